@@ -1,0 +1,174 @@
+//! What blocks are made from, whatever the version of the format.
+
+/// A moment in UTC, in the parts that the Trace block stores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemTimeParts {
+    /// Year, 1 to 9999 (what the reference reader's `DateTime` can hold).
+    pub year: u16,
+    /// Month, 1 to 12.
+    pub month: u16,
+    /// Day of the week, 0 (Sunday) to 6.
+    pub day_of_week: u16,
+    /// Day of the month, 1 to 31.
+    pub day: u16,
+    /// Hour, 0 to 23.
+    pub hour: u16,
+    /// Minute, 0 to 59.
+    pub minute: u16,
+    /// Second, 0 to 59.
+    pub second: u16,
+    /// Millisecond, 0 to 999.
+    pub millisecond: u16,
+}
+
+impl SystemTimeParts {
+    /// The parts of a time given in milliseconds since 1970-01-01 UTC (proleptic Gregorian calendar,
+    /// no leap seconds). Times outside of the years 1 to 9999 become the nearest time within.
+    #[must_use]
+    pub const fn from_unix_millis(millis: i64) -> Self {
+        const FIRST: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000
+        const LAST: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999
+        let millis = if millis < FIRST {
+            FIRST
+        } else if millis > LAST {
+            LAST
+        } else {
+            millis
+        };
+        let days = millis.div_euclid(86_400_000);
+        let of_day = millis.rem_euclid(86_400_000);
+
+        // Years are counted from 1 March, in cycles of 400 years: the leap day is a year's last.
+        let day_count = days + 719_468; // days since 0000-03-01
+        let cycle = day_count.div_euclid(146_097);
+        let of_cycle = day_count.rem_euclid(146_097);
+        let year_of_cycle =
+            (of_cycle - of_cycle / 1_460 + of_cycle / 36_524 - of_cycle / 146_096) / 365;
+        let of_year = of_cycle - (365 * year_of_cycle + year_of_cycle / 4 - year_of_cycle / 100);
+        let march_month = (5 * of_year + 2) / 153;
+        let day = of_year - (153 * march_month + 2) / 5 + 1;
+        let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
+        let year = 400 * cycle + year_of_cycle + (month <= 2) as i64;
+
+        Self {
+            year: year as u16,
+            month: month as u16,
+            day_of_week: (days + 4).rem_euclid(7) as u16,
+            day: day as u16,
+            hour: (of_day / 3_600_000) as u16,
+            minute: (of_day / 60_000 % 60) as u16,
+            second: (of_day / 1_000 % 60) as u16,
+            millisecond: (of_day % 1_000) as u16,
+        }
+    }
+}
+
+/// What is said once of a whole trace.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceInfo<'a> {
+    /// The time at which the clock stood at [`sync_ticks`](Self::sync_ticks).
+    pub sync_utc: SystemTimeParts,
+    /// The trace's clock at [`sync_utc`](Self::sync_utc), in ticks.
+    pub sync_ticks: u64,
+    /// Ticks in a second.
+    pub ticks_per_second: u64,
+    /// Size of a pointer in bytes: 4 or 8.
+    pub pointer_size: u32,
+    /// Free text about the trace. Keys with a meaning: `ProcessId`, `HardwareThreadCount`,
+    /// `ExpectedCPUSamplingRate`, `SystemPageSize`.
+    pub key_values: &'a [(&'a str, &'a str)],
+}
+
+/// One thread, as it is introduced to readers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThreadInfo<'a> {
+    /// The number by which rows refer to the thread. The reference reader removes threads by OS id, so
+    /// an index must never equal the OS id of another live thread.
+    pub index: u64,
+    /// The thread's name.
+    pub name: Option<&'a str>,
+    /// The OS id of its process.
+    pub process_id: Option<u64>,
+    /// Its OS id.
+    pub os_thread_id: Option<u64>,
+    /// Further key-value pairs.
+    pub key_values: &'a [(&'a str, &'a str)],
+}
+
+/// One label of an event: a correlation id, an override of what the event's type says, or free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Label<'a> {
+    /// The activity that the event belongs to: a GUID in the byte order of RFC 4122.
+    ActivityId([u8; 16]),
+    /// The activity that caused it: a GUID in the byte order of RFC 4122.
+    RelatedActivityId([u8; 16]),
+    /// A W3C trace id, as its 16 bytes are.
+    TraceId([u8; 16]),
+    /// A W3C span id. The W3C form is big endian: use `u64::from_be_bytes`.
+    SpanId(u64),
+    /// A key and a text.
+    Str(&'a str, &'a str),
+    /// A key and a number.
+    Int(&'a str, i64),
+    /// The event's opcode, in place of its type's. Known to the reference reader since 3.1.24; older ones
+    /// (`dotnet-trace` 10) refuse the file.
+    OpCode(u8),
+    /// The event's keywords, in place of its type's. Known to the reference reader since 3.1.24; older ones
+    /// (`dotnet-trace` 10) refuse the file.
+    Keywords(u64),
+    /// The event's level, in place of its type's. Known to the reference reader since 3.1.24; older ones
+    /// (`dotnet-trace` 10) refuse the file.
+    Level(u8),
+    /// The event's version, in place of its type's. Known to the reference reader since 3.1.24; older ones
+    /// (`dotnet-trace` 10) refuse the file.
+    Version(u8),
+}
+
+/// Everything about one event but its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowHeader {
+    /// The row of the metadata table that describes the event. Never 0; at most 2^31 - 1.
+    pub metadata_id: u32,
+    /// The number that the capturing thread gave the event: 1 for its first, then one more for each
+    /// attempt, over 2^32 - 1 to 0.
+    pub sequence: u32,
+    /// Index of the thread that recorded the event.
+    pub capture_thread: u64,
+    /// The processor it ran on. The reference reader keeps 8 bits of it.
+    pub processor: u32,
+    /// Index of the thread that the event is about.
+    pub thread: u64,
+    /// The event's stack, 0 for none.
+    pub stack: u32,
+    /// When, in ticks.
+    pub timestamp: u64,
+    /// The event's label list, 0 for none.
+    pub labels: u32,
+    /// Whether no later event of the file is older than this one.
+    pub sorted: bool,
+    /// Bytes of payload behind the header: at most [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD).
+    pub payload_len: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calendar() {
+        let check = |millis: i64, expected: [u16; 8]| {
+            let t = SystemTimeParts::from_unix_millis(millis);
+            let parts =
+                [t.year, t.month, t.day_of_week, t.day, t.hour, t.minute, t.second, t.millisecond];
+            assert_eq!(parts, expected, "{millis}");
+        };
+        check(0, [1970, 1, 4, 1, 0, 0, 0, 0]);
+        check(-1, [1969, 12, 3, 31, 23, 59, 59, 999]);
+        check(951_782_400_000, [2000, 2, 2, 29, 0, 0, 0, 0]);
+        check(951_868_800_000, [2000, 3, 3, 1, 0, 0, 0, 0]);
+        check(1_709_210_096_789, [2024, 2, 4, 29, 12, 34, 56, 789]);
+        check(4_107_542_400_000, [2100, 3, 1, 1, 0, 0, 0, 0]);
+        check(i64::MIN, [1, 1, 1, 1, 0, 0, 0, 0]);
+        check(i64::MAX, [9999, 12, 5, 31, 23, 59, 59, 999]);
+    }
+}

@@ -1,0 +1,140 @@
+//! The primitives that blocks are written with: little-endian numbers, LEB128, counted text, GUIDs.
+
+use alloc::vec::Vec;
+
+/// The longest LEB128 form of a `u64`, in bytes.
+pub(crate) const MAX_VARUINT64: usize = 10;
+
+/// The longest LEB128 form of a `u32`, in bytes.
+pub(crate) const MAX_VARUINT32: usize = 5;
+
+/// Writes `value` as LEB128 at `at` and returns the position behind it.
+#[inline(always)]
+pub(crate) fn put_varuint(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
+    while value >= 0x80 {
+        bytes[at] = value as u8 | 0x80;
+        value >>= 7;
+        at += 1;
+    }
+    bytes[at] = value as u8;
+    at + 1
+}
+
+/// Appends `value` as LEB128: 1 to 10 bytes.
+pub(crate) fn varuint(value: u64, out: &mut Vec<u8>) {
+    let mut bytes = [0; MAX_VARUINT64];
+    let len = put_varuint(&mut bytes, 0, value);
+    out.extend_from_slice(&bytes[..len]);
+}
+
+/// Maps a signed number to an unsigned one so that small magnitudes stay small.
+#[inline(always)]
+pub(crate) const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// Appends text as the format's `string`: LEB128 byte count, then UTF-8.
+pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
+    varuint(text.len() as u64, out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// The format's `Guid` (an `Int32`, two `Int16`, eight bytes, the numbers little endian) of a GUID in
+/// the byte order of RFC 4122.
+#[inline(always)]
+pub(crate) const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = *rfc;
+    let [i, j, k, l, m, n, o, p] = rest;
+    [d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]
+}
+
+/// Reads a LEB128 number of at most `max_len` bytes, which may be padded (`80 00` is 0); moves `at`
+/// behind it. `None` where the bytes end early or the number is longer or exceeds 64 bits.
+#[inline(always)]
+pub(crate) fn read_varuint(bytes: &[u8], at: &mut usize, max_len: usize) -> Option<u64> {
+    let first = *bytes.get(*at)?;
+    *at += 1;
+    if first < 0x80 {
+        return Some(u64::from(first));
+    }
+    read_varuint_tail(bytes, at, u64::from(first & 0x7f), max_len)
+}
+
+#[inline]
+fn read_varuint_tail(bytes: &[u8], at: &mut usize, mut value: u64, max_len: usize) -> Option<u64> {
+    for index in 1..max_len {
+        let byte = *bytes.get(*at)?;
+        *at += 1;
+        let part = u64::from(byte & 0x7f);
+        let shift = 7 * index as u32;
+        if part != 0 && shift == 63 && part > 1 {
+            return None;
+        }
+        value |= part << shift;
+        if byte < 0x80 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// [`read_varuint`] for a number that must fit in 32 bits (at most 5 bytes).
+#[inline(always)]
+pub(crate) fn read_varuint32(bytes: &[u8], at: &mut usize) -> Option<u32> {
+    u32::try_from(read_varuint(bytes, at, MAX_VARUINT32)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn varuint_bytes() {
+        let check = |value: u64, expected: &[u8]| {
+            let mut out = Vec::new();
+            varuint(value, &mut out);
+            assert_eq!(out, expected, "{value}");
+            let mut at = 0;
+            assert_eq!(read_varuint(&out, &mut at, MAX_VARUINT64), Some(value));
+            assert_eq!(at, out.len());
+        };
+        check(0, &[0]);
+        check(0x7f, &[0x7f]);
+        check(0x80, &[0x80, 1]);
+        check(300, &[0xac, 2]);
+        check(u64::from(u32::MAX), &[0xff, 0xff, 0xff, 0xff, 0x0f]);
+        check(u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+    }
+
+    #[test]
+    fn varuint_reads_padding_and_refuses_what_is_too_long() {
+        let read = |bytes: &[u8], max| {
+            let mut at = 0;
+            read_varuint(bytes, &mut at, max).map(|value| (value, at))
+        };
+        assert_eq!(read(&[0x80, 0x80, 0], 5), Some((0, 3)));
+        assert_eq!(read(&[0x85, 0x80, 0x80, 0x80, 0], 5), Some((5, 5)));
+        assert_eq!(read(&[0x85, 0x80, 0x80, 0x80, 0x80, 0], 5), None);
+        assert_eq!(read(&[], 5), None);
+        assert_eq!(read(&[0x80], 5), None);
+        let mut long = [0xff; 10];
+        long[9] = 2;
+        assert_eq!(read(&long, 10), None);
+        assert_eq!(read_varuint32(&[0xff, 0xff, 0xff, 0xff, 0x1f], &mut 0), None);
+        assert_eq!(read_varuint32(&[0xff, 0xff, 0xff, 0xff, 0x0f], &mut 0), Some(u32::MAX));
+    }
+
+    #[test]
+    fn zigzag_of_the_ends() {
+        let pairs = [(0, 0), (-1, 1), (1, 2), (i64::MAX, u64::MAX - 1), (i64::MIN, u64::MAX)];
+        for (value, expected) in pairs {
+            assert_eq!(zigzag(value), expected);
+        }
+    }
+
+    #[test]
+    fn guid_swaps_the_three_numbers() {
+        let rfc = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        assert_eq!(guid(&rfc), [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15]);
+    }
+}

@@ -1,0 +1,217 @@
+//! One small file with every block, compared byte for byte with `golden/complete.nettrace`.
+//!
+//! The file is never rewritten by a test run. Where the format is meant to change: delete it, run
+//! `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
+
+mod support;
+
+use std::{io::Write, path::PathBuf};
+
+use nettrace_format::v6::{self, Label, RowHeader, SequencePointFlags, ThreadInfo, ThreadSequence};
+use trace_event::{
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
+    ProviderSchema, StrEncoding as Text,
+};
+
+use crate::support::{
+    THREAD, dotnet_trace_opens, encode, event_block, field, header, judge_events, schema, start,
+};
+
+const PAIR: &[FieldSchema] = &[field("number", Type::I16), field("text", Type::Str(Text::Utf16))];
+
+/// Every type but `Boolean8`, which `dotnet-trace` refuses.
+const FIELDS: &[FieldSchema] = &[
+    field("bool", Type::Bool),
+    field("u8", Type::U8),
+    field("u16", Type::U16),
+    field("u32", Type::U32),
+    field("u64", Type::U64),
+    field("u128", Type::U128),
+    field("i8", Type::I8),
+    field("i16", Type::I16),
+    field("i32", Type::I32),
+    field("i64", Type::I64),
+    field("i128", Type::I128),
+    field("f32", Type::F32),
+    field("f64", Type::F64),
+    field("varuint", Type::VarUInt),
+    field("varint", Type::VarInt),
+    field("char", Type::Char),
+    field("unit", Type::Utf16Unit),
+    field("utf16", Type::Str(Text::Utf16)),
+    field("terminated", Type::Str(Text::Utf16Nul)),
+    field("utf8", Type::Str(Text::Utf8)),
+    field("rel", Type::Str(Text::Utf16RelLoc)),
+    field("data", Type::Array(&Type::U16, Layout::DataLoc)),
+    field("guid", Type::Guid),
+    field("time", Type::DateTime),
+    field("nanos", Type::UnixNanos),
+    field("duration", Type::DurationNanos),
+    field("address", Type::IpAddr),
+    field("fixed", Type::Array(&Type::U8, Layout::Fixed(3))),
+    field("nested", Type::Array(&Type::Array(&Type::U8, Layout::Counted), Layout::Counted)),
+    field("objects", Type::Array(&Type::Object(PAIR), Layout::Counted)),
+    field("option", Type::Option(&Type::U32)),
+];
+
+const EVERYTHING: EventSchema = EventSchema {
+    provider: ProviderSchema {
+        name: "Golden-Provider",
+        guid: Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+        group: None,
+    },
+    version: 1,
+    level: Level::Warning,
+    keywords: 0x11,
+    opcode: Some(10),
+    message: Some("{utf16} of {u8}"),
+    description: Some("every type"),
+    key_values: &[("owner", "nobody")],
+    ..schema(500, "Everything", FIELDS)
+};
+
+const SMALL: EventSchema = schema(501, "Small", &[field("v", Type::U32)]);
+
+fn everything() -> Vec<u8> {
+    let (rel, data) = (&FIELDS[20].ty, &FIELDS[21].ty);
+    encode(|e| {
+        e.bool(true);
+        e.u8(1);
+        e.u16(2);
+        e.u32(3);
+        e.u64(4);
+        e.u128(5);
+        e.i8(-1);
+        e.i16(-2);
+        e.i32(-3);
+        e.i64(-4);
+        e.i128(-5);
+        e.f32(0.5);
+        e.f64(-0.5);
+        e.var_uint(300);
+        e.var_int(-300);
+        e.char('é');
+        e.utf16_unit(0x41);
+        e.str("aé€🎈\0z", Text::Utf16);
+        e.str("end", Text::Utf16Nul);
+        e.str("utf8", Text::Utf8);
+        let rel_mark = e.begin_location(rel);
+        let data_mark = e.begin_location(data);
+        e.guid(&[7; 16]);
+        e.date_time(1_709_210_096_789);
+        e.unix_nanos(1);
+        e.duration_nanos(2);
+        e.ip_addr(&[192, 168, 0, 1].into());
+        e.begin_array(3, Layout::Fixed(3));
+        e.u8_elements(&[1, 2, 3]);
+        e.begin_array(2, Layout::Counted);
+        e.begin_array(0, Layout::Counted);
+        e.begin_array(1, Layout::Counted);
+        e.u8(9);
+        e.begin_array(1, Layout::Counted);
+        e.i16(-1);
+        e.str("o", Text::Utf16);
+        e.begin_option(true, &Type::U32);
+        e.u32(77);
+        e.begin_location_data(rel_mark, rel);
+        e.location_str("behind", Text::Utf16RelLoc);
+        e.end_location_data(rel_mark, rel);
+        e.begin_location_data(data_mark, data);
+        e.u16(1);
+        e.u16(2);
+        e.end_location_data(data_mark, data);
+    })
+    .unwrap()
+}
+
+fn complete() -> Vec<u8> {
+    let mut out = start();
+    let mut rows = Vec::new();
+    v6::metadata_row(1, &EVERYTHING, &mut rows).unwrap();
+    v6::metadata_row(2, &SMALL, &mut rows).unwrap();
+    v6::metadata_block(&rows, &mut out).unwrap();
+    rows.clear();
+    let worker = ThreadInfo {
+        index: THREAD + 1,
+        name: Some("wörker"),
+        process_id: Some(1),
+        os_thread_id: Some(2),
+        key_values: &[("role", "worker")],
+    };
+    v6::thread_row(&worker, &mut rows).unwrap();
+    v6::thread_block(&rows, &mut out).unwrap();
+    v6::stack_block(1, &[&[0x1000, 0x2000], &[0x3000]], 8, &mut out).unwrap();
+    let labels = [
+        Label::ActivityId([1; 16]),
+        Label::RelatedActivityId([2; 16]),
+        Label::TraceId([3; 16]),
+        Label::SpanId(4),
+        Label::Str("key", "value"),
+        Label::Int("number", -5),
+    ];
+    v6::label_list_block(1, &[&labels, &[Label::Int("one", 1)]], &mut out).unwrap();
+
+    let payload = everything();
+    let small = |value: u32| value.to_le_bytes().to_vec();
+    let first = RowHeader { stack: 1, labels: 1, processor: 1, ..header(1, 1, &payload) };
+    let second = RowHeader { labels: 2, ..header(2, 2, &small(0)) };
+    let third = RowHeader { thread: THREAD + 1, stack: 2, ..header(2, 3, &small(0)) };
+    event_block(&[(first, payload), (second, small(1)), (third, small(2))], &mut out);
+    let threads = [
+        ThreadSequence { thread: THREAD, sequence: 4 },
+        ThreadSequence { thread: THREAD + 1, sequence: 0 },
+    ];
+    let none = SequencePointFlags::default();
+    v6::sequence_point(2_000, none, &threads, &mut out).unwrap();
+
+    let mut rows = Vec::new();
+    let late = RowHeader { timestamp: 2_500, sorted: true, ..header(2, 5, &small(0)) };
+    v6::uncompressed_row(&late, &small(3), &mut rows).unwrap();
+    out.extend(v6::event_block_header(2_500, 2_500, false, rows.len()).unwrap());
+    out.extend(rows);
+    v6::remove_thread_block(&threads[1..], &mut out).unwrap();
+    let flush = SequencePointFlags { flush_threads: true, flush_metadata: false };
+    let last = [ThreadSequence { thread: THREAD, sequence: 5 }];
+    v6::sequence_point(3_000, flush, &last, &mut out).unwrap();
+    out.extend(v6::END_OF_STREAM);
+    out
+}
+
+fn path() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/complete.nettrace"))
+}
+
+#[test]
+fn complete_file() {
+    let golden = std::fs::read(path()).unwrap();
+    let written = complete();
+    let same = golden.iter().zip(&written).take_while(|(golden, written)| golden == written);
+    let same = same.count();
+    assert!(
+        same == golden.len() && same == written.len(),
+        "differs from byte {same} on ({} bytes written, {} in the golden file)",
+        written.len(),
+        golden.len()
+    );
+}
+
+#[test]
+fn readers_take_the_golden_file() {
+    let golden = std::fs::read(path()).unwrap();
+    dotnet_trace_opens(&golden);
+    let Some(verdict) = judge_events(&golden) else { return };
+    assert!(verdict.accepted, "{}", verdict.errors);
+    assert!(verdict.summary.starts_with("# events=4 lost=1 "), "{}", verdict.summary);
+    let fields = &verdict.events[0]["fields"];
+    assert_eq!(fields["utf16"], "aé€🎈\u{FFFD}z");
+    assert_eq!(fields["rel"], "behind");
+    assert_eq!(fields["option"][0], 77);
+    assert_eq!(verdict.events[0]["message"], "aé€🎈\u{FFFD}z of 1");
+    assert_eq!(verdict.events[3]["fields"]["v"], 3);
+}
+
+#[test]
+#[ignore = "writes the golden file, which must not exist"]
+fn write_golden_file() {
+    std::fs::File::create_new(path()).unwrap().write_all(&complete()).unwrap();
+}

@@ -1,0 +1,226 @@
+//! What the tests share: whole files from single events, and the reference reader.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::{
+    io::Write,
+    path::PathBuf,
+    process::{Command, Output},
+};
+
+use nettrace_format::{
+    payload::{NetTraceEncoder, Refusal, VecBuffer},
+    v6::{
+        self, BlockKind, RowEncoder, RowHeader, SequencePointFlags, SystemTimeParts, ThreadInfo,
+        ThreadSequence, TraceInfo,
+    },
+};
+use serde_json::Value;
+use trace_event::{
+    EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, ProviderSchema,
+};
+
+/// The clock of the traces that tests write: ticks of 100 ns.
+pub(crate) const TICKS_PER_SECOND: u64 = 10_000_000;
+
+/// The thread that records everything, and the OS ids it has.
+pub(crate) const THREAD: u64 = 900_000;
+pub(crate) const PROCESS_ID: u64 = 4_242;
+pub(crate) const OS_THREAD_ID: u64 = 4_243;
+
+pub(crate) const fn field(name: &'static str, ty: FieldType) -> FieldSchema {
+    FieldSchema { name, ty, format: FieldFormat::Default, tag: 0, role: FieldRole::Value }
+}
+
+pub(crate) const fn schema(
+    id: u16,
+    name: &'static str,
+    fields: &'static [FieldSchema],
+) -> EventSchema {
+    EventSchema {
+        provider: ProviderSchema { name: "Test-Format", guid: None, group: None },
+        name,
+        id,
+        id_is_explicit: true,
+        version: 0,
+        level: Level::Informational,
+        keywords: 0,
+        opcode: Some(0),
+        tag: 0,
+        message: None,
+        description: None,
+        key_values: &[],
+        fields,
+    }
+}
+
+/// A payload by calls of the encoder.
+pub(crate) fn encode(
+    values: impl FnOnce(&mut NetTraceEncoder<VecBuffer>),
+) -> Result<Vec<u8>, Refusal> {
+    let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+    values(&mut encoder);
+    encoder.finish().into_payload()
+}
+
+pub(crate) fn trace_info() -> TraceInfo<'static> {
+    TraceInfo {
+        sync_utc: SystemTimeParts::from_unix_millis(1_709_210_096_789),
+        sync_ticks: 1_000,
+        ticks_per_second: TICKS_PER_SECOND,
+        pointer_size: 8,
+        key_values: &[("ProcessId", "4242"), ("HardwareThreadCount", "2")],
+    }
+}
+
+/// The file's start up to and including the one thread.
+pub(crate) fn start() -> Vec<u8> {
+    let mut out = Vec::new();
+    v6::stream_header(&mut out);
+    v6::trace_block(&trace_info(), &mut out).unwrap();
+    let mut rows = Vec::new();
+    let thread = ThreadInfo {
+        index: THREAD,
+        name: Some("main"),
+        process_id: Some(PROCESS_ID),
+        os_thread_id: Some(OS_THREAD_ID),
+        key_values: &[],
+    };
+    v6::thread_row(&thread, &mut rows).unwrap();
+    v6::thread_block(&rows, &mut out).unwrap();
+    out
+}
+
+/// The header of the `sequence`-th event of the one thread.
+pub(crate) fn header(metadata_id: u32, sequence: u32, payload: &[u8]) -> RowHeader {
+    RowHeader {
+        metadata_id,
+        sequence,
+        capture_thread: THREAD,
+        thread: THREAD,
+        timestamp: 1_000 + 10 * u64::from(sequence),
+        sorted: sequence == 1,
+        payload_len: payload.len() as u32,
+        ..RowHeader::default()
+    }
+}
+
+/// Appends an event block of compressed rows.
+pub(crate) fn event_block(rows: &[(RowHeader, Vec<u8>)], out: &mut Vec<u8>) {
+    let mut encoder = RowEncoder::new();
+    let mut bytes = Vec::new();
+    for (index, (header, payload)) in rows.iter().enumerate() {
+        match index {
+            0 => encoder.full_row(header, &mut bytes),
+            _ => encoder.row(header, &mut bytes),
+        }
+        bytes.extend_from_slice(payload);
+    }
+    let first = rows[0].0.timestamp;
+    let last = rows[rows.len() - 1].0.timestamp;
+    out.extend_from_slice(&v6::event_block_header(first, last, true, bytes.len()).unwrap());
+    out.extend_from_slice(&bytes);
+}
+
+/// A whole file: one event of each type.
+pub(crate) fn file(events: &[(EventSchema, Vec<u8>)]) -> Vec<u8> {
+    let mut out = start();
+    let mut rows = Vec::new();
+    for (index, (schema, _)) in events.iter().enumerate() {
+        v6::metadata_row(index as u32 + 1, schema, &mut rows).unwrap();
+    }
+    v6::metadata_block(&rows, &mut out).unwrap();
+    let rows: Vec<_> = events
+        .iter()
+        .zip(1..)
+        .map(|((_, payload), number)| (header(number, number, payload), payload.clone()))
+        .collect();
+    event_block(&rows, &mut out);
+    let threads = [ThreadSequence { thread: THREAD, sequence: events.len() as u32 }];
+    v6::sequence_point(10_000_000, SequencePointFlags::default(), &threads, &mut out).unwrap();
+    v6::remove_thread_block(&threads, &mut out).unwrap();
+    out.extend_from_slice(&v6::END_OF_STREAM);
+    out
+}
+
+/// One block of any kind, of bytes given.
+pub(crate) fn raw_block(kind: BlockKind, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    v6::block(kind, &mut out, |out| {
+        out.extend_from_slice(content);
+        Ok(())
+    })
+    .unwrap();
+    out
+}
+
+/// What the reference reader says of a file.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    /// The events, one JSON object each.
+    pub(crate) events: Vec<Value>,
+    /// The last line of its output.
+    pub(crate) summary: String,
+    /// Its standard error.
+    pub(crate) errors: String,
+    /// Whether it read to the end.
+    pub(crate) accepted: bool,
+}
+
+impl Verdict {
+    /// Asserts that the file was read to its end with nothing lost or out of order.
+    pub(crate) fn assert_clean(&self) -> &Self {
+        assert!(self.accepted, "{}\n{}", self.summary, self.errors);
+        assert!(self.summary.contains(" lost=0 "), "{}", self.summary);
+        assert!(self.summary.contains(" unsorted=0 "), "{}", self.summary);
+        self
+    }
+}
+
+/// Where the reference reader is, or `None` (and a printed line) where it is not.
+pub(crate) fn judge() -> Option<PathBuf> {
+    let path = match std::env::var_os("NETTRACE_JUDGE") {
+        Some(path) => PathBuf::from(path),
+        None => PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/judge/judge")),
+    };
+    if path.exists() {
+        return Some(path);
+    }
+    println!("skipped: no judge at {}", path.display());
+    None
+}
+
+/// Shows a file to the reference reader.
+pub(crate) fn judge_events(file: &[u8]) -> Option<Verdict> {
+    let output = run(judge()?, &["events"], file, &["--types"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = text.lines().collect();
+    let summary = lines.pop().unwrap_or_default().to_owned();
+    Some(Verdict {
+        events: lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect(),
+        summary,
+        errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        accepted: output.status.success(),
+    })
+}
+
+/// Opens a file with `dotnet-trace`, beside the reference reader, whose library is older. Panics if it
+/// refuses.
+pub(crate) fn dotnet_trace_opens(file: &[u8]) {
+    let Some(judge) = judge() else { return };
+    let tool = judge.with_file_name("dotnet-trace");
+    if !tool.exists() {
+        println!("skipped: no dotnet-trace at {}", tool.display());
+        return;
+    }
+    let output = run(tool, &["report"], file, &["topN", "-n", "3"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !text.contains("[ERROR]"), "{text}\n{errors}");
+}
+
+fn run(program: PathBuf, before: &[&str], file: &[u8], after: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("test.nettrace");
+    std::fs::File::create(&path).unwrap().write_all(file).unwrap();
+    Command::new(program).args(before).arg(&path).args(after).output().unwrap()
+}

@@ -1,0 +1,128 @@
+//! The derive's input with its attributes read, before anything is judged.
+
+use syn::{DeriveInput, Fields, Generics, Ident, Index, Member, Path, Type};
+
+use crate::{
+    attr::{Attrs, Place},
+    error::Errors,
+};
+
+/// Which derive is at work.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Derive {
+    /// `#[derive(TraceEvent)]`.
+    Event,
+    /// `#[derive(TraceField)]`.
+    Field,
+}
+
+/// A type under a derive.
+pub(crate) struct Container<'a> {
+    pub(crate) ident: &'a Ident,
+    pub(crate) generics: &'a Generics,
+    /// The crate that holds `__private`.
+    pub(crate) krate: Path,
+    pub(crate) attrs: Attrs,
+    pub(crate) input: &'a DeriveInput,
+    pub(crate) body: Body<'a>,
+}
+
+/// What is inside the type.
+pub(crate) enum Body<'a> {
+    Struct(Vec<Field<'a>>),
+    Enum(Vec<Variant<'a>>),
+    Union,
+}
+
+/// A variant of an enum.
+pub(crate) struct Variant<'a> {
+    pub(crate) node: &'a syn::Variant,
+    pub(crate) attrs: Attrs,
+    pub(crate) fields: Vec<Field<'a>>,
+}
+
+/// A field of a struct or of a variant.
+pub(crate) struct Field<'a> {
+    pub(crate) node: &'a syn::Field,
+    pub(crate) member: Member,
+    pub(crate) ty: &'a Type,
+    pub(crate) attrs: Attrs,
+}
+
+impl<'a> Container<'a> {
+    /// Reads the input; mistakes in the attributes go to `errors`.
+    pub(crate) fn parse(input: &'a DeriveInput, derive: Derive, errors: &mut Errors) -> Self {
+        let (place, variant_place, field_place) = match (derive, &input.data) {
+            (Derive::Event, syn::Data::Enum(_)) => {
+                (Place::EventEnum, Place::EventVariant, Place::EventField)
+            }
+            (Derive::Event, _) => (Place::Event, Place::EventVariant, Place::EventField),
+            (Derive::Field, syn::Data::Enum(_)) => {
+                (Place::Choice, Place::ChoiceVariant, Place::ObjectField)
+            }
+            (Derive::Field, _) => (Place::Object, Place::ChoiceVariant, Place::ObjectField),
+        };
+        let attrs = Attrs::parse(&input.attrs, place, errors);
+        let krate = match attrs.value("crate") {
+            None => default_crate(),
+            Some(syn::Expr::Path(path)) if path.qself.is_none() => path.path.clone(),
+            Some(other) => {
+                errors.on(other, "`crate` takes a path, for example `crate = ::nettrace_writer`");
+                default_crate()
+            }
+        };
+        let body = match &input.data {
+            syn::Data::Struct(data) => Body::Struct(fields(&data.fields, field_place, errors)),
+            syn::Data::Enum(data) => Body::Enum(
+                data.variants
+                    .iter()
+                    .map(|node| Variant {
+                        node,
+                        attrs: Attrs::parse(&node.attrs, variant_place, errors),
+                        fields: fields(&node.fields, field_place, errors),
+                    })
+                    .collect(),
+            ),
+            syn::Data::Union(_) => Body::Union,
+        };
+        Self { ident: &input.ident, generics: &input.generics, krate, attrs, input, body }
+    }
+
+    /// The arguments of `#[repr(...)]`, as words.
+    pub(crate) fn reprs(&self) -> Vec<Ident> {
+        let mut words = Vec::new();
+        for attribute in self.input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
+            // What cannot be read here the compiler refuses by itself.
+            let _ = attribute.parse_nested_meta(|meta| {
+                words.extend(meta.path.get_ident().cloned());
+                if meta.input.peek(syn::token::Paren) {
+                    let content;
+                    syn::parenthesized!(content in meta.input);
+                    content.parse::<proc_macro2::TokenStream>()?;
+                }
+                Ok(())
+            });
+        }
+        words
+    }
+}
+
+fn fields<'a>(fields: &'a Fields, place: Place, errors: &mut Errors) -> Vec<Field<'a>> {
+    fields
+        .iter()
+        .enumerate()
+        .map(|(at, node)| Field {
+            node,
+            member: match &node.ident {
+                Some(ident) => Member::Named(ident.clone()),
+                None => Member::Unnamed(Index::from(at)),
+            },
+            ty: &node.ty,
+            attrs: Attrs::parse(&node.attrs, place, errors),
+        })
+        .collect()
+}
+
+fn default_crate() -> Path {
+    syn::parse_quote!(::nettrace_writer)
+}

@@ -1,0 +1,195 @@
+//! `#[trace_event(...)]`: which keys exist, where, and what they look like.
+
+use syn::{
+    Attribute, Expr, Ident, Meta, Token, ext::IdentExt, parse::Parser, punctuated::Punctuated,
+};
+
+use crate::error::{Errors, list};
+
+/// What an attribute stands on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A struct that derives `TraceEvent`.
+    Event,
+    /// An enum that derives `TraceEvent`.
+    EventEnum,
+    /// A variant of such an enum.
+    EventVariant,
+    /// A field of an event.
+    EventField,
+    /// A struct that derives `TraceField`.
+    Object,
+    /// A field of such a struct.
+    ObjectField,
+    /// An enum that derives `TraceField`.
+    Choice,
+    /// A variant of such an enum.
+    ChoiceVariant,
+}
+
+/// The keys of one item, each known at its place, of the right form, and there once.
+pub(crate) struct Attrs(Vec<Item>);
+
+/// `key` or `key = value`.
+#[derive(Clone)]
+pub(crate) struct Item {
+    pub(crate) key: Ident,
+    pub(crate) value: Option<Expr>,
+}
+
+impl Attrs {
+    /// Reads every `trace_event` attribute of an item.
+    pub(crate) fn parse(attributes: &[Attribute], place: Place, errors: &mut Errors) -> Self {
+        let mut items: Vec<Item> = Vec::new();
+        for attribute in attributes.iter().filter(|a| a.path().is_ident("trace_event")) {
+            let Meta::List(meta) = &attribute.meta else {
+                errors.on(&attribute.meta, "write `#[trace_event(key = value, …)]`");
+                continue;
+            };
+            match Punctuated::<Item, Token![,]>::parse_terminated.parse2(meta.tokens.clone()) {
+                Ok(list) => {
+                    list.into_iter().for_each(|item| accept(item, &mut items, place, errors))
+                }
+                Err(error) => errors.push(error),
+            }
+        }
+        Self(items)
+    }
+
+    /// The value behind a key.
+    pub(crate) fn value(&self, key: &str) -> Option<&Expr> {
+        self.item(key).and_then(|item| item.value.as_ref())
+    }
+
+    /// The key itself, where it stands.
+    pub(crate) fn key(&self, key: &str) -> Option<&Ident> {
+        self.item(key).map(|item| &item.key)
+    }
+
+    fn item(&self, key: &str) -> Option<&Item> {
+        self.0.iter().find(|item| item.key == key)
+    }
+}
+
+impl syn::parse::Parse for Item {
+    fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
+        let key = input.call(Ident::parse_any)?;
+        let value = if input.peek(Token![=]) {
+            input.parse::<Token![=]>()?;
+            Some(input.parse()?)
+        } else if input.is_empty() || input.peek(Token![,]) {
+            None
+        } else {
+            return Err(input.error(format!("expected `=` or `,` behind `{key}`")));
+        };
+        Ok(Self { key, value })
+    }
+}
+
+/// One key: where it may stand, and its form.
+struct Key {
+    name: &'static str,
+    /// What the value looks like; `None` for a flag.
+    example: Option<&'static str>,
+    places: &'static [Place],
+}
+
+const KEYS: &[Key] = {
+    use Place::*;
+    const TYPES: &[Place] = &[Event, EventEnum, EventVariant];
+    const ONE: &[Place] = &[Event, EventVariant];
+    const WHOLE: &[Place] = &[Event, EventEnum];
+    const FIELDS: &[Place] = &[EventField, ObjectField];
+    &[
+        Key { name: "provider", example: Some("\"Contoso-Checkout\""), places: WHOLE },
+        Key {
+            name: "provider_guid",
+            example: Some("\"01234567-89ab-cdef-0123-456789abcdef\""),
+            places: WHOLE,
+        },
+        Key { name: "group", example: Some("\"contoso\""), places: WHOLE },
+        Key { name: "name", example: Some("\"RequestStart\""), places: TYPES },
+        Key { name: "id", example: Some("7"), places: ONE },
+        Key { name: "version", example: Some("1"), places: TYPES },
+        Key { name: "level", example: Some("Warning"), places: TYPES },
+        Key { name: "keywords", example: Some("0x1"), places: TYPES },
+        Key { name: "opcode", example: Some("Start"), places: ONE },
+        Key {
+            name: "tag",
+            example: Some("0x10"),
+            places: &[Event, EventEnum, EventVariant, EventField, ObjectField],
+        },
+        Key { name: "message", example: Some("\"took {micros} µs\""), places: ONE },
+        Key { name: "description", example: Some("\"a request came in\""), places: ONE },
+        Key { name: "key_values", example: Some("[(\"team\", \"checkout\")]"), places: TYPES },
+        Key {
+            name: "rename",
+            example: Some("\"Url\""),
+            places: &[EventField, ObjectField, ChoiceVariant],
+        },
+        Key { name: "skip", example: None, places: FIELDS },
+        Key { name: "encoding", example: Some("utf8"), places: &[EventField, ObjectField, Choice] },
+        Key { name: "format", example: Some("hex"), places: FIELDS },
+        Key { name: "start", example: None, places: &[EventField] },
+        Key { name: "end", example: None, places: &[EventField] },
+        Key { name: "description", example: None, places: &[EventField] },
+        Key { name: "transparent", example: None, places: &[Object] },
+        Key {
+            name: "crate",
+            example: Some("::nettrace_writer"),
+            places: &[Event, EventEnum, Object, Choice],
+        },
+    ]
+};
+
+/// Keeps an item that may stand here; otherwise says why not.
+fn accept(item: Item, items: &mut Vec<Item>, place: Place, errors: &mut Errors) {
+    let name = item.key.to_string();
+    let known = || KEYS.iter().filter(|key| key.places.contains(&place));
+    let Some(key) = known().find(|key| key.name == name) else {
+        let known = list(known().map(|key| key.name));
+        let elsewhere = KEYS.iter().find(|key| key.name == name).map(|key| key.places);
+        let problem = match elsewhere {
+            Some(places) => {
+                format!("`{name}` belongs on {}, not on {}", nouns(places), noun(place))
+            }
+            None => format!("unknown key `{name}`"),
+        };
+        errors.on(&item.key, format!("{problem}; the keys of {} are {known}", noun(place)));
+        return;
+    };
+    match (key.example, &item.value) {
+        (Some(example), None) => {
+            errors
+                .on(&item.key, format!("`{name}` needs a value, for example `{name} = {example}`"));
+        }
+        (None, Some(_)) => {
+            errors.on(&item.value, format!("`{name}` is a flag and takes no value"));
+        }
+        _ if items.iter().any(|earlier| earlier.key == item.key) => {
+            errors.on(&item.key, format!("`{name}` is given twice"));
+        }
+        _ => items.push(item),
+    }
+}
+
+fn nouns(places: &[Place]) -> String {
+    let nouns: Vec<&str> = places.iter().map(|&place| noun(place)).collect();
+    match nouns.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => nouns.concat(),
+    }
+}
+
+fn noun(place: Place) -> &'static str {
+    match place {
+        Place::Event => "an event struct",
+        Place::EventEnum => "an enum of events",
+        Place::EventVariant => "a variant that is an event",
+        Place::EventField => "a field of an event",
+        Place::Object => "a struct that derives `TraceField`",
+        Place::ObjectField => "a field of a struct that derives `TraceField`",
+        Place::Choice => "an enum that derives `TraceField`",
+        Place::ChoiceVariant => "a variant of an enum that derives `TraceField`",
+    }
+}

@@ -1,0 +1,352 @@
+//! The code of `#[derive(TraceEvent)]`.
+//!
+//! Everything is named by its full path, statics live in an anonymous constant, locals have
+//! mixed-site hygiene: nothing of the user's can be met by accident.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{Generics, Type, spanned::Spanned};
+
+use crate::{
+    ast::Container,
+    valid::{Encoding, Event, Format, Id, Value},
+};
+
+/// The implementation of `TraceEvent` with the statics behind it.
+pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> TokenStream {
+    let krate = &container.krate;
+    let private = quote!(#krate::__private);
+    let ident = container.ident;
+    let (impl_generics, type_generics, where_clause) = container.generics.split_for_impl();
+
+    let statics = events.iter().enumerate().map(|(at, event)| {
+        let (schema, ty) = (schema_ident(at), type_ident(at));
+        let value = schema_value(container, event, &private);
+        quote! {
+            static #schema: #private::EventSchema = #value;
+            static #ty: #private::EventType = #private::EventType::new(&#schema);
+        }
+    });
+    let types = (0..events.len()).map(type_ident);
+    let schemas = (0..events.len()).map(schema_ident);
+    // Numbers that are written as such were compared before; the compiler compares the others.
+    let constant = events.iter().find_map(|event| match &event.id {
+        Id::Given(None, expression) => Some(expression.span()),
+        _ => None,
+    });
+    let distinct = constant.filter(|_| events.len() > 1).map(|span| {
+        let condition = quote!(#private::check::ids_are_distinct(&[#(&#schemas),*]));
+        let message = "two variants of this enum have the same event id: give one of them another";
+        let assertion = assertion(span, &condition, message);
+        quote!(const _: () = { #assertion };)
+    });
+    let event_type = event_type_body(events);
+    let encode = encode_body(container, events, &private);
+    let encoder = encoder_ident();
+
+    quote! {
+        #[allow(deprecated, unused_qualifications)]
+        const _: () = {
+            #(#statics)*
+            #distinct
+
+            #[automatically_derived]
+            impl #impl_generics #private::TraceEvent for #ident #type_generics #where_clause {
+                const TYPES: &'static [&'static #private::EventType] = &[#(&#types),*];
+
+                #[inline(always)]
+                fn event_type(&self) -> &'static #private::EventType {
+                    #event_type
+                }
+
+                #[inline(always)]
+                fn encode<__Encoder: #private::PayloadEncoder>(&self, #encoder: &mut __Encoder) {
+                    #encode
+                }
+            }
+        };
+    }
+}
+
+/// The schemas of fields, for a `static` (`lifetimes` replaced) or an associated constant.
+pub(crate) fn field_schemas(
+    values: &[Value<'_>],
+    lifetimes: Option<&Generics>,
+    private: &TokenStream,
+) -> Vec<TokenStream> {
+    let schema = |value: &Value<'_>| {
+        let Value { name, tag, .. } = value;
+        let ty = match lifetimes {
+            Some(generics) => with_static_lifetimes(quote_type(value.ty), generics),
+            None => quote_type(value.ty),
+        };
+        let span = value.ty.span();
+        let implementation = implementation(value, &ty, private);
+        let role = Ident::new(value.role, Span::call_site());
+        let described = quote_spanned!(span=> #implementation::TYPE);
+        let ty = match value.encoding {
+            Encoding::Located(_) => {
+                let message = format!(
+                    "the field `{}` stands behind the others, where elements have a fixed size: \
+                     numbers, booleans, GUIDs, times, and arrays and objects of these, but no \
+                     text, address, option or sequence",
+                    value.name.value()
+                );
+                let condition = quote!(#private::check::is_locatable(&#described));
+                let assertion = assertion(span, &condition, &message);
+                quote!({ #assertion #described })
+            }
+            _ => described.clone(),
+        };
+        let format = match &value.format {
+            None => quote!(#private::FieldFormat::Default),
+            Some(format) => checked_format(value, format, &described, private),
+        };
+        quote_spanned! {span=>
+            #private::FieldSchema {
+                name: #name,
+                ty: #ty,
+                format: #format,
+                tag: #tag,
+                role: #private::FieldRole::#role,
+            }
+        }
+    };
+    values.iter().map(schema).collect()
+}
+
+/// The calls that hand fields over; `place` gives a reference to each.
+pub(crate) fn encode_values(
+    values: &[Value<'_>],
+    place: impl Fn(usize, &Value<'_>) -> TokenStream,
+    private: &TokenStream,
+) -> TokenStream {
+    let encoder = encoder_ident();
+    let mut calls = Vec::new();
+    let mut data = Vec::new();
+    for (at, value) in values.iter().enumerate() {
+        let reference = place(at, value);
+        let implementation = implementation(value, &quote_type(value.ty), private);
+        let span = value.ty.span();
+        match value.encoding {
+            Encoding::Natural => calls.push(quote_spanned! {span=>
+                #implementation::encode_field(#reference, #encoder);
+            }),
+            Encoding::As(_) => calls.push(quote_spanned! {span=>
+                #implementation::encode_field_as(#reference, #encoder);
+            }),
+            Encoding::Located(_) => {
+                let mark = Ident::new(&format!("location{at}"), Span::mixed_site());
+                let ty = quote_spanned!(span=> const { &#implementation::TYPE });
+                calls.push(quote_spanned! {span=>
+                    let #mark = #private::PayloadEncoder::begin_location(#encoder, #ty);
+                });
+                data.push(quote_spanned! {span=>
+                    #private::PayloadEncoder::begin_location_data(#encoder, #mark, #ty);
+                    #implementation::encode_location_data(#reference, #encoder);
+                    #private::PayloadEncoder::end_location_data(#encoder, #mark, #ty);
+                });
+            }
+        }
+    }
+    quote!(#(#calls)* #(#data)*)
+}
+
+/// A reference to a field of `self`; through a copy where the struct is packed.
+pub(crate) fn self_place(container: &Container<'_>) -> impl Fn(usize, &Value<'_>) -> TokenStream {
+    let packed = container.reprs().iter().any(|word| word == "packed");
+    move |_, value| {
+        let member = value.member;
+        if packed { quote!(&{ self.#member }) } else { quote!(&self.#member) }
+    }
+}
+
+/// A statement of a constant that fails at `span`, and there alone, unless the condition holds.
+pub(crate) fn assertion(span: Span, condition: &TokenStream, message: &str) -> TokenStream {
+    quote_spanned!(span=> ::core::assert!(#condition, #message);)
+}
+
+/// The local that holds the encoder.
+pub(crate) fn encoder_ident() -> Ident {
+    Ident::new("encoder", Span::mixed_site())
+}
+
+/// `<Type as Trait>` by which a field is described and encoded.
+fn implementation(value: &Value<'_>, ty: &TokenStream, private: &TokenStream) -> TokenStream {
+    let bound = match &value.encoding {
+        Encoding::Natural => quote!(#private::TraceField),
+        Encoding::As(marker) => quote!(#private::FieldAs<#private::encoding::#marker>),
+        Encoding::Located(marker) => quote!(#private::LocatedField<#private::encoding::#marker>),
+    };
+    quote_spanned!(value.ty.span()=> <#ty as #bound>)
+}
+
+/// A format, after the compiler has seen that it suits the type.
+fn checked_format(
+    value: &Value<'_>,
+    format: &Format,
+    ty: &TokenStream,
+    private: &TokenStream,
+) -> TokenStream {
+    let Format { word, variant } = format;
+    let message =
+        format!("`format = {word}` does not fit the type of the field `{}`", value.name.value());
+    let condition = quote!(#private::check::format_fits(#private::FieldFormat::#variant, &#ty));
+    let assertion = assertion(word.span(), &condition, &message);
+    quote!({ #assertion #private::FieldFormat::#variant })
+}
+
+/// A constant expression that the compiler checks; the condition calls it `__TRACE_EVENT_VALUE`.
+fn checked(
+    expression: &TokenStream,
+    ty: &TokenStream,
+    condition: &TokenStream,
+    message: &str,
+) -> TokenStream {
+    let assertion = assertion(expression.span(), condition, message);
+    quote!({
+        const __TRACE_EVENT_VALUE: #ty = #expression;
+        #assertion
+        __TRACE_EVENT_VALUE
+    })
+}
+
+fn schema_value(
+    container: &Container<'_>,
+    event: &Event<'_>,
+    private: &TokenStream,
+) -> TokenStream {
+    let Event { provider, name, version, level, keywords, tag, .. } = event;
+    let (id, explicit) = match &event.id {
+        Id::Given(_, id) => (id.clone(), true),
+        Id::Derived(id) => (quote!(#id), false),
+    };
+    let group = option(event.group.as_ref().map(|group| quote!(#group)));
+    let guid = option(event.guid.map(|guid| quote!([#(#guid),*])));
+    let opcode = option(event.opcode.clone());
+    let message = option(event.message.as_ref().map(|message| quote!(#message)));
+    let description = option(event.description.as_ref().map(|text| quote!(#text)));
+    let key_values = event.key_values.iter().map(|(key, value)| quote!((#key, #value)));
+    let fields = field_schemas(&event.fields, Some(container.generics), private);
+    let id = match &event.id {
+        Id::Given(None, expression) => checked(
+            expression,
+            &quote!(::core::primitive::u16),
+            &quote!(#private::check::is_event_id(__TRACE_EVENT_VALUE)),
+            "an event's id is 1 to 65,534",
+        ),
+        _ => id,
+    };
+    let provider = checked(
+        provider,
+        &quote!(&::core::primitive::str),
+        &quote!(#private::check::is_provider_name(__TRACE_EVENT_VALUE, #group)),
+        "a provider's name has 1 to 233 bytes (with its group), and no white space, control \
+         character, `,`, `:` or `;`",
+    );
+    quote! {
+        #private::EventSchema {
+            provider: #private::ProviderSchema {
+                name: #provider,
+                guid: #guid,
+                group: #group,
+            },
+            name: #name,
+            id: #id,
+            id_is_explicit: #explicit,
+            version: #version,
+            level: #private::Level::#level,
+            keywords: #keywords,
+            opcode: #opcode,
+            tag: #tag,
+            message: #message,
+            description: #description,
+            key_values: &[#(#key_values),*],
+            fields: &[#(#fields),*],
+        }
+    }
+}
+
+fn event_type_body(events: &[Event<'_>]) -> TokenStream {
+    if let [Event { variant: None, .. }] = events {
+        let ty = type_ident(0);
+        return quote!(&#ty);
+    }
+    let arms = events.iter().enumerate().map(|(at, event)| {
+        let (variant, ty) = (event.variant, type_ident(at));
+        quote!(Self::#variant { .. } => &#ty,)
+    });
+    quote!(match self { #(#arms)* })
+}
+
+fn encode_body(
+    container: &Container<'_>,
+    events: &[Event<'_>],
+    private: &TokenStream,
+) -> TokenStream {
+    if let [Event { variant: None, fields, .. }] = events {
+        let encoder = encoder_ident();
+        let unused = fields.is_empty().then(|| quote!(let _ = #encoder;));
+        let calls = encode_values(fields, self_place(container), private);
+        return quote!(#unused #calls);
+    }
+    let binding = |at: usize| Ident::new(&format!("field{at}"), Span::mixed_site());
+    let arms = events.iter().map(|event| {
+        let variant = event.variant;
+        let members = event.fields.iter().map(|value| value.member);
+        let bindings = (0..event.fields.len()).map(binding);
+        let place = |at: usize, _: &Value<'_>| {
+            let binding = binding(at);
+            quote!(#binding)
+        };
+        let calls = encode_values(&event.fields, place, private);
+        quote!(Self::#variant { #(#members: #bindings,)* .. } => { #calls })
+    });
+    let encoder = encoder_ident();
+    quote!(let _ = &*#encoder; match self { #(#arms)* })
+}
+
+fn schema_ident(at: usize) -> Ident {
+    format_ident!("__TRACE_EVENT_SCHEMA_{at}")
+}
+
+fn type_ident(at: usize) -> Ident {
+    format_ident!("__TRACE_EVENT_TYPE_{at}")
+}
+
+fn option(value: Option<TokenStream>) -> TokenStream {
+    match value {
+        Some(value) => quote!(::core::option::Option::Some(#value)),
+        None => quote!(::core::option::Option::None),
+    }
+}
+
+fn quote_type(ty: &Type) -> TokenStream {
+    quote!(#ty)
+}
+
+/// A field's type for a `static`, which knows no lifetimes but `'static`: a schema is the same for
+/// all of them. Tokens rather than syntax, so that types written by macros are covered too.
+fn with_static_lifetimes(tokens: TokenStream, generics: &Generics) -> TokenStream {
+    let mut after_tick = false;
+    let tokens = tokens.into_iter().map(|token| {
+        let is_tick = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '\'');
+        let token = match token {
+            TokenTree::Ident(ident)
+                if after_tick && generics.lifetimes().any(|l| l.lifetime.ident == ident) =>
+            {
+                TokenTree::Ident(Ident::new("static", ident.span()))
+            }
+            TokenTree::Group(group) => {
+                let inner = with_static_lifetimes(group.stream(), generics);
+                let mut replaced = Group::new(group.delimiter(), inner);
+                replaced.set_span(group.span());
+                TokenTree::Group(replaced)
+            }
+            other => other,
+        };
+        after_tick = is_tick;
+        token
+    });
+    tokens.collect()
+}

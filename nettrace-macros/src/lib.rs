@@ -1,0 +1,52 @@
+//! The derive macros of NetTrace for Rust. Applications use them through `nettrace-writer`, which
+//! re-exports them; the code that they write names that crate's `__private`, and nothing else of
+//! ours.
+//!
+//! `ast` reads, `valid` judges, `expand` and `field` write; `fallback` is what is written instead
+//! where there are mistakes.
+
+mod ast;
+mod attr;
+mod error;
+mod expand;
+mod fallback;
+mod field;
+mod message;
+mod valid;
+mod value;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+use crate::{ast::Derive, error::Errors};
+
+#[doc = include_str!("../docs/trace_event.md")]
+#[proc_macro_derive(TraceEvent, attributes(trace_event))]
+pub fn derive_trace_event(input: TokenStream) -> TokenStream {
+    derive(&parse_macro_input!(input), Derive::Event).into()
+}
+
+#[doc = include_str!("../docs/trace_field.md")]
+#[proc_macro_derive(TraceField, attributes(trace_event))]
+pub fn derive_trace_field(input: TokenStream) -> TokenStream {
+    derive(&parse_macro_input!(input), Derive::Field).into()
+}
+
+fn derive(input: &DeriveInput, derive: Derive) -> proc_macro2::TokenStream {
+    let mut errors = Errors::default();
+    let container = ast::Container::parse(input, derive, &mut errors);
+    let code = match derive {
+        Derive::Event => {
+            let events = valid::events(&container, &mut errors);
+            expand::trace_event(&container, &events)
+        }
+        Derive::Field => field::trace_field(&container, &mut errors),
+    };
+    match errors.into_compile_errors() {
+        None => code,
+        Some(mut errors) => {
+            errors.extend(fallback::implementation(&container, derive));
+            errors
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! From what was written to what is meant: every rule that can be judged before the compiler.
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::{Ident, LitStr, Member, Type, ext::IdentExt};
+
+use crate::{
+    ast::{Body, Container, Derive, Field, Variant},
+    attr::Attrs,
+    error::{Errors, list},
+    message::placeholders,
+    value::{
+        ENCODINGS, FORMATS, LEVELS, LOCATIONS, MAX_PROVIDER, MAX_TEXT, Number, name_problem,
+        provider_problem, string_literal, ungroup,
+    },
+};
+
+/// One event type.
+pub(crate) struct Event<'a> {
+    /// The variant, where the type is an enum.
+    pub(crate) variant: Option<&'a Ident>,
+    /// An expression of type `&'static str`.
+    pub(crate) provider: TokenStream,
+    pub(crate) guid: Option<[u8; 16]>,
+    pub(crate) group: Option<LitStr>,
+    pub(crate) name: LitStr,
+    pub(crate) id: Id,
+    pub(crate) version: TokenStream,
+    pub(crate) level: Ident,
+    pub(crate) keywords: TokenStream,
+    pub(crate) opcode: Option<TokenStream>,
+    pub(crate) tag: TokenStream,
+    pub(crate) message: Option<LitStr>,
+    pub(crate) description: Option<LitStr>,
+    pub(crate) key_values: Vec<(LitStr, LitStr)>,
+    pub(crate) fields: Vec<Value<'a>>,
+}
+
+/// An event's number.
+pub(crate) enum Id {
+    /// By the author, with the number where it is written as one.
+    Given(Option<u64>, TokenStream),
+    /// From the name.
+    Derived(u16),
+}
+
+/// A field that is recorded.
+pub(crate) struct Value<'a> {
+    pub(crate) member: &'a Member,
+    pub(crate) name: LitStr,
+    pub(crate) ty: &'a Type,
+    pub(crate) encoding: Encoding,
+    pub(crate) format: Option<Format>,
+    pub(crate) tag: TokenStream,
+    pub(crate) role: &'static str,
+}
+
+/// How a field is presented: a variant of `trace_event::FieldFormat`.
+pub(crate) struct Format {
+    pub(crate) word: Ident,
+    pub(crate) variant: Ident,
+}
+
+/// How a field is stored: markers of `trace_event::encoding`.
+pub(crate) enum Encoding {
+    Natural,
+    As(Ident),
+    Located(Ident),
+}
+
+/// The event types of a struct or enum; incomplete where there are errors.
+pub(crate) fn events<'a>(container: &'a Container<'_>, errors: &mut Errors) -> Vec<Event<'a>> {
+    refuse_parameters(container, errors);
+    let shared = Shared::read(&container.attrs, errors);
+    match &container.body {
+        Body::Struct(fields) => vec![event(container, &shared, None, fields, errors)],
+        Body::Enum(variants) if variants.is_empty() => {
+            errors.on(container.ident, "an enum without variants has no event to record");
+            Vec::new()
+        }
+        Body::Enum(variants) => {
+            let shared = Shared { prefix: container.attrs.string("name", errors), ..shared };
+            let events: Vec<_> = variants
+                .iter()
+                .map(|variant| event(container, &shared, Some(variant), &variant.fields, errors))
+                .collect();
+            refuse_clashes(&events, errors);
+            events
+        }
+        Body::Union => {
+            errors.on(
+                container.ident,
+                "a union cannot be an event: which of its fields is set is not known",
+            );
+            Vec::new()
+        }
+    }
+}
+
+/// The recorded fields of a struct or variant, in order.
+pub(crate) fn values<'a>(
+    fields: &'a [Field<'_>],
+    derive: Derive,
+    errors: &mut Errors,
+) -> Vec<Value<'a>> {
+    let mut values: Vec<Value<'_>> = Vec::new();
+    for field in fields {
+        if field.attrs.key("skip").is_some() {
+            for key in ["rename", "encoding", "format", "tag", "start", "end", "description"] {
+                if let Some(key) = field.attrs.key(key) {
+                    errors.on(key, format!("`{key}` says nothing about a field that is skipped"));
+                }
+            }
+            continue;
+        }
+        let value = value(field, derive, errors);
+        if let Some(earlier) = values.iter().find(|v| v.name.value() == value.name.value()) {
+            errors.on(
+                &value.name,
+                format!("two fields are named `{}`: rename one of them", earlier.name.value()),
+            );
+        }
+        if let Some(key) = field.attrs.key(&value.role.to_lowercase()) {
+            if values.iter().any(|earlier| earlier.role == value.role) {
+                errors.on(key, format!("another field is the event's `{key}` already"));
+            }
+        }
+        values.push(value);
+    }
+    if values.len() > usize::from(u16::MAX) {
+        errors.at(Span::call_site(), "an event has at most 65,535 fields");
+    }
+    values
+}
+
+/// The name of a variant as text.
+pub(crate) fn variant_name(variant: &Variant<'_>, errors: &mut Errors) -> LitStr {
+    name(
+        &variant.attrs,
+        "rename",
+        &variant.node.ident.unraw().to_string(),
+        &variant.node.ident,
+        errors,
+    )
+}
+
+/// What a struct says of its event, or an enum of all of them.
+struct Shared {
+    provider: TokenStream,
+    guid: Option<[u8; 16]>,
+    group: Option<LitStr>,
+    /// What the names of an enum's events begin with.
+    prefix: Option<LitStr>,
+    common: Common,
+}
+
+/// What an enum may say for all its variants, and a variant for itself.
+#[derive(Default)]
+struct Common {
+    version: Option<TokenStream>,
+    level: Option<Ident>,
+    keywords: Option<TokenStream>,
+    tag: Option<TokenStream>,
+    key_values: Vec<(LitStr, LitStr)>,
+}
+
+impl Shared {
+    fn read(attrs: &Attrs, errors: &mut Errors) -> Self {
+        let group = attrs.string("group", errors);
+        if let Some(group) = &group {
+            let text = group.value();
+            if text.is_empty() || !text.bytes().all(|c| matches!(c, b'a'..=b'z' | b'0'..=b'9')) {
+                errors.on(group, "a provider group has lower-case letters and digits only");
+            }
+        }
+        let provider = match attrs.value("provider").map(ungroup) {
+            None => quote!(::core::env!(
+                "CARGO_PKG_NAME",
+                "the provider's name is the package's by default, and there is no Cargo to tell \
+                 it: write `#[trace_event(provider = \"…\")]`"
+            )),
+            Some(value) => {
+                if let Some(literal) = string_literal(value) {
+                    let room = MAX_PROVIDER - group.as_ref().map_or(0, |g| g.value().len());
+                    if let Some(problem) = provider_problem(&literal.value(), room) {
+                        errors.on(&literal, problem);
+                    }
+                } else if let syn::Expr::Lit(_) = value {
+                    errors.on(value, "`provider` takes a string, for example `provider = \"…\"`");
+                }
+                quote!(#value)
+            }
+        };
+        Self {
+            provider,
+            guid: attrs.guid("provider_guid", errors),
+            group,
+            prefix: None,
+            common: Common::read(attrs, errors),
+        }
+    }
+}
+
+impl Common {
+    fn read(attrs: &Attrs, errors: &mut Errors) -> Self {
+        let mut number = |key, max| attrs.number(key, 0, max, errors).map(|(_, tokens)| tokens);
+        let version = number("version", 255);
+        let keywords = number("keywords", u64::MAX);
+        let tag = number("tag", 65_535);
+        Self {
+            version,
+            level: attrs.word("level", LEVELS.iter().copied(), errors),
+            keywords,
+            tag,
+            key_values: attrs.pairs("key_values", errors),
+        }
+    }
+}
+
+fn event<'a>(
+    container: &Container<'_>,
+    shared: &Shared,
+    variant: Option<&'a Variant<'_>>,
+    fields: &'a [Field<'_>],
+    errors: &mut Errors,
+) -> Event<'a> {
+    let (attrs, common, attributes, ident) = match variant {
+        None => (&container.attrs, Common::default(), &container.input.attrs, container.ident),
+        Some(variant) => {
+            let common = Common::read(&variant.attrs, errors);
+            (&variant.attrs, common, &variant.node.attrs, &variant.node.ident)
+        }
+    };
+    let name = match variant {
+        None => name(attrs, "name", &ident.unraw().to_string(), ident, errors),
+        Some(_) => {
+            let prefix = shared
+                .prefix
+                .as_ref()
+                .map_or_else(|| container.ident.unraw().to_string(), |prefix| prefix.value());
+            name(attrs, "name", &format!("{prefix}{}", ident.unraw()), ident, errors)
+        }
+    };
+    let id = match attrs.number("id", 1, 65_534, errors) {
+        Some((Number::Literal(number), tokens)) => Id::Given(Some(number), tokens),
+        Some((Number::Expression, tokens)) => Id::Given(None, tokens),
+        None => Id::Derived(derived_id(&name.value())),
+    };
+    let fields = values(fields, Derive::Event, errors);
+    let message = attrs.text("message", errors);
+    if let Some(message) = &message {
+        check_message(message, &fields, errors);
+    }
+    let number = |own: Option<TokenStream>, all: &Option<TokenStream>| {
+        own.or_else(|| all.clone()).unwrap_or_else(|| quote!(0))
+    };
+    let mut key_values = shared.common.key_values.clone();
+    key_values.retain(|(key, _)| common.key_values.iter().all(|(k, _)| k.value() != key.value()));
+    key_values.extend(common.key_values);
+    Event {
+        variant: variant.map(|variant| &variant.node.ident),
+        provider: shared.provider.clone(),
+        guid: shared.guid,
+        group: shared.group.clone(),
+        name,
+        id,
+        version: number(common.version, &shared.common.version),
+        level: common
+            .level
+            .or_else(|| shared.common.level.clone())
+            .unwrap_or_else(|| Ident::new("Informational", Span::call_site())),
+        keywords: number(common.keywords, &shared.common.keywords),
+        opcode: attrs.opcode(errors),
+        tag: number(common.tag, &shared.common.tag),
+        message,
+        description: attrs.text("description", errors).or_else(|| doc_comment(attributes)),
+        key_values,
+        fields,
+    }
+}
+
+fn value<'a>(field: &'a Field<'_>, derive: Derive, errors: &mut Errors) -> Value<'a> {
+    let attrs = &field.attrs;
+    let own = match &field.member {
+        Member::Named(ident) => ident.unraw().to_string(),
+        Member::Unnamed(index) => index.index.to_string(),
+    };
+    let roles = [("start", "Start"), ("end", "End"), ("description", "Description")];
+    let mut found = roles.iter().filter_map(|(key, role)| Some((attrs.key(key)?, *role)));
+    let role = found.next().map_or("Value", |(_, role)| role);
+    if let Some((second, _)) = found.next() {
+        errors.on(second, "a field is one of `start`, `end` and `description`, not several");
+    }
+    let words = ENCODINGS.iter().chain(LOCATIONS).map(|(word, _)| *word);
+    let encoding = attrs.word("encoding", words, errors).map_or(Encoding::Natural, |word| {
+        let marker = |table: &[(&str, &str)]| {
+            let found = table.iter().find(|(name, _)| word == name);
+            found.map(|(_, marker)| Ident::new(marker, word.span()))
+        };
+        match (marker(ENCODINGS), marker(LOCATIONS)) {
+            (Some(marker), _) => Encoding::As(marker),
+            (None, Some(_)) if derive == Derive::Field => {
+                errors.on(
+                    &word,
+                    format!(
+                        "`{word}` is for the fields of an event itself: what it puts behind the \
+                         event's fields has no place within an object"
+                    ),
+                );
+                Encoding::Natural
+            }
+            (None, Some(marker)) => Encoding::Located(marker),
+            (None, None) => Encoding::Natural,
+        }
+    });
+    let format = attrs.word("format", FORMATS.iter().map(|(word, _)| *word), errors);
+    let format = format.and_then(|word| {
+        let (_, variant) = FORMATS.iter().find(|(name, _)| word == name)?;
+        Some(Format { variant: Ident::new(variant, word.span()), word })
+    });
+    Value {
+        member: &field.member,
+        name: name(attrs, "rename", &own, &field.node.ident, errors),
+        ty: field.ty,
+        encoding,
+        format,
+        tag: attrs.number("tag", 0, 65_535, errors).map_or_else(|| quote!(0), |(_, tag)| tag),
+        role,
+    }
+}
+
+/// The name that `key` gives, else the one that Rust knows, as a literal at the place to blame.
+fn name(
+    attrs: &Attrs,
+    key: &str,
+    own: &str,
+    at: impl quote::ToTokens,
+    errors: &mut Errors,
+) -> LitStr {
+    let span = at.to_token_stream().into_iter().next().map_or_else(Span::call_site, |t| t.span());
+    let literal = attrs.string(key, errors).unwrap_or_else(|| LitStr::new(own, span));
+    if let Some(problem) = name_problem(&literal.value()) {
+        errors.on(&literal, problem);
+    }
+    literal
+}
+
+fn check_message(message: &LitStr, fields: &[Value<'_>], errors: &mut Errors) {
+    let template = message.value();
+    let names = match placeholders(&template) {
+        Ok(names) => names,
+        Err(problem) => return errors.on(message, format!("the message has {problem}")),
+    };
+    for name in names {
+        if fields.iter().all(|field| field.name.value() != name) {
+            let known = match fields {
+                [] => "the event has no fields".to_owned(),
+                _ => format!("the fields are {}", list(fields.iter().map(|f| f.name.value()))),
+            };
+            errors.on(message, format!("the message names a field `{name}`; {known}"));
+        }
+    }
+}
+
+fn refuse_parameters(container: &Container<'_>, errors: &mut Errors) {
+    for parameter in &container.generics.params {
+        let what = match parameter {
+            syn::GenericParam::Lifetime(_) => continue,
+            syn::GenericParam::Type(_) => "type",
+            syn::GenericParam::Const(_) => "const",
+        };
+        errors.on(
+            parameter,
+            format!(
+                "an event has no {what} parameters: it is one `static` with one name, id and list \
+                 of fields, and a generic type would be many; write a struct for each, or make the \
+                 varying part a field of one type (lifetimes are fine)"
+            ),
+        );
+    }
+}
+
+fn refuse_clashes(events: &[Event<'_>], errors: &mut Errors) {
+    for (at, event) in events.iter().enumerate() {
+        let earlier = &events[..at];
+        if earlier.iter().any(|other| other.name.value() == event.name.value()) {
+            errors.on(
+                &event.name,
+                format!("another variant's event is named `{}` already", event.name.value()),
+            );
+            continue;
+        }
+        let Some(number) = event.id.number() else { continue };
+        if let Some(other) = earlier.iter().find(|other| other.id.number() == Some(number)) {
+            let problem = format!(
+                "the event ids of `{}` and `{}` are both {number}",
+                other.name.value(),
+                event.name.value()
+            );
+            match &event.id {
+                Id::Given(_, tokens) => errors.on(tokens, problem),
+                Id::Derived(_) => errors.on(
+                    event.variant,
+                    format!("{problem} (derived from the name): give this one an `id = …`"),
+                ),
+            }
+        }
+    }
+}
+
+impl Id {
+    fn number(&self) -> Option<u64> {
+        match self {
+            Self::Given(number, _) => *number,
+            Self::Derived(number) => Some(u64::from(*number)),
+        }
+    }
+}
+
+/// The first paragraph of a doc comment.
+fn doc_comment(attributes: &[syn::Attribute]) -> Option<LitStr> {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => string_literal(&meta.value),
+        _ => None,
+    });
+    let text = lines.map(|line| line.value()).collect::<Vec<_>>().join("\n");
+    let paragraph = text
+        .lines()
+        .map(str::trim)
+        .skip_while(|line| line.is_empty())
+        .take_while(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ");
+    // A comment cannot be at fault: what a trace cannot hold is left out.
+    let usable = !paragraph.is_empty() && paragraph.len() <= MAX_TEXT && !paragraph.contains('\0');
+    usable.then(|| LitStr::new(&paragraph, Span::call_site()))
+}
+
+/// FNV-1a of the name, folded into 8,192 to 65,534: the same as `trace_event::derived_id`, which a
+/// test compares, for this crate depends on none of ours.
+fn derived_id(name: &str) -> u16 {
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let offset = (hash ^ (hash >> 16)) % (65_535 - 8_192);
+    u16::try_from(8_192 + offset).unwrap_or(u16::MAX)
+}

@@ -1,0 +1,311 @@
+//! The values behind the keys, as what they must be.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::{Expr, ExprLit, Ident, Lit, LitStr};
+
+use crate::{
+    attr::Attrs,
+    error::{Errors, list},
+};
+
+/// The levels, as `trace_event::Level` names them.
+pub(crate) const LEVELS: &[&str] =
+    &["LogAlways", "Critical", "Error", "Warning", "Informational", "Verbose"];
+
+/// The opcodes that ETW names, with their numbers.
+pub(crate) const OPCODES: &[(&str, u8)] = &[
+    ("Info", 0),
+    ("Start", 1),
+    ("Stop", 2),
+    ("DataCollectionStart", 3),
+    ("DataCollectionStop", 4),
+    ("Extension", 5),
+    ("Reply", 6),
+    ("Resume", 7),
+    ("Suspend", 8),
+    ("Send", 9),
+    ("Receive", 240),
+];
+
+/// The spellings of `encoding = …` within a field, and the markers behind them.
+pub(crate) const ENCODINGS: &[(&str, &str)] = &[
+    ("utf16", "Utf16"),
+    ("utf16_nul", "Utf16Nul"),
+    ("utf8", "Utf8"),
+    ("varint", "VarInt"),
+    ("bool8", "Bool8"),
+    ("utf16_unit", "Utf16Unit"),
+    ("date_time", "DateTime"),
+    ("guid", "Guid"),
+    ("name", "Name"),
+    ("number", "Number"),
+];
+
+/// The spellings that put a value behind the fields of its event.
+pub(crate) const LOCATIONS: &[(&str, &str)] = &[
+    ("rel_loc", "RelLoc"),
+    ("data_loc", "DataLoc"),
+    ("utf8_rel_loc", "Utf8RelLoc"),
+    ("utf8_data_loc", "Utf8DataLoc"),
+];
+
+/// The formats of `format = …`.
+pub(crate) const FORMATS: &[(&str, &str)] = &[
+    ("hex", "Hex"),
+    ("errno", "Errno"),
+    ("pid", "Pid"),
+    ("time", "Time"),
+    ("port", "Port"),
+    ("ip_address", "IpAddress"),
+    ("xml", "Xml"),
+    ("json", "Json"),
+    ("hex_bytes", "HexBytes"),
+];
+
+/// The most bytes of the name of an event or a field; `trace_event::check` has the same number.
+pub(crate) const MAX_NAME: usize = 255;
+
+/// The most bytes of a message, a description, a key or a value: well below what a metadata row
+/// holds.
+pub(crate) const MAX_TEXT: usize = 8_192;
+
+/// The most bytes of a provider's name and group; `trace_event::check` has the same number.
+pub(crate) const MAX_PROVIDER: usize = 233;
+
+/// The number of an event or what gives it.
+pub(crate) enum Number {
+    Literal(u64),
+    Expression,
+}
+
+impl Attrs {
+    /// A string literal.
+    pub(crate) fn string(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
+        let value = ungroup(self.value(key)?);
+        let Some(literal) = string_literal(value) else {
+            errors.on(value, format!("`{key}` takes a string, for example `{key} = \"…\"`"));
+            return None;
+        };
+        Some(literal)
+    }
+
+    /// A string literal for people: not too long, no NUL.
+    pub(crate) fn text(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
+        let literal = self.string(key, errors)?;
+        check_text(&literal, key, errors);
+        Some(literal)
+    }
+
+    /// One word of a list, and where it stands.
+    pub(crate) fn word<'a>(
+        &self,
+        key: &str,
+        words: impl IntoIterator<Item = &'a str> + Clone,
+        errors: &mut Errors,
+    ) -> Option<Ident> {
+        let value = ungroup(self.value(key)?);
+        let found = match value {
+            Expr::Path(path) => path.path.get_ident().cloned(),
+            _ => None,
+        };
+        match found {
+            Some(ident) if words.clone().into_iter().any(|word| ident == word) => Some(ident),
+            _ => {
+                errors.on(value, format!("`{key}` is one of {}", list(words)));
+                None
+            }
+        }
+    }
+
+    /// A number from `min` to `max`, or a constant expression, which the compiler judges. The tokens
+    /// are the value for a place of its type.
+    pub(crate) fn number(
+        &self,
+        key: &str,
+        min: u64,
+        max: u64,
+        errors: &mut Errors,
+    ) -> Option<(Number, TokenStream)> {
+        let value = ungroup(self.value(key)?);
+        match value {
+            Expr::Lit(ExprLit { lit: Lit::Int(literal), .. }) => {
+                match literal.base10_parse::<u64>() {
+                    Ok(number) if (min..=max).contains(&number) => {
+                        Some((Number::Literal(number), quote!(#value)))
+                    }
+                    _ => {
+                        errors.on(value, out_of_range(key, min, max));
+                        None
+                    }
+                }
+            }
+            Expr::Lit(_) | Expr::Array(_) | Expr::Tuple(_) | Expr::Unary(_) => {
+                errors.on(value, out_of_range(key, min, max));
+                None
+            }
+            _ => {
+                let value = unbraced(value);
+                Some((Number::Expression, quote!(#value)))
+            }
+        }
+    }
+
+    /// An opcode by name or number.
+    pub(crate) fn opcode(&self, errors: &mut Errors) -> Option<TokenStream> {
+        let value = ungroup(self.value("opcode")?);
+        if let Expr::Path(path) = value {
+            if let Some(ident) = path.path.get_ident() {
+                let known = OPCODES.iter().find(|(name, _)| ident == name);
+                let Some((_, number)) = known else {
+                    let names = list(OPCODES.iter().map(|(name, _)| name));
+                    errors.on(
+                        value,
+                        format!(
+                            "`opcode` is a number from 0 to 255 or one of {names}; a constant of \
+                             your own goes in braces: `opcode = {{ {ident} }}`"
+                        ),
+                    );
+                    return None;
+                };
+                return Some(quote!(#number));
+            }
+        }
+        self.number("opcode", 0, 255, errors).map(|(_, tokens)| tokens)
+    }
+
+    /// A GUID in its usual text form, as bytes in the order of RFC 4122.
+    pub(crate) fn guid(&self, key: &str, errors: &mut Errors) -> Option<[u8; 16]> {
+        let literal = self.string(key, errors)?;
+        let guid = parse_guid(&literal.value());
+        if guid.is_none() {
+            errors.on(
+                &literal,
+                "not a GUID: 32 hexadecimal digits in groups of 8-4-4-4-12, for example \
+                 \"01234567-89ab-cdef-0123-456789abcdef\"",
+            );
+        }
+        guid
+    }
+
+    /// `[("key", "value"), …]`, keys unique.
+    pub(crate) fn pairs(&self, key: &str, errors: &mut Errors) -> Vec<(LitStr, LitStr)> {
+        let Some(value) = self.value(key).map(ungroup) else { return Vec::new() };
+        let Expr::Array(array) = value else {
+            errors.on(value, format!("`{key}` takes pairs: `{key} = [(\"key\", \"value\")]`"));
+            return Vec::new();
+        };
+        let mut pairs: Vec<(LitStr, LitStr)> = Vec::new();
+        for element in &array.elems {
+            let pair = match ungroup(element) {
+                Expr::Tuple(tuple) if tuple.elems.len() == 2 => {
+                    string_literal(ungroup(&tuple.elems[0]))
+                        .zip(string_literal(ungroup(&tuple.elems[1])))
+                }
+                _ => None,
+            };
+            let Some((name, text)) = pair else {
+                errors.on(element, "expected a pair of strings: `(\"key\", \"value\")`");
+                continue;
+            };
+            check_text(&name, "a key", errors);
+            check_text(&text, "a value", errors);
+            if pairs.iter().any(|(earlier, _)| earlier.value() == name.value()) {
+                errors.on(&name, format!("the key \"{}\" is given twice", name.value()));
+            } else {
+                pairs.push((name, text));
+            }
+        }
+        pairs
+    }
+}
+
+fn out_of_range(key: &str, min: u64, max: u64) -> String {
+    match max {
+        u64::MAX => format!("`{key}` is a set of 64 bits, such as `0x1`, or a constant expression"),
+        _ => format!("`{key}` is a number from {min} to {max}, or a constant expression"),
+    }
+}
+
+/// What is within the invisible brackets that `macro_rules` puts around an expression.
+pub(crate) fn ungroup(mut value: &Expr) -> &Expr {
+    while let Expr::Group(group) = value {
+        value = &group.expr;
+    }
+    value
+}
+
+/// The expression in a pair of braces, which the compiler would call unnecessary.
+fn unbraced(value: &Expr) -> &Expr {
+    match value {
+        Expr::Block(block) if block.attrs.is_empty() && block.label.is_none() => {
+            match block.block.stmts.as_slice() {
+                [syn::Stmt::Expr(inner, None)] => inner,
+                _ => value,
+            }
+        }
+        _ => value,
+    }
+}
+
+/// The literal, if the expression is one string.
+pub(crate) fn string_literal(value: &Expr) -> Option<LitStr> {
+    match value {
+        Expr::Lit(ExprLit { lit: Lit::Str(literal), .. }) => Some(literal.clone()),
+        _ => None,
+    }
+}
+
+/// Why a string cannot be the name of an event or a field, if it cannot.
+pub(crate) fn name_problem(name: &str) -> Option<String> {
+    if name.is_empty() {
+        Some("a name has at least one character".to_owned())
+    } else if name.len() > MAX_NAME {
+        Some(format!("a name has at most {MAX_NAME} bytes, this one {}", name.len()))
+    } else if name.chars().any(|c| c.is_control() || c == ';') {
+        Some("a name has no NUL or other control character, and no `;`".to_owned())
+    } else {
+        None
+    }
+}
+
+/// Why a string cannot be a provider's name, if it cannot; `room` is what the group leaves.
+pub(crate) fn provider_problem(name: &str, room: usize) -> Option<String> {
+    if name.is_empty() {
+        Some("a provider's name has at least one character".to_owned())
+    } else if name.len() > room {
+        Some(format!("a provider's name has at most {room} bytes, this one {}", name.len()))
+    } else if name.bytes().any(|c| matches!(c, 0..=b' ' | b',' | b':' | b';' | 0x7f)) {
+        Some(
+            "a provider's name has no white space, control character, `,`, `:` or `;`: session \
+             filters and tracepoint names could not spell it"
+                .to_owned(),
+        )
+    } else {
+        None
+    }
+}
+
+/// Reads `8-4-4-4-12` hexadecimal digits, with or without braces around them.
+pub(crate) fn parse_guid(text: &str) -> Option<[u8; 16]> {
+    let text = text.strip_prefix('{').map_or(Some(text), |rest| rest.strip_suffix('}'))?;
+    let groups: Vec<&str> = text.split('-').collect();
+    if !groups.iter().map(|group| group.len()).eq([8, 4, 4, 4, 12]) {
+        return None;
+    }
+    let digits = groups.concat();
+    if !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+}
+
+fn check_text(literal: &LitStr, what: &str, errors: &mut Errors) {
+    let text = literal.value();
+    if text.contains('\0') {
+        errors.on(literal, format!("`{what}` must not contain a NUL"));
+    }
+    if text.len() > MAX_TEXT {
+        errors.on(literal, format!("`{what}` is longer than {MAX_TEXT} bytes"));
+    }
+}

@@ -1,0 +1,11 @@
+use nettrace_macros::TraceEvent;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event, id = 3, name = "A", id = 4)]
+#[trace_event(name = "B")]
+struct Request {
+    #[trace_event(skip, skip)]
+    bytes: u64,
+}
+
+fn main() {}

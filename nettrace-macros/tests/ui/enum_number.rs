@@ -1,0 +1,9 @@
+use nettrace_macros::TraceField;
+
+#[derive(TraceField)]
+#[trace_event(crate = trace_event)]
+enum Big {
+    A = 1 << 40,
+}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use nettrace_macros::TraceEvent;
+
+struct Connection;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event)]
+struct Opened<'a> {
+    url: &'a str,
+    connection: Connection,
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use nettrace_macros::TraceEvent;
+
+struct Connection;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event)]
+struct Opened {
+    connections: Vec<Option<Connection>>,
+}
+
+fn main() {}

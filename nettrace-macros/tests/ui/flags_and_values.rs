@@ -1,0 +1,12 @@
+use nettrace_macros::TraceEvent;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event, name, id)]
+struct Request {
+    #[trace_event(skip = true)]
+    bytes: u64,
+    #[trace_event(encoding)]
+    text: String,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use nettrace_macros::TraceEvent;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event)]
+struct Request {
+    #[trace_event(format = port)]
+    number: u32,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+use nettrace_macros::TraceEvent;
+
+const ID: u16 = 0;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event, id = ID)]
+struct Zero;
+
+fn main() {}

@@ -1,0 +1,10 @@
+use nettrace_macros::TraceEvent;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event)]
+struct Request {
+    #[trace_event(encoding = data_loc)]
+    names: Vec<String>,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use nettrace_macros::TraceField;
+
+#[derive(TraceField)]
+#[trace_event(crate = trace_event)]
+struct Object {
+    #[trace_event(encoding = rel_loc)]
+    text: String,
+}
+
+fn main() {}

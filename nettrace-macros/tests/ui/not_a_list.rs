@@ -1,0 +1,12 @@
+use nettrace_macros::TraceEvent;
+
+#[derive(TraceEvent)]
+#[trace_event = "Contoso"]
+#[trace_event]
+#[trace_event(crate = trace_event)]
+struct Request {
+    #[trace_event(rename "x")]
+    bytes: u64,
+}
+
+fn main() {}

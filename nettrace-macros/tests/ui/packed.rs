@@ -1,0 +1,10 @@
+use nettrace_macros::TraceEvent;
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event)]
+#[repr(packed)]
+struct Packed {
+    text: String,
+}
+
+fn main() {}

@@ -1,0 +1,174 @@
+//! The kinds of blocks, and the parsers of those that hold neither events, event types nor labels.
+
+use std::fmt;
+
+use crate::{
+    cursor::{Cursor, Read},
+    error::Damage,
+    trace::{Thread, Trace, WallTime},
+};
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BlockKind {
+    /// Nothing: the stream ends here, whatever follows.
+    EndOfStream,
+    /// Facts about the whole trace; the first block of each stream.
+    Trace,
+    /// Rows of events.
+    Event,
+    /// Event types.
+    Metadata,
+    /// A point in time that separates all events before from all behind.
+    SequencePoint,
+    /// Stacks: lists of addresses.
+    Stack,
+    /// Threads that rows may refer to from here on.
+    Thread,
+    /// Threads that no row refers to any more.
+    RemoveThread,
+    /// Lists of labels.
+    LabelList,
+    /// A kind that this reader does not know, and skips as the format asks.
+    Unknown(u8),
+}
+
+impl BlockKind {
+    /// From the number in a V6 block header.
+    pub(crate) fn from_v6(kind: u8) -> Self {
+        match kind {
+            0 => Self::EndOfStream,
+            1 => Self::Trace,
+            2 => Self::Event,
+            3 => Self::Metadata,
+            4 => Self::SequencePoint,
+            5 => Self::Stack,
+            6 => Self::Thread,
+            7 => Self::RemoveThread,
+            8 => Self::LabelList,
+            other => Self::Unknown(other),
+        }
+    }
+}
+
+impl fmt::Display for BlockKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EndOfStream => f.write_str("EndOfStream"),
+            Self::Trace => f.write_str("Trace"),
+            Self::Event => f.write_str("Event"),
+            Self::Metadata => f.write_str("Metadata"),
+            Self::SequencePoint => f.write_str("SequencePoint"),
+            Self::Stack => f.write_str("Stack"),
+            Self::Thread => f.write_str("Thread"),
+            Self::RemoveThread => f.write_str("RemoveThread"),
+            Self::LabelList => f.write_str("LabelList"),
+            Self::Unknown(kind) => write!(f, "kind-{kind}"),
+        }
+    }
+}
+
+/// The content of a V6 Trace block.
+pub(crate) fn parse_trace(mut cursor: Cursor<'_>) -> Read<Trace> {
+    let mut time = [0_i16; 8];
+    for part in &mut time {
+        *part = cursor.i16()?;
+    }
+    let [year, month, day_of_week, day, hour, minute, second, millisecond] = time;
+    let sync_time = WallTime { year, month, day_of_week, day, hour, minute, second, millisecond };
+    let sync_ticks = cursor.u64()?;
+    let ticks_per_second = cursor.u64()?;
+    let pointer_size = cursor.u32()?;
+    if pointer_size != 4 && pointer_size != 8 {
+        return Err(cursor.damage("the pointer size is neither 4 nor 8"));
+    }
+    let count = cursor.u32()?;
+    let mut key_values = Vec::new();
+    for _ in 0..count {
+        key_values.push((cursor.string()?, cursor.string()?));
+    }
+    Ok(Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values })
+}
+
+/// Hands every thread of a V6 Thread block to `define`, with the offset of its row.
+pub(crate) fn parse_threads<E: From<Damage>>(
+    mut cursor: Cursor<'_>,
+    mut define: impl FnMut(u64, Thread) -> Result<(), E>,
+) -> Result<(), E> {
+    while !cursor.is_empty() {
+        let offset = cursor.offset();
+        let size = cursor.u16()?;
+        let mut row = cursor.sub(size.into())?;
+        let mut thread = Thread { index: row.varuint64()?, ..Thread::default() };
+        while !row.is_empty() {
+            match row.u8()? {
+                1 => thread.name = Some(row.string()?),
+                2 => thread.process_id = Some(row.varuint64()?),
+                3 => thread.os_thread_id = Some(row.varuint64()?),
+                4 => thread.key_values.push((row.string()?, row.string()?)),
+                _ => return Err(row.damage("a thread has information of an unknown kind").into()),
+            }
+        }
+        define(offset, thread)?;
+    }
+    Ok(())
+}
+
+/// Hands every (offset, thread index, last sequence number) of a V6 RemoveThread block to `remove`.
+pub(crate) fn parse_removals<E: From<Damage>>(
+    mut cursor: Cursor<'_>,
+    mut remove: impl FnMut(u64, u64, u32) -> Result<(), E>,
+) -> Result<(), E> {
+    while !cursor.is_empty() {
+        let offset = cursor.offset();
+        let index = cursor.varuint64()?;
+        let sequence = cursor.varuint32()?;
+        remove(offset, index, sequence)?;
+    }
+    Ok(())
+}
+
+/// The fixed part of a V6 SequencePoint block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SequencePoint {
+    pub(crate) timestamp: u64,
+    /// From here on threads have to be defined again.
+    pub(crate) flush_threads: bool,
+    /// From here on event types have to be defined again.
+    pub(crate) flush_metadata: bool,
+}
+
+/// Hands every (offset, thread index, last sequence number) of a V6 SequencePoint block to `thread`.
+pub(crate) fn parse_sequence_point<E: From<Damage>>(
+    mut cursor: Cursor<'_>,
+    mut thread: impl FnMut(u64, u64, u32) -> Result<(), E>,
+) -> Result<SequencePoint, E> {
+    let timestamp = cursor.u64()?;
+    let flags = cursor.u32()?;
+    let count = cursor.u32()?;
+    for _ in 0..count {
+        let offset = cursor.offset();
+        let index = cursor.varuint64()?;
+        let sequence = cursor.varuint32()?;
+        thread(offset, index, sequence)?;
+    }
+    Ok(SequencePoint { timestamp, flush_threads: flags & 1 != 0, flush_metadata: flags & 2 != 0 })
+}
+
+/// Hands every (offset, stack id, address bytes) of a Stack block to `define`.
+pub(crate) fn parse_stacks<E: From<Damage>>(
+    mut cursor: Cursor<'_>,
+    mut define: impl FnMut(u64, u32, &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let first = cursor.u32()?;
+    let count = cursor.u32()?;
+    for i in 0..count {
+        let offset = cursor.offset();
+        let size = cursor.u32()?;
+        let addresses = cursor.bytes(size as usize)?;
+        let id = first.checked_add(i).ok_or(cursor.damage("a stack id does not fit 32 bits"))?;
+        define(offset, id, addresses)?;
+    }
+    Ok(())
+}

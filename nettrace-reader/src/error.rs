@@ -1,0 +1,186 @@
+//! What can go wrong while reading, where, and what to do about it.
+
+use std::{error, fmt, io};
+
+use crate::block::BlockKind;
+
+/// The result of everything in this crate that reads.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why reading stopped, and at which byte of the stream.
+///
+/// Everything that came before the damage has been delivered when this is returned.
+#[derive(Debug)]
+pub struct Error {
+    offset: u64,
+    kind: ErrorKind,
+}
+
+impl Error {
+    /// Bytes from the start of the stream to the place at fault: the start of the field that could not
+    /// be read, or of the block or row that holds it.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What is wrong there.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.kind
+    }
+
+    pub(crate) fn new(offset: u64, kind: ErrorKind) -> Self {
+        Self { offset, kind }
+    }
+
+    pub(crate) fn malformed(block: BlockKind, damage: Damage) -> Self {
+        Self::new(damage.offset, ErrorKind::Malformed { block, what: damage.what })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.offset, self.kind)
+    }
+}
+
+impl error::Error for Error {
+    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
+        match &self.kind {
+            ErrorKind::Io(source) => Some(source),
+            _ => None,
+        }
+    }
+}
+
+/// The kinds of trouble that a stream can be in.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The source of the bytes failed.
+    Io(io::Error),
+    /// The stream does not begin with the eight bytes `Nettrace`.
+    NotNetTrace,
+    /// A version of the family that this reader does not read, by name.
+    UnsupportedVersion(&'static str),
+    /// A major version newer than 6, which may mean anything.
+    TooNew {
+        /// The major version that the stream header states.
+        major: u32,
+    },
+    /// The stream ends before its end-of-stream block: it was cut, or its writer was killed.
+    NoEndOfStream,
+    /// The stream ends inside a block or header.
+    Truncated {
+        /// How many bytes of it are missing.
+        missing: u64,
+    },
+    /// The first block is not the Trace block.
+    NoTraceBlock,
+    /// The content of a block breaks the format.
+    Malformed {
+        /// The kind of the block.
+        block: BlockKind,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// A reference to something that no block before has defined, or that was flushed since.
+    Undefined {
+        /// What kind of definition is missing.
+        table: Table,
+        /// The id that was referred to.
+        id: u64,
+    },
+    /// An id that is defined already and has not been flushed since.
+    Duplicate {
+        /// What kind of definition is repeated.
+        table: Table,
+        /// The id that is defined twice.
+        id: u64,
+    },
+    /// A payload does not have the fields that its event type states.
+    Payload {
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Reading on would take more memory than [`Options`](crate::Options) allows.
+    LimitExceeded {
+        /// What there is too much of.
+        what: &'static str,
+        /// The limit, in bytes.
+        limit: usize,
+    },
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(source) => write!(f, "the source could not be read: {source}"),
+            Self::NotNetTrace => write!(
+                f,
+                "this is no NetTrace stream (it does not begin with `Nettrace`); V3 and older are not read"
+            ),
+            Self::UnsupportedVersion(name) => {
+                write!(f, "this is a {name} stream, which this reader does not read")
+            }
+            Self::TooNew { major } => {
+                write!(f, "the stream has major version {major}, newer than 6: use a newer reader")
+            }
+            Self::NoEndOfStream => write!(
+                f,
+                "the stream ends without its end-of-stream block; what stands before was delivered, \
+                 the rest is missing"
+            ),
+            Self::Truncated { missing } => write!(
+                f,
+                "the stream ends in the middle of a block, {missing} bytes short; what stands before \
+                 was delivered"
+            ),
+            Self::NoTraceBlock => write!(f, "the first block is not a Trace block"),
+            Self::Malformed { block, what } => write!(f, "a {block} block is damaged: {what}"),
+            Self::Undefined { table, id } => {
+                write!(f, "{table} {id} is referred to but not defined before")
+            }
+            Self::Duplicate { table, id } => write!(f, "{table} {id} is defined twice"),
+            Self::Payload { what } => {
+                write!(f, "a payload does not have the fields of its event type: {what}")
+            }
+            Self::LimitExceeded { what, limit } => write!(
+                f,
+                "{what} would take more than {limit} bytes of memory; raise the limit in the options \
+                 if the stream is to be trusted"
+            ),
+        }
+    }
+}
+
+/// The tables of definitions that rows refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Table {
+    /// Event types, by metadata id.
+    Metadata,
+    /// Threads, by index.
+    Thread,
+    /// Stacks, by stack id.
+    Stack,
+    /// Label lists, by index.
+    LabelList,
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Metadata => "metadata id",
+            Self::Thread => "thread index",
+            Self::Stack => "stack id",
+            Self::LabelList => "label list",
+        })
+    }
+}
+
+/// A place in a block that breaks the format; becomes an [`Error`] once the block's kind is added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub(crate) offset: u64,
+    pub(crate) what: &'static str,
+}

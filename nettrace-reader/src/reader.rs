@@ -1,0 +1,460 @@
+//! Events in the order of the stream.
+
+use std::io::Read;
+
+use crate::{
+    block::{self, BlockKind},
+    cursor::Cursor,
+    error::{Damage, Error, ErrorKind, Result, Table},
+    event::Event,
+    framing::{BlockHead, Blocks},
+    labels, metadata,
+    rows::{EventBlock, Rows},
+    schema::Metadata,
+    sorted::SortedReader,
+    tables::{Slot, Tables, ThreadTotals, undefined},
+    trace::Trace,
+};
+
+/// How much memory a reader may take, and what it keeps.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) definitions_limit: usize,
+    pub(crate) sort_limit: usize,
+    pub(crate) keep_thread_totals: bool,
+}
+
+impl Default for Options {
+    /// 256 MiB for definitions, 1 GiB for events that wait to be sorted, no totals of threads.
+    fn default() -> Self {
+        Self { definitions_limit: 256 << 20, sort_limit: 1 << 30, keep_thread_totals: false }
+    }
+}
+
+impl Options {
+    /// About how many bytes the definitions that are valid at one time (threads, event types, stacks,
+    /// label lists) may take.
+    pub fn definitions_limit(mut self, bytes: usize) -> Self {
+        self.definitions_limit = bytes;
+        self
+    }
+
+    /// How many bytes the events may take that wait until the stream says that nothing earlier comes.
+    pub fn sort_limit(mut self, bytes: usize) -> Self {
+        self.sort_limit = bytes;
+        self
+    }
+
+    /// Whether to keep what is known of each thread after the stream removes it. Takes memory for each
+    /// thread, within the limit for definitions.
+    pub fn keep_thread_totals(mut self, keep: bool) -> Self {
+        self.keep_thread_totals = keep;
+        self
+    }
+
+    /// Opens a stream with these options: reads its header and its Trace block.
+    pub fn open<R: Read>(self, source: R) -> Result<Reader<R>> {
+        let mut blocks = Blocks::open(source)?;
+        let head = blocks.next()?;
+        if head.kind != BlockKind::Trace {
+            return Err(Error::new(head.offset, ErrorKind::NoTraceBlock));
+        }
+        let trace = block::parse_trace(Cursor::new(blocks.body(), head.body))
+            .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
+        let tables = Tables::new(trace, self.definitions_limit);
+        Ok(Reader {
+            blocks,
+            tables,
+            options: self,
+            totals: Totals { blocks: 1, ..Totals::default() },
+            finished_threads: Vec::new(),
+            current: Current::default(),
+            state: State::BetweenBlocks,
+        })
+    }
+}
+
+/// What has been counted so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Events that were read.
+    pub events: u64,
+    /// Bytes of their payloads.
+    pub payload_bytes: u64,
+    /// Events that are missing by the numbers of their threads; see [`ThreadTotals::lost`].
+    pub lost: u64,
+    /// How often a thread's numbers went back.
+    pub step_backs: u64,
+    /// Blocks of any kind.
+    pub blocks: u64,
+    /// Blocks of unknown kinds, which were skipped.
+    pub unknown_blocks: u64,
+    /// Sequence points.
+    pub sequence_points: u64,
+    /// Rows that refer to a stack that is not defined. (Other undefined references are errors.)
+    pub undefined_stacks: u64,
+}
+
+/// Reads a stream front to back and lends its events in the order in which they stand there.
+///
+/// Memory does not grow with the length of the stream. For events in the order of time, see
+/// [`sorted`](Self::sorted).
+#[derive(Debug)]
+pub struct Reader<R> {
+    pub(crate) blocks: Blocks<R>,
+    pub(crate) tables: Tables,
+    pub(crate) options: Options,
+    totals: Totals,
+    finished_threads: Vec<ThreadTotals>,
+    pub(crate) current: Current,
+    state: State,
+}
+
+/// The event block that is being read, and the row in it that was read last.
+#[derive(Clone, Debug)]
+pub(crate) struct Current {
+    pub(crate) rows: Rows,
+    pub(crate) end: usize,
+    /// Stream offset of the block's body.
+    pub(crate) base: u64,
+    /// Where the last row's payload begins in the body.
+    pub(crate) payload: usize,
+    metadata_id: u32,
+    pub(crate) metadata: Slot,
+    capture_index: u64,
+    pub(crate) capture_thread: Slot,
+    thread_index: u64,
+    pub(crate) thread: Slot,
+    stack_id: u32,
+    label_list: u32,
+    /// Whether the fields above, which save looking up what the row before had too, are valid.
+    warm: bool,
+}
+
+impl Default for Current {
+    fn default() -> Self {
+        Self {
+            rows: Rows::none(),
+            end: 0,
+            base: 0,
+            payload: 0,
+            metadata_id: 0,
+            metadata: 0,
+            capture_index: 0,
+            capture_thread: 0,
+            thread_index: 0,
+            thread: 0,
+            stack_id: 0,
+            label_list: 0,
+            warm: false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InEventBlock,
+    BetweenBlocks,
+    Ended,
+}
+
+/// What one step through the stream has come upon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A row; it is described by [`Reader::current`].
+    Row,
+    /// The end of an event block.
+    BlockEnd,
+    /// A sequence point. Its effects on the tables wait for [`Reader::pass_sequence_point`].
+    SequencePoint { flush_threads: bool, flush_metadata: bool },
+    /// The end of the stream.
+    End,
+}
+
+impl<R: Read> Reader<R> {
+    /// Opens a stream with the default [`Options`].
+    pub fn new(source: R) -> Result<Self> {
+        Options::default().open(source)
+    }
+
+    /// The next event; `None` at the end of the stream and after an error.
+    #[inline]
+    pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
+        loop {
+            match self.step()? {
+                Step::Row => return Ok(Some(self.current_event())),
+                Step::BlockEnd => {}
+                Step::SequencePoint { flush_threads, flush_metadata } => {
+                    self.pass_sequence_point(flush_threads, flush_metadata);
+                }
+                Step::End => return Ok(None),
+            }
+            self.tables.forget_removed_threads();
+        }
+    }
+
+    /// A reader that delivers the events of this one in the order of time.
+    pub fn sorted(self) -> SortedReader<R> {
+        SortedReader::new(self)
+    }
+
+    /// Facts about the whole trace.
+    pub fn trace(&self) -> &Trace {
+        &self.tables.trace
+    }
+
+    /// The minor version of the format that the stream states; the major one is 6.
+    pub fn minor_version(&self) -> u32 {
+        self.blocks.minor_version()
+    }
+
+    /// What was counted so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// The event types that are defined at this point.
+    pub fn metadata(&self) -> &[Metadata] {
+        self.tables.all_metadata()
+    }
+
+    /// The threads that are defined at this point, in no order.
+    pub fn live_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
+        self.tables.live_threads()
+    }
+
+    /// The threads that the stream removed, if [`Options::keep_thread_totals`] asked for them.
+    pub fn finished_threads(&self) -> &[ThreadTotals] {
+        &self.finished_threads
+    }
+
+    /// How many bytes of the stream have been read and used.
+    pub fn offset(&self) -> u64 {
+        self.blocks.offset()
+    }
+
+    /// Moves on by one row, or to the next thing that matters to who waits for rows.
+    #[inline]
+    pub(crate) fn step(&mut self) -> Result<Step> {
+        if self.state == State::InEventBlock {
+            if self.current.rows.position < self.current.end {
+                let row = self.read_row();
+                if row.is_err() {
+                    self.state = State::Ended;
+                }
+                return row.map(|()| Step::Row);
+            }
+            self.state = State::BetweenBlocks;
+            return Ok(Step::BlockEnd);
+        }
+        let step = self.next_block();
+        if !matches!(step, Ok(Step::Row | Step::BlockEnd | Step::SequencePoint { .. })) {
+            self.state = State::Ended;
+        }
+        step
+    }
+
+    #[inline]
+    fn read_row(&mut self) -> Result<()> {
+        let body = self.blocks.body();
+        let current = &mut self.current;
+        let start = current.rows.position;
+        current.payload = match current.rows.next(body, current.base) {
+            Ok(payload) => payload,
+            Err(damage) => return Err(Error::malformed(BlockKind::Event, damage)),
+        };
+        let header = &current.rows.header;
+        let unchanged = current.warm
+            && header.metadata_id == current.metadata_id
+            && header.capture_thread == current.capture_index
+            && header.thread == current.thread_index
+            && header.stack_id == current.stack_id
+            && header.label_list == current.label_list;
+        if !unchanged {
+            self.resolve(start)?;
+        }
+        let header = &self.current.rows.header;
+        self.totals.events += 1;
+        self.totals.payload_bytes += u64::from(header.payload_size);
+        let thread = self.tables.thread_mut(self.current.capture_thread);
+        thread.events += 1;
+        let before = thread.step_backs;
+        let lost = thread.advance(header.sequence_number, 1);
+        if lost != 0 {
+            self.totals.lost += u64::from(lost);
+            self.totals.step_backs += thread.step_backs - before;
+        }
+        Ok(())
+    }
+
+    /// Looks up what the row that begins at `start` of the body refers to.
+    #[inline(never)]
+    fn resolve(&mut self, start: usize) -> Result<()> {
+        let Self { current, tables, totals, .. } = self;
+        let header = current.rows.header;
+        let fail = |table, id| undefined(current.base + start as u64, table, id);
+        if !current.warm || header.metadata_id != current.metadata_id {
+            current.metadata = tables
+                .metadata_slot(header.metadata_id)
+                .ok_or_else(|| fail(Table::Metadata, header.metadata_id.into()))?;
+            current.metadata_id = header.metadata_id;
+        }
+        if !current.warm || header.capture_thread != current.capture_index {
+            current.capture_thread = tables
+                .thread_slot(header.capture_thread)
+                .ok_or_else(|| fail(Table::Thread, header.capture_thread))?;
+            current.capture_index = header.capture_thread;
+        }
+        if !current.warm || header.thread != current.thread_index {
+            current.thread = tables
+                .thread_slot(header.thread)
+                .ok_or_else(|| fail(Table::Thread, header.thread))?;
+            current.thread_index = header.thread;
+        }
+        if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
+            return Err(fail(Table::LabelList, header.label_list.into()));
+        }
+        let undefined_stack = !tables.has_stack(header.stack_id);
+        totals.undefined_stacks += u64::from(undefined_stack);
+        current.label_list = header.label_list;
+        current.stack_id = header.stack_id;
+        // So that each row of an undefined stack is counted.
+        current.warm = !undefined_stack;
+        Ok(())
+    }
+
+    /// The row that [`step`](Self::step) came upon.
+    #[inline]
+    pub(crate) fn current_event(&self) -> Event<'_> {
+        let Current { rows, base, payload, metadata, capture_thread, thread, .. } = &self.current;
+        let end = payload + rows.header.payload_size as usize;
+        Event {
+            header: &rows.header,
+            payload: &self.blocks.body()[*payload..end],
+            payload_offset: base + *payload as u64,
+            tables: &self.tables,
+            metadata: *metadata,
+            capture_thread: *capture_thread,
+            thread: *thread,
+        }
+    }
+
+    fn next_block(&mut self) -> Result<Step> {
+        if self.state == State::Ended {
+            return Ok(Step::End);
+        }
+        let head = self.blocks.next()?;
+        self.totals.blocks += 1;
+        self.parse_block(head).map_err(|stop| match stop {
+            Stop::Error(error) => error,
+            Stop::Damage(damage) => Error::malformed(head.kind, damage),
+        })
+    }
+
+    fn parse_block(&mut self, head: BlockHead) -> std::result::Result<Step, Stop> {
+        let Self { blocks, tables, totals, finished_threads, options, current, .. } = self;
+        let body = blocks.body();
+        let cursor = Cursor::new(body, head.body);
+        match head.kind {
+            BlockKind::EndOfStream => return Ok(Step::End),
+            BlockKind::Event => {
+                let block = EventBlock::parse(body, head.body)?;
+                *current = Current {
+                    rows: block.rows,
+                    end: body.len(),
+                    base: head.body,
+                    ..Current::default()
+                };
+                self.state = State::InEventBlock;
+                return Ok(Step::BlockEnd);
+            }
+            BlockKind::Trace => {
+                return Err(Damage { offset: head.offset, what: "it is the second one" }.into());
+            }
+            BlockKind::Metadata => metadata::parse_metadata(cursor, |offset, metadata| {
+                tables.define_metadata(offset, metadata).map_err(Stop::Error)
+            })?,
+            BlockKind::Stack => block::parse_stacks(cursor, |offset, id, addresses| {
+                tables.define_stack(offset, id, addresses).map_err(Stop::Error)
+            })?,
+            BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
+                tables.define_label_list(offset, index, list).map_err(Stop::Error)
+            })?,
+            BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
+                tables.define_thread(offset, thread).map_err(Stop::Error)
+            })?,
+            BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
+                let slot = checkpoint(tables, totals, offset, index, sequence)?;
+                if options.keep_thread_totals {
+                    finished_threads.push(tables.thread(slot).clone());
+                    let limit = options.definitions_limit;
+                    if finished_threads.len() * 2 * size_of::<ThreadTotals>() > limit {
+                        let what = "keeping the totals of all threads";
+                        let kind = ErrorKind::LimitExceeded { what, limit };
+                        return Err(Stop::Error(Error::new(offset, kind)));
+                    }
+                }
+                tables.remove_thread(index);
+                Ok(())
+            })?,
+            BlockKind::SequencePoint => {
+                let point = block::parse_sequence_point(cursor, |offset, index, sequence| {
+                    checkpoint(tables, totals, offset, index, sequence).map(|_| ())
+                })?;
+                totals.sequence_points += 1;
+                return Ok(Step::SequencePoint {
+                    flush_threads: point.flush_threads,
+                    flush_metadata: point.flush_metadata,
+                });
+            }
+            BlockKind::Unknown(_) => totals.unknown_blocks += 1,
+        }
+        Ok(Step::BlockEnd)
+    }
+
+    /// Everything before the sequence point has been delivered: what it makes invalid can go.
+    pub(crate) fn pass_sequence_point(&mut self, flush_threads: bool, flush_metadata: bool) {
+        self.tables.flush_epoch();
+        self.tables.forget_removed_threads();
+        if flush_threads {
+            if self.options.keep_thread_totals {
+                self.finished_threads.extend(self.tables.live_threads().cloned());
+            }
+            self.tables.flush_threads();
+        }
+        if flush_metadata {
+            self.tables.flush_metadata();
+        }
+    }
+}
+
+/// Takes note of the last number of a thread that a sequence point or a removal gives.
+fn checkpoint(
+    tables: &mut Tables,
+    totals: &mut Totals,
+    offset: u64,
+    index: u64,
+    sequence: u32,
+) -> std::result::Result<Slot, Stop> {
+    let slot = tables
+        .thread_slot(index)
+        .ok_or_else(|| Stop::Error(undefined(offset, Table::Thread, index)))?;
+    let thread = tables.thread_mut(slot);
+    let before = thread.step_backs;
+    totals.lost += u64::from(thread.advance(sequence, 0));
+    totals.step_backs += thread.step_backs - before;
+    Ok(slot)
+}
+
+/// Why a block could not be taken in: it is damaged in itself, or at odds with those before it.
+enum Stop {
+    Damage(Damage),
+    Error(Error),
+}
+
+impl From<Damage> for Stop {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}

@@ -1,0 +1,317 @@
+//! The rows of Event blocks, compressed and not.
+
+use crate::{
+    cursor::{Cursor, Read},
+    error::Damage,
+};
+
+/// What a row says about one event besides its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Which event type it has.
+    pub metadata_id: u32,
+    /// How manieth event of its capture thread it is, from 1, modulo 2^32; dropped events count.
+    pub sequence_number: u32,
+    /// The thread that recorded it.
+    pub capture_thread: u64,
+    /// The thread that it is about; mostly the one that recorded it.
+    pub thread: u64,
+    /// The processor that it was recorded on; `u32::MAX` where that is not known.
+    pub processor: u32,
+    /// Its stack, or 0.
+    pub stack_id: u32,
+    /// Its label list, or 0.
+    pub label_list: u32,
+    /// When it happened, in ticks.
+    pub timestamp: u64,
+    /// The size of its payload in bytes.
+    pub payload_size: u32,
+    /// Whether everything behind it in the stream has the same timestamp or a later one.
+    pub is_sorted: bool,
+}
+
+/// The head of an Event block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EventBlock {
+    pub(crate) min_timestamp: u64,
+    pub(crate) max_timestamp: u64,
+    /// Where in the body the rows begin, and how they are encoded.
+    pub(crate) rows: Rows,
+}
+
+impl EventBlock {
+    /// `body` is the whole body of the block, which stands at stream offset `base`.
+    pub(crate) fn parse(body: &[u8], base: u64) -> Read<Self> {
+        let mut cursor = Cursor::new(body, base);
+        let size = cursor.u16()?;
+        if size < 20 {
+            return Err(cursor.damage("its header is shorter than 20 bytes"));
+        }
+        let flags = cursor.u16()?;
+        let min_timestamp = cursor.u64()?;
+        let max_timestamp = cursor.u64()?;
+        cursor.bytes(usize::from(size) - cursor.position())?;
+        if cursor.is_empty() {
+            return Err(cursor.damage("it holds no event"));
+        }
+        let rows = Rows {
+            compressed: flags & 1 != 0,
+            position: cursor.position(),
+            header: Header::default(),
+        };
+        Ok(Self { min_timestamp, max_timestamp, rows })
+    }
+}
+
+/// A position among the rows of a block. Small and copied freely: a copy can be read on later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rows {
+    compressed: bool,
+    /// Where the next row begins.
+    pub(crate) position: usize,
+    /// The header of the last row that was read; rows are encoded as differences to it.
+    pub(crate) header: Header,
+}
+
+impl Rows {
+    /// No rows at all.
+    pub(crate) fn none() -> Self {
+        Self { compressed: true, position: 0, header: Header::default() }
+    }
+
+    /// Reads one row of `body`, up to its payload, and moves behind the payload. Returns where the
+    /// payload begins. `base` is the stream offset of the body.
+    #[inline]
+    pub(crate) fn next(&mut self, body: &[u8], base: u64) -> Read<usize> {
+        let start = self.position;
+        let Some(payload) =
+            (if self.compressed { self.compressed_header(body) } else { self.plain_header(body) })
+        else {
+            return Err(damaged(
+                base,
+                start,
+                "a row's header is cut off or has a number too large",
+            ));
+        };
+        let size = self.header.payload_size as usize;
+        if body.len() - payload < size {
+            return Err(damaged(base, start, "a row's payload reaches beyond the block"));
+        }
+        self.position = payload + size;
+        Ok(payload)
+    }
+
+    #[inline]
+    fn compressed_header(&mut self, body: &[u8]) -> Option<usize> {
+        let mut at = self.position;
+        let flags = *body.get(at)?;
+        at += 1;
+        let header = &mut self.header;
+        if flags & 1 != 0 {
+            header.metadata_id = number32(body, &mut at)?;
+        }
+        if flags & 2 != 0 {
+            let skipped = number32(body, &mut at)?;
+            header.sequence_number = header.sequence_number.wrapping_add(skipped);
+            header.capture_thread = number(body, &mut at)?;
+            header.processor = number32(body, &mut at)?;
+        }
+        header.sequence_number = header.sequence_number.wrapping_add(1);
+        if flags & 4 != 0 {
+            header.thread = number(body, &mut at)?;
+        }
+        if flags & 8 != 0 {
+            header.stack_id = number32(body, &mut at)?;
+        }
+        header.timestamp = header.timestamp.wrapping_add(number(body, &mut at)?);
+        if flags & 16 != 0 {
+            header.label_list = number32(body, &mut at)?;
+        }
+        header.is_sorted = flags & 64 != 0;
+        if flags & 128 != 0 {
+            header.payload_size = number32(body, &mut at)?;
+        }
+        Some(at)
+    }
+
+    /// The high bit of the metadata id means "not sorted": so the reference reader has it, against the
+    /// text of the format.
+    fn plain_header(&mut self, body: &[u8]) -> Option<usize> {
+        let end = self.position + PLAIN_HEADER;
+        let mut cursor = Cursor::new(body.get(self.position..end)?, 0);
+        let mut read = || -> Read<(u32, Header)> {
+            let size = cursor.u32()?;
+            let metadata_id = cursor.u32()?;
+            Ok((
+                size,
+                Header {
+                    metadata_id: metadata_id & 0x7FFF_FFFF,
+                    is_sorted: metadata_id & 0x8000_0000 == 0,
+                    sequence_number: cursor.u32()?,
+                    thread: cursor.u64()?,
+                    capture_thread: cursor.u64()?,
+                    processor: cursor.u32()?,
+                    stack_id: cursor.u32()?,
+                    timestamp: cursor.u64()?,
+                    label_list: cursor.u32()?,
+                    payload_size: cursor.u32()?,
+                },
+            ))
+        };
+        let (size, header) = read().ok()?;
+        // The size covers all that is behind it.
+        if u64::from(size) != u64::from(header.payload_size) + PLAIN_HEADER as u64 - 4 {
+            return None;
+        }
+        self.header = header;
+        Some(end)
+    }
+}
+
+/// The size of an uncompressed header.
+const PLAIN_HEADER: usize = 52;
+
+#[cold]
+fn damaged(base: u64, position: usize, what: &'static str) -> Damage {
+    Damage { offset: base + position as u64, what }
+}
+
+#[inline]
+fn number32(body: &[u8], at: &mut usize) -> Option<u32> {
+    let first = *body.get(*at)?;
+    if first < 0x80 {
+        *at += 1;
+        return Some(first.into());
+    }
+    let before = *at;
+    let value = long_number(body, at)?;
+    if *at - before > 5 {
+        return None;
+    }
+    u32::try_from(value).ok()
+}
+
+#[inline]
+fn number(body: &[u8], at: &mut usize) -> Option<u64> {
+    let first = *body.get(*at)?;
+    if first < 0x80 {
+        *at += 1;
+        return Some(first.into());
+    }
+    long_number(body, at)
+}
+
+#[inline]
+fn long_number(body: &[u8], at: &mut usize) -> Option<u64> {
+    let mut value = 0;
+    for (i, byte) in body[*at..].iter().take(10).enumerate() {
+        let bits = u64::from(byte & 0x7F);
+        if i == 9 && bits > 1 {
+            return None;
+        }
+        value |= bits << (7 * i);
+        if byte & 0x80 == 0 {
+            *at += i + 1;
+            return Some(value);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{EventBlock, Header};
+
+    fn block(flags: u8, rows: &[u8]) -> Vec<u8> {
+        let mut body = vec![22, 0, flags, 0];
+        body.extend(5_u64.to_le_bytes());
+        body.extend(9_u64.to_le_bytes());
+        body.extend([0xAA, 0xBB]); // reserved for later versions
+        body.extend(rows);
+        body
+    }
+
+    #[test]
+    fn compressed_rows_are_differences() {
+        #[rustfmt::skip]
+        let body = block(1, &[
+            0xDF, 7, 2, 0x81, 1, 3, 4, 5, 6, 8, 2, 0x11, 0x22, // everything, sorted
+            0x00, 1, 0x33, 0x44, // nothing but the time
+            0x02, 0, 9, 1, 0x80, 1, 0x55, 0x66, // another capture thread
+        ]);
+        let block = EventBlock::parse(&body, 1000).unwrap();
+        assert_eq!((block.min_timestamp, block.max_timestamp), (5, 9));
+        let mut rows = block.rows;
+        assert_eq!(rows.next(&body, 1000), Ok(22 + 11));
+        let first = Header {
+            metadata_id: 7,
+            sequence_number: 3,
+            capture_thread: 129,
+            thread: 4,
+            processor: 3,
+            stack_id: 5,
+            label_list: 8,
+            timestamp: 6,
+            payload_size: 2,
+            is_sorted: true,
+        };
+        assert_eq!(rows.header, first);
+        assert_eq!(rows.next(&body, 1000), Ok(22 + 15));
+        let second = Header { sequence_number: 4, timestamp: 7, is_sorted: false, ..first };
+        assert_eq!(rows.header, second);
+        assert_eq!(rows.next(&body, 1000), Ok(22 + 23));
+        let third = Header {
+            sequence_number: 5,
+            capture_thread: 9,
+            processor: 1,
+            timestamp: 135,
+            ..second
+        };
+        assert_eq!(rows.header, third);
+        assert_eq!(rows.position, body.len());
+    }
+
+    #[test]
+    fn plain_rows() {
+        let mut row = vec![51, 0, 0, 0, 7, 0, 0, 0x80, 1, 0, 0, 0];
+        row.extend(4_u64.to_le_bytes());
+        row.extend(5_u64.to_le_bytes());
+        row.extend([6, 0, 0, 0, 8, 0, 0, 0]);
+        row.extend(99_u64.to_le_bytes());
+        row.extend([10, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
+        let body = block(0, &row);
+        let mut rows = EventBlock::parse(&body, 0).unwrap().rows;
+        assert_eq!(rows.next(&body, 0), Ok(22 + 52));
+        let header = Header {
+            metadata_id: 7,
+            sequence_number: 1,
+            capture_thread: 5,
+            thread: 4,
+            processor: 6,
+            stack_id: 8,
+            label_list: 10,
+            timestamp: 99,
+            payload_size: 3,
+            is_sorted: false,
+        };
+        assert_eq!(rows.header, header);
+        assert_eq!(rows.position, body.len());
+        row[0] = 50;
+        let body = block(0, &row);
+        assert_eq!(
+            EventBlock::parse(&body, 0).unwrap().rows.next(&body, 0).unwrap_err().offset,
+            22
+        );
+    }
+
+    #[test]
+    fn damage() {
+        assert!(EventBlock::parse(&block(1, &[]), 0).is_err());
+        assert!(EventBlock::parse(&[19, 0, 1, 0], 0).is_err());
+        for rows in [&[0_u8][..], &[0x80, 1, 5, 0], &[0x02, 0xFF, 0xFF], &[0, 0x80], &[1]] {
+            let body = block(1, rows);
+            let mut cursor = EventBlock::parse(&body, 0).unwrap().rows;
+            assert_eq!(cursor.next(&body, 0).unwrap_err().offset, 22, "{rows:x?}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! What a stream says about the trace as a whole, and about its threads.
+
+use std::fmt;
+
+/// Facts about the whole trace, from its first block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// The wall clock (UTC) when the tick counter stood at [`sync_ticks`](Self::sync_ticks).
+    pub sync_time: WallTime,
+    /// The tick counter at the start of the trace, in ticks.
+    pub sync_ticks: u64,
+    /// How many ticks make one second. May be 0 in a broken trace.
+    pub ticks_per_second: u64,
+    /// Size of a pointer on the traced machine in bytes: 4 or 8. The width of the addresses in stacks.
+    pub pointer_size: u32,
+    /// Whatever else the writer had to say. Keys with a meaning: `ProcessId`, `HardwareThreadCount`,
+    /// `ExpectedCPUSamplingRate`, `SystemPageSize`.
+    pub key_values: Vec<(String, String)>,
+}
+
+impl Trace {
+    /// The last value of `key`.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        self.key_values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
+    }
+
+    /// Milliseconds from the start of the trace to `timestamp` (in ticks); 0 for what is before it, or
+    /// where the trace states no tick frequency.
+    pub fn milliseconds(&self, timestamp: u64) -> f64 {
+        if self.ticks_per_second == 0 {
+            return 0.0;
+        }
+        timestamp.saturating_sub(self.sync_ticks) as f64 * 1000.0 / self.ticks_per_second as f64
+    }
+}
+
+/// A point in time in UTC, in the eight 16-bit parts (Windows' SYSTEMTIME) that the format uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // the names say it all
+pub struct WallTime {
+    pub year: i16,
+    pub month: i16,
+    /// 0 is Sunday.
+    pub day_of_week: i16,
+    pub day: i16,
+    pub hour: i16,
+    pub minute: i16,
+    pub second: i16,
+    pub millisecond: i16,
+}
+
+impl WallTime {
+    /// Whether this is a time that exists in the Gregorian calendar, from year 1 to 9999. The day of the
+    /// week is not looked at.
+    pub fn is_valid(&self) -> bool {
+        (1..=9999).contains(&self.year)
+            && (1..=12).contains(&self.month)
+            && (1..=self.days_in_month()).contains(&self.day)
+            && (0..24).contains(&self.hour)
+            && (0..60).contains(&self.minute)
+            && (0..60).contains(&self.second)
+            && (0..1000).contains(&self.millisecond)
+    }
+
+    fn days_in_month(&self) -> i16 {
+        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        match self.month {
+            2 if leap => 29,
+            2 => 28,
+            4 | 6 | 9 | 11 => 30,
+            _ => 31,
+        }
+    }
+}
+
+/// ISO 8601 with seven decimals, the round-trip form of .NET: `2026-01-31T23:59:59.1230000Z`.
+impl fmt::Display for WallTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}0000Z",
+            self.year, self.month, self.day, self.hour, self.minute, self.second, self.millisecond
+        )
+    }
+}
+
+/// A flow of execution that emits events: mostly a thread of the operating system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// The number by which rows refer to it.
+    pub index: u64,
+    /// Its name.
+    pub name: Option<String>,
+    /// The operating system's id of its process.
+    pub process_id: Option<u64>,
+    /// The operating system's id of the thread.
+    pub os_thread_id: Option<u64>,
+    /// Whatever else the writer had to say about it.
+    pub key_values: Vec<(String, String)>,
+}
+
+/// A stack: the addresses of its frames, the innermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stack<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) pointer_size: u32,
+}
+
+impl<'a> Stack<'a> {
+    /// The addresses, innermost frame first.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> + use<'a> {
+        self.bytes.chunks_exact(self.pointer_size.max(1) as usize).map(|chunk| {
+            chunk.iter().rev().fold(0, |address, byte| (address << 8) | u64::from(*byte))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Stack, Trace, WallTime};
+
+    const TIME: WallTime = WallTime {
+        year: 2024,
+        month: 2,
+        day_of_week: 4,
+        day: 29,
+        hour: 23,
+        minute: 59,
+        second: 58,
+        millisecond: 7,
+    };
+
+    #[test]
+    fn wall_time() {
+        assert!(TIME.is_valid());
+        assert!(!WallTime { year: 2023, ..TIME }.is_valid());
+        assert!(!WallTime { year: 1900, ..TIME }.is_valid());
+        assert!(!WallTime { hour: 24, ..TIME }.is_valid());
+        assert_eq!(TIME.to_string(), "2024-02-29T23:59:58.0070000Z");
+    }
+
+    #[test]
+    fn milliseconds_start_at_the_sync_point() {
+        let trace = Trace {
+            sync_time: TIME,
+            sync_ticks: 500,
+            ticks_per_second: 1_000_000,
+            pointer_size: 8,
+            key_values: vec![("a".into(), "1".into()), ("a".into(), "2".into())],
+        };
+        assert_eq!(trace.milliseconds(1_750), 1.25);
+        assert_eq!(trace.milliseconds(3), 0.0);
+        assert_eq!(trace.value("a"), Some("2"));
+        assert_eq!(trace.value("b"), None);
+    }
+
+    #[test]
+    fn addresses_have_the_width_of_a_pointer() {
+        let bytes = [1, 0, 0, 0, 2, 0, 0, 0x80];
+        let addresses = |pointer_size| Stack { bytes: &bytes, pointer_size }.addresses();
+        assert_eq!(addresses(4).collect::<Vec<_>>(), [1, 0x8000_0002]);
+        assert_eq!(addresses(8).collect::<Vec<_>>(), [0x8000_0002_0000_0001]);
+    }
+}

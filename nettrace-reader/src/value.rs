@@ -1,0 +1,229 @@
+//! Payloads as typed values.
+
+use std::{borrow::Cow, slice};
+
+use crate::{
+    cursor::{Cursor, Read},
+    error::{Error, ErrorKind, Result},
+    schema::{Field, Type},
+    trace::WallTime,
+};
+
+/// One value of a payload. Text and bytes are borrowed from the payload where that is possible.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[allow(missing_docs)] // most names say it all
+pub enum Value<'a> {
+    Bool(bool),
+    /// One UTF-16 code unit on its own.
+    Utf16CodeUnit(u16),
+    /// One UTF-8 code unit on its own.
+    Utf8CodeUnit(u8),
+    I8(i8),
+    U8(u8),
+    I16(i16),
+    U16(u16),
+    I32(i32),
+    U32(u32),
+    /// Also what was encoded as VarInt.
+    I64(i64),
+    /// Also what was encoded as VarUInt.
+    U64(u64),
+    F32(f32),
+    F64(f64),
+    DateTime(WallTime),
+    /// In the byte order of the format: the first three groups little-endian.
+    Guid([u8; 16]),
+    /// A string, or an array of code units. What is no Unicode has become U+FFFD.
+    Text(Cow<'a, str>),
+    /// An array of [`Type::UInt8`].
+    Bytes(&'a [u8]),
+    /// Any other array.
+    Array(Vec<Value<'a>>),
+    /// Names and values of an object's fields.
+    Object(Vec<(&'a str, Value<'a>)>),
+}
+
+/// The fields of one payload, in order. After an error there are no more.
+#[derive(Clone, Debug)]
+pub struct Fields<'a> {
+    fields: slice::Iter<'a, Field>,
+    decoder: Decoder<'a>,
+    base: u64,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of `payload`, which stands at stream offset `base`.
+    pub(crate) fn new(fields: &'a [Field], payload: &'a [u8], base: u64) -> Self {
+        let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
+        let decoder = Decoder { payload, cursor: Cursor::new(payload, 0), located: 0, budget };
+        Self { fields: fields.iter(), decoder, base }
+    }
+
+    /// How many bytes of the payload the fields so far have used, including what RelLoc and DataLoc
+    /// point to.
+    pub fn used(&self) -> usize {
+        self.decoder.cursor.position().max(self.decoder.located)
+    }
+
+    /// Whether the payload ends before the next field. A reader takes such a field for absent: the
+    /// event was written by an older version of its type.
+    pub fn is_exhausted(&self) -> bool {
+        self.decoder.cursor.is_empty()
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(&'a str, Value<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let field = self.fields.next()?;
+        Some(match self.decoder.value(&field.ty) {
+            Ok(value) => Ok((&field.name, value)),
+            Err(damage) => {
+                self.fields = [].iter();
+                let kind = ErrorKind::Payload { what: damage.what };
+                Err(Error::new(self.base + damage.offset, kind))
+            }
+        })
+    }
+}
+
+/// How many values a payload may hold beyond what its size explains: elements without a size, and
+/// overlapping RelLoc or DataLoc, could otherwise make billions out of a few bytes.
+const SPARE_VALUES: usize = 1 << 16;
+
+#[derive(Clone, Debug)]
+struct Decoder<'a> {
+    payload: &'a [u8],
+    cursor: Cursor<'a>,
+    /// Where the last located data ends.
+    located: usize,
+    /// How many more values may be made, code units of located text included.
+    budget: usize,
+}
+
+impl<'a> Decoder<'a> {
+    fn value(&mut self, ty: &'a Type) -> Read<Value<'a>> {
+        self.spend(1)?;
+        let cursor = &mut self.cursor;
+        Ok(match ty {
+            Type::Boolean => Value::Bool(cursor.u32()? != 0),
+            Type::Boolean8 => Value::Bool(cursor.u8()? != 0),
+            Type::Utf16CodeUnit => Value::Utf16CodeUnit(cursor.u16()?),
+            Type::Utf8CodeUnit => Value::Utf8CodeUnit(cursor.u8()?),
+            Type::Int8 => Value::I8(cursor.u8()? as i8),
+            Type::UInt8 => Value::U8(cursor.u8()?),
+            Type::Int16 => Value::I16(cursor.i16()?),
+            Type::UInt16 => Value::U16(cursor.u16()?),
+            Type::Int32 => Value::I32(cursor.u32()? as i32),
+            Type::UInt32 => Value::U32(cursor.u32()?),
+            Type::Int64 => Value::I64(cursor.i64()?),
+            Type::UInt64 => Value::U64(cursor.u64()?),
+            Type::Single => Value::F32(f32::from_bits(cursor.u32()?)),
+            Type::Double => Value::F64(f64::from_bits(cursor.u64()?)),
+            Type::VarInt => Value::I64(cursor.varint64()?),
+            Type::VarUInt => Value::U64(cursor.varuint64()?),
+            Type::Guid => Value::Guid(cursor.array()?),
+            Type::DateTime => Value::DateTime(wall_time(cursor)?),
+            Type::Utf16String => self.terminated_text()?,
+            Type::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|field| Ok((&*field.name, self.value(&field.ty)?)))
+                    .collect::<Read<_>>()?,
+            ),
+            Type::Array(element) => {
+                let count = cursor.u16()?;
+                self.elements(element, count.into())?
+            }
+            Type::FixedArray(element, count) => self.elements(element, (*count).into())?,
+            Type::RelLoc(element) => {
+                let (size, position) = location(cursor)?;
+                let start = cursor.position() + position;
+                self.located(element, start, size)?
+            }
+            Type::DataLoc(element) => {
+                let (size, position) = location(cursor)?;
+                self.located(element, position, size)?
+            }
+        })
+    }
+
+    fn elements(&mut self, element: &'a Type, count: usize) -> Read<Value<'a>> {
+        Ok(match element {
+            Type::UInt8 => Value::Bytes(self.cursor.bytes(count)?),
+            Type::Utf8CodeUnit => Value::Text(String::from_utf8_lossy(self.cursor.bytes(count)?)),
+            Type::Utf16CodeUnit => Value::Text(utf16(self.cursor.bytes(count * 2)?).into()),
+            _ => {
+                let mut values = Vec::new();
+                for _ in 0..count {
+                    values.push(self.value(element)?);
+                }
+                Value::Array(values)
+            }
+        })
+    }
+
+    /// `size` bytes of elements at `start` of the payload. The cursor stays where it is.
+    fn located(&mut self, element: &'a Type, start: usize, size: usize) -> Read<Value<'a>> {
+        let Some(end) = start.checked_add(size).filter(|end| *end <= self.payload.len()) else {
+            return Err(self.cursor.damage("a RelLoc or DataLoc points beyond the payload"));
+        };
+        self.spend(size)?;
+        let each = element.fixed_size().unwrap_or(0) as usize;
+        if each == 0 || size % each != 0 {
+            return Err(self
+                .cursor
+                .damage("the size of located data is no multiple of its elements'"));
+        }
+        let back = self.cursor;
+        self.cursor = Cursor::new(&self.payload[..end], 0);
+        self.cursor.bytes(start)?;
+        let value = self.elements(element, size / each);
+        self.cursor = back;
+        self.located = self.located.max(end);
+        value
+    }
+
+    fn terminated_text(&mut self) -> Read<Value<'a>> {
+        let rest =
+            &self.payload[self.cursor.position()..self.cursor.position() + self.cursor.remaining()];
+        let Some(units) = rest.chunks_exact(2).position(|unit| unit == [0, 0]) else {
+            return Err(self.cursor.damage("a string has no end"));
+        };
+        let text = utf16(self.cursor.bytes(units * 2)?);
+        self.cursor.bytes(2)?;
+        Ok(Value::Text(text.into()))
+    }
+
+    fn spend(&mut self, values: usize) -> Read<()> {
+        let damage = self.cursor.damage("it holds far more values than its size explains");
+        self.budget = self.budget.checked_sub(values).ok_or(damage)?;
+        Ok(())
+    }
+}
+
+/// Size in bytes and position of located data.
+fn location(cursor: &mut Cursor<'_>) -> Read<(usize, usize)> {
+    let word = cursor.u32()?;
+    Ok(((word >> 16) as usize, (word & 0xFFFF) as usize))
+}
+
+fn wall_time(cursor: &mut Cursor<'_>) -> Read<WallTime> {
+    Ok(WallTime {
+        year: cursor.i16()?,
+        month: cursor.i16()?,
+        day_of_week: cursor.i16()?,
+        day: cursor.i16()?,
+        hour: cursor.i16()?,
+        minute: cursor.i16()?,
+        second: cursor.i16()?,
+        millisecond: cursor.i16()?,
+    })
+}
+
+fn utf16(bytes: &[u8]) -> String {
+    let units = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+}

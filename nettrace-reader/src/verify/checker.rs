@@ -1,0 +1,436 @@
+//! The checks, block by block and row by row, in constant memory.
+
+use std::{collections::HashMap, io::Read};
+
+use crate::{
+    block::{self, BlockKind, SequencePoint},
+    cursor::Cursor,
+    error::{Damage, Error, ErrorKind, Result, Table},
+    framing::{BlockHead, Blocks},
+    labels, metadata,
+    reader::Options,
+    rows::{EventBlock, Header},
+    schema::{Field, Metadata, Type},
+    tables::Tables,
+    trace::{Thread, Trace},
+    value::Fields,
+    verify::{Report, Rule, Violation, threads::LiveThreads},
+};
+
+/// The state of a check.
+#[derive(Debug)]
+pub(super) struct Checker {
+    options: Options,
+    log: Log,
+    times: Times,
+    live: LiveThreads,
+    /// The metadata id that has each provider's event id.
+    event_ids: HashMap<(String, u32), u32>,
+    /// The payload size of each event type, by metadata id, where that is always the same.
+    sizes: HashMap<u32, Option<u32>>,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    report: Report,
+    most: usize,
+}
+
+/// Points in time that bound those to come.
+#[derive(Debug, Default)]
+struct Times {
+    /// Of the latest event.
+    latest: u64,
+    /// Of the latest event that is marked as sorted.
+    sorted: u64,
+    /// Of the last sequence point.
+    point: Option<u64>,
+}
+
+impl Checker {
+    pub(super) fn new(options: Options, most: usize) -> Self {
+        Self {
+            options,
+            log: Log { most, ..Log::default() },
+            times: Times::default(),
+            live: LiveThreads::default(),
+            event_ids: HashMap::new(),
+            sizes: HashMap::new(),
+        }
+    }
+
+    pub(super) fn run<R: Read>(mut self, source: R) -> Result<Report> {
+        match self.check(source) {
+            Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => Err(error),
+            Err(error) => {
+                self.log.report.bytes = self.log.report.bytes.max(error.offset());
+                self.log.add(error.offset(), Rule::Readable, || error.kind().to_string());
+                Ok(self.log.report)
+            }
+            Ok(()) => Ok(self.log.report),
+        }
+    }
+
+    fn check<R: Read>(&mut self, source: R) -> Result<()> {
+        let mut blocks = Blocks::open(source)?;
+        let head = blocks.next()?;
+        if head.kind != BlockKind::Trace {
+            return Err(Error::new(head.offset, ErrorKind::NoTraceBlock));
+        }
+        self.log.report.blocks += 1;
+        let trace = block::parse_trace(Cursor::new(blocks.body(), head.body))
+            .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
+        self.check_trace(head.offset, &trace);
+        let mut tables = Tables::new(trace, self.options.definitions_limit);
+        loop {
+            let head = blocks.next()?;
+            self.log.report.blocks += 1;
+            self.log.report.bytes = blocks.offset();
+            if head.kind == BlockKind::EndOfStream {
+                return Ok(());
+            }
+            match self.check_block(head, blocks.body(), &mut tables) {
+                Ok(()) => {}
+                Err(Stop::Error(error)) => return Err(error),
+                // The next block can still be found.
+                Err(Stop::Damage(damage)) => {
+                    let error = Error::malformed(head.kind, damage);
+                    self.log.add(error.offset(), Rule::Readable, || error.kind().to_string());
+                }
+            }
+        }
+    }
+
+    fn check_trace(&mut self, offset: u64, trace: &Trace) {
+        if !trace.sync_time.is_valid() {
+            self.log.add(offset, Rule::Trace, || format!("there is no time {}", trace.sync_time));
+        }
+        if trace.ticks_per_second == 0 {
+            self.log.add(offset, Rule::Trace, || "a second has no ticks".to_owned());
+        }
+    }
+
+    fn check_block(
+        &mut self,
+        head: BlockHead,
+        body: &[u8],
+        tables: &mut Tables,
+    ) -> std::result::Result<(), Stop> {
+        let cursor = Cursor::new(body, head.body);
+        match head.kind {
+            BlockKind::Event => self.check_events(head, body, tables),
+            BlockKind::Metadata => metadata::parse_metadata(cursor, |offset, metadata| {
+                self.define_metadata(tables, offset, metadata)
+            }),
+            BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
+                self.define_thread(tables, offset, thread)
+            }),
+            BlockKind::Stack => block::parse_stacks(cursor, |offset, id, addresses| {
+                let pointer = tables.trace.pointer_size as usize;
+                if id == 0 || addresses.len() % pointer != 0 {
+                    let detail = || format!("stack {id} has {} bytes", addresses.len());
+                    self.log.add(offset, Rule::Readable, detail);
+                }
+                self.log.defined(tables.define_stack(offset, id, addresses))
+            }),
+            BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
+                self.log.defined(tables.define_label_list(offset, index, list))
+            }),
+            BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
+                self.check_number(tables, offset, index, sequence, "its removal");
+                tables.remove_thread(index);
+                tables.forget_removed_threads();
+                self.live.remove(index);
+                Ok(())
+            }),
+            BlockKind::SequencePoint => {
+                let point = block::parse_sequence_point(cursor, |offset, index, sequence| {
+                    self.check_number(tables, offset, index, sequence, "a sequence point");
+                    Ok::<_, Stop>(())
+                })?;
+                self.check_sequence_point(head, point, tables);
+                Ok(())
+            }
+            BlockKind::Trace => {
+                Err(Damage { offset: head.offset, what: "it is the second one" }.into())
+            }
+            BlockKind::EndOfStream | BlockKind::Unknown(_) => Ok(()),
+        }
+    }
+
+    fn define_metadata(
+        &mut self,
+        tables: &mut Tables,
+        offset: u64,
+        metadata: Metadata,
+    ) -> std::result::Result<(), Stop> {
+        let id = metadata.id;
+        if id == 0 {
+            self.log.add(offset, Rule::Reference, || "metadata id 0 stands for none".to_owned());
+        }
+        if tables.metadata_slot(id).is_none() {
+            let key = (metadata.provider.clone(), metadata.event_id);
+            if let Some(other) = self.event_ids.get(&key) {
+                self.log.add(offset, Rule::EventIds, || {
+                    let (provider, event_id) = &key;
+                    format!("event id {event_id} of {provider:?} is that of metadata {other} too")
+                });
+            } else {
+                self.event_ids.insert(key, id);
+            }
+            self.sizes.insert(id, payload_size(&metadata.fields));
+        }
+        self.log.defined(tables.define_metadata(offset, metadata))
+    }
+
+    fn define_thread(
+        &mut self,
+        tables: &mut Tables,
+        offset: u64,
+        thread: Thread,
+    ) -> std::result::Result<(), Stop> {
+        let index = thread.index;
+        if tables.thread_slot(index).is_none() {
+            if let Some(id) = self.live.add(&thread) {
+                self.log.add(offset, Rule::ThreadIds, || {
+                    format!("{id} is the index of one live thread and the OS id of another")
+                });
+            }
+        }
+        self.log.defined(tables.define_thread(offset, thread))
+    }
+
+    /// The last number of a thread, as a sequence point or a removal gives it.
+    fn check_number(
+        &mut self,
+        tables: &mut Tables,
+        offset: u64,
+        index: u64,
+        sequence: u32,
+        giver: &str,
+    ) {
+        let Some(slot) = tables.thread_slot(index) else {
+            self.log.undefined(offset, Table::Thread, index);
+            return;
+        };
+        let thread = tables.thread_mut(slot);
+        let (last, step_backs) = (thread.last_sequence, thread.step_backs);
+        self.log.report.lost += u64::from(thread.advance(sequence, 0));
+        if thread.step_backs != step_backs {
+            self.log.add(offset, Rule::SequenceNumbers, || {
+                format!("{giver} gives thread {index} the number {sequence}, but {last} was seen")
+            });
+        }
+    }
+
+    fn check_sequence_point(&mut self, head: BlockHead, point: SequencePoint, tables: &mut Tables) {
+        self.log.report.sequence_points += 1;
+        let time = point.timestamp;
+        if let Some(last) = self.times.point.filter(|last| time <= *last) {
+            self.log.add(head.offset, Rule::PointOrder, || {
+                format!("the sequence point is at {time}, the one before at {last}")
+            });
+        }
+        let latest = self.times.latest;
+        if latest > time {
+            self.log.add(head.offset, Rule::BetweenPoints, || {
+                format!("the sequence point is at {time}, but an event before it at {latest}")
+            });
+        }
+        self.times.point = Some(time);
+        tables.flush_epoch();
+        if point.flush_threads {
+            tables.flush_threads();
+            self.live.clear();
+        }
+        if point.flush_metadata {
+            tables.flush_metadata();
+            self.event_ids.clear();
+            self.sizes.clear();
+        }
+    }
+
+    fn check_events(
+        &mut self,
+        head: BlockHead,
+        body: &[u8],
+        tables: &mut Tables,
+    ) -> std::result::Result<(), Stop> {
+        let block = EventBlock::parse(body, head.body)?;
+        let mut rows = block.rows;
+        let (mut earliest, mut latest) = (u64::MAX, 0);
+        let mut capture_thread = None;
+        while rows.position < body.len() {
+            let offset = head.body + rows.position as u64;
+            let payload = rows.next(body, head.body)?;
+            let header = rows.header;
+            earliest = earliest.min(header.timestamp);
+            latest = latest.max(header.timestamp);
+            let first = *capture_thread.get_or_insert(header.capture_thread);
+            if first != header.capture_thread {
+                capture_thread = Some(header.capture_thread);
+                self.log.add(offset, Rule::OneThread, || {
+                    format!("a block has events of threads {first} and {}", header.capture_thread)
+                });
+            }
+            self.check_times(offset, &header);
+            let payload = &body[payload..rows.position];
+            self.check_row(offset, rows.position as u64 + head.body, &header, payload, tables);
+        }
+        if (earliest, latest) != (block.min_timestamp, block.max_timestamp) {
+            let (min, max) = (block.min_timestamp, block.max_timestamp);
+            self.log.add(head.offset, Rule::BlockTimes, || {
+                format!("the block says {min} to {max}, its events {earliest} to {latest}")
+            });
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn check_times(&mut self, offset: u64, header: &Header) {
+        let Times { latest, sorted, point } = &mut self.times;
+        let time = header.timestamp;
+        if time < *sorted {
+            let sorted = *sorted;
+            self.log.add(offset, Rule::IsSorted, || {
+                format!("an event is at {time}, but one before it, marked as sorted, at {sorted}")
+            });
+        }
+        if let Some(point) = point.filter(|point| time < *point) {
+            self.log.add(offset, Rule::BetweenPoints, || {
+                format!("an event is at {time}, but the sequence point before it at {point}")
+            });
+        }
+        *latest = time.max(*latest);
+        if header.is_sorted {
+            *sorted = time.max(*sorted);
+        }
+    }
+
+    /// `end` is the stream offset behind the payload.
+    fn check_row(
+        &mut self,
+        offset: u64,
+        end: u64,
+        header: &Header,
+        payload: &[u8],
+        tables: &mut Tables,
+    ) {
+        let log = &mut self.log;
+        log.report.events += 1;
+        if header.thread != header.capture_thread && tables.thread_slot(header.thread).is_none() {
+            log.undefined(offset, Table::Thread, header.thread);
+        }
+        if !tables.has_stack(header.stack_id) {
+            log.undefined(offset, Table::Stack, header.stack_id.into());
+        }
+        if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
+            log.undefined(offset, Table::LabelList, header.label_list.into());
+        }
+        match tables.thread_slot(header.capture_thread) {
+            None => log.undefined(offset, Table::Thread, header.capture_thread),
+            Some(slot) => {
+                let (index, sequence) = (header.capture_thread, header.sequence_number);
+                let thread = tables.thread_mut(slot);
+                let (last, step_backs) = (thread.last_sequence, thread.step_backs);
+                log.report.lost += u64::from(thread.advance(sequence, 1));
+                if thread.step_backs != step_backs {
+                    log.add(offset, Rule::SequenceNumbers, || {
+                        format!("thread {index} has event {sequence} behind number {last}")
+                    });
+                }
+                if let Some(last) = self.live.last_timestamp(index) {
+                    let (before, time) = (*last, header.timestamp);
+                    *last = time;
+                    if time < before {
+                        log.add(offset, Rule::ThreadOrder, || {
+                            format!("thread {index} has an event at {time} behind one at {before}")
+                        });
+                    }
+                }
+            }
+        }
+        let size = header.payload_size;
+        if size > u16::MAX.into() {
+            log.add(offset, Rule::PayloadSize, || format!("a payload has {size} bytes"));
+        }
+        match self.sizes.get(&header.metadata_id) {
+            None => log.undefined(offset, Table::Metadata, header.metadata_id.into()),
+            Some(Some(fixed)) if *fixed == size => {}
+            Some(_) => {
+                let slot = tables.metadata_slot(header.metadata_id);
+                let fields = slot.map_or(&[][..], |slot| &tables.metadata(slot).fields);
+                log.check_fields(Fields::new(fields, payload, end - u64::from(size)), payload, end);
+            }
+        }
+    }
+}
+
+impl Log {
+    fn add(&mut self, offset: u64, rule: Rule, detail: impl FnOnce() -> String) {
+        self.report.count += 1;
+        if self.report.violations.len() < self.most {
+            self.report.violations.push(Violation { offset, rule, detail: detail() });
+        }
+    }
+
+    #[cold]
+    fn undefined(&mut self, offset: u64, table: Table, id: u64) {
+        self.add(offset, Rule::Reference, || ErrorKind::Undefined { table, id }.to_string());
+    }
+
+    /// A definition that is there already is a violation; one that does not fit in memory stops.
+    fn defined(&mut self, result: Result<()>) -> std::result::Result<(), Stop> {
+        match result {
+            Err(error) if matches!(error.kind(), ErrorKind::Duplicate { .. }) => {
+                self.add(error.offset(), Rule::Duplicate, || error.kind().to_string());
+                Ok(())
+            }
+            result => result.map_err(Stop::Error),
+        }
+    }
+
+    fn check_fields(&mut self, mut fields: Fields<'_>, payload: &[u8], end: u64) {
+        for field in fields.by_ref() {
+            if let Err(error) = field {
+                self.add(error.offset(), Rule::PayloadFields, || error.kind().to_string());
+                return;
+            }
+        }
+        let (used, size) = (fields.used(), payload.len());
+        if used != size {
+            self.add(end - (size - used) as u64, Rule::PayloadFields, || {
+                format!("a payload has {size} bytes, its fields take {used}")
+            });
+        }
+    }
+}
+
+/// The size of every payload with these fields, if all have the same.
+fn payload_size(fields: &[Field]) -> Option<u32> {
+    fn has_location(ty: &Type) -> bool {
+        match ty {
+            Type::RelLoc(_) | Type::DataLoc(_) => true,
+            Type::Object(fields) => fields.iter().any(|field| has_location(&field.ty)),
+            Type::Array(element) | Type::FixedArray(element, _) => has_location(element),
+            _ => false,
+        }
+    }
+    fields.iter().try_fold(0_u32, |sum, field| {
+        sum.checked_add(field.ty.fixed_size().filter(|_| !has_location(&field.ty))?)
+    })
+}
+
+/// Why a block was not checked to its end.
+enum Stop {
+    /// It is damaged in itself.
+    Damage(Damage),
+    /// There is no point in going on.
+    Error(Error),
+}
+
+impl From<Damage> for Stop {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}

@@ -1,0 +1,265 @@
+//! Streams that are cut, flipped, or lie: an error with offset and kind after what was readable.
+
+mod support;
+
+use nettrace_reader::{BlockKind, Error, ErrorKind, Options, Reader, Table};
+use support::{EventType, METADATA, Row, Stream, THREAD, random, samples, varuint};
+
+/// Events that were read, and how it ended.
+fn read(bytes: &[u8]) -> (u64, Result<(), Error>) {
+    let mut reader = match Reader::new(bytes) {
+        Ok(reader) => reader,
+        Err(error) => return (0, Err(error)),
+    };
+    let end = loop {
+        match reader.next_event() {
+            Ok(Some(event)) => event.fields().for_each(drop),
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    (reader.totals().events, end)
+}
+
+fn error(bytes: &[u8]) -> Error {
+    read(bytes).1.unwrap_err()
+}
+
+#[test]
+fn wrong_streams_are_refused_by_name() {
+    let says = |bytes: &[u8]| error(bytes).to_string();
+    assert!(says(b"no trace at all, but text").contains("no NetTrace stream"));
+    assert!(says(b"\x14\0\0\0!FastSerialization.1").contains("NetPerf"));
+    assert!(says(b"Nettrace\x14\0\0\0!FastSerialization.1").contains("V4 or V5"));
+    let mut bytes = Stream::new().end();
+    bytes[12] = 7;
+    assert!(matches!(error(&bytes).kind(), ErrorKind::TooNew { major: 7 }));
+    bytes[12] = 5;
+    assert!(matches!(error(&bytes).kind(), ErrorKind::UnsupportedVersion(_)));
+    bytes[12] = 6;
+    bytes[16] = 200; // the minor version does not matter
+    assert!(read(&bytes).1.is_ok());
+    assert!(matches!(error(b"").kind(), ErrorKind::NoEndOfStream));
+}
+
+#[test]
+fn every_cut_is_found_where_it_is() {
+    for (name, bytes) in samples::all().into_iter().filter(|(_, bytes)| bytes.len() < 3000) {
+        let whole = read(&bytes);
+        assert!(whole.1.is_ok(), "{name}");
+        let end = bytes.len() - bytes.iter().rev().take_while(|byte| **byte != 0).count();
+        let mut last = 0;
+        for cut in 0..end {
+            let (events, result) = read(&bytes[..cut]);
+            let error = result.expect_err(name);
+            assert!(error.offset() <= cut as u64, "{name} {cut}: {error}");
+            assert!(
+                matches!(error.kind(), ErrorKind::NoEndOfStream | ErrorKind::Truncated { .. }),
+                "{name} {cut}: {error}"
+            );
+            assert!(events >= last, "{name} {cut}");
+            last = events;
+        }
+        assert_eq!(last, whole.0, "{name}");
+    }
+}
+
+#[test]
+fn flipped_bytes_never_panic() {
+    for (_, bytes) in samples::all().into_iter().filter(|(_, bytes)| bytes.len() < 700) {
+        for at in 0..bytes.len() {
+            for flip in [1, 0x80, 0xFF] {
+                let mut bytes = bytes.clone();
+                bytes[at] ^= flip;
+                let _ = read(&bytes);
+                let mut sorted = match Reader::new(&*bytes) {
+                    Ok(reader) => reader.sorted(),
+                    Err(_) => continue,
+                };
+                while let Ok(Some(_)) = sorted.next_event() {}
+                nettrace_reader::verify(&*bytes).unwrap();
+            }
+        }
+    }
+}
+
+/// Both orders deliver the same events before they fail in the same way.
+#[test]
+fn damaged_streams_give_the_same_events_in_both_orders() {
+    for seed in 0..150 {
+        let mut bytes = random::make(seed, 12).bytes;
+        let at = 110 + (seed as usize * 7919) % (bytes.len() - 110);
+        bytes[at] ^= 1 << (seed % 8);
+        let (events, end) = read(&bytes);
+        let mut sorted = Reader::new(&*bytes).unwrap().sorted();
+        let mut count = 0;
+        let sorted_end = loop {
+            match sorted.next_event() {
+                Ok(Some(_)) => count += 1,
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        assert_eq!(count, events, "{seed}");
+        assert_eq!(
+            sorted_end.map_err(|error| error.to_string()),
+            end.map_err(|error| error.to_string()),
+            "{seed}"
+        );
+    }
+}
+
+#[test]
+fn references_have_to_be_defined() {
+    let check = |stream: &Stream, table, id| {
+        let error = error(&stream.end());
+        let ErrorKind::Undefined { table: found, id: missing } = error.kind() else {
+            panic!("{error}")
+        };
+        assert_eq!((*found, *missing), (table, id));
+        // The row, the first of the last block.
+        assert_eq!(error.offset() as usize, stream.bytes.len() - 7);
+    };
+    let row = Row::new(5, 1, 60);
+    let mut stream = Stream::new();
+    stream.thread(5).events(&[row.clone()]);
+    check(&stream, Table::Metadata, 1);
+    let mut stream = Stream::new();
+    stream.simple_metadata(1).events(&[row.clone()]);
+    check(&stream, Table::Thread, 5);
+    let mut stream = Stream::new();
+    stream.simple_metadata(1).thread(5).remove_thread(5, 0).events(&[row.clone()]);
+    check(&stream, Table::Thread, 5);
+
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1).events(&[row.clone().labels(3)]);
+    let kind = error(&stream.end());
+    assert!(
+        matches!(kind.kind(), ErrorKind::Undefined { table: Table::LabelList, id: 3 }),
+        "{kind}"
+    );
+    // A missing stack is only counted.
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1);
+    stream.events(&[Row { stack: 9, ..row.clone() }, Row { stack: 9, ..Row::new(5, 2, 61) }]);
+    let bytes = stream.end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        assert!(event.stack().is_none());
+    }
+    assert_eq!(reader.totals().undefined_stacks, 2);
+}
+
+#[test]
+fn definitions_are_made_once() {
+    let check = |stream: &Stream, table| {
+        let error = error(&stream.end());
+        assert!(
+            matches!(error.kind(), ErrorKind::Duplicate { table: found, .. } if *found == table),
+            "{error}"
+        );
+    };
+    check(Stream::new().thread(5).thread(5), Table::Thread);
+    check(Stream::new().simple_metadata(1).simple_metadata(1), Table::Metadata);
+    check(Stream::new().stacks(1, &[&[1]]).stacks(1, &[&[1]]), Table::Stack);
+    let list: &[&[Vec<u8>]] = &[&[vec![9, 1]]];
+    check(Stream::new().label_lists(1, list).label_lists(1, list), Table::LabelList);
+}
+
+#[test]
+fn blocks_that_lie_are_named() {
+    let check = |kind: u8, body: &[u8], named| {
+        let error = error(&Stream::new().block(kind, body).end());
+        assert!(
+            matches!(error.kind(), ErrorKind::Malformed { block, .. } if *block == named),
+            "{error}"
+        );
+        assert!(error.offset() >= 99);
+    };
+    check(1, &[], BlockKind::Trace);
+    check(2, &[20, 0, 1, 0], BlockKind::Event);
+    check(METADATA, &[9, 0, 1], BlockKind::Metadata);
+    check(4, &[0; 11], BlockKind::SequencePoint);
+    check(5, &[1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0], BlockKind::Stack);
+    check(THREAD, &[2, 0, 5, 99], BlockKind::Thread);
+    check(7, &[0x80], BlockKind::RemoveThread);
+    check(8, &[0; 8], BlockKind::LabelList);
+    let error = error(&Stream::bare().block(2, &[0; 30]).end());
+    assert!(matches!(error.kind(), ErrorKind::NoTraceBlock));
+}
+
+#[test]
+fn definitions_are_bounded() {
+    let mut stream = Stream::new();
+    for index in 0..10_000 {
+        stream.thread(index);
+    }
+    let bytes = stream.end();
+    let open = |limit| {
+        let mut reader = Options::default().definitions_limit(limit).open(&*bytes).unwrap();
+        reader.next_event().map(|event| event.is_some())
+    };
+    assert!(!open(64 << 20).unwrap());
+    assert!(matches!(open(100_000).unwrap_err().kind(), ErrorKind::LimitExceeded { .. }));
+}
+
+/// A few bytes of metadata and payload that would decode to billions of values.
+#[test]
+fn payloads_that_explode_are_refused() {
+    let empty_object = [1, 0, 0];
+    let mut ty = Vec::new();
+    ty.extend([22, 22, 22]);
+    ty.extend(empty_object);
+    ty.extend([0xFF; 6]);
+    let many_located: Vec<u8> = (0..4000).flat_map(|_| [0, 0, 0xFF, 0xFF]).collect();
+    let mut located = EventType::new(2, "Test", 2, "Located");
+    for _ in 0..4000 {
+        located = located.field("x", &[25, 22, 6, 1, 0]);
+    }
+    let mut payload = many_located;
+    payload.resize(65_535, 0);
+    let bytes = Stream::new()
+        .thread(5)
+        .metadata(&EventType::new(1, "Test", 1, "Nested").field("x", &ty))
+        .metadata(&located)
+        .events(&[Row::new(5, 1, 60), Row::new(5, 2, 61).metadata(2).payload(&payload)])
+        .end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    for _ in 0..2 {
+        let event = reader.next_event().unwrap().unwrap();
+        let error = event.fields().find_map(Result::err).unwrap();
+        assert!(matches!(error.kind(), ErrorKind::Payload { .. }), "{error}");
+    }
+}
+
+#[test]
+fn short_payloads_say_where() {
+    let event = EventType::new(1, "Test", 1, "E").field("a", &[6]).field("b", &[12]);
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&event).events(&[Row::new(5, 1, 60).payload(&[1, 2])]);
+    let bytes = stream.end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let event = reader.next_event().unwrap().unwrap();
+    let mut fields = event.fields();
+    assert!(fields.next().unwrap().is_ok());
+    let error = fields.next().unwrap().unwrap_err();
+    assert_eq!(error.offset() as usize, stream.bytes.len() - 1);
+    assert!(fields.next().is_none());
+}
+
+/// A block header that promises 16 MiB costs only what is there.
+#[test]
+fn an_endless_stream_of_nonsense_ends() {
+    let mut bytes = Stream::new().bytes;
+    for kind in 9..60_u8 {
+        bytes.extend([0, 0, 0, kind]);
+    }
+    bytes.extend([0xFF, 0xFF, 0xFF, 2, 1, 2, 3]);
+    let error = error(&bytes);
+    assert!(matches!(error.kind(), ErrorKind::Truncated { missing } if *missing == 0xFF_FFFC));
+    assert_eq!(error.offset() as usize, bytes.len() - 7);
+    let mut body = Vec::new();
+    varuint(&mut body, u64::MAX);
+    body.push(0);
+    assert!(read(&Stream::new().block(7, &body).end()).1.is_err());
+}

@@ -1,0 +1,451 @@
+//! The way of an event from the caller to its thread's buffer.
+
+use std::mem;
+
+use nettrace_format::{
+    payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
+    v6::RowFlags,
+};
+use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent, registry};
+
+use crate::{
+    clock,
+    config::OnFull,
+    labels, local,
+    local::{Attached, ThreadBuffer},
+    memory::{Cursor, Window},
+    record::{Reason, Record},
+    row::{self, Escape},
+    shared::{MODE_FENCE, MODE_MONOTONIC},
+    thread::ThreadRef,
+};
+
+const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
+
+/// The most addresses that a stack can have.
+pub const MAX_STACK_FRAMES: usize = 1_024;
+
+/// What accompanies one event besides its payload.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Context<'a> {
+    stack: &'a [u64],
+    thread: Option<&'a ThreadRef>,
+}
+
+impl<'a> Context<'a> {
+    /// Nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A call stack: return addresses, the innermost first; at most [`MAX_STACK_FRAMES`], else the event is
+    /// refused and counted as too large.
+    #[must_use]
+    pub fn stack(mut self, addresses: &'a [u64]) -> Self {
+        self.stack = addresses;
+        self
+    }
+
+    /// The thread that the event is about, if that is not the one that emits it.
+    #[must_use]
+    pub fn thread(mut self, thread: &'a ThreadRef) -> Self {
+        self.thread = Some(thread);
+        self
+    }
+}
+
+/// Recording, for everything that derives [`TraceEvent`].
+pub trait Emit: TraceEvent {
+    /// Records the event in every session that listens to its type. While none does, this is one load and one branch.
+    ///
+    /// Never fails and never panics; what cannot be recorded is counted. Never blocks, unless a session
+    /// [asks for it](crate::OnFull::Block).
+    #[inline(always)]
+    fn emit(&self) {
+        let ty = self.event_type();
+        let word = ty.enabled();
+        if word != 0 {
+            emit_enabled(self, ty, word);
+        }
+    }
+
+    /// Records the event with a stack or a related thread.
+    #[inline]
+    fn emit_with(&self, context: &Context<'_>) {
+        let ty = self.event_type();
+        let word = ty.enabled();
+        if word != 0 {
+            emit_somewhere(self, ty, word, context);
+        }
+    }
+}
+
+impl<T: TraceEvent + ?Sized> Emit for T {}
+
+/// Records the event that `event` makes, which it is asked for only if somebody listens.
+///
+/// ```
+/// # use nettrace_writer::emit_lazy;
+/// # #[derive(nettrace_writer::TraceEvent)]
+/// # #[trace_event(provider = "Docs")]
+/// # struct Snapshot { rows: usize }
+/// # fn count_rows() -> usize { 3 }
+/// emit_lazy(|| Snapshot { rows: count_rows() });
+/// ```
+#[inline(always)]
+pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
+    if T::is_any_enabled() {
+        event().emit();
+    }
+}
+
+/// What became of an attempt to record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is recorded, or counted.
+    Done,
+    /// The session is over.
+    Closed,
+}
+
+/// One function for each type of event, called where somebody listens: the call keeps the disabled path short.
+#[inline(never)]
+fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: u32) {
+    if word & (word - 1) == 0 {
+        if let Some(buffer) = local::buffer(word.trailing_zeros()) {
+            if record(buffer, event, ty) == Outcome::Done {
+                return;
+            }
+        }
+    }
+    emit_somewhere(event, ty, word, &Context::new());
+}
+
+/// The general way: several sessions, a first event, a context.
+#[cold]
+#[inline(never)]
+fn emit_somewhere<T: TraceEvent + ?Sized>(
+    event: &T,
+    ty: &'static EventType,
+    mut word: u32,
+    context: &Context<'_>,
+) {
+    if word == NOT_REGISTERED && !ty.is_registered() {
+        if let Err(error) = registry::register(ty) {
+            crate::sessions::note_refused(error.into());
+            return;
+        }
+        word = ty.enabled();
+    }
+    let mut sessions = word & SESSION_MASK;
+    while sessions != 0 {
+        let slot = sessions.trailing_zeros();
+        sessions &= sessions - 1;
+        if let Some(buffer) = local::buffer(slot) {
+            if attempt(buffer, event, ty, context) == Outcome::Done {
+                continue;
+            }
+            // The buffer is of a session that is over; another may have its slot.
+            local::detach(slot);
+        }
+        match local::attach(slot) {
+            Attached::ForGood => {
+                let buffer = local::buffer(slot).expect("attached");
+                attempt(buffer, event, ty, context);
+            }
+            Attached::Once(buffer) => {
+                attempt(&buffer, event, ty, context);
+                buffer.exit();
+            }
+            Attached::No => {}
+        }
+    }
+}
+
+fn attempt<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Outcome {
+    if context.stack.is_empty() && context.thread.is_none() {
+        return record(buffer, event, ty);
+    }
+    if !begin(&buffer.record) {
+        buffer.record.refuse_nested();
+        return Outcome::Done;
+    }
+    record_slowly(buffer, event, ty, context)
+}
+
+/// Announces an event, with the fence that the record's mode asks for.
+fn begin(record: &Record) -> bool {
+    let begun = record.begin();
+    if begun && record.mode() & MODE_FENCE != 0 {
+        crate::barrier::full();
+    }
+    begun
+}
+
+fn now(mode: u32) -> u64 {
+    if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
+}
+
+#[cold]
+fn fence_and_now(mode: u32) -> u64 {
+    if mode & MODE_FENCE != 0 {
+        crate::barrier::full();
+    }
+    now(mode)
+}
+
+/// Records into one buffer: the fast path, in place, for a plain row that fits.
+#[inline(always)]
+fn record<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+) -> Outcome {
+    let record = &buffer.record;
+    if !record.begin() {
+        record.refuse_nested();
+        return Outcome::Done;
+    }
+    let unwinding = Unwinding(buffer);
+    let mode = record.mode();
+    let now = if mode == 0 { clock::counter() } else { fence_and_now(mode) };
+    let fixed = FixedSize::of(event);
+    let (last, old, id) = (record.ts(), record.shape(), ty.index());
+    let delta = now.saturating_sub(last);
+    let window = Window::open(record, fixed.unwrap_or(0));
+    let Some(window) = window.filter(|_| delta < row::MAX_DELTA) else {
+        mem::forget(unwinding);
+        return record_slowly(buffer, event, ty, &Context::new());
+    };
+    let end = match fixed {
+        Some(len) => {
+            let (size, size_len, flag) = row::size(len, old);
+            let (head, head_len) = row::head(id, old, delta, flag);
+            let payload = encode(event, window.fixed(head, head_len, size, size_len));
+            (payload.len() == len && !payload.overflowed()).then(|| (payload.position(), len))
+        }
+        None => {
+            let (head, head_len) = row::head(id, old, delta, RowFlags::PAYLOAD_LEN);
+            let (size, room) = window.variable(head, head_len);
+            let payload = encode(event, room);
+            (!payload.overflowed()).then(|| {
+                size.set(row::padded2(payload.len() as u32));
+                (payload.position(), payload.len())
+            })
+        }
+    };
+    mem::forget(unwinding);
+    match end {
+        Some((end, len)) => {
+            record.commit(end, last + delta, row::shape(id, len));
+            Outcome::Done
+        }
+        // It does not fit, or not here: the bytes written so far are beyond `pos` and mean nothing.
+        None => record_slowly(buffer, event, ty, &Context::new()),
+    }
+}
+
+#[inline(always)]
+fn encode<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor) -> Cursor {
+    let mut encoder = NetTraceEncoder::new(cursor);
+    event.encode(&mut encoder);
+    encoder.finish()
+}
+
+/// Counts the event if its encoding unwinds, so that the record is not busy for ever.
+struct Unwinding<'a>(&'a ThreadBuffer);
+
+impl Drop for Unwinding<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let record = &self.0.record;
+        record.drop_event(&self.0.session.pool, record.held(), Reason::Panicked);
+    }
+}
+
+/// Why a row was not written.
+enum NotWritten {
+    /// The chunk has no room for it.
+    NoRoom,
+    /// No chunk ever has.
+    TooLarge,
+}
+
+/// Records into one buffer whose record is busy: whatever is not a plain row that fits.
+#[cold]
+#[inline(never)]
+fn record_slowly<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Outcome {
+    let (record, session) = (&buffer.record, &*buffer.session);
+    let pool = &session.pool;
+    loop {
+        let mut held = record.held();
+        if held.is_none() {
+            record.seal(pool);
+        }
+        record.fold_nested(pool, held);
+        let now = now(record.mode()).max(record.ts());
+        // The chunk at hand, then an empty one, then a jumbo one.
+        let mut need = 0;
+        loop {
+            if let Some(chunk) = held {
+                match write_row(buffer, chunk, now, event, ty, context) {
+                    Ok(()) => {
+                        if pool.is_jumbo(chunk) {
+                            give_up_jumbo(record, buffer);
+                        }
+                        return Outcome::Done;
+                    }
+                    Err(NotWritten::TooLarge) => {
+                        record.drop_event(pool, held, Reason::TooLarge);
+                        return Outcome::Done;
+                    }
+                    Err(NotWritten::NoRoom) => {
+                        let (start, size) = pool.place(chunk);
+                        if record.pos() == start {
+                            if size >= pool.jumbo_size() {
+                                record.drop_event(pool, held, Reason::TooLarge);
+                                return Outcome::Done;
+                            }
+                            need = pool.jumbo_size();
+                        }
+                        record.seal(pool);
+                    }
+                }
+            }
+            if record.is_closed() {
+                record.end();
+                return Outcome::Closed;
+            }
+            held = pool.take(need);
+            match held {
+                Some(chunk) => record.install(pool, chunk, now),
+                None => break,
+            }
+        }
+        if session.on_full == OnFull::Drop || local::is_flusher() {
+            record.drop_event(pool, None, Reason::NoRoom);
+            return Outcome::Done;
+        }
+        // Not busy while it waits: the flusher would wait for it.
+        record.end();
+        session.wait_for_room();
+        if !begin(record) {
+            record.refuse_nested();
+            return Outcome::Done;
+        }
+    }
+}
+
+/// A jumbo chunk serves one event.
+fn give_up_jumbo(record: &Record, buffer: &ThreadBuffer) {
+    if begin(record) {
+        record.seal(&buffer.session.pool);
+        record.end();
+    }
+}
+
+/// Writes what must be said before the row, and the row, and ends the event.
+fn write_row<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    chunk: u32,
+    now: u64,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Result<(), NotWritten> {
+    let (record, pool) = (&buffer.record, &buffer.session.pool);
+    let (start, size) = pool.place(chunk);
+    let pos = record.pos();
+    let mut out = Cursor::in_chunk((start, size), pos);
+    let is_first = pos == start;
+    if is_first {
+        record.number_first_row(pool, chunk);
+    } else if record.gap() > 0 {
+        escape(&mut out, Escape::Gap, &record.gap().to_le_bytes());
+    }
+    let version = labels::version();
+    let mut labels_written = None;
+    if version != record.labels() {
+        labels_written = labels::with_current(|version, labels| {
+            escape(&mut out, Escape::Labels, labels);
+            version
+        });
+    }
+    if !context.stack.is_empty() {
+        if context.stack.len() > MAX_STACK_FRAMES {
+            return Err(NotWritten::TooLarge);
+        }
+        begin_escape(&mut out, Escape::Stack, context.stack.len() * 8);
+        context.stack.iter().for_each(|address| out.put(&address.to_le_bytes()));
+    }
+    if let Some(thread) = context.thread {
+        let name = thread.name().unwrap_or_default().as_bytes();
+        begin_escape(&mut out, Escape::Thread, 16 + name.len());
+        out.put(&thread.number().to_le_bytes());
+        out.put(&thread.os_id().to_le_bytes());
+        out.put(name);
+    }
+    let has_escapes = !out.is_empty();
+
+    // The header: everything explicit, the payload's size in three bytes.
+    let mut delta = now - record.ts();
+    let mut head = [0_u8; 16];
+    head[0] = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
+    head[1..3].copy_from_slice(&row::padded2(ty.index()).to_le_bytes()[..2]);
+    let mut len = 3;
+    while delta >= 0x80 {
+        head[len] = delta as u8 | 0x80;
+        delta >>= 7;
+        len += 1;
+    }
+    head[len] = delta as u8;
+    out.put(&head[..=len]);
+    let size_at = out.len();
+    out.put(&[0; 3]);
+    if out.overflowed() {
+        return Err(NotWritten::NoRoom);
+    }
+    let room = out.room();
+    let unwinding = Unwinding(buffer);
+    let payload = encode(event, out.split(MAX_PAYLOAD));
+    mem::forget(unwinding);
+    if payload.refusal().is_some() {
+        return Err(NotWritten::TooLarge);
+    }
+    if payload.overflowed() {
+        return Err(if room >= MAX_PAYLOAD { NotWritten::TooLarge } else { NotWritten::NoRoom });
+    }
+    out.patch(size_at, &row::padded3(payload.len()).to_le_bytes()[..3]);
+
+    if has_escapes {
+        record.mark_escapes(pool, chunk);
+    }
+    record.gap_written();
+    if let Some(version) = labels_written {
+        record.set_labels(version);
+    }
+    record.clear_note(pool, chunk);
+    record.commit(payload.position(), now, row::shape(ty.index(), payload.len()));
+    Ok(())
+}
+
+fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8]) {
+    begin_escape(out, kind, bytes.len());
+    out.put(bytes);
+}
+
+fn begin_escape(out: &mut Cursor, kind: Escape, len: usize) {
+    out.put(&[row::ESCAPE, kind as u8]);
+    out.put(&(len as u32).to_le_bytes());
+}

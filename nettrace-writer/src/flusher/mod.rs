@@ -1,0 +1,467 @@
+//! The thread that collects events and hands them to the sink.
+//!
+//! A round is one collection: see [`collect`](Flusher::collect) for what makes its order provable, [`trace`] for the bytes. A round writes
+//!
+//! 1. definitions of event types and threads that are new;
+//! 2. every thread's rows, the thread with the oldest first row first, each chunk as a block. The very first
+//!    row carries IsSorted, if it is older than the round's `T`: then nothing that is still to come can be older;
+//! 3. what is known of threads that ended;
+//! 4. if one is due, a sequence point at `T`. Then rows at or after `T` stay behind for the next round.
+//!
+//! A thread that stays in the middle of an event beyond [`PATIENCE`] (it was stopped, say) does not hold up the others: the round goes on without
+//! what it is writing, claims no order, and leaves the sequence point to a later one.
+
+mod output;
+mod segment;
+mod trace;
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+
+use crate::{
+    error::Error,
+    flusher::{
+        output::Output,
+        segment::Segment,
+        trace::{Trace, TraceThread},
+    },
+    local::{self, ThreadBuffer},
+    record::{Asked, Sealed},
+    sessions::UNPLACED,
+    shared::{Command, Shared},
+    sink::Sink,
+    sync::{Ordering, thread},
+};
+
+/// How long a round waits for a thread that is in the middle of an event.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// How long the last rounds do.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+/// How often the flusher looks whether memory runs low.
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
+/// How soon it looks again after a round that brought much.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(250);
+
+/// How many bytes of a round are much.
+const MUCH: u64 = 256 << 10;
+
+/// When rounds and sequence points are due.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Schedule {
+    pub(crate) flush_interval: Duration,
+    pub(crate) sequence_point_bytes: u64,
+    pub(crate) sequence_point_interval: Duration,
+    pub(crate) prefault: u32,
+}
+
+/// One thread of the session.
+#[derive(Debug)]
+struct Source {
+    buffer: Arc<ThreadBuffer>,
+    trace: TraceThread,
+    /// Rows in hand, the oldest first.
+    segments: VecDeque<Segment>,
+    /// What was seen of it in this round.
+    asked: Option<Asked>,
+    /// A number up to which everything is in hand or dropped, if that is known of this round.
+    settled: Option<u64>,
+    /// The owner has gone, and everything of it is in hand.
+    ended: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Flusher {
+    session: Arc<Shared>,
+    sink: Box<dyn Sink>,
+    commands: Receiver<Command>,
+    schedule: Schedule,
+    trace: Trace,
+    sources: Vec<Source>,
+    /// Events without a thread, as a thread of their own.
+    unplaced: TraceThread,
+    out: Output,
+    collected: Vec<Sealed>,
+    /// The first error; nothing is written after it.
+    failed: Option<Error>,
+    last_round: Instant,
+    last_point: Instant,
+    /// Bytes and whether anything was written since the last sequence point.
+    since_point: u64,
+    dirty: bool,
+    round_bytes: u64,
+}
+
+impl std::fmt::Debug for dyn Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sink")
+    }
+}
+
+impl Flusher {
+    /// Starts the stream.
+    pub(crate) fn start(
+        session: Arc<Shared>,
+        sink: Box<dyn Sink>,
+        commands: Receiver<Command>,
+        schedule: Schedule,
+        key_values: Vec<(String, String)>,
+    ) -> Result<Self, Error> {
+        let mut trace = Trace::new(key_values);
+        let unplaced = trace.thread();
+        let mut flusher = Self {
+            session,
+            sink,
+            commands,
+            schedule,
+            trace,
+            sources: Vec::new(),
+            unplaced,
+            out: Output::default(),
+            collected: Vec::new(),
+            failed: None,
+            last_round: Instant::now(),
+            last_point: Instant::now(),
+            since_point: 0,
+            dirty: false,
+            round_bytes: 0,
+        };
+        flusher.start_stream()?;
+        Ok(flusher)
+    }
+
+    fn start_stream(&mut self) -> Result<(), Error> {
+        let header = self.trace.header(&self.session)?;
+        let end = &nettrace_format::v6::END_OF_STREAM;
+        self.sink.start(&header, end).map_err(Error::Sink)?;
+        self.session.sink.bytes.fetch_add(header.len() as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Runs until told to finish; returns the first error.
+    pub(crate) fn run(mut self) -> Result<(), Error> {
+        local::set_flusher();
+        self.session.pool.prefault(self.schedule.prefault);
+        let mut sleep = LONGEST_SLEEP;
+        loop {
+            let sleep_now = sleep.min(self.schedule.flush_interval);
+            match self.commands.recv_timeout(sleep_now) {
+                Ok(Command::Flush(answer)) => {
+                    self.round(true, PATIENCE);
+                    let _ = answer.send(());
+                }
+                Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
+                Ok(Command::Wake) => self.round(false, PATIENCE),
+                Err(RecvTimeoutError::Timeout) => {
+                    let is_due = self.last_round.elapsed() >= self.schedule.flush_interval;
+                    if is_due || self.session.is_low() || sleep < LONGEST_SLEEP {
+                        self.round(false, PATIENCE);
+                    }
+                }
+            }
+            // While much comes the next round is soon, so that chunks return while they are in the caches.
+            let much = self.round_bytes >= MUCH;
+            sleep = if much { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Error> {
+        self.session.closed.store(true, Ordering::Relaxed);
+        self.adopt();
+        for source in &self.sources {
+            source.buffer.record.close();
+        }
+        self.session.room_made();
+        // The first round ends every event that could still take a chunk, the second collects what those wrote, the third
+        // writes what was at or after the second's `T`.
+        for _ in 0..3 {
+            self.round(true, LAST_PATIENCE);
+        }
+        let ended = self.sink.finish();
+        self.session.settle();
+        match (self.failed.take(), ended) {
+            (Some(error), _) => Err(error),
+            (None, ended) => ended.map_err(Error::Sink),
+        }
+    }
+
+    /// Collects and writes once. `point`: a sequence point is wanted, so that whatever was emitted before can be seen.
+    fn round(&mut self, point: bool, patience: Duration) {
+        self.last_round = Instant::now();
+        self.round_bytes = 0;
+        self.session.sink.rounds.fetch_add(1, Ordering::Relaxed);
+        let (ts, complete) = self.collect(patience);
+        let in_hand = u64::from(self.session.pool.use_of_chunks().0)
+            * self.session.pool.chunk_size() as u64;
+        let restart = self.failed.is_none() && self.sink.wants_restart(in_hand);
+        let is_due = point
+            || restart
+            || self.since_point >= self.schedule.sequence_point_bytes
+            || self.last_point.elapsed() >= self.schedule.sequence_point_interval;
+        let point = complete && is_due;
+        if let Err(error) = self.write_round(ts, complete, point) {
+            self.fail(error.into());
+        }
+        self.write_out();
+        if restart && point {
+            self.restart();
+        }
+        self.session.pool.prefault(self.prefault_missing());
+        self.session.room_made();
+    }
+
+    /// How many chunks should be touched, so that a burst finds pages.
+    fn prefault_missing(&self) -> u32 {
+        let (used, _) = self.session.pool.use_of_chunks();
+        (used + self.schedule.prefault).saturating_sub(self.session.pool.touched()).min(64)
+    }
+
+    /// Takes from every thread what it has. Returns `T` and whether everything older than `T` is in hand.
+    fn collect(&mut self, patience: Duration) -> (u64, bool) {
+        self.adopt();
+        let ts = self.session.source.now();
+        for source in &mut self.sources {
+            source.asked = Some(source.buffer.record.ask());
+        }
+        self.session.barrier.heavy();
+        let deadline = Instant::now() + patience;
+        let mut complete = true;
+        let mut moved_on = Vec::new();
+        for (position, source) in self.sources.iter_mut().enumerate() {
+            match source.collect(&self.session, deadline, &mut self.collected) {
+                Collected::All => {}
+                Collected::Busy => complete = false,
+                Collected::MovedOn => moved_on.push(position),
+            }
+        }
+        if !moved_on.is_empty() {
+            for &position in &moved_on {
+                let source = &mut self.sources[position];
+                let ended = source.asked.is_some_and(|asked| asked.exited);
+                source.asked = Some(Asked { exited: ended, ..source.buffer.record.ask() });
+            }
+            self.session.barrier.heavy();
+            for position in moved_on {
+                let source = &mut self.sources[position];
+                let collected = source.collect(&self.session, deadline, &mut self.collected);
+                complete &= !matches!(collected, Collected::Busy);
+            }
+        }
+        (ts, complete)
+    }
+
+    /// Meets threads that are new.
+    fn adopt(&mut self) {
+        let new = std::mem::take(&mut self.session.roster.lock().new);
+        for buffer in new {
+            let trace = self.trace.thread();
+            let segments = VecDeque::new();
+            self.sources.push(Source { buffer, trace, segments, asked: None, settled: None, ended: false });
+        }
+    }
+
+    fn write_round(
+        &mut self,
+        ts: u64,
+        complete: bool,
+        point: bool,
+    ) -> Result<(), nettrace_format::FormatError> {
+        let session = Arc::clone(&self.session);
+        let pool = &session.pool;
+        self.trace.metadata(&session, &mut self.out)?;
+
+        // The oldest first.
+        let mut order: Vec<(u64, usize)> = self
+            .sources
+            .iter()
+            .enumerate()
+            .filter_map(|(at, source)| Some((source.segments.front()?.first_ts(pool), at)))
+            .collect();
+        order.sort_unstable();
+        let cut = if point && !cfg!(nettrace_mutant = "no_cut") { ts } else { u64::MAX };
+        let mut sorted = complete && order.first().is_some_and(|&(first_ts, _)| first_ts < ts);
+        for (_, at) in order {
+            while let Some(segment) = self.sources[at].segments.pop_front() {
+                let source = &mut self.sources[at];
+                let (now, later) = segment.split(pool, cut);
+                if let Some(now) = now {
+                    let out = &mut self.out;
+                    self.trace.declare(&mut source.trace, Some(&source.buffer.thread), out)?;
+                    self.trace.events(&mut source.trace, &now, sorted, pool, out)?;
+                    source.trace.told = now.end_number;
+                    self.dirty = true;
+                    sorted = false;
+                    if now.is_last {
+                        out.finish_chunk(now.chunk);
+                    }
+                }
+                if let Some(later) = later {
+                    source.segments.push_front(later);
+                    break;
+                }
+                if self.out.is_full() {
+                    self.write_out();
+                }
+            }
+        }
+        self.tell_numbers(point)?;
+        if point && self.dirty {
+            let threads = self.sources.iter().map(|source| &source.trace);
+            let threads = threads.chain([&self.unplaced]);
+            self.trace.sequence_point(ts, threads, &mut self.out)?;
+            self.session.sink.sequence_points.fetch_add(1, Ordering::Relaxed);
+            self.since_point = 0;
+            self.dirty = false;
+        }
+        if point {
+            self.last_point = Instant::now();
+        }
+        self.remove_ended()
+    }
+
+    /// Brings up to date which numbers the trace accounts for.
+    fn tell_numbers(&mut self, point: bool) -> Result<(), nettrace_format::FormatError> {
+        for source in &mut self.sources {
+            let told = match (source.segments.front(), source.settled) {
+                // What is in hand is told when it is written; what was dropped before it now.
+                (Some(next), _) => next.number - 1,
+                (None, Some(settled)) => settled.max(source.trace.told),
+                (None, None) => source.trace.told,
+            };
+            self.dirty |= told > source.trace.told;
+            source.trace.told = told;
+            // Threads that dropped everything are declared as well, once they are to be listed.
+            if (point || source.ended) && source.trace.told > source.trace.base {
+                self.trace.declare(&mut source.trace, Some(&source.buffer.thread), &mut self.out)?;
+            }
+        }
+        let unplaced = UNPLACED[self.session.slot as usize].load(Ordering::Relaxed);
+        if point && unplaced > self.unplaced.told {
+            self.unplaced.told = unplaced;
+            self.trace.declare(&mut self.unplaced, None, &mut self.out)?;
+            self.dirty = true;
+        }
+        Ok(())
+    }
+
+    /// Takes leave of threads that ended.
+    fn remove_ended(&mut self) -> Result<(), nettrace_format::FormatError> {
+        if !self.sources.iter().any(Source::is_done) {
+            return Ok(());
+        }
+        let mut result = Ok(());
+        let mut roster = self.session.roster.lock();
+        self.sources.retain(|source| {
+            if !source.is_done() {
+                return true;
+            }
+            if let Err(error) = self.trace.remove_thread(&source.trace, &mut self.out) {
+                result = Err(error);
+            }
+            let (attempted, drops) = source.buffer.record.counts();
+            roster.gone.0 += attempted;
+            roster.gone.1.add(&drops);
+            roster.live.retain(|live| !Arc::ptr_eq(live, &source.buffer));
+            false
+        });
+        result
+    }
+
+    /// Hands what was made to the sink.
+    fn write_out(&mut self) {
+        self.since_point += self.out.len();
+        self.round_bytes += self.out.len();
+        let written = self.out.write(&mut *self.sink, self.failed.is_some(), &self.session.pool);
+        self.session.count(written.rows, written.lost, written.bytes);
+        if let Some(error) = written.error {
+            self.fail(Error::Sink(error));
+        }
+    }
+
+    /// Goes on in a new stream.
+    fn restart(&mut self) {
+        for source in &mut self.sources {
+            self.trace.restart_thread(&mut source.trace);
+        }
+        self.trace.restart_thread(&mut self.unplaced);
+        if let Err(error) = self.start_stream() {
+            self.fail(error);
+        }
+        self.since_point = 0;
+        self.dirty = false;
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
+}
+
+/// What a visit to a thread brought.
+enum Collected {
+    All,
+    /// The thread is still in the middle of an event.
+    Busy,
+    /// It must be asked once more.
+    MovedOn,
+}
+
+impl Source {
+    fn collect(
+        &mut self,
+        session: &Shared,
+        deadline: Instant,
+        collected: &mut Vec<Sealed>,
+    ) -> Collected {
+        let record = &self.buffer.record;
+        let Some(asked) = self.asked else { return Collected::All };
+        let idle = wait_until(deadline, || record.is_idle());
+        let all = if idle {
+            record.collect(&session.pool, asked, collected)
+        } else {
+            // What it sealed before can be had; the rest must wait.
+            record.take_sealed(&session.pool, collected);
+            false
+        };
+        for sealed in collected.drain(..) {
+            if sealed.rows == 0 {
+                session.pool.give(sealed.chunk);
+            } else {
+                self.segments.push_back(Segment::new(&sealed));
+            }
+        }
+        self.settled = (idle && all).then_some(asked.number);
+        self.ended = asked.exited && idle && all;
+        match (idle, all) {
+            (false, _) => Collected::Busy,
+            (true, false) => Collected::MovedOn,
+            (true, true) => Collected::All,
+        }
+    }
+
+    /// Whether the thread has ended and everything of it is written.
+    fn is_done(&self) -> bool {
+        self.ended && self.segments.is_empty()
+    }
+}
+
+/// Waits until `done`, first spinning, then yielding, then sleeping: an event takes nanoseconds, a thread that was preempted in
+/// one milliseconds.
+fn wait_until(deadline: Instant, done: impl Fn() -> bool) -> bool {
+    for attempt in 0_u32.. {
+        if done() {
+            return true;
+        }
+        match attempt {
+            0..100 => std::hint::spin_loop(),
+            100..120 => thread::yield_now(),
+            _ if Instant::now() >= deadline => return false,
+            _ => thread::sleep(Duration::from_micros(50)),
+        }
+    }
+    false
+}

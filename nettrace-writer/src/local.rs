@@ -1,0 +1,139 @@
+//! What a thread keeps for itself: its buffer for each session.
+//!
+//! The slots are a thread local without a destructor, so that reaching one is an addition to the thread pointer, and works in a
+//! signal handler and while the thread is being torn down. A second thread local has a destructor and nothing else: it hands
+//! the buffers over when the thread ends. Destructors of other thread locals may run after it, and may emit: such an event gets
+//! a buffer for itself alone (see [`Attached::Once`]), so that it is not lost.
+//!
+//! Invariants:
+//!
+//! - L1: a slot is null or holds one strong reference of an `Arc<ThreadBuffer>` (by `Arc::into_raw`). Only its own thread reads or
+//!   writes it, and gives the reference back only through [`detach`], never while a reference from [`buffer`] is in use.
+#![allow(unsafe_code, reason = "L1: references kept as pointers, since a thread local with a destructor would not be reachable always")]
+
+use std::{cell::Cell, ptr, sync::Arc};
+
+use trace_event::SESSION_BITS;
+
+use crate::{
+    record::Record,
+    sessions,
+    shared::Shared,
+    sync::Ordering,
+    thread::ThreadRef,
+};
+
+/// One thread's end of one session.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct ThreadBuffer {
+    pub(crate) record: Record,
+    pub(crate) session: Arc<Shared>,
+    pub(crate) thread: ThreadRef,
+}
+
+/// What [`attach`] did.
+pub(crate) enum Attached {
+    /// The thread has a buffer now.
+    ForGood,
+    /// The thread is at its end: a buffer for one event.
+    Once(Arc<ThreadBuffer>),
+    /// There is no such session (any more), or the event was counted as refused.
+    No,
+}
+
+const SLOTS: usize = SESSION_BITS as usize + 1;
+
+struct ExitGuard;
+
+thread_local! {
+    static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] = const { [const { Cell::new(ptr::null()) }; SLOTS] };
+    /// The thread is taking locks for a session: a signal handler that emits now must not.
+    static ATTACHING: Cell<bool> = const { Cell::new(false) };
+    /// The thread is a session's flusher: it never waits for room.
+    static IS_FLUSHER: Cell<bool> = const { Cell::new(false) };
+    static EXIT: ExitGuard = const { ExitGuard };
+}
+
+/// The thread's buffer in a slot, if it has one (perhaps of a session that is over).
+///
+/// The reference is good until the thread detaches that slot, which the emitting functions do only when they are done with it.
+#[inline(always)]
+pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
+    let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].get());
+    // SAFETY: L1.
+    unsafe { pointer.as_ref() }
+}
+
+/// Calls `f` with each buffer that the thread has.
+pub(crate) fn for_each_buffer(mut f: impl FnMut(&ThreadBuffer)) {
+    (0..SESSION_BITS).filter_map(buffer).for_each(&mut f);
+}
+
+/// Marks this thread as a flusher.
+pub(crate) fn set_flusher() {
+    IS_FLUSHER.set(true);
+}
+
+/// Whether this thread is a flusher.
+pub(crate) fn is_flusher() -> bool {
+    IS_FLUSHER.get()
+}
+
+/// Gives the thread a buffer for the session in a slot.
+#[cold]
+pub(crate) fn attach(slot: u32) -> Attached {
+    if ATTACHING.replace(true) {
+        // Inside of this very function on the same thread: a signal handler. Taking its locks again would never end.
+        sessions::UNPLACED[slot as usize % SLOTS].fetch_add(1, Ordering::Relaxed);
+        return Attached::No;
+    }
+    let attached = sessions::session(slot).map_or(Attached::No, |session| {
+        let buffer = session.attach(ThreadRef::current());
+        if EXIT.try_with(|_| ()).is_ok() {
+            BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
+            Attached::ForGood
+        } else {
+            Attached::Once(buffer)
+        }
+    });
+    ATTACHING.set(false);
+    attached
+}
+
+/// Empties a slot. No reference from [`buffer`] may be in use.
+pub(crate) fn detach(slot: u32) {
+    drop(take(slot));
+}
+
+fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
+    let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].replace(ptr::null()));
+    // SAFETY: L1: the slot's reference, which it no longer holds.
+    (!pointer.is_null()).then(|| unsafe { Arc::from_raw(pointer) })
+}
+
+impl Drop for ExitGuard {
+    fn drop(&mut self) {
+        for slot in 0..SESSION_BITS {
+            if let Some(buffer) = take(slot) {
+                buffer.exit();
+            }
+        }
+    }
+}
+
+impl ThreadBuffer {
+    /// The thread is done with this buffer.
+    pub(crate) fn exit(&self) {
+        self.record.exit(&self.session.pool);
+        self.session.thread_left();
+    }
+}
+
+/// In a child process: the sessions are the parent's, and so are the references, which are left as they are.
+pub(crate) fn forget_all() {
+    for slot in 0..SESSION_BITS {
+        std::mem::forget(take(slot));
+    }
+    ATTACHING.set(false);
+}

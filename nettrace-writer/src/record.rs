@@ -1,0 +1,540 @@
+//! One thread's end of one session: the buffer protocol between the thread that emits and the flusher.
+//!
+//! # The protocol
+//!
+//! The owner writes rows into its current chunk. An event is
+//!
+//! 1. [`begin`](Record::begin): `busy` := 1, [light barrier](barrier::light);
+//! 2. the clock is read, a row is written at `pos` if it ends below `limit`;
+//! 3. [`commit`](Record::commit): `pos`, `ts`, `own` move on, `busy` := 0 (release).
+//!
+//! `limit` is the flusher's lever: an address while the chunk may be written, [`SEIZED`] when the
+//! flusher has asked for it (or there is none), [`ATTENTION`] when the owner left itself a note. Anything but an address sends the
+//! next event to the slow path.
+//!
+//! In a round the flusher
+//!
+//! 1. reads `T` from the clock;
+//! 2. of every record: [`ask`](Record::ask): reads what numbers were given out, which chunk is current, `limit` := [`SEIZED`];
+//! 3. executes the [heavy barrier](crate::barrier::Barrier::heavy);
+//! 4. of every record: waits until it [is idle](Record::is_idle), then [collects](Record::collect): it takes the list of chunks that
+//!    the owner sealed itself, and seizes the chunk that it saw in step 2 by compare-and-exchange of `chunk`.
+//!
+//! An event that was under way in step 2 may have sealed that chunk and gone into a new one; then steps 2 to 4 are repeated for that record,
+//! once.
+//!
+//! # Why that is right
+//!
+//! *An event that the flusher does not wait for is not older than `T`.* The heavy barrier runs on the owner's processor at some
+//! point of its program. An event whose step 1 comes before that point is seen as busy in step 4 (and waited for), or has
+//! already ended. One whose step 1 comes after it reads the clock after it, hence after `T` was read.
+//!
+//! *The owner never writes into a chunk that was seized.* An event that began before the barrier was waited for. One
+//! that begins after it sees [`SEIZED`] and takes the slow path, where the owner must first win its own chunk back from `chunk` by a
+//! swap: it or the flusher has it, never both. The owner that wins seals it and never again uses it as its current chunk before
+//! the flusher has recycled it, so the flusher's exchange cannot succeed on a chunk that came back (no ABA): the flusher recycles
+//! chunks only outside of a round's steps 2 to 4.
+//!
+//! *`limit` := [`SEIZED`] is never overwritten for the chunk that it was meant for.* The owner sets `limit` to an address in two
+//! places. After it installed a new chunk: then `chunk` is stored after `limit` (release), so a flusher that saw the new chunk in step 2
+//! (acquire) stores its `limit` later in the order of that variable; a flusher that saw the old chunk fails its exchange. After a note was
+//! dealt with: by compare-and-exchange from [`ATTENTION`], which fails if the flusher asked meanwhile.
+//!
+//! *What the flusher reads of a chunk that it seizes is what the owner wrote last.* The owner's last stores come before `busy` := 0
+//! (release), which step 4 read (acquire). They are read before the exchange (its release half keeps them there) and are good if it succeeds,
+//! for the owner changes them only after a swap of its own, which would have made it fail.
+//!
+//! *A signal handler, a `Drop` or a formatter that emits while its thread is busy* finds `busy` set: it is counted in `nested` and leaves a
+//! note, so that the next row shows the gap.
+//!
+//! The models in `loom_tests` check these under every interleaving, and fail when the barrier or the wait is taken out.
+
+use crate::{
+    barrier,
+    pool::{NONE, Pool},
+    sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+
+/// [`Record::limit`](Record): there is no chunk, or the flusher wants it.
+pub(crate) const SEIZED: usize = 0;
+/// [`Record::limit`](Record): the chunk is the owner's, but something must be written before the next row.
+pub(crate) const ATTENTION: usize = 1;
+
+/// State of row compression that fits no row, so that the next says everything.
+pub(crate) const NO_SHAPE: u64 = u64::MAX;
+
+/// Why events were not recorded, counted by the thread that emitted them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// The memory budget was spent.
+    pub no_room: u64,
+    /// The payload exceeded what the format (65,535 bytes) or the session's chunks hold, or a limit of its fields.
+    pub too_large: u64,
+    /// Emitted while the same thread was in the middle of another event: from a signal handler, a `Drop`, a formatter.
+    pub reentrant: u64,
+    /// The event's own encoding panicked.
+    pub panicked: u64,
+}
+
+impl Drops {
+    /// All of them.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.no_room + self.too_large + self.reentrant + self.panicked
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.no_room += other.no_room;
+        self.too_large += other.too_large;
+        self.reentrant += other.reentrant;
+        self.panicked += other.panicked;
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+#[repr(C, align(128))]
+pub(crate) struct Record {
+    // What each event touches: one pair of cache lines, written by the owner.
+    busy: AtomicU32,
+    /// How the clock is read and whether a fence is due; 0 for the fast way. Constant.
+    mode: u32,
+    limit: AtomicUsize,
+    pos: AtomicPtr<u8>,
+    ts: AtomicU64,
+    /// Metadata id and payload size of the last row.
+    shape: AtomicU64,
+    /// Numbers given to this thread's events, those of nested events aside.
+    own: AtomicU64,
+    /// The current chunk.
+    chunk: AtomicU32,
+    // What the slow path touches.
+    /// Chunks that the owner gave up, the last first.
+    sealed: AtomicU32,
+    /// Events refused because they were nested.
+    nested: AtomicU64,
+    /// How many of `nested` have been given numbers.
+    folded: AtomicU64,
+    /// How many numbers, just before the next row, have no row.
+    gap: AtomicU64,
+    /// Which version of the thread's labels was last written.
+    labels: AtomicU64,
+    no_room: AtomicU64,
+    too_large: AtomicU64,
+    panicked: AtomicU64,
+    /// The owner has gone.
+    exited: AtomicBool,
+    /// The session is over.
+    closed: AtomicBool,
+}
+
+/// What the flusher saw when it asked for a record's chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub(crate) chunk: u32,
+    /// A number such that every event up to it is in a chunk that this round collects, or was dropped.
+    pub(crate) number: u64,
+    /// Whether the owner had gone: nothing comes after this round.
+    pub(crate) exited: bool,
+}
+
+/// Rows that changed hands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sealed {
+    pub(crate) chunk: u32,
+    pub(crate) len: u32,
+    pub(crate) base_ts: u64,
+    pub(crate) last_ts: u64,
+    pub(crate) first_number: u64,
+    pub(crate) end_number: u64,
+    pub(crate) rows: u64,
+    pub(crate) escapes: bool,
+}
+
+impl Record {
+    pub(crate) fn new(mode: u32) -> Self {
+        Self {
+            busy: AtomicU32::new(0),
+            mode,
+            limit: AtomicUsize::new(SEIZED),
+            pos: AtomicPtr::new(std::ptr::null_mut()),
+            ts: AtomicU64::new(0),
+            shape: AtomicU64::new(NO_SHAPE),
+            own: AtomicU64::new(0),
+            chunk: AtomicU32::new(NONE),
+            sealed: AtomicU32::new(NONE),
+            nested: AtomicU64::new(0),
+            folded: AtomicU64::new(0),
+            gap: AtomicU64::new(0),
+            labels: AtomicU64::new(0),
+            no_room: AtomicU64::new(0),
+            too_large: AtomicU64::new(0),
+            panicked: AtomicU64::new(0),
+            exited: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
+    }
+}
+
+/// The owner's side.
+impl Record {
+    /// Announces an event. `false`: the thread is in the middle of one; nothing was announced.
+    #[inline(always)]
+    pub(crate) fn begin(&self) -> bool {
+        // Only the owner stores `busy`; a signal handler on its thread has put it back when it returns.
+        if self.busy.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        self.busy.store(1, Ordering::Relaxed);
+        barrier::light();
+        true
+    }
+
+    #[inline(always)]
+    pub(crate) fn mode(&self) -> u32 {
+        self.mode
+    }
+
+    #[inline(always)]
+    pub(crate) fn pos(&self) -> *mut u8 {
+        self.pos.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn limit(&self) -> usize {
+        // Relaxed: that an event which begins after the heavy barrier sees what was stored before it is the
+        // barrier's work.
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn ts(&self) -> u64 {
+        self.ts.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn shape(&self) -> u64 {
+        self.shape.load(Ordering::Relaxed)
+    }
+
+    /// Adds the row that ends at `pos`, and ends the event.
+    #[inline(always)]
+    pub(crate) fn commit(&self, pos: *mut u8, ts: u64, shape: u64) {
+        self.pos.store(pos, Ordering::Relaxed);
+        self.ts.store(ts, Ordering::Relaxed);
+        self.shape.store(shape, Ordering::Relaxed);
+        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Ends the event.
+    #[inline(always)]
+    pub(crate) fn end(&self) {
+        // Release pairs with the acquire in `is_idle`: what the event did is seen by whoever sees it ended.
+        self.busy.store(0, Ordering::Release);
+    }
+
+    /// Counts an event that was emitted in the middle of another.
+    #[cold]
+    pub(crate) fn refuse_nested(&self) {
+        // Read-modify-write, since a second handler may interrupt the first.
+        self.nested.fetch_add(1, Ordering::Relaxed);
+        self.leave_note();
+    }
+
+    /// Sends the next event to the slow path, if there is a chunk.
+    pub(crate) fn leave_note(&self) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit > ATTENTION {
+            // Fails only where the flusher has asked; the slow path is sure then as well.
+            let _ = self.limit.compare_exchange(
+                limit,
+                ATTENTION,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// Whether the session is over. Busy owner only.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The current chunk, if the owner may go on writing it: asked once, at the start of an event. Then it stays so to the
+    /// event's end, for an owner that was not asked when it began is waited for. Busy owner only.
+    pub(crate) fn held(&self) -> Option<u32> {
+        (self.limit() != SEIZED).then(|| self.chunk.load(Ordering::Relaxed))
+    }
+
+    /// Gives numbers to nested events that have none yet; they come before the next row. Busy owner only; `held` is the
+    /// current chunk, and where it is none there must be none (see [`seal`](Self::seal)).
+    pub(crate) fn fold_nested(&self, pool: &Pool, held: Option<u32>) {
+        let nested = self.nested.load(Ordering::Relaxed);
+        let new = nested - self.folded.load(Ordering::Relaxed);
+        if new > 0 {
+            self.folded.store(nested, Ordering::Relaxed);
+            self.widen_gap(pool, held, new);
+        }
+    }
+
+    /// How many numbers have gone without a row since the last row of the current chunk.
+    pub(crate) fn gap(&self) -> u64 {
+        self.gap.load(Ordering::Relaxed)
+    }
+
+    /// The next row starts the chunk: gaps before it are told by its number alone.
+    pub(crate) fn number_first_row(&self, pool: &Pool, held: u32) {
+        let header = pool.header(held);
+        header.first_number.store(self.numbers() + 1, Ordering::Relaxed);
+        header.skipped.store(0, Ordering::Relaxed);
+        self.gap.store(0, Ordering::Relaxed);
+    }
+
+    /// The gap has been written into the chunk.
+    pub(crate) fn gap_written(&self) {
+        self.gap.store(0, Ordering::Relaxed);
+    }
+
+    /// Says that the current chunk holds more than plain rows.
+    pub(crate) fn mark_escapes(&self, pool: &Pool, held: u32) {
+        pool.header(held).escapes.store(true, Ordering::Relaxed);
+    }
+
+    /// The version of the labels that the chunks of this record have been told.
+    pub(crate) fn labels(&self) -> u64 {
+        self.labels.load(Ordering::Relaxed)
+    }
+
+    /// Notes the version of the labels that was written.
+    pub(crate) fn set_labels(&self, version: u64) {
+        self.labels.store(version, Ordering::Relaxed);
+    }
+
+    /// Numbers given out so far.
+    fn numbers(&self) -> u64 {
+        self.own.load(Ordering::Relaxed) + self.folded.load(Ordering::Relaxed)
+    }
+
+    fn widen_gap(&self, pool: &Pool, held: Option<u32>, by: u64) {
+        self.gap.store(self.gap() + by, Ordering::Relaxed);
+        if let Some(chunk) = held {
+            let skipped = &pool.header(chunk).skipped;
+            skipped.store(skipped.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives the event a number and drops it, and ends it. Busy owner only; `held` as for [`fold_nested`](Self::fold_nested).
+    #[cold]
+    pub(crate) fn drop_event(&self, pool: &Pool, held: Option<u32>, why: Reason) {
+        let counter = match why {
+            Reason::NoRoom => &self.no_room,
+            Reason::TooLarge => &self.too_large,
+            Reason::Panicked => &self.panicked,
+        };
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.widen_gap(pool, held, 1);
+        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.leave_note();
+        self.end();
+    }
+
+    /// Gives up the current chunk, if the flusher has not taken it. Busy owner only.
+    pub(crate) fn seal(&self, pool: &Pool) {
+        // Acquire pairs with nothing that the owner did not do itself; release keeps what follows (a new `pos`) behind the
+        // swap, for a flusher that reads them and then fails its exchange.
+        let chunk = self.chunk.swap(NONE, Ordering::AcqRel);
+        self.limit.store(SEIZED, Ordering::Relaxed);
+        if chunk == NONE {
+            return;
+        }
+        let header = pool.header(chunk);
+        let (start, _) = pool.place(chunk);
+        header.len.store((self.pos() as usize - start as usize) as u32, Ordering::Relaxed);
+        header.last_ts.store(self.ts(), Ordering::Relaxed);
+        header.end_number.store(self.numbers(), Ordering::Relaxed);
+        let mut head = self.sealed.load(Ordering::Relaxed);
+        loop {
+            header.next.store(head, Ordering::Relaxed);
+            // Release pairs with the acquire in `take_sealed`: the rows and the header.
+            match self.sealed.compare_exchange_weak(
+                head,
+                chunk,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Starts a new chunk at the time `ts`; there is no current one. Busy owner only.
+    pub(crate) fn install(&self, pool: &Pool, chunk: u32, ts: u64) {
+        let header = pool.header(chunk);
+        let (start, size) = pool.place(chunk);
+        header.base_ts.store(ts, Ordering::Relaxed);
+        header.first_number.store(self.numbers() + 1, Ordering::Relaxed);
+        header.skipped.store(0, Ordering::Relaxed);
+        header.escapes.store(false, Ordering::Relaxed);
+        self.gap.store(0, Ordering::Relaxed);
+        self.pos.store(start, Ordering::Relaxed);
+        self.ts.store(ts, Ordering::Relaxed);
+        self.shape.store(NO_SHAPE, Ordering::Relaxed);
+        self.limit.store(start as usize + size, Ordering::Relaxed);
+        // Release pairs with the acquire in `ask`: whoever sees the chunk sees its header and stores `limit` after this.
+        self.chunk.store(chunk, Ordering::Release);
+    }
+
+    /// Takes the note off: later events may take the fast path again. Busy owner only.
+    pub(crate) fn clear_note(&self, pool: &Pool, held: u32) {
+        let (start, size) = pool.place(held);
+        // Exchange, not store: a request of the flusher must survive.
+        let _ = self.limit.compare_exchange(
+            ATTENTION,
+            start as usize + size,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+    }
+
+    /// The owner goes: whatever it holds is handed over, and its numbers are final.
+    pub(crate) fn exit(&self, pool: &Pool) {
+        // A thread that ends in the middle of an event (`pthread_exit` from a handler) will not finish it.
+        let _ = self.begin();
+        self.seal(pool);
+        self.fold_nested(pool, None);
+        self.end();
+        // Release pairs with the acquire in `ask`: the last chunk is sealed, the numbers are final.
+        self.exited.store(true, Ordering::Release);
+    }
+}
+
+/// Why the owner drops an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Reason {
+    NoRoom,
+    TooLarge,
+    Panicked,
+}
+
+/// The flusher's side.
+impl Record {
+    /// Asks for the current chunk. Comes before the heavy barrier.
+    pub(crate) fn ask(&self) -> Asked {
+        // Acquire pairs with the release in `exit`.
+        let exited = self.exited.load(Ordering::Acquire);
+        // `own` before `nested`, both only growing: their sum was passed by now. Every row up to it was written or is being
+        // written, and is collected after the wait.
+        let own = self.own.load(Ordering::Acquire);
+        let number = own + self.nested.load(Ordering::Relaxed);
+        // Acquire pairs with the release in `install`.
+        let chunk = self.chunk.load(Ordering::Acquire);
+        if chunk != NONE {
+            self.limit.store(SEIZED, Ordering::Relaxed);
+        }
+        Asked { chunk, number, exited }
+    }
+
+    /// Ends the session for this record: an event that begins after the next heavy barrier gets no new chunk. What an event from
+    /// before that barrier has installed is collected by one more round.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether no event of the time before the heavy barrier is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        if cfg!(nettrace_mutant = "no_wait") {
+            return true;
+        }
+        // Acquire pairs with the release in `end`.
+        self.busy.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes everything that the owner wrote before the heavy barrier, the oldest first. The record was seen idle after it.
+    ///
+    /// `false`: the event that was waited for went into a chunk that it took meanwhile. Its owner must be asked once more,
+    /// with a barrier and a wait of its own; that is always enough, for later events are not older than the round.
+    pub(crate) fn collect(&self, pool: &Pool, asked: Asked, out: &mut Vec<Sealed>) -> bool {
+        // Sealed ones first, they are older; but if the owner wins the chunk, it seals it after that.
+        self.take_sealed(pool, out);
+        // Before the exchange: later it could be a chunk of a later event.
+        let current = self.chunk.load(Ordering::Relaxed);
+        if let Some(sealed) = self.seize(pool, asked) {
+            out.push(sealed);
+            return true;
+        }
+        self.take_sealed(pool, out);
+        current == NONE || current == asked.chunk
+    }
+
+    /// Takes the chunk that was asked for, unless the owner gave it up itself.
+    fn seize(&self, pool: &Pool, asked: Asked) -> Option<Sealed> {
+        if asked.chunk == NONE {
+            return None;
+        }
+        let header = pool.header(asked.chunk);
+        let (start, _) = pool.place(asked.chunk);
+        let len = (self.pos() as usize).wrapping_sub(start as usize) as u32;
+        let (last_ts, end_number) = (self.ts(), self.numbers());
+        // Success keeps the loads above before it (release) and what the flusher does with the chunk behind it (acquire).
+        self.chunk
+            .compare_exchange(asked.chunk, NONE, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        header.len.store(len, Ordering::Relaxed);
+        header.last_ts.store(last_ts, Ordering::Relaxed);
+        header.end_number.store(end_number, Ordering::Relaxed);
+        Some(Sealed::of(pool, asked.chunk))
+    }
+
+    /// Takes the chunks that the owner sealed, the oldest first, into `out`.
+    pub(crate) fn take_sealed(&self, pool: &Pool, out: &mut Vec<Sealed>) {
+        // Acquire pairs with the release in `seal`.
+        let mut chunk = self.sealed.swap(NONE, Ordering::Acquire);
+        let first = out.len();
+        while chunk != NONE {
+            out.push(Sealed::of(pool, chunk));
+            chunk = pool.header(chunk).next.load(Ordering::Relaxed);
+        }
+        out[first..].reverse();
+    }
+
+    /// How many events were attempted, and why some were dropped; of a quiet record exact.
+    pub(crate) fn counts(&self) -> (u64, Drops) {
+        let own = self.own.load(Ordering::Relaxed);
+        let drops = Drops {
+            no_room: self.no_room.load(Ordering::Relaxed),
+            too_large: self.too_large.load(Ordering::Relaxed),
+            reentrant: self.nested.load(Ordering::Relaxed),
+            panicked: self.panicked.load(Ordering::Relaxed),
+        };
+        (own + drops.reentrant, drops)
+    }
+
+    /// Lets the numbers start elsewhere, to test what is far away.
+    #[cfg(test)]
+    pub(crate) fn set_own(&self, own: u64) {
+        self.own.store(own, Ordering::Relaxed);
+    }
+}
+
+impl Sealed {
+    fn of(pool: &Pool, chunk: u32) -> Self {
+        let header = pool.header(chunk);
+        let (first_number, end_number) = (
+            header.first_number.load(Ordering::Relaxed),
+            header.end_number.load(Ordering::Relaxed),
+        );
+        let skipped = header.skipped.load(Ordering::Relaxed);
+        Self {
+            chunk,
+            len: header.len.load(Ordering::Relaxed),
+            base_ts: header.base_ts.load(Ordering::Relaxed),
+            last_ts: header.last_ts.load(Ordering::Relaxed),
+            first_number,
+            end_number,
+            rows: (end_number + 1).saturating_sub(first_number + skipped),
+            escapes: header.escapes.load(Ordering::Relaxed),
+        }
+    }
+}

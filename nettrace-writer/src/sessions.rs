@@ -1,0 +1,211 @@
+//! All sessions of the process: which slot each has, and what becomes of them at `fork` and `exit`.
+//!
+//! A slot is a bit in the word of every event type. The table is behind a lock that is taken when a session starts or ends, a thread
+//! meets a session for the first time, or a type registers.
+//!
+//! # fork
+//!
+//! The child of a `fork` has one thread and no sessions: its copy of the table may be locked by a thread that it does not have,
+//! so the child starts with an empty table and leaves the old one alone (S1). Every event type's session bits are cleared, and so are the slots of
+//! the one thread. Parent and file notice nothing. The child may start sessions of its own.
+//!
+//! # Process exit
+//!
+//! `exit` (and a return from `main`) flushes every session that was not finished, by a handler that waits at most
+//! two seconds for each. `_exit`, `abort` and a signal do not: what is missing then is younger than one flush interval.
+//!
+//! Invariants:
+//!
+//! - S1: [`TABLE`] is null or points to a leaked `Mutex<Table>`, which is never freed.
+#![allow(unsafe_code, reason = "S1, and the registration of handlers")]
+
+use std::sync::Arc;
+
+use once_cell::sync::OnceCell;
+use trace_event::{
+    EventType, SESSION_BITS,
+    registry::{self, Backend, BackendEntry},
+};
+
+use crate::{
+    error::Error,
+    shared::Shared,
+    sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering},
+};
+
+/// Events that could not be attributed to a thread, by slot.
+pub(crate) static UNPLACED: [AtomicU64; SESSION_BITS as usize + 1] =
+    [const { AtomicU64::new(0) }; SESSION_BITS as usize + 1];
+
+static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(std::ptr::null_mut());
+/// How many `fork`s lie between the first process and this one.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug, Default)]
+struct Table {
+    slots: [Option<Arc<Shared>>; SESSION_BITS as usize],
+    /// Slots that are taken but whose session does not listen (yet, or any more).
+    reserved: u32,
+}
+
+fn table() -> &'static Mutex<Table> {
+    // Acquire pairs with the release below.
+    let mut pointer = TABLE.load(Ordering::Acquire);
+    if pointer.is_null() {
+        let new = Box::into_raw(Box::new(Mutex::new(Table::default())));
+        match TABLE.compare_exchange(pointer, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => pointer = new,
+            Err(other) => {
+                // SAFETY: made above, and nobody else has it.
+                drop(unsafe { Box::from_raw(new) });
+                pointer = other;
+            }
+        }
+    }
+    // SAFETY: S1.
+    unsafe { &*pointer }
+}
+
+/// A slot, kept free of other sessions while this lives.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    number: u32,
+    generation: u32,
+}
+
+impl Slot {
+    /// Takes a free slot.
+    pub(crate) fn take() -> Result<Self, Error> {
+        prepare_process();
+        let mut table = table().lock();
+        let number = (0..SESSION_BITS)
+            .find(|slot| table.reserved & (1 << slot) == 0)
+            .ok_or(Error::TooManySessions { limit: SESSION_BITS })?;
+        table.reserved |= 1 << number;
+        UNPLACED[number as usize].store(0, Ordering::Relaxed);
+        Ok(Self { number, generation: generation() })
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Whether this process took the slot (and not the one that it was forked from).
+    pub(crate) fn is_ours(&self) -> bool {
+        self.generation == generation()
+    }
+
+    /// Lets the session listen.
+    pub(crate) fn listen(&self, session: &Arc<Shared>) {
+        let mut table = table().lock();
+        table.slots[self.number as usize] = Some(Arc::clone(session));
+        for ty in registry::types().filter(|ty| session.wants(ty) && is_describable(ty)) {
+            registry::listen(ty, 1 << self.number, 0);
+        }
+    }
+
+    /// Stops listening. Events that are under way may still come.
+    pub(crate) fn hush(&self) {
+        let mut table = table().lock();
+        table.slots[self.number as usize] = None;
+        for ty in registry::types() {
+            registry::listen(ty, 0, 1 << self.number);
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.is_ours() {
+            self.hush();
+            table().lock().reserved &= !(1 << self.number);
+        }
+    }
+}
+
+/// The session that listens in a slot.
+pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
+    table().lock().slots.get(slot as usize)?.clone()
+}
+
+/// Tells apart processes that share a past.
+pub(crate) fn generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// All sessions together, as the registry of types sees them.
+#[derive(Debug)]
+struct Sessions;
+
+impl Backend for Sessions {
+    fn attach(&self, ty: &'static EventType) {
+        let table = table().lock();
+        let wanting = table.slots.iter().flatten().filter(|session| session.wants(ty));
+        let bits = wanting.fold(0, |bits, session| bits | 1 << session.slot);
+        registry::listen(ty, if bits != 0 && is_describable(ty) { bits } else { 0 }, 0);
+    }
+}
+
+/// Whether a type's definition fits the format; if not, its events are refused like those of a clash.
+fn is_describable(ty: &EventType) -> bool {
+    let described = nettrace_format::v6::metadata_row(ty.index(), ty.schema(), &mut Vec::new());
+    described.map_err(|error| note_refused(error.into())).is_ok()
+}
+
+/// Remembers that an event type was refused while no one could be told.
+pub(crate) fn note_refused(error: Error) {
+    REFUSED.lock().push(error.to_string_with_sources());
+}
+
+/// Every event type that was refused so far in this process, in words.
+///
+/// An event type registers itself with its first event, where there is nobody to return an error to. A service can
+/// log these; [`SessionBuilder::register`](crate::SessionBuilder::register) makes them errors of its start.
+#[must_use]
+pub fn refused_types() -> Vec<String> {
+    REFUSED.lock().clone()
+}
+
+static REFUSED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What is due once in a process, before its first session.
+fn prepare_process() {
+    static BACKEND: BackendEntry = BackendEntry::new(&Sessions);
+    static HANDLERS: OnceCell<()> = OnceCell::new();
+    registry::install(&BACKEND);
+    HANDLERS.get_or_init(install_handlers);
+}
+
+#[cfg(unix)]
+fn install_handlers() {
+    // SAFETY: the handler is a function that may run in the child of a fork (it takes no lock and does not allocate).
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: the handler may run at exit: it sends messages and waits a bounded time.
+    unsafe { libc::atexit(at_exit) };
+}
+
+#[cfg(not(unix))]
+fn install_handlers() {}
+
+#[cfg(unix)]
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    TABLE.store(std::ptr::null_mut(), Ordering::Release);
+    registry::after_fork((1 << SESSION_BITS) - 1);
+    crate::local::forget_all();
+}
+
+#[cfg(unix)]
+extern "C" fn at_exit() {
+    // A handler must not unwind; and the table may be in use by a thread that goes on running.
+    let sessions: Vec<_> = match table().try_lock_for(std::time::Duration::from_secs(1)) {
+        Some(table) => table.slots.iter().flatten().cloned().collect(),
+        None => return,
+    };
+    for session in sessions {
+        let (done, answer) = crossbeam_channel::bounded(1);
+        if session.commands.try_send(crate::shared::Command::Flush(done)).is_ok() {
+            let _ = answer.recv_timeout(std::time::Duration::from_secs(2));
+        }
+    }
+}

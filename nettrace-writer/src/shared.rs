@@ -1,0 +1,201 @@
+//! What the threads of a session, its flusher and its handle share.
+
+use std::{sync::Arc, time::Duration};
+
+use crossbeam_channel::Sender;
+use trace_event::EventType;
+
+use crate::{
+    barrier::Barrier,
+    clock::Source,
+    config::{OnFull, ProviderFilter},
+    local::ThreadBuffer,
+    pool::Pool,
+    record::{Drops, Record},
+    stats::Stats,
+    sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering},
+    thread::ThreadRef,
+};
+
+/// [`Record`]'s mode bit: producers pay a fence.
+pub(crate) const MODE_FENCE: u32 = 1;
+/// [`Record`]'s mode bit: the monotonic clock.
+pub(crate) const MODE_MONOTONIC: u32 = 2;
+
+/// What a thread asks of the flusher.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// A round soon: memory runs low.
+    Wake,
+    /// A round that ends with a sequence point; answer when the sink has it.
+    Flush(Sender<()>),
+    /// The last round.
+    Finish,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) slot: u32,
+    pub(crate) pool: Pool,
+    pub(crate) source: Source,
+    pub(crate) barrier: Barrier,
+    pub(crate) on_full: OnFull,
+    pub(crate) providers: Vec<ProviderFilter>,
+    pub(crate) commands: Sender<Command>,
+    pub(crate) roster: Mutex<Roster>,
+    pub(crate) sink: SinkCounters,
+    /// The session takes no more events.
+    pub(crate) closed: AtomicBool,
+    /// Threads that wait for room.
+    waiting: AtomicU32,
+    room: Mutex<()>,
+    room_changed: Condvar,
+}
+
+/// The threads of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    /// All that may still emit.
+    pub(crate) live: Vec<Arc<ThreadBuffer>>,
+    /// Those of them that the flusher has not met.
+    pub(crate) new: Vec<Arc<ThreadBuffer>>,
+    /// What those that have gone attempted and dropped.
+    pub(crate) gone: (u64, Drops),
+    pub(crate) threads: u64,
+}
+
+/// What the flusher counts.
+#[derive(Debug, Default)]
+pub(crate) struct SinkCounters {
+    pub(crate) written: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) rounds: AtomicU64,
+    pub(crate) sequence_points: AtomicU64,
+}
+
+impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "called once, by the builder")]
+    pub(crate) fn new(
+        slot: u32,
+        pool: Pool,
+        source: Source,
+        barrier: Barrier,
+        on_full: OnFull,
+        providers: Vec<ProviderFilter>,
+        commands: Sender<Command>,
+    ) -> Self {
+        Self {
+            slot,
+            pool,
+            source,
+            barrier,
+            on_full,
+            providers,
+            commands,
+            roster: Mutex::new(Roster::default()),
+            sink: SinkCounters::default(),
+            closed: AtomicBool::new(false),
+            waiting: AtomicU32::new(0),
+            room: Mutex::new(()),
+            room_changed: Condvar::new(),
+        }
+    }
+
+    /// Whether the session wants events of a type.
+    pub(crate) fn wants(&self, ty: &EventType) -> bool {
+        let schema = ty.schema();
+        self.providers.is_empty() || self.providers.iter().any(|filter| filter.matches(schema))
+    }
+
+    /// A buffer for a thread that has none.
+    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadRef) -> Arc<ThreadBuffer> {
+        let fence = if self.barrier == Barrier::Fences { MODE_FENCE } else { 0 };
+        let clock = if self.source.is_counter() { 0 } else { MODE_MONOTONIC };
+        let record = Record::new(fence | clock);
+        let buffer = Arc::new(ThreadBuffer { record, session: Arc::clone(self), thread });
+        let mut roster = self.roster.lock();
+        roster.live.push(Arc::clone(&buffer));
+        roster.new.push(Arc::clone(&buffer));
+        roster.threads += 1;
+        if self.closed.load(Ordering::Relaxed) {
+            // The flusher may have closed the others already.
+            buffer.record.close();
+        }
+        buffer
+    }
+
+    /// A thread has handed its buffer over; if many did since the last round their chunks are needed again.
+    pub(crate) fn thread_left(&self) {
+        if self.is_low() {
+            let _ = self.commands.try_send(Command::Wake);
+        }
+    }
+
+    /// Whether a quarter of the budget or more is in use.
+    pub(crate) fn is_low(&self) -> bool {
+        let (used, all) = self.pool.use_of_chunks();
+        used >= all.div_ceil(4)
+    }
+
+    /// Waits until a chunk may be free again, or the session is over. The caller is in no event.
+    pub(crate) fn wait_for_room(&self) {
+        let mut room = self.room.lock();
+        // SeqCst with the flusher's load in `room_made`: it sees the waiter, or the waiter's next try sees the chunk. Should
+        // both miss, the wait ends by itself soon.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _ = self.commands.try_send(Command::Wake);
+        if !self.closed.load(Ordering::Relaxed) {
+            self.room_changed.wait_for(&mut room, Duration::from_millis(5));
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// Chunks were given back.
+    pub(crate) fn room_made(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            drop(self.room.lock());
+            self.room_changed.notify_all();
+        }
+    }
+
+    /// Adds what became of a write.
+    pub(crate) fn count(&self, rows: u64, lost: u64, bytes: u64) {
+        self.sink.written.fetch_add(rows, Ordering::Relaxed);
+        self.sink.lost.fetch_add(lost, Ordering::Relaxed);
+        self.sink.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// After the last round: what was neither written nor counted as dropped is lost. That is nothing, unless a
+    /// thread stayed in the middle of an event to the end.
+    pub(crate) fn settle(&self) {
+        let stats = self.stats();
+        let missing = stats.attempted.saturating_sub(stats.written + stats.dropped());
+        self.sink.lost.fetch_add(missing, Ordering::Relaxed);
+    }
+
+    /// What is known of the session now; exact once it has finished.
+    pub(crate) fn stats(&self) -> Stats {
+        let roster = self.roster.lock();
+        let (mut attempted, mut drops) = roster.gone;
+        for buffer in &roster.live {
+            let (own, own_drops) = buffer.record.counts();
+            attempted += own;
+            drops.add(&own_drops);
+        }
+        let unplaced = crate::sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
+        drops.reentrant += unplaced;
+        Stats {
+            attempted: attempted + unplaced,
+            written: self.sink.written.load(Ordering::Relaxed),
+            dropped: drops,
+            lost_in_sink: self.sink.lost.load(Ordering::Relaxed),
+            bytes: self.sink.bytes.load(Ordering::Relaxed),
+            flushes: self.sink.rounds.load(Ordering::Relaxed),
+            sequence_points: self.sink.sequence_points.load(Ordering::Relaxed),
+            threads: roster.threads,
+            memory_touched: u64::from(self.pool.touched()) * self.pool.chunk_size() as u64,
+        }
+    }
+}

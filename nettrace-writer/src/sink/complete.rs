@@ -1,0 +1,228 @@
+//! A file that is a complete stream at every instant, over four file operations.
+//!
+//! # Guarantees
+//! - Between any two operations, and where the process is killed in the middle of one, the file
+//!   holds a complete stream: the header, the batches up to one point, the end of stream. What
+//!   stands behind the end of stream means nothing to a reader.
+//! - A batch that fails part-way leaves exactly its first `kept` bytes in the stream.
+//! - No call touches a byte at or beyond the process's file size limit, so `SIGXFSZ` is never
+//!   raised.
+//!
+//! # How
+//! ```text
+//! before   ... block | END ........................ (END is what readers take for the end)
+//! step 1   ... block | END | rest of the batch | END    invisible: behind the end
+//! step 2   ... block | first bytes + rest of the batch | END
+//! ```
+//! Step 2 is one write of as many bytes as the end of stream has (V4/V5: 1, V6: 4). The kernel may
+//! be stopped in the middle of it only where the bytes lie on two pages, and it copies forwards.
+//! What can then be seen of a V6 block header are its low length bytes with kind 0: for a reader an
+//! end of stream with a payload, which the spec leaves to later versions. All of that payload is
+//! there, since step 1 wrote it. That is also why nothing is cut off behind a switch that failed
+//! half-way and could not be undone.
+
+use std::fmt;
+use std::io::{self, ErrorKind, IoSlice};
+
+use super::pieces::{Cursor, WINDOW};
+use super::{Batch, WriteError};
+
+/// The longest end of stream that a sink takes, in bytes.
+pub(super) const MAX_END_OF_STREAM: usize = 16;
+
+/// The file operations that the guarantees are built on.
+pub(super) trait FileCalls: Send + fmt::Debug {
+    /// Writes some bytes at `offset`; how many may be fewer than given.
+    fn write_at(&mut self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
+
+    /// Cuts the file to `length` bytes, which it has at least.
+    fn truncate(&mut self, length: u64) -> io::Result<()>;
+
+    /// The length that the process may not write beyond now, in bytes.
+    fn size_limit(&mut self) -> u64;
+
+    /// The error of a write beyond [`size_limit`](Self::size_limit).
+    fn too_large(&self) -> io::Error;
+}
+
+/// An open file and where its stream ends.
+#[derive(Debug)]
+pub(super) struct CompleteFile<F> {
+    calls: F,
+    /// Offset of the end of stream that readers see.
+    end: u64,
+    /// The highest offset that was ever written to: everything from `end + end_of_stream.len()` up
+    /// to here is without meaning.
+    touched: u64,
+    /// Whether a switch stands half-way: then readers need what is behind it.
+    torn: bool,
+    end_of_stream: &'static [u8],
+}
+
+impl<F: FileCalls> CompleteFile<F> {
+    /// Writes header and end of stream into an empty file that nobody knows by name yet.
+    pub(super) fn begin(calls: F, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<Self> {
+        check_end_of_stream(end_of_stream)?;
+        let mut file =
+            Self { calls, end: header.len() as u64, touched: 0, torn: false, end_of_stream };
+        let pieces = [IoSlice::new(header)];
+        file.write_all_at(Cursor::new(&pieces, end_of_stream), 0)
+            .map_err(|partial| partial.source)?;
+        Ok(file)
+    }
+
+    /// Adds a batch; on an error as much of it stays as fits in whole blocks.
+    pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        let size = batch_size(batch, self.end_of_stream)?;
+        if size == 0 {
+            return Ok(());
+        }
+        let mut first = [0; MAX_END_OF_STREAM];
+        let first = &mut first[..self.end_of_stream.len()];
+        let mut rest = Cursor::new(batch.pieces, self.end_of_stream);
+        rest.take(first);
+        let behind_end = self.end + first.len() as u64;
+        let (kept, error) = match self.write_all_at(rest, behind_end) {
+            Ok(()) => (size, None),
+            Err(partial) => (self.seal(batch, partial.done), Some(partial.source)),
+        };
+        let switched = if kept == 0 { Ok(()) } else { self.switch(first) };
+        if switched.is_ok() {
+            self.end += kept;
+        }
+        match (error, switched) {
+            (None, Ok(())) => Ok(()),
+            (Some(source), Ok(())) => {
+                self.cut();
+                Err(WriteError { source, kept })
+            }
+            (_, Err(failed)) => {
+                self.torn = !failed.undone;
+                self.cut();
+                Err(WriteError { source: failed.source, kept: 0 })
+            }
+        }
+    }
+
+    /// Gives back what a failed attempt left behind the end of stream. The stream itself is
+    /// complete before, during and after.
+    pub(super) fn finish(&mut self) {
+        self.cut();
+    }
+
+    /// Length of the stream with its end, in bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.end + self.end_of_stream.len() as u64
+    }
+
+    pub(super) fn calls(&self) -> &F {
+        &self.calls
+    }
+
+    /// Puts an end of stream at the last block boundary that `done` bytes behind the visible end
+    /// reach to, and says which it is; 0 where there is none. Falls back to earlier ones: a file
+    /// system that never overwrites in place may have no room even for that.
+    fn seal(&mut self, batch: &Batch<'_>, done: u64) -> u64 {
+        for &block_end in batch.block_ends.iter().rev() {
+            let end_of_stream = self.end_of_stream;
+            // `done` bytes from `end + len` on are written, and the new end needs `len` of them.
+            if block_end <= done
+                && self.write_all_at(Cursor::new(&[], end_of_stream), self.end + block_end).is_ok()
+            {
+                return block_end;
+            }
+        }
+        0
+    }
+
+    /// The one small write that makes everything behind it visible.
+    fn switch(&mut self, first: &[u8]) -> Result<(), SwitchError> {
+        let Err(partial) = self.write_all_at(Cursor::new(&[], first), self.end) else {
+            return Ok(());
+        };
+        let half = &self.end_of_stream[..partial.done as usize];
+        let undone = self.write_all_at(Cursor::new(&[], half), self.end).is_ok();
+        Err(SwitchError { source: partial.source, undone })
+    }
+
+    /// Cuts off what lies behind the end of stream. A failure harms nobody: readers ignore it.
+    fn cut(&mut self) {
+        let length = self.length();
+        if !self.torn && self.touched > length && self.calls.truncate(length).is_ok() {
+            self.touched = length;
+        }
+    }
+
+    fn write_all_at(&mut self, mut rest: Cursor<'_>, offset: u64) -> Result<(), Partial> {
+        let limit = self.calls.size_limit();
+        let mut done = 0;
+        let mut window = [IoSlice::new(&[]); WINDOW];
+        while !rest.is_empty() {
+            let position = offset + done;
+            if position >= limit {
+                return Err(Partial { source: self.calls.too_large(), done });
+            }
+            let used = rest.fill(&mut window);
+            match self.calls.write_at(&window[..used], position) {
+                Ok(0) => return Err(Partial { source: ErrorKind::WriteZero.into(), done }),
+                Ok(count) => {
+                    rest.advance(count);
+                    done += count as u64;
+                    self.touched = self.touched.max(offset + done);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return Err(Partial { source, done }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses an end of stream that is longer than the sinks are prepared for.
+pub(super) fn check_end_of_stream(end_of_stream: &[u8]) -> io::Result<()> {
+    if end_of_stream.len() > MAX_END_OF_STREAM {
+        return Err(io::Error::new(
+            ErrorKind::InvalidInput,
+            format!("an end of stream may have {MAX_END_OF_STREAM} bytes at most"),
+        ));
+    }
+    Ok(())
+}
+
+/// The size of a batch in bytes, after a check that its parts agree.
+pub(super) fn batch_size(batch: &Batch<'_>, end_of_stream: &[u8]) -> Result<u64, WriteError> {
+    let size: u64 = batch.pieces.iter().map(|piece| piece.len() as u64).sum();
+    let ascending = batch.block_ends.windows(2).all(|pair| pair[0] < pair[1]);
+    let first = batch.block_ends.first().copied().unwrap_or(0);
+    let last = batch.block_ends.last().copied().unwrap_or(0);
+    let long_enough = size == 0 || first >= (end_of_stream.len() as u64).max(1);
+    if ascending && last == size && long_enough {
+        return Ok(size);
+    }
+    let source = io::Error::new(
+        ErrorKind::InvalidInput,
+        format!(
+            "a batch of {size} bytes has to end with a block, and its blocks be in order and no \
+             shorter than an end of stream; the last one given ends at {last}"
+        ),
+    );
+    Err(WriteError { source, kept: 0 })
+}
+
+/// A write that stopped after `done` bytes.
+#[derive(Debug)]
+struct Partial {
+    source: io::Error,
+    done: u64,
+}
+
+/// A switch that failed; `undone` says whether the old end of stream stands as before.
+#[derive(Debug)]
+struct SwitchError {
+    source: io::Error,
+    undone: bool,
+}
+
+#[cfg(test)]
+#[path = "complete_tests.rs"]
+mod tests;

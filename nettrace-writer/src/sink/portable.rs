@@ -1,0 +1,201 @@
+//! Files by the standard library alone, for systems that are no Unix.
+//!
+//! The same files come out by the same steps; the checks of a name and its use are two system calls
+//! each, and there is no file mode: a new file has the rights that its directory passes on.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::complete::FileCalls;
+use super::publish::Directory;
+
+/// A regular file, open for writing.
+#[derive(Debug)]
+pub(super) struct RegularFile(File);
+
+impl RegularFile {
+    /// What tells this file from others that had its name.
+    pub(super) fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity { created: self.0.metadata()?.created().ok() })
+    }
+}
+
+impl FileCalls for RegularFile {
+    fn write_at(&mut self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        self.0.seek(SeekFrom::Start(offset))?;
+        self.0.write_vectored(pieces)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn size_limit(&mut self) -> u64 {
+        u64::MAX
+    }
+
+    fn too_large(&self) -> io::Error {
+        ErrorKind::FileTooLarge.into()
+    }
+}
+
+/// When a file was created, where the system knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    created: Option<SystemTime>,
+}
+
+impl Identity {
+    /// Of the regular file that `path` names now, which is not followed if it is a link.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let metadata = fs::symlink_metadata(path)?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(Self { created: metadata.created().ok() })
+    }
+}
+
+/// A directory by path.
+#[derive(Debug)]
+pub(super) struct OpenDirectory(PathBuf);
+
+impl OpenDirectory {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        if !fs::metadata(path)?.is_dir() {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// What stands under `name`; a link is not followed.
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
+        let file_type = match fs::symlink_metadata(self.0.join(name)) {
+            Ok(metadata) => metadata.file_type(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+            Err(error) => return Err(error),
+        };
+        Ok(if file_type.is_symlink() {
+            Found::Link
+        } else if file_type.is_dir() {
+            Found::Directory
+        } else if file_type.is_file() {
+            Found::Regular
+        } else {
+            Found::Stream
+        })
+    }
+
+    /// Opens what is neither file, link nor directory for writing.
+    pub(super) fn open_stream(&self, name: &OsStr, _patience: Duration) -> io::Result<File> {
+        OpenOptions::new().write(true).open(self.0.join(name))
+    }
+}
+
+impl Directory for OpenDirectory {
+    type File = RegularFile;
+
+    fn create_unnamed(&mut self) -> io::Result<RegularFile> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn link_unnamed(&mut self, _file: &RegularFile, _name: &OsStr) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn create_new(&mut self, name: &OsStr) -> io::Result<RegularFile> {
+        let path = self.0.join(name);
+        OpenOptions::new().write(true).create_new(true).open(path).map(RegularFile)
+    }
+
+    fn rename_new(&mut self, _from: &OsStr, _to: &OsStr) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        /// ERROR_INVALID_FUNCTION and ERROR_NOT_SUPPORTED of Windows: what FAT answers.
+        const NO_LINKS: [Option<i32>; 2] = [Some(1), Some(50)];
+
+        let linked = fs::hard_link(self.0.join(from), self.0.join(to));
+        linked.map_err(|error| {
+            let unsupported = cfg!(windows) && NO_LINKS.contains(&error.raw_os_error());
+            if unsupported { ErrorKind::Unsupported.into() } else { error }
+        })
+    }
+
+    fn rename(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        fs::rename(self.0.join(from), self.0.join(to))
+    }
+
+    fn remove(&mut self, name: &OsStr) -> io::Result<()> {
+        fs::remove_file(self.0.join(name))
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "the same list as on Unix, which knows more kinds")]
+pub(super) enum Found {
+    Nothing,
+    Regular,
+    Link,
+    Directory,
+    /// Written in order.
+    Stream,
+    BlockDevice,
+    Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Batch;
+    use super::super::publish::publish;
+    use super::*;
+
+    const END: &[u8] = &[0; 4];
+
+    #[test]
+    fn a_file_grows_and_is_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trace");
+        let name = path.file_name().unwrap();
+        let mut directory = OpenDirectory::open(folder.path()).unwrap();
+        assert_eq!(directory.look(name).unwrap(), Found::Nothing);
+        let mut file = publish(&mut directory, name, false, b"header", END).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"header\0\0\0\0");
+        assert_eq!(directory.look(name).unwrap(), Found::Regular);
+        assert_eq!(file.calls().identity().unwrap(), Identity::at(&path).unwrap());
+
+        let pieces = [IoSlice::new(b"blo"), IoSlice::new(b"ck"), IoSlice::new(b"block")];
+        for _ in 0..2 {
+            file.append(&Batch { pieces: &pieces, block_ends: &[5, 10] }).unwrap();
+        }
+        assert_eq!(fs::read(&path).unwrap(), b"headerblockblockblockblock\0\0\0\0");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+
+        let taken = publish(&mut directory, name, false, b"header", END).unwrap_err();
+        assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+        publish(&mut directory, name, true, b"other", END).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"other\0\0\0\0");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("folder")).unwrap();
+        let directory = OpenDirectory::open(folder.path()).unwrap();
+        assert_eq!(directory.look(OsStr::new("folder")).unwrap(), Found::Directory);
+        assert!(Identity::at(&folder.path().join("folder")).is_err());
+        assert!(OpenDirectory::open(&folder.path().join("absent")).is_err());
+        let devices = OpenDirectory(PathBuf::from("/dev"));
+        if let Ok(Found::Stream) = devices.look(OsStr::new("null")) {
+            let mut null = devices.open_stream(OsStr::new("null"), Duration::ZERO).unwrap();
+            null.write_all(b"gone").unwrap();
+        }
+    }
+}

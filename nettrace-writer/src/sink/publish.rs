@@ -1,0 +1,128 @@
+//! How a file gets its name only when it is complete.
+//!
+//! A new name, by what the file system has, best first:
+//!
+//! 1. Files without a name (`O_TMPFILE`: ext4, XFS, Btrfs, tmpfs, F2FS): written without a name,
+//!    then `linkat`.
+//! 2. A rename that replaces nothing (`RENAME_NOREPLACE`, macOS `RENAME_EXCL`; also FAT): hidden
+//!    name, then that rename.
+//! 3. Hard links (NFS; other Unixes; Windows): hidden name, `link`, hidden name removed.
+//! 4. None of these (some FUSE and 9p servers): hidden name; an empty file claims the name,
+//!    `rename` replaces it.
+//!
+//! In place of a file (`overwrite`) it is always: hidden name, then `rename`.
+//!
+//! In all ways but the last a name that exists is a complete trace. In the last one it stands for
+//! an empty file between two system calls: there is no other way never to replace a stranger's
+//! file. A process that is killed between hidden and final name leaves a hidden file,
+//! `.nettrace-PID-N`, which is a trace without events.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, ErrorKind};
+
+use super::complete::{CompleteFile, FileCalls};
+
+/// How many hidden names are tried before that is an error.
+const HIDDEN_NAMES: u32 = 1_000;
+
+/// The operations of one directory, on names inside it.
+pub(super) trait Directory {
+    type File: FileCalls;
+
+    /// An empty file without a name.
+    fn create_unnamed(&mut self) -> io::Result<Self::File>;
+
+    /// Names a file without a name, unless the name is taken.
+    fn link_unnamed(&mut self, file: &Self::File, name: &OsStr) -> io::Result<()>;
+
+    /// An empty file under a name that was free.
+    fn create_new(&mut self, name: &OsStr) -> io::Result<Self::File>;
+
+    /// Renames, unless `to` is taken.
+    fn rename_new(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()>;
+
+    /// Gives a file a second name, unless it is taken; [`ErrorKind::Unsupported`] where the file
+    /// system has no hard links.
+    fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()>;
+
+    /// Renames, in the place of what `to` was; follows no link there.
+    fn rename(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()>;
+
+    /// Takes a name away.
+    fn remove(&mut self, name: &OsStr) -> io::Result<()>;
+}
+
+/// Creates the file `name` with header and end of stream in it.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] where the name is taken and `overwrite` is not set; what the
+/// operating system says otherwise. The name is then as it was before.
+pub(super) fn publish<D: Directory>(
+    directory: &mut D,
+    name: &OsStr,
+    overwrite: bool,
+    header: &[u8],
+    end_of_stream: &'static [u8],
+) -> io::Result<CompleteFile<D::File>> {
+    if !overwrite {
+        if let Ok(unnamed) = directory.create_unnamed() {
+            let file = CompleteFile::begin(unnamed, header, end_of_stream)?;
+            match directory.link_unnamed(file.calls(), name) {
+                Ok(()) => return Ok(file),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
+                Err(_) => {} // no way to name it here: the next way
+            }
+        }
+    }
+    let (hidden, empty) = create_hidden(directory)?;
+    let result = CompleteFile::begin(empty, header, end_of_stream).and_then(|file| {
+        if overwrite {
+            directory.rename(&hidden, name)?;
+        } else {
+            place(directory, &hidden, name)?;
+        }
+        Ok(file)
+    });
+    if result.is_err() {
+        let _ = directory.remove(&hidden); // what went wrong before is what the caller must know
+    }
+    result
+}
+
+fn create_hidden<D: Directory>(directory: &mut D) -> io::Result<(OsString, D::File)> {
+    let process = std::process::id();
+    for number in 0..HIDDEN_NAMES {
+        let hidden = OsString::from(format!(".nettrace-{process}-{number}"));
+        match directory.create_new(&hidden) {
+            Ok(file) => return Ok((hidden, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let text = format!("too many files .nettrace-{process}-N lie here; remove them");
+    Err(io::Error::new(ErrorKind::AlreadyExists, text))
+}
+
+/// Moves `hidden` to a name that is free.
+fn place<D: Directory>(directory: &mut D, hidden: &OsStr, name: &OsStr) -> io::Result<()> {
+    match directory.rename_new(hidden, name) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {}
+        placed => return placed,
+    }
+    match directory.link(hidden, name) {
+        Ok(()) => {
+            let _ = directory.remove(hidden); // a second name of a file that is in its place
+            return Ok(());
+        }
+        Err(error) if error.kind() == ErrorKind::Unsupported => {}
+        Err(error) => return Err(error),
+    }
+    drop(directory.create_new(name)?);
+    directory.rename(hidden, name).inspect_err(|_| {
+        let _ = directory.remove(name); // the empty file of the line before
+    })
+}
+
+#[cfg(test)]
+#[path = "publish_tests.rs"]
+mod tests;

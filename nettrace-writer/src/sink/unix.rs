@@ -1,0 +1,285 @@
+//! Files by the system calls of Unix.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
+
+use super::complete::FileCalls;
+use super::publish::Directory;
+use super::stream::pause;
+
+/// Pause between two looks for a reader of a named pipe.
+const READER_PAUSE: Duration = Duration::from_millis(5);
+const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+const CREATE: OFlags = OFlags::WRONLY
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// A regular file, open for writing.
+#[derive(Debug)]
+pub(super) struct RegularFile(OwnedFd);
+
+impl RegularFile {
+    /// What tells this file from every other, whatever its name.
+    pub(super) fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity::of(&rustix::fs::fstat(&self.0)?))
+    }
+}
+
+impl FileCalls for RegularFile {
+    fn write_at(&mut self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(&self.0, pieces, offset)?)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        Ok(rustix::fs::ftruncate(&self.0, length)?)
+    }
+
+    fn size_limit(&mut self) -> u64 {
+        getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+    }
+
+    fn too_large(&self) -> io::Error {
+        Errno::FBIG.into()
+    }
+}
+
+/// Device and inode number of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of the regular file that `path` names now, which is not followed if it is a link.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        Ok(Self::of(&stat))
+    }
+
+    #[allow(clippy::unnecessary_cast, reason = "the fields differ in type between systems")]
+    fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev as u64, inode: stat.st_ino as u64 }
+    }
+}
+
+/// A directory by descriptor: it stays the same one, whatever is renamed meanwhile.
+#[derive(Debug)]
+pub(super) struct OpenDirectory(OwnedFd);
+
+impl OpenDirectory {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let access = OFlags::PATH;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let access = OFlags::RDONLY;
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let flags = access | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(again(|| rustix::fs::open(path, flags, Mode::empty()))?))
+    }
+
+    /// What stands under `name`; a link is not followed.
+    pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
+        let stat = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(Found::Nothing),
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Found::Regular,
+            FileType::Symlink => Found::Link,
+            FileType::Directory => Found::Directory,
+            FileType::Fifo | FileType::CharacterDevice => Found::Stream,
+            FileType::BlockDevice => Found::BlockDevice,
+            FileType::Socket | FileType::Unknown => Found::Other,
+        })
+    }
+
+    /// Opens a device or named pipe for writing, and waits up to `patience` for a pipe's reader.
+    pub(super) fn open_stream(&self, name: &OsStr, patience: Duration) -> io::Result<File> {
+        let flags =
+            OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let since = Instant::now();
+        let descriptor = loop {
+            match again(|| rustix::fs::openat(&self.0, name, flags, Mode::empty())) {
+                Err(Errno::NXIO) if since.elapsed() < patience => pause(READER_PAUSE),
+                Err(Errno::NXIO) => {
+                    let text = format!("nothing read from it within {patience:?}");
+                    return Err(io::Error::new(ErrorKind::TimedOut, text));
+                }
+                opened => break opened?,
+            }
+        };
+        // The name may have changed hands since it was looked at.
+        let stat = rustix::fs::fstat(&descriptor)?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            let text = "it became a regular file while it was opened";
+            return Err(io::Error::new(ErrorKind::AlreadyExists, text));
+        }
+        let status = rustix::fs::fcntl_getfl(&descriptor)?;
+        rustix::fs::fcntl_setfl(&descriptor, status - OFlags::NONBLOCK)?;
+        Ok(File::from(descriptor))
+    }
+}
+
+impl Directory for OpenDirectory {
+    type File = RegularFile;
+
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    fn create_unnamed(&mut self) -> io::Result<RegularFile> {
+        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        Ok(RegularFile(again(|| rustix::fs::openat(&self.0, ".", flags, MODE))?))
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    fn create_unnamed(&mut self) -> io::Result<RegularFile> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn link_unnamed(&mut self, file: &RegularFile, name: &OsStr) -> io::Result<()> {
+        use std::os::fd::AsRawFd;
+
+        // The other way, AT_EMPTY_PATH, needs a capability on kernels before 6.10.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.0.as_raw_fd()));
+        Ok(rustix::fs::linkat(CWD, &path, &self.0, name, AtFlags::SYMLINK_FOLLOW)?)
+    }
+
+    fn create_new(&mut self, name: &OsStr) -> io::Result<RegularFile> {
+        Ok(RegularFile(again(|| rustix::fs::openat(&self.0, name, CREATE, MODE))?))
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    fn rename_new(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        let flags = rustix::fs::RenameFlags::NOREPLACE;
+        Ok(rustix::fs::renameat_with(&self.0, from, &self.0, to, flags)?)
+    }
+
+    #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+    fn rename_new(&mut self, _from: &OsStr, _to: &OsStr) -> io::Result<()> {
+        Err(ErrorKind::Unsupported.into())
+    }
+
+    fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match rustix::fs::linkat(&self.0, from, &self.0, to, AtFlags::empty()) {
+            // Which of them says that there are no hard links depends on the file system.
+            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => {
+                Err(ErrorKind::Unsupported.into())
+            }
+            linked => Ok(linked?),
+        }
+    }
+
+    fn rename(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
+    }
+
+    fn remove(&mut self, name: &OsStr) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
+    }
+}
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Nothing,
+    Regular,
+    Link,
+    Directory,
+    /// Written in order: a named pipe, a character device.
+    Stream,
+    BlockDevice,
+    Other,
+}
+
+fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) => {}
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::publish::publish;
+    use super::*;
+
+    /// A real directory that lacks some operations, as other file systems do.
+    struct Lacking {
+        real: OpenDirectory,
+        unnamed: bool,
+        rename_new: bool,
+        link: bool,
+    }
+
+    fn only<T>(has: bool, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        if has { call() } else { Err(ErrorKind::Unsupported.into()) }
+    }
+
+    impl Directory for Lacking {
+        type File = RegularFile;
+
+        fn create_unnamed(&mut self) -> io::Result<RegularFile> {
+            only(self.unnamed, || self.real.create_unnamed())
+        }
+
+        fn link_unnamed(&mut self, file: &RegularFile, name: &OsStr) -> io::Result<()> {
+            self.real.link_unnamed(file, name)
+        }
+
+        fn create_new(&mut self, name: &OsStr) -> io::Result<RegularFile> {
+            self.real.create_new(name)
+        }
+
+        fn rename_new(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+            only(self.rename_new, || self.real.rename_new(from, to))
+        }
+
+        fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+            only(self.link, || self.real.link(from, to))
+        }
+
+        fn rename(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+            self.real.rename(from, to)
+        }
+
+        fn remove(&mut self, name: &OsStr) -> io::Result<()> {
+            self.real.remove(name)
+        }
+    }
+
+    #[test]
+    fn each_way_names_a_real_file_once() {
+        let ways = [(true, true, true), (false, true, true), (false, false, true)];
+        for (unnamed, rename_new, link) in ways.into_iter().chain([(false, false, false)]) {
+            let folder = tempfile::tempdir().unwrap();
+            let real = OpenDirectory::open(folder.path()).unwrap();
+            let mut directory = Lacking { real, unnamed, rename_new, link };
+            let name = OsStr::new("trace");
+            let file = publish(&mut directory, name, false, b"header", b"end").unwrap();
+            let path = folder.path().join(name);
+            assert_eq!(fs::read(&path).unwrap(), b"headerend");
+            assert_eq!(file.calls().identity().unwrap(), Identity::at(&path).unwrap());
+            let error = publish(&mut directory, name, false, b"other", b"end").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            assert_eq!(fs::read(&path).unwrap(), b"headerend");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "a hidden file is left");
+        }
+    }
+}

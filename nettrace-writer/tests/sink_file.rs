@@ -1,0 +1,261 @@
+//! The file sink on real files: names, rights, and what is in the file while it grows.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests need real threads")]
+
+mod sink_support;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+use nettrace_writer::sink::{FileOptions, FileSink, Sink};
+use sink_support::{Blocks, END, complete, header, judged, threads, visible, write};
+
+fn started(path: &Path) -> FileSink {
+    let mut sink = FileSink::new(path);
+    sink.start(&header(), END).unwrap();
+    sink
+}
+
+#[test]
+fn is_complete_after_every_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.nettrace");
+    let mut sink = FileSink::new(&path);
+    assert!(!path.exists(), "nothing is opened before the start");
+    sink.start(&header(), END).unwrap();
+    let mut expected = header();
+    assert_eq!(complete(&path), expected);
+    let mut blocks = Blocks::new();
+    for round in 0..40 {
+        let batch = blocks.batch(round % 7, 1 + 50 * round as u64);
+        write(&mut sink, &batch).unwrap();
+        expected.extend(batch.concat());
+        assert_eq!(complete(&path), expected);
+    }
+    judged(&path);
+    sink.finish().unwrap();
+    assert_eq!(complete(&path), expected);
+    judged(&path);
+    let error = write(&mut sink, &blocks.batch(1, 1)).unwrap_err();
+    assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::InvalidInput));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a hidden file is left");
+}
+
+#[test]
+fn what_exists_stays_unless_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.nettrace");
+    fs::write(&path, "precious").unwrap();
+    let error = FileSink::new(&path).start(&header(), END).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+    assert!(error.to_string().contains("trace.nettrace"), "{error}");
+    assert!(error.to_string().contains("overwrite(true)"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), b"precious");
+
+    let mut sink = FileOptions::new(&path).overwrite(true).build();
+    sink.start(&header(), END).unwrap();
+    let batch = Blocks::new().batch(3, 10);
+    write(&mut sink, &batch).unwrap();
+    assert_eq!(complete(&path), [header(), batch.concat()].concat());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "a hidden file is left");
+}
+
+#[test]
+fn paths_that_are_no_place_for_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let start = |path: &Path| {
+        let overwriting = FileOptions::new(path).overwrite(true).build().start(&header(), END);
+        let plain = FileSink::new(path).start(&header(), END);
+        (overwriting.unwrap_err().kind(), plain.unwrap_err().kind())
+    };
+    let folder = directory.path().join("folder");
+    fs::create_dir(&folder).unwrap();
+    assert_eq!(start(&folder), (ErrorKind::IsADirectory, ErrorKind::IsADirectory));
+    let nowhere = directory.path().join("absent").join("trace");
+    assert_eq!(start(&nowhere), (ErrorKind::NotFound, ErrorKind::NotFound));
+    assert_eq!(start(Path::new("..")), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
+    assert_eq!(start(Path::new("")), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
+}
+
+#[test]
+fn a_batch_of_many_mebibytes_in_hundreds_of_pieces() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.nettrace");
+    let mut sink = started(&path);
+    let batch = Blocks::new().batch(700, 5_000);
+    let expected = [header(), batch.concat()].concat();
+    assert!(expected.len() > 10 << 20);
+    write(&mut sink, &batch).unwrap();
+    assert!(complete(&path) == expected);
+}
+
+/// What a kill in the middle of the small write can leave where its bytes lie on two pages.
+#[test]
+fn a_switch_that_is_half_done_is_still_an_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.nettrace");
+    let before = Blocks::new().batch(1, 3).concat();
+    let block = threads(100, 30_000);
+    assert!(block[..3].iter().all(|byte| *byte != 0), "each byte of the length shows");
+    for half in 0..=4 {
+        let switched = [&block[..half], &END[half..], &block[4..], END].concat();
+        let content = [header(), before.clone(), switched].concat();
+        let expected =
+            if half == 4 { content.len() - END.len() } else { header().len() + before.len() };
+        assert_eq!(visible(&content).len(), expected);
+        fs::write(&path, content).unwrap();
+        judged(&path);
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::io::Read;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::process::Command;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn mode_and_descriptor() {
+        let directory = tempfile::tempdir().unwrap();
+        for overwrite in [false, true] {
+            let path = directory.path().join("trace.nettrace");
+            let mut sink = FileOptions::new(&path).overwrite(overwrite).build();
+            sink.start(&header(), END).unwrap();
+            let mode = fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o600);
+            // A program that is executed now has no descriptor of the file: by inode number, since
+            // the name of a file that began without one is not told.
+            if Path::new("/proc/self/fd").exists() {
+                let inode = fs::metadata(&path).unwrap().ino().to_string();
+                let listing = Command::new("ls").args(["-Li", "/proc/self/fd"]).output().unwrap();
+                let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+                let inodes = listing.lines().filter_map(|line| line.split_whitespace().next());
+                let inodes: Vec<&str> = inodes.collect();
+                assert!(inodes.len() >= 3, "{listing}");
+                assert!(!inodes.contains(&inode.as_str()), "{inode} in {listing}");
+            }
+            sink.finish().unwrap();
+        }
+    }
+
+    #[test]
+    fn links_are_refused_and_their_targets_untouched() {
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let link = directory.path().join("link");
+        symlink(&target, &link).unwrap();
+        for exists in [false, true] {
+            if exists {
+                fs::write(&target, "precious").unwrap();
+            }
+            for overwrite in [false, true] {
+                let mut sink = FileOptions::new(&link).overwrite(overwrite).build();
+                let error = sink.start(&header(), END).unwrap_err();
+                assert!(error.to_string().contains("symbolic link"), "{error}");
+                assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+                assert_eq!(fs::read(&target).ok(), exists.then(|| b"precious".to_vec()));
+            }
+        }
+        let device = directory.path().join("device");
+        symlink("/dev/null", &device).unwrap();
+        FileSink::new(&device).start(&header(), END).unwrap_err();
+    }
+
+    #[test]
+    fn overwriting_leaves_other_names_of_the_old_file_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace.nettrace");
+        let other = directory.path().join("other");
+        fs::write(&path, "precious").unwrap();
+        fs::hard_link(&path, &other).unwrap();
+        FileOptions::new(&path).overwrite(true).build().start(&header(), END).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        assert_eq!(complete(&path), header());
+    }
+
+    #[test]
+    fn a_device_is_a_stream() {
+        let mut sink = started(Path::new("/dev/null"));
+        for _ in 0..3 {
+            write(&mut sink, &Blocks::new().batch(3, 1_000)).unwrap();
+        }
+        sink.finish().unwrap();
+        assert_eq!(fs::metadata("/dev/null").unwrap().rdev(), 0x103, "still the device");
+        if Path::new("/dev/full").exists() {
+            let error = FileSink::new("/dev/full").start(&header(), END).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::StorageFull);
+        }
+    }
+
+    #[test]
+    fn a_named_pipe_gets_the_bytes_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+
+        let patience = Duration::from_millis(30);
+        let mut lonely = FileOptions::new(&path).reader_timeout(patience).build();
+        let error = lonely.start(&header(), END).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+
+        let reading = path.clone();
+        let reader = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50)); // the sink is waiting by now
+            let mut pipe = fs::File::open(reading).unwrap();
+            let mut seen = Vec::new();
+            let mut buffer = [0; 10_007];
+            loop {
+                match pipe.read(&mut buffer).unwrap() {
+                    0 => return seen,
+                    count => seen.extend_from_slice(&buffer[..count]),
+                }
+                thread::sleep(Duration::from_micros(200)); // slower than the writer
+            }
+        });
+        let mut sink = started(&path);
+        let mut expected = header();
+        let mut blocks = Blocks::new();
+        for _ in 0..4 {
+            let batch = blocks.batch(20, 4_000);
+            write(&mut sink, &batch).unwrap();
+            expected.extend(batch.concat());
+        }
+        sink.finish().unwrap();
+        drop(sink);
+        expected.extend(END);
+        assert!(reader.join().unwrap() == expected);
+    }
+
+    #[test]
+    fn a_named_pipe_whose_reader_leaves() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pipe");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let reading = path.clone();
+        let reader = thread::spawn(move || {
+            let mut buffer = vec![0; header().len()];
+            fs::File::open(reading).unwrap().read_exact(&mut buffer).unwrap();
+        });
+        let mut sink = started(&path);
+        reader.join().unwrap();
+        let error = write(&mut sink, &Blocks::new().batch(5, 100)).unwrap_err();
+        assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::BrokenPipe));
+        assert!(error.source.to_string().contains("pipe"), "{}", error.source);
+        let again = write(&mut sink, &Blocks::new().batch(5, 100)).unwrap_err();
+        assert_eq!((again.kept, again.source.kind()), (0, ErrorKind::BrokenPipe));
+        assert_eq!(sink.finish().unwrap_err().kind(), ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn a_socket_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let error = FileSink::new(&path).start(&header(), END).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+    }
+}

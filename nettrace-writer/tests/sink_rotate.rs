@@ -1,0 +1,225 @@
+//! Files in a row: each complete, numbered upwards, bounded together.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests need real threads")]
+
+mod sink_support;
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use nettrace_writer::sink::{RotatingFiles, RotationOptions, Sink};
+use sink_support::{Blocks, END, complete, header, write};
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn total(directory: &Path) -> u64 {
+    let size = |name: &String| fs::metadata(directory.join(name)).unwrap().len();
+    names(directory).iter().map(size).sum()
+}
+
+/// What a flusher does: asks, restarts, writes.
+fn flush(sink: &mut RotatingFiles, blocks: &[Vec<u8>]) {
+    if sink.wants_restart(blocks.concat().len() as u64) {
+        sink.start(&header(), END).unwrap();
+    }
+    write(sink, blocks).unwrap();
+}
+
+#[test]
+fn by_size_within_a_total() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sink = RotationOptions::new(directory.path(), "service")
+        .file_size(10_000)
+        .total_size(35_000)
+        .build()
+        .unwrap();
+    sink.start(&header(), END).unwrap();
+    assert!(!sink.wants_restart(1 << 40), "a file without a batch is never left");
+    for round in 0..400 {
+        flush(&mut sink, &Blocks::new().batch(1 + round % 3, 50 + round as u64));
+        assert!(total(directory.path()) <= 35_000);
+        for name in names(directory.path()) {
+            assert!(complete(&directory.path().join(name)).len() <= 10_000);
+        }
+    }
+    assert!(sink.current_path().unwrap().ends_with(names(directory.path()).last().unwrap()));
+    sink.finish().unwrap();
+    let names = names(directory.path());
+    let numbers: Vec<u64> = names
+        .iter()
+        .map(|name| name.strip_prefix("service-").unwrap().strip_suffix(".nettrace").unwrap())
+        .map(|digits| digits.parse().unwrap())
+        .collect();
+    assert!(numbers.len() >= 3, "{names:?}");
+    assert!(numbers.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{names:?}");
+    assert!(numbers[0] > 20, "{names:?}");
+    assert!(total(directory.path()) > 20_000, "deleted more than it had to");
+}
+
+#[test]
+fn by_age_and_number() {
+    let directory = tempfile::tempdir().unwrap();
+    let age = Duration::from_millis(40);
+    let mut sink = RotationOptions::new(directory.path(), "service")
+        .file_age(age)
+        .total_files(2)
+        .extension("trace")
+        .build()
+        .unwrap();
+    sink.start(&header(), END).unwrap();
+    thread::sleep(age);
+    assert!(!sink.wants_restart(1), "an idle session begins no files");
+    for _ in 0..3 {
+        flush(&mut sink, &Blocks::new().batch(1, 1));
+        thread::sleep(age);
+        assert!(sink.wants_restart(1));
+        assert!(names(directory.path()).len() <= 2);
+    }
+    sink.finish().unwrap();
+    assert_eq!(names(directory.path()), ["service-00000002.trace", "service-00000003.trace"]);
+}
+
+#[test]
+fn a_large_flush_gets_a_file_to_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sink = RotationOptions::new(directory.path(), "s").file_size(1_000).build().unwrap();
+    sink.start(&header(), END).unwrap();
+    for rows in [10, 3_000, 10] {
+        flush(&mut sink, &Blocks::new().batch(1, rows));
+    }
+    sink.finish().unwrap();
+    let lengths: Vec<bool> = names(directory.path())
+        .iter()
+        .map(|name| complete(&directory.path().join(name)).len() > 1_000)
+        .collect();
+    assert_eq!(lengths, [false, true, false]);
+}
+
+const EARLIER: [&str; 2] = ["service-00000003.nettrace", "service-00000007.nettrace"];
+const STRANGERS: [&str; 5] = [
+    "service-3.nettrace",
+    "service-00000004.nettrace.gz",
+    "service-0000000x.nettrace",
+    "service-000000005.nettrace",
+    "other-00000001.nettrace",
+];
+
+/// Fills a directory with files of earlier runs and of others, and rotates through it.
+fn among_others(adopt: bool) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    for name in EARLIER.iter().chain(&STRANGERS) {
+        fs::write(directory.path().join(name), [7; 600]).unwrap();
+    }
+    fs::create_dir(directory.path().join("service-00000005.nettrace")).unwrap();
+    let mut sink = RotationOptions::new(directory.path(), "service")
+        .file_size(1_000)
+        .total_size(2_000)
+        .adopt_existing(adopt)
+        .build()
+        .unwrap();
+    sink.start(&header(), END).unwrap();
+    assert!(sink.current_path().unwrap().ends_with("service-00000008.nettrace"));
+    for _ in 0..10 {
+        flush(&mut sink, &Blocks::new().batch(1, 200));
+    }
+    sink.finish().unwrap();
+    names(directory.path())
+}
+
+#[test]
+fn files_of_others_stay() {
+    let left = among_others(false);
+    for name in EARLIER.iter().chain(&STRANGERS) {
+        assert!(left.contains(&(*name).to_owned()), "{name} is gone: {left:?}");
+    }
+}
+
+#[test]
+fn files_of_earlier_runs_are_adopted_on_request() {
+    let left = among_others(true);
+    for name in EARLIER {
+        assert!(!left.contains(&name.to_owned()), "{left:?}");
+    }
+    for name in STRANGERS.into_iter().chain(["service-00000005.nettrace"]) {
+        assert!(left.contains(&name.to_owned()), "{name} is gone: {left:?}");
+    }
+}
+
+#[test]
+fn two_sinks_share_a_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = RotationOptions::new(directory.path(), "s").file_size(500).total_files(3);
+    let mut sinks = [options.clone().build().unwrap(), options.build().unwrap()];
+    for sink in &mut sinks {
+        sink.start(&header(), END).unwrap();
+    }
+    for _ in 0..20 {
+        for sink in &mut sinks {
+            flush(sink, &Blocks::new().batch(1, 100));
+        }
+    }
+    let names = names(directory.path());
+    assert_eq!(names.len(), 6, "{names:?}");
+    for name in names {
+        complete(&directory.path().join(name));
+    }
+}
+
+#[test]
+fn a_file_that_took_the_place_of_ours_is_not_deleted() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut sink =
+        RotationOptions::new(directory.path(), "s").file_size(500).total_files(2).build().unwrap();
+    sink.start(&header(), END).unwrap();
+    let first = sink.current_path().unwrap().to_owned();
+    flush(&mut sink, &Blocks::new().batch(1, 100));
+    flush(&mut sink, &Blocks::new().batch(1, 100));
+    let precious = directory.path().join("precious");
+    fs::write(&precious, "precious").unwrap();
+    fs::rename(&precious, &first).unwrap();
+    let second = sink.current_path().unwrap().to_owned();
+    for _ in 0..5 {
+        flush(&mut sink, &Blocks::new().batch(1, 100));
+    }
+    assert_eq!(fs::read(&first).unwrap(), b"precious");
+    assert!(!second.exists());
+}
+
+#[test]
+fn bounds_that_cannot_hold_are_refused() {
+    let options = || RotationOptions::new("traces", "service");
+    for bad in [
+        options().file_size(0),
+        options().file_size(10).total_files(0),
+        options().file_size(10).total_size(9),
+        options().total_size(10),
+        options().total_files(3),
+        RotationOptions::new("traces", "a/b").file_size(10),
+        RotationOptions::new("traces", "").file_size(10),
+        options().extension("").file_size(10),
+    ] {
+        assert_eq!(bad.build().unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+    let mut sink = options().file_size(10).build().unwrap();
+    let error = sink.start(&header(), END).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("traces"), "{error}");
+    assert_eq!(sink.start(&header(), END).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn the_highest_number_of_all_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join(format!("s-{}.nettrace", u64::MAX)), "precious").unwrap();
+    let mut sink = RotationOptions::new(directory.path(), "s").file_size(500).build().unwrap();
+    assert_eq!(sink.start(&header(), END).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(names(directory.path()).len(), 1);
+}

@@ -1,0 +1,160 @@
+//! What the derive has the compiler check: the values that it sees only as expressions or types.
+//!
+//! Derived code asserts these in constants, with the sentence that a user reads. String and number
+//! literals the derive checks itself.
+
+use crate::schema::{ArrayLayout, EventSchema, FieldFormat, FieldType};
+
+/// The most bytes of a provider's name and its group together: what a Linux tracepoint has room
+/// for.
+pub const MAX_PROVIDER: usize = 233;
+
+/// The most bytes of the name of an event or a field.
+pub const MAX_NAME: usize = 255;
+
+/// Whether every backend and every session filter can spell a provider's name: 1 byte to
+/// [`MAX_PROVIDER`] (less the length of the group), without white space, control characters, `,`,
+/// `:` and `;`.
+#[must_use]
+pub const fn is_provider_name(name: &str, group: Option<&str>) -> bool {
+    let group_len = match group {
+        Some(group) => group.len(),
+        None => 0,
+    };
+    let bytes = name.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        if matches!(bytes[at], 0..=b' ' | b',' | b':' | b';' | 0x7f) {
+            return false;
+        }
+        at += 1;
+    }
+    !name.is_empty() && name.len() + group_len <= MAX_PROVIDER
+}
+
+/// Whether a number can be an event's: 0 means "none" to readers, and 65,535 is kept free.
+#[must_use]
+pub const fn is_event_id(id: u16) -> bool {
+    id != 0 && id != u16::MAX
+}
+
+/// Whether no two event types have the same number.
+#[must_use]
+pub const fn ids_are_distinct(schemas: &[&EventSchema]) -> bool {
+    let mut a = 0;
+    while a < schemas.len() {
+        let mut b = 0;
+        while b < a {
+            if schemas[a].id == schemas[b].id {
+                return false;
+            }
+            b += 1;
+        }
+        a += 1;
+    }
+    true
+}
+
+/// The number of an enum's variant, for an enum without an integer `repr`; `None` where it does not
+/// fit.
+#[must_use]
+pub const fn discriminant(value: isize) -> Option<i32> {
+    if value >= i32::MIN as isize && value <= i32::MAX as isize { Some(value as i32) } else { None }
+}
+
+/// Whether a field may stand behind the others: text, and sequences of elements of fixed size.
+#[must_use]
+pub const fn is_locatable(ty: &FieldType) -> bool {
+    match ty {
+        FieldType::Array(element, _) => element.is_fixed_size(),
+        FieldType::Str(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a presentation makes sense for a type. Sequences and options are judged by their
+/// elements.
+#[must_use]
+pub const fn format_fits(format: FieldFormat, ty: &FieldType) -> bool {
+    use FieldType as T;
+    match (format, ty) {
+        (FieldFormat::Default, _)
+        | (FieldFormat::HexBytes, T::Array(T::U8, _))
+        | (
+            FieldFormat::IpAddress,
+            T::IpAddr | T::U32 | T::Array(T::U8, ArrayLayout::Fixed(4 | 16)),
+        ) => true,
+        (_, T::Array(element, _) | T::Option(element)) => format_fits(format, element),
+        (FieldFormat::Hex | FieldFormat::HexBytes, ty) => is_integer(ty),
+        (FieldFormat::Errno | FieldFormat::Pid, ty) => matches!(ty, T::U32 | T::I32),
+        (FieldFormat::Time, ty) => matches!(ty, T::U32 | T::I32 | T::U64 | T::I64),
+        (FieldFormat::Port, ty) => matches!(ty, T::U16),
+        (FieldFormat::Xml | FieldFormat::Json, ty) => matches!(ty, T::Str(_)),
+        (FieldFormat::IpAddress, _) => false,
+    }
+}
+
+const fn is_integer(ty: &FieldType) -> bool {
+    use FieldType::*;
+    matches!(ty, U8 | U16 | U32 | U64 | U128 | I8 | I16 | I32 | I64 | I128 | VarUInt | VarInt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{FieldSchema, StrEncoding};
+
+    #[test]
+    fn formats_look_through_options_and_sequences() {
+        let ports = FieldType::Option(&FieldType::Array(&FieldType::U16, ArrayLayout::Counted));
+        assert!(format_fits(FieldFormat::Port, &ports));
+        assert!(!format_fits(FieldFormat::Errno, &ports));
+        assert!(format_fits(FieldFormat::Default, &FieldType::Object(&[])));
+        assert!(!format_fits(FieldFormat::Hex, &FieldType::Object(&[])));
+        assert!(format_fits(FieldFormat::Json, &FieldType::Str(StrEncoding::Utf8)));
+    }
+
+    #[test]
+    fn address_formats_take_four_or_sixteen_bytes() {
+        let bytes = |n| FieldType::Array(&FieldType::U8, ArrayLayout::Fixed(n));
+        assert!(format_fits(FieldFormat::IpAddress, &bytes(4)));
+        assert!(format_fits(FieldFormat::IpAddress, &bytes(16)));
+        assert!(!format_fits(FieldFormat::IpAddress, &bytes(5)));
+        assert!(format_fits(FieldFormat::HexBytes, &bytes(5)));
+    }
+
+    #[test]
+    fn provider_names_leave_room_for_the_group() {
+        let longest = core::str::from_utf8(&[b'x'; 233]).unwrap();
+        assert!(is_provider_name(longest, None));
+        assert!(!is_provider_name(longest, Some("a")));
+        assert!(is_provider_name("Ünïcode-1_2.3", Some("a")));
+        for name in ["", "a b", "a:b", "a;b", "a,b", "a\0", "a\n", "\u{7f}"] {
+            assert!(!is_provider_name(name, None), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_bounded() {
+        assert!(is_event_id(1) && is_event_id(65_534));
+        assert!(!is_event_id(0) && !is_event_id(65_535));
+        assert_eq!(discriminant(-5), Some(-5));
+        #[cfg(target_pointer_width = "64")]
+        assert_eq!(discriminant(1 << 31), None);
+    }
+
+    #[test]
+    fn located_elements_have_a_fixed_size() {
+        let of = |element| is_locatable(&FieldType::Array(element, ArrayLayout::RelLoc));
+        assert!(of(&FieldType::U128) && of(&FieldType::DateTime) && of(&FieldType::Utf16Unit));
+        assert!(of(&FieldType::Array(&FieldType::U8, ArrayLayout::Fixed(2))));
+        assert!(!of(&FieldType::VarInt) && !of(&FieldType::Char) && !of(&FieldType::IpAddr));
+        assert!(!of(&FieldType::Array(&FieldType::VarUInt, ArrayLayout::Fixed(2))));
+        const PAIR: &[FieldSchema] = &[
+            FieldSchema::new("a", FieldType::U8),
+            FieldSchema::new("b", FieldType::Option(&FieldType::U8)),
+        ];
+        assert!(!of(&FieldType::Object(PAIR)));
+        assert!(!is_locatable(&FieldType::U8));
+    }
+}

@@ -1,0 +1,189 @@
+//! Finds the oldest compiler that the packages promise to build with.
+//!
+//! A toolchain of that version in rustup is taken where there is one. Otherwise, on Debian, its
+//! packages `rustc-web` and `cargo-web` are unpacked below the target folder; they cannot be
+//! installed beside rustup, and need not be. Only the libraries that they load are installed.
+
+use std::{fs, path::Path, path::PathBuf};
+
+use crate::{
+    error::{Error, Result},
+    step::Step,
+    workspace::{Workspace, paths_in},
+};
+
+/// The compiler, cargo and standard library, as Debian's packages have them.
+const TOOLS: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev"];
+
+/// What the tools load, and what writes the import libraries of Windows.
+const LIBRARIES: [&str; 4] = ["libllvm19", "libhttp-parser2.9", "libpcre3", "libssh2-1"];
+const WINDOWS_TOOLS: [&str; 1] = ["binutils-mingw-w64-x86-64"];
+
+/// A compiler with its cargo.
+#[derive(Debug)]
+pub(crate) enum Compiler {
+    /// A toolchain that rustup has, by name.
+    Rustup(String),
+    /// Unpacked packages: the folder that has `bin` and `lib`.
+    Unpacked(PathBuf),
+}
+
+impl Compiler {
+    /// A run of this compiler's cargo.
+    pub(crate) fn cargo(&self) -> Step {
+        match self {
+            Self::Rustup(name) => Step::new("rustup").args(["run", name, "cargo"]),
+            Self::Unpacked(usr) => Step::new(usr.join("bin/cargo"))
+                .env("RUSTC", usr.join("bin/rustc"))
+                .env("RUSTDOC", usr.join("bin/rustdoc"))
+                .env("LD_LIBRARY_PATH", usr.join("lib/x86_64-linux-gnu")),
+        }
+    }
+}
+
+/// The oldest compiler that is promised.
+pub(crate) fn oldest(workspace: &Workspace) -> Result<Compiler> {
+    let version = workspace.rust_version()?;
+    let listed = Step::new("rustup").args(["toolchain", "list"]).read().unwrap_or_default();
+    if let Some(name) = rustup_toolchain(&listed, version) {
+        return Ok(Compiler::Rustup(name.to_owned()));
+    }
+    unpacked(workspace, version)
+}
+
+/// The oldest compiler, with the source of its standard library beside it.
+///
+/// Always from Debian's packages: there the source has the compiler's very version.
+pub(crate) fn oldest_with_source(workspace: &Workspace) -> Result<Compiler> {
+    let version = workspace.rust_version()?;
+    let compiler = unpacked(workspace, version)?;
+    let folder = folder(workspace, version);
+    if !folder.join("usr/lib/rustlib/src/rust/library/Cargo.lock").exists() {
+        let full = package_version("rust-web-src", version)?;
+        unpack(&folder, &[format!("rust-web-src={full}")])?;
+    }
+    install(&WINDOWS_TOOLS)?;
+    Ok(compiler)
+}
+
+/// Whether the toolchain in use has a standard library for `target`.
+pub(crate) fn has_target(target: &str) -> Result<bool> {
+    let step = Step::new("rustc").args(["--print", "target-libdir", "--target", target]);
+    Ok(Path::new(step.read()?.trim()).exists())
+}
+
+fn folder(workspace: &Workspace, version: &str) -> PathBuf {
+    workspace.target.join("compilers").join(version)
+}
+
+fn unpacked(workspace: &Workspace, version: &str) -> Result<Compiler> {
+    let folder = folder(workspace, version);
+    let compiler = Compiler::Unpacked(folder.join("usr"));
+    if !folder.join("usr/bin/rustc").exists() {
+        let full = package_version(TOOLS[0], version)?;
+        let runtime = format!("libstd-rust-web-{version}");
+        let names = TOOLS.iter().copied().chain([runtime.as_str()]);
+        unpack(&folder, &names.map(|name| format!("{name}={full}")).collect::<Vec<_>>())?;
+    }
+    install(&LIBRARIES)?;
+
+    let found = compiler.cargo().arg("--version").read()?;
+    println!("{}", found.trim());
+    if !found.starts_with(&format!("cargo {version}.")) {
+        return Err(Error::Missing(format!(
+            "{} holds another version than {version}; remove that folder and run this again",
+            folder.display()
+        )));
+    }
+    Ok(compiler)
+}
+
+/// The full version of `package` that starts with `version`, from Debian's lists.
+fn package_version(package: &str, version: &str) -> Result<String> {
+    let madison = || Step::new("apt-cache").args(["madison", package]).read();
+    let missing = || {
+        Error::Missing(format!(
+            "no Rust {version} here: `rustup toolchain install {version}`, or use a Debian that \
+             has {package} {version}"
+        ))
+    };
+    if let Some(full) = listed_version(&madison().map_err(|_| missing())?, version) {
+        return Ok(full.to_owned());
+    }
+    Step::new("apt-get").args(["update", "-qq"]).run()?;
+    listed_version(&madison()?, version).map(str::to_owned).ok_or_else(missing)
+}
+
+/// Downloads packages and unpacks them into `folder`.
+fn unpack(folder: &Path, packages: &[String]) -> Result<()> {
+    let archives = folder.join("archives");
+    let unusable = |source| Error::File { path: archives.clone(), source };
+    if archives.exists() {
+        fs::remove_dir_all(&archives).map_err(unusable)?;
+    }
+    fs::create_dir_all(&archives).map_err(unusable)?;
+    Step::new("apt-get").args(["download", "-qq"]).args(packages).within(&archives).run()?;
+    for archive in paths_in(&archives)? {
+        Step::new("dpkg-deb").arg("-x").arg(archive).arg(folder).run()?;
+    }
+    fs::remove_dir_all(&archives).map_err(unusable)
+}
+
+/// Installs those of `packages` that are not.
+fn install(packages: &[&str]) -> Result<()> {
+    let state = |name: &&&str| {
+        let query = Step::new("dpkg-query").args(["-W", "-f=${db:Status-Abbrev}", name]);
+        query.quiet().read().is_ok_and(|text| text.starts_with("ii"))
+    };
+    let missing: Vec<_> = packages.iter().filter(|name| !state(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Step::new("apt-get")
+        .args(["install", "-y", "-qq", "--no-install-recommends"])
+        .args(missing)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .run()
+}
+
+/// The version in the lines `package | version | source` of `apt-cache madison`.
+fn listed_version<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
+    let versions = listed.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim);
+    versions.into_iter().find(|full| is_release_of(full, version))
+}
+
+/// The name in the lines `name (active, default)` of `rustup toolchain list`.
+fn rustup_toolchain<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    names.into_iter().find(|name| is_release_of(name, version))
+}
+
+/// Whether `full` is `version`, or a patch release or build of it.
+fn is_release_of(full: &str, version: &str) -> bool {
+    full.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_found_in_debians_list() {
+        let listed = " rustc-web | 1.96.0+dfsg1-1 | http://mirror bookworm-security/main\n \
+                      rustc-web | 1.85.0+dfsg3-1 | http://mirror bookworm/main amd64 Packages\n";
+        assert_eq!(listed_version(listed, "1.85"), Some("1.85.0+dfsg3-1"));
+        assert_eq!(listed_version(listed, "1.8"), None);
+        assert_eq!(listed_version("", "1.85"), None);
+    }
+
+    #[test]
+    fn the_toolchain_is_found_in_rustups_list() {
+        let listed = "stable-x86_64-unknown-linux-gnu (active, default)\n\
+                      1.85.1-x86_64-unknown-linux-gnu\n1.86-x86_64-unknown-linux-gnu\n";
+        let found = rustup_toolchain(listed, "1.85");
+        assert_eq!(found, Some("1.85.1-x86_64-unknown-linux-gnu"));
+        assert_eq!(rustup_toolchain(listed, "1.86"), Some("1.86-x86_64-unknown-linux-gnu"));
+        assert_eq!(rustup_toolchain(listed, "1.8"), None);
+        assert_eq!(rustup_toolchain("no installed toolchains", "1.85"), None);
+    }
+}

@@ -1,0 +1,65 @@
+//! The one entry for what CI and developers run: `cargo xtask help` lists it.
+//!
+//! Code map: [`ci`] names the lanes and runs them, [`lanes`] says what each does, [mod@bench] turns
+//! benchmark results into ratios, [`compiler`] finds the oldest compiler that is promised,
+//! [`seam`] and [`mutants`] are lanes with a story of their own, [`workspace`] knows the packages, [`step`] runs a command and counts the tests it reports.
+//!
+//! A lane that finds nothing to check is red: a lane must be able to fail.
+
+mod bench;
+mod ci;
+mod compiler;
+mod error;
+mod lanes;
+mod mutants;
+mod seam;
+mod step;
+mod workspace;
+
+use std::{env, process::ExitCode};
+
+use error::{Error, Result};
+use workspace::Workspace;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            let mut cause = std::error::Error::source(&error);
+            while let Some(inner) = cause {
+                eprintln!("  because {inner}");
+                cause = inner.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[&str]) -> Result<()> {
+    match arguments {
+        ["help" | "--help" | "-h"] => {
+            print!("{}", help());
+            Ok(())
+        }
+        ["ci", names @ ..] => ci::run(&Workspace::load()?, names),
+        ["bench", filter @ ..] => bench::run(&Workspace::load()?, filter),
+        [name] if ci::lane(name).is_some() => ci::run(&Workspace::load()?, &[name]),
+        _ => Err(Error::Usage(help())),
+    }
+}
+
+fn help() -> String {
+    let mut text = String::from(
+        "Usage: cargo xtask <command>\n\n  \
+         ci [LANE ...]     every lane in order, or the named ones; stops at the first that fails\n  \
+         bench [FILTER]    the benchmarks; the last line is one JSON object of ratios by name\n  \
+         LANE              the same as `ci LANE`\n  \
+         help              this text\n\nLanes:\n",
+    );
+    for lane in ci::LANES {
+        text.push_str(&format!("  {:<17} {}\n", lane.name, lane.what));
+    }
+    text
+}

@@ -1,0 +1,102 @@
+//! A safeguard that no test misses is no safeguard: takes each out and expects a test to fail.
+//!
+//! The writer marks them with `cfg!(nettrace_mutant = "name")`, in the code that the name takes
+//! out. Every name found in its sources is tried. What must fail is a loom model, or a test with
+//! `order` in its path, which runs on real threads.
+
+use std::{collections::BTreeSet, fs, path::Path};
+
+use crate::{
+    error::{Error, Result},
+    lanes,
+    step::{Step, Tally},
+    workspace::{Workspace, paths_in},
+};
+
+/// Tries every safeguard.
+pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    let mut names = BTreeSet::new();
+    collect(&workspace.root.join("nettrace-writer/src"), &mut names)?;
+    if names.is_empty() {
+        return Err(Error::Nothing("nettrace-writer marks no safeguard to take out".into()));
+    }
+
+    let mut survivors = Vec::new();
+    for name in &names {
+        let mutant = format!("--cfg nettrace_mutant=\"{name}\"");
+        let models = lanes::models(workspace, &format!("--cfg nettrace_loom {mutant}"), "loom");
+        let order = Step::cargo()
+            .args(["test", "-p", "nettrace-writer", "--release", "--locked", "order"])
+            .env("RUSTFLAGS", &mutant)
+            .env("CARGO_TARGET_DIR", workspace.target.join("mutants"));
+        let caught = is_caught(models)? || is_caught(order)?;
+        println!("--- {name}: {}", if caught { "caught" } else { "NOT CAUGHT" });
+        if !caught {
+            survivors.push(name.as_str());
+        }
+    }
+    println!(
+        "{} safeguards taken out, {} of them missed",
+        names.len(),
+        names.len() - survivors.len()
+    );
+    if survivors.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Mutants(survivors.join(", ")))
+}
+
+/// Whether a test failed. Not to compile, or to be ended by a signal, is an error.
+fn is_caught(step: Step) -> Result<bool> {
+    let mut tally = Tally::default();
+    match step.test(&mut tally) {
+        Ok(()) => Ok(false),
+        Err(Error::Failed { .. }) if tally.failed > 0 => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Adds the names in the Rust files below `folder`.
+fn collect(folder: &Path, names: &mut BTreeSet<String>) -> Result<()> {
+    for path in paths_in(folder)? {
+        if path.is_dir() {
+            collect(&path, names)?;
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
+            names.extend(names_in(&text));
+        }
+    }
+    Ok(())
+}
+
+fn names_in(text: &str) -> impl Iterator<Item = String> {
+    let marks = text.split("nettrace_mutant").skip(1);
+    marks.filter_map(|rest| {
+        let quoted = rest.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
+        quoted.split_once('"').map(|(name, _)| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_where_they_are_marked() {
+        let text = r#"
+            if cfg!(nettrace_mutant = "no_wait") {}
+            #[cfg(not(any(nettrace_mutant="no_cut", test)))]
+            // nettrace_mutant is explained elsewhere
+        "#;
+        assert_eq!(names_in(text).collect::<Vec<_>>(), ["no_wait", "no_cut"]);
+    }
+
+    #[test]
+    fn only_a_failed_test_catches() {
+        let shell = |line: &str| Step::new("sh").args(["-c", line]);
+        let failed = "echo 'test result: FAILED. 0 passed; 1 failed; 0 ignored'; exit 101";
+        assert!(is_caught(shell(failed)).unwrap());
+        assert!(!is_caught(shell("echo 'test result: ok. 3 passed; 0 failed'")).unwrap());
+        assert!(is_caught(shell("exit 101")).is_err(), "a build that fails catches nothing");
+    }
+}

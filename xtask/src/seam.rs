@@ -1,0 +1,195 @@
+//! Atomics and threads are named by one module of a crate, its seam, and by nobody else.
+//!
+//! `clippy.toml` bans the types and functions themselves. That is enough for a crate that has no
+//! business with them, but clippy follows re-exports: it would fire on every honest use of the
+//! seam too. So a crate with a seam allows the two lints, and this lane looks for the names.
+
+use std::{fs, path::Path, path::PathBuf};
+
+use crate::{
+    error::{Error, Result},
+    step::Tally,
+    workspace::{Workspace, paths_in},
+};
+
+/// The files of published packages that may name atomics, threads or loom, each with its reason.
+const SEAMS: &[(&str, &str)] = &[
+    ("nettrace-writer/src/sync.rs", "the writer's seam"),
+    ("trace-event/src/event.rs", "the enabled word of an event type is an atomic"),
+    ("trace-event/src/field/number.rs", "an atomic number can be a field of an event"),
+    ("trace-event/src/registry.rs", "the list of event types, which every backend shares"),
+];
+
+/// Words that may stand before a path from the root, `::std::…`.
+const KEYWORDS: [&str; 6] = ["as", "dyn", "impl", "in", "mut", "return"];
+
+/// Looks into every source file of the published packages.
+pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    let mut files = Vec::new();
+    for package in workspace.packages.iter().filter(|package| package.published) {
+        sources(&package.folder.join("src"), &mut files)?;
+    }
+    let mut findings = Vec::new();
+    let mut used = Vec::new();
+    for file in &files {
+        let text = fs::read_to_string(file)
+            .map_err(|source| Error::File { path: file.clone(), source })?;
+        let name = file.strip_prefix(&workspace.root).unwrap_or(file).to_string_lossy();
+        let lines = lines_that_name(&text);
+        if let Some((seam, _)) = SEAMS.iter().find(|(seam, _)| *seam == name) {
+            used.extend((!lines.is_empty()).then_some(*seam));
+            continue;
+        }
+        findings.extend(lines.iter().map(|line| format!("{name}:{line}")));
+    }
+    let idle = SEAMS.iter().map(|(seam, _)| *seam).filter(|seam| !used.contains(seam));
+    let idle: Vec<_> = idle.collect();
+
+    println!("{} files, {} of them may name atomics and threads", files.len(), SEAMS.len());
+    if !findings.is_empty() {
+        return Err(Error::Seam(format!(
+            "atomics, threads or loom are named outside a seam; take them from the crate's seam \
+             (`crate::sync`), or list the file in xtask/src/seam.rs with its reason:\n  {}",
+            findings.join("\n  ")
+        )));
+    }
+    if !idle.is_empty() {
+        return Err(Error::Seam(format!(
+            "listed in xtask/src/seam.rs, but they name no atomics or threads: {}",
+            idle.join(", ")
+        )));
+    }
+    Ok(())
+}
+
+/// Adds the Rust files below `folder`, except modules that are tests by their name.
+fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for path in paths_in(folder)? {
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        if matches!(&*stem, "tests" | "loom_tests") {
+            continue;
+        }
+        if path.is_dir() {
+            sources(&path, files)?;
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The lines, counted from 1, where a path or import leads to atomics, threads or loom.
+///
+/// Tests stand at the end of a file in this house: nothing behind the first `#[cfg(test)]` counts.
+fn lines_that_name(text: &str) -> Vec<usize> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let words = words(code);
+    let mut lines = Vec::new();
+    let mut index = 0;
+    while index < words.len() {
+        let (word, line) = words[index];
+        let is_path = words.get(index + 1).is_some_and(|next| next.0 == "::");
+        // What stands before the path, and before the `::` of a path from the root.
+        let before: Vec<&str> = words[..index].iter().rev().map(|last| last.0).take(2).collect();
+        let (starts_path, imported) = match before[..] {
+            ["::", "use", ..] | ["use", ..] => (true, true),
+            ["::", last, ..] => (!is_name(last) || KEYWORDS.contains(&last), false),
+            _ => (true, false),
+        };
+        if is_path && starts_path {
+            match word {
+                "loom" => lines.push(line),
+                "std" | "core" => {
+                    let rest = &words[index + 1..];
+                    let end = rest.iter().position(|next| match imported {
+                        true => next.0 == ";",
+                        false => next.0 != "::" && !is_name(next.0),
+                    });
+                    let rest = &rest[..end.unwrap_or(rest.len())];
+                    lines.extend(
+                        rest.iter()
+                            .filter(|(word, _)| matches!(*word, "atomic" | "thread"))
+                            .map(|(_, line)| *line),
+                    );
+                    index += rest.len();
+                }
+                _ => {}
+            }
+        }
+        index += 1;
+    }
+    lines.dedup();
+    lines
+}
+
+/// Names, `::`, and every other sign by itself, with their lines; comments are left out.
+fn words(code: &str) -> Vec<(&str, usize)> {
+    let mut words = Vec::new();
+    for (number, line) in code.lines().enumerate() {
+        let mut rest = line.split("//").next().unwrap_or_default();
+        while let Some(first) = rest.chars().next() {
+            let length = if is_name(rest) {
+                rest.find(|sign: char| !sign.is_alphanumeric() && sign != '_').unwrap_or(rest.len())
+            } else if rest.starts_with("::") {
+                2
+            } else {
+                first.len_utf8()
+            };
+            let (word, tail) = rest.split_at(length);
+            if !word.trim().is_empty() {
+                words.push((word, number + 1));
+            }
+            rest = tail;
+        }
+    }
+    words
+}
+
+fn is_name(word: &str) -> bool {
+    word.starts_with(|sign: char| sign.is_alphanumeric() || sign == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, lines: &[usize]) {
+        assert_eq!(lines_that_name(text), lines, "{text}");
+    }
+
+    #[test]
+    fn imports_are_found_in_every_form() {
+        check("use std::thread;", &[1]);
+        check("use std::sync::atomic::AtomicU32;", &[1]);
+        check("pub(crate) use ::core::sync::atomic::{AtomicU32, Ordering};", &[1]);
+        check(
+            "use std::{\n    io,\n    sync::{\n        Arc,\n        atomic::Ordering,\n    },\n    thread,\n};",
+            &[5, 7],
+        );
+        check("use loom::sync::Arc;", &[1]);
+    }
+
+    #[test]
+    fn paths_are_found() {
+        check("fn f() {\n    std::thread::sleep(PAUSE);\n}", &[2]);
+        check("fn f() -> u8 { return ::std::thread::f() }", &[1]);
+        check("static A: ::core::sync::atomic::AtomicBool = x;", &[1]);
+        check("fn f(a: std::io::Error, b: std::thread::Thread) {}", &[1]);
+    }
+
+    #[test]
+    fn what_comes_from_the_seam_is_no_finding() {
+        check("use crate::sync::{AtomicU32, Ordering, thread};\nthread::spawn(f);", &[]);
+        check("use other::std::thread;\nuse std::sync::Arc;\nuse super::thread;", &[]);
+        check("mod thread;\nfn f(std: u8) { thread(std) }", &[]);
+        check("thread_local! { static A: u8 = 0; }", &[]);
+        check("let a = (std::mem::size_of::<u8>(), thread);", &[]);
+    }
+
+    #[test]
+    fn comments_and_tests_do_not_count() {
+        check("//! Not std::thread.\n/// Nor `std::sync::atomic`. use std::thread;", &[]);
+        check("fn f() {}\n#[cfg(test)]\nmod tests {\n    use std::thread;\n}", &[]);
+    }
+}

@@ -1,0 +1,242 @@
+//! Runs one command: shown before it starts, without a terminal's input, its tests counted.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    io::{BufRead, BufReader, Write},
+    ops::AddAssign,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::error::{Error, Result};
+
+/// A command that is about to run.
+#[derive(Debug)]
+pub(crate) struct Step {
+    command: Command,
+    shown: String,
+}
+
+impl Step {
+    /// A run of `program`, which is looked up on the PATH unless it is a path.
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+        let name = Path::new(program.as_ref()).file_name().unwrap_or(program.as_ref());
+        let shown = name.to_string_lossy().into_owned();
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        Self { command, shown }
+    }
+
+    /// A run of the cargo that runs this program.
+    pub(crate) fn cargo() -> Self {
+        Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    }
+
+    /// Adds an argument.
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Self {
+        self.shown.push(' ');
+        self.shown.push_str(&argument.as_ref().to_string_lossy());
+        self.command.arg(argument);
+        self
+    }
+
+    /// Adds arguments.
+    pub(crate) fn args<T: AsRef<OsStr>>(self, arguments: impl IntoIterator<Item = T>) -> Self {
+        arguments.into_iter().fold(self, |step, argument| step.arg(argument))
+    }
+
+    /// Sets an environment variable, and shows it.
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.shown = format!("{name}={:?} {}", value.as_ref().to_string_lossy(), self.shown);
+        self.command.env(name, value);
+        self
+    }
+
+    /// Runs in `folder` instead of the current one.
+    pub(crate) fn within(mut self, folder: &Path) -> Self {
+        self.command.current_dir(folder);
+        self
+    }
+
+    /// Hides what goes to standard error.
+    pub(crate) fn quiet(mut self) -> Self {
+        self.command.stderr(Stdio::null());
+        self
+    }
+
+    /// Runs to the end with its output going where ours goes.
+    pub(crate) fn run(mut self) -> Result<()> {
+        self.announce();
+        let status = self.command.status().map_err(|source| self.start_error(source))?;
+        self.judge(status)
+    }
+
+    /// Runs unannounced and returns what went to standard output; errors still show.
+    pub(crate) fn read(mut self) -> Result<String> {
+        self.command.stdout(Stdio::piped());
+        let child = self.command.spawn().map_err(|source| self.start_error(source))?;
+        let output = child.wait_with_output().map_err(|source| self.start_error(source))?;
+        self.judge(output.status)?;
+        String::from_utf8(output.stdout)
+            .map_err(|source| Error::Output { command: self.shown, source: source.into() })
+    }
+
+    /// Runs to the end, passes standard output on line by line, and hands each line to `each`.
+    pub(crate) fn watch(mut self, mut each: impl FnMut(&str)) -> Result<()> {
+        self.announce();
+        self.command.stdout(Stdio::piped());
+        let mut child = self.command.spawn().map_err(|source| self.start_error(source))?;
+        if let Some(output) = child.stdout.take() {
+            let mut reader = BufReader::new(output);
+            let mut line = Vec::new();
+            while let Ok(1..) = reader.read_until(b'\n', &mut line) {
+                // What is no UTF-8 is shown as well as can be: a test may print anything.
+                let text = String::from_utf8_lossy(&line);
+                print!("{text}");
+                each(text.trim_end());
+                line.clear();
+            }
+        }
+        let status = child.wait().map_err(|source| self.start_error(source))?;
+        self.judge(status)
+    }
+
+    /// Runs tests, and returns how many there were, failures included.
+    ///
+    /// The tally is added to before a failure is returned, so that it can still be shown.
+    pub(crate) fn test(self, tally: &mut Tally) -> Result<()> {
+        self.watch(|line| tally.read(line))
+    }
+
+    fn announce(&self) {
+        println!("$ {}", self.shown);
+        // Standard error of the command goes straight to the same place: keep the order.
+        let _ = std::io::stdout().flush();
+    }
+
+    fn start_error(&self, source: std::io::Error) -> Error {
+        Error::Start { command: self.shown.clone(), source }
+    }
+
+    fn judge(&self, status: std::process::ExitStatus) -> Result<()> {
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::Failed { command: self.shown.clone(), code: status.code() })
+    }
+}
+
+/// How many tests ran.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Tally {
+    /// Tests that passed.
+    pub(crate) passed: u64,
+    /// Tests that failed.
+    pub(crate) failed: u64,
+    /// Tests that are marked as ignored, and tests that said they had nothing to run against.
+    pub(crate) skipped: u64,
+}
+
+impl Tally {
+    /// How many tests ran at all.
+    pub(crate) fn ran(&self) -> u64 {
+        self.passed + self.failed
+    }
+
+    /// Takes in one line of a test runner's output.
+    ///
+    /// Counts the summary that the standard harness prints for each binary (`test result: ok. 3
+    /// passed; 0 failed; 1 ignored; …`) and the line `skipped: …` by which our tests say that
+    /// what they need is absent. Such a test still counts as passed in the harness.
+    pub(crate) fn read(&mut self, line: &str) {
+        // With --nocapture the line may stand behind `test name ... `.
+        if line.starts_with("skipped: ") || line.contains(" ... skipped: ") {
+            self.skipped += 1;
+        }
+        let Some((_, counts)) =
+            line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for part in counts.split(';') {
+            let mut words = part.split_whitespace();
+            let Some(Ok(count)) = words.next().map(str::parse::<u64>) else { continue };
+            match words.next() {
+                Some("passed") => self.passed += count,
+                Some("failed") => self.failed += count,
+                Some("ignored") => self.skipped += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_added_up() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 4 tests",
+            "test a ... ok",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 12 filtered out; \
+             finished in 0.01s",
+            "test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; \
+             finished in 0.01s",
+        ] {
+            tally.read(line);
+        }
+        assert_eq!(tally, Tally { passed: 8, failed: 2, skipped: 1 });
+        assert_eq!(tally.to_string(), "8 passed, 2 failed, 1 skipped");
+    }
+
+    #[test]
+    fn a_test_that_finds_nothing_to_run_against_is_counted() {
+        let mut tally = Tally::default();
+        tally.read("skipped: no judge at ../elsewhere");
+        tally.read("test reads_in_judge ... skipped: no judge at ../elsewhere");
+        tally.read("nothing was skipped: all is well");
+        assert_eq!(tally.skipped, 2);
+    }
+
+    #[test]
+    fn prose_is_not_a_summary() {
+        let mut tally = Tally::default();
+        for line in ["test result: ", "3 passed; 0 failed", "test result: ok. many passed"] {
+            tally.read(line);
+        }
+        assert_eq!(tally, Tally::default());
+    }
+
+    #[test]
+    fn the_output_of_a_failed_command_is_still_seen() {
+        let mut tally = Tally::default();
+        let line = "echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101";
+        let failed = Step::new("sh").args(["-c", line]).test(&mut tally);
+        assert!(matches!(failed, Err(Error::Failed { code: Some(101), .. })), "{failed:?}");
+        assert_eq!((tally.passed, tally.failed), (1, 1));
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = Step::new("no-such-program-here").read().unwrap_err();
+        assert!(error.to_string().contains("no-such-program-here"), "{error}");
+    }
+}
