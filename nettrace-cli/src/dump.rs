@@ -77,6 +77,7 @@ impl fmt::Display for Plain<'_> {
                 None => f.write_str(number::not_finite(*value)),
             },
             Value::DateTime(time) => time.fmt(f),
+            Value::FileTime(units) => f.write_str(&shown::file_time(*units)),
             Value::Guid(bytes) => f.write_str(&shown::guid(bytes)),
             Value::Text(text) => write!(f, "{text:?}"),
             Value::Bytes(bytes) => {

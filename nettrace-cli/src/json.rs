@@ -138,9 +138,10 @@ fn value(out: &mut String, value_: &Value<'_>) {
         },
         Value::F64(value) => double(out, *value),
         Value::DateTime(time) => text(out, &time.to_string()),
+        Value::FileTime(units) => text(out, &shown::file_time(*units)),
         Value::Guid(bytes) => text(out, &shown::guid(bytes)),
         Value::Text(string) => text(out, string),
-        Value::Bytes(bytes) => array(out, bytes.iter(), |out, byte| push(out, byte)),
+        Value::Bytes(bytes) => array(out, bytes.iter(), push),
         Value::Array(values) => array(out, values.iter(), value),
         Value::Object(fields) => {
             let mut members = Members::begin(out);

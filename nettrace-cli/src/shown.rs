@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use nettrace_reader::{Event, Metadata, Trace};
+use nettrace_reader::{Event, Metadata, Trace, WallTime};
 
 /// Turns events into what is shown of them. Remembers the processor of each event type's last event,
 /// which stands in where an event has none, as the reference reader has it.
@@ -81,21 +81,23 @@ pub(crate) fn name(metadata: &Metadata, opcode: u8) -> String {
     if name.is_empty() {
         return format!("EventID({})", metadata.event_id as u16);
     }
-    let base = match type_opcode(metadata) {
+    let own = type_opcode(metadata);
+    let base = match own {
         1 => strip_suffix(name, "start").unwrap_or(name),
         2 => strip_suffix(name, "stop").unwrap_or(name),
         _ => name,
     };
-    match opcode {
-        0 => base.to_owned(),
-        _ => match OPCODES.get(usize::from(opcode)) {
-            Some(opcode) => format!("{base}/{opcode}"),
-            None => format!("{base}/{opcode}"),
-        },
+    // The reference has two lists of words: one for the opcode of the type, one for that of a label.
+    let words = if opcode == own { TYPE_OPCODES } else { LABEL_OPCODES };
+    match (opcode, words.get(usize::from(opcode))) {
+        (0, _) => base.to_owned(),
+        (_, Some(word)) => format!("{base}/{word}"),
+        (_, None) if opcode == own => format!("{base}/{opcode}"),
+        (_, None) => format!("{base}/Opcode({opcode})"),
     }
 }
 
-const OPCODES: [&str; 10] = [
+const TYPE_OPCODES: [&str; 10] = [
     "Info",
     "Start",
     "Stop",
@@ -106,6 +108,19 @@ const OPCODES: [&str; 10] = [
     "Resume",
     "Suspend",
     "Transfer",
+];
+
+const LABEL_OPCODES: [&str; 10] = [
+    "Info",
+    "Start",
+    "Stop",
+    "DCStart",
+    "DCStop",
+    "Extension",
+    "Reply",
+    "Resume",
+    "Suspend",
+    "Send",
 ];
 
 fn implied_opcode(name: &str) -> u8 {
@@ -122,6 +137,14 @@ fn strip_suffix<'a>(name: &'a str, suffix: &str) -> Option<&'a str> {
     let at = name.len().checked_sub(suffix.len())?;
     let (base, end) = name.split_at_checked(at)?;
     end.eq_ignore_ascii_case(suffix).then_some(base)
+}
+
+/// A time of 100 ns units since 1601, in ISO 8601 with seven decimals.
+pub(crate) fn file_time(units: u64) -> String {
+    match WallTime::from_file_time(units) {
+        Some(time) => format!("{}{:04}Z", &time.to_string()[..23], units % 10_000),
+        None => format!("<<< {units} units of 100 ns since 1601 >>>"),
+    }
 }
 
 /// A GUID in its usual text form; the first three groups are little-endian.
@@ -156,7 +179,10 @@ mod tests {
         check("WorkStart", Some(2), 2, "WorkStart/Stop");
         check("Start", None, 1, "/Start");
         check("Work", Some(24), 24, "Work/24");
-        check("Work", Some(3), 9, "Work/Transfer");
+        check("Work", Some(9), 9, "Work/Transfer");
+        check("Work", Some(3), 9, "Work/Send");
+        check("Work", None, 24, "Work/Opcode(24)");
+        check("WorkStart", None, 3, "Work/DCStart");
         check("", Some(1), 1, "EventID(9)");
         check("éstart", None, 1, "é/Start");
         check("é", None, 0, "é");

@@ -46,10 +46,10 @@ impl Delivered {
         )
     }
 
-    /// Milliseconds from the start to the last event; negative where there is none, as the reference
-    /// has it.
+    /// Milliseconds from the start to the last event, cut to 100 ns; negative where there is no event.
+    /// Computed step by step as the reference does it.
     fn duration(&self, trace: &Trace) -> f64 {
         let ticks = i128::from(self.last.unwrap_or(0)) - i128::from(trace.sync_ticks);
-        ticks as f64 * 1000.0 / (trace.ticks_per_second.max(1)) as f64
+        (ticks as f64 * 1e7 / trace.ticks_per_second.max(1) as f64).trunc() / 1e4
     }
 }

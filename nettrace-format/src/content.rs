@@ -22,8 +22,9 @@ pub struct SystemTimeParts {
 }
 
 impl SystemTimeParts {
-    /// The parts of a time given in milliseconds since 1970-01-01 UTC (proleptic Gregorian calendar,
-    /// no leap seconds). Times outside of the years 1 to 9999 become the nearest time within.
+    /// The parts of a time given in milliseconds since 1970-01-01 UTC (proleptic Gregorian
+    /// calendar, no leap seconds). Times outside of the years 1 to 9999 become the nearest time
+    /// within.
     #[must_use]
     pub const fn from_unix_millis(millis: i64) -> Self {
         const FIRST: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000
@@ -82,8 +83,8 @@ pub struct TraceInfo<'a> {
 /// One thread, as it is introduced to readers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadInfo<'a> {
-    /// The number by which rows refer to the thread. The reference reader removes threads by OS id, so
-    /// an index must never equal the OS id of another live thread.
+    /// The number by which rows refer to the thread. The reference reader removes threads by OS id,
+    /// so an index must never equal the OS id of another live thread.
     pub index: u64,
     /// The thread's name.
     pub name: Option<&'a str>,
@@ -110,17 +111,17 @@ pub enum Label<'a> {
     Str(&'a str, &'a str),
     /// A key and a number.
     Int(&'a str, i64),
-    /// The event's opcode, in place of its type's. Known to the reference reader since 3.1.24; older ones
-    /// (`dotnet-trace` 10) refuse the file.
+    /// The event's opcode, in place of its type's. Known to the reference reader since 3.1.24;
+    /// older ones (`dotnet-trace` 10) refuse the file.
     OpCode(u8),
-    /// The event's keywords, in place of its type's. Known to the reference reader since 3.1.24; older ones
-    /// (`dotnet-trace` 10) refuse the file.
+    /// The event's keywords, in place of its type's. Known to the reference reader since 3.1.24;
+    /// older ones (`dotnet-trace` 10) refuse the file.
     Keywords(u64),
-    /// The event's level, in place of its type's. Known to the reference reader since 3.1.24; older ones
-    /// (`dotnet-trace` 10) refuse the file.
+    /// The event's level, in place of its type's. Known to the reference reader since 3.1.24; older
+    /// ones (`dotnet-trace` 10) refuse the file.
     Level(u8),
-    /// The event's version, in place of its type's. Known to the reference reader since 3.1.24; older ones
-    /// (`dotnet-trace` 10) refuse the file.
+    /// The event's version, in place of its type's. Known to the reference reader since 3.1.24;
+    /// older ones (`dotnet-trace` 10) refuse the file.
     Version(u8),
 }
 

@@ -60,7 +60,8 @@ pub enum FormatError {
         /// The field's name.
         field: &'static str,
     },
-    /// An object without fields inside an array, an option or another object, where readers fail on it.
+    /// An object without fields inside an array, an option or another object, where readers fail on
+    /// it.
     EmptyObject {
         /// The field's name.
         field: &'static str,

@@ -1,4 +1,5 @@
-//! The bytes of the NetTrace family of trace formats, and nothing else: no clock, no thread, no I/O.
+//! The bytes of the NetTrace family of trace formats, and nothing else: no clock, no thread, no
+//! I/O.
 //!
 //! * [`v6`] writes the blocks of a `.nettrace` file of version 6, one function or type for each
 //!   block. Everything appends to a `Vec<u8>`; nothing looks back further than its own block.
@@ -7,8 +8,9 @@
 //! * [`content`] holds what blocks are made from, whatever the version of the format.
 //!
 //! Every length that the format bounds is checked: what does not fit is split where the format
-//! allows it and is a [`FormatError`] (for a payload: a [`Refusal`](payload::Refusal)) where it does
-//! not. Nothing is cut short in silence, and a function that fails leaves its output as it was.
+//! allows it and is a [`FormatError`] (for a payload: a [`Refusal`](payload::Refusal)) where it
+//! does not. Nothing is cut short in silence, and a function that fails leaves its output as it
+//! was.
 //!
 //! Sources of format facts: the NetTrace specification (version 6), and, where the pages here say
 //! "the reference reader", the behaviour of Microsoft's TraceEvent library as the tests of this

@@ -39,8 +39,8 @@ pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The format's `Guid` (an `Int32`, two `Int16`, eight bytes, the numbers little endian) of a GUID in
-/// the byte order of RFC 4122.
+/// The format's `Guid` (an `Int32`, two `Int16`, eight bytes, the numbers little endian) of a GUID
+/// in the byte order of RFC 4122.
 #[inline(always)]
 pub(crate) const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = *rfc;
@@ -52,26 +52,30 @@ pub(crate) const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
 /// behind it. `None` where the bytes end early or the number is longer or exceeds 64 bits.
 #[inline(always)]
 pub(crate) fn read_varuint(bytes: &[u8], at: &mut usize, max_len: usize) -> Option<u64> {
-    let first = *bytes.get(*at)?;
-    *at += 1;
-    if first < 0x80 {
-        return Some(u64::from(first));
+    let rest = bytes.get(*at..)?;
+    match *rest {
+        [first @ 0..0x80, ..] => {
+            *at += 1;
+            Some(first.into())
+        }
+        [first, second @ 0..0x80, ..] => {
+            *at += 2;
+            Some(u64::from(first & 0x7f) | u64::from(second) << 7)
+        }
+        _ => read_long_varuint(rest, at, max_len),
     }
-    read_varuint_tail(bytes, at, u64::from(first & 0x7f), max_len)
 }
 
-#[inline]
-fn read_varuint_tail(bytes: &[u8], at: &mut usize, mut value: u64, max_len: usize) -> Option<u64> {
-    for index in 1..max_len {
-        let byte = *bytes.get(*at)?;
-        *at += 1;
+fn read_long_varuint(rest: &[u8], at: &mut usize, max_len: usize) -> Option<u64> {
+    let mut value = 0;
+    for (&byte, index) in rest.iter().zip(0..max_len) {
         let part = u64::from(byte & 0x7f);
-        let shift = 7 * index as u32;
-        if part != 0 && shift == 63 && part > 1 {
+        if index == MAX_VARUINT64 - 1 && part > 1 {
             return None;
         }
-        value |= part << shift;
+        value |= part << (7 * index);
         if byte < 0x80 {
+            *at += index + 1;
             return Some(value);
         }
     }

@@ -386,8 +386,8 @@ fn payloads() {
     });
 }
 
-/// Positions: of RelLoc from behind its own 4 bytes, of DataLoc from the payload's start, wherever in a
-/// buffer that is.
+/// Positions: of RelLoc from behind its own 4 bytes, of DataLoc from the payload's start, wherever
+/// in a buffer that is.
 #[test]
 fn locations() {
     const REL: Type = Type::Str(Text::Utf8RelLoc);

@@ -206,7 +206,6 @@ fn readers_take_the_golden_file() {
     assert_eq!(fields["utf16"], "aé€🎈\u{FFFD}z");
     assert_eq!(fields["rel"], "behind");
     assert_eq!(fields["option"][0], 77);
-    assert_eq!(verdict.events[0]["message"], "aé€🎈\u{FFFD}z of 1");
     assert_eq!(verdict.events[3]["fields"]["v"], 3);
 }
 

@@ -1,4 +1,5 @@
-//! Every type, as the reference reader shows it: the proof of the mapping in `nettrace_format::types`.
+//! Every type, as the reference reader shows it: the proof of the mapping in
+//! `nettrace_format::types`.
 
 mod support;
 
@@ -12,25 +13,34 @@ use crate::support::{dotnet_trace_opens, encode, field, file, judge_events, sche
 
 type Encoder = NetTraceEncoder<VecBuffer>;
 
-/// A type, a value, and what readers show. `data` is written behind the fields, for locations.
+/// A type, a value, and what readers show.
 struct Case {
     name: &'static str,
     fields: &'static [FieldSchema],
     value: fn(&mut Encoder),
-    data: Option<fn(&mut Encoder)>,
+    /// Whether the value stands behind the fields, found through a location.
+    behind: bool,
     shown: Value,
 }
 
 macro_rules! case {
-    ($name:literal, $ty:expr, $shown:tt, |$e:ident| $value:expr
-        $(, data |$d:ident| $data:expr)?) => {{
+    ($name:literal, $ty:expr, $shown:tt, |$e:ident| $value:expr) => {
+        case!($name, $ty, $shown, |$e| $value, false)
+    };
+    ($name:literal, $ty:expr, $shown:tt, |$e:ident| $value:expr, $behind:literal) => {{
         const FIELDS: &[FieldSchema] =
             &[field("before", Type::U8), field("v", $ty), field("after", Type::U32)];
-        #[allow(unused_assignments, unused_mut, reason = "only locations have data")]
-        let mut data: Option<fn(&mut Encoder)> = None;
-        $(data = Some(|$d| { $data; });)?
-        Case { name: $name, fields: FIELDS, value: |$e| { $value; }, data, shown: json!($shown) }
+        let value = |$e: &mut Encoder| {
+            $value;
+        };
+        Case { name: $name, fields: FIELDS, value, behind: $behind, shown: json!($shown) }
     }};
+}
+
+macro_rules! location {
+    ($name:literal, $ty:expr, $shown:tt, |$e:ident| $value:expr) => {
+        case!($name, $ty, $shown, |$e| $value, true)
+    };
 }
 
 const GUID: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
@@ -42,19 +52,16 @@ const PAIR: Type = Type::Object(&[field("number", Type::I16), field("text", STR)
 fn payload(case: &Case) -> Vec<u8> {
     encode(|e| {
         e.u8(1);
-        match case.data {
-            None => {
-                (case.value)(e);
-                e.u32(7);
-            }
-            Some(data) => {
-                let ty = &case.fields[1].ty;
-                let mark = e.begin_location(ty);
-                e.u32(7);
-                e.begin_location_data(mark, ty);
-                data(e);
-                e.end_location_data(mark, ty);
-            }
+        if case.behind {
+            let ty = &case.fields[1].ty;
+            let mark = e.begin_location(ty);
+            e.u32(7);
+            e.begin_location_data(mark, ty);
+            (case.value)(e);
+            e.end_location_data(mark, ty);
+        } else {
+            (case.value)(e);
+            e.u32(7);
         }
     })
     .unwrap()
@@ -312,77 +319,34 @@ fn options() {
 fn locations() {
     check(
         &[
-            case!(
-                "utf16 rel",
-                Type::Str(Text::Utf16RelLoc),
-                MIXED,
-                |_e| {},
-                data | e | e.location_str(MIXED, Text::Utf16RelLoc)
-            ),
-            case!(
-                "utf16 data",
-                Type::Str(Text::Utf16DataLoc),
-                "a\u{FFFD}b",
-                |_e| {},
-                data | e | e.location_str("a\0b", Text::Utf16DataLoc)
-            ),
-            case!(
-                "utf16 empty",
-                Type::Str(Text::Utf16DataLoc),
-                "",
-                |_e| {},
-                data | e | e.location_str("", Text::Utf16DataLoc)
-            ),
-            case!(
-                "utf8 rel",
-                Type::Str(Text::Utf8RelLoc),
-                "abc",
-                |_e| {},
-                data | e | e.location_str("abc", Text::Utf8RelLoc)
-            ),
-            case!(
-                "utf8 data",
-                Type::Str(Text::Utf8DataLoc),
-                "abc",
-                |_e| {},
-                data | e | e.location_str("abc", Text::Utf8DataLoc)
-            ),
-            case!(
-                "u32s rel",
-                Type::Array(&Type::U32, Layout::RelLoc),
-                [1, 2],
-                |_e| {},
-                data | e | {
-                    e.u32(1);
-                    e.u32(2)
-                }
-            ),
-            case!(
-                "u32s data",
-                Type::Array(&Type::U32, Layout::DataLoc),
-                [1, 2],
-                |_e| {},
-                data | e | {
-                    e.u32(1);
-                    e.u32(2)
-                }
-            ),
-            case!(
-                "bytes",
-                Type::Array(&Type::U8, Layout::RelLoc),
-                [1, 2],
-                |_e| {},
-                data | e | e.u8_elements(&[1, 2])
-            ),
-            case!("none", Type::Array(&Type::U8, Layout::RelLoc), [], |_e| {}, data | _e | ()),
-            case!("u128s", Type::Array(&Type::U128, Layout::DataLoc),
-                [{"low": 1, "high": 0}], |_e| {}, data |e| e.u128(1)),
-            case!(
+            location!("utf16 rel", Type::Str(Text::Utf16RelLoc), MIXED, |e| e
+                .location_str(MIXED, Text::Utf16RelLoc)),
+            location!("utf16 data", Type::Str(Text::Utf16DataLoc), "a\u{FFFD}b", |e| e
+                .location_str("a\0b", Text::Utf16DataLoc)),
+            location!("utf16 empty", Type::Str(Text::Utf16DataLoc), "", |e| e
+                .location_str("", Text::Utf16DataLoc)),
+            location!("utf8 rel", Type::Str(Text::Utf8RelLoc), "abc", |e| e
+                .location_str("abc", Text::Utf8RelLoc)),
+            location!("utf8 data", Type::Str(Text::Utf8DataLoc), "abc", |e| e
+                .location_str("abc", Text::Utf8DataLoc)),
+            location!("u32s rel", Type::Array(&Type::U32, Layout::RelLoc), [1, 2], |e| {
+                e.u32(1);
+                e.u32(2)
+            }),
+            location!("u32s data", Type::Array(&Type::U32, Layout::DataLoc), [1, 2], |e| {
+                e.u32(1);
+                e.u32(2)
+            }),
+            location!("bytes", Type::Array(&Type::U8, Layout::RelLoc), [1, 2], |e| e
+                .u8_elements(&[1, 2])),
+            location!("none", Type::Array(&Type::U8, Layout::RelLoc), [], |_e| {}),
+            location!("u128s", Type::Array(&Type::U128, Layout::DataLoc),
+                [{"low": 1, "high": 0}], |e| e.u128(1)),
+            location!(
                 "fixed arrays",
                 Type::Array(&Type::Array(&Type::U8, Layout::Fixed(2)), Layout::DataLoc),
                 [{"items": [1, 2]}, {"items": [3, 4]}],
-                |_e| {},
-                data |e| e.u8_elements(&[1, 2, 3, 4])
+                |e| e.u8_elements(&[1, 2, 3, 4])
             ),
         ],
         true,

@@ -1,5 +1,6 @@
 //! `#[trace_event(...)]`: which keys exist, where, and what they look like.
 
+use proc_macro2::TokenStream;
 use syn::{
     Attribute, Expr, Ident, Meta, Token, ext::IdentExt, parse::Parser, punctuated::Punctuated,
 };
@@ -25,6 +26,8 @@ pub(crate) enum Place {
     Choice,
     /// A variant of such an enum.
     ChoiceVariant,
+    /// A function under `#[traced]`.
+    Function,
 }
 
 /// The keys of one item, each known at its place, of the right form, and there once.
@@ -54,6 +57,25 @@ impl Attrs {
             }
         }
         Self(items)
+    }
+
+    /// Reads the arguments of an attribute macro.
+    pub(crate) fn parse_arguments(
+        arguments: TokenStream,
+        place: Place,
+        errors: &mut Errors,
+    ) -> Self {
+        let mut items = Vec::new();
+        match Punctuated::<Item, Token![,]>::parse_terminated.parse2(arguments) {
+            Ok(list) => list.into_iter().for_each(|item| accept(item, &mut items, place, errors)),
+            Err(error) => errors.push(error),
+        }
+        Self(items)
+    }
+
+    /// Every key with its value.
+    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+        self.0.iter()
     }
 
     /// The value behind a key.
@@ -96,9 +118,9 @@ struct Key {
 
 const KEYS: &[Key] = {
     use Place::*;
-    const TYPES: &[Place] = &[Event, EventEnum, EventVariant];
+    const TYPES: &[Place] = &[Event, EventEnum, EventVariant, Function];
     const ONE: &[Place] = &[Event, EventVariant];
-    const WHOLE: &[Place] = &[Event, EventEnum];
+    const WHOLE: &[Place] = &[Event, EventEnum, Function];
     const FIELDS: &[Place] = &[EventField, ObjectField];
     &[
         Key { name: "provider", example: Some("\"Contoso-Checkout\""), places: WHOLE },
@@ -117,7 +139,7 @@ const KEYS: &[Key] = {
         Key {
             name: "tag",
             example: Some("0x10"),
-            places: &[Event, EventEnum, EventVariant, EventField, ObjectField],
+            places: &[Event, EventEnum, EventVariant, Function, EventField, ObjectField],
         },
         Key { name: "message", example: Some("\"took {micros} µs\""), places: ONE },
         Key { name: "description", example: Some("\"a request came in\""), places: ONE },
@@ -137,8 +159,9 @@ const KEYS: &[Key] = {
         Key {
             name: "crate",
             example: Some("::nettrace_writer"),
-            places: &[Event, EventEnum, Object, Choice],
+            places: &[Event, EventEnum, Object, Choice, Function],
         },
+        Key { name: "fields", example: Some("[path, size]"), places: &[Function] },
     ]
 };
 
@@ -190,6 +213,7 @@ fn noun(place: Place) -> &'static str {
         Place::Object => "a struct that derives `TraceField`",
         Place::ObjectField => "a field of a struct that derives `TraceField`",
         Place::Choice => "an enum that derives `TraceField`",
+        Place::Function => "`#[traced]`",
         Place::ChoiceVariant => "a variant of an enum that derives `TraceField`",
     }
 }

@@ -1,11 +1,12 @@
 //! The code of `#[derive(TraceEvent)]`.
 //!
-//! Everything is named by its full path, statics live in an anonymous constant, locals have
-//! mixed-site hygiene: nothing of the user's can be met by accident.
+//! Everything is named by its full path, and statics live in an anonymous constant. Locals have
+//! mixed-site hygiene, and two underscores, for a constant of the user's would turn a binding of
+//! its name into a pattern.
 
-use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Generics, Type, spanned::Spanned};
+use syn::{Type, spanned::Spanned};
 
 use crate::{
     ast::Container,
@@ -21,13 +22,18 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
 
     let statics = events.iter().enumerate().map(|(at, event)| {
         let (schema, ty) = (schema_ident(at), type_ident(at));
-        let value = schema_value(container, event, &private);
+        let value = schema_value(container, at, event, &private);
         quote! {
             static #schema: #private::EventSchema = #value;
             static #ty: #private::EventType = #private::EventType::new(&#schema);
         }
     });
     let types = (0..events.len()).map(type_ident);
+    let field_idents: Vec<_> = (0..events.len()).map(fields_ident).collect();
+    let fields = events.iter().map(|event| {
+        let fields = field_schemas(&event.fields, &private);
+        quote!(&[#(#fields),*])
+    });
     let schemas = (0..events.len()).map(schema_ident);
     // Numbers that are written as such were compared before; the compiler compares the others.
     let constant = events.iter().find_map(|event| match &event.id {
@@ -47,6 +53,17 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     quote! {
         #[allow(deprecated, unused_qualifications)]
         const _: () = {
+            // A static knows no lifetimes but `'static`; here the fields have the types that they
+            // are written with, and a wrong one is reported once, not for each lifetime.
+            trait __TraceEventFields {
+                #(const #field_idents: &'static [#private::FieldSchema];)*
+            }
+
+            #[automatically_derived]
+            impl #impl_generics __TraceEventFields for #ident #type_generics #where_clause {
+                #(const #field_idents: &'static [#private::FieldSchema] = #fields;)*
+            }
+
             #(#statics)*
             #distinct
 
@@ -68,18 +85,11 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     }
 }
 
-/// The schemas of fields, for a `static` (`lifetimes` replaced) or an associated constant.
-pub(crate) fn field_schemas(
-    values: &[Value<'_>],
-    lifetimes: Option<&Generics>,
-    private: &TokenStream,
-) -> Vec<TokenStream> {
+/// The schemas of fields.
+pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<TokenStream> {
     let schema = |value: &Value<'_>| {
         let Value { name, tag, .. } = value;
-        let ty = match lifetimes {
-            Some(generics) => with_static_lifetimes(quote_type(value.ty), generics),
-            None => quote_type(value.ty),
-        };
+        let ty = quote_type(value.ty);
         let span = value.ty.span();
         let implementation = implementation(value, &ty, private);
         let role = Ident::new(value.role, Span::call_site());
@@ -136,7 +146,7 @@ pub(crate) fn encode_values(
                 #implementation::encode_field_as(#reference, #encoder);
             }),
             Encoding::Located(_) => {
-                let mark = Ident::new(&format!("location{at}"), Span::mixed_site());
+                let mark = Ident::new(&format!("__location{at}"), Span::mixed_site());
                 let ty = quote_spanned!(span=> const { &#implementation::TYPE });
                 calls.push(quote_spanned! {span=>
                     let #mark = #private::PayloadEncoder::begin_location(#encoder, #ty);
@@ -168,7 +178,7 @@ pub(crate) fn assertion(span: Span, condition: &TokenStream, message: &str) -> T
 
 /// The local that holds the encoder.
 pub(crate) fn encoder_ident() -> Ident {
-    Ident::new("encoder", Span::mixed_site())
+    Ident::new("__encoder", Span::mixed_site())
 }
 
 /// `<Type as Trait>` by which a field is described and encoded.
@@ -213,9 +223,13 @@ fn checked(
 
 fn schema_value(
     container: &Container<'_>,
+    at: usize,
     event: &Event<'_>,
     private: &TokenStream,
 ) -> TokenStream {
+    let (ident, fields) = (container.ident, fields_ident(at));
+    let lifetimes = container.generics.lifetimes().map(|_| quote!('static));
+    let fields_of = quote!(#ident<#(#lifetimes),*>);
     let Event { provider, name, version, level, keywords, tag, .. } = event;
     let (id, explicit) = match &event.id {
         Id::Given(_, id) => (id.clone(), true),
@@ -227,7 +241,6 @@ fn schema_value(
     let message = option(event.message.as_ref().map(|message| quote!(#message)));
     let description = option(event.description.as_ref().map(|text| quote!(#text)));
     let key_values = event.key_values.iter().map(|(key, value)| quote!((#key, #value)));
-    let fields = field_schemas(&event.fields, Some(container.generics), private);
     let id = match &event.id {
         Id::Given(None, expression) => checked(
             expression,
@@ -262,7 +275,7 @@ fn schema_value(
             message: #message,
             description: #description,
             key_values: &[#(#key_values),*],
-            fields: &[#(#fields),*],
+            fields: <#fields_of as __TraceEventFields>::#fields,
         }
     }
 }
@@ -290,7 +303,7 @@ fn encode_body(
         let calls = encode_values(fields, self_place(container), private);
         return quote!(#unused #calls);
     }
-    let binding = |at: usize| Ident::new(&format!("field{at}"), Span::mixed_site());
+    let binding = |at: usize| Ident::new(&format!("__field{at}"), Span::mixed_site());
     let arms = events.iter().map(|event| {
         let variant = event.variant;
         let members = event.fields.iter().map(|value| value.member);
@@ -310,6 +323,10 @@ fn schema_ident(at: usize) -> Ident {
     format_ident!("__TRACE_EVENT_SCHEMA_{at}")
 }
 
+fn fields_ident(at: usize) -> Ident {
+    format_ident!("FIELDS_{at}")
+}
+
 fn type_ident(at: usize) -> Ident {
     format_ident!("__TRACE_EVENT_TYPE_{at}")
 }
@@ -323,30 +340,4 @@ fn option(value: Option<TokenStream>) -> TokenStream {
 
 fn quote_type(ty: &Type) -> TokenStream {
     quote!(#ty)
-}
-
-/// A field's type for a `static`, which knows no lifetimes but `'static`: a schema is the same for
-/// all of them. Tokens rather than syntax, so that types written by macros are covered too.
-fn with_static_lifetimes(tokens: TokenStream, generics: &Generics) -> TokenStream {
-    let mut after_tick = false;
-    let tokens = tokens.into_iter().map(|token| {
-        let is_tick = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '\'');
-        let token = match token {
-            TokenTree::Ident(ident)
-                if after_tick && generics.lifetimes().any(|l| l.lifetime.ident == ident) =>
-            {
-                TokenTree::Ident(Ident::new("static", ident.span()))
-            }
-            TokenTree::Group(group) => {
-                let inner = with_static_lifetimes(group.stream(), generics);
-                let mut replaced = Group::new(group.delimiter(), inner);
-                replaced.set_span(group.span());
-                TokenTree::Group(replaced)
-            }
-            other => other,
-        };
-        after_tick = is_tick;
-        token
-    });
-    tokens.collect()
 }

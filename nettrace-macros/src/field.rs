@@ -49,7 +49,7 @@ pub(crate) fn trace_field(container: &Container<'_>, errors: &mut Errors) -> Tok
 
 fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
     let private = private(container);
-    let schemas = field_schemas(values, None, &private);
+    let schemas = field_schemas(values, &private);
     let encoder = encoder_ident();
     let encode = encode_values(values, self_place(container), &private);
     let bounds = values.iter().filter(|value| mentions_parameter(container, value)).map(|value| {
@@ -191,7 +191,7 @@ fn numbers(
             const #name: #integer = {
                 #assertion
                 match #number {
-                    ::core::option::Option::Some(number) => number,
+                    ::core::option::Option::Some(__number) => __number,
                     ::core::option::Option::None => 0,
                 }
             };

@@ -3,7 +3,7 @@
 //! ours.
 //!
 //! `ast` reads, `valid` judges, `expand` and `field` write; `fallback` is what is written instead
-//! where there are mistakes.
+//! where there are mistakes. `traced` writes input for the derive.
 
 mod ast;
 mod attr;
@@ -12,6 +12,7 @@ mod expand;
 mod fallback;
 mod field;
 mod message;
+mod traced;
 mod valid;
 mod value;
 
@@ -30,6 +31,12 @@ pub fn derive_trace_event(input: TokenStream) -> TokenStream {
 #[proc_macro_derive(TraceField, attributes(trace_event))]
 pub fn derive_trace_field(input: TokenStream) -> TokenStream {
     derive(&parse_macro_input!(input), Derive::Field).into()
+}
+
+#[doc = include_str!("../docs/traced.md")]
+#[proc_macro_attribute]
+pub fn traced(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    traced::traced(arguments.into(), parse_macro_input!(item)).into()
 }
 
 fn derive(input: &DeriveInput, derive: Derive) -> proc_macro2::TokenStream {

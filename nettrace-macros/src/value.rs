@@ -118,8 +118,8 @@ impl Attrs {
         }
     }
 
-    /// A number from `min` to `max`, or a constant expression, which the compiler judges. The tokens
-    /// are the value for a place of its type.
+    /// A number from `min` to `max`, or a constant expression, which the compiler judges. The
+    /// tokens are the value for a place of its type.
     pub(crate) fn number(
         &self,
         key: &str,

@@ -33,7 +33,12 @@ mod renamed {
 /// Nothing here has a name unless it is written out, and what is written out misleads.
 mod bare {
     #![no_implicit_prelude]
-    #![allow(non_camel_case_types, dead_code, reason = "names that derived code might use")]
+    #![allow(
+        non_camel_case_types,
+        non_upper_case_globals,
+        dead_code,
+        reason = "names that derived code might use"
+    )]
 
     use ::nettrace_macros::{TraceEvent, TraceField};
 
@@ -48,7 +53,13 @@ mod bare {
     pub(crate) mod std {}
     pub(crate) mod trace_event {}
     pub(crate) trait PayloadEncoder {}
+    // A constant turns a binding of its name into a pattern.
+    pub(crate) const encoder: () = ();
+    pub(crate) const field0: () = ();
+    pub(crate) const location1: () = ();
+    pub(crate) const number: () = ();
     pub(crate) const TYPE: () = ();
+    pub(crate) const FIELDS_0: () = ();
     pub(crate) const TYPES: () = ();
     pub(crate) const SCHEMA: ::core::primitive::u64 = 4;
 

@@ -1,4 +1,4 @@
-//! Every type that a field can have, in every spelling: what the schema says, what an encoder hears.
+//! Every type that a field can have, in every spelling: what the schema says and an encoder hears.
 #![expect(clippy::disallowed_types, reason = "an atomic can be a field")]
 
 mod recorder;

@@ -264,15 +264,17 @@ impl<R: Read> Reader<R> {
             Ok(payload) => payload,
             Err(damage) => return Err(Error::malformed(BlockKind::Event, damage)),
         };
-        let header = &current.rows.header;
-        let unchanged = current.warm
-            && header.metadata_id == current.metadata_id
-            && header.capture_thread == current.capture_index
-            && header.thread == current.thread_index
-            && header.stack_id == current.stack_id
-            && header.label_list == current.label_list;
-        if !unchanged {
-            self.resolve(start)?;
+        if current.rows.refers_anew || !current.warm {
+            let header = &current.rows.header;
+            let unchanged = current.warm
+                && header.metadata_id == current.metadata_id
+                && header.capture_thread == current.capture_index
+                && header.thread == current.thread_index
+                && header.stack_id == current.stack_id
+                && header.label_list == current.label_list;
+            if !unchanged {
+                self.resolve(start)?;
+            }
         }
         let header = &self.current.rows.header;
         self.totals.events += 1;

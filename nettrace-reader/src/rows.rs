@@ -58,6 +58,7 @@ impl EventBlock {
             compressed: flags & 1 != 0,
             position: cursor.position(),
             header: Header::default(),
+            refers_anew: true,
         };
         Ok(Self { min_timestamp, max_timestamp, rows })
     }
@@ -71,12 +72,14 @@ pub(crate) struct Rows {
     pub(crate) position: usize,
     /// The header of the last row that was read; rows are encoded as differences to it.
     pub(crate) header: Header,
+    /// Whether the last row may refer to other definitions than the one before it.
+    pub(crate) refers_anew: bool,
 }
 
 impl Rows {
     /// No rows at all.
     pub(crate) fn none() -> Self {
-        Self { compressed: true, position: 0, header: Header::default() }
+        Self { compressed: true, position: 0, header: Header::default(), refers_anew: true }
     }
 
     /// Reads one row of `body`, up to its payload, and moves behind the payload. Returns where the
@@ -107,6 +110,7 @@ impl Rows {
         let flags = *body.get(at)?;
         at += 1;
         let header = &mut self.header;
+        self.refers_anew = flags & REFERENCES != 0;
         if flags & 1 != 0 {
             header.metadata_id = number32(body, &mut at)?;
         }
@@ -164,9 +168,13 @@ impl Rows {
             return None;
         }
         self.header = header;
+        self.refers_anew = true;
         Some(end)
     }
 }
+
+/// The flags of a compressed header that stand for event type, threads, stack and label list.
+const REFERENCES: u8 = 1 | 2 | 4 | 8 | 16;
 
 /// The size of an uncompressed header.
 const PLAIN_HEADER: usize = 52;

@@ -70,7 +70,9 @@ pub enum Type {
     Single,
     /// 14: eight bytes.
     Double,
-    /// 16: sixteen bytes, a [`WallTime`](crate::WallTime).
+    /// 16: eight bytes, 100 ns units since 1601, as every reader and writer in use has it; or sixteen
+    /// bytes, a [`WallTime`](crate::WallTime), as the format's text has it. Which one, each payload's
+    /// size shows.
     DateTime,
     /// 17: sixteen bytes.
     Guid,
@@ -97,21 +99,40 @@ pub enum Type {
 
 impl Type {
     /// The size in bytes of every value of this type, if all have the same. `None` too where it is
-    /// beyond `u32`.
+    /// beyond `u32`. A date takes eight.
     pub fn fixed_size(&self) -> Option<u32> {
+        self.size_with_dates(8)
+    }
+
+    /// Whether dates are in it, whose size has to be found out.
+    pub(crate) fn has_dates(&self) -> bool {
+        match self {
+            Self::DateTime => true,
+            Self::Object(fields) => fields.iter().any(|field| field.ty.has_dates()),
+            Self::Array(element)
+            | Self::FixedArray(element, _)
+            | Self::RelLoc(element)
+            | Self::DataLoc(element) => element.has_dates(),
+            _ => false,
+        }
+    }
+
+    /// [`fixed_size`](Self::fixed_size) where a date takes so many bytes.
+    pub(crate) fn size_with_dates(&self, date: u32) -> Option<u32> {
         Some(match self {
             Self::Object(fields) => fields
                 .iter()
-                .try_fold(0_u32, |sum, field| sum.checked_add(field.ty.fixed_size()?))?,
+                .try_fold(0_u32, |sum, field| sum.checked_add(field.ty.size_with_dates(date)?))?,
             Self::FixedArray(element, count) => {
-                element.fixed_size()?.checked_mul((*count).into())?
+                element.size_with_dates(date)?.checked_mul((*count).into())?
             }
             Self::Int8 | Self::UInt8 | Self::Utf8CodeUnit | Self::Boolean8 => 1,
             Self::Int16 | Self::UInt16 | Self::Utf16CodeUnit => 2,
             Self::Boolean | Self::Int32 | Self::UInt32 | Self::Single => 4,
             Self::RelLoc(_) | Self::DataLoc(_) => 4,
             Self::Int64 | Self::UInt64 | Self::Double => 8,
-            Self::DateTime | Self::Guid => 16,
+            Self::DateTime => date,
+            Self::Guid => 16,
             Self::Utf16String | Self::Array(_) | Self::VarInt | Self::VarUInt => return None,
         })
     }

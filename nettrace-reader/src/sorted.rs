@@ -39,6 +39,8 @@ pub struct SortedReader<R> {
     /// While events are released: the lanes that have some to release, by their next timestamp.
     heap: Vec<(u64, usize)>,
     release: Release,
+    /// No waiting event is earlier than this: most marks release nothing, and need not look.
+    earliest: u64,
     /// What to do when everything that is being released has been delivered.
     after: After,
     /// Rows of the current block that are not in a lane yet.
@@ -100,6 +102,7 @@ impl<R: Read> SortedReader<R> {
             lane_of: HashMap::new(),
             heap: Vec::new(),
             release: Release::Nothing,
+            earliest: u64::MAX,
             after: After::ReadOn,
             segment: None,
             delivered: None,
@@ -121,9 +124,6 @@ impl<R: Read> SortedReader<R> {
                 return self.lane_event(lane).map(Some);
             }
             self.release = Release::Nothing;
-            if self.lane_of.is_empty() {
-                self.reader.tables.forget_removed_threads();
-            }
             match std::mem::replace(&mut self.after, After::ReadOn) {
                 After::ReadOn => self.read_on(),
                 After::DeliverCurrent => return Ok(Some(self.reader.current_event())),
@@ -177,22 +177,31 @@ impl<R: Read> SortedReader<R> {
         self.reader.offset()
     }
 
+    /// Reads until there is something to release.
     fn read_on(&mut self) {
-        let before = self.reader.current.rows;
-        let result = match self.reader.step() {
-            Ok(Step::Row) => self.take_row(before),
-            Ok(Step::BlockEnd) => self.end_segment(),
-            Ok(Step::SequencePoint { flush_threads, flush_metadata }) => {
-                self.after = After::PassSequencePoint { flush_threads, flush_metadata };
-                self.start_release(Release::Everything);
-                Ok(())
+        let result = loop {
+            let before = self.reader.current.rows;
+            let result = match self.reader.step() {
+                Ok(Step::Row) => self.take_row(before),
+                Ok(Step::BlockEnd) => self.end_segment(),
+                Ok(Step::SequencePoint { flush_threads, flush_metadata }) => {
+                    self.after = After::PassSequencePoint { flush_threads, flush_metadata };
+                    self.start_release(Release::Everything);
+                    Ok(())
+                }
+                Ok(Step::End) => {
+                    self.after = After::End;
+                    self.start_release(Release::Everything);
+                    Ok(())
+                }
+                Err(error) => self.end_segment().and(Err(error)),
+            };
+            if result.is_err() || !matches!(self.after, After::ReadOn) {
+                break result;
             }
-            Ok(Step::End) => {
-                self.after = After::End;
-                self.start_release(Release::Everything);
-                Ok(())
+            if self.lane_of.is_empty() && self.segment.is_none() {
+                self.reader.tables.forget_removed_threads();
             }
-            Err(error) => self.end_segment().and(Err(error)),
         };
         if let Err(error) = result {
             self.segment = None;
@@ -246,6 +255,7 @@ impl<R: Read> SortedReader<R> {
         let mut run = Run { bytes, base, rows: segment.rows, payload: 0 };
         run.rows.position = 0;
         run.decode()?;
+        self.earliest = self.earliest.min(run.rows.header.timestamp);
         let lane = match self.lane_of.get(&segment.capture_thread) {
             Some(lane) => *lane,
             None => self.add_lane(segment.capture_thread),
@@ -275,12 +285,26 @@ impl<R: Read> SortedReader<R> {
     fn start_release(&mut self, release: Release) {
         self.release = release;
         self.heap.clear();
+        if !release.covers(self.earliest) {
+            return;
+        }
+        // What stays in a lane from which something is released is at the end of the release or later.
+        self.earliest = match release {
+            Release::EarlierThan(stop) => stop,
+            Release::Nothing | Release::Everything => u64::MAX,
+        };
+        let mut remaining = u64::MAX;
         for (place, lane) in self.lanes.iter().enumerate() {
             if let Some(timestamp) = lane.as_ref().and_then(Lane::timestamp) {
                 if release.covers(timestamp) {
                     self.heap.push((timestamp, place));
+                } else {
+                    remaining = remaining.min(timestamp);
                 }
             }
+        }
+        if self.heap.is_empty() {
+            self.earliest = remaining;
         }
         for at in (0..self.heap.len() / 2).rev() {
             sift_down(&mut self.heap, at);

@@ -62,6 +62,44 @@ impl WallTime {
             && (0..1000).contains(&self.millisecond)
     }
 
+    /// The time that is so many units of 100 ns behind 1601-01-01 UTC, cut to milliseconds; `None`
+    /// beyond the year 9999.
+    pub fn from_file_time(units: u64) -> Option<Self> {
+        let milliseconds = units / 10_000;
+        let mut days = milliseconds / 86_400_000;
+        let days_in_all = days;
+        // Cycles of 400 years, counted from 1601, have the leap years of 1601 to 2000.
+        let mut year = 1601 + days / 146_097 * 400;
+        days %= 146_097;
+        let mut time = loop {
+            if year > 9999 {
+                return None;
+            }
+            let start = Self {
+                year: year as i16,
+                month: 1,
+                day_of_week: ((days_in_all + 1) % 7) as i16,
+                day: 1,
+                hour: (milliseconds / 3_600_000 % 24) as i16,
+                minute: (milliseconds / 60_000 % 60) as i16,
+                second: (milliseconds / 1000 % 60) as i16,
+                millisecond: (milliseconds % 1000) as i16,
+            };
+            let february = Self { month: 2, ..start }.days_in_month() as u64;
+            if days < 337 + february {
+                break start;
+            }
+            days -= 337 + february;
+            year += 1;
+        };
+        while days >= time.days_in_month() as u64 {
+            days -= time.days_in_month() as u64;
+            time.month += 1;
+        }
+        time.day = days as i16 + 1;
+        Some(time)
+    }
+
     fn days_in_month(&self) -> i16 {
         let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
         match self.month {
@@ -137,6 +175,24 @@ mod tests {
         assert!(!WallTime { year: 1900, ..TIME }.is_valid());
         assert!(!WallTime { hour: 24, ..TIME }.is_valid());
         assert_eq!(TIME.to_string(), "2024-02-29T23:59:58.0070000Z");
+    }
+
+    #[test]
+    fn file_times() {
+        let text = |units| WallTime::from_file_time(units).map(|time| time.to_string());
+        assert_eq!(text(0).as_deref(), Some("1601-01-01T00:00:00.0000000Z"));
+        let unix = 116_444_736_000_000_000;
+        assert_eq!(text(unix).as_deref(), Some("1970-01-01T00:00:00.0000000Z"));
+        let leap = unix + 1_709_251_199_999 * 10_000;
+        assert_eq!(text(leap).as_deref(), Some("2024-02-29T23:59:59.9990000Z"));
+        assert_eq!(WallTime::from_file_time(leap).map(|time| time.day_of_week), Some(4));
+        let last = 2_650_467_743_999_999_999;
+        assert_eq!(text(last).as_deref(), Some("9999-12-31T23:59:59.9990000Z"));
+        assert_eq!(text(last + 1), None);
+        assert_eq!(text(u64::MAX), None);
+        for day in 0..200_000 {
+            assert!(WallTime::from_file_time(day * 864_000_000_000).unwrap().is_valid(), "{day}");
+        }
     }
 
     #[test]

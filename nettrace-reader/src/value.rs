@@ -31,7 +31,10 @@ pub enum Value<'a> {
     U64(u64),
     F32(f32),
     F64(f64),
+    /// A time in eight 16-bit parts.
     DateTime(WallTime),
+    /// A time in 100 ns units since 1601-01-01 UTC; see [`WallTime::from_file_time`].
+    FileTime(u64),
     /// In the byte order of the format: the first three groups little-endian.
     Guid([u8; 16]),
     /// A string, or an array of code units. What is no Unicode has become U+FFFD.
@@ -55,9 +58,24 @@ pub struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// The fields of `payload`, which stands at stream offset `base`.
     pub(crate) fn new(fields: &'a [Field], payload: &'a [u8], base: u64) -> Self {
-        let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
-        let decoder = Decoder { payload, cursor: Cursor::new(payload, 0), located: 0, budget };
-        Self { fields: fields.iter(), decoder, base }
+        let with_dates = |date| {
+            let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
+            let cursor = Cursor::new(payload, 0);
+            let decoder = Decoder { payload, cursor, located: 0, budget, date };
+            Self { fields: fields.iter(), decoder, base }
+        };
+        if fields.iter().any(|field| field.ty.has_dates())
+            && !with_dates(8).fits()
+            && with_dates(16).fits()
+        {
+            return with_dates(16);
+        }
+        with_dates(8)
+    }
+
+    /// Whether the fields that are left decode, and take all of the payload.
+    fn fits(mut self) -> bool {
+        self.by_ref().all(|field| field.is_ok()) && self.used() == self.decoder.payload.len()
     }
 
     /// How many bytes of the payload the fields so far have used, including what RelLoc and DataLoc
@@ -101,6 +119,8 @@ struct Decoder<'a> {
     located: usize,
     /// How many more values may be made, code units of located text included.
     budget: usize,
+    /// The size of a date.
+    date: u32,
 }
 
 impl<'a> Decoder<'a> {
@@ -125,6 +145,7 @@ impl<'a> Decoder<'a> {
             Type::VarInt => Value::I64(cursor.varint64()?),
             Type::VarUInt => Value::U64(cursor.varuint64()?),
             Type::Guid => Value::Guid(cursor.array()?),
+            Type::DateTime if self.date == 8 => Value::FileTime(cursor.u64()?),
             Type::DateTime => Value::DateTime(wall_time(cursor)?),
             Type::Utf16String => self.terminated_text()?,
             Type::Object(fields) => Value::Object(
@@ -171,7 +192,7 @@ impl<'a> Decoder<'a> {
             return Err(self.cursor.damage("a RelLoc or DataLoc points beyond the payload"));
         };
         self.spend(size)?;
-        let each = element.fixed_size().unwrap_or(0) as usize;
+        let each = element.size_with_dates(self.date).unwrap_or(0) as usize;
         if each == 0 || size % each != 0 {
             return Err(self
                 .cursor

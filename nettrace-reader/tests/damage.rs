@@ -122,13 +122,13 @@ fn references_have_to_be_defined() {
     };
     let row = Row::new(5, 1, 60);
     let mut stream = Stream::new();
-    stream.thread(5).events(&[row.clone()]);
+    stream.thread(5).events(std::slice::from_ref(&row));
     check(&stream, Table::Metadata, 1);
     let mut stream = Stream::new();
-    stream.simple_metadata(1).events(&[row.clone()]);
+    stream.simple_metadata(1).events(std::slice::from_ref(&row));
     check(&stream, Table::Thread, 5);
     let mut stream = Stream::new();
-    stream.simple_metadata(1).thread(5).remove_thread(5, 0).events(&[row.clone()]);
+    stream.simple_metadata(1).thread(5).remove_thread(5, 0).events(std::slice::from_ref(&row));
     check(&stream, Table::Thread, 5);
 
     let mut stream = Stream::new();

@@ -84,7 +84,7 @@ fn arrays_and_objects() {
 }
 
 #[test]
-fn date_times_have_sixteen_bytes() {
+fn date_times_of_sixteen_bytes() {
     let event = support::EventType::new(1, "Test", 1, "Time").field("t", &[16]).field("n", &[6]);
     let payload: Vec<u8> = [2026_i16, 11, 6, 21, 9, 39, 11, 5]
         .iter()

@@ -72,6 +72,25 @@ fn a_removed_thread_is_known_to_its_waiting_events() {
     assert_eq!(tids, [1008, 1007, 1006, 1005, 1005]);
 }
 
+/// Marks that release nothing cost nothing, however many threads have events waiting.
+#[test]
+fn many_marks_over_many_waiting_threads() {
+    let mut stream = Stream::new();
+    stream.simple_metadata(1);
+    for index in 1..3000 {
+        stream.thread_row(&[&[0x80 | (index % 128) as u8, (index / 128) as u8][..]].concat());
+        stream.events(&[Row::new(index, 1, 1_000_000 + index)]);
+    }
+    stream.thread_row(&[0]);
+    let marks: Vec<_> = (1..40_000).map(|i| Row::new(0, i, i.into()).sorted()).collect();
+    let bytes = stream.events(&marks).end();
+    let started = std::time::Instant::now();
+    let delivered = sorted(&bytes);
+    assert_eq!(delivered.len(), 39_999 + 2999);
+    assert!(delivered.is_sorted_by_key(|(_, _, time)| *time));
+    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+}
+
 #[test]
 fn waiting_events_are_bounded() {
     let mut stream = Stream::new();

@@ -106,7 +106,7 @@ fn times_of_a_block() {
 #[test]
 fn marks_of_sorted_events() {
     let sorted = row(1, 10).sorted();
-    check(&start().events(&[sorted.clone()]).events(&[Row::new(6, 1, 10)]).end(), &[]);
+    check(&start().events(std::slice::from_ref(&sorted)).events(&[Row::new(6, 1, 10)]).end(), &[]);
     let mut stream = start();
     stream.events(&[sorted]).events(&[Row::new(6, 1, 9)]);
     check(&stream.end(), &[Rule::IsSorted]);

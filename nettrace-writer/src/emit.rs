@@ -1,12 +1,12 @@
 //! The way of an event from the caller to its thread's buffer.
 
-use std::mem;
+use std::{cell::Cell, mem};
 
 use nettrace_format::{
     payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
     v6::RowFlags,
 };
-use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent, registry};
+use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 
 use crate::{
     clock,
@@ -15,7 +15,8 @@ use crate::{
     local::{Attached, ThreadBuffer},
     memory::{Cursor, Window},
     record::{Reason, Record},
-    row::{self, Escape},
+    row::{self, Escape, Shape},
+    sessions,
     shared::{MODE_FENCE, MODE_MONOTONIC},
     thread::ThreadRef,
 };
@@ -109,17 +110,20 @@ enum Outcome {
     Closed,
 }
 
+static NO_CONTEXT: Context<'static> = Context { stack: &[], thread: None };
+
 /// One function for each type of event, called where somebody listens: the call keeps the disabled path short.
+///
+/// Whatever is not the usual is a call in tail position, so that the usual needs no stack.
 #[inline(never)]
 fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: u32) {
     if word & (word - 1) == 0 {
         if let Some(buffer) = local::buffer(word.trailing_zeros()) {
-            if record(buffer, event, ty) == Outcome::Done {
-                return;
-            }
+            record::<T, true>(buffer, event, ty);
+            return;
         }
     }
-    emit_somewhere(event, ty, word, &Context::new());
+    emit_somewhere(event, ty, word, &NO_CONTEXT);
 }
 
 /// The general way: several sessions, a first event, a context.
@@ -132,16 +136,13 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
     context: &Context<'_>,
 ) {
     if word == NOT_REGISTERED && !ty.is_registered() {
-        if let Err(error) = registry::register(ty) {
-            crate::sessions::note_refused(error.into());
+        if !sessions::register(ty) {
             return;
         }
         word = ty.enabled();
     }
-    let mut sessions = word & SESSION_MASK;
-    while sessions != 0 {
-        let slot = sessions.trailing_zeros();
-        sessions &= sessions - 1;
+    let rest = Remaining(Cell::new(word & SESSION_MASK));
+    while let Some(slot) = rest.next() {
         if let Some(buffer) = local::buffer(slot) {
             if attempt(buffer, event, ty, context) == Outcome::Done {
                 continue;
@@ -163,6 +164,27 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
     }
 }
 
+/// Sessions that an event is still to go to. If its encoding panics in one, it is counted in the others as well.
+struct Remaining(Cell<u32>);
+
+impl Remaining {
+    fn next(&self) -> Option<u32> {
+        let slots = self.0.get();
+        self.0.set(slots & slots.wrapping_sub(1));
+        (slots != 0).then(|| slots.trailing_zeros())
+    }
+}
+
+impl Drop for Remaining {
+    fn drop(&mut self) {
+        while let Some(slot) = self.next() {
+            if let Some(buffer) = local::buffer(slot).filter(|buffer| begin(&buffer.record)) {
+                drop(Unwinding(buffer));
+            }
+        }
+    }
+}
+
 fn attempt<T: TraceEvent + ?Sized>(
     buffer: &ThreadBuffer,
     event: &T,
@@ -170,7 +192,7 @@ fn attempt<T: TraceEvent + ?Sized>(
     context: &Context<'_>,
 ) -> Outcome {
     if context.stack.is_empty() && context.thread.is_none() {
-        return record(buffer, event, ty);
+        return record::<T, false>(buffer, event, ty);
     }
     if !begin(&buffer.record) {
         buffer.record.refuse_nested();
@@ -201,31 +223,37 @@ fn fence_and_now(mode: u32) -> u64 {
 }
 
 /// Records into one buffer: the fast path, in place, for a plain row that fits.
+///
+/// `USUAL`: for a record of the usual mode, any other is left to a function of its own; and what becomes of the event is seen to here (the outcome is
+/// always `Done`).
 #[inline(always)]
-fn record<T: TraceEvent + ?Sized>(
+fn record<T: TraceEvent + ?Sized, const USUAL: bool>(
     buffer: &ThreadBuffer,
     event: &T,
     ty: &'static EventType,
 ) -> Outcome {
     let record = &buffer.record;
-    if !record.begin() {
+    if USUAL && !record.begin_usual() {
+        return record_unusually(buffer, event, ty);
+    }
+    if !USUAL && !record.begin() {
         record.refuse_nested();
         return Outcome::Done;
     }
     let unwinding = Unwinding(buffer);
-    let mode = record.mode();
-    let now = if mode == 0 { clock::counter() } else { fence_and_now(mode) };
+    let slowly = if USUAL { record_or_move_on::<T> } else { record_slowly_plain::<T> };
+    let now = if USUAL { clock::counter() } else { fence_and_now(record.mode()) };
     let fixed = FixedSize::of(event);
-    let (last, old, id) = (record.ts(), record.shape(), ty.index());
+    let (last, old, id) = (record.ts(), record.shape(), ty.index_in_rows());
     let delta = now.saturating_sub(last);
     let window = Window::open(record, fixed.unwrap_or(0));
     let Some(window) = window.filter(|_| delta < row::MAX_DELTA) else {
         mem::forget(unwinding);
-        return record_slowly(buffer, event, ty, &Context::new());
+        return slowly(buffer, event, ty);
     };
     let end = match fixed {
         Some(len) => {
-            let (size, size_len, flag) = row::size(len, old);
+            let (size, size_len, flag) = row::size(len as u32, old);
             let (head, head_len) = row::head(id, old, delta, flag);
             let payload = encode(event, window.fixed(head, head_len, size, size_len));
             (payload.len() == len && !payload.overflowed()).then(|| (payload.position(), len))
@@ -243,12 +271,57 @@ fn record<T: TraceEvent + ?Sized>(
     mem::forget(unwinding);
     match end {
         Some((end, len)) => {
-            record.commit(end, last + delta, row::shape(id, len));
+            let shape = Shape { id, len: len as u32 };
+            if USUAL {
+                record.commit_usual(end, last + delta, shape);
+            } else {
+                record.commit(end, last + delta, shape);
+            }
             Outcome::Done
         }
         // It does not fit, or not here: the bytes written so far are beyond `pos` and mean nothing.
-        None => record_slowly(buffer, event, ty, &Context::new()),
+        None => slowly(buffer, event, ty),
     }
+}
+
+#[cold]
+#[inline(never)]
+fn record_slowly_plain<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+) -> Outcome {
+    record_slowly(buffer, event, ty, &NO_CONTEXT)
+}
+
+/// Records where the record's mode is not the usual, or counts that it is busy.
+#[cold]
+#[inline(never)]
+fn record_unusually<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+) -> Outcome {
+    let slot = buffer.session.slot;
+    if record::<T, false>(buffer, event, ty) == Outcome::Closed {
+        emit_somewhere(event, ty, 1 << slot, &NO_CONTEXT);
+    }
+    Outcome::Done
+}
+
+/// [`record_slowly`], and on to another session in the same slot if this one is over.
+#[cold]
+#[inline(never)]
+fn record_or_move_on<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+) -> Outcome {
+    let slot = buffer.session.slot;
+    if record_slowly(buffer, event, ty, &NO_CONTEXT) == Outcome::Closed {
+        emit_somewhere(event, ty, 1 << slot, &NO_CONTEXT);
+    }
+    Outcome::Done
 }
 
 #[inline(always)]
@@ -264,8 +337,13 @@ struct Unwinding<'a>(&'a ThreadBuffer);
 impl Drop for Unwinding<'_> {
     #[cold]
     fn drop(&mut self) {
-        let record = &self.0.record;
-        record.drop_event(&self.0.session.pool, record.held(), Reason::Panicked);
+        let (record, pool) = (&self.0.record, &self.0.session.pool);
+        let held = record.held();
+        if held.is_none() {
+            // The flusher asked while the event was being encoded: its chunk ends here, before the number that has no row.
+            record.seal(pool);
+        }
+        record.drop_event(pool, held, Reason::Panicked);
     }
 }
 
@@ -333,13 +411,13 @@ fn record_slowly<T: TraceEvent + ?Sized>(
                 None => break,
             }
         }
-        if session.on_full == OnFull::Drop || local::is_flusher() {
+        if session.on_full == OnFull::Drop || !local::may_wait() {
             record.drop_event(pool, None, Reason::NoRoom);
             return Outcome::Done;
         }
         // Not busy while it waits: the flusher would wait for it.
         record.end();
-        session.wait_for_room();
+        local::holding_locks(|| session.wait_for_room());
         if !begin(record) {
             record.refuse_nested();
             return Outcome::Done;
@@ -368,6 +446,8 @@ fn write_row<T: TraceEvent + ?Sized>(
     let (start, size) = pool.place(chunk);
     let pos = record.pos();
     let mut out = Cursor::in_chunk((start, size), pos);
+    // First, so that what leaves a note while the event is being encoded is not forgotten.
+    record.clear_note(pool, chunk);
     let is_first = pos == start;
     if is_first {
         record.number_first_row(pool, chunk);
@@ -426,7 +506,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     if payload.overflowed() {
         return Err(if room >= MAX_PAYLOAD { NotWritten::TooLarge } else { NotWritten::NoRoom });
     }
-    out.patch(size_at, &row::padded3(payload.len()).to_le_bytes()[..3]);
+    out.patch(size_at, &row::padded3(payload.len() as u32).to_le_bytes()[..3]);
 
     if has_escapes {
         record.mark_escapes(pool, chunk);
@@ -435,8 +515,8 @@ fn write_row<T: TraceEvent + ?Sized>(
     if let Some(version) = labels_written {
         record.set_labels(version);
     }
-    record.clear_note(pool, chunk);
-    record.commit(payload.position(), now, row::shape(ty.index(), payload.len()));
+    let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };
+    record.commit(payload.position(), now, shape);
     Ok(())
 }
 

@@ -1,7 +1,12 @@
 //! Writes NetTrace traces (`.nettrace`) from inside a Rust process.
 //!
 //! A struct that derives [`TraceEvent`] is an event; [`emit`](Emit::emit) records it in every [`Session`] that listens.
-#![cfg_attr(nettrace_loom, allow(dead_code, unused_imports))]
+#![cfg_attr(nettrace_loom, allow(dead_code, unused_imports, reason = "the models use the protocol alone"))]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "`sync` is the seam, and the lint follows its re-exports; `cargo xtask seam` checks the names"
+)]
 
 mod barrier;
 mod memory;
@@ -50,7 +55,7 @@ pub use crate::{
     thread::ThreadRef,
 };
 pub use nettrace_format::v6::Label;
-pub use nettrace_macros::{TraceEvent, TraceField};
+pub use nettrace_macros::{TraceEvent, TraceField, traced};
 pub use trace_event::{Level, TraceEvent, TraceField};
 
 /// What the macros' expansions name. Not for people.

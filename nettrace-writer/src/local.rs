@@ -48,8 +48,8 @@ struct ExitGuard;
 
 thread_local! {
     static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] = const { [const { Cell::new(ptr::null()) }; SLOTS] };
-    /// The thread is taking locks for a session: a signal handler that emits now must not.
-    static ATTACHING: Cell<bool> = const { Cell::new(false) };
+    /// The thread is taking locks of ours: a signal handler that emits now must not.
+    static HOLDS_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// The thread is a session's flusher: it never waits for room.
     static IS_FLUSHER: Cell<bool> = const { Cell::new(false) };
     static EXIT: ExitGuard = const { ExitGuard };
@@ -75,21 +75,34 @@ pub(crate) fn set_flusher() {
     IS_FLUSHER.set(true);
 }
 
-/// Whether this thread is a flusher.
-pub(crate) fn is_flusher() -> bool {
-    IS_FLUSHER.get()
+/// Whether this thread may wait for room: not if it is the one that makes room, nor in a signal handler that came while it was
+/// waiting already.
+pub(crate) fn may_wait() -> bool {
+    !IS_FLUSHER.get() && !HOLDS_LOCKS.get()
+}
+
+/// Does something that takes locks. `None`: not done, for this is a signal handler that came while the thread was
+/// at such a thing; taking a lock again that the thread holds would never end.
+pub(crate) fn holding_locks<R>(f: impl FnOnce() -> R) -> Option<R> {
+    /// Also where `f` unwinds.
+    struct Release;
+    impl Drop for Release {
+        fn drop(&mut self) {
+            HOLDS_LOCKS.set(false);
+        }
+    }
+    (!HOLDS_LOCKS.replace(true)).then(|| {
+        let _release = Release;
+        f()
+    })
 }
 
 /// Gives the thread a buffer for the session in a slot.
 #[cold]
 pub(crate) fn attach(slot: u32) -> Attached {
-    if ATTACHING.replace(true) {
-        // Inside of this very function on the same thread: a signal handler. Taking its locks again would never end.
-        sessions::UNPLACED[slot as usize % SLOTS].fetch_add(1, Ordering::Relaxed);
-        return Attached::No;
-    }
-    let attached = sessions::session(slot).map_or(Attached::No, |session| {
-        let buffer = session.attach(ThreadRef::current());
+    let attached = holding_locks(|| {
+        let Some(session) = sessions::session(slot) else { return Attached::No };
+        let Some(buffer) = session.attach(ThreadRef::current()) else { return Attached::No };
         if EXIT.try_with(|_| ()).is_ok() {
             BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
             Attached::ForGood
@@ -97,8 +110,10 @@ pub(crate) fn attach(slot: u32) -> Attached {
             Attached::Once(buffer)
         }
     });
-    ATTACHING.set(false);
-    attached
+    attached.unwrap_or_else(|| {
+        sessions::UNPLACED[slot as usize % SLOTS].fetch_add(1, Ordering::Relaxed);
+        Attached::No
+    })
 }
 
 /// Empties a slot. No reference from [`buffer`] may be in use.
@@ -135,5 +150,5 @@ pub(crate) fn forget_all() {
     for slot in 0..SESSION_BITS {
         std::mem::forget(take(slot));
     }
-    ATTACHING.set(false);
+    HOLDS_LOCKS.set(false);
 }

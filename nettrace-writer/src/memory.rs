@@ -36,7 +36,7 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(crate) fn new(len: usize) -> Self {
-        let layout = alloc::Layout::from_size_align(len.max(PAGE), PAGE).expect("a budget that fits");
+        let layout = alloc::Layout::from_size_align(len.next_multiple_of(PAGE).max(PAGE), PAGE).expect("a budget that fits");
         // SAFETY: the size is not zero.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
@@ -55,6 +55,17 @@ impl Memory {
         for offset in (0..len).step_by(PAGE) {
             // SAFETY: M1 and M2: inside of the chunk, which the caller has alone. Volatile, since the value is the same.
             unsafe { at.wrapping_add(offset).write_volatile(0) };
+        }
+    }
+
+    /// Gives the pages back to the system, where that can be done: the bytes are zeros again (M4). For a caller after whom nobody uses the
+    /// memory.
+    #[cfg(not(nettrace_loom))]
+    pub(crate) fn discard(&self) {
+        #[cfg(target_os = "linux")]
+        // SAFETY: M1: the range is our own allocation, page-aligned; its content is of no interest to anyone.
+        unsafe {
+            libc::madvise(self.start.as_ptr().cast(), self.layout.size(), libc::MADV_DONTNEED);
         }
     }
 

@@ -57,6 +57,7 @@ struct Class {
     free: AtomicU64,
     /// Chunks from here to `end` were never used.
     fresh: AtomicU32,
+    start: u32,
     end: u32,
     /// How many chunks are in use.
     used: AtomicU32,
@@ -146,6 +147,20 @@ impl Pool {
         (self.small.used.load(Ordering::Relaxed), self.small.end)
     }
 
+    /// Whether a quarter of the chunks of either size or more is in use.
+    pub(crate) fn is_low(&self) -> bool {
+        [&self.small, &self.jumbo].into_iter().any(|class| {
+            let all = class.end - class.start;
+            class.used.load(Ordering::Relaxed) >= all.div_ceil(4)
+        })
+    }
+
+    /// Gives all pages back to the system. Nothing of the memory may be in use or of interest any more.
+    #[cfg(not(nettrace_loom))]
+    pub(crate) fn discard(&self) {
+        self.memory.discard();
+    }
+
     /// Touches chunks that were never used, so that there are `ahead` whose pages exist. Flusher only.
     pub(crate) fn prefault(&self, ahead: u32) {
         let (mut taken, mut list) = (0, NONE);
@@ -175,6 +190,7 @@ impl Class {
         Self {
             free: AtomicU64::new(u64::from(NONE)),
             fresh: AtomicU32::new(start),
+            start,
             end,
             used: AtomicU32::new(0),
         }

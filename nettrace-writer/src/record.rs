@@ -52,6 +52,7 @@
 use crate::{
     barrier,
     pool::{NONE, Pool},
+    row::Shape,
     sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -59,9 +60,6 @@ use crate::{
 pub(crate) const SEIZED: usize = 0;
 /// [`Record::limit`](Record): the chunk is the owner's, but something must be written before the next row.
 pub(crate) const ATTENTION: usize = 1;
-
-/// State of row compression that fits no row, so that the next says everything.
-pub(crate) const NO_SHAPE: u64 = u64::MAX;
 
 /// Why events were not recorded, counted by the thread that emitted them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,14 +94,15 @@ impl Drops {
 #[repr(C, align(128))]
 pub(crate) struct Record {
     // What each event touches: one pair of cache lines, written by the owner.
+    /// Bit 0: the owner is in the middle of an event. The rest is constant: how the clock is read and whether a fence is due, 0 for the
+    /// usual.
     busy: AtomicU32,
-    /// How the clock is read and whether a fence is due; 0 for the fast way. Constant.
-    mode: u32,
     limit: AtomicUsize,
     pos: AtomicPtr<u8>,
     ts: AtomicU64,
-    /// Metadata id and payload size of the last row.
-    shape: AtomicU64,
+    /// The [`Shape`] of the last row.
+    id: AtomicU32,
+    len: AtomicU32,
     /// Numbers given to this thread's events, those of nested events aside.
     own: AtomicU64,
     /// The current chunk.
@@ -154,12 +153,12 @@ pub(crate) struct Sealed {
 impl Record {
     pub(crate) fn new(mode: u32) -> Self {
         Self {
-            busy: AtomicU32::new(0),
-            mode,
+            busy: AtomicU32::new(mode << 1),
             limit: AtomicUsize::new(SEIZED),
             pos: AtomicPtr::new(std::ptr::null_mut()),
             ts: AtomicU64::new(0),
-            shape: AtomicU64::new(NO_SHAPE),
+            id: AtomicU32::new(Shape::NONE.id),
+            len: AtomicU32::new(Shape::NONE.len),
             own: AtomicU64::new(0),
             chunk: AtomicU32::new(NONE),
             sealed: AtomicU32::new(NONE),
@@ -182,6 +181,18 @@ impl Record {
     #[inline(always)]
     pub(crate) fn begin(&self) -> bool {
         // Only the owner stores `busy`; a signal handler on its thread has put it back when it returns.
+        let busy = self.busy.load(Ordering::Relaxed);
+        if busy & 1 != 0 {
+            return false;
+        }
+        self.busy.store(busy | 1, Ordering::Relaxed);
+        barrier::light();
+        true
+    }
+
+    /// [`begin`](Self::begin) for a record of the usual mode; `false` for any other as well.
+    #[inline(always)]
+    pub(crate) fn begin_usual(&self) -> bool {
         if self.busy.load(Ordering::Relaxed) != 0 {
             return false;
         }
@@ -192,7 +203,7 @@ impl Record {
 
     #[inline(always)]
     pub(crate) fn mode(&self) -> u32 {
-        self.mode
+        self.busy.load(Ordering::Relaxed) >> 1
     }
 
     #[inline(always)]
@@ -213,25 +224,39 @@ impl Record {
     }
 
     #[inline(always)]
-    pub(crate) fn shape(&self) -> u64 {
-        self.shape.load(Ordering::Relaxed)
+    pub(crate) fn shape(&self) -> Shape {
+        Shape { id: self.id.load(Ordering::Relaxed), len: self.len.load(Ordering::Relaxed) }
     }
 
     /// Adds the row that ends at `pos`, and ends the event.
     #[inline(always)]
-    pub(crate) fn commit(&self, pos: *mut u8, ts: u64, shape: u64) {
+    pub(crate) fn commit(&self, pos: *mut u8, ts: u64, shape: Shape) {
+        self.add(pos, ts, shape);
+        self.end();
+    }
+
+    /// [`commit`](Self::commit) for a record of the usual mode.
+    #[inline(always)]
+    pub(crate) fn commit_usual(&self, pos: *mut u8, ts: u64, shape: Shape) {
+        self.add(pos, ts, shape);
+        // Release: see `end`.
+        self.busy.store(0, Ordering::Release);
+    }
+
+    #[inline(always)]
+    fn add(&self, pos: *mut u8, ts: u64, shape: Shape) {
         self.pos.store(pos, Ordering::Relaxed);
         self.ts.store(ts, Ordering::Relaxed);
-        self.shape.store(shape, Ordering::Relaxed);
+        self.id.store(shape.id, Ordering::Relaxed);
+        self.len.store(shape.len, Ordering::Relaxed);
         self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.end();
     }
 
     /// Ends the event.
     #[inline(always)]
     pub(crate) fn end(&self) {
         // Release pairs with the acquire in `is_idle`: what the event did is seen by whoever sees it ended.
-        self.busy.store(0, Ordering::Release);
+        self.busy.store(self.busy.load(Ordering::Relaxed) & !1, Ordering::Release);
     }
 
     /// Counts an event that was emitted in the middle of another.
@@ -380,7 +405,8 @@ impl Record {
         self.gap.store(0, Ordering::Relaxed);
         self.pos.store(start, Ordering::Relaxed);
         self.ts.store(ts, Ordering::Relaxed);
-        self.shape.store(NO_SHAPE, Ordering::Relaxed);
+        self.id.store(Shape::NONE.id, Ordering::Relaxed);
+        self.len.store(Shape::NONE.len, Ordering::Relaxed);
         self.limit.store(start as usize + size, Ordering::Relaxed);
         // Release pairs with the acquire in `ask`: whoever sees the chunk sees its header and stores `limit` after this.
         self.chunk.store(chunk, Ordering::Release);
@@ -448,7 +474,7 @@ impl Record {
             return true;
         }
         // Acquire pairs with the release in `end`.
-        self.busy.load(Ordering::Acquire) == 0
+        self.busy.load(Ordering::Acquire) & 1 == 0
     }
 
     /// Takes everything that the owner wrote before the heavy barrier, the oldest first. The record was seen idle after it.

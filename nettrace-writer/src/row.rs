@@ -2,7 +2,7 @@
 //!
 //! What costs time is not the number of instructions but a position that depends on the clock: if the length of the
 //! timestamp's delta decides where the next byte goes, each event waits for the clock of the one before (17 ns an event instead of 9.5
-//! measured). So the delta is padded, which readers accept: two bytes below 2^14 ticks, then three, four; the
+//! measured). So the delta is padded, which readers accept: two bytes below 2^14 ticks, else four; the
 //! choice is a branch, which is predicted, and the position does not wait. The metadata id and the payload size are written
 //! when they differ from the row before, without a branch: event types may alternate at random.
 //!
@@ -42,92 +42,96 @@ impl Escape {
     }
 }
 
-/// Metadata id and payload size: what rows of a kind have in common.
-#[inline(always)]
-pub(crate) fn shape(metadata_id: u32, payload_len: usize) -> u64 {
-    u64::from(metadata_id) | (payload_len as u64) << 32
+/// What rows of a type have in common: its metadata id, as [`EventType::index_in_rows`](trace_event::EventType::index_in_rows) has it, and the size
+/// of the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) id: u32,
+    pub(crate) len: u32,
+}
+
+impl Shape {
+    /// A shape that no row has, so that the next row says everything.
+    pub(crate) const NONE: Self = Self { id: 0, len: u32::MAX };
 }
 
 /// Flags, metadata id if it changed, and delta: as a word to be stored whole, and how many of its bytes count (at most 7).
 ///
-/// `metadata_id` is below 2^14, `delta` below [`MAX_DELTA`].
+/// `delta` is below [`MAX_DELTA`].
 #[inline(always)]
-pub(crate) fn head(metadata_id: u32, old_shape: u64, delta: u64, len_flag: u8) -> (u64, usize) {
-    let changed = u32::from(old_shape as u32 != metadata_id);
-    let flags = changed as u64 * u64::from(RowFlags::METADATA) | u64::from(len_flag);
-    let long = u32::from(metadata_id >= 1 << 7);
-    let id = if long != 0 { padded2(metadata_id) } else { metadata_id };
-    let id_len = changed * (1 + long);
-    // All ones if it changed.
-    let id = u64::from(id) & u64::from(changed).wrapping_neg();
+pub(crate) fn head(id: u32, old: Shape, delta: u64, len_flag: u8) -> (u64, usize) {
+    let (start, start_len) = if old.id == id {
+        (0, 1)
+    } else {
+        ((id & 0xffff) << 8 | u32::from(RowFlags::METADATA), 1 + (id >> 16))
+    };
     let delta = delta as u32;
     let (delta, delta_len) = if delta < 1 << 14 {
         (padded2(delta), 2)
-    } else if delta < 1 << 21 {
-        (padded2(delta & 0x3fff) | 0x8000 | (delta >> 14) << 16, 3)
     } else {
-        (padded2(delta & 0x3fff) | 0x8000 | (delta >> 14 & 0x7f | 0x80) << 16 | (delta >> 21) << 24, 4)
+        (padded2(delta & 0x3fff) | 0x8000 | padded2(delta >> 14) << 16, 4)
     };
-    let head = flags | id << 8 | u64::from(delta) << (8 + 8 * id_len);
-    (head, (1 + id_len + delta_len) as usize)
+    let head = u64::from(start | u32::from(len_flag)) | u64::from(delta) << (8 * start_len);
+    (head, (start_len + delta_len) as usize)
 }
 
 /// The payload size, if it changed: as a word to be stored whole, how many of its bytes count, and its flag.
 #[inline(always)]
-pub(crate) fn size(payload_len: usize, old_shape: u64) -> (u32, usize, u8) {
-    let changed = usize::from(old_shape >> 32 != payload_len as u64);
-    let (bytes, len) = match payload_len {
-        0..=0x7f => (payload_len as u32, 1),
-        0x80..=0x3fff => (padded2(payload_len as u32), 2),
-        _ => (padded3(payload_len), 3),
+pub(crate) fn size(len: u32, old: Shape) -> (u32, usize, u8) {
+    let changed = old.len != len;
+    let (bytes, bytes_len) = match len {
+        0..=0x7f => (len, 1),
+        0x80..=0x3fff => (padded2(len), 2),
+        _ => (padded3(len), 3),
     };
-    (bytes, changed * len, changed as u8 * RowFlags::PAYLOAD_LEN)
+    (bytes, usize::from(changed) * bytes_len, u8::from(changed) * RowFlags::PAYLOAD_LEN)
 }
 
 /// A number below 2^14 in two bytes.
 #[inline(always)]
 pub(crate) fn padded2(value: u32) -> u32 {
-    (value & 0x7f) | 0x80 | (value >> 7) << 8
+    // Adding the upper seven bits once more moves them up by one.
+    value + (value & 0x3f80) + 0x80
 }
 
 /// A number below 2^21 in three bytes.
 #[inline(always)]
-pub(crate) fn padded3(value: usize) -> u32 {
-    let value = value as u32;
+pub(crate) fn padded3(value: u32) -> u32 {
     (value & 0x7f) | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | (value >> 14) << 16
 }
 
 #[cfg(test)]
 mod tests {
-    use nettrace_format::v6::{RowState, decode_row};
+    use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
-    use super::{HEAD_ROOM, MAX_DELTA, head, shape, size};
+    use super::{HEAD_ROOM, MAX_DELTA, Shape, head, padded2, size};
+
+    fn in_rows(id: u32) -> u32 {
+        if id < 1 << 7 { id | 1 << 16 } else { padded2(id) | 2 << 16 }
+    }
 
     #[test]
     fn every_head_reads_back() {
         let deltas = [0, 1, 127, 128, 16_383, 16_384, (1 << 21) - 1, 1 << 21, MAX_DELTA - 1];
-        let ids = [1, 127, 128, 16_383];
         let sizes = [0, 1, 127, 128, 16_383, 16_384, 65_535];
         for delta in deltas {
-            for id in ids {
+            for id in [1, 127, 128, 16_383] {
                 for len in sizes {
-                    for old in [shape(id, len), shape(id, len + 1), shape(id ^ 1, len), u64::MAX] {
-                        let mut state = RowState::after(nettrace_format::v6::RowHeader {
-                            metadata_id: old as u32,
-                            payload_len: (old >> 32) as u32,
-                            ..Default::default()
+                    for (old_id, old_len) in [(id, len), (id, len + 1), (id ^ 1, len), (0, u32::MAX)] {
+                        let old = Shape { id: in_rows(old_id), len: old_len };
+                        let mut state = RowState::after(RowHeader {
+                            metadata_id: old_id,
+                            payload_len: old_len,
+                            ..RowHeader::default()
                         });
                         let (size_bytes, size_len, flag) = size(len, old);
-                        let (head_bytes, head_len) = head(id, old, delta, flag);
+                        let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
                         assert!(head_len <= 7 && size_len <= 3 && head_len + 4 <= HEAD_ROOM);
                         let mut bytes = head_bytes.to_le_bytes()[..head_len].to_vec();
                         bytes.extend(&size_bytes.to_le_bytes()[..size_len]);
                         let (row, used) = decode_row(&mut state, &bytes).unwrap();
                         assert_eq!(used, bytes.len());
-                        assert_eq!(
-                            (row.metadata_id, row.timestamp, row.payload_len),
-                            (id, delta, len as u32)
-                        );
+                        assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (id, delta, len));
                     }
                 }
             }
@@ -136,7 +140,8 @@ mod tests {
 
     #[test]
     fn one_type_a_microsecond_apart_takes_three_bytes() {
-        let ticks = 3_000;
-        assert_eq!(head(1, shape(1, 16), ticks, size(16, shape(1, 16)).2).1, 3);
+        let same = Shape { id: in_rows(1), len: 16 };
+        assert_eq!(head(same.id, same, 3_000, size(16, same).2).1, 3);
+        assert_eq!(size(16, same).1, 0);
     }
 }

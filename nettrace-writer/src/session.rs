@@ -86,10 +86,7 @@ impl Session {
         };
         let flusher =
             Flusher::start(Arc::clone(&shared), sink, inbox, schedule, builder.key_values)?;
-        let flusher = thread::Builder::new()
-            .name("nettrace-flusher".into())
-            .spawn(move || flusher.run())
-            .map_err(Error::Thread)?;
+        let flusher = flusher.spawn().map_err(Error::Thread)?;
         slot.listen(&shared);
         Ok(Self { inner: ManuallyDrop::new(Inner { shared, slot, flusher: Some(flusher) }) })
     }
@@ -111,6 +108,9 @@ impl Session {
     /// What the session has counted so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
+        if !self.inner.slot.is_ours() {
+            return Stats::default(); // the child of a fork: its locks may be held by threads that it does not have
+        }
         self.inner.shared.stats()
     }
 

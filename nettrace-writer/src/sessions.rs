@@ -29,6 +29,7 @@ use trace_event::{
 
 use crate::{
     error::Error,
+    local,
     shared::Shared,
     sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering},
 };
@@ -76,7 +77,14 @@ pub(crate) struct Slot {
 impl Slot {
     /// Takes a free slot.
     pub(crate) fn take() -> Result<Self, Error> {
-        prepare_process();
+        local::holding_locks(prepare_process);
+        local::holding_locks(Self::take_free).unwrap_or_else(|| {
+            let message = "a session cannot be started in a signal handler".into();
+            Err(Error::Setting { message })
+        })
+    }
+
+    fn take_free() -> Result<Self, Error> {
         let mut table = table().lock();
         let number = (0..SESSION_BITS)
             .find(|slot| table.reserved & (1 << slot) == 0)
@@ -97,28 +105,37 @@ impl Slot {
 
     /// Lets the session listen.
     pub(crate) fn listen(&self, session: &Arc<Shared>) {
-        let mut table = table().lock();
-        table.slots[self.number as usize] = Some(Arc::clone(session));
-        for ty in registry::types().filter(|ty| session.wants(ty) && is_describable(ty)) {
-            registry::listen(ty, 1 << self.number, 0);
-        }
+        local::holding_locks(|| {
+            let mut table = table().lock();
+            table.slots[self.number as usize] = Some(Arc::clone(session));
+            for ty in registry::types().filter(|ty| session.wants(ty) && is_describable(ty)) {
+                registry::listen(ty, 1 << self.number, 0);
+            }
+        });
     }
 
     /// Stops listening. Events that are under way may still come.
     pub(crate) fn hush(&self) {
-        let mut table = table().lock();
-        table.slots[self.number as usize] = None;
-        for ty in registry::types() {
-            registry::listen(ty, 0, 1 << self.number);
-        }
+        hush(self.number);
     }
+}
+
+/// Lets the session in a slot hear no more.
+pub(crate) fn hush(slot: u32) {
+    local::holding_locks(|| {
+        let mut table = table().lock();
+        table.slots[slot as usize] = None;
+        for ty in registry::types() {
+            registry::listen(ty, 0, 1 << slot);
+        }
+    });
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.is_ours() {
             self.hush();
-            table().lock().reserved &= !(1 << self.number);
+            local::holding_locks(|| table().lock().reserved &= !(1 << self.number));
         }
     }
 }
@@ -143,6 +160,20 @@ impl Backend for Sessions {
         let wanting = table.slots.iter().flatten().filter(|session| session.wants(ty));
         let bits = wanting.fold(0, |bits, session| bits | 1 << session.slot);
         registry::listen(ty, if bits != 0 && is_describable(ty) { bits } else { 0 }, 0);
+    }
+}
+
+/// Registers a type at its first event. `false`: its events are not recorded, and [`refused_types`] says why; or this is a signal handler
+/// that interrupted the taking of locks, and a later event will register the type.
+pub(crate) fn register(ty: &'static EventType) -> bool {
+    let registered = local::holding_locks(|| registry::register(ty));
+    match registered {
+        Some(Err(error)) => {
+            note_refused(error.into());
+            false
+        }
+        Some(Ok(())) => true,
+        None => false,
     }
 }
 
@@ -192,7 +223,7 @@ extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
     TABLE.store(std::ptr::null_mut(), Ordering::Release);
     registry::after_fork((1 << SESSION_BITS) - 1);
-    crate::local::forget_all();
+    local::forget_all();
 }
 
 #[cfg(unix)]

@@ -9,9 +9,10 @@ use crate::{
     barrier::Barrier,
     clock::Source,
     config::{OnFull, ProviderFilter},
-    local::ThreadBuffer,
+    local::{self, ThreadBuffer},
     pool::Pool,
     record::{Drops, Record},
+    sessions,
     stats::Stats,
     sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering},
     thread::ThreadRef,
@@ -76,7 +77,6 @@ pub(crate) struct SinkCounters {
 }
 
 impl Shared {
-    #[expect(clippy::too_many_arguments, reason = "called once, by the builder")]
     pub(crate) fn new(
         slot: u32,
         pool: Pool,
@@ -110,20 +110,22 @@ impl Shared {
     }
 
     /// A buffer for a thread that has none.
-    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadRef) -> Arc<ThreadBuffer> {
+    ///
+    /// `None`: the session is over.
+    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadRef) -> Option<Arc<ThreadBuffer>> {
         let fence = if self.barrier == Barrier::Fences { MODE_FENCE } else { 0 };
         let clock = if self.source.is_counter() { 0 } else { MODE_MONOTONIC };
         let record = Record::new(fence | clock);
         let buffer = Arc::new(ThreadBuffer { record, session: Arc::clone(self), thread });
         let mut roster = self.roster.lock();
+        // Under the lock, which the flusher takes after it has set this: it meets the buffer, or there is none.
+        if self.closed.load(Ordering::Relaxed) {
+            return None;
+        }
         roster.live.push(Arc::clone(&buffer));
         roster.new.push(Arc::clone(&buffer));
         roster.threads += 1;
-        if self.closed.load(Ordering::Relaxed) {
-            // The flusher may have closed the others already.
-            buffer.record.close();
-        }
-        buffer
+        Some(buffer)
     }
 
     /// A thread has handed its buffer over; if many did since the last round their chunks are needed again.
@@ -133,10 +135,20 @@ impl Shared {
         }
     }
 
-    /// Whether a quarter of the budget or more is in use.
+    /// Whether a quarter of the chunks of either size or more is in use.
     pub(crate) fn is_low(&self) -> bool {
-        let (used, all) = self.pool.use_of_chunks();
-        used >= all.div_ceil(4)
+        self.pool.is_low()
+    }
+
+    /// The flusher has died: threads that wait or have a buffer must not go on as if it lived.
+    pub(crate) fn abandon(&self) {
+        sessions::hush(self.slot);
+        self.closed.store(true, Ordering::Relaxed);
+        for buffer in &self.roster.lock().live {
+            buffer.record.close();
+        }
+        self.room_made();
+        self.settle();
     }
 
     /// Waits until a chunk may be free again, or the session is over. The caller is in no event.
@@ -177,6 +189,10 @@ impl Shared {
 
     /// What is known of the session now; exact once it has finished.
     pub(crate) fn stats(&self) -> Stats {
+        local::holding_locks(|| self.count_all()).unwrap_or_default()
+    }
+
+    fn count_all(&self) -> Stats {
         let roster = self.roster.lock();
         let (mut attempted, mut drops) = roster.gone;
         for buffer in &roster.live {
@@ -184,7 +200,7 @@ impl Shared {
             attempted += own;
             drops.add(&own_drops);
         }
-        let unplaced = crate::sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
+        let unplaced = sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
         drops.reentrant += unplaced;
         Stats {
             attempted: attempted + unplaced,

@@ -1,6 +1,5 @@
 //! The seam: the one module that names atomics, locks and threads, so that loom can stand in for
 //! them (`--cfg nettrace_loom`). Everything else takes them from here.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the seam")]
 
 #[cfg(not(nettrace_loom))]
 mod real {

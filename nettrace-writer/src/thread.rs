@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::{
+    sessions,
+    sync::{AtomicU64, Ordering, thread},
+};
 
 /// A thread of this process, as events refer to it. Cheap to clone; outlives the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,14 +26,19 @@ impl ThreadRef {
     #[must_use]
     pub fn current() -> Self {
         thread_local! {
-            static CURRENT: OnceCell<ThreadRef> = const { OnceCell::new() };
+            static CURRENT: OnceCell<(u32, ThreadRef)> = const { OnceCell::new() };
         }
         CURRENT
             .try_with(|current| {
+                let generation = sessions::generation();
+                if current.get().is_some_and(|(of, _)| *of != generation) {
+                    // The child of a fork: this is another thread of another process.
+                    return Self::new(true);
+                }
                 // Not `get_or_init`, which panics where a signal handler comes in between.
-                current.get().cloned().unwrap_or_else(|| {
-                    let _ = current.set(Self::new(true));
-                    current.get().expect("just set, by this or a handler").clone()
+                current.get().map(|(_, thread)| thread.clone()).unwrap_or_else(|| {
+                    let _ = current.set((generation, Self::new(true)));
+                    current.get().expect("just set, by this or a handler").1.clone()
                 })
             })
             .unwrap_or_else(|_| Self::new(false))
@@ -40,14 +48,14 @@ impl ThreadRef {
     fn new(alive: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let name = if alive {
-            std::thread::current().name().map(str::to_owned)
+            thread::current().name().map(str::to_owned)
         } else {
             None
         };
         Self(Arc::new(Identity {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             os_id: os_id(),
-            name: name.or_else(os_name),
+            name: name.or_else(os_name).map(shortened),
         }))
     }
 
@@ -63,11 +71,21 @@ impl ThreadRef {
         self.0.os_id
     }
 
-    /// The name that it had when it was first referred to.
+    /// The name that it had when it was first referred to; at most 256 bytes of it.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.name.as_deref()
     }
+}
+
+/// The most bytes of a thread's name that are kept.
+const MAX_NAME: usize = 256;
+
+fn shortened(mut name: String) -> String {
+    while name.len() > MAX_NAME {
+        name.pop();
+    }
+    name
 }
 
 #[cfg(target_os = "linux")]

@@ -31,6 +31,8 @@ pub struct EventType {
     registered: AtomicU32,
     /// The number that the registry gave: 1 for the first type, and so on; 0 before.
     index: AtomicU32,
+    /// The same as rows hold it: see [`index_in_rows`](Self::index_in_rows).
+    index_in_rows: AtomicU32,
     /// The next type of the registry's list.
     pub(crate) next: AtomicPtr<EventType>,
     schema: &'static EventSchema,
@@ -44,6 +46,7 @@ impl EventType {
             enabled: AtomicU32::new(NOT_REGISTERED),
             registered: AtomicU32::new(0),
             index: AtomicU32::new(0),
+            index_in_rows: AtomicU32::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             schema,
         }
@@ -80,6 +83,14 @@ impl EventType {
         self.index.load(Ordering::Relaxed)
     }
 
+    /// The index as a backend that writes compact rows wants it, so that no event has to compute it: LEB128 in the low two bytes,
+    /// its length (1 or 2 bytes) in the third; 0 before registration.
+    #[inline(always)]
+    #[must_use]
+    pub fn index_in_rows(&self) -> u32 {
+        self.index_in_rows.load(Ordering::Relaxed)
+    }
+
     /// Whether registration is complete (and did not refuse the type).
     #[must_use]
     pub fn is_registered(&self) -> bool {
@@ -93,6 +104,9 @@ impl EventType {
 
     pub(crate) fn set_index(&self, index: u32) {
         self.index.store(index, Ordering::Relaxed);
+        let bytes =
+            if index < 1 << 7 { index | 1 << 16 } else { index + (index & 0x3f80) + 0x80 | 2 << 16 };
+        self.index_in_rows.store(bytes, Ordering::Relaxed);
     }
 }
 

@@ -154,23 +154,28 @@ pub(crate) fn windows(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     step.env("CARGO_TARGET_DIR", workspace.target.join("windows")).run()
 }
 
-/// Each fuzz target for a short while, from its seeds in `fuzz/seeds/<target>` where it has any.
+/// Each fuzz target for a short while, from the seeds in `fuzz/seeds`.
 pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let folder = workspace.root.join("fuzz");
-    let targets = paths_in(&folder.join("fuzz_targets"))?;
-    let is_source = |path: &&PathBuf| path.extension().is_some_and(|end| end == "rs");
-    let targets: Vec<_> =
-        targets.iter().filter(is_source).filter_map(|path| path.file_stem()).collect();
+    let mut targets = Vec::new();
+    for path in paths_in(&folder.join("fuzz_targets"))? {
+        let text = fs::read_to_string(&path)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
+        // Other programs may stand beside them, one that writes the seeds for instance.
+        if text.contains("fuzz_target!") {
+            targets.extend(path.file_stem().map(|name| name.to_owned()));
+        }
+    }
     some(targets.len() as u64, "fuzz/fuzz_targets holds no target")?;
 
     Step::cargo().args(["fuzz", "--version"]).read().map_err(|_| {
         Error::Missing("cargo-fuzz is absent: `cargo install cargo-fuzz --locked`".into())
     })?;
     for target in targets {
-        let corpus = folder.join("corpus").join(target);
+        let corpus = folder.join("corpus").join(&target);
         fs::create_dir_all(&corpus)
             .map_err(|source| Error::File { path: corpus.clone(), source })?;
-        let seeds = Some(folder.join("seeds").join(target)).filter(|path| path.exists());
+        let seeds = Some(folder.join("seeds")).filter(|path| path.exists());
         Step::cargo()
             .args(["fuzz", "run", "--fuzz-dir"])
             .arg(&folder)

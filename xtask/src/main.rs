@@ -1,8 +1,9 @@
 //! The one entry for what CI and developers run: `cargo xtask help` lists it.
 //!
-//! Code map: [`ci`] names the lanes and runs them, [`lanes`] says what each does, [mod@bench] turns
-//! benchmark results into ratios, [`compiler`] finds the oldest compiler that is promised,
-//! [`seam`] and [`mutants`] are lanes with a story of their own, [`workspace`] knows the packages, [`step`] runs a command and counts the tests it reports.
+//! Code map: [`ci`] names the lanes and runs them, [`lanes`] says what each does, [`seam`] and
+//! [`mutants`] are lanes with a story of their own, [mod@bench] turns benchmark results into
+//! ratios, [`compiler`] finds the oldest compiler that is promised, [`workspace`] knows the
+//! packages, [`step`] runs a command and counts the tests it reports.
 //!
 //! A lane that finds nothing to check is red: a lane must be able to fail.
 
@@ -54,7 +55,7 @@ fn help() -> String {
     let mut text = String::from(
         "Usage: cargo xtask <command>\n\n  \
          ci [LANE ...]     every lane in order, or the named ones; stops at the first that fails\n  \
-         bench [FILTER]    the benchmarks; the last line is one JSON object of ratios by name\n  \
+         bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
          LANE              the same as `ci LANE`\n  \
          help              this text\n\nLanes:\n",
     );

@@ -1,8 +1,8 @@
 //! A safeguard that no test misses is no safeguard: takes each out and expects a test to fail.
 //!
 //! The writer marks them with `cfg!(nettrace_mutant = "name")`, in the code that the name takes
-//! out. Every name found in its sources is tried. What must fail is a loom model, or a test with
-//! `order` in its path, which runs on real threads.
+//! out. Every name found in its sources is tried. What must fail is a loom model, or one of the
+//! tests on real threads that have `order` in their path or in the name of their file.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -13,23 +13,35 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
+/// The package whose safeguards are tried.
+const WRITER: &str = "nettrace-writer";
+
 /// Tries every safeguard.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let mut names = BTreeSet::new();
-    collect(&workspace.root.join("nettrace-writer/src"), &mut names)?;
+    collect(&workspace.root.join(WRITER).join("src"), &mut names)?;
     if names.is_empty() {
         return Err(Error::Nothing("nettrace-writer marks no safeguard to take out".into()));
+    }
+
+    // Arguments of `cargo test`, each of which runs some of the tests on threads.
+    let mut on_threads = vec![vec!["order"]];
+    for package in workspace.packages.iter().filter(|package| package.name == WRITER) {
+        let files = package.tests.iter().filter(|file| file.contains("order"));
+        on_threads.extend(files.map(|file| vec!["--test", file]));
     }
 
     let mut survivors = Vec::new();
     for name in &names {
         let mutant = format!("--cfg nettrace_mutant=\"{name}\"");
         let models = lanes::models(workspace, &format!("--cfg nettrace_loom {mutant}"), "loom");
-        let order = Step::cargo()
-            .args(["test", "-p", "nettrace-writer", "--release", "--locked", "order"])
-            .env("RUSTFLAGS", &mutant)
-            .env("CARGO_TARGET_DIR", workspace.target.join("mutants"));
-        let caught = is_caught(models)? || is_caught(order)?;
+        let mut caught = is_caught(models)?;
+        for choice in &on_threads {
+            let step = Step::cargo().args(["test", "-p", WRITER, "--release", "--locked"]);
+            let step = step.args(choice).env("RUSTFLAGS", &mutant);
+            let target = workspace.target.join("mutants");
+            caught = caught || is_caught(step.env("CARGO_TARGET_DIR", target))?;
+        }
         println!("--- {name}: {}", if caught { "caught" } else { "NOT CAUGHT" });
         if !caught {
             survivors.push(name.as_str());

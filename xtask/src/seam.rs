@@ -163,10 +163,9 @@ mod tests {
         check("use std::thread;", &[1]);
         check("use std::sync::atomic::AtomicU32;", &[1]);
         check("pub(crate) use ::core::sync::atomic::{AtomicU32, Ordering};", &[1]);
-        check(
-            "use std::{\n    io,\n    sync::{\n        Arc,\n        atomic::Ordering,\n    },\n    thread,\n};",
-            &[5, 7],
-        );
+        let nested =
+            "use std::{\n    io,\n    sync::{\n        atomic::Ordering,\n    },\n    thread,\n};";
+        check(nested, &[4, 6]);
         check("use loom::sync::Arc;", &[1]);
     }
 

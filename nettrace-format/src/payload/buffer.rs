@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 pub enum Refusal {
     /// The payload exceeds [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes.
     PayloadTooLarge,
-    /// An array, a text or the data of a location exceeds [`MAX_ELEMENTS`](crate::payload::MAX_ELEMENTS).
+    /// An array, a text or the data of a location exceeds
+    /// [`MAX_ELEMENTS`](crate::payload::MAX_ELEMENTS).
     TooManyElements,
     /// A fixed-length array was given another number of elements than its type has.
     WrongElementCount,
@@ -20,8 +21,8 @@ pub enum Refusal {
 pub trait Buffer {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
-    /// Appends `len` bytes for the caller to fill in; their content is unspecified. `None` where they
-    /// do not fit, which the buffer remembers.
+    /// Appends `len` bytes for the caller to fill in; their content is unspecified. `None` where
+    /// they do not fit, which the buffer remembers.
     fn space(&mut self, len: usize) -> Option<&mut [u8]>;
     /// Bytes appended so far. Once the buffer has overflowed the number means nothing.
     fn len(&self) -> usize;
@@ -29,8 +30,8 @@ pub trait Buffer {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Replaces bytes from position `at` on, which were appended before. Does nothing where they were
-    /// not.
+    /// Replaces bytes from position `at` on, which were appended before. Does nothing where they
+    /// were not.
     fn patch(&mut self, at: usize, bytes: &[u8]);
     /// Whether something did not fit.
     fn overflowed(&self) -> bool;

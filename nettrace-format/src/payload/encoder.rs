@@ -19,8 +19,8 @@ use crate::{
 /// Writes the payload of one event into a buffer, as [`types`](crate::types) describes it.
 ///
 /// Numbers are little endian and unpadded; `bool` takes 4 bytes; text is counted in code units; an
-/// option is a counted array of no or one element. Data of `RelLoc` and `DataLoc` fields follows behind
-/// the last field.
+/// option is a counted array of no or one element. Data of `RelLoc` and `DataLoc` fields follows
+/// behind the last field.
 #[derive(Debug)]
 pub struct NetTraceEncoder<B: Buffer> {
     buffer: B,
@@ -38,8 +38,8 @@ impl<B: Buffer> NetTraceEncoder<B> {
         Self { buffer, base, location_start: 0 }
     }
 
-    /// Checks the payload's size and hands the buffer back. The size in bytes is how much the buffer
-    /// has grown, unless it overflowed or the event was refused.
+    /// Checks the payload's size and hands the buffer back. The size in bytes is how much the
+    /// buffer has grown, unless it overflowed or the event was refused.
     #[inline(always)]
     pub fn finish(mut self) -> B {
         if self.position() > MAX_PAYLOAD {

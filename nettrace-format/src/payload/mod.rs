@@ -1,8 +1,8 @@
 //! How values become payload bytes.
 //!
 //! [`NetTraceEncoder`] writes the values of one event into a [`Buffer`]; what it writes is what
-//! [`types`](crate::types) says of the schema. [`FixedSize`] tells beforehand how many bytes that will
-//! be, for events whose values are all of fixed size.
+//! [`types`](crate::types) says of the schema. [`FixedSize`] tells beforehand how many bytes that
+//! will be, for events whose values are all of fixed size.
 
 mod buffer;
 mod encoder;
@@ -17,9 +17,9 @@ pub use crate::payload::{
 
 /// The most bytes that an event's payload can have.
 ///
-/// The format's own bound is 65,535. But PerfView and `dotnet-trace` first turn a trace into their own
-/// format, and of an event with more than this they say "Read past end of stream" and open nothing of the
-/// file at all (the reference reader's `TraceLog`, 3.1.23 and 4.0.0 alike).
+/// The format's own bound is 65,535. But PerfView and `dotnet-trace` first turn a trace into their
+/// own format, and of an event with more than this they say "Read past end of stream" and open
+/// nothing of the file at all (the reference reader's `TraceLog`, 3.1.23 and 4.0.0 alike).
 pub const MAX_PAYLOAD: usize = 65_436;
 
 /// The most elements (of text: code units) that a counted array can have, and the most bytes that a

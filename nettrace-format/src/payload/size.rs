@@ -4,8 +4,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use trace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding, TraceEvent};
 
-/// An encoder that only adds up sizes. For a type whose values are all of fixed size the sum folds to a
-/// constant.
+/// An encoder that only adds up sizes. For a type whose values are all of fixed size the sum folds
+/// to a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedSize {
     size: usize,
@@ -13,8 +13,9 @@ pub struct FixedSize {
 }
 
 impl FixedSize {
-    /// The size in bytes of an event's payload as [`NetTraceEncoder`](super::NetTraceEncoder) writes
-    /// it, or `None` where anything in it varies in size: text, counted arrays, options, varints.
+    /// The size in bytes of an event's payload as [`NetTraceEncoder`](super::NetTraceEncoder)
+    /// writes it, or `None` where anything in it varies in size: text, counted arrays, options,
+    /// varints.
     #[inline(always)]
     #[must_use]
     pub fn of<T: TraceEvent + ?Sized>(event: &T) -> Option<usize> {

@@ -1,7 +1,8 @@
 //! Text as UTF-16, at the speed of memory where it is ASCII.
 //!
-//! A NUL becomes U+FFFD: the reference reader shows UTF-16 of every kind up to its first NUL only, and
-//! a NUL inside of a terminated string would shift the fields behind it. (UTF-8 is written as it is.)
+//! A NUL becomes U+FFFD: the reference reader shows UTF-16 of every kind up to its first NUL only,
+//! and a NUL inside of a terminated string would shift the fields behind it. (UTF-8 is written as
+//! it is.)
 //!
 //! Lengths of 4 bytes and more are covered by whole steps of 4, 8 or 16 bytes, the last of which
 //! overlaps the one before it: no loop over single bytes, few branches.
@@ -29,7 +30,8 @@ pub(super) fn is_plain(bytes: &[u8]) -> bool {
     }
 }
 
-/// Writes plain text (see [`is_plain`]) as UTF-16, little endian. `out` is twice as long as `bytes`.
+/// Writes plain text (see [`is_plain`]) as UTF-16, little endian. `out` is twice as long as
+/// `bytes`.
 #[inline(always)]
 pub(super) fn widen(bytes: &[u8], out: &mut [u8]) {
     match bytes.len() {
@@ -107,8 +109,8 @@ fn last<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 /// Functions that widen a number of bytes. Loads byte by byte into an array of units, which is then
-/// stored at once, are what compilers turn into interleaving instructions; from an array that was loaded
-/// at once they shift and mask.
+/// stored at once, are what compilers turn into interleaving instructions; from an array that was
+/// loaded at once they shift and mask.
 macro_rules! wideners {
     ($($name:ident: $narrow:literal to $wide:literal;)*) => {
         $(
@@ -152,6 +154,19 @@ mod tests {
             out.fill(0xAA);
             widen(text.as_bytes(), &mut out);
             assert_eq!(out, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn every_byte_is_judged() {
+        for len in 1..40 {
+            for at in 0..len {
+                for byte in 0..=u8::MAX {
+                    let mut bytes = vec![b'a'; len];
+                    bytes[at] = byte;
+                    assert_eq!(is_plain(&bytes), (1..0x80).contains(&byte), "{byte} of {len}");
+                }
+            }
         }
     }
 

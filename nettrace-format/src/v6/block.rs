@@ -12,8 +12,8 @@ pub const BLOCK_HEADER: usize = 4;
 /// The most bytes that a block can hold behind its header.
 pub const MAX_BLOCK_SIZE: usize = 0xFF_FFFF;
 
-/// Size in bytes of what stands before the rows of an Event block: its HeaderSize field (which counts
-/// itself), flags, and the first and last timestamp.
+/// Size in bytes of what stands before the rows of an Event block: its HeaderSize field (which
+/// counts itself), flags, and the first and last timestamp.
 pub const EVENT_BLOCK_HEADER: usize = 20;
 
 /// The block that ends every file: kind 0, no content. Readers ignore what stands behind it, and
@@ -81,8 +81,8 @@ pub fn block(
 /// [`uncompressed_row`](super::uncompressed_row).
 ///
 /// # Errors
-/// [`FormatError::EmptyEventBlock`] where there are no rows, [`FormatError::BlockTooLarge`] where they
-/// exceed [`MAX_BLOCK_SIZE`] - [`EVENT_BLOCK_HEADER`].
+/// [`FormatError::EmptyEventBlock`] where there are no rows, [`FormatError::BlockTooLarge`] where
+/// they exceed [`MAX_BLOCK_SIZE`] - [`EVENT_BLOCK_HEADER`].
 pub fn event_block_header(
     first_ts: u64,
     last_ts: u64,
@@ -112,8 +112,8 @@ pub(super) fn header(kind: BlockKind, size: usize) -> Result<[u8; BLOCK_HEADER],
 
 /// Appends rows as one block or, where they do not fit in one, as several.
 ///
-/// `ends` gives the position in `rows` behind each row; `prefix` is what each block starts with, made
-/// from the range of the numbers of the rows in it.
+/// `ends` gives the position in `rows` behind each row; `prefix` is what each block starts with,
+/// made from the range of the numbers of the rows in it.
 pub(super) fn split<const PREFIX: usize>(
     kind: BlockKind,
     rows: &[u8],

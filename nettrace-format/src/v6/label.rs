@@ -12,8 +12,8 @@ use crate::{
     },
 };
 
-/// Appends label lists with the ids `first_id`, `first_id + 1` and so on, as one LabelList block, or as
-/// several where they exceed one, or as none where there are none.
+/// Appends label lists with the ids `first_id`, `first_id + 1` and so on, as one LabelList block,
+/// or as several where they exceed one, or as none where there are none.
 ///
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::EmptyLabelList`], and

@@ -19,14 +19,19 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 
 /// Appends one row of a Metadata block: at most 65,535 bytes behind its 2 bytes of size.
 ///
-/// Of the optional metadata, level and version are always written, the rest where the schema has it.
-/// An opcode of 0 is written too: without one the reference reader derives opcode 1 or 2 from names
-/// that end in `Start` or `Stop`, and cuts that ending off.
+/// The reference reader reads message templates, descriptions and key-values, and shows none of
+/// them. It knows an event type by provider GUID and event id: of two rows with the same of both,
+/// and other names or fields, the first decodes the events of both, even behind a flush of the
+/// metadata.
+///
+/// Of the optional metadata, level and version are always written, the rest where the schema has
+/// it. An opcode of 0 is written too: without one the reference reader derives opcode 1 or 2 from
+/// names that end in `Start` or `Stop`, and cuts that ending off.
 ///
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::MetadataRowTooLarge`],
-/// [`FormatError::OptionalMetadataTooLarge`], and what [`types::field_descriptions`] returns. `out` is then
-/// as it was.
+/// [`FormatError::OptionalMetadataTooLarge`], and what [`types::field_descriptions`] returns. `out`
+/// is then as it was.
 pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
     let result = row(id, schema, start, out);
@@ -36,8 +41,8 @@ pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<
     result
 }
 
-/// Appends rows of [`metadata_row`], one behind the other, as one Metadata block, or as several where
-/// they exceed a block, or as none where there are none.
+/// Appends rows of [`metadata_row`], one behind the other, as one Metadata block, or as several
+/// where they exceed a block, or as none where there are none.
 ///
 /// # Errors
 /// None where `rows` consists of whole rows. [`FormatError::BlockTooLarge`] otherwise, at worst.

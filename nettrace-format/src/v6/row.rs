@@ -6,13 +6,15 @@
 //! | flag | group | absent |
 //! |---|---|---|
 //! | 1 | metadata id, varuint32 | as before |
-//! | 2 | sequence number - the one before - 1, varuint32 (modulo 2^32); capture thread, varuint64; processor, varuint32 | sequence number one more, the others as before |
+//! | 2 | numbers skipped, varuint32; capture thread, varuint64; processor, varuint32 | none, as before |
 //! | 4 | thread, varuint64 | as before |
 //! | 8 | stack, varuint32 | as before |
 //! | always | timestamp - the one before, varuint64 | |
 //! | 16 | label list, varuint32 | as before |
 //! | 64 | none: the row is sorted | not sorted |
 //! | 128 | payload size, varuint32 | as before |
+//!
+//! "Numbers skipped" is the sequence number less the one before less 1, modulo 2^32.
 //!
 //! The reference reader accepts LEB128 numbers that are padded to a fixed width (up to 5 bytes for
 //! 32 bits, 10 for 64), so that a producer may leave room for a number that it knows later.
@@ -68,17 +70,17 @@ impl RowEncoder {
 
     /// Appends the shortest header that says `header`; the payload goes behind it.
     ///
-    /// The caller has seen to it that the payload is at most [`MAX_PAYLOAD`] bytes long and that the
-    /// timestamp is not below the one before: the format has no way to say otherwise (the difference
-    /// is taken modulo 2^64).
+    /// The caller has seen to it that the payload is at most [`MAX_PAYLOAD`] bytes long (65,535
+    /// where it copies what another writer has written) and that the timestamp is not below the one
+    /// before: the format has no way to say otherwise (the difference is taken modulo 2^64).
     #[inline]
     pub fn row(&mut self, header: &RowHeader, out: &mut Vec<u8>) {
         self.encode(header, 0, out);
     }
 
-    /// Appends a header in which metadata id, sequence number, capture thread, processor and payload
-    /// size are explicit whether they changed or not: for the first row of a block, whose followers
-    /// are deltas to it.
+    /// Appends a header in which metadata id, sequence number, capture thread, processor and
+    /// payload size are explicit whether they changed or not: for the first row of a block, whose
+    /// followers are deltas to it.
     #[inline]
     pub fn full_row(&mut self, header: &RowHeader, out: &mut Vec<u8>) {
         let explicit = RowFlags::METADATA | RowFlags::CAPTURE | RowFlags::PAYLOAD_LEN;
@@ -86,7 +88,7 @@ impl RowEncoder {
     }
 
     fn encode(&mut self, header: &RowHeader, explicit: u8, out: &mut Vec<u8>) {
-        debug_assert!(header.payload_len as usize <= MAX_PAYLOAD, "payload beyond the format");
+        debug_assert!(header.payload_len <= u16::MAX.into(), "payload beyond the format");
         let previous = &self.previous;
         let sequence_delta = header.sequence.wrapping_sub(previous.sequence).wrapping_sub(1);
         let capture_changed = sequence_delta != 0
@@ -171,22 +173,57 @@ impl RowState {
     /// Reads the header that `bytes` begin with and returns its length in bytes; the payload, of
     /// `self.last().payload_len` bytes, stands behind it and is not looked at.
     ///
-    /// `None` where the bytes are no header (they end early, or a number is too large); the state is
-    /// then as it was. Numbers may be padded.
+    /// `None` where the bytes are no header (they end early, or a number is too large); the state
+    /// is then as it was. Numbers may be padded.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
-        // Flags, timestamp and nothing else, the commonest form.
-        if let [flags @ (0 | RowFlags::SORTED), delta @ 0..=0x7f, ..] = *bytes {
-            let last = &mut self.last;
-            last.sequence = last.sequence.wrapping_add(1);
-            last.timestamp = last.timestamp.wrapping_add(delta.into());
-            last.sorted = flags != 0;
-            return Some(2);
+        // Flags and a short timestamp, the commonest form. It is a branch of its own, and the rest
+        // is not inlined, so that the processor guesses the length and goes on to the next row.
+        match *bytes {
+            [flags @ (0 | RowFlags::SORTED), delta @ 0..0x80, ..] => {
+                self.next_in_time(flags, delta.into());
+                Some(2)
+            }
+            [flags @ (0 | RowFlags::SORTED), low, high @ 0..0x80, ..] => {
+                self.next_in_time(flags, u64::from(low & 0x7f) | u64::from(high) << 7);
+                Some(3)
+            }
+            _ => self.advance_same_thread(bytes),
         }
-        self.advance_any(bytes)
     }
 
-    #[inline]
+    #[inline(never)]
+    fn advance_same_thread(&mut self, bytes: &[u8]) -> Option<usize> {
+        const RARE: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
+        let flags = *bytes.first()?;
+        if flags & RARE != 0 {
+            return self.advance_any(bytes);
+        }
+        let mut at = 1;
+        let mut metadata_id = self.last.metadata_id;
+        let mut payload_len = self.last.payload_len;
+        if flags & RowFlags::METADATA != 0 {
+            metadata_id = read_varuint32(bytes, &mut at)?;
+        }
+        let delta = read_varuint(bytes, &mut at, MAX_VARUINT64)?;
+        if flags & RowFlags::PAYLOAD_LEN != 0 {
+            payload_len = read_varuint32(bytes, &mut at)?;
+        }
+        self.last.metadata_id = metadata_id;
+        self.last.payload_len = payload_len;
+        self.next_in_time(flags, delta);
+        Some(at)
+    }
+
+    #[inline(always)]
+    fn next_in_time(&mut self, flags: u8, delta: u64) {
+        let last = &mut self.last;
+        last.sequence = last.sequence.wrapping_add(1);
+        last.timestamp = last.timestamp.wrapping_add(delta);
+        last.sorted = flags & RowFlags::SORTED != 0;
+    }
+
+    #[inline(never)]
     fn advance_any(&mut self, bytes: &[u8]) -> Option<usize> {
         let flags = *bytes.first()?;
         let mut row = self.last;
@@ -230,8 +267,8 @@ pub fn decode_row(state: &mut RowState, bytes: &[u8]) -> Option<(RowHeader, usiz
 /// Appends a row in the uncompressed form: [`UNCOMPRESSED_ROW_HEADER`] bytes and the payload.
 ///
 /// `payload_len` of the header is ignored: the payload's own length counts. The high bit of the
-/// MetadataId field is written as the reference reader takes it, which is set on rows that are *not*
-/// sorted; the specification's text has it the other way round.
+/// MetadataId field is written as the reference reader takes it, which is set on rows that are
+/// *not* sorted; the specification's text has it the other way round.
 ///
 /// # Errors
 /// [`FormatError::PayloadTooLarge`]; `out` is then as it was.

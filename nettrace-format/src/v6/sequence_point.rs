@@ -25,8 +25,8 @@ pub struct SequencePointFlags {
 /// must increase. A thread that is left out is not checked for losses here.
 ///
 /// # Errors
-/// [`FormatError::BlockTooLarge`] with more than about a million threads, which cannot be split: name the
-/// rest in a later one.
+/// [`FormatError::BlockTooLarge`] with more than about a million threads, which cannot be split:
+/// name the rest in a later one.
 pub fn sequence_point(
     timestamp: u64,
     flags: SequencePointFlags,

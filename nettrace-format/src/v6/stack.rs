@@ -9,12 +9,13 @@ use crate::{
 
 /// The most bytes that one stack can have: 8,190 frames of 8 bytes.
 ///
-/// The format allows 32 bits of size. But the reference reader adds 8 and keeps 16 bits of the sum, so that
-/// it loses frames of a deeper stack or dies of it with the process (4.0.0, at 8,191 frames).
+/// The format allows 32 bits of size. But the reference reader adds 8 and keeps 16 bits of the sum,
+/// so that it loses frames of a deeper stack or dies of it with the process (4.0.0, at 8,191
+/// frames).
 pub const MAX_STACK: usize = 65_527;
 
-/// Appends stacks with the ids `first_id`, `first_id + 1` and so on, as one Stack block, or as several
-/// where they exceed one, or as none where there are none.
+/// Appends stacks with the ids `first_id`, `first_id + 1` and so on, as one Stack block, or as
+/// several where they exceed one, or as none where there are none.
 ///
 /// Frames are addresses, leaf first, `pointer_size` bytes each, as the Trace block has it.
 ///

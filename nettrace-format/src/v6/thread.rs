@@ -60,8 +60,8 @@ pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), Form
     Ok(())
 }
 
-/// Appends rows of [`thread_row`], one behind the other, as one Thread block, or as several where they
-/// exceed a block, or as none where there are none.
+/// Appends rows of [`thread_row`], one behind the other, as one Thread block, or as several where
+/// they exceed a block, or as none where there are none.
 ///
 /// # Errors
 /// None where `rows` consists of whole rows. [`FormatError::BlockTooLarge`] otherwise, at worst.
@@ -69,7 +69,8 @@ pub fn thread_block(rows: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     split(BlockKind::Thread, rows, &sized_row_ends(rows), |_| [], out)
 }
 
-/// Appends a RemoveThread block, or several where the entries exceed one, or none where there are none.
+/// Appends a RemoveThread block, or several where the entries exceed one, or none where there are
+/// none.
 ///
 /// Sequence numbers must be exact: to the reference reader one below the last that it saw is a
 /// catastrophic loss, not a lower bound.

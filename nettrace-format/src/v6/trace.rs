@@ -9,7 +9,8 @@ use crate::{
     v6::block::{BlockKind, block},
 };
 
-/// Appends the 20 bytes that begin a file: `Nettrace`, a reserved 0, major version 6, minor version 0.
+/// Appends the 20 bytes that begin a file: `Nettrace`, a reserved 0, major version 6, minor version
+/// 0.
 pub fn stream_header(out: &mut Vec<u8>) {
     out.extend_from_slice(b"Nettrace");
     for number in [0_u32, 6, 0] {

@@ -1,4 +1,57 @@
 //! What a field's type is in version 6.
+//!
+//! | [`FieldType`] | type codes | payload |
+//! |---|---|---|
+//! | `Bool` | Boolean (3) | 4 bytes, 0 or 1 |
+//! | `Bool8` | Boolean8 (26) | 1 byte, 0 or 1 |
+//! | `U8` … `U64` | Byte (6), UInt16 (8), UInt32 (10), UInt64 (12) | 1, 2, 4, 8 bytes |
+//! | `I8` … `I64` | SByte (5), Int16 (7), Int32 (9), Int64 (11) | 1, 2, 4, 8 bytes |
+//! | `U128`, `I128` | Object (1) of `low` UInt64, `high` UInt64 or Int64 | 16 bytes |
+//! | `F32`, `F64` | Single (13), Double (14) | 4, 8 bytes |
+//! | `VarUInt`, `VarInt` | VarUInt (21), VarInt (20) | LEB128, zig-zag if signed: 1 to 10 bytes |
+//! | `Char` | Array (19) of UTF16CodeUnit (4) | u16 1 or 2, then the units |
+//! | `Utf16Unit` | UTF16CodeUnit (4) | 2 bytes |
+//! | `Str(Utf16)`, `IpAddr`, `SocketAddr` | Array of UTF16CodeUnit | u16 count of units, then the units |
+//! | `Str(Utf16Nul)` | NullTerminatedUTF16String (18) | units, then 2 bytes of 0 |
+//! | `Str(Utf8)` | Array of UTF8CodeUnit (23) | u16 count of bytes, then the bytes |
+//! | `Str(Utf16RelLoc)` and the like | RelLoc (24) or DataLoc (25) of UTF16- or UTF8CodeUnit | see below |
+//! | `Guid` | Guid (17) | 16 bytes, first three numbers little endian |
+//! | `DateTime` | DateTime (16) | 8 bytes: 100 ns since 1601-01-01 UTC |
+//! | `UnixNanos`, `DurationNanos` | Int64, UInt64 | 8 bytes |
+//! | `Array(T, Counted)` | Array of T | u16 count, then the elements |
+//! | `Array(T, Fixed(n))` | FixedLengthArray (22) of T, n | the elements |
+//! | `Array(T, RelLoc)`, `Array(T, DataLoc)` | RelLoc or DataLoc of T | see below |
+//! | `Object` | Object (1) | the fields, one behind the other |
+//! | `Option(T)` | Array of T | u16 0, or u16 1 and the value |
+//!
+//! An element that is itself an array or an option is described as an Object with that as its only
+//! field, named `items` (in an array) or `value` (in an option): readers fail on arrays of arrays
+//! other than of code units. This changes the description only, not the payload.
+//!
+//! A location is 4 bytes: position in the low 16 bits, size in bytes in the high 16. The data
+//! stands behind all fields. RelLoc counts from behind its own 4 bytes, DataLoc from the payload's
+//! start.
+//!
+//! # What readers do
+//!
+//! Seen with the reference reader 4.0.0 and 3.1.23 alike, unless said otherwise:
+//!
+//! * DateTime is 8 bytes to them. The specification says 16, in eight parts; so written, every
+//!   field
+//!   behind it would be read from the wrong place.
+//! * Text of any type is shown up to its first NUL. So UTF-16 never holds one: it becomes U+FFFD.
+//!   UTF-8 is
+//!   written as it is (and shown as Latin-1).
+//! * An array of `Utf16Unit` is shown as text.
+//! * A FixedLengthArray of 65,515 bytes or more makes them refuse the file; a payload cannot be
+//!   that
+//!   large in any case ([`MAX_PAYLOAD`]).
+//! * Counts, and sizes of locations, beyond 32,767 are read as negative by 3.1.23.
+//! * Objects without fields are shown where they are fields of the event, and break the values
+//!   around
+//!   them elsewhere (in arrays with 4.0.0, at the end of an object with both).
+//! * Boolean8 is refused by 3.1.23, and with it the file.
+//! * Locations work inside of objects and as elements of arrays, too.
 
 use alloc::vec::Vec;
 
@@ -9,8 +62,8 @@ use crate::{error::FormatError, payload::MAX_PAYLOAD, primitive};
 /// Appends FieldDescriptions: a count, then name and type of each field.
 ///
 /// # Errors
-/// [`FormatError::TooManyFields`], [`FormatError::FieldDescriptionTooLarge`], and types that readers cannot
-/// follow: [`FormatError::LocationOfVariableSize`], [`FormatError::EmptyObject`],
+/// [`FormatError::TooManyFields`], [`FormatError::FieldDescriptionTooLarge`], and types that
+/// readers cannot follow: [`FormatError::LocationOfVariableSize`], [`FormatError::EmptyObject`],
 /// [`FormatError::EmptyFixedArray`], [`FormatError::FixedArrayTooLarge`]. `out` is then as it was.
 pub fn field_descriptions(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();

@@ -203,8 +203,8 @@ pub(crate) fn judge_events(file: &[u8]) -> Option<Verdict> {
     })
 }
 
-/// Opens a file with `dotnet-trace`, beside the reference reader, whose library is older. Panics if it
-/// refuses.
+/// Opens a file with `dotnet-trace`, beside the reference reader, whose library is older. Panics if
+/// it refuses.
 pub(crate) fn dotnet_trace_opens(file: &[u8]) {
     let Some(judge) = judge() else { return };
     let tool = judge.with_file_name("dotnet-trace");

@@ -8,7 +8,7 @@ use trace_event::{
 };
 
 /// The calls for one event as words, one for each: `u32 7`.
-pub(crate) fn record(event: &impl TraceEvent) -> Vec<String> {
+pub(crate) fn record(event: &(impl TraceEvent + ?Sized)) -> Vec<String> {
     let mut recorder = Recorder::default();
     event.encode(&mut recorder);
     let schema = event.event_type().schema();

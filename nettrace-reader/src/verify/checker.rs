@@ -11,7 +11,7 @@ use crate::{
     reader::Options,
     rows::{EventBlock, Header},
     schema::{Field, Metadata, Type},
-    tables::Tables,
+    tables::{Slot, Tables},
     trace::{Thread, Trace},
     value::Fields,
     verify::{Report, Rule, Violation, threads::LiveThreads},
@@ -260,9 +260,16 @@ impl Checker {
         let mut rows = block.rows;
         let (mut earliest, mut latest) = (u64::MAX, 0);
         let mut capture_thread = None;
+        let mut known = Known::default();
         while rows.position < body.len() {
             let offset = head.body + rows.position as u64;
-            let payload = rows.next(body, head.body)?;
+            let payload = match rows.next(body, head.body) {
+                Ok(payload) => payload,
+                Err(damage) => {
+                    self.keep_timestamp(&known);
+                    return Err(damage.into());
+                }
+            };
             let header = rows.header;
             earliest = earliest.min(header.timestamp);
             latest = latest.max(header.timestamp);
@@ -274,9 +281,15 @@ impl Checker {
                 });
             }
             self.check_times(offset, &header);
+            if rows.refers_anew || !known.is_complete {
+                self.keep_timestamp(&known);
+                known = self.look_up(offset, &header, tables);
+            }
             let payload = &body[payload..rows.position];
-            self.check_row(offset, rows.position as u64 + head.body, &header, payload, tables);
+            let end = rows.position as u64 + head.body;
+            self.check_row(offset, end, &header, payload, &mut known, tables);
         }
+        self.keep_timestamp(&known);
         if (earliest, latest) != (block.min_timestamp, block.max_timestamp) {
             let (min, max) = (block.min_timestamp, block.max_timestamp);
             self.log.add(head.offset, Rule::BlockTimes, || {
@@ -307,17 +320,10 @@ impl Checker {
         }
     }
 
-    /// `end` is the stream offset behind the payload.
-    fn check_row(
-        &mut self,
-        offset: u64,
-        end: u64,
-        header: &Header,
-        payload: &[u8],
-        tables: &mut Tables,
-    ) {
+    /// What a row refers to; what is not defined is a violation.
+    fn look_up(&mut self, offset: u64, header: &Header, tables: &Tables) -> Known {
         let log = &mut self.log;
-        log.report.events += 1;
+        let violations = log.report.count;
         if header.thread != header.capture_thread && tables.thread_slot(header.thread).is_none() {
             log.undefined(offset, Table::Thread, header.thread);
         }
@@ -327,43 +333,95 @@ impl Checker {
         if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
             log.undefined(offset, Table::LabelList, header.label_list.into());
         }
-        match tables.thread_slot(header.capture_thread) {
-            None => log.undefined(offset, Table::Thread, header.capture_thread),
-            Some(slot) => {
-                let (index, sequence) = (header.capture_thread, header.sequence_number);
-                let thread = tables.thread_mut(slot);
-                let (last, step_backs) = (thread.last_sequence, thread.step_backs);
-                log.report.lost += u64::from(thread.advance(sequence, 1));
-                if thread.step_backs != step_backs {
-                    log.add(offset, Rule::SequenceNumbers, || {
-                        format!("thread {index} has event {sequence} behind number {last}")
-                    });
-                }
-                if let Some(last) = self.live.last_timestamp(index) {
-                    let (before, time) = (*last, header.timestamp);
-                    *last = time;
-                    if time < before {
-                        log.add(offset, Rule::ThreadOrder, || {
-                            format!("thread {index} has an event at {time} behind one at {before}")
-                        });
-                    }
-                }
+        let slot = tables.thread_slot(header.capture_thread);
+        if slot.is_none() {
+            log.undefined(offset, Table::Thread, header.capture_thread);
+        }
+        let metadata = tables.metadata_slot(header.metadata_id);
+        if metadata.is_none() {
+            log.undefined(offset, Table::Metadata, header.metadata_id.into());
+        }
+        Known {
+            capture: slot.map(|slot| Capture {
+                slot,
+                index: header.capture_thread,
+                last_timestamp: self.live.last_timestamp(header.capture_thread).map_or(0, |at| *at),
+            }),
+            metadata,
+            size: self.sizes.get(&header.metadata_id).copied().flatten(),
+            is_complete: violations == log.report.count,
+        }
+    }
+
+    fn keep_timestamp(&mut self, known: &Known) {
+        if let Some(capture) = &known.capture {
+            if let Some(last) = self.live.last_timestamp(capture.index) {
+                *last = capture.last_timestamp;
+            }
+        }
+    }
+
+    /// `end` is the stream offset behind the payload.
+    #[inline]
+    fn check_row(
+        &mut self,
+        offset: u64,
+        end: u64,
+        header: &Header,
+        payload: &[u8],
+        known: &mut Known,
+        tables: &mut Tables,
+    ) {
+        let log = &mut self.log;
+        log.report.events += 1;
+        if let Some(Capture { slot, index, last_timestamp }) = &mut known.capture {
+            let sequence = header.sequence_number;
+            let thread = tables.thread_mut(*slot);
+            let (last, step_backs) = (thread.last_sequence, thread.step_backs);
+            log.report.lost += u64::from(thread.advance(sequence, 1));
+            if thread.step_backs != step_backs {
+                log.add(offset, Rule::SequenceNumbers, || {
+                    format!("thread {index} has event {sequence} behind number {last}")
+                });
+            }
+            let (before, time) = (*last_timestamp, header.timestamp);
+            *last_timestamp = time;
+            if time < before {
+                log.add(offset, Rule::ThreadOrder, || {
+                    format!("thread {index} has an event at {time} behind one at {before}")
+                });
             }
         }
         let size = header.payload_size;
         if size > u16::MAX.into() {
             log.add(offset, Rule::PayloadSize, || format!("a payload has {size} bytes"));
         }
-        match self.sizes.get(&header.metadata_id) {
-            None => log.undefined(offset, Table::Metadata, header.metadata_id.into()),
-            Some(Some(fixed)) if *fixed == size => {}
-            Some(_) => {
-                let slot = tables.metadata_slot(header.metadata_id);
-                let fields = slot.map_or(&[][..], |slot| &tables.metadata(slot).fields);
-                log.check_fields(Fields::new(fields, payload, end - u64::from(size)), payload, end);
-            }
+        if known.size == Some(size) {
+            return;
+        }
+        if let Some(slot) = known.metadata {
+            let fields = &tables.metadata(slot).fields;
+            log.check_fields(Fields::new(fields, payload, end - u64::from(size)), payload, end);
         }
     }
+}
+
+/// What rows refer to, kept from one row to the next as long as they refer to the same.
+#[derive(Debug, Default)]
+struct Known {
+    capture: Option<Capture>,
+    metadata: Option<Slot>,
+    /// The payload size, where it is always the same.
+    size: Option<u32>,
+    /// Whether everything was defined; what was not is a violation for each row anew.
+    is_complete: bool,
+}
+
+#[derive(Debug)]
+struct Capture {
+    slot: Slot,
+    index: u64,
+    last_timestamp: u64,
 }
 
 impl Log {
@@ -417,7 +475,9 @@ fn payload_size(fields: &[Field]) -> Option<u32> {
         }
     }
     fields.iter().try_fold(0_u32, |sum, field| {
-        sum.checked_add(field.ty.fixed_size().filter(|_| !has_location(&field.ty))?)
+        sum.checked_add(
+            field.ty.fixed_size().filter(|_| !has_location(&field.ty) && !field.ty.has_dates())?,
+        )
     })
 }
 

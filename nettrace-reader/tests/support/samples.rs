@@ -10,6 +10,9 @@ pub fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("arrays", arrays()),
         ("labels", labels()),
         ("names", names()),
+        ("overrides", overrides()),
+        ("durations", durations()),
+        ("dates", dates()),
         ("messages", messages()),
         ("order", order()),
         ("ties", ties()),
@@ -243,6 +246,55 @@ pub fn names() -> Vec<u8> {
     stream.events(&rows).end()
 }
 
+/// Opcodes from labels over those of event types.
+pub fn overrides() -> Vec<u8> {
+    let opcodes = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 24, 240, 255];
+    let lists: Vec<[Vec<u8>; 1]> = opcodes.iter().map(|opcode| [vec![7, *opcode]]).collect();
+    let lists: Vec<&[Vec<u8>]> = lists.iter().map(|list| &list[..]).collect();
+    let types = [("A", None), ("B", Some(9)), ("WorkStart", None), ("", None), ("C", Some(11))];
+    let mut stream = Stream::new();
+    stream.thread(5).label_lists(1, &lists);
+    let mut rows = Vec::new();
+    for (i, (name, opcode)) in types.iter().enumerate() {
+        let id = i as u32 + 1;
+        let mut event = EventType::new(id.into(), "Test-Overrides", id.into(), name);
+        if let Some(opcode) = opcode {
+            event = event.optional(&[1, *opcode]);
+        }
+        stream.metadata(&event);
+        for labels in 0..=lists.len() as u32 {
+            let sequence = rows.len() as u32 + 1;
+            rows.push(Row::new(5, sequence, 2000).metadata(id).labels(labels));
+        }
+    }
+    stream.events(&rows).end()
+}
+
+/// Dates of eight bytes, alone and in an array.
+pub fn dates() -> Vec<u8> {
+    let event = EventType::new(1, "Test", 1, "Dates").field("t", &[16]).field("all", &[19, 16]);
+    let mut payload = 133_536_044_967_891_234_u64.to_le_bytes().to_vec();
+    payload.extend([2, 0]);
+    payload.extend(1_u64.to_le_bytes());
+    payload.extend(2_650_467_743_999_999_999_u64.to_le_bytes());
+    Stream::new().thread(5).metadata(&event).events(&[Row::new(5, 1, 1000).payload(&payload)]).end()
+}
+
+/// A last event that is not at a multiple of 100 ns.
+pub fn durations() -> Vec<u8> {
+    let mut body = Vec::new();
+    for part in [2026_u16, 2, 6, 28, 0, 0, 0, 0] {
+        body.extend(part.to_le_bytes());
+    }
+    body.extend(5_000_u64.to_le_bytes());
+    body.extend(1_000_000_000_u64.to_le_bytes());
+    body.extend(8_u32.to_le_bytes());
+    body.extend(0_u32.to_le_bytes());
+    let mut stream = Stream::bare();
+    stream.block(super::TRACE, &body).thread(5).simple_metadata(1);
+    stream.events(&[Row::new(5, 1, 36_299)]).end()
+}
+
 /// Message templates and the rest of the optional metadata.
 pub fn messages() -> Vec<u8> {
     let event = |id, template: &str| {
@@ -444,14 +496,13 @@ pub fn text() -> Vec<u8> {
         [utf16z(&all), vec![1]].concat(),
         [broken, vec![2]].concat(),
         [utf16z(wide), vec![3]].concat(),
-        utf16z("no n"),
     ];
     let rows: Vec<_> =
         rows.iter().zip(1..).map(|(payload, i)| Row::new(5, i, 1000).payload(payload)).collect();
     Stream::with_keys(&[("ProcessId", "12"), ("ключ", "значение")])
         .thread(5)
         .metadata(&event)
-        .events(&rows[..3])
+        .events(&rows)
         .end()
 }
 

@@ -13,10 +13,12 @@
 
 mod output;
 mod segment;
+mod signals;
 mod trace;
 
 use std::{
     collections::VecDeque,
+    panic,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -143,8 +145,23 @@ impl Flusher {
         Ok(())
     }
 
+    /// Runs on a thread of its own, which takes no signals: they belong to the application's threads, and a write to a closed pipe must
+    /// be an error even where the application has restored SIGPIPE.
+    pub(crate) fn spawn(self) -> std::io::Result<thread::JoinHandle<Result<(), Error>>> {
+        let session = Arc::clone(&self.session);
+        signals::blocked(|| {
+            thread::Builder::new().name("nettrace-flusher".into()).spawn(move || {
+                // A sink is anybody's code. If it panics the application must go on.
+                panic::catch_unwind(panic::AssertUnwindSafe(|| self.run())).unwrap_or_else(|_| {
+                    session.abandon();
+                    Err(Error::FlusherDied)
+                })
+            })
+        })
+    }
+
     /// Runs until told to finish; returns the first error.
-    pub(crate) fn run(mut self) -> Result<(), Error> {
+    fn run(mut self) -> Result<(), Error> {
         local::set_flusher();
         self.session.pool.prefault(self.schedule.prefault);
         let mut sleep = LONGEST_SLEEP;
@@ -184,6 +201,10 @@ impl Flusher {
         }
         let ended = self.sink.finish();
         self.session.settle();
+        if self.sources.iter().all(|source| source.buffer.record.is_idle()) {
+            // Threads keep their buffers until they emit again or end; the memory is not needed for that.
+            self.session.pool.discard();
+        }
         match (self.failed.take(), ended) {
             (Some(error), _) => Err(error),
             (None, ended) => ended.map_err(Error::Sink),

@@ -20,6 +20,7 @@ use crate::{
     pool::Pool,
     row::Escape,
     shared::Shared,
+    sync::thread,
     thread::ThreadRef,
 };
 
@@ -99,7 +100,7 @@ impl Trace {
         let mut out = Vec::new();
         v6::stream_header(&mut out);
         let sync = session.source.sync();
-        let processors = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+        let processors = thread::available_parallelism().map_or(1, usize::from).to_string();
         let process = std::process::id().to_string();
         let mut key_values = vec![("ProcessId", &*process), ("HardwareThreadCount", &*processors)];
         key_values.extend(self.key_values.iter().map(|(key, value)| (&**key, &**value)));

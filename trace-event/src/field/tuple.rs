@@ -10,8 +10,9 @@ use crate::{
 macro_rules! tuple {
     ($($($ty:ident $index:tt),+;)+) => {$(
         impl<As, $($ty: TraceField<As>),+> TraceField<As> for ($($ty,)+) {
-            const TYPE: FieldType =
-                FieldType::Object(&[$(FieldSchema::new(stringify!($index), <$ty as TraceField<As>>::TYPE)),+]);
+            const TYPE: FieldType = FieldType::Object(&[
+                $(FieldSchema::new(stringify!($index), <$ty as TraceField<As>>::TYPE)),+
+            ]);
 
             #[inline(always)]
             fn encode_field<Encoder: PayloadEncoder>(&self, encoder: &mut Encoder) {

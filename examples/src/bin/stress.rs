@@ -1,0 +1,228 @@
+//! As many events as the machine can take, counted twice: by the threads that emit them, and by the
+//! session. Both must agree, and all that was emitted must be either written or dropped.
+
+use std::{
+    collections::VecDeque,
+    error::Error,
+    io,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, ValueEnum};
+use examples::{
+    outcome::{self, Failure},
+    output::{Memory, Output},
+};
+use nettrace_writer::{Emit, TraceEvent};
+use serde_json::json;
+
+const NAME: &str = "stress";
+
+/// Emits events from many threads as fast as it can, and checks that each one is accounted for.
+///
+/// The last line is a JSON object. attempted: counted by the program's own loops; written and dropped:
+/// counted by the session (lost_in_sink is the part of dropped that could not be written); seconds: how
+/// long the threads ran; finish_seconds: how long the rest took to be written; ns_per_event: processor
+/// time of the emitting threads that one event took, if they had the machine for themselves.
+///
+/// Exit code 1: the numbers do not agree, or the trace could not be written.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many threads emit at a time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    threads: usize,
+    /// How long
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    seconds: f64,
+    /// Threads live for a few events only; new ones take their place
+    #[arg(long)]
+    churn: bool,
+    /// Which event
+    #[arg(long, value_enum, default_value_t = Shape::Two)]
+    event: Shape,
+    #[command(flatten)]
+    memory: Memory,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shape {
+    /// Two 64-bit numbers
+    Two,
+    /// A text of 16 characters
+    String,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Example-Stress", id = 1)]
+struct Two {
+    number: u64,
+    twice: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Example-Stress", id = 2)]
+struct Text<'a> {
+    text: &'a str,
+}
+
+/// How many events a thread emits between two looks at the clock.
+const BATCH: u64 = 64;
+/// How many events a thread emits in its life, with `--churn`.
+const SHORT_LIFE: u64 = 5;
+
+fn main() -> ExitCode {
+    outcome::exit(run(&Args::parse()))
+}
+
+fn run(args: &Args) -> Result<(), Failure> {
+    let wanted = Duration::try_from_secs_f64(args.seconds)
+        .map_err(|_| format!("--seconds {} is no span of time", args.seconds))?;
+    if args.threads == 0 {
+        return Err("--threads 0 would emit nothing; give at least 1".into());
+    }
+    let session = args.memory.apply(args.output.session(NAME)).start()?;
+    let start = Instant::now();
+    let attempted = if args.churn {
+        short_lives(args.threads, wanted, args.event)
+    } else {
+        long_lives(args.threads, wanted, args.event)
+    };
+    let seconds = start.elapsed().as_secs_f64();
+    let attempted = match attempted {
+        Ok(attempted) => attempted,
+        Err(error) => {
+            let _ = session.finish();
+            return Err(Box::new(error));
+        }
+    };
+    let end = Instant::now();
+    let (stats, result) = session.finish_with_stats();
+    let finish_seconds = end.elapsed().as_secs_f64();
+
+    let mut numbers = outcome::numbers(&stats);
+    let processors = thread::available_parallelism().map_or(1, |n| n.get()).min(args.threads);
+    numbers.extend([
+        ("attempted".into(), json!(attempted)),
+        ("counted_by_session".into(), json!(stats.attempted)),
+        ("seconds".into(), json!(seconds)),
+        ("finish_seconds".into(), json!(finish_seconds)),
+        ("events_per_second".into(), json!((attempted as f64 / seconds).round())),
+        ("ns_per_event".into(), json!(seconds * 1e9 * processors as f64 / attempted as f64)),
+        ("bytes_per_second".into(), json!(stats.bytes as f64 / (seconds + finish_seconds))),
+    ]);
+    outcome::print(&numbers, io::stdout())?;
+    result?;
+    if attempted != stats.attempted || attempted != stats.written + stats.dropped() {
+        let error = Disagreement {
+            attempted,
+            counted: stats.attempted,
+            written: stats.written,
+            dropped: stats.dropped(),
+        };
+        return Err(Box::new(error));
+    }
+    Ok(())
+}
+
+/// Threads that emit until the time is over.
+fn long_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut handles = Vec::new();
+    let mut result = Ok(0);
+    for number in 0..threads {
+        let stop = Arc::clone(&stop);
+        let work = move || {
+            let mut attempted = 0;
+            while !stop.load(Ordering::Relaxed) {
+                emit(shape, attempted, BATCH);
+                attempted += BATCH;
+            }
+            attempted
+        };
+        match thread::Builder::new().name(format!("{NAME}-{number}")).spawn(work) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                result = Err(error);
+                break;
+            }
+        }
+    }
+    if result.is_ok() {
+        thread::sleep(wanted);
+    }
+    stop.store(true, Ordering::Relaxed);
+    for handle in handles {
+        let attempted: u64 = handle.join().expect("the loop does not panic");
+        result = result.map(|sum| sum + attempted);
+    }
+    result
+}
+
+/// Threads that emit a few events; where one has ended, the next begins.
+fn short_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64> {
+    let end = Instant::now() + wanted;
+    let mut alive = VecDeque::new();
+    let mut attempted = 0;
+    let mut result = Ok(());
+    let mut number = 0_u64;
+    while result.is_ok() && Instant::now() < end {
+        let work = move || {
+            emit(shape, number, SHORT_LIFE);
+            SHORT_LIFE
+        };
+        match thread::Builder::new().name(format!("{NAME}-{number}")).spawn(work) {
+            Ok(handle) => alive.push_back(handle),
+            Err(error) => result = Err(error),
+        }
+        number += 1;
+        if alive.len() == threads {
+            attempted += alive.pop_front().map_or(0, join);
+        }
+    }
+    attempted += alive.into_iter().map(join).sum::<u64>();
+    result.map(|()| attempted)
+}
+
+fn join(handle: thread::JoinHandle<u64>) -> u64 {
+    handle.join().expect("a few events do not panic")
+}
+
+/// Emits so many events.
+fn emit(shape: Shape, first: u64, count: u64) {
+    for number in first..first + count {
+        match shape {
+            Shape::Two => Two { number, twice: number * 2 }.emit(),
+            Shape::String => Text { text: "sixteen letters!" }.emit(),
+        }
+    }
+}
+
+/// The session has counted something else than the threads.
+#[derive(Debug)]
+struct Disagreement {
+    attempted: u64,
+    counted: u64,
+    written: u64,
+    dropped: u64,
+}
+
+impl std::fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { attempted, counted, written, dropped } = self;
+        write!(
+            f,
+            "the threads emitted {attempted} events, the session counted {counted}: \
+             {written} written and {dropped} dropped"
+        )
+    }
+}
+
+impl Error for Disagreement {}

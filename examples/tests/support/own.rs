@@ -1,0 +1,103 @@
+//! Our own reader's view of a trace, in the form of the reference reader's.
+
+use std::{io::BufReader, path::Path};
+
+use nettrace_reader::{Event, Reader, Value, verify};
+use serde_json::{Map, json};
+
+use super::open;
+
+/// What our own reader says of a trace.
+pub(crate) struct Own {
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
+}
+
+/// Reads a trace to its end, and asserts that it keeps every promise of a writer.
+pub(crate) fn read(trace: &Path) -> Own {
+    let report = verify(open(trace)).unwrap();
+    assert!(report.is_sound(), "{}: {:#?}", trace.display(), report.violations);
+    let mut events = Reader::new(BufReader::new(open(trace))).unwrap();
+    while events.next_event().unwrap().is_some() {}
+    let own = Own { events: events.totals().events, lost: events.totals().lost };
+    assert_eq!((own.events, own.lost), (report.events, report.lost), "reader and verifier");
+    own
+}
+
+/// Each event in the order of time.
+pub(crate) fn own_events(trace: &Path) -> Vec<serde_json::Value> {
+    let mut reader = Reader::new(BufReader::new(open(trace))).unwrap().sorted();
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        events.push(object(&event));
+    }
+    events
+}
+
+fn object(event: &Event<'_>) -> serde_json::Value {
+    let fields: Map<_, _> = event
+        .fields()
+        .map(|field| field.unwrap())
+        .map(|(name, value)| (name.to_owned(), shown(&value)))
+        .collect();
+    json!({
+        "provider": event.metadata().provider,
+        "metadata_name": event.metadata().name,
+        "id": event.metadata().event_id,
+        "version": event.version(),
+        "level": event.level(),
+        "keywords": event.keywords(),
+        "process": event.thread().process_id,
+        "thread": event.thread().os_thread_id,
+        "ticks": event.header.timestamp,
+        "payload_bytes": event.payload.len(),
+        "fields": fields,
+    })
+}
+
+fn shown(value: &Value<'_>) -> serde_json::Value {
+    let float = |value: f64| match value {
+        value if value.is_finite() => json!(value),
+        value if value.is_nan() => json!("NaN"),
+        value => json!(if value > 0.0 { "Infinity" } else { "-Infinity" }),
+    };
+    match value {
+        Value::Bool(value) => json!(value),
+        Value::Utf16CodeUnit(unit) => json!(String::from_utf16_lossy(&[*unit])),
+        Value::Utf8CodeUnit(unit) => json!(char::from(*unit).to_string()),
+        Value::I8(value) => json!(value),
+        Value::U8(value) => json!(value),
+        Value::I16(value) => json!(value),
+        Value::U16(value) => json!(value),
+        Value::I32(value) => json!(value),
+        Value::U32(value) => json!(value),
+        Value::I64(value) => json!(value),
+        Value::U64(value) => json!(value),
+        Value::F32(value) => float(f64::from(*value)),
+        Value::F64(value) => float(*value),
+        Value::DateTime(time) => json!(time.to_string()),
+        Value::Guid(bytes) => json!(guid(bytes)),
+        Value::Text(text) => json!(text),
+        Value::Bytes(bytes) => json!(bytes),
+        Value::Array(values) => values.iter().map(shown).collect(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), shown(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        other => panic!("an unknown value {other:?}"),
+    }
+}
+
+/// The first three groups are little-endian.
+fn guid(bytes: &[u8; 16]) -> String {
+    const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
+    let mut text = String::new();
+    for (at, byte) in ORDER.iter().map(|&at| bytes[at]).enumerate() {
+        if [4, 6, 8, 10].contains(&at) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}

@@ -1,0 +1,116 @@
+//! What every fuzz target asks of the reader: no panic, no hang, no memory beyond a bound, and that its
+//! ways of reading agree.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use nettrace_reader::{Error, Options, Reader, verify_with};
+
+#[path = "../../nettrace-reader/tests/support/mod.rs"]
+pub mod support;
+
+/// Definitions and waiting events may take this much.
+const LIMIT: usize = 4 << 20;
+
+/// All memory at one time. A block of 16 MiB and its window come on top of the limits.
+const MEMORY: usize = 128 << 20;
+
+/// For one input of at most a megabyte.
+const TIME: Duration = Duration::from_secs(10);
+
+/// Reads `bytes` in every way there is.
+pub fn check(bytes: &[u8]) {
+    PEAK.store(0, Ordering::Relaxed);
+    let before = HELD.load(Ordering::Relaxed);
+    let started = Instant::now();
+    read(bytes);
+    assert!(started.elapsed() < TIME, "one input took {:?}", started.elapsed());
+    let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
+    assert!(peak < MEMORY, "one input took {peak} bytes");
+}
+
+fn read(bytes: &[u8]) {
+    let options = Options::default().definitions_limit(LIMIT).sort_limit(LIMIT);
+    let report = verify_with(bytes, options.clone(), 3).expect("a slice cannot fail");
+    let raw = unsorted(bytes, options.clone());
+    let (sorted, sorted_end) = sorted(bytes, options);
+    match (&raw, &sorted_end) {
+        (Ok(events), Ok(())) => assert_eq!(*events, sorted),
+        // What waits to be sorted has a limit of its own; the rest fails in the same place.
+        (Ok(_), Err(error)) => assert!(error.to_string().contains("more than"), "{error}"),
+        (Err(error), Ok(())) => panic!("only unsorted: {error}"),
+        (Err(_), Err(_)) => {}
+    }
+    if report.is_sound() {
+        assert!(raw.is_ok(), "sound, but {}", raw.unwrap_err());
+    }
+}
+
+/// Reads in the order of the stream. Returns how many events there were.
+fn unsorted(bytes: &[u8], options: Options) -> Result<u64, Error> {
+    let mut reader = options.keep_thread_totals(true).open(bytes)?;
+    while let Some(event) = reader.next_event()? {
+        for field in event.fields() {
+            if field.is_err() {
+                break;
+            }
+        }
+        let _ = (event.stack().map(|stack| stack.addresses().count()), event.opcode());
+    }
+    Ok(reader.totals().events)
+}
+
+fn sorted(bytes: &[u8], options: Options) -> (u64, Result<(), Error>) {
+    let mut count = 0;
+    let mut events = match options.open(bytes).map(Reader::sorted) {
+        Ok(events) => events,
+        Err(error) => return (0, Err(error)),
+    };
+    loop {
+        match events.next_event() {
+            Ok(Some(event)) => {
+                count += 1;
+                assert!(event.payload_offset <= bytes.len() as u64);
+                let _ = (event.thread(), event.labels().len(), event.metadata());
+            }
+            Ok(None) => return (count, Ok(())),
+            Err(error) => return (count, Err(error)),
+        }
+    }
+}
+
+/// Small sound streams, from which mutation starts.
+pub fn seeds() -> Vec<(String, Vec<u8>)> {
+    let samples = support::samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    let random =
+        (0..8).map(|seed| (format!("random-{seed}"), support::random::make(seed, 6).bytes));
+    samples.chain(random).filter(|(_, bytes)| bytes.len() < 4000).collect()
+}
+
+/// Counts what is allocated.
+struct Counting;
+
+static HELD: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(held, Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;

@@ -1,0 +1,202 @@
+//! The command as users run it: files, pipes, exit codes, what it prints.
+
+#[path = "../../nettrace-reader/tests/support/mod.rs"]
+mod support;
+
+use std::{
+    io::{Read, Write},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+use support::{EventType, Row, Stream, samples};
+
+#[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
+fn nettrace(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // It may stop reading before the end: what cannot be written does not matter.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+fn stdout(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+#[test]
+fn a_file_and_a_pipe_give_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes) in samples::all() {
+        let path = dir.path().join(name);
+        std::fs::write(&path, &bytes).unwrap();
+        for args in [&["headers"][..], &["dump"], &["dump", "--json"], &["info"], &["verify"]] {
+            let from_file = nettrace(&[args, &[path.to_str().unwrap()]].concat(), b"");
+            let from_pipe = nettrace(&[args, &["-"]].concat(), &bytes);
+            assert_eq!(from_file.status.code(), Some(0), "{name} {args:?}");
+            let without_time = |output: &Output| {
+                let text = stdout(output).to_owned();
+                text.split(" read_ms=").next().unwrap().to_owned()
+            };
+            assert_eq!(without_time(&from_file), without_time(&from_pipe), "{name} {args:?}");
+            assert!(!from_file.stdout.is_empty());
+        }
+    }
+}
+
+#[test]
+fn json_lines_are_json() {
+    let output = nettrace(&["dump", "--json", "-"], &samples::scalars());
+    let lines: Vec<_> = stdout(&output).lines().collect();
+    assert_eq!(lines.len(), 6);
+    let event: Value = serde_json::from_str(lines[1]).unwrap();
+    assert_eq!(event["provider"], "Test-Types");
+    assert_eq!(event["fields"]["i64"], 506_379_002_185_974_017_i64);
+    assert_eq!(event["fields"]["u8'"], 1);
+    assert_eq!(event["fields"]["text"], "текст \"💡\" é\\\n\u{7f}\u{85}\u{2028}<&'+/");
+    assert_eq!(event["fields"]["guid"], "04030201-0605-0807-090a-0b0c0d0e0f10");
+    assert!(lines[5].starts_with("# events=5 lost=0 payload_bytes=589 unsorted=0 ptr=8 cpus=4"));
+    let keys = stderr(&output);
+    assert_eq!(keys, "# trace key-values {\"ProcessId\":\"77\",\"HardwareThreadCount\":\"4\"}\n");
+}
+
+/// Where the reference shows Latin-1, or reads eight bytes of sixteen.
+#[test]
+fn what_we_show_and_the_reference_does_not() {
+    let shown = EventType::new(1, "Test", 1, "E").field("utf8", &[19, 23]).field("time", &[16]);
+    let short = EventType::new(2, "Test", 2, "Short")
+        .field("whole", &[6])
+        .field("short", &[12])
+        .field("absent", &[12]);
+    let mut payload = vec![3, 0, b'h', 0xC3, 0xA9];
+    payload.extend([2026_u16, 11, 6, 21, 1, 2, 3, 4].iter().flat_map(|part| part.to_le_bytes()));
+    let rows = [
+        Row::new(5, 1, 1000).payload(&payload),
+        Row::new(5, 2, 1001).metadata(2).payload(&[7]),
+        Row::new(5, 3, 1002).metadata(2).payload(&[7, 1]),
+    ];
+    let bytes = Stream::new().thread(5).metadata(&shown).metadata(&short).events(&rows).end();
+    let output = nettrace(&["dump", "--json", "-"], &bytes);
+    let lines: Vec<_> = stdout(&output).lines().collect();
+    let fields = |line: &str| serde_json::from_str::<Value>(line).unwrap()["fields"].clone();
+    assert_eq!(fields(lines[0])["utf8"], "hé");
+    assert_eq!(fields(lines[0])["time"], "2026-11-21T01:02:03.0040000Z");
+    assert_eq!(fields(lines[1])["whole"], 7);
+    assert_eq!(fields(lines[1])["short"], Value::Null);
+    assert_eq!(fields(lines[1])["absent"], Value::Null);
+    assert!(fields(lines[2])["short"].as_str().unwrap().starts_with("<<< "));
+    assert_eq!(fields(lines[2])["absent"], Value::Null);
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn text_dump() {
+    let output = nettrace(&["dump", "-"], &samples::flushes());
+    let first = stdout(&output).lines().next().unwrap().to_owned();
+    let expected =
+        "        0.0100 [worker 5 1005] Test/E1 {level=3} stack: 0x1234 0xffff800000000001";
+    assert_eq!(first, expected);
+}
+
+#[test]
+fn info_names_what_was_lost() {
+    let output = nettrace(&["info", "-"], &samples::losses());
+    let text = stdout(&output);
+    for line in [
+        "events           11",
+        "lost events      4294967400",
+        "started          2026-03-04T05:06:07.0890000Z",
+        "          11              0  Test/E1 (id 1)",
+        "           1            110  #6 process 77 tid 1006 \"worker 6\"",
+        "           0              0  #7 process 77 tid 1007 \"worker 7\"",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn exit_codes() {
+    let whole = samples::order();
+    let cut = &whole[..whole.len() - 4];
+    for args in [&["headers", "-"][..], &["dump", "-"], &["dump", "--json", "-"], &["info", "-"]] {
+        let output = nettrace(args, cut);
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        assert!(stderr(&output).contains("ends without its end-of-stream block"), "{args:?}");
+        // What was readable was shown.
+        assert!(stdout(&output).lines().count() > 12, "{args:?}");
+        assert_eq!(nettrace(args, b"no trace").status.code(), Some(1), "{args:?}");
+    }
+    let output = nettrace(&["verify", "-"], cut);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains(": readable: "));
+    assert!(stdout(&output).contains("# violations=1 events=17 lost=0"));
+    for args in [&["headers", "/no/such/file"][..], &["verify", "/"], &["dance", "-"], &[]] {
+        let output = nettrace(args, b"");
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(!output.stderr.is_empty());
+    }
+    assert!(stdout(&nettrace(&["--help"], b"")).contains("Exit codes:"));
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1);
+    let rows: Vec<_> = (1..50_000).map(|i| Row::new(5, i, 1000 + u64::from(i))).collect();
+    stream.events(&rows);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("long.nettrace");
+    std::fs::write(&path, stream.end()).unwrap();
+    for command in [&["headers"][..], &["dump"], &["dump", "--json"], &["completions", "bash"]] {
+        let file = path.to_str().unwrap();
+        let file: &[&str] = if command[0] == "completions" { &[] } else { &[file] };
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
+            .args(command)
+            .args(file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let mut said = String::new();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{command:?}");
+        assert_eq!(said, "", "{command:?}");
+    }
+}
+
+#[test]
+fn completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = nettrace(&["completions", shell], b"");
+        assert_eq!(output.status.code(), Some(0));
+        assert!(stdout(&output).contains("headers"), "{shell}");
+    }
+}
+
+#[test]
+fn limits_are_obeyed() {
+    let mut stream = Stream::new();
+    stream.thread(5).thread(6).simple_metadata(1);
+    for i in 0..40 {
+        stream.events(&[Row::new(5, i + 1, 1000 + u64::from(i)).payload(&[0; 60_000])]);
+    }
+    let bytes = stream.end();
+    let output = nettrace(&["headers", "-", "--sort-limit", "1"], &bytes);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("1048576 bytes"), "{}", stderr(&output));
+    assert_eq!(nettrace(&["headers", "-"], &bytes).status.code(), Some(0));
+}

@@ -1,0 +1,11 @@
+use nettrace_macros::TraceEvent;
+
+struct Connection<'a>(&'a str);
+
+#[derive(TraceEvent)]
+#[trace_event(crate = trace_event)]
+struct Opened<'a> {
+    connection: &'a Connection<'a>,
+}
+
+fn main() {}

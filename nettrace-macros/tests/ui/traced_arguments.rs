@@ -1,0 +1,14 @@
+#![allow(unused)]
+
+use nettrace_macros::traced;
+
+#[traced(fields = [size, self, missing, pair, kind, 7], feilds = [])]
+fn load<T>(size: T, kind: impl Clone, (pair, _): (u8, u8)) {}
+
+#[traced(fields = path)]
+fn no_list(path: &str) {}
+
+#[traced(fields = [a], fields = [a])]
+const fn constant(a: u8) {}
+
+fn main() {}

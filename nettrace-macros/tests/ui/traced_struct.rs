@@ -1,0 +1,6 @@
+use nettrace_macros::traced;
+
+#[traced(provider = "Contoso")]
+struct Request;
+
+fn main() {}

@@ -1,0 +1,226 @@
+//! What a child process has of its parent's sessions: nothing. And what it may do: everything.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "fork")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_writer::{Emit, Error, Session, TraceEvent, sink::MemorySink};
+
+use crate::trace_support::{check, memory, read, sound};
+
+/// Runs `work` in a child process; gives its answer, 99 for a panic. The child must end in time.
+fn in_child(patience: Duration, work: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: what the child does is the subject of these tests; it leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        let answer = catch_unwind(AssertUnwindSafe(work)).unwrap_or(99);
+        // SAFETY: takes a number, does not return.
+        unsafe { libc::_exit(answer) };
+    }
+    let deadline = Instant::now() + patience;
+    let mut status = 0;
+    loop {
+        // SAFETY: the child is ours, the pointer is to a live variable.
+        let done = unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) };
+        if done == child {
+            assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
+            return libc::WEXITSTATUS(status);
+        }
+        if Instant::now() > deadline {
+            // SAFETY: the child is ours and was not waited for.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            // SAFETY: as above.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            panic!("the child hung");
+        }
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-Child")]
+struct Mark {
+    value: u64,
+}
+
+#[test]
+fn a_child_has_no_session_and_may_start_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("parent.nettrace");
+    let session = Session::builder().file(&path).provider("Fork-Child").start().unwrap();
+    Mark { value: 1 }.emit();
+    session.flush().unwrap();
+    let size = fs::metadata(&path).unwrap().size();
+    let own = directory.path().join("child.nettrace");
+    let answer = in_child(Duration::from_secs(20), || {
+        Mark { value: 100 }.emit();
+        if Mark::is_any_enabled() {
+            return 1;
+        }
+        if !matches!(session.flush(), Err(Error::Forked)) {
+            return 2;
+        }
+        if session.stats().attempted != 0 {
+            return 3;
+        }
+        let mine = Session::builder().file(&own).provider("Fork-Child").start().unwrap();
+        Mark { value: 200 }.emit();
+        thread::spawn(|| Mark { value: 201 }.emit()).join().unwrap();
+        let (stats, result) = mine.finish_with_stats();
+        if result.is_err() || (stats.attempted, stats.written) != (2, 2) {
+            return 4;
+        }
+        check(&fs::read(&own).unwrap(), &stats);
+        let events = read(&fs::read(&own).unwrap());
+        if events[0].os_thread != Some(u64::from(std::process::id())) {
+            return 5;
+        }
+        Mark { value: 300 }.emit();
+        i32::from(fs::metadata(&path).unwrap().size() != size) * 6
+    });
+    assert_eq!(answer, 0, "which step of the child was wrong");
+    Mark { value: 2 }.emit();
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (2, 2));
+    check(&fs::read(&path).unwrap(), &stats);
+    let values: Vec<_> = read(&fs::read(&own).unwrap()).iter().map(|event| event.value()).collect();
+    assert_eq!(values, [200, 201]);
+}
+
+#[test]
+fn a_session_that_ends_in_the_child_goes_on_in_the_parent() {
+    let (sink, builder) = memory("Fork-Child");
+    let session = builder.start().unwrap();
+    Mark { value: 1 }.emit();
+    let mut session = Some(session);
+    let answer = in_child(Duration::from_secs(20), || {
+        drop(session.take());
+        0
+    });
+    assert_eq!(answer, 0);
+    let mut session = Some(session.expect("only the child's copy was taken"));
+    let answer = in_child(Duration::from_secs(20), || {
+        let (stats, result) = session.take().unwrap().finish_with_stats();
+        i32::from(stats.attempted != 0 || !matches!(result, Err(Error::Forked)))
+    });
+    assert_eq!(answer, 0);
+    // A child that leaves by `exit` runs the handlers.
+    let answer = in_child(Duration::from_secs(20), || {
+        Mark { value: 7 }.emit();
+        std::process::exit(3)
+    });
+    assert_eq!(answer, 3);
+    Mark { value: 2 }.emit();
+    let stats = session.take().unwrap().finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (2, 2));
+    check(&sink.bytes(), &stats);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-Busy")]
+struct Busy {
+    value: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-Busy")]
+struct Child {
+    value: u64,
+}
+
+#[test]
+fn children_of_a_busy_process_do_not_hang() {
+    let (sink, builder) = memory("Fork-Busy");
+    let session = builder.budget(4 << 20).flush_interval(Duration::from_millis(1)).start().unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for value in 0.. {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    Busy { value }.emit();
+                    if value % 64 == 0 {
+                        thread::sleep(Duration::from_micros(50));
+                    }
+                }
+            });
+        }
+        // One more, whose threads take the locks of beginnings and ends all the time.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                thread::spawn(|| Busy { value: 0 }.emit()).join().unwrap();
+            }
+        });
+        let answers = catch_unwind(AssertUnwindSafe(|| {
+            for round in 0..200 {
+                let answer = in_child(Duration::from_secs(20), || {
+                    Busy { value: u64::MAX }.emit();
+                    Child { value: u64::MAX }.emit();
+                    let _ = session.stats();
+                    if round % 10 == 0 {
+                        let sink = MemorySink::new();
+                        let mine = Session::builder().sink(sink.clone()).provider("Fork-Busy");
+                        let mine = mine.start().unwrap();
+                        Child { value: 7 }.emit();
+                        let stats = mine.finish().unwrap();
+                        return i32::from((stats.attempted, stats.written) != (1, 1));
+                    }
+                    0
+                });
+                assert_eq!(answer, 0, "round {round}");
+            }
+        }));
+        done.store(true, Ordering::Relaxed);
+        answers.unwrap();
+    });
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    assert!(read(&sink.bytes()).iter().all(|event| event.value() != u64::MAX));
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-Exec")]
+struct Exec {
+    value: u64,
+}
+
+#[test]
+fn a_program_that_is_started_has_no_descriptor_of_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("exec.nettrace");
+    let session = Session::builder().file(&path).provider("Fork-Exec").start().unwrap();
+    Exec { value: 1 }.emit();
+    session.flush().unwrap();
+    let links = |pid: &str| -> Vec<String> {
+        let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+        entries
+            .filter_map(|entry| Some(fs::read_link(entry.path()).ok()?.display().to_string()))
+            .filter(|target| target.contains("exec.nettrace"))
+            .collect()
+    };
+    assert!(!links("self").is_empty(), "this process has the file open");
+    let mut child = Command::new("sleep").arg("20").spawn().unwrap();
+    // `spawn` returns when the program has been started, or so far that descriptors are closed.
+    thread::sleep(Duration::from_millis(20));
+    let inherited = links(&child.id().to_string());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(inherited.is_empty(), "{inherited:?}");
+    let stats = session.finish().unwrap();
+    assert_eq!(sound(&fs::read(&path).unwrap(), &[]), (stats.written, 0));
+}

@@ -1,0 +1,132 @@
+//! Processes that end without finishing their session.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "ways to end a process")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{fs, path::Path, thread, time::Duration};
+
+use nettrace_writer::{Emit, Session, TraceEvent};
+
+use crate::trace_support::{is_rerun, read, rerun, sound};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Process-Exit")]
+struct Step {
+    value: u64,
+}
+
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Emits without finishing: by `threads` threads that stay alive, and by this one.
+fn leave_events(path: &Path, threads: u64) {
+    let session = Session::builder().file(path).provider("Process-Exit").flush_interval(INTERVAL);
+    std::mem::forget(session.start().unwrap());
+    for thread in 0..threads {
+        let (said, heard) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            (0..1_000).for_each(|at| Step { value: 1_000 * (thread + 1) + at }.emit());
+            said.send(()).unwrap();
+            thread::sleep(Duration::from_secs(100));
+        });
+        heard.recv().unwrap();
+    }
+    (0..1_000).for_each(|value| Step { value }.emit());
+}
+
+/// What a process leaves that emits 4,000 events and then ends in a certain way.
+fn left_by(test: &str, end: impl FnOnce()) -> Option<(std::process::Output, Vec<u64>)> {
+    if let Some(path) = is_rerun() {
+        leave_events(Path::new(&path), 3);
+        end();
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("left.nettrace");
+    let output = rerun(test, path.to_str().unwrap(), Duration::from_secs(30));
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(sound(&bytes, &[]).1, 0, "what is missing at the end is no gap");
+    let mut values: Vec<_> = read(&bytes).iter().map(|event| event.value()).collect();
+    values.sort_unstable();
+    Some((output, values))
+}
+
+#[test]
+fn exit_loses_nothing() {
+    let Some((output, values)) = left_by("exit_loses_nothing", || std::process::exit(17)) else {
+        return;
+    };
+    assert_eq!(output.status.code(), Some(17));
+    assert_eq!(values, (0..4_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_return_from_main_loses_nothing() {
+    let left = left_by("a_return_from_main_loses_nothing", || ());
+    let Some((output, values)) = left else { return };
+    assert!(output.status.success());
+    assert_eq!(values, (0..4_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_bare_exit_loses_young_events_only() {
+    let left = left_by("a_bare_exit_loses_young_events_only", || {
+        thread::sleep(5 * INTERVAL);
+        (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
+        // SAFETY: takes a number, does not return.
+        unsafe { libc::_exit(18) };
+    });
+    let Some((output, values)) = left else { return };
+    assert_eq!(output.status.code(), Some(18));
+    // They were five intervals old.
+    assert_eq!(values[..4_000], (0..4_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_abort_loses_young_events_only() {
+    let left = left_by("an_abort_loses_young_events_only", || {
+        thread::sleep(5 * INTERVAL);
+        (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
+        std::process::abort();
+    });
+    let Some((output, values)) = left else { return };
+    assert_eq!(output.status.code(), None);
+    assert_eq!(values[..4_000], (0..4_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn killed_while_all_threads_emit() {
+    if let Some(path) = is_rerun() {
+        leave_events(Path::new(&path), 0);
+        for thread in 0..2 {
+            thread::spawn(move || {
+                for at in 0.. {
+                    Step { value: (thread + 1) << 32 | at }.emit();
+                    if at % 100 == 0 {
+                        thread::sleep(Duration::from_micros(100));
+                    }
+                }
+            });
+        }
+        thread::sleep(3 * INTERVAL);
+        // SAFETY: takes two numbers; the process is this one.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("killed.nettrace");
+    let output =
+        rerun("killed_while_all_threads_emit", path.to_str().unwrap(), Duration::from_secs(30));
+    assert_eq!(output.status.code(), None);
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(sound(&bytes, &[]).1, 0);
+    let values: Vec<_> = read(&bytes).iter().map(|event| event.value()).collect();
+    for thread in 0..3_u64 {
+        let own = values.iter().filter(|&&value| value >> 32 == thread).map(|value| *value as u32);
+        let own: Vec<_> = own.collect();
+        assert!(own.len() >= 1_000, "{} of thread {thread}", own.len());
+        assert!(own.iter().enumerate().all(|(at, &value)| at as u32 == value), "a prefix");
+    }
+}

@@ -1,0 +1,291 @@
+//! Events in the middle of events: from an encoding, a `Drop`, a signal handler; and encodings that panic.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "signals")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    cell::{Cell, RefCell},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+use nettrace_writer::{Emit, Label, LabelScope, OnFull, TraceEvent, enter_labels};
+use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
+
+use crate::trace_support::{Hostile, check, is_rerun, memory, read, rerun, schema};
+
+const VALUE: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Reentry-Nested")]
+struct Inner {
+    value: u64,
+}
+
+#[test]
+fn an_event_inside_of_an_encoding_is_counted_and_leaves_a_gap() {
+    static SCHEMA: EventSchema = schema("Reentry-Nested", "Outer", 7, VALUE);
+    static OUTER: EventType = EventType::new(&SCHEMA);
+    let (sink, builder) = memory("Reentry-Nested");
+    let session = builder.start().unwrap();
+    let inner = Cell::new(0_u64);
+    for round in 0..1_000_u64 {
+        let bytes = || {
+            inner.set(inner.get() + 1);
+            Inner { value: round }.emit();
+            round.to_le_bytes().to_vec()
+        };
+        Hostile { ty: &OUTER, bytes: &bytes }.emit();
+        Inner { value: round }.emit();
+        if round % 100 == 99 {
+            session.flush().unwrap();
+        }
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.written, 2_000);
+    assert_eq!(stats.dropped.reentrant, inner.get());
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    let values: Vec<_> = events.iter().map(|event| (event.name.as_str(), event.value())).collect();
+    let expected: Vec<_> = (0..1_000).flat_map(|at| [("Outer", at), ("Inner", at)]).collect();
+    assert_eq!(values, expected);
+    // The number behind an outer event shows the inner ones at once.
+    for pair in events.windows(2).filter(|pair| pair[0].name == "Outer") {
+        assert!(pair[1].number >= pair[0].number + 2, "{pair:#?}");
+    }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Reentry-Two")]
+struct Two {
+    value: u64,
+}
+
+#[test]
+fn a_nested_event_is_accounted_for_in_each_of_two_sessions() {
+    static SCHEMA: EventSchema = schema("Reentry-Two", "Outer", 7, VALUE);
+    static OUTER: EventType = EventType::new(&SCHEMA);
+    let sessions = [memory("Reentry-Two"), memory("Reentry-Two")];
+    let sessions = sessions.map(|(sink, builder)| (sink, builder.start().unwrap()));
+    let inner = Cell::new(0_u64);
+    for value in 0..500_u64 {
+        let bytes = || {
+            inner.set(inner.get() + 1);
+            Two { value }.emit();
+            value.to_le_bytes().to_vec()
+        };
+        Hostile { ty: &OUTER, bytes: &bytes }.emit();
+    }
+    for (sink, session) in sessions {
+        let stats = session.finish().unwrap();
+        assert_eq!(stats.attempted, 500 + inner.get());
+        check(&sink.bytes(), &stats);
+    }
+}
+
+#[test]
+fn a_panic_in_an_encoding_reaches_the_caller_and_is_counted() {
+    static SCHEMA: EventSchema = schema("Reentry-Panic", "Fragile", 7, VALUE);
+    static FRAGILE: EventType = EventType::new(&SCHEMA);
+    let (sink, builder) = memory("Reentry-Panic");
+    let session = builder.start().unwrap();
+    let calls = Cell::new(0_u64);
+    let (mut panics, mut written) = (0, Vec::new());
+    for value in 0..2_000_u64 {
+        // Panics while it is measured, while it is written, or not at all; the first event of a chunk included.
+        let start = calls.get();
+        let bytes = || {
+            calls.set(calls.get() + 1);
+            assert!(value % 4 == 3 || calls.get() - start != value % 4, "on purpose");
+            value.to_le_bytes().to_vec()
+        };
+        match catch_unwind(AssertUnwindSafe(|| Hostile { ty: &FRAGILE, bytes: &bytes }.emit())) {
+            Ok(()) => written.push(value),
+            Err(_) => panics += 1,
+        }
+        if value % 128 == 0 {
+            session.flush().unwrap();
+        }
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.dropped.panicked, stats.written), (panics, written.len() as u64));
+    assert!(panics > 500);
+    check(&sink.bytes(), &stats);
+    let values: Vec<_> = read(&sink.bytes()).iter().map(|event| event.value()).collect();
+    assert_eq!(values, written);
+}
+
+#[test]
+fn a_panic_during_a_round_is_no_event() {
+    static SCHEMA: EventSchema = schema("Reentry-Slow-Panic", "Fragile", 7, VALUE);
+    static FRAGILE: EventType = EventType::new(&SCHEMA);
+    let (sink, builder) = memory("Reentry-Slow-Panic");
+    let session = builder.flush_interval(Duration::from_millis(1)).start().unwrap();
+    for value in 0..8_u64 {
+        Hostile { ty: &FRAGILE, bytes: &|| value.to_le_bytes().to_vec() }.emit();
+        // Meanwhile the flusher asks for the chunk.
+        let bytes = || {
+            std::thread::sleep(Duration::from_millis(20));
+            panic!("on purpose");
+        };
+        let caught =
+            catch_unwind(AssertUnwindSafe(|| Hostile { ty: &FRAGILE, bytes: &bytes }.emit()));
+        assert!(caught.is_err());
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written, stats.dropped.panicked), (16, 8, 8), "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[test]
+fn a_panic_is_counted_in_every_session() {
+    static SCHEMA: EventSchema = schema("Reentry-Panic-Two", "Fragile", 7, VALUE);
+    static FRAGILE: EventType = EventType::new(&SCHEMA);
+    let sessions = [memory("Reentry-Panic-Two"), memory("Reentry-Panic-Two")];
+    let sessions = sessions.map(|(sink, builder)| (sink, builder.start().unwrap()));
+    for value in 0..10_u64 {
+        let bytes = || if value % 2 == 0 { panic!("on purpose") } else { value.to_le_bytes().into() };
+        let event = Hostile { ty: &FRAGILE, bytes: &bytes };
+        let _ = catch_unwind(AssertUnwindSafe(|| event.emit()));
+    }
+    for (sink, session) in sessions {
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.attempted, stats.written), (10, 5), "{stats:?}");
+        check(&sink.bytes(), &stats);
+    }
+}
+
+#[test]
+fn labels_entered_inside_of_an_encoding_are_in_force_behind_it() {
+    static SCHEMA: EventSchema = schema("Reentry-Labels", "Entering", 7, VALUE);
+    static ENTERING: EventType = EventType::new(&SCHEMA);
+    let (sink, builder) = memory("Reentry-Labels");
+    let session = builder.start().unwrap();
+    let scope: RefCell<Option<LabelScope>> = RefCell::new(None);
+    let span = Cell::new(0);
+    let bytes = || {
+        span.set(span.get() + 1);
+        scope.replace(None);
+        scope.replace(Some(enter_labels(&[Label::SpanId(span.get())]).unwrap()));
+        1_u64.to_le_bytes().to_vec()
+    };
+    let plain = || 2_u64.to_le_bytes().to_vec();
+    Hostile { ty: &ENTERING, bytes: &bytes }.emit();
+    Hostile { ty: &ENTERING, bytes: &plain }.emit();
+    scope.replace(None);
+    Hostile { ty: &ENTERING, bytes: &plain }.emit();
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    assert_eq!(events[1].labels, [nettrace_reader::Label::SpanId(span.get())]);
+    assert!(events[2].labels.is_empty());
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Reentry-Signal")]
+struct Tick {
+    value: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Reentry-Signal")]
+struct Named<'a> {
+    value: u64,
+    name: &'a str,
+}
+
+static TICKS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_signal(_: libc::c_int) {
+    Tick { value: TICKS.fetch_add(1, Ordering::Relaxed) }.emit();
+}
+
+/// Runs `work` on this thread while another sends it signals as fast as it can.
+fn under_signals(work: impl FnOnce()) {
+    // SAFETY: `on_signal` is a function of this program, which stays; the rest of the structure is zero.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_signal as *const () as usize;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the pointer is to a live structure.
+    assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) }, 0);
+    // SAFETY: takes nothing.
+    let target = unsafe { libc::pthread_self() };
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                // SAFETY: the target waits for this thread, so that it is alive.
+                unsafe { libc::pthread_kill(target, libc::SIGUSR1) };
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
+        work();
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn events_of_a_signal_handler_are_recorded_or_counted() {
+    if is_rerun().is_none() {
+        let name = "events_of_a_signal_handler_are_recorded_or_counted";
+        let output = rerun(name, "drop", Duration::from_secs(40));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let (sink, builder) = memory("Reentry-Signal");
+    let session = builder.flush_interval(Duration::from_millis(2)).start().unwrap();
+    // A handler may emit where its thread has emitted that type before.
+    Tick { value: u64::MAX }.emit();
+    let mut emitted = 1;
+    under_signals(|| {
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            for value in 0..200 {
+                Named { value, name: "not so short that it takes no time at all" }.emit();
+                Tick { value }.emit();
+            }
+            emitted += 400;
+            // Some time without events, so that memory lasts.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+    });
+    let ticks = TICKS.load(Ordering::Relaxed);
+    let stats = session.finish().unwrap();
+    assert!(ticks > 1_000, "only {ticks} signals");
+    assert_eq!(stats.attempted, emitted + ticks, "{stats:?}");
+    assert_eq!(stats.dropped(), stats.dropped.reentrant, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[test]
+fn a_handler_that_interrupts_a_wait_for_room_does_not_wait() {
+    if is_rerun().is_none() {
+        let name = "a_handler_that_interrupts_a_wait_for_room_does_not_wait";
+        let output = rerun(name, "block", Duration::from_secs(40));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let (sink, builder) = memory("Reentry-Signal");
+    let builder = builder.on_full(OnFull::Block).budget(128 << 10).chunk_size(4_096).prefault(0);
+    let session = builder.start().unwrap();
+    Tick { value: u64::MAX }.emit();
+    let mut emitted = 1;
+    under_signals(|| {
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            for value in 0..1_000 {
+                Named { value, name: "so long that the few chunks are full soon, again and again" }
+                    .emit();
+            }
+            emitted += 1_000;
+        }
+    });
+    let ticks = TICKS.load(Ordering::Relaxed);
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.attempted, emitted + ticks, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}

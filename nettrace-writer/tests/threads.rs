@@ -1,0 +1,238 @@
+//! Threads that come and go: what they leave behind, in the trace and in memory.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "a destructor of the C library's own thread locals")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    cell::RefCell,
+    fs,
+    sync::{Arc, Barrier, mpsc},
+    thread,
+    time::Duration,
+};
+
+use nettrace_writer::{Emit, Session, TraceEvent, sink::StreamSink};
+
+use crate::trace_support::{check, memory, read, resident, threads};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-Births")]
+struct Birth {
+    value: u64,
+}
+
+#[test]
+fn a_hundred_thousand_births_leave_nothing_behind() {
+    const BATCH: u64 = 20;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("births.nettrace");
+    let session =
+        Session::builder().file(&path).provider("Threads-Births").budget(8 << 20).start().unwrap();
+    let births = |count: u64| {
+        for _ in 0..count / BATCH {
+            let batch: Vec<_> = (0..BATCH)
+                .map(|_| thread::spawn(|| (0..3).for_each(|value| Birth { value }.emit())))
+                .collect();
+            batch.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+    };
+    births(20_000);
+    session.flush().unwrap();
+    let before = resident();
+    births(80_000);
+    session.flush().unwrap();
+    let grown = resident().saturating_sub(before);
+    let stats = session.finish().unwrap();
+    assert!(grown < 8 << 20, "{grown} bytes more after 80,000 further threads");
+    assert_eq!((stats.attempted, stats.threads), (300_000, 100_000), "{stats:?}");
+    check(&fs::read(&path).unwrap(), &stats);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-Idle")]
+struct Idle {
+    value: u64,
+}
+
+#[test]
+fn an_idle_thread_holds_no_chunk() {
+    // 120 chunks, 300 threads.
+    let (sink, builder) = memory("Threads-Idle");
+    let builder = builder.budget((120 << 12) + (80 << 10)).chunk_size(4_096).prefault(0);
+    let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+    let end = Arc::new(Barrier::new(301));
+    let mut all = Vec::new();
+    for _ in 0..10 {
+        let (said, heard) = mpsc::channel();
+        for _ in 0..30 {
+            let (end, said) = (Arc::clone(&end), said.clone());
+            all.push(thread::spawn(move || {
+                Idle { value: 1 }.emit();
+                said.send(()).unwrap();
+                end.wait();
+                Idle { value: 2 }.emit();
+            }));
+        }
+        (0..30).for_each(|_| heard.recv().unwrap());
+        session.flush().unwrap();
+    }
+    assert_eq!(session.stats().dropped(), 0, "{:?}", session.stats());
+    end.wait();
+    all.into_iter().for_each(|thread| thread.join().unwrap());
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.threads), (600, 300), "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-Past")]
+struct Past {
+    value: u64,
+}
+
+#[test]
+fn finished_sessions_leave_their_memory() {
+    let (go, mut idle) = (Arc::new(Barrier::new(21)), Vec::new());
+    let mut before = 0;
+    for round in 0..20 {
+        let builder = Session::builder().sink(StreamSink::new(std::io::sink()));
+        let builder = builder.provider("Threads-Past").budget(32 << 20).prefault(16 << 20);
+        let session = builder.start().unwrap();
+        let (said, heard) = mpsc::channel();
+        let go = Arc::clone(&go);
+        idle.push(thread::spawn(move || {
+            Past { value: round }.emit();
+            said.send(()).unwrap();
+            go.wait();
+            // The thread's buffer is of a session that is long over.
+            Past { value: round }.emit();
+        }));
+        heard.recv().unwrap();
+        session.flush().unwrap();
+        assert_eq!(session.finish().unwrap().written, 1);
+        if round == 1 {
+            before = resident();
+        }
+    }
+    let grown = resident().saturating_sub(before);
+    go.wait();
+    idle.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(grown < 64 << 20, "{grown} bytes more after 18 further sessions of 16 MiB");
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-Names")]
+struct Called {
+    value: u64,
+}
+
+#[test]
+fn a_name_of_any_length_does_no_harm() {
+    let (sink, builder) = memory("Threads-Names");
+    let session = builder.start().unwrap();
+    for name in ["ß".repeat(40_000), "x".repeat(70_000), "x".repeat(3_000), "née".to_owned()] {
+        thread::Builder::new().name(name).spawn(|| Called { value: 1 }.emit()).unwrap().join().unwrap();
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (4, 4), "{stats:?}");
+    check(&sink.bytes(), &stats);
+    let names: Vec<_> = read(&sink.bytes()).into_iter().map(|event| event.thread_name).collect();
+    assert_eq!(names[3].as_deref(), Some("née"));
+    assert!(names[2].as_deref().is_some_and(|name| name.starts_with("xxxx")), "{:?}", names[2]);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-End")]
+struct Last {
+    value: u64,
+}
+
+/// Emits when its thread ends.
+struct AtEnd(u64);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        (0..10).for_each(|at| Last { value: self.0 + at }.emit());
+    }
+}
+
+thread_local! {
+    static BEFORE: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+    static AFTER: RefCell<Option<AtEnd>> = const { RefCell::new(None) };
+}
+
+extern "C" fn at_very_end(value: *mut libc::c_void) {
+    (0..10).for_each(|at| Last { value: value as u64 + at }.emit());
+}
+
+#[test]
+fn events_while_a_thread_is_torn_down_are_recorded() {
+    let mut key = 0;
+    // SAFETY: the pointer is to a live variable, the destructor is a function of this program.
+    assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_very_end)) }, 0);
+    let (sink, builder) = memory("Threads-End");
+    let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
+    let mut expected = Vec::new();
+    for thread in 0..20_u64 {
+        let base = 1_000 * (thread + 1);
+        let (first, emits) = (thread % 2 == 0, thread % 4 < 2);
+        thread::spawn(move || {
+            // SAFETY: the key exists; the value is a number.
+            unsafe { libc::pthread_setspecific(key, base as *const libc::c_void) };
+            if first {
+                BEFORE.with(|slot| slot.replace(Some(AtEnd(base + 100))));
+            }
+            if emits {
+                Last { value: base + 300 }.emit();
+            }
+            AFTER.with(|slot| slot.replace(Some(AtEnd(base + 200))));
+        })
+        .join()
+        .unwrap();
+        expected.extend(base..base + 10);
+        expected.extend((base + 100..base + 110).filter(|_| first));
+        expected.extend(base + 200..base + 210);
+        expected.extend(Some(base + 300).filter(|_| emits));
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.dropped()), (expected.len() as u64, 0), "{stats:?}");
+    check(&sink.bytes(), &stats);
+    let mut values: Vec<_> = read(&sink.bytes()).iter().map(|event| event.value()).collect();
+    values.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(values, expected);
+    let events: u64 = threads(&sink.bytes()).iter().map(|thread| thread.events).sum();
+    assert_eq!(events, stats.written);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-Full")]
+struct Churn {
+    value: u64,
+    text: &'static str,
+}
+
+#[test]
+fn losses_of_many_short_threads_are_exact() {
+    let (sink, builder) = memory("Threads-Full");
+    let builder = builder.budget(256 << 10).chunk_size(4_096).prefault(0);
+    let session = builder.flush_interval(Duration::from_millis(50)).start().unwrap();
+    for _ in 0..10 {
+        thread::scope(|scope| {
+            for _ in 0..64 {
+                scope.spawn(|| {
+                    for value in 0..100 {
+                        Churn { value, text: "long enough to fill a small chunk soon" }.emit();
+                    }
+                });
+            }
+        });
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.attempted, 64_000, "{stats:?}");
+    assert!(stats.dropped.no_room > 0, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
