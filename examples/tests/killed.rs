@@ -7,18 +7,16 @@ mod support;
 use std::{
     collections::hash_map::RandomState,
     hash::{BuildHasher, Hasher},
-    io::{BufReader, Read},
+    io::{BufRead, BufReader},
     path::Path,
     process::{Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nettrace_reader::{Reader, Value};
 
-use crate::support::{
-    KILLME, assert_holds, directory, dotnet_trace_opens, number, open, run,
-};
+use crate::support::{KILLME, assert_holds, directory, dotnet_trace_opens, number, open, run};
 
 /// How much later than it should a flush may come on a machine that has other things to do.
 const NOISE: Duration = Duration::from_millis(900);
@@ -31,63 +29,64 @@ fn a_killed_program_leaves_a_complete_file() {
     let mut ages = Vec::new();
     let mut without_file = 0;
     for kill in 0..kills {
-        // Short intervals, too: then more of the kills meet a write.
-        let interval = [100, 2][kill as usize % 2];
+        // Short intervals and many events, too: then more of the kills meet a write.
+        let (interval, rate, delay) =
+            [(100, 100_000, 40..400), (1, 1_000_000, 40..200)][kill as usize % 2].clone();
         let trace = directory.path().join(format!("{kill}.nettrace"));
-        match kill_once(&trace, interval, random(1..400)) {
+        match kill_once(&trace, interval, rate, random(delay)) {
             Some(age) => ages.push((interval, age)),
             None => without_file += 1,
         }
         let _ = std::fs::remove_file(&trace);
     }
-    println!("{kills} kills, {without_file} of them before the file");
-    for interval in [100, 2] {
+    println!("{kills} kills, {without_file} of them before the first event was spoken of");
+    for interval in [100, 1] {
         let mut ages: Vec<_> =
             ages.iter().filter(|(of, _)| *of == interval).map(|(_, age)| *age).collect();
         ages.sort();
         let Some(most) = ages.last() else { continue };
         let median = ages[ages.len() / 2];
-        println!("interval {interval} ms: the oldest missing event {median:?} old, {most:?} at most");
+        println!(
+            "interval {interval} ms: what is missing is younger than {median:?}, {most:?} at most"
+        );
         assert!(*most < Duration::from_millis(interval) + NOISE, "{ages:?}");
         assert!(median < Duration::from_millis(interval + 50), "{ages:?}");
     }
 }
 
-/// Says how old the oldest missing event is; `None` if there is no file yet.
-fn kill_once(trace: &Path, interval: u64, delay: Duration) -> Option<Duration> {
+/// Says how old the oldest missing event can be; `None` if there is no file yet.
+fn kill_once(trace: &Path, interval: u64, rate: u64, delay: Duration) -> Option<Duration> {
     let mut program = Command::new(KILLME)
-        .args(["--flush-interval", &interval.to_string(), "--out"])
+        .args(["--flush-interval", &interval.to_string()])
+        .args(["--rate", &rate.to_string(), "--out"])
         .arg(trace)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let stdout = program.stdout.take().unwrap();
+    let said = thread::spawn(|| {
+        let lines = BufReader::new(stdout).lines().map(|line| (line.unwrap(), Instant::now()));
+        // The last line may be cut.
+        lines.filter_map(|(line, at)| Some((serde_json::from_str(&line).ok()?, at))).last()
+    });
     thread::sleep(delay);
+    let killed = Instant::now();
     program.kill().unwrap();
     assert!(program.wait().unwrap().code().is_none(), "it ended before it was killed");
-    let mut said = String::new();
-    program.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    let said: Option<(serde_json::Value, Instant)> = said.join().unwrap();
     if !trace.exists() {
-        assert!(said.is_empty(), "{said}");
+        assert!(said.is_none(), "{said:?}");
         return None;
     }
 
     let workers = last_events(trace);
     let written: u64 = workers.iter().map(|worker| worker.number).sum();
     assert_holds(trace, written, 0);
-    // The last line may be cut.
-    let Some(line) = said.rsplit_once('\n').and_then(|(lines, _)| lines.lines().last()) else {
-        return Some(Duration::ZERO);
-    };
-    let line = serde_json::from_str(line).unwrap();
+    let (line, heard) = said?;
     assert!(written >= number(&line, "written"), "the file has less than was said: {line}");
-    let at_nanos = number(&line, "at_nanos");
-    let mut age = 0;
-    for (worker, last) in workers.iter().enumerate() {
-        if last.number < line["emitted"][worker].as_u64().unwrap() {
-            // The first that is missing was emitted after the last that is there.
-            age = age.max(at_nanos.saturating_sub(last.at_nanos));
-        }
-    }
+    // The program's clock at the moment of the kill, as far as one can tell from outside.
+    let killed = number(&line, "at_nanos") + killed.duration_since(heard).as_nanos() as u64;
+    let age = workers.iter().map(|last| killed.saturating_sub(last.at_nanos)).max().unwrap();
     Some(Duration::from_nanos(age))
 }
 

@@ -92,7 +92,9 @@ fn descriptions_labels_and_stacks_are_there() {
     assert_eq!(described.message_template.as_deref(), Some("{Größe} took {micros} µs"));
     let description = "Everything that a type can say about itself.";
     assert_eq!(described.description.as_deref(), Some(description));
-    let guid = [0x67, 0x45, 0x23, 0x01, 0xab, 0x89, 0xef, 0xcd, 1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+    let guid = [
+        0x67, 0x45, 0x23, 0x01, 0xab, 0x89, 0xef, 0xcd, 1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+    ];
     assert_eq!(described.provider_guid, Some(guid));
     let pairs = [("team", "checkout"), ("språk", "svenska")].map(|(k, v)| (k.into(), v.into()));
     assert_eq!(described.key_values, pairs);

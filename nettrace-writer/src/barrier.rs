@@ -16,7 +16,10 @@ use crate::sync::{Ordering, fence};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Barrier {
     /// The flusher alone.
-    #[cfg_attr(any(nettrace_loom, not(target_os = "linux")), allow(dead_code, reason = "Linux alone has it"))]
+    #[cfg_attr(
+        any(nettrace_loom, not(target_os = "linux")),
+        allow(dead_code, reason = "Linux alone has it")
+    )]
     Membarrier,
     /// Both sides: a SeqCst fence each.
     Fences,

@@ -139,7 +139,9 @@ pub(crate) fn counter() -> u64 {
 pub(crate) fn counter() -> u64 {
     let now: u64;
     // SAFETY: reads a register that user mode may read on every system that Rust's standard library supports.
-    unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nostack, preserves_flags)) };
+    unsafe {
+        std::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nostack, preserves_flags))
+    };
     now
 }
 

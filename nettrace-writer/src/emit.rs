@@ -1,6 +1,6 @@
 //! The way of an event from the caller to its thread's buffer.
 
-use std::{cell::Cell, mem};
+use std::{cell::Cell, mem, num::NonZero};
 
 use nettrace_format::{
     payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
@@ -65,8 +65,7 @@ pub trait Emit: TraceEvent {
     #[inline(always)]
     fn emit(&self) {
         let ty = self.event_type();
-        let word = ty.enabled();
-        if word != 0 {
+        if let Some(word) = NonZero::new(ty.enabled()) {
             emit_enabled(self, ty, word);
         }
     }
@@ -116,14 +115,14 @@ static NO_CONTEXT: Context<'static> = Context { stack: &[], thread: None };
 ///
 /// Whatever is not the usual is a call in tail position, so that the usual needs no stack.
 #[inline(never)]
-fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: u32) {
-    if word & (word - 1) == 0 {
+fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: NonZero<u32>) {
+    if word.is_power_of_two() {
         if let Some(buffer) = local::buffer(word.trailing_zeros()) {
             record::<T, true>(buffer, event, ty);
             return;
         }
     }
-    emit_somewhere(event, ty, word, &NO_CONTEXT);
+    emit_somewhere(event, ty, word.get(), &NO_CONTEXT);
 }
 
 /// The general way: several sessions, a first event, a context.
@@ -178,6 +177,9 @@ impl Remaining {
 impl Drop for Remaining {
     fn drop(&mut self) {
         while let Some(slot) = self.next() {
+            if local::buffer(slot).is_none() {
+                let _ = local::attach(slot);
+            }
             if let Some(buffer) = local::buffer(slot).filter(|buffer| begin(&buffer.record)) {
                 drop(Unwinding(buffer));
             }
@@ -240,29 +242,52 @@ fn record<T: TraceEvent + ?Sized, const USUAL: bool>(
         record.refuse_nested();
         return Outcome::Done;
     }
+    if USUAL {
+        place::<T, true, false>(buffer, event, ty, clock::counter())
+    } else {
+        place::<T, false, true>(buffer, event, ty, fence_and_now(record.mode()))
+    }
+}
+
+/// Writes the row of an event that has begun.
+///
+/// `FAR`: whether the row before may be any time ago. If not, and it is [`row::NEAR`] ticks or more, that is left to a function of its own, which keeps
+/// this one short.
+#[inline(always)]
+fn place<T: TraceEvent + ?Sized, const USUAL: bool, const FAR: bool>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    now: u64,
+) -> Outcome {
+    let record = &buffer.record;
     let unwinding = Unwinding(buffer);
     let slowly = if USUAL { record_or_move_on::<T> } else { record_slowly_plain::<T> };
-    let now = if USUAL { clock::counter() } else { fence_and_now(record.mode()) };
     let fixed = FixedSize::of(event);
-    let (last, old, id) = (record.ts(), record.shape(), ty.index_in_rows());
-    let delta = now.saturating_sub(last);
+    let (old, id) = (record.shape(), ty.index_in_rows());
+    // A clock that went back gives a delta beyond all bounds, and the slow path sees to it.
+    let delta = now.wrapping_sub(record.ts());
+    if !FAR && delta >= row::NEAR {
+        mem::forget(unwinding);
+        return place_far(buffer, event, ty, now);
+    }
     let window = Window::open(record, fixed.unwrap_or(0));
-    let Some(window) = window.filter(|_| delta < row::MAX_DELTA) else {
+    let Some(window) = window.filter(|_| !FAR || delta < row::MAX_DELTA) else {
         mem::forget(unwinding);
         return slowly(buffer, event, ty);
     };
     let end = match fixed {
         Some(len) => {
             let (size, size_len, flag) = row::size(len as u32, old);
-            let (head, head_len) = row::head(id, old, delta, flag);
+            let (head, head_len) = row::head::<FAR>(id, old, delta, flag);
             let payload = encode(event, window.fixed(head, head_len, size, size_len));
             (payload.len() == len && !payload.overflowed()).then(|| (payload.position(), len))
         }
         None => {
-            let (head, head_len) = row::head(id, old, delta, RowFlags::PAYLOAD_LEN);
+            let (head, head_len) = row::head::<FAR>(id, old, delta, RowFlags::PAYLOAD_LEN);
             let (size, room) = window.variable(head, head_len);
             let payload = encode(event, room);
-            (!payload.overflowed()).then(|| {
+            (payload.len() <= row::MAX_SHORT_PAYLOAD && !payload.overflowed()).then(|| {
                 size.set(row::padded2(payload.len() as u32));
                 (payload.position(), payload.len())
             })
@@ -273,15 +298,26 @@ fn record<T: TraceEvent + ?Sized, const USUAL: bool>(
         Some((end, len)) => {
             let shape = Shape { id, len: len as u32 };
             if USUAL {
-                record.commit_usual(end, last + delta, shape);
+                record.commit_usual(end, now, shape);
             } else {
-                record.commit(end, last + delta, shape);
+                record.commit(end, now, shape);
             }
             Outcome::Done
         }
         // It does not fit, or not here: the bytes written so far are beyond `pos` and mean nothing.
         None => slowly(buffer, event, ty),
     }
+}
+
+/// [`place`] for an event that comes some time after the one before.
+#[inline(never)]
+fn place_far<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    now: u64,
+) -> Outcome {
+    place::<T, true, true>(buffer, event, ty, now)
 }
 
 #[cold]
@@ -409,6 +445,10 @@ fn record_slowly<T: TraceEvent + ?Sized>(
             match held {
                 Some(chunk) => record.install(pool, chunk, now),
                 None => break,
+            }
+            if need > pool.chunk_size() {
+                // There are few of these, and so large an event takes longer than to wake the flusher.
+                session.wake_if_low();
             }
         }
         if session.on_full == OnFull::Drop || !local::may_wait() {

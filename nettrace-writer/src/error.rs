@@ -40,18 +40,29 @@ pub enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoSink => f.write_str("a session needs a sink: call `file` or `sink` on its builder"),
+            Self::NoSink => {
+                f.write_str("a session needs a sink: call `file` or `sink` on its builder")
+            }
             Self::TooManySessions { limit } => {
-                write!(f, "the process has {limit} sessions already, the most that it can have at once; finish one")
+                write!(
+                    f,
+                    "the process has {limit} sessions already, the most that it can have at once; finish one"
+                )
             }
             Self::Setting { message } => f.write_str(message),
-            Self::NoClock => f.write_str("this machine has no processor counter; use `Clock::Auto`"),
+            Self::NoClock => {
+                f.write_str("this machine has no processor counter; use `Clock::Auto`")
+            }
             Self::Register(_) => f.write_str("an event type was refused"),
             Self::Format(_) => f.write_str("the trace cannot be described in the format"),
             Self::Sink(_) => f.write_str("the trace could not be written"),
             Self::Thread(_) => f.write_str("the session's thread could not be started"),
-            Self::FlusherDied => f.write_str("the session's thread has died; what was written before is readable"),
-            Self::Forked => f.write_str("the session belongs to the parent process; start another in this one"),
+            Self::FlusherDied => {
+                f.write_str("the session's thread has died; what was written before is readable")
+            }
+            Self::Forked => {
+                f.write_str("the session belongs to the parent process; start another in this one")
+            }
         }
     }
 }

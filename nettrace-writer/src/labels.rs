@@ -24,7 +24,10 @@ pub struct LabelError(());
 
 impl fmt::Display for LabelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the labels of this thread would exceed {MAX_LABEL_BYTES} bytes; use shorter keys and values")
+        write!(
+            f,
+            "the labels of this thread would exceed {MAX_LABEL_BYTES} bytes; use shorter keys and values"
+        )
     }
 }
 
@@ -156,7 +159,9 @@ pub(crate) fn with_current<R>(f: impl FnOnce(u64, &[u8]) -> R) -> Option<R> {
 /// Whether `new` takes the place of `old`.
 fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
     match (new, old) {
-        (Label::Str(new, _) | Label::Int(new, _), Label::Str(old, _) | Label::Int(old, _)) => new == old,
+        (Label::Str(new, _) | Label::Int(new, _), Label::Str(old, _) | Label::Int(old, _)) => {
+            new == old
+        }
         _ => std::mem::discriminant(new) == std::mem::discriminant(old),
     }
 }
@@ -263,7 +268,8 @@ mod tests {
     use super::{Label, MAX_LABEL_BYTES, decode_all, enter_labels, with_current};
 
     fn current() -> Vec<String> {
-        with_current(|_, bytes| decode_all(bytes).iter().map(|l| format!("{l:?}")).collect()).unwrap()
+        with_current(|_, bytes| decode_all(bytes).iter().map(|l| format!("{l:?}")).collect())
+            .unwrap()
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! Writes NetTrace traces (`.nettrace`) from inside a Rust process.
 //!
 //! A struct that derives [`TraceEvent`] is an event; [`emit`](Emit::emit) records it in every [`Session`] that listens.
-#![cfg_attr(nettrace_loom, allow(dead_code, unused_imports, reason = "the models use the protocol alone"))]
+#![cfg_attr(
+    nettrace_loom,
+    allow(dead_code, unused_imports, reason = "the models use the protocol alone")
+)]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -9,6 +12,8 @@
 )]
 
 mod barrier;
+#[cfg(all(test, nettrace_loom))]
+mod loom_tests;
 mod memory;
 mod pool;
 mod record;

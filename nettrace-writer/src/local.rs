@@ -9,19 +9,16 @@
 //!
 //! - L1: a slot is null or holds one strong reference of an `Arc<ThreadBuffer>` (by `Arc::into_raw`). Only its own thread reads or
 //!   writes it, and gives the reference back only through [`detach`], never while a reference from [`buffer`] is in use.
-#![allow(unsafe_code, reason = "L1: references kept as pointers, since a thread local with a destructor would not be reachable always")]
+#![allow(
+    unsafe_code,
+    reason = "L1: references kept as pointers, since a thread local with a destructor would not be reachable always"
+)]
 
 use std::{cell::Cell, ptr, sync::Arc};
 
 use trace_event::SESSION_BITS;
 
-use crate::{
-    record::Record,
-    sessions,
-    shared::Shared,
-    sync::Ordering,
-    thread::ThreadRef,
-};
+use crate::{record::Record, sessions, shared::Shared, sync::Ordering, thread::ThreadRef};
 
 /// One thread's end of one session.
 #[derive(Debug)]

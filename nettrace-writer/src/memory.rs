@@ -15,10 +15,7 @@ use std::{alloc, ptr::NonNull};
 
 use nettrace_format::payload::{Buffer, MAX_PAYLOAD, Refusal};
 
-use crate::{
-    record::Record,
-    row::{HEAD_ROOM, MAX_SHORT_PAYLOAD},
-};
+use crate::{record::Record, row::HEAD_ROOM};
 
 const PAGE: usize = 4096;
 
@@ -36,7 +33,8 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(crate) fn new(len: usize) -> Self {
-        let layout = alloc::Layout::from_size_align(len.next_multiple_of(PAGE).max(PAGE), PAGE).expect("a budget that fits");
+        let layout = alloc::Layout::from_size_align(len.next_multiple_of(PAGE).max(PAGE), PAGE)
+            .expect("a budget that fits");
         // SAFETY: the size is not zero.
         let start = unsafe { alloc::alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
@@ -99,8 +97,11 @@ impl Window {
     pub(crate) fn open(record: &Record, payload: usize) -> Option<Self> {
         // M2: the record is busy, and a limit that is an address ends the chunk that `pos` is in.
         let (at, limit) = (record.pos(), record.limit());
-        (payload <= MAX_PAYLOAD && at as usize + HEAD_ROOM + payload <= limit)
-            .then_some(Self { at, limit, payload })
+        (payload <= MAX_PAYLOAD && at as usize + HEAD_ROOM + payload <= limit).then_some(Self {
+            at,
+            limit,
+            payload,
+        })
     }
 
     /// Writes the header of a row and its payload's size; the cursor is for exactly the payload that the
@@ -113,13 +114,12 @@ impl Window {
         Cursor::new(size_at.wrapping_add(size_len & 3), self.payload)
     }
 
-    /// Writes the header of a row whose size, of two bytes, is set later; the cursor is for what fits, and no more than two
-    /// bytes can say.
+    /// Writes the header of a row whose size, of two bytes, is set later; the cursor is for what fits.
     #[inline(always)]
     pub(crate) fn variable(self, head: u64, head_len: usize) -> (SizeField, Cursor) {
         let size_at = self.head(head, head_len);
         let body = size_at.wrapping_add(2);
-        (SizeField(size_at), Cursor::new(body, (self.limit - body as usize).min(MAX_SHORT_PAYLOAD)))
+        (SizeField(size_at), Cursor::new(body, self.limit - body as usize))
     }
 
     #[inline(always)]
@@ -172,6 +172,7 @@ impl Cursor {
     }
 
     /// Bytes left.
+    #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         self.room - self.len
     }
@@ -203,7 +204,7 @@ impl Buffer for Cursor {
 
     #[inline(always)]
     fn space(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.room - self.len < len {
+        if self.room() < len {
             self.overflowed = true;
             return None;
         }
@@ -211,6 +212,20 @@ impl Buffer for Cursor {
         self.len += len;
         // SAFETY: M1, M2, M3, M4; the slice borrows the cursor, so that nothing else writes meanwhile.
         Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
+    }
+
+    #[inline(always)]
+    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
+        // SAFETY: as for `space`.
+        (self.room() >= len)
+            .then(|| unsafe { std::slice::from_raw_parts_mut(self.position(), len) })
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, len: usize) {
+        if self.room() >= len {
+            self.len += len;
+        }
     }
 
     #[inline(always)]

@@ -243,7 +243,8 @@ impl Class {
         // Relaxed: a chunk that was never used has nothing to publish; the counter alone decides who has it.
         let mut at = self.fresh.load(Ordering::Relaxed);
         while at < self.end {
-            match self.fresh.compare_exchange_weak(at, at + 1, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.fresh.compare_exchange_weak(at, at + 1, Ordering::Relaxed, Ordering::Relaxed)
+            {
                 Ok(_) => return Some(at),
                 Err(now) => at = now,
             }

@@ -272,12 +272,8 @@ impl Record {
         let limit = self.limit.load(Ordering::Relaxed);
         if limit > ATTENTION {
             // Fails only where the flusher has asked; the slow path is sure then as well.
-            let _ = self.limit.compare_exchange(
-                limit,
-                ATTENTION,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            );
+            let _ =
+                self.limit.compare_exchange(limit, ATTENTION, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -504,9 +500,7 @@ impl Record {
         let len = (self.pos() as usize).wrapping_sub(start as usize) as u32;
         let (last_ts, end_number) = (self.ts(), self.numbers());
         // Success keeps the loads above before it (release) and what the flusher does with the chunk behind it (acquire).
-        self.chunk
-            .compare_exchange(asked.chunk, NONE, Ordering::AcqRel, Ordering::Relaxed)
-            .ok()?;
+        self.chunk.compare_exchange(asked.chunk, NONE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         header.len.store(len, Ordering::Relaxed);
         header.last_ts.store(last_ts, Ordering::Relaxed);
         header.end_number.store(end_number, Ordering::Relaxed);

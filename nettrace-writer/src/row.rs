@@ -16,6 +16,8 @@ use nettrace_format::v6::RowFlags;
 pub(crate) const HEAD_ROOM: usize = 16;
 /// Payloads of variable size that are longer take the slow path: their size takes more than two bytes.
 pub(crate) const MAX_SHORT_PAYLOAD: usize = (1 << 14) - 1;
+/// Deltas below this take two bytes.
+pub(crate) const NEAR: u64 = 1 << 14;
 /// Deltas from here take the slow path.
 pub(crate) const MAX_DELTA: u64 = 1 << 28;
 
@@ -57,16 +59,16 @@ impl Shape {
 
 /// Flags, metadata id if it changed, and delta: as a word to be stored whole, and how many of its bytes count (at most 7).
 ///
-/// `delta` is below [`MAX_DELTA`].
+/// `delta` is below [`MAX_DELTA`] if `FAR`, else below [`NEAR`].
 #[inline(always)]
-pub(crate) fn head(id: u32, old: Shape, delta: u64, len_flag: u8) -> (u64, usize) {
+pub(crate) fn head<const FAR: bool>(id: u32, old: Shape, delta: u64, len_flag: u8) -> (u64, usize) {
     let (start, start_len) = if old.id == id {
         (0, 1)
     } else {
         ((id & 0xffff) << 8 | u32::from(RowFlags::METADATA), 1 + (id >> 16))
     };
     let delta = delta as u32;
-    let (delta, delta_len) = if delta < 1 << 14 {
+    let (delta, delta_len) = if !FAR || delta < NEAR as u32 {
         (padded2(delta), 2)
     } else {
         (padded2(delta & 0x3fff) | 0x8000 | padded2(delta >> 14) << 16, 4)
@@ -104,7 +106,7 @@ pub(crate) fn padded3(value: u32) -> u32 {
 mod tests {
     use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
-    use super::{HEAD_ROOM, MAX_DELTA, Shape, head, padded2, size};
+    use super::{HEAD_ROOM, MAX_DELTA, NEAR, Shape, head, padded2, size};
 
     fn in_rows(id: u32) -> u32 {
         if id < 1 << 7 { id | 1 << 16 } else { padded2(id) | 2 << 16 }
@@ -117,7 +119,9 @@ mod tests {
         for delta in deltas {
             for id in [1, 127, 128, 16_383] {
                 for len in sizes {
-                    for (old_id, old_len) in [(id, len), (id, len + 1), (id ^ 1, len), (0, u32::MAX)] {
+                    for (old_id, old_len) in
+                        [(id, len), (id, len + 1), (id ^ 1, len), (0, u32::MAX)]
+                    {
                         let old = Shape { id: in_rows(old_id), len: old_len };
                         let mut state = RowState::after(RowHeader {
                             metadata_id: old_id,
@@ -125,13 +129,20 @@ mod tests {
                             ..RowHeader::default()
                         });
                         let (size_bytes, size_len, flag) = size(len, old);
-                        let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
+                        let (head_bytes, head_len) = head::<true>(in_rows(id), old, delta, flag);
+                        if delta < NEAR {
+                            let near = head::<false>(in_rows(id), old, delta, flag);
+                            assert_eq!(near, (head_bytes, head_len));
+                        }
                         assert!(head_len <= 7 && size_len <= 3 && head_len + 4 <= HEAD_ROOM);
                         let mut bytes = head_bytes.to_le_bytes()[..head_len].to_vec();
                         bytes.extend(&size_bytes.to_le_bytes()[..size_len]);
                         let (row, used) = decode_row(&mut state, &bytes).unwrap();
                         assert_eq!(used, bytes.len());
-                        assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (id, delta, len));
+                        assert_eq!(
+                            (row.metadata_id, row.timestamp, row.payload_len),
+                            (id, delta, len)
+                        );
                     }
                 }
             }
@@ -141,7 +152,7 @@ mod tests {
     #[test]
     fn one_type_a_microsecond_apart_takes_three_bytes() {
         let same = Shape { id: in_rows(1), len: 16 };
-        assert_eq!(head(same.id, same, 3_000, size(16, same).2).1, 3);
+        assert_eq!(head::<false>(same.id, same, 3_000, size(16, same).2).1, 3);
         assert_eq!(size(16, same).1, 0);
     }
 }

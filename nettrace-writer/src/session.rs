@@ -62,7 +62,8 @@ impl Session {
         }
         let layout = builder.layout()?;
         if builder.flush_interval.is_zero() {
-            let message = "a flush interval of zero would never rest; give it a millisecond or more".into();
+            let message =
+                "a flush interval of zero would never rest; give it a millisecond or more".into();
             return Err(Error::Setting { message });
         }
         let sink = builder.open_sink()?;

@@ -130,8 +130,13 @@ impl Shared {
 
     /// A thread has handed its buffer over; if many did since the last round their chunks are needed again.
     pub(crate) fn thread_left(&self) {
+        self.wake_if_low();
+    }
+
+    /// Asks for a round if memory runs low.
+    pub(crate) fn wake_if_low(&self) {
         if self.is_low() {
-            let _ = self.commands.try_send(Command::Wake);
+            let _ = local::holding_locks(|| self.commands.try_send(Command::Wake));
         }
     }
 

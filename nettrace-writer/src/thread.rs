@@ -1,9 +1,6 @@
 //! Who a thread is: its number in this process, its id in the operating system, its name.
 
-use std::{
-    cell::OnceCell,
-    sync::Arc,
-};
+use std::{cell::RefCell, sync::Arc};
 
 use crate::{
     sessions,
@@ -26,32 +23,34 @@ impl ThreadRef {
     #[must_use]
     pub fn current() -> Self {
         thread_local! {
-            static CURRENT: OnceCell<(u32, ThreadRef)> = const { OnceCell::new() };
+            static CURRENT: RefCell<Option<(u32, ThreadRef)>> = const { RefCell::new(None) };
         }
-        CURRENT
-            .try_with(|current| {
-                let generation = sessions::generation();
-                if current.get().is_some_and(|(of, _)| *of != generation) {
-                    // The child of a fork: this is another thread of another process.
-                    return Self::new(true);
-                }
-                // Not `get_or_init`, which panics where a signal handler comes in between.
-                current.get().map(|(_, thread)| thread.clone()).unwrap_or_else(|| {
-                    let _ = current.set((generation, Self::new(true)));
-                    current.get().expect("just set, by this or a handler").1.clone()
-                })
-            })
-            .unwrap_or_else(|_| Self::new(false))
+        let generation = sessions::generation();
+        let known = CURRENT.try_with(|current| {
+            let current = current.try_borrow().ok()?;
+            // Of another generation: this is the child of a fork, another thread of another process.
+            current.as_ref().filter(|(of, _)| *of == generation).map(|(_, thread)| thread.clone())
+        });
+        match known {
+            Ok(Some(thread)) => thread,
+            Ok(None) => {
+                let thread = Self::new(true);
+                let _ = CURRENT.try_with(|current| {
+                    // Borrowed only where this is a signal handler that came in between: then it is not kept.
+                    if let Ok(mut current) = current.try_borrow_mut() {
+                        *current = Some((generation, thread.clone()));
+                    }
+                });
+                thread
+            }
+            Err(_) => Self::new(false),
+        }
     }
 
     /// `alive`: the standard library still knows the thread.
     fn new(alive: bool) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = if alive {
-            thread::current().name().map(str::to_owned)
-        } else {
-            None
-        };
+        let name = if alive { thread::current().name().map(str::to_owned) } else { None };
         Self(Arc::new(Identity {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             os_id: os_id(),

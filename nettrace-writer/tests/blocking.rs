@@ -11,7 +11,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nettrace_writer::{
@@ -255,7 +255,10 @@ fn a_sink_that_fails_lets_everybody_go_on() {
             session.finish_with_stats()
         });
         let error = result.unwrap_err();
-        assert!(matches!(&error, Error::Sink(cause) if cause.to_string() == "no more"), "{error:?}");
+        assert!(
+            matches!(&error, Error::Sink(cause) if cause.to_string() == "no more"),
+            "{error:?}"
+        );
         assert_eq!(stats.attempted, 40_000, "{stats:?}");
         assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
         assert!(stats.lost_in_sink > 0, "{stats:?}");
@@ -286,7 +289,8 @@ fn a_sink_that_panics_lets_everybody_go_on() {
     let (stats, result) =
         within(Duration::from_secs(10), "finish after a panic", || session.finish_with_stats());
     assert!(result.is_err());
-    assert_eq!(stats.attempted, 40_000, "{stats:?}");
+    // The session was over with its thread; nothing listened after that.
+    assert!((1..=40_000).contains(&stats.attempted), "{stats:?}");
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     let (events, _) = sound(&memory.bytes(), &[]);
     assert_eq!(events, stats.written);
@@ -304,12 +308,14 @@ fn without_blocking_a_sink_that_panics_is_accounted_for() {
     let before = || -> io::Result<()> { panic!("on purpose") };
     let sink = Mean { memory: memory.clone(), before };
     let session = Session::builder().sink(sink).provider("Blocking-Panic-Drop").start().unwrap();
-    let start = Instant::now();
-    emit_from(2, 100_000, |value| Unheard { value });
-    assert!(session.flush().is_ok() || start.elapsed() < Duration::from_secs(20));
+    emit_from(2, 1_000, |value| Unheard { value });
+    assert!(matches!(session.flush(), Err(Error::FlusherDied)));
+    emit_from(2, 1_000, |value| Unheard { value });
     let (stats, result) = session.finish_with_stats();
     assert!(result.is_err());
-    assert_eq!((stats.attempted, stats.written), (200_000, 0), "{stats:?}");
+    assert!((1..=4_000).contains(&stats.attempted), "{stats:?}");
+    assert_eq!(stats.written, 0, "{stats:?}");
+    assert!(stats.threads <= 4, "an ended session takes no new threads: {stats:?}");
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     assert_eq!(sound(&memory.bytes(), &[]), (0, 0));
 }

@@ -111,8 +111,8 @@ fn killed_while_all_threads_emit() {
             });
         }
         thread::sleep(3 * INTERVAL);
-        // SAFETY: takes two numbers; the process is this one.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        // SAFETY: takes a number; the process that is killed is this one.
+        unsafe { libc::raise(libc::SIGKILL) };
         return;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -148,7 +148,8 @@ fn a_panic_is_counted_in_every_session() {
     let sessions = [memory("Reentry-Panic-Two"), memory("Reentry-Panic-Two")];
     let sessions = sessions.map(|(sink, builder)| (sink, builder.start().unwrap()));
     for value in 0..10_u64 {
-        let bytes = || if value % 2 == 0 { panic!("on purpose") } else { value.to_le_bytes().into() };
+        let bytes =
+            || if value % 2 == 0 { panic!("on purpose") } else { value.to_le_bytes().into() };
         let event = Hostile { ty: &FRAGILE, bytes: &bytes };
         let _ = catch_unwind(AssertUnwindSafe(|| event.emit()));
     }
@@ -185,6 +186,44 @@ fn labels_entered_inside_of_an_encoding_are_in_force_behind_it() {
     assert!(events[2].labels.is_empty());
 }
 
+#[test]
+fn a_session_may_be_flushed_and_ended_inside_of_an_event() {
+    static SCHEMA: EventSchema = schema("Reentry-End", "Ending", 7, VALUE);
+    static ENDING: EventType = EventType::new(&SCHEMA);
+    let (sink, builder) = memory("Reentry-End");
+    let session = RefCell::new(Some(builder.start().unwrap()));
+    let value = || 1_u64.to_le_bytes().to_vec();
+    Hostile { ty: &ENDING, bytes: &value }.emit();
+    let flushing = || {
+        session.borrow().as_ref().unwrap().flush().unwrap();
+        value()
+    };
+    Hostile { ty: &ENDING, bytes: &flushing }.emit();
+    // Neither the session nor the event waits for the other for ever.
+    let stats = Cell::new(None);
+    let start = Instant::now();
+    let ending = || {
+        if let Some(session) = session.take() {
+            stats.set(Some(session.finish().unwrap()));
+        }
+        value()
+    };
+    Hostile { ty: &ENDING, bytes: &ending }.emit();
+    assert!(start.elapsed() < Duration::from_secs(20));
+    let stats = stats.take().unwrap();
+    assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
+    let report = nettrace_reader::verify(&*sink.bytes()).unwrap();
+    assert!(report.is_sound(), "{report:#?}");
+    assert_eq!((report.events, report.lost), (stats.written, stats.dropped.total()));
+    // The thread goes on with another session in the same slot.
+    let (sink, builder) = memory("Reentry-End");
+    let session = builder.start().unwrap();
+    Hostile { ty: &ENDING, bytes: &value }.emit();
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (1, 1));
+    check(&sink.bytes(), &stats);
+}
+
 #[derive(TraceEvent)]
 #[trace_event(provider = "Reentry-Signal")]
 struct Tick {
@@ -211,7 +250,10 @@ fn under_signals(work: impl FnOnce()) {
     action.sa_sigaction = on_signal as *const () as usize;
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the pointer is to a live structure.
-    assert_eq!(unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) }, 0);
+    assert_eq!(
+        unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) },
+        0
+    );
     // SAFETY: takes nothing.
     let target = unsafe { libc::pthread_self() };
     let done = AtomicBool::new(false);
@@ -283,6 +325,51 @@ fn a_handler_that_interrupts_a_wait_for_room_does_not_wait() {
             }
             emitted += 1_000;
         }
+    });
+    let ticks = TICKS.load(Ordering::Relaxed);
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.attempted, emitted + ticks, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[test]
+fn sessions_come_and_go_under_signals() {
+    if is_rerun().is_none() {
+        let name = "sessions_come_and_go_under_signals";
+        let output = rerun(name, "sessions", Duration::from_secs(40));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    // Registers the types, and keeps one session to the end.
+    let (sink, builder) = memory("Reentry-Signal");
+    let session = builder.budget(16 << 20).start().unwrap();
+    Tick { value: u64::MAX }.emit();
+    let mut emitted = 1;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let (sink, builder) = memory("Reentry-Signal");
+                let session = builder.budget(2 << 20).prefault(0).start().unwrap();
+                std::thread::sleep(Duration::from_millis(3));
+                let stats = session.finish().unwrap();
+                assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
+                let report = nettrace_reader::verify(&*sink.bytes()).unwrap();
+                assert!(report.is_sound(), "{report:#?}");
+                assert_eq!((report.events, report.lost), (stats.written, stats.dropped.total()));
+            }
+        });
+        under_signals(|| {
+            let end = Instant::now() + Duration::from_secs(2);
+            while Instant::now() < end {
+                Tick { value: 0 }.emit();
+                emitted += 1;
+                if emitted % 50 == 0 {
+                    std::thread::sleep(Duration::from_micros(100));
+                }
+            }
+        });
+        done.store(true, Ordering::Relaxed);
     });
     let ticks = TICKS.load(Ordering::Relaxed);
     let stats = session.finish().unwrap();

@@ -60,7 +60,10 @@ fn thirty_one_sessions_each_record_what_they_asked_for() {
         (vec![a().level(Level::Critical)], [false, false, true, false]),
         (vec![a().keywords(0x2)], [false, true, true, false]),
         (vec![a().keywords(0x8), b().level(Level::Error)], [false, false, true, false]),
-        (vec![a().keywords(0x2).level(Level::Warning), a().keywords(1)], [true, false, true, false]),
+        (
+            vec![a().keywords(0x2).level(Level::Warning), a().keywords(1)],
+            [true, false, true, false],
+        ),
     ];
     let mut sessions = Vec::new();
     for at in 0..31 {

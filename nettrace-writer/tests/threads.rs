@@ -134,7 +134,12 @@ fn a_name_of_any_length_does_no_harm() {
     let (sink, builder) = memory("Threads-Names");
     let session = builder.start().unwrap();
     for name in ["ß".repeat(40_000), "x".repeat(70_000), "x".repeat(3_000), "née".to_owned()] {
-        thread::Builder::new().name(name).spawn(|| Called { value: 1 }.emit()).unwrap().join().unwrap();
+        thread::Builder::new()
+            .name(name)
+            .spawn(|| Called { value: 1 }.emit())
+            .unwrap()
+            .join()
+            .unwrap();
     }
     let stats = session.finish().unwrap();
     assert_eq!((stats.attempted, stats.written), (4, 4), "{stats:?}");

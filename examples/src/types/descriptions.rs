@@ -5,8 +5,9 @@ use serde_json::{Map, json};
 
 use super::{MIXED, Sample, members};
 
-const GUID: [u8; 16] =
-    [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+const GUID: [u8; 16] = [
+    0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,
+];
 const GUID_TEXT: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
 /// Everything that a type can say about itself.
@@ -29,7 +30,9 @@ struct Described<'a> {
 #[trace_event(provider = "Example-AllTypes-Described", level = Verbose)]
 enum Request<'a> {
     /// A name that ends in Start is one.
-    Start { url: &'a str },
+    Start {
+        url: &'a str,
+    },
     #[trace_event(name = "Unusual", level = Error, description = "never seen")]
     Refused(u16, &'a str),
     Idle,
@@ -87,7 +90,7 @@ fn described() -> Sample {
         "level": 3,
         "keywords": 0x8000_0000_0001_u64,
         "opcode": 42,
-        "message": format!("{MIXED} took 12 µs"),
+        "name": "Described/42",
     }))
 }
 
@@ -140,6 +143,7 @@ fn overriding_labels() -> Sample {
         Labels { number: 3 }.emit();
     };
     let sample = sample("Labels", emit, json!({ "number": 3 })).with(json!({
+        "name": "Labels/Send",
         "opcode": 9,
         "keywords": 0x30,
         "level": 2,

@@ -23,7 +23,8 @@ pub const MIXED: &str = "aé€🦀 Ελλάδα 漢字 עברית e\u{301} 👩
 /// One event with known values.
 #[derive(Debug)]
 pub struct Sample {
-    /// The event's name as readers show it.
+    /// The event's name as readers show it, unless [`more`](Self::more) says otherwise: where a type
+    /// gives its opcode, the reference reader adds that.
     pub name: &'static str,
     /// Only the newest readers know it: left out by `--portable`.
     pub newest_only: bool,
@@ -47,8 +48,6 @@ pub fn samples(portable: bool) -> Vec<Sample> {
 }
 
 /// Emits all samples; says how many, and the system's id of the thread that [`RELATED`] is about.
-///
-/// [`RELATED`]: self::RELATED
 #[must_use]
 pub fn emit_all(portable: bool) -> (u64, u64) {
     let samples = samples(portable);

@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-pub(crate) use own::{Own, own_events, read};
+pub(crate) use own::{own_events, read};
 
 pub(crate) const DIRSCAN: &str = env!("CARGO_BIN_EXE_dirscan");
 pub(crate) const ALL_TYPES: &str = env!("CARGO_BIN_EXE_all_types");
@@ -130,7 +130,8 @@ pub(crate) fn judged_from(mode: &str, source: Stdio) -> Option<Verdict> {
 /// Asserts that `dotnet-trace` opens the trace.
 pub(crate) fn dotnet_trace_opens(trace: &Path) {
     let Some(tool) = tool("dotnet-trace") else { return };
-    let args = [OsStr::new("report"), trace.as_os_str(), "topN".as_ref(), "-n".as_ref(), "3".as_ref()];
+    let args =
+        [OsStr::new("report"), trace.as_os_str(), "topN".as_ref(), "-n".as_ref(), "3".as_ref()];
     let output = Command::new(tool).args(args).output().unwrap();
     let [text, errors] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());

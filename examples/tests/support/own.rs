@@ -57,6 +57,8 @@ fn object(event: &Event<'_>) -> serde_json::Value {
 
 fn shown(value: &Value<'_>) -> serde_json::Value {
     let float = |value: f64| match value {
+        // The reference reader writes such numbers without a point.
+        value if value.fract() == 0.0 && value.abs() < 1e15 => json!(value as i64),
         value if value.is_finite() => json!(value),
         value if value.is_nan() => json!("NaN"),
         value => json!(if value > 0.0 { "Infinity" } else { "-Infinity" }),
@@ -75,7 +77,7 @@ fn shown(value: &Value<'_>) -> serde_json::Value {
         Value::U64(value) => json!(value),
         Value::F32(value) => float(f64::from(*value)),
         Value::F64(value) => float(*value),
-        Value::DateTime(time) => json!(time.to_string()),
+        Value::FileTime(ticks) => json!(date_time(*ticks as i64)),
         Value::Guid(bytes) => json!(guid(bytes)),
         Value::Text(text) => json!(text),
         Value::Bytes(bytes) => json!(bytes),
@@ -100,4 +102,33 @@ fn guid(bytes: &[u8; 16]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
+}
+
+/// 100 ns units since 1601, from 1970 on, in .NET's round-trip form.
+fn date_time(ticks: i64) -> String {
+    const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
+    const DAY: i64 = 864_000_000_000;
+    let since = ticks - UNIX_EPOCH;
+    let (mut days, rest) = (since.div_euclid(DAY), since.rem_euclid(DAY));
+    let mut year = 1970;
+    let leap = |year: i64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    while days >= 365 + i64::from(leap(year)) {
+        days -= 365 + i64::from(leap(year));
+        year += 1;
+    }
+    let mut month = 0;
+    let february = 28 + i64::from(leap(year));
+    let months = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while days >= months[month] {
+        days -= months[month];
+        month += 1;
+    }
+    let (seconds, fraction) = (rest / 10_000_000, rest % 10_000_000);
+    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
+    format!(
+        "{year:04}-{:02}-{:02}T{hours:02}:{minutes:02}:{:02}.{fraction:07}Z",
+        month + 1,
+        days + 1,
+        seconds % 60
+    )
 }

@@ -24,6 +24,11 @@ pub trait Buffer {
     /// Appends `len` bytes for the caller to fill in; their content is unspecified. `None` where
     /// they do not fit, which the buffer remembers.
     fn space(&mut self, len: usize) -> Option<&mut [u8]>;
+    /// The next `len` bytes, to be filled in before [`advance`](Self::advance) appends them; their content is unspecified. `None` where they do
+    /// not fit, which means nothing yet.
+    fn window(&mut self, len: usize) -> Option<&mut [u8]>;
+    /// Appends `len` bytes of what [`window`](Self::window) gave; does nothing where it would not have given as many.
+    fn advance(&mut self, len: usize);
     /// Bytes appended so far. Once the buffer has overflowed the number means nothing.
     fn len(&self) -> usize;
     /// Whether nothing was appended yet.
@@ -48,6 +53,16 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     #[inline(always)]
     fn space(&mut self, len: usize) -> Option<&mut [u8]> {
         (**self).space(len)
+    }
+
+    #[inline(always)]
+    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
+        (**self).window(len)
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, len: usize) {
+        (**self).advance(len);
     }
 
     #[inline(always)]
@@ -78,13 +93,15 @@ pub struct VecBuffer {
     pub bytes: Vec<u8>,
     /// Why the event is refused, if it is.
     pub refusal: Option<Refusal>,
+    /// What the last window showed.
+    window: Vec<u8>,
 }
 
 impl VecBuffer {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), refusal: None }
+        Self { bytes: Vec::new(), refusal: None, window: Vec::new() }
     }
 
     /// The payload, or why there is none.
@@ -109,6 +126,16 @@ impl Buffer for VecBuffer {
         let start = self.bytes.len();
         self.bytes.resize(start + len, 0);
         Some(&mut self.bytes[start..])
+    }
+
+    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
+        self.window.clear();
+        self.window.resize(len, 0);
+        Some(&mut self.window)
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.bytes.extend_from_slice(self.window.get(..len).unwrap_or_default());
     }
 
     fn len(&self) -> usize {

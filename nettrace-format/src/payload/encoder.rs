@@ -69,29 +69,39 @@ impl<B: Buffer> NetTraceEncoder<B> {
     #[inline(always)]
     fn utf16(&mut self, value: &str, counted: bool, terminated: bool) {
         let bytes = value.as_bytes();
-        let plain = text::is_plain(bytes);
-        let units = if plain { bytes.len() } else { text::utf16_len(value) };
-        // As many units exceed any payload, too.
+        let before = 2 * usize::from(counted);
+        let after = 2 * usize::from(terminated);
+        let total = before + 2 * bytes.len() + after;
+        if bytes.len() <= MAX_ELEMENTS {
+            // No text has more code units than bytes.
+            if let Some(out) = self.buffer.window(total) {
+                let (count, rest) = out.split_at_mut_checked(before).unwrap_or_default();
+                let (units, nul) = rest.split_at_mut_checked(2 * bytes.len()).unwrap_or_default();
+                if text::widen_plain(bytes, units) {
+                    if let Some(count) = count.first_chunk_mut() {
+                        *count = (bytes.len() as u16).to_le_bytes();
+                    }
+                    nul.fill(0);
+                    self.buffer.advance(total);
+                    return;
+                }
+            }
+        }
+        // Not ASCII, or it fits barely or not at all. What is called for it must not take the buffer, which would then
+        // have to be in memory for the usual way as well.
+        let units = text::utf16_len(value);
         if units > MAX_ELEMENTS {
             self.buffer.fail(Refusal::TooManyElements);
             return;
         }
-        let before = 2 * usize::from(counted);
-        let after = 2 * usize::from(terminated);
-        let Some(out) = self.buffer.space(before + 2 * units + after) else {
-            return;
-        };
         if counted {
-            out[..2].copy_from_slice(&(units as u16).to_le_bytes());
+            self.buffer.put(&(units as u16).to_le_bytes());
+        }
+        if let Some(out) = self.buffer.space(2 * units) {
+            text::write_utf16(value, out);
         }
         if terminated {
-            out[2 * units..].copy_from_slice(&[0; 2]);
-        }
-        let out = &mut out[before..][..2 * units];
-        if plain {
-            text::widen(bytes, out);
-        } else {
-            text::write_utf16(value, out);
+            self.buffer.put(&[0; 2]);
         }
     }
 

@@ -5,61 +5,94 @@
 //! it is.)
 //!
 //! Lengths of 4 bytes and more are covered by whole steps of 4, 8 or 16 bytes, the last of which
-//! overlaps the one before it: no loop over single bytes, few branches.
+//! may overlap the one before it: no loop over single bytes, few branches, and one pass that checks and writes.
 
 /// What a NUL becomes.
 const REPLACEMENT: u16 = 0xFFFD;
 
-/// Whether all bytes are ASCII and none is 0, so that the text is its own UTF-16 but for the width.
+/// Writes text as UTF-16, little endian, if it is all ASCII without a NUL, so that it is its own UTF-16 but for the width.
+/// `false`: it is not, or `out` is not twice as long as `bytes`; what `out` holds then means nothing.
 #[inline(always)]
-pub(super) fn is_plain(bytes: &[u8]) -> bool {
-    match bytes.len() {
-        0..4 => bytes.iter().all(|byte| (1..0x80).contains(byte)),
-        4..8 => marks32(first(bytes)) | marks32(last(bytes)) == 0,
-        8..=16 => marks(first(bytes)) | marks(last(bytes)) == 0,
-        _ => {
-            let end = bytes.len() - 16;
-            let mut found = marks(last(bytes)) | marks(first(&bytes[end..]));
-            let mut at = 0;
-            while at < end {
-                found |= marks(first(&bytes[at..])) | marks(first(&bytes[at + 8..]));
-                at += 16;
-            }
-            found == 0
-        }
+pub(super) fn widen_plain(bytes: &[u8], out: &mut [u8]) -> bool {
+    if out.len() != 2 * bytes.len() {
+        return false;
+    }
+    if bytes.len() > 32 {
+        return widen_long(bytes, out);
+    }
+    if bytes.len() >= 16 {
+        let first = widen_first::<16, 32>(bytes, out);
+        return first && (bytes.len() == 16 || widen_last::<16, 32>(bytes, out));
+    }
+    if bytes.len() >= 8 {
+        return widen_first::<8, 16>(bytes, out) & widen_last::<8, 16>(bytes, out);
+    }
+    if bytes.len() >= 4 {
+        return widen_first::<4, 8>(bytes, out) & widen_last::<4, 8>(bytes, out);
+    }
+    let mut plain = true;
+    for (&byte, unit) in bytes.iter().zip(out.chunks_exact_mut(2)) {
+        plain &= is_plain(byte);
+        unit.copy_from_slice(&u16::from(byte).to_le_bytes());
+    }
+    plain
+}
+
+/// [`widen_plain`] of more than 16 bytes.
+#[inline(never)]
+fn widen_long(bytes: &[u8], out: &mut [u8]) -> bool {
+    let mut plain = true;
+    for (from, to) in bytes.chunks_exact(16).zip(out.chunks_exact_mut(32)) {
+        plain &= widen_first::<16, 32>(from, to);
+    }
+    plain && widen_last::<16, 32>(bytes, out)
+}
+
+/// Whether a byte is ASCII and not 0.
+#[inline(always)]
+fn is_plain(byte: u8) -> bool {
+    (byte as i8) > 0
+}
+
+/// Widens `N` bytes (4 or a multiple of 8) to `W`, twice as many, and says whether all were plain. A loop from array to
+/// array is what compilers turn into interleaving instructions.
+#[inline(always)]
+fn widen<const N: usize, const W: usize>(from: &[u8; N], to: &mut [u8; W]) -> bool {
+    // By way of an array of its own, which cannot overlap with `from` as far as a compiler knows.
+    let mut wide = [0; W];
+    for (unit, &byte) in wide.chunks_exact_mut(2).zip(from) {
+        unit.copy_from_slice(&u16::from(byte).to_le_bytes());
+    }
+    *to = wide;
+    let mut marks = 0;
+    for word in from.chunks(8) {
+        let mut bytes = [1; 8];
+        bytes[..word.len()].copy_from_slice(word);
+        marks |= not_plain(u64::from_le_bytes(bytes));
+    }
+    marks & 0x8080_8080_8080_8080 == 0
+}
+
+/// The high bit of a byte is set if one of 8 bytes is 0 or not ASCII: subtracting 1 of each sets the high bit of the lowest
+/// byte that is 0, and of no byte of 1 to 0x7F unless there is a 0 below it.
+#[inline(always)]
+fn not_plain(word: u64) -> u64 {
+    word.wrapping_sub(0x0101_0101_0101_0101) | word
+}
+
+#[inline(always)]
+fn widen_first<const N: usize, const W: usize>(bytes: &[u8], out: &mut [u8]) -> bool {
+    match (bytes.first_chunk::<N>(), out.first_chunk_mut::<W>()) {
+        (Some(from), Some(to)) => widen(from, to),
+        _ => false,
     }
 }
 
-/// Writes plain text (see [`is_plain`]) as UTF-16, little endian. `out` is twice as long as
-/// `bytes`.
 #[inline(always)]
-pub(super) fn widen(bytes: &[u8], out: &mut [u8]) {
-    match bytes.len() {
-        0..4 => {
-            for (&from, to) in bytes.iter().zip(out.chunks_exact_mut(2)) {
-                to.copy_from_slice(&u16::from(from).to_le_bytes());
-            }
-        }
-        len @ 4..8 => {
-            widen4(bytes, out);
-            widen4(&bytes[len - 4..], &mut out[2 * (len - 4)..]);
-        }
-        len @ 8..16 => {
-            widen8(bytes, out);
-            widen8(&bytes[len - 8..], &mut out[2 * (len - 8)..]);
-        }
-        len @ 16..=32 => {
-            widen16(bytes, out);
-            widen16(&bytes[len - 16..], &mut out[2 * (len - 16)..]);
-        }
-        len => {
-            let mut at = 0;
-            while at < len - 16 {
-                widen16(&bytes[at..], &mut out[2 * at..]);
-                at += 16;
-            }
-            widen16(&bytes[len - 16..], &mut out[2 * (len - 16)..]);
-        }
+fn widen_last<const N: usize, const W: usize>(bytes: &[u8], out: &mut [u8]) -> bool {
+    match (bytes.last_chunk::<N>(), out.last_chunk_mut::<W>()) {
+        (Some(from), Some(to)) => widen(from, to),
+        _ => false,
     }
 }
 
@@ -79,59 +112,6 @@ pub(super) fn utf16_len(text: &str) -> usize {
     text.bytes().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(byte >= 0xF0)).sum()
 }
 
-/// Not 0 if one of 8 bytes is 0 or not ASCII: subtracting 1 of each sets the high bit of the lowest
-/// byte that is 0, and of no byte of 1 to 0x7F unless there is a 0 below it.
-#[inline(always)]
-fn marks(bytes: [u8; 8]) -> u64 {
-    let word = u64::from_le_bytes(bytes);
-    (word.wrapping_sub(0x0101_0101_0101_0101) | word) & 0x8080_8080_8080_8080
-}
-
-/// [`marks`] of 4 bytes.
-#[inline(always)]
-fn marks32(bytes: [u8; 4]) -> u32 {
-    let word = u32::from_le_bytes(bytes);
-    (word.wrapping_sub(0x0101_0101) | word) & 0x8080_8080
-}
-
-/// The first `N` bytes. There are at least that many.
-#[inline(always)]
-fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[..N]);
-    array
-}
-
-/// The last `N` bytes. There are at least that many.
-#[inline(always)]
-fn last<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    first(&bytes[bytes.len() - N..])
-}
-
-/// Functions that widen a number of bytes. Loads byte by byte into an array of units, which is then
-/// stored at once, are what compilers turn into interleaving instructions; from an array that was
-/// loaded at once they shift and mask.
-macro_rules! wideners {
-    ($($name:ident: $narrow:literal to $wide:literal;)*) => {
-        $(
-            #[inline(always)]
-            fn $name(from: &[u8], to: &mut [u8]) {
-                let mut wide = [0; $wide];
-                for (unit, &byte) in wide.chunks_exact_mut(2).zip(&from[..$narrow]) {
-                    unit.copy_from_slice(&u16::from(byte).to_le_bytes());
-                }
-                to[..$wide].copy_from_slice(&wide);
-            }
-        )*
-    };
-}
-
-wideners! {
-    widen4: 4 to 8;
-    widen8: 8 to 16;
-    widen16: 16 to 32;
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::{string::String, vec, vec::Vec};
@@ -146,28 +126,16 @@ mod tests {
             .collect();
         assert_eq!(2 * utf16_len(text), expected.len(), "{text:?}");
         let plain = text.bytes().all(|byte| byte.is_ascii() && byte != 0);
-        assert_eq!(is_plain(text.as_bytes()), plain, "{text:?}");
         let mut out = vec![0xAA; expected.len()];
         write_utf16(text, &mut out);
         assert_eq!(out, expected, "{text:?}");
+        let mut out = vec![0xAA; 2 * text.len()];
+        assert_eq!(widen_plain(text.as_bytes(), &mut out), plain, "{text:?}");
         if plain {
-            out.fill(0xAA);
-            widen(text.as_bytes(), &mut out);
             assert_eq!(out, expected, "{text:?}");
         }
-    }
-
-    #[test]
-    fn every_byte_is_judged() {
-        for len in 1..40 {
-            for at in 0..len {
-                for byte in 0..=u8::MAX {
-                    let mut bytes = vec![b'a'; len];
-                    bytes[at] = byte;
-                    assert_eq!(is_plain(&bytes), (1..0x80).contains(&byte), "{byte} of {len}");
-                }
-            }
-        }
+        out.push(0);
+        assert!(!widen_plain(text.as_bytes(), &mut out), "{text:?}");
     }
 
     #[test]

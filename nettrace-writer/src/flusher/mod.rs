@@ -217,8 +217,8 @@ impl Flusher {
         self.round_bytes = 0;
         self.session.sink.rounds.fetch_add(1, Ordering::Relaxed);
         let (ts, complete) = self.collect(patience);
-        let in_hand = u64::from(self.session.pool.use_of_chunks().0)
-            * self.session.pool.chunk_size() as u64;
+        let in_hand =
+            u64::from(self.session.pool.use_of_chunks().0) * self.session.pool.chunk_size() as u64;
         let restart = self.failed.is_none() && self.sink.wants_restart(in_hand);
         let is_due = point
             || restart
@@ -282,7 +282,14 @@ impl Flusher {
         for buffer in new {
             let trace = self.trace.thread();
             let segments = VecDeque::new();
-            self.sources.push(Source { buffer, trace, segments, asked: None, settled: None, ended: false });
+            self.sources.push(Source {
+                buffer,
+                trace,
+                segments,
+                asked: None,
+                settled: None,
+                ended: false,
+            });
         }
     }
 
@@ -358,7 +365,11 @@ impl Flusher {
             source.trace.told = told;
             // Threads that dropped everything are declared as well, once they are to be listed.
             if (point || source.ended) && source.trace.told > source.trace.base {
-                self.trace.declare(&mut source.trace, Some(&source.buffer.thread), &mut self.out)?;
+                self.trace.declare(
+                    &mut source.trace,
+                    Some(&source.buffer.thread),
+                    &mut self.out,
+                )?;
             }
         }
         let unplaced = UNPLACED[self.session.slot as usize].load(Ordering::Relaxed);

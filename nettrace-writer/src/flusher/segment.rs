@@ -95,14 +95,8 @@ impl Segment {
         if rows == 0 {
             return (None, Some(*self));
         }
-        let first = Self {
-            end: start,
-            rows,
-            last_ts: ts,
-            end_number: number - 1,
-            is_last: false,
-            ..*self
-        };
+        let first =
+            Self { end: start, rows, last_ts: ts, end_number: number - 1, is_last: false, ..*self };
         let second = Self { start, before, number, rows: self.rows - rows, ..*self };
         (Some(first), Some(second))
     }

@@ -9,9 +9,8 @@ pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: fills the set that it is given.
     unsafe { libc::sigfillset(all.as_mut_ptr()) };
     // SAFETY: both point to sets of this function; the first was filled above.
-    let changed = unsafe {
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
-    };
+    let changed =
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0 };
     let result = start();
     if changed {
         // SAFETY: `before` was filled by the call that succeeded.

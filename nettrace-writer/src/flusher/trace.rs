@@ -127,7 +127,11 @@ impl Trace {
     }
 
     /// Defines every event type that the session records and that is not defined.
-    pub(super) fn metadata(&mut self, session: &Shared, out: &mut Output) -> Result<(), FormatError> {
+    pub(super) fn metadata(
+        &mut self,
+        session: &Shared,
+        out: &mut Output,
+    ) -> Result<(), FormatError> {
         self.scratch.clear();
         let newest = registry::types().next();
         // The list grows at its head: what stands behind the type that was its head is known.
@@ -342,8 +346,11 @@ impl Trace {
         self.stacks = Interned::default();
         self.label_lists = Interned::default();
         // What was only spoken of is introduced again when it is needed again, so that the table does not grow for ever.
-        let related: Vec<_> =
-            self.related.drain().map(|(_, thread)| ThreadSequence { thread, sequence: 0 }).collect();
+        let related: Vec<_> = self
+            .related
+            .drain()
+            .map(|(_, thread)| ThreadSequence { thread, sequence: 0 })
+            .collect();
         self.remove(&related, out)
     }
 

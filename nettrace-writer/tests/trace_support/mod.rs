@@ -13,7 +13,9 @@ use std::{
 
 use nettrace_reader::{Label, Options, Rule, ThreadTotals, verify};
 use nettrace_writer::{Session, SessionBuilder, Stats, sink::MemorySink};
-use trace_event::{EventSchema, EventType, FieldSchema, Level, PayloadEncoder, ProviderSchema, TraceEvent};
+use trace_event::{
+    EventSchema, EventType, FieldSchema, Level, PayloadEncoder, ProviderSchema, TraceEvent,
+};
 
 /// An event as the reader delivers it.
 #[derive(Clone, Debug)]

@@ -64,12 +64,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(
-        roots: &'a [Root],
-        queue: &'a Queue,
-        found: &'a Found,
-        trace: &Path,
-    ) -> Self {
+    pub(crate) fn new(roots: &'a [Root], queue: &'a Queue, found: &'a Found, trace: &Path) -> Self {
         let trace = fs::metadata(trace).ok().and_then(|metadata| identity(&metadata));
         Self { roots, queue, found, trace, buffer: vec![0; 256 << 10].into() }
     }

@@ -1,0 +1,155 @@
+//! What is left when the disk is full, the reader goes away or is slow: a trace that opens, exact
+//! counts, and an error that says what happened.
+#![cfg(unix)]
+
+mod support;
+
+use std::{
+    fs,
+    io::{Read, Write},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use crate::support::{
+    DIRSCAN, Ran, STREAM, STRESS, assert_holds, directory, judged_from, number, ran, read, run,
+};
+
+/// A file system of so many bytes in memory; unmounted in the end.
+struct Tmpfs(tempfile::TempDir);
+
+impl Tmpfs {
+    /// `None`, and a printed line, where mounting is not allowed.
+    fn mount(bytes: u32) -> Option<Self> {
+        let directory = directory();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
+            .arg(directory.path())
+            .output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(directory));
+        }
+        println!("skipped: may not mount a tmpfs here");
+        None
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_trace_at_a_whole_block() {
+    let Some(disk) = Tmpfs::mount(1 << 20) else { return };
+    let trace = disk.0.path().join("stress.nettrace");
+    let ran = run(STRESS, &["--seconds", "0.4", "--threads", "3"], &trace).balanced();
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
+    assert!(ran.number("written") > 0);
+    assert!(ran.number("lost_in_sink") > 0);
+    assert_written(&trace, &ran);
+}
+
+#[test]
+fn a_full_disk_keeps_no_program_from_its_work() {
+    let Some(disk) = Tmpfs::mount(64 << 10) else { return };
+    let files = directory();
+    for number in 0..1_000 {
+        fs::write(files.path().join(format!("{number:0100}")), b"content").unwrap();
+    }
+    let trace = disk.0.path().join("dirscan.nettrace");
+    let ran = run(DIRSCAN, &[files.path().to_str().unwrap()], &trace).balanced();
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
+    assert_eq!((ran.number("files"), ran.number("directories")), (1_000, 1), "all was scanned");
+    assert_written(&trace, &ran);
+}
+
+#[test]
+fn a_file_size_limit_is_met_without_a_signal() {
+    let directory = directory();
+    let trace = directory.path().join("limited.nettrace");
+    // In units of 512 bytes.
+    let script = "ulimit -f 600; exec \"$0\" --seconds 0.3 --out \"$1\"";
+    let mut command = Command::new("sh");
+    let ran = ran(command.args(["-c", script, STRESS]).arg(&trace).output().unwrap()).balanced();
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("too large"), "{}", ran.stderr);
+    assert!(fs::metadata(&trace).unwrap().len() <= 600 * 512);
+    assert_written(&trace, &ran);
+}
+
+/// The trace opens, and has exactly the events that the program says were written.
+fn assert_written(trace: &Path, ran: &Ran) {
+    // What was lost behind the last whole block leaves no gap that a reader could see.
+    let lost = read(trace).lost;
+    assert!(lost <= ran.number("dropped"), "{lost} {}", ran.numbers);
+    assert_holds(trace, ran.number("written"), lost);
+}
+
+#[test]
+fn a_pipe_takes_the_whole_trace() {
+    let mut stream = stream(&["--seconds", "0.3"]);
+    let verdict = judged_from("events", stream.stdout.take().unwrap().into());
+    let ran = streamed(stream);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.number("dropped"), 0);
+    let Some(verdict) = verdict else { return };
+    assert_eq!((verdict.events, verdict.lost), (ran.number("written"), 0));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_an_error_and_the_end() {
+    // Far longer than the test lasts: the program notices.
+    let mut stream = stream(&["--seconds", "60", "--rate", "50000"]);
+    let mut first = [0; 1_000];
+    stream.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert!(first.starts_with(b"Nettrace"));
+    let ran = streamed(stream);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("Broken pipe"), "{}", ran.stderr);
+    assert!(ran.number("lost_in_sink") > 0);
+}
+
+#[test]
+fn a_slow_reader_costs_events_that_are_counted() {
+    let mut stream = stream(&["--seconds", "0.5", "--rate", "0", "--budget", "1048576"]);
+    let mut pipe = stream.stdout.take().unwrap();
+    let directory = directory();
+    let trace = directory.path().join("slow.nettrace");
+    let mut file = fs::File::create(&trace).unwrap();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = pipe.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        file.write_all(&buffer[..count]).unwrap();
+        thread::sleep(Duration::from_millis(10));
+    }
+    let ran = streamed(stream);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.number("dropped") > 0, "{}", ran.numbers);
+    assert_eq!(ran.number("lost_in_sink"), 0);
+    assert_holds(&trace, ran.number("written"), ran.number("dropped"));
+}
+
+/// The program, with its trace and its numbers in pipes.
+fn stream(args: &[&str]) -> Child {
+    let mut command = Command::new(STREAM);
+    command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// Waits for its end; the numbers are the last line on standard error.
+fn streamed(stream: Child) -> Ran {
+    let mut ran = ran(stream.wait_with_output().unwrap());
+    let line = ran.stderr.lines().last().unwrap_or_default();
+    ran.numbers = serde_json::from_str(line).unwrap_or_else(|_| panic!("{}", ran.stderr));
+    let attempted = number(&ran.numbers, "attempted");
+    assert_eq!(attempted, ran.number("written") + ran.number("dropped"), "{}", ran.numbers);
+    ran
+}

@@ -1,0 +1,321 @@
+//! The emitting thread and the flusher, without formats: the real [`Record`], [`Pool`] and [`Barrier`], rows of two bytes.
+//!
+//! [`Model::emit`] makes the calls of `emit::record` and `emit::record_slowly` in their order, [`Flusher`] those of the flusher of
+//! that name. Each place of a chunk has a cell whose accesses loom checks, so that an execution in which both sides could
+//! touch the same bytes fails by itself.
+
+use loom::cell::UnsafeCell;
+use nettrace_format::payload::Buffer as _;
+
+use crate::{
+    barrier::{self, Barrier},
+    memory::{Cursor, Memory},
+    pool::{Layout, Pool},
+    record::{Asked, Reason, Record, Sealed},
+    sync::{AtomicU64, Ordering, thread},
+};
+
+/// A row: its id and its time, a byte each. A gap: [`GAP`] and how many numbers it skips.
+pub(super) const ROW: usize = 2;
+const GAP: u8 = 0xff;
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Written,
+    Dropped,
+    Closed,
+}
+
+/// A row as the flusher found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) id: u8,
+    pub(super) ts: u64,
+    pub(super) number: u64,
+    /// As [`number`](Self::number), but gaps just before it that a row tells of are not counted.
+    start: u64,
+    /// Numbers given out when the next row of its chunk, or the chunk's end, was reached.
+    end_number: u64,
+}
+
+/// What the threads share.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) pool: Pool,
+    barrier: Barrier,
+    clock: AtomicU64,
+    /// One for each place of each chunk.
+    cells: Vec<UnsafeCell<()>>,
+    rows_in_chunk: usize,
+}
+
+impl Model {
+    pub(super) fn new(chunks: u32, rows_in_chunk: usize) -> Self {
+        let chunk_size = rows_in_chunk * ROW;
+        let layout = Layout { chunk_size, chunks, jumbo_size: chunk_size, jumbos: 0 };
+        let cells = (0..chunks as usize * rows_in_chunk).map(|_| UnsafeCell::new(())).collect();
+        let (pool, clock) = (Pool::new(layout), AtomicU64::new(1));
+        Self { pool, barrier: Barrier::Fences, clock, cells, rows_in_chunk }
+    }
+
+    /// The time; no two readings are equal.
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn cell(&self, chunk: u32, offset: usize) -> &UnsafeCell<()> {
+        &self.cells[chunk as usize * self.rows_in_chunk + offset / ROW]
+    }
+}
+
+/// The emitting side.
+impl Model {
+    /// Records one event.
+    pub(super) fn emit(&self, record: &Record, id: u8) -> Outcome {
+        self.emit_around(record, id, || {})
+    }
+
+    /// Records one event whose encoder does something.
+    pub(super) fn emit_around(&self, record: &Record, id: u8, encode: impl FnOnce()) -> Outcome {
+        if !record.begin() {
+            record.refuse_nested();
+            return Outcome::Dropped;
+        }
+        barrier::full();
+        let ts = self.now();
+        let (pos, limit) = (record.pos(), record.limit());
+        if pos as usize + ROW > limit {
+            return self.emit_slowly(record, id, encode);
+        }
+        // Which chunk that is, the fast path does not ask.
+        let first = self.pool.place(0).0 as usize;
+        let chunk = ((pos as usize - first) / (self.rows_in_chunk * ROW)) as u32;
+        encode();
+        let end = self.put(chunk, pos, [id, ts as u8]);
+        record.commit(end, ts, 0);
+        Outcome::Written
+    }
+
+    /// An event from within another: what a signal handler or an encoder does.
+    pub(super) fn emit_nested(&self, record: &Record) {
+        assert!(!record.begin());
+        record.refuse_nested();
+    }
+
+    fn emit_slowly(&self, record: &Record, id: u8, encode: impl FnOnce()) -> Outcome {
+        let pool = &self.pool;
+        let mut held = record.held();
+        if held.is_none() {
+            record.seal(pool);
+        }
+        record.fold_nested(pool, held);
+        let ts = self.now().max(record.ts());
+        loop {
+            if let Some(chunk) = held {
+                if self.has_room(record, chunk) {
+                    self.write_row(record, chunk, id, ts, encode);
+                    return Outcome::Written;
+                }
+                record.seal(pool);
+            }
+            if record.is_closed() {
+                record.end();
+                return Outcome::Closed;
+            }
+            held = pool.take(0);
+            let Some(chunk) = held else {
+                record.drop_event(pool, None, Reason::NoRoom);
+                return Outcome::Dropped;
+            };
+            record.install(pool, chunk, ts);
+        }
+    }
+
+    fn has_room(&self, record: &Record, chunk: u32) -> bool {
+        let (start, size) = self.pool.place(chunk);
+        let used = record.pos() as usize - start as usize;
+        let gap = if used > 0 && record.gap() > 0 { ROW } else { 0 };
+        used + gap + ROW <= size
+    }
+
+    fn write_row(&self, record: &Record, chunk: u32, id: u8, ts: u64, encode: impl FnOnce()) {
+        let mut pos = record.pos();
+        record.clear_note(&self.pool, chunk);
+        if pos == self.pool.place(chunk).0 {
+            record.number_first_row(&self.pool, chunk);
+        } else if record.gap() > 0 {
+            pos = self.put(chunk, pos, [GAP, record.gap() as u8]);
+            record.mark_escapes(&self.pool, chunk);
+        }
+        encode();
+        let end = self.put(chunk, pos, [id, ts as u8]);
+        record.gap_written();
+        record.commit(end, ts, 0);
+    }
+
+    fn put(&self, chunk: u32, pos: *mut u8, bytes: [u8; ROW]) -> *mut u8 {
+        let place = self.pool.place(chunk);
+        self.cell(chunk, pos as usize - place.0 as usize).with_mut(|_| {
+            let mut cursor = Cursor::in_chunk(place, pos);
+            cursor.put(&bytes);
+            cursor.position()
+        })
+    }
+}
+
+/// What the flusher knows of one thread.
+#[derive(Debug, Default)]
+pub(super) struct Source {
+    /// Rows that are in the trace.
+    pub(super) written: Vec<Row>,
+    /// Rows that are for the next round.
+    pub(super) kept: Vec<Row>,
+    /// The last number that the trace accounts for.
+    pub(super) told: u64,
+    /// How often what was asked for had been given up, and a second pass was due.
+    pub(super) moved_on: usize,
+    /// How many chunks were seized rather than sealed.
+    pub(super) seized: usize,
+    /// The time of the last sequence point.
+    point: u64,
+    asked: Option<Asked>,
+    settled: Option<u64>,
+}
+
+/// The collecting side.
+#[derive(Debug)]
+pub(super) struct Flusher<'a> {
+    model: &'a Model,
+    records: Vec<&'a Record>,
+    pub(super) sources: Vec<Source>,
+    pub(super) rounds: usize,
+}
+
+impl<'a> Flusher<'a> {
+    pub(super) fn new(model: &'a Model, records: &[&'a Record]) -> Self {
+        let sources = records.iter().map(|_| Source::default()).collect();
+        Self { model, records: records.to_vec(), sources, rounds: 0 }
+    }
+
+    /// Collects once, and ends with a sequence point. Checks what can be checked now: nothing that the point promises is
+    /// broken by what comes after it.
+    pub(super) fn round(&mut self) {
+        let ts = self.collect();
+        self.rounds += 1;
+        for source in &mut self.sources {
+            source.write(ts);
+        }
+    }
+
+    fn collect(&mut self) -> u64 {
+        let ts = self.model.now();
+        for (source, record) in self.sources.iter_mut().zip(&self.records) {
+            source.asked = Some(record.ask());
+        }
+        self.model.barrier.heavy();
+        let mut moved_on = Vec::new();
+        for at in 0..self.sources.len() {
+            if !self.visit(at) {
+                moved_on.push(at);
+            }
+        }
+        if !moved_on.is_empty() {
+            for &at in &moved_on {
+                self.sources[at].moved_on += 1;
+                self.sources[at].asked = Some(self.records[at].ask());
+            }
+            self.model.barrier.heavy();
+            for at in moved_on {
+                self.visit(at);
+            }
+        }
+        ts
+    }
+
+    /// `false`: the thread has moved on.
+    fn visit(&mut self, at: usize) -> bool {
+        let (source, record) = (&mut self.sources[at], self.records[at]);
+        let asked = source.asked.expect("asked before");
+        let mut collected = Vec::new();
+        wait(record);
+        let all = record.collect(&self.model.pool, asked, &mut collected);
+        for sealed in collected {
+            source.seized += usize::from(all && sealed.chunk == asked.chunk);
+            source.keep(self.model, &sealed);
+            self.model.pool.give(sealed.chunk);
+        }
+        source.settled = all.then_some(asked.number);
+        all
+    }
+}
+
+fn wait(record: &Record) {
+    while !record.is_idle() {
+        thread::yield_now();
+    }
+}
+
+impl Source {
+    fn keep(&mut self, model: &Model, sealed: &Sealed) {
+        let place = model.pool.place(sealed.chunk);
+        let bytes = Memory::bytes(place, sealed.len as usize);
+        let (mut number, mut start, mut rows) = (sealed.first_number, sealed.first_number, 0);
+        for (at, row) in bytes.chunks_exact(ROW).enumerate() {
+            let row = model.cell(sealed.chunk, at * ROW).with(|_| [row[0], row[1]]);
+            if row[0] == GAP {
+                number += u64::from(row[1]);
+                continue;
+            }
+            let ts = u64::from(row[1]);
+            assert!(ts >= self.point, "time {ts} behind the sequence point at {}", self.point);
+            if let Some(before) = self.kept.last().or(self.written.last()) {
+                assert!(before.id < row[0] && before.ts <= ts && before.number < number);
+            }
+            self.kept.push(Row { id: row[0], ts, number, start, end_number: number });
+            (number, start, rows) = (number + 1, number + 1, rows + 1);
+        }
+        assert_eq!(rows, sealed.rows, "a chunk says how many rows it has");
+        assert!(number <= sealed.end_number + 1, "{number} rows in {sealed:?}");
+        if let Some(last) = self.kept.last_mut().filter(|_| rows > 0) {
+            assert!(last.ts <= sealed.last_ts && sealed.base_ts <= last.ts);
+            last.end_number = sealed.end_number;
+        }
+    }
+
+    /// Writes what is older than `ts`, and a sequence point.
+    fn write(&mut self, ts: u64) {
+        let cut = self.kept.iter().position(|row| row.ts >= ts).unwrap_or(self.kept.len());
+        for row in self.kept.drain(..cut) {
+            // Every earlier sequence point accounts for the numbers up to `told` and no others.
+            assert!(row.number > self.told, "{row:?} behind a point that told {}", self.told);
+            self.told = row.end_number;
+            self.written.push(row);
+        }
+        self.told = match (self.kept.first(), self.settled) {
+            (Some(next), _) => next.start - 1,
+            (None, Some(settled)) => settled.max(self.told),
+            (None, None) => self.told,
+        };
+        // That no row behind the point is older is checked when one comes.
+        self.point = ts;
+    }
+}
+impl Flusher<'_> {
+    /// After the last round: the rows of the only thread, and that its numbers add up.
+    pub(super) fn check_all(&self, ids: &[u8]) {
+        let [source] = &self.sources[..] else { panic!("one thread") };
+        assert!(source.kept.is_empty());
+        assert_eq!(source.written.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
+        self.check_counts();
+    }
+
+    /// After the last round: what was attempted was written or dropped, and the trace says so.
+    pub(super) fn check_counts(&self) {
+        for (source, record) in self.sources.iter().zip(&self.records) {
+            let (attempted, drops) = record.counts();
+            assert_eq!(attempted, source.written.len() as u64 + drops.total());
+            assert_eq!(attempted, source.told, "the last sequence point tells all numbers");
+        }
+    }
+}

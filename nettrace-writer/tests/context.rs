@@ -1,0 +1,204 @@
+//! Labels, stacks and related threads: with losses, over sequence points, over files.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    fs,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use nettrace_reader::Label as Read;
+use nettrace_writer::{
+    Context, Emit, Label, Session, SessionBuilder, Stats, ThreadRef, TraceEvent, enter_labels,
+    sink::{MemorySink, RotationOptions},
+};
+
+use crate::trace_support::{Seen, check, memory, read, sound};
+
+/// One session at a time: all would hear all.
+static ALONE: Mutex<()> = Mutex::new(());
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Context", level = Warning, keywords = 0x10)]
+struct Work {
+    value: u64,
+}
+
+/// Emits numbered events whose context follows from the number and the thread's own; [`verify`] knows how.
+fn work(thread: u64, count: u64, about: &ThreadRef, mut pause: impl FnMut(u64)) {
+    for at in 0..count {
+        let value = thread << 32 | at;
+        let text = format!("text {}", at / 7 % 5);
+        let outer = [Label::SpanId(at / 10 + 1), Label::Str("outer", &text), Label::Int("n", -1)];
+        let outer = (at % 3 != 0).then(|| enter_labels(&outer).unwrap());
+        let inner = [Label::SpanId(value + 1), Label::Int("n", at as i64), Label::Level(1)];
+        let inner = (at % 5 == 1).then(|| enter_labels(&inner).unwrap());
+        let stack = [value + 1, 0x7fff_ffff_ffff, at / 4];
+        let context = Context::new();
+        let context = if at % 4 == 2 { context.stack(&stack) } else { context };
+        let context = if at % 6 == 3 { context.thread(about) } else { context };
+        Work { value }.emit_with(&context);
+        drop(inner);
+        drop(outer);
+        pause(at);
+    }
+}
+
+fn verify(event: &Seen) {
+    let (value, at) = (event.value(), event.value() & 0xffff_ffff);
+    let text = format!("text {}", at / 7 % 5);
+    let mut labels = Vec::new();
+    let (outer, inner) = (at % 3 != 0, at % 5 == 1);
+    labels.extend(Some(Read::SpanId(at / 10 + 1)).filter(|_| outer && !inner));
+    labels.extend(Some(Read::Text("outer".into(), text)).filter(|_| outer));
+    labels.extend(Some(Read::Number("n".into(), -1)).filter(|_| outer && !inner));
+    if inner {
+        labels.extend([
+            Read::SpanId(value + 1),
+            Read::Number("n".into(), at as i64),
+            Read::Level(1),
+        ]);
+    }
+    assert_eq!(event.labels, labels, "{event:#?}");
+    assert_eq!((event.level, event.keywords), (if inner { 1 } else { 3 }, 0x10), "{event:#?}");
+    let stack = [value + 1, 0x7fff_ffff_ffff, at / 4];
+    assert_eq!(event.stack, if at % 4 == 2 { &stack[..] } else { &[] }, "{event:#?}");
+    if at % 6 == 3 {
+        assert_eq!(event.about_name.as_deref(), Some("the other"), "{event:#?}");
+    } else {
+        assert_eq!(event.about, event.capture_thread, "{event:#?}");
+    }
+}
+
+fn other() -> ThreadRef {
+    let other = thread::Builder::new().name("the other".into()).spawn(ThreadRef::current);
+    other.unwrap().join().unwrap()
+}
+
+/// Three threads at work; pauses now and then, so that rounds fall anywhere.
+fn run(builder: SessionBuilder, count: u64, pause_every: u64) -> Stats {
+    let session = builder.start().unwrap();
+    let about = other();
+    thread::scope(|scope| {
+        for thread in 0..3 {
+            let about = &about;
+            scope.spawn(move || {
+                work(thread, count, about, |at| {
+                    if at % pause_every == pause_every - 1 {
+                        thread::sleep(Duration::from_micros(500));
+                    }
+                });
+            });
+        }
+    });
+    session.finish().unwrap()
+}
+
+#[test]
+fn contexts_survive_sequence_points() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sink, builder) = memory("Context");
+    let builder = builder.flush_interval(Duration::from_millis(1));
+    let builder = builder.sequence_points(1, Duration::from_millis(1));
+    let stats = run(builder, 5_000, 50);
+    assert_eq!((stats.attempted, stats.dropped()), (15_000, 0), "{stats:?}");
+    assert!(stats.sequence_points > 20, "{stats:?}");
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    assert_eq!(events.len(), 15_000);
+    events.iter().for_each(verify);
+}
+
+#[test]
+fn contexts_survive_losses() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sink, builder) = memory("Context");
+    let builder = builder.budget(160 << 10).chunk_size(4_096).prefault(0);
+    let stats = run(builder.flush_interval(Duration::from_millis(20)), 5_000, 200);
+    assert!(stats.dropped.no_room > 0 && stats.written > 0, "{stats:?}");
+    check(&sink.bytes(), &stats);
+    read(&sink.bytes()).iter().for_each(verify);
+}
+
+#[test]
+fn each_file_of_a_rotation_is_complete_in_itself() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for budget in [16 << 20, 160 << 10] {
+        let directory = tempfile::tempdir().unwrap();
+        let sink =
+            RotationOptions::new(directory.path(), "part").file_size(64 << 10).build().unwrap();
+        let builder = Session::builder().sink(sink).provider("Context").budget(budget).prefault(0);
+        let builder = builder.chunk_size(4_096).flush_interval(Duration::from_millis(2));
+        let stats = run(builder, 10_000, 100);
+        assert_eq!(stats.attempted, 30_000, "{stats:?}");
+        assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
+        let mut paths: Vec<_> =
+            fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        assert!(paths.len() > 5, "{} files", paths.len());
+        let (mut events, mut lost, mut values) = (0, 0, Vec::new());
+        for path in &paths {
+            let bytes = fs::read(path).unwrap();
+            let of_file = sound(&bytes, &[]);
+            (events, lost) = (events + of_file.0, lost + of_file.1);
+            let seen = read(&bytes);
+            seen.iter().for_each(verify);
+            values.extend(seen.iter().map(Seen::value));
+        }
+        assert_eq!((events, lost), (stats.written, stats.dropped.total()), "{stats:?}");
+        assert_eq!(stats.dropped() == 0, budget > 1 << 20, "{stats:?}");
+        values.sort_unstable();
+        assert!(values.windows(2).all(|pair| pair[0] < pair[1]), "an event is in one file only");
+    }
+}
+
+#[test]
+fn scopes_may_end_in_any_order() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (sink, builder) = memory("Context");
+    let session = builder.start().unwrap();
+    let span = |event: &Seen| match event.labels.as_slice() {
+        [] => 0,
+        [Read::SpanId(span)] => *span,
+        other => panic!("{other:?}"),
+    };
+    let scope = |id| enter_labels(&[Label::SpanId(id)]).unwrap();
+    let (outer, inner) = (scope(1), scope(2));
+    Work { value: 2 }.emit();
+    drop(outer);
+    Work { value: 0 }.emit();
+    let later = scope(3);
+    Work { value: 3 }.emit();
+    drop(inner);
+    Work { value: 3 }.emit();
+    drop(later);
+    Work { value: 0 }.emit();
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    let spans: Vec<_> = events.iter().map(|event| (event.value(), span(event))).collect();
+    assert_eq!(spans, [(2, 2), (0, 0), (3, 3), (3, 3), (0, 0)]);
+}
+
+#[test]
+fn a_session_that_starts_inside_of_a_scope_has_its_labels() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _scope = enter_labels(&[Label::SpanId(9)]).unwrap();
+    let sessions: Vec<(MemorySink, Session)> = (0..2)
+        .map(|value| {
+            let (sink, builder) = memory("Context");
+            let session = builder.start().unwrap();
+            Work { value }.emit();
+            (sink, session)
+        })
+        .collect();
+    for (sink, session) in sessions {
+        let stats = session.finish().unwrap();
+        check(&sink.bytes(), &stats);
+        assert!(read(&sink.bytes()).iter().all(|event| event.labels == [Read::SpanId(9)]));
+    }
+}
