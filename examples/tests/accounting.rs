@@ -42,7 +42,7 @@ fn check(args: &[&str], runs: usize) {
 fn nothing_is_dropped_where_threads_wait_instead() {
     let directory = directory();
     let trace = directory.path().join("block.nettrace");
-    let args = ["--threads", "4", "--seconds", "0.1", "--policy", "block", "--budget", "1048576"];
+    let args = ["--threads", "16", "--seconds", "0.1", "--policy", "block", "--budget", "1048576"];
     let ran = run(STRESS, &args, &trace).well().balanced();
     assert_eq!(ran.number("dropped"), 0);
     assert_holds(&trace, ran.number("attempted"), 0);

@@ -100,16 +100,20 @@ fn dirscan_leaves_its_own_trace_alone() {
 }
 
 #[test]
-fn stress_and_stream_show_the_same_everywhere() {
+fn every_reader_shows_the_same_of_each_event() {
     let directory = directory();
     let string =
         ["--threads", "2", "--seconds", "0.02", "--budget", "1048576", "--event", "string"];
     let short = ["--threads", "2", "--seconds", "0.02", "--churn"];
+    let two = ["--threads", "2", "--seconds", "0.02", "--budget", "600000"];
     let slow = ["--seconds", "0.1"];
+    let alive = ["--seconds", "0.1", "--rate", "20000"];
     for (name, program, args) in [
         ("string", STRESS, &string[..]),
         ("short", STRESS, &short[..]),
+        ("two", STRESS, &two[..]),
         ("stream", STREAM, &slow[..]),
+        ("killme", KILLME, &alive[..]),
     ] {
         let trace = directory.path().join(name);
         let ran = run(program, args, &trace);

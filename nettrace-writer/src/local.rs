@@ -8,7 +8,7 @@
 //! Invariants:
 //!
 //! - L1: a slot is null or holds one strong reference of an `Arc<ThreadBuffer>` (by `Arc::into_raw`). Only its own thread reads or
-//!   writes it, and gives the reference back only through [`detach`], never while a reference from [`buffer`] is in use.
+//!   writes it, and gives the reference back only through [`detach`], which keeps it for a while, and at its end.
 #![allow(
     unsafe_code,
     reason = "L1: references kept as pointers, since a thread local with a destructor would not be reachable always"
@@ -49,6 +49,8 @@ thread_local! {
     static HOLDS_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// The thread is a session's flusher: it never waits for room.
     static IS_FLUSHER: Cell<bool> = const { Cell::new(false) };
+    /// The last two buffers that were detached.
+    static STALE: [Cell<*const ThreadBuffer>; 2] = const { [const { Cell::new(ptr::null()) }; 2] };
     static EXIT: ExitGuard = const { ExitGuard };
 }
 
@@ -113,9 +115,20 @@ pub(crate) fn attach(slot: u32) -> Attached {
     })
 }
 
-/// Empties a slot. No reference from [`buffer`] may be in use.
+/// Empties a slot whose session is over.
+///
+/// The buffer is not freed yet, but when the thread has detached two more (L1): this may be a signal handler that interrupted
+/// an emit which has just looked at the very buffer. (It would have to see two further sessions come and go before it returns.)
 pub(crate) fn detach(slot: u32) {
-    drop(take(slot));
+    holding_locks(|| {
+        let Some(buffer) = take(slot) else { return };
+        let stale = STALE.with(|stale| {
+            let second = stale[0].replace(Arc::into_raw(buffer));
+            stale[1].replace(second)
+        });
+        // SAFETY: L1: the reference that the slot had.
+        drop((!stale.is_null()).then(|| unsafe { Arc::from_raw(stale) }));
+    });
 }
 
 fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
@@ -131,6 +144,20 @@ impl Drop for ExitGuard {
                 buffer.exit();
             }
         }
+        STALE.with(|stale| {
+            for buffer in stale.iter().map(|buffer| buffer.replace(ptr::null())) {
+                // SAFETY: L1: the reference that the slot had.
+                drop((!buffer.is_null()).then(|| unsafe { Arc::from_raw(buffer) }));
+            }
+        });
+    }
+}
+
+/// As if the calling thread had dropped so many events of the session in a slot.
+pub(crate) fn pretend_dropped(slot: u32, count: u64) {
+    if let Some(buffer) = buffer(slot).filter(|buffer| buffer.record.begin()) {
+        buffer.record.pretend_dropped(&buffer.session.pool, count);
+        buffer.record.end();
     }
 }
 

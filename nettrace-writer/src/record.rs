@@ -17,7 +17,7 @@
 //! 1. reads `T` from the clock;
 //! 2. of every record: [`ask`](Record::ask): reads what numbers were given out, which chunk is current, `limit` := [`SEIZED`];
 //! 3. executes the [heavy barrier](crate::barrier::Barrier::heavy);
-//! 4. of every record: waits until it [is idle](Record::is_idle), then [collects](Record::collect): it takes the list of chunks that
+//! 4. of every record: waits until the event that was under way at the barrier [is over](Waiting::is_over), then [collects](Record::collect): it takes the list of chunks that
 //!    the owner sealed itself, and seizes the chunk that it saw in step 2 by compare-and-exchange of `chunk`.
 //!
 //! An event that was under way in step 2 may have sealed that chunk and gone into a new one; then steps 2 to 4 are repeated for that record,
@@ -249,7 +249,8 @@ impl Record {
         self.ts.store(ts, Ordering::Relaxed);
         self.id.store(shape.id, Ordering::Relaxed);
         self.len.store(shape.len, Ordering::Relaxed);
-        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // Release pairs with the acquire in `Waiting::is_over`.
+        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// Ends the event.
@@ -355,9 +356,16 @@ impl Record {
         };
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.widen_gap(pool, held, 1);
-        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Release);
         self.leave_note();
         self.end();
+    }
+
+    /// As if so many events had been dropped for want of room: to test what is billions of events away.
+    pub(crate) fn pretend_dropped(&self, pool: &Pool, count: u64) {
+        self.seal(pool);
+        self.no_room.store(self.no_room.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        self.own.store(self.own.load(Ordering::Relaxed) + count, Ordering::Release);
     }
 
     /// Gives up the current chunk, if the flusher has not taken it. Busy owner only.
@@ -464,7 +472,12 @@ impl Record {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether no event of the time before the heavy barrier is under way.
+    /// What to wait for after the heavy barrier.
+    pub(crate) fn wait(&self) -> Waiting {
+        Waiting { own: self.own.load(Ordering::Relaxed) }
+    }
+
+    /// Whether no event is under way.
     pub(crate) fn is_idle(&self) -> bool {
         if cfg!(nettrace_mutant = "no_wait") {
             return true;
@@ -473,7 +486,7 @@ impl Record {
         self.busy.load(Ordering::Acquire) & 1 == 0
     }
 
-    /// Takes everything that the owner wrote before the heavy barrier, the oldest first. The record was seen idle after it.
+    /// Takes everything that the owner wrote before the heavy barrier, the oldest first. The event of that time is over.
     ///
     /// `false`: the event that was waited for went into a chunk that it took meanwhile. Its owner must be asked once more,
     /// with a barrier and a wait of its own; that is always enough, for later events are not older than the round.
@@ -530,11 +543,22 @@ impl Record {
         };
         (own + drops.reentrant, drops)
     }
+}
 
-    /// Lets the numbers start elsewhere, to test what is far away.
-    #[cfg(test)]
-    pub(crate) fn set_own(&self, own: u64) {
-        self.own.store(own, Ordering::Relaxed);
+/// How the flusher knows that the event which was under way at the heavy barrier, if any, has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// The record's `own`, read after the barrier.
+    own: u64,
+}
+
+impl Waiting {
+    /// The owner is idle, or has got as far as to count another event. A thread that emits without pause is hardly ever seen
+    /// idle, least of all if it is preempted again and again.
+    pub(crate) fn is_over(self, record: &Record) -> bool {
+        // Acquire pairs with the release in `add` and `drop_event`: that event's row is seen, and the next one began after the
+        // barrier, so that it seals the chunk instead of writing to it.
+        record.is_idle() || record.own.load(Ordering::Acquire) != self.own
     }
 }
 

@@ -115,6 +115,12 @@ impl Session {
         self.inner.shared.stats()
     }
 
+    /// As if the calling thread, which has emitted before, had dropped so many events: for tests of numbers beyond 2^32.
+    #[doc(hidden)]
+    pub fn pretend_dropped(&self, count: u64) {
+        crate::local::pretend_dropped(self.inner.slot.number(), count);
+    }
+
     /// Ends the session: stops listening, writes what is left, ends the stream. The counts that it returns are final and exact.
     ///
     /// # Errors

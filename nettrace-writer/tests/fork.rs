@@ -100,11 +100,17 @@ fn a_child_has_no_session_and_may_start_one() {
     assert_eq!(values, [200, 201]);
 }
 
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-End")]
+struct Sign {
+    value: u64,
+}
+
 #[test]
 fn a_session_that_ends_in_the_child_goes_on_in_the_parent() {
-    let (sink, builder) = memory("Fork-Child");
+    let (sink, builder) = memory("Fork-End");
     let session = builder.start().unwrap();
-    Mark { value: 1 }.emit();
+    Sign { value: 1 }.emit();
     let mut session = Some(session);
     let answer = in_child(Duration::from_secs(20), || {
         drop(session.take());
@@ -119,11 +125,11 @@ fn a_session_that_ends_in_the_child_goes_on_in_the_parent() {
     assert_eq!(answer, 0);
     // A child that leaves by `exit` runs the handlers.
     let answer = in_child(Duration::from_secs(20), || {
-        Mark { value: 7 }.emit();
+        Sign { value: 7 }.emit();
         std::process::exit(3)
     });
     assert_eq!(answer, 3);
-    Mark { value: 2 }.emit();
+    Sign { value: 2 }.emit();
     let stats = session.take().unwrap().finish().unwrap();
     assert_eq!((stats.attempted, stats.written), (2, 2));
     check(&sink.bytes(), &stats);

@@ -250,10 +250,8 @@ fn under_signals(work: impl FnOnce()) {
     action.sa_sigaction = on_signal as *const () as usize;
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the pointer is to a live structure.
-    assert_eq!(
-        unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) },
-        0
-    );
+    let result = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
+    assert_eq!(result, 0);
     // SAFETY: takes nothing.
     let target = unsafe { libc::pthread_self() };
     let done = AtomicBool::new(false);

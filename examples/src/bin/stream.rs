@@ -23,6 +23,7 @@ const NAME: &str = "stream";
 /// The numbers, one JSON object, are the last line on standard error. Exit code 1: whoever read the
 /// trace has gone before its end.
 #[derive(Debug, Parser)]
+#[command(mut_arg("out", |out| out.help("A file instead of standard output")))]
 struct Args {
     /// How long
     #[arg(long, value_name = "S", default_value_t = 2.0)]

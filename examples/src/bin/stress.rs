@@ -197,10 +197,16 @@ fn join(handle: thread::JoinHandle<u64>) -> u64 {
 
 /// Emits so many events.
 fn emit(shape: Shape, first: u64, count: u64) {
-    for number in first..first + count {
-        match shape {
-            Shape::Two => Two { number, twice: number * 2 }.emit(),
-            Shape::String => Text { text: "sixteen letters!" }.emit(),
+    match shape {
+        Shape::Two => {
+            for number in first..first + count {
+                Two { number, twice: number * 2 }.emit();
+            }
+        }
+        Shape::String => {
+            for _ in 0..count {
+                Text { text: "sixteen letters!" }.emit();
+            }
         }
     }
 }

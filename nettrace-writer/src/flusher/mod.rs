@@ -33,16 +33,19 @@ use crate::{
         trace::{Trace, TraceThread},
     },
     local::{self, ThreadBuffer},
-    record::{Asked, Sealed},
+    record::{Asked, Sealed, Waiting},
     sessions::UNPLACED,
     shared::{Command, Shared},
     sink::Sink,
     sync::{Ordering, thread},
 };
 
-/// How long a round waits for a thread that is in the middle of an event.
-const PATIENCE: Duration = Duration::from_millis(50);
-/// How long the last rounds do.
+/// How long a round waits for threads that are in the middle of an event: with many more threads than processors, one that was
+/// preempted may have to wait as long for its turn.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How long it does where memory runs low and order was proved a short while ago.
+const LITTLE_PATIENCE: Duration = Duration::from_millis(1);
+/// How long it does where somebody waits for the round.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 /// How often the flusher looks whether memory runs low.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
@@ -70,6 +73,7 @@ struct Source {
     segments: VecDeque<Segment>,
     /// What was seen of it in this round.
     asked: Option<Asked>,
+    waiting: Option<Waiting>,
     /// A number up to which everything is in hand or dropped, if that is known of this round.
     settled: Option<u64>,
     /// The owner has gone, and everything of it is in hand.
@@ -93,6 +97,8 @@ pub(crate) struct Flusher {
     failed: Option<Error>,
     last_round: Instant,
     last_point: Instant,
+    /// When a round last had everything.
+    last_complete: Instant,
     /// Bytes and whether anything was written since the last sequence point.
     since_point: u64,
     dirty: bool,
@@ -129,6 +135,7 @@ impl Flusher {
             failed: None,
             last_round: Instant::now(),
             last_point: Instant::now(),
+            last_complete: Instant::now(),
             since_point: 0,
             dirty: false,
             round_bytes: 0,
@@ -141,7 +148,8 @@ impl Flusher {
         let header = self.trace.header(&self.session)?;
         let end = &nettrace_format::v6::END_OF_STREAM;
         self.sink.start(&header, end).map_err(Error::Sink)?;
-        self.session.sink.bytes.fetch_add(header.len() as u64, Ordering::Relaxed);
+        let bytes = header.len() + end.len();
+        self.session.sink.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -169,15 +177,15 @@ impl Flusher {
             let sleep_now = sleep.min(self.schedule.flush_interval);
             match self.commands.recv_timeout(sleep_now) {
                 Ok(Command::Flush(answer)) => {
-                    self.round(true, PATIENCE);
+                    self.round(true, LAST_PATIENCE);
                     let _ = answer.send(());
                 }
                 Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
-                Ok(Command::Wake) => self.round(false, PATIENCE),
+                Ok(Command::Wake) => self.round(false, self.patience()),
                 Err(RecvTimeoutError::Timeout) => {
                     let is_due = self.last_round.elapsed() >= self.schedule.flush_interval;
                     if is_due || self.session.is_low() || sleep < LONGEST_SLEEP {
-                        self.round(false, PATIENCE);
+                        self.round(false, self.patience());
                     }
                 }
             }
@@ -185,6 +193,11 @@ impl Flusher {
             let much = self.round_bytes >= MUCH;
             sleep = if much { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
         }
+    }
+
+    fn patience(&self) -> Duration {
+        let is_proved = self.last_complete.elapsed() < self.schedule.sequence_point_interval;
+        if is_proved && self.session.is_low() { LITTLE_PATIENCE } else { PATIENCE }
     }
 
     fn finish(mut self) -> Result<(), Error> {
@@ -217,6 +230,9 @@ impl Flusher {
         self.round_bytes = 0;
         self.session.sink.rounds.fetch_add(1, Ordering::Relaxed);
         let (ts, complete) = self.collect(patience);
+        if complete {
+            self.last_complete = Instant::now();
+        }
         let in_hand =
             u64::from(self.session.pool.use_of_chunks().0) * self.session.pool.chunk_size() as u64;
         let restart = self.failed.is_none() && self.sink.wants_restart(in_hand);
@@ -250,6 +266,7 @@ impl Flusher {
             source.asked = Some(source.buffer.record.ask());
         }
         self.session.barrier.heavy();
+        self.sources.iter_mut().for_each(Source::wait);
         let deadline = Instant::now() + patience;
         let mut complete = true;
         let mut moved_on = Vec::new();
@@ -267,6 +284,7 @@ impl Flusher {
                 source.asked = Some(Asked { exited: ended, ..source.buffer.record.ask() });
             }
             self.session.barrier.heavy();
+            moved_on.iter().for_each(|&position| self.sources[position].wait());
             for position in moved_on {
                 let source = &mut self.sources[position];
                 let collected = source.collect(&self.session, deadline, &mut self.collected);
@@ -287,6 +305,7 @@ impl Flusher {
                 trace,
                 segments,
                 asked: None,
+                waiting: None,
                 settled: None,
                 ended: false,
             });
@@ -443,6 +462,11 @@ enum Collected {
 }
 
 impl Source {
+    /// The heavy barrier has been.
+    fn wait(&mut self) {
+        self.waiting = Some(self.buffer.record.wait());
+    }
+
     fn collect(
         &mut self,
         session: &Shared,
@@ -450,8 +474,10 @@ impl Source {
         collected: &mut Vec<Sealed>,
     ) -> Collected {
         let record = &self.buffer.record;
-        let Some(asked) = self.asked else { return Collected::All };
-        let idle = wait_until(deadline, || record.is_idle());
+        let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else {
+            return Collected::All;
+        };
+        let idle = wait_until(deadline, || waiting.is_over(record));
         let all = if idle {
             record.collect(&session.pool, asked, collected)
         } else {
@@ -481,19 +507,20 @@ impl Source {
     }
 }
 
-/// Waits until `done`, first spinning, then yielding, then sleeping: an event takes nanoseconds, a thread that was preempted in
-/// one milliseconds.
+/// Waits until `done`, first spinning, then sleeping: an event takes nanoseconds, a thread that was preempted in one
+/// milliseconds. Not yielding: among many busy threads that can take a second.
 fn wait_until(deadline: Instant, done: impl Fn() -> bool) -> bool {
-    for attempt in 0_u32.. {
+    for _ in 0..100 {
         if done() {
             return true;
         }
-        match attempt {
-            0..100 => std::hint::spin_loop(),
-            100..120 => thread::yield_now(),
-            _ if Instant::now() >= deadline => return false,
-            _ => thread::sleep(Duration::from_micros(50)),
-        }
+        std::hint::spin_loop();
     }
-    false
+    while !done() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_micros(50));
+    }
+    true
 }

@@ -87,7 +87,7 @@ pub(crate) fn sound(bytes: &[u8], forgiven: &[Rule]) -> (u64, u64) {
     let report = verify(bytes).expect("memory can be read");
     let broken: Vec<_> =
         report.violations.iter().filter(|broken| !forgiven.contains(&broken.rule)).collect();
-    assert!(broken.is_empty(), "{} violations, such as {broken:#?}", report.count);
+    assert!(broken.is_empty(), "{} violations, such as {broken:?}", report.count);
     if let Some(judged) = judge(bytes) {
         assert_eq!(judged["events"], report.events.to_string(), "the reference reader: {judged:?}");
         assert_eq!(judged["lost"], report.lost.to_string(), "the reference reader: {judged:?}");

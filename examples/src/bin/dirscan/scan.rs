@@ -128,7 +128,14 @@ impl<'a> Worker<'a> {
         let mut jobs = Vec::new();
         let mut entries = 0;
         for entry in fs::read_dir(&job.path)? {
-            let entry = entry?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    // What was listed before is read all the same.
+                    self.unreadable(&job.path, &error);
+                    break;
+                }
+            };
             entries += 1;
             match self.kind_of(&entry, job.root) {
                 Ok(Some(kind)) => jobs.push(Job {
