@@ -21,7 +21,7 @@
 //!    the owner sealed itself, and seizes the chunk that it saw in step 2 by compare-and-exchange of `chunk`.
 //!
 //! An event that was under way in step 2 may have sealed that chunk and gone into a new one; then steps 2 to 4 are repeated for that record,
-//! once.
+//! once: see [`collect_rest`](Record::collect_rest).
 //!
 //! # Why that is right
 //!
@@ -131,6 +131,7 @@ pub(crate) struct Record {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) chunk: u32,
+    own: u64,
     /// A number such that every event up to it is in a chunk that this round collects, or was dropped.
     pub(crate) number: u64,
     /// Whether the owner had gone: nothing comes after this round.
@@ -463,7 +464,7 @@ impl Record {
         if chunk != NONE {
             self.limit.store(SEIZED, Ordering::Relaxed);
         }
-        Asked { chunk, number, exited }
+        Asked { chunk, own, number, exited }
     }
 
     /// Ends the session for this record: an event that begins after the next heavy barrier gets no new chunk. What an event from
@@ -488,19 +489,45 @@ impl Record {
 
     /// Takes everything that the owner wrote before the heavy barrier, the oldest first. The event of that time is over.
     ///
-    /// `false`: the event that was waited for went into a chunk that it took meanwhile. Its owner must be asked once more,
-    /// with a barrier and a wait of its own; that is always enough, for later events are not older than the round.
+    /// `false`: that event may have gone into a chunk that the owner took meanwhile, and that it may be sealing just now. The owner must be
+    /// asked once more, with a barrier and a wait of their own, and then [`collect_rest`](Self::collect_rest) has it all.
     pub(crate) fn collect(&self, pool: &Pool, asked: Asked, out: &mut Vec<Sealed>) -> bool {
-        // Sealed ones first, they are older; but if the owner wins the chunk, it seals it after that.
+        // Before the chunk that was asked for, for they are older.
         self.take_sealed(pool, out);
-        // Before the exchange: later it could be a chunk of a later event.
-        let current = self.chunk.load(Ordering::Relaxed);
-        if let Some(sealed) = self.seize(pool, asked) {
-            out.push(sealed);
+        if asked.chunk == NONE {
+            // Where the owner had no chunk, has none, was idle and has counted nothing since, there was no event. (The acquire of
+            // `is_idle` keeps the second load behind it.)
+            return self.is_idle() && self.own.load(Ordering::Relaxed) == asked.own;
+        }
+        match self.seize(pool, asked) {
+            Some(sealed) => {
+                out.push(sealed);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The second half of [`collect`](Self::collect): what was asked for again. `false`: the owner is sealing that chunk at this very moment; to be
+    /// called again.
+    ///
+    /// The event of the first barrier is over, so that its row is in the chunk that was current when the owner was asked again, or in one that the
+    /// owner had begun to seal by then. That the wait after the second barrier has seen the end of.
+    pub(crate) fn collect_rest(&self, pool: &Pool, asked: Asked, out: &mut Vec<Sealed>) -> bool {
+        self.take_sealed(pool, out);
+        if asked.chunk == NONE || out.iter().any(|sealed| sealed.chunk == asked.chunk) {
             return true;
         }
-        self.take_sealed(pool, out);
-        current == NONE || current == asked.chunk
+        match self.seize(pool, asked) {
+            Some(sealed) => {
+                out.push(sealed);
+                true
+            }
+            None => {
+                self.take_sealed(pool, out);
+                out.iter().any(|sealed| sealed.chunk == asked.chunk)
+            }
+        }
     }
 
     /// Takes the chunk that was asked for, unless the owner gave it up itself.

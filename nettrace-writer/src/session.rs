@@ -101,6 +101,11 @@ impl Session {
         if !self.inner.slot.is_ours() {
             return Err(Error::Forked);
         }
+        let flusher = self.inner.flusher.as_ref().map(|flusher| flusher.thread().id());
+        if flusher == Some(thread::current().id()) {
+            let message = "a sink cannot wait for a flush of its own session".into();
+            return Err(Error::Setting { message });
+        }
         let (done, answer) = crossbeam_channel::bounded(1);
         self.inner.shared.commands.send(Command::Flush(done)).map_err(|_| Error::FlusherDied)?;
         answer.recv().map_err(|_| Error::FlusherDied)

@@ -158,13 +158,13 @@ impl Shared {
 
     /// Waits until a chunk may be free again, or the session is over. The caller is in no event.
     pub(crate) fn wait_for_room(&self) {
-        let mut room = self.room.lock();
+        let room = self.room.lock();
         // SeqCst with the flusher's load in `room_made`: it sees the waiter, or the waiter's next try sees the chunk. Should
         // both miss, the wait ends by itself soon.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _ = self.commands.try_send(Command::Wake);
         if !self.closed.load(Ordering::Relaxed) {
-            self.room_changed.wait_for(&mut room, Duration::from_millis(5));
+            drop(self.room_changed.wait_for(room, Duration::from_millis(5)));
         }
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }

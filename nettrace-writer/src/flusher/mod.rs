@@ -260,11 +260,10 @@ impl Flusher {
 
     /// Takes from every thread what it has. Returns `T` and whether everything older than `T` is in hand.
     fn collect(&mut self, patience: Duration) -> (u64, bool) {
-        self.adopt();
         let ts = self.session.source.now();
-        for source in &mut self.sources {
-            source.asked = Some(source.buffer.record.ask());
-        }
+        // After `T`: a thread with an event older than that has put itself on the roster before.
+        self.adopt();
+        self.sources.iter_mut().for_each(Source::ask);
         self.session.barrier.heavy();
         self.sources.iter_mut().for_each(Source::wait);
         let deadline = Instant::now() + patience;
@@ -277,19 +276,15 @@ impl Flusher {
                 Collected::MovedOn => moved_on.push(position),
             }
         }
-        if !moved_on.is_empty() {
-            for &position in &moved_on {
-                let source = &mut self.sources[position];
-                let ended = source.asked.is_some_and(|asked| asked.exited);
-                source.asked = Some(Asked { exited: ended, ..source.buffer.record.ask() });
-            }
-            self.session.barrier.heavy();
-            moved_on.iter().for_each(|&position| self.sources[position].wait());
-            for position in moved_on {
-                let source = &mut self.sources[position];
-                let collected = source.collect(&self.session, deadline, &mut self.collected);
-                complete &= !matches!(collected, Collected::Busy);
-            }
+        if moved_on.is_empty() {
+            return (ts, complete);
+        }
+        moved_on.iter().for_each(|&position| self.sources[position].ask());
+        self.session.barrier.heavy();
+        moved_on.iter().for_each(|&position| self.sources[position].wait());
+        for position in moved_on {
+            let source = &mut self.sources[position];
+            complete &= source.collect_rest(&self.session, deadline, &mut self.collected);
         }
         (ts, complete)
     }
@@ -462,7 +457,13 @@ enum Collected {
 }
 
 impl Source {
-    /// The heavy barrier has been.
+    /// Before the heavy barrier.
+    fn ask(&mut self) {
+        self.settled = None;
+        self.asked = Some(self.buffer.record.ask());
+    }
+
+    /// After it.
     fn wait(&mut self) {
         self.waiting = Some(self.buffer.record.wait());
     }
@@ -477,27 +478,52 @@ impl Source {
         let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else {
             return Collected::All;
         };
-        let idle = wait_until(deadline, || waiting.is_over(record));
-        let all = if idle {
-            record.collect(&session.pool, asked, collected)
-        } else {
+        let result = if !wait_until(deadline, || waiting.is_over(record)) {
             // What it sealed before can be had; the rest must wait.
             record.take_sealed(&session.pool, collected);
-            false
+            Collected::Busy
+        } else if record.collect(&session.pool, asked, collected) {
+            self.settle(asked);
+            Collected::All
+        } else {
+            Collected::MovedOn
         };
+        self.keep(session, collected);
+        result
+    }
+
+    /// Collects what an owner wrote that has moved on. `false`: it is in the middle of it.
+    fn collect_rest(
+        &mut self,
+        session: &Shared,
+        deadline: Instant,
+        collected: &mut Vec<Sealed>,
+    ) -> bool {
+        let record = &self.buffer.record;
+        let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else { return true };
+        let all = wait_until(deadline, || waiting.is_over(record))
+            && wait_until(deadline, || record.collect_rest(&session.pool, asked, collected));
+        if all {
+            self.settle(asked);
+        }
+        self.keep(session, collected);
+        all
+    }
+
+    /// Everything up to what was asked for is in hand.
+    fn settle(&mut self, asked: Asked) {
+        self.settled = Some(asked.number);
+        self.ended = asked.exited;
+    }
+
+    /// Puts what was collected to what is in hand.
+    fn keep(&mut self, session: &Shared, collected: &mut Vec<Sealed>) {
         for sealed in collected.drain(..) {
             if sealed.rows == 0 {
                 session.pool.give(sealed.chunk);
             } else {
                 self.segments.push_back(Segment::new(&sealed));
             }
-        }
-        self.settled = (idle && all).then_some(asked.number);
-        self.ended = asked.exited && idle && all;
-        match (idle, all) {
-            (false, _) => Collected::Busy,
-            (true, false) => Collected::MovedOn,
-            (true, true) => Collected::All,
         }
     }
 
@@ -509,7 +535,7 @@ impl Source {
 
 /// Waits until `done`, first spinning, then sleeping: an event takes nanoseconds, a thread that was preempted in one
 /// milliseconds. Not yielding: among many busy threads that can take a second.
-fn wait_until(deadline: Instant, done: impl Fn() -> bool) -> bool {
+fn wait_until(deadline: Instant, mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..100 {
         if done() {
             return true;

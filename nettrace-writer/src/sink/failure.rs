@@ -6,7 +6,7 @@ use std::io;
 
 /// Adds what was being done to `source`, and keeps its kind.
 ///
-/// The code of the operating system, where there is one, is in the error's `source()`.
+/// The text says both, so the error has no `source()` that would say it again; the kind is that of the original.
 pub(super) fn during(action: impl Into<String>, source: io::Error) -> io::Error {
     io::Error::new(source.kind(), During { action: action.into(), source })
 }
@@ -41,8 +41,4 @@ impl fmt::Display for During {
     }
 }
 
-impl Error for During {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(&self.source)
-    }
-}
+impl Error for During {}

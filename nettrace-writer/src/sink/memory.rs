@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::complete::{batch_size, check_end_of_stream};
 use super::failure::Failure;

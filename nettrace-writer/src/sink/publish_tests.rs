@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::*;
 

@@ -5,8 +5,6 @@ use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
-
 use super::complete::{batch_size, check_end_of_stream};
 use super::failure::{Failure, during};
 use super::pieces::{Cursor, WINDOW};
@@ -196,8 +194,7 @@ pub(super) fn not_started() -> io::Error {
 /// Waits for `time`, or a little less: for a signal that nobody gives. (Threads have one module of
 /// this crate to themselves; a pause is all that the sinks need of them.)
 pub(super) fn pause(time: Duration) {
-    let nothing = Mutex::new(());
-    Condvar::new().wait_for(&mut nothing.lock(), time);
+    crate::sync::thread::sleep(time);
 }
 
 /// Bounded patience with a destination that is full for now.
