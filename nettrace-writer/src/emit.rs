@@ -404,8 +404,10 @@ fn record_slowly<T: TraceEvent + ?Sized>(
     let pool = &session.pool;
     loop {
         let mut held = record.held();
-        if held.is_none() {
-            record.seal(pool);
+        match held {
+            // First, so that whatever leaves a note from here on is not forgotten.
+            Some(chunk) => record.clear_note(pool, chunk),
+            None => record.seal(pool),
         }
         record.fold_nested(pool, held);
         let now = now(record.mode()).max(record.ts());
@@ -486,8 +488,6 @@ fn write_row<T: TraceEvent + ?Sized>(
     let (start, size) = pool.place(chunk);
     let pos = record.pos();
     let mut out = Cursor::in_chunk((start, size), pos);
-    // First, so that what leaves a note while the event is being encoded is not forgotten.
-    record.clear_note(pool, chunk);
     let is_first = pos == start;
     if is_first {
         record.number_first_row(pool, chunk);

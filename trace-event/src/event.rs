@@ -104,8 +104,11 @@ impl EventType {
 
     pub(crate) fn set_index(&self, index: u32) {
         self.index.store(index, Ordering::Relaxed);
-        let bytes =
-            if index < 1 << 7 { index | (1 << 16) } else { (index + (index & 0x3f80) + 0x80) | (2 << 16) };
+        let bytes = if index < 1 << 7 {
+            index | (1 << 16)
+        } else {
+            (index + (index & 0x3f80) + 0x80) | (2 << 16)
+        };
         self.index_in_rows.store(bytes, Ordering::Relaxed);
     }
 }

@@ -145,7 +145,8 @@ impl Trace {
                 self.defined.resize(index + 1, false);
             }
             if !std::mem::replace(&mut self.defined[index], true) {
-                v6::metadata_row(ty.index(), ty.schema(), &mut self.scratch)?;
+                // A type that cannot be described was never listened to (see `sessions`), and leaves nothing behind here.
+                let _ = v6::metadata_row(ty.index(), ty.schema(), &mut self.scratch);
             }
         }
         self.newest_type = newest;
