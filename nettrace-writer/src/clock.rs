@@ -154,7 +154,7 @@ pub(crate) fn counter() -> u64 {
 
 /// Keeps what follows behind the reading of the counter.
 #[inline(always)]
-fn ordered() {
+pub(crate) fn ordered() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a fence, which every x86-64 processor has; it touches no memory.
     #[allow(unused_unsafe, reason = "safe in newer compilers")]

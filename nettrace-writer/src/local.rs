@@ -18,7 +18,7 @@ use std::{cell::Cell, ptr, sync::Arc};
 
 use trace_event::SESSION_BITS;
 
-use crate::{record::Record, sessions, shared::Shared, sync::Ordering, thread::ThreadRef};
+use crate::{clock, record::Record, sessions, shared::Shared, sync::Ordering, thread::ThreadRef};
 
 /// One thread's end of one session.
 #[derive(Debug)]
@@ -102,6 +102,9 @@ pub(crate) fn attach(slot: u32) -> Attached {
     let attached = holding_locks(|| {
         let Some(session) = sessions::session(slot) else { return Attached::No };
         let Some(buffer) = session.attach(ThreadRef::current()) else { return Attached::No };
+        // The flusher meets whoever is on the roster when it has read its `T`: no clock of this thread's may be read, not even
+        // ahead of its turn, before the thread is there.
+        clock::ordered();
         if EXIT.try_with(|_| ()).is_ok() {
             BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
             Attached::ForGood
