@@ -22,7 +22,10 @@ const PAGE: usize = 4096;
 /// One allocation of zeroed bytes. Large ones come straight from the kernel and have no pages until touched.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    /// Page-aligned.
     start: NonNull<u8>,
+    len: usize,
+    allocation: NonNull<u8>,
     layout: alloc::Layout,
 }
 
@@ -32,18 +35,23 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub(crate) fn new(len: usize) -> Self {
-        let layout = alloc::Layout::from_size_align(len.next_multiple_of(PAGE).max(PAGE), PAGE)
-            .expect("a budget that fits");
+    /// `None`: there is not so much.
+    pub(crate) fn new(len: usize) -> Option<Self> {
+        let len = len.checked_next_multiple_of(PAGE)?.max(PAGE);
+        // Not aligned to pages by the allocator: of a large alignment it zeroes by writing, which touches every page.
+        let layout = alloc::Layout::from_size_align(len.checked_add(PAGE)?, 16).ok()?;
         // SAFETY: the size is not zero.
-        let start = unsafe { alloc::alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
-        Self { start, layout }
+        let allocation = unsafe { alloc::alloc_zeroed(layout) };
+        let allocation = NonNull::new(allocation)?;
+        let offset = allocation.as_ptr().align_offset(PAGE).min(PAGE);
+        // SAFETY: at most a page from the start of an allocation that is a page longer than `len`.
+        let start = unsafe { allocation.add(offset) };
+        Some(Self { start, len, allocation, layout })
     }
 
     /// The address of `len` bytes from `offset`.
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset + len <= self.layout.size(), "a place inside the memory");
+        assert!(offset + len <= self.len, "a place inside the memory");
         // SAFETY: M1, checked above.
         unsafe { self.start.as_ptr().add(offset) }
     }
@@ -63,7 +71,7 @@ impl Memory {
         #[cfg(target_os = "linux")]
         // SAFETY: M1: the range is our own allocation, page-aligned; its content is of no interest to anyone.
         unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.layout.size(), libc::MADV_DONTNEED);
+            libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTNEED);
         }
     }
 
@@ -79,7 +87,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: allocated in `new` with this layout.
-        unsafe { alloc::dealloc(self.start.as_ptr(), self.layout) };
+        unsafe { alloc::dealloc(self.allocation.as_ptr(), self.layout) };
     }
 }
 

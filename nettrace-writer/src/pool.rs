@@ -84,18 +84,19 @@ pub(crate) struct Layout {
 }
 
 impl Pool {
-    pub(crate) fn new(layout: Layout) -> Self {
+    /// `None`: there is not so much memory.
+    pub(crate) fn new(layout: Layout) -> Option<Self> {
         let small_bytes = layout.chunk_size * layout.chunks as usize;
-        let memory = Memory::new(small_bytes + layout.jumbo_size * layout.jumbos as usize);
+        let memory = Memory::new(small_bytes + layout.jumbo_size * layout.jumbos as usize)?;
         let total = layout.chunks + layout.jumbos;
-        Self {
+        Some(Self {
             headers: (0..total).map(|_| ChunkHeader::new()).collect(),
             memory,
             chunk_size: layout.chunk_size,
             jumbo_size: layout.jumbo_size,
             small: Class::new(0, layout.chunks),
             jumbo: Class::new(layout.chunks, total),
-        }
+        })
     }
 
     pub(crate) fn header(&self, chunk: u32) -> &ChunkHeader {

@@ -72,7 +72,12 @@ impl Session {
         let (commands, inbox) = crossbeam_channel::bounded(64);
         let shared = Arc::new(Shared::new(
             slot.number(),
-            Pool::new(layout),
+            Pool::new(layout).ok_or_else(|| Error::Setting {
+                message: format!(
+                    "there is no room for a budget of {} bytes; give it less",
+                    builder.budget
+                ),
+            })?,
             source,
             Barrier::detect(),
             builder.on_full,
