@@ -21,10 +21,20 @@ use crate::support::{KILLME, assert_holds, directory, dotnet_trace_opens, number
 /// How much later than it should a flush may come on a machine that has other things to do.
 const NOISE: Duration = Duration::from_millis(900);
 
+/// How often the ages are measured anew, should they be too high: the machine may have been busy. All
+/// else that is asserted of a file holds at once.
+const SERIES: u32 = 3;
+
 /// How many times: `NETTRACE_KILLS`, else 20.
 #[test]
 fn a_killed_program_leaves_a_complete_file() {
     let kills: u32 = std::env::var("NETTRACE_KILLS").map_or(20, |kills| kills.parse().unwrap());
+    let late: Vec<_> = (0..SERIES).map_while(|_| kill_many(kills).err()).collect();
+    assert!(late.len() < SERIES as usize, "in {SERIES} series: {late:#?}");
+}
+
+/// Says, as an error, where ages were higher than promised.
+fn kill_many(kills: u32) -> Result<(), String> {
     let directory = directory();
     let mut ages = Vec::new();
     let mut without_file = 0;
@@ -49,9 +59,13 @@ fn a_killed_program_leaves_a_complete_file() {
         println!(
             "interval {interval} ms: what is missing is younger than {median:?}, {most:?} at most"
         );
-        assert!(*most < Duration::from_millis(interval) + NOISE, "{ages:?}");
-        assert!(median < Duration::from_millis(interval + 50), "{ages:?}");
+        let bounds =
+            [Duration::from_millis(interval + 50), Duration::from_millis(interval) + NOISE];
+        if median >= bounds[0] || *most >= bounds[1] {
+            return Err(format!("interval {interval} ms: {ages:?}"));
+        }
     }
+    Ok(())
 }
 
 /// Says how old the oldest missing event can be; `None` if there is no file yet.

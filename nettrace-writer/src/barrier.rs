@@ -80,6 +80,13 @@ mod linux {
 
     pub(super) fn barrier() {
         // It cannot fail once registered; should it, the order of events would be unproven.
-        assert!(membarrier(PRIVATE_EXPEDITED), "membarrier failed after it had been registered");
+        // (ENOMEM, should the kernel be out of memory for a moment.)
+        let done = (0..1_000).any(|attempt| {
+            if attempt > 0 {
+                crate::sync::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            membarrier(PRIVATE_EXPEDITED)
+        });
+        assert!(done, "membarrier failed after it had been registered");
     }
 }

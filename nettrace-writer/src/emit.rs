@@ -1,6 +1,6 @@
 //! The way of an event from the caller to its thread's buffer.
 
-use std::{cell::Cell, mem, num::NonZero};
+use std::{cell::Cell, mem, num::NonZero, sync::Arc};
 
 use nettrace_format::{
     payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
@@ -18,6 +18,7 @@ use crate::{
     row::{self, Escape, Shape},
     sessions,
     shared::{MODE_FENCE, MODE_MONOTONIC},
+    sync::{Ordering, fence},
     thread::ThreadRef,
 };
 
@@ -83,6 +84,24 @@ pub trait Emit: TraceEvent {
 
 impl<T: TraceEvent + ?Sized> Emit for T {}
 
+/// Records an event, whose value is made only if somebody listens: while nobody does this is one load and one branch, whatever it takes
+/// to make the event. ([`Emit::emit`] checks as cheaply, but its event is made before.)
+///
+/// ```
+/// # use nettrace_writer::emit;
+/// # #[derive(nettrace_writer::TraceEvent)]
+/// # #[trace_event(provider = "Docs")]
+/// # struct Snapshot { rows: usize }
+/// # fn count_rows() -> usize { 3 }
+/// emit!(Snapshot { rows: count_rows() });
+/// ```
+#[macro_export]
+macro_rules! emit {
+    ($event:expr) => {
+        $crate::emit_lazy(|| $event)
+    };
+}
+
 /// Records the event that `event` makes, which it is asked for only if somebody listens.
 ///
 /// ```
@@ -116,6 +135,8 @@ static NO_CONTEXT: Context<'static> = Context { stack: &[], thread: None };
 /// Whatever is not the usual is a call in tail position, so that the usual needs no stack.
 #[inline(never)]
 fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: NonZero<u32>) {
+    // Pairs with the release in `registry::listen`: whoever sees a listener's bit sees the type's index.
+    fence(Ordering::Acquire);
     if word.is_power_of_two() {
         if let Some(buffer) = local::buffer(word.trailing_zeros()) {
             record::<T, true>(buffer, event, ty);
@@ -147,19 +168,29 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
                 continue;
             }
             // The buffer is of a session that is over; another may have its slot.
-            local::detach(slot);
+            local::detach(slot, buffer);
         }
         match local::attach(slot) {
             Attached::ForGood => {
-                let buffer = local::buffer(slot).expect("attached");
-                attempt(buffer, event, ty, context);
+                if let Some(buffer) = local::buffer(slot) {
+                    attempt(buffer, event, ty, context);
+                }
             }
             Attached::Once(buffer) => {
-                attempt(&buffer, event, ty, context);
-                buffer.exit();
+                let buffer = ExitOnDrop(buffer);
+                attempt(&buffer.0, event, ty, context);
             }
             Attached::No => {}
         }
+    }
+}
+
+/// A buffer for one event.
+struct ExitOnDrop(Arc<ThreadBuffer>);
+
+impl Drop for ExitOnDrop {
+    fn drop(&mut self) {
+        self.0.exit();
     }
 }
 
@@ -207,9 +238,15 @@ fn attempt<T: TraceEvent + ?Sized>(
 fn begin(record: &Record) -> bool {
     let begun = record.begin();
     if begun && record.mode() & MODE_FENCE != 0 {
-        crate::barrier::full();
+        full_fence();
     }
     begun
+}
+
+/// The fence of a producer that pays it, which the clock must not overtake either.
+fn full_fence() {
+    crate::barrier::full();
+    clock::ordered();
 }
 
 fn now(mode: u32) -> u64 {
@@ -219,7 +256,7 @@ fn now(mode: u32) -> u64 {
 #[cold]
 fn fence_and_now(mode: u32) -> u64 {
     if mode & MODE_FENCE != 0 {
-        crate::barrier::full();
+        full_fence();
     }
     now(mode)
 }
@@ -448,6 +485,12 @@ fn record_slowly<T: TraceEvent + ?Sized>(
                 Some(chunk) => record.install(pool, chunk, now),
                 None => break,
             }
+            if record.is_closed() {
+                // Since the look above; the flusher may have had its last round.
+                record.seal(pool);
+                record.end();
+                return Outcome::Closed;
+            }
             if need > pool.chunk_size() {
                 // There are few of these, and so large an event takes longer than to wake the flusher.
                 session.wake_if_low();
@@ -552,8 +595,11 @@ fn write_row<T: TraceEvent + ?Sized>(
         record.mark_escapes(pool, chunk);
     }
     record.gap_written();
-    if let Some(version) = labels_written {
-        record.set_labels(version);
+    match labels_written {
+        Some(version) => record.set_labels(version),
+        // They are just being changed, and this is a signal handler: the next event tries again.
+        None if version != record.labels() => record.leave_note(),
+        None => {}
     }
     let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };
     record.commit(payload.position(), now, shape);

@@ -31,7 +31,8 @@ pub enum Error {
     Sink(io::Error),
     /// The flusher thread could not be started.
     Thread(io::Error),
-    /// The flusher thread has died, which is a defect of this crate; the trace ends where it was.
+    /// The flusher thread has died: a sink panicked, or this crate has a defect. The trace ends where it was; what is emitted afterwards is
+    /// no longer the session's.
     FlusherDied,
     /// The session belongs to the process from which this one was forked.
     Forked,

@@ -41,6 +41,7 @@ impl std::error::Error for LabelError {}
 #[must_use = "labels are in force until this is dropped"]
 pub struct LabelScope {
     depth: usize,
+    version: u64,
     /// The scope ends on the thread where it began.
     not_send: PhantomData<*const ()>,
 }
@@ -81,8 +82,8 @@ pub fn enter_labels(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
     FRAMES
         .try_with(|frames| {
             let mut frames = frames.try_borrow_mut().ok()?;
-            let depth = frames.push(labels)?;
-            Some(LabelScope { depth, not_send: PhantomData })
+            let (depth, version) = frames.push(labels)?;
+            Some(LabelScope { depth, version, not_send: PhantomData })
         })
         .ok()
         .flatten()
@@ -91,7 +92,7 @@ pub fn enter_labels(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
 
 impl Frames {
     /// `None`: too many.
-    fn push(&mut self, labels: &[Label<'_>]) -> Option<usize> {
+    fn push(&mut self, labels: &[Label<'_>]) -> Option<(usize, u64)> {
         let (outer, start) = (self.starts.last().map_or(0, |frame| frame.0), self.bytes.len());
         let mut at = outer;
         while at < start {
@@ -113,7 +114,7 @@ impl Frames {
         LAST.set(LAST.get() + 1);
         self.starts.push((start, LAST.get()));
         set_version(LAST.get());
-        Some(self.starts.len())
+        Some((self.starts.len(), LAST.get()))
     }
 }
 
@@ -122,7 +123,8 @@ impl Drop for LabelScope {
         let _ = FRAMES.try_with(|frames| {
             let Ok(mut frames) = frames.try_borrow_mut() else { return };
             // A scope that outlives an outer one has ended with it.
-            if let Some(&(start, _)) = frames.starts.get(self.depth - 1) {
+            let frame = frames.starts.get(self.depth - 1).copied();
+            if let Some((start, _)) = frame.filter(|frame| frame.1 == self.version) {
                 frames.starts.truncate(self.depth - 1);
                 frames.bytes.truncate(start);
                 set_version(frames.starts.last().map_or(0, |frame| frame.1));

@@ -100,6 +100,9 @@ pub(crate) fn holding_locks<R>(f: impl FnOnce() -> R) -> Option<R> {
 #[cold]
 pub(crate) fn attach(slot: u32) -> Attached {
     let attached = holding_locks(|| {
+        if buffer(slot).is_some() {
+            return Attached::ForGood; // a signal handler did it a moment ago
+        }
         let Some(session) = sessions::session(slot) else { return Attached::No };
         let Some(buffer) = session.attach(ThreadRef::current()) else { return Attached::No };
         // The flusher meets whoever is on the roster when it has read its `T`: no clock of this thread's may be read, not even
@@ -122,8 +125,11 @@ pub(crate) fn attach(slot: u32) -> Attached {
 ///
 /// The buffer is not freed yet, but when the thread has detached two more (L1): this may be a signal handler that interrupted
 /// an emit which has just looked at the very buffer. (It would have to see two further sessions come and go before it returns.)
-pub(crate) fn detach(slot: u32) {
+pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
     holding_locks(|| {
+        if !buffer(slot).is_some_and(|buffer| ptr::eq(buffer, over)) {
+            return; // a signal handler did it a moment ago
+        }
         let Some(buffer) = take(slot) else { return };
         let stale = STALE.with(|stale| {
             let second = stale[0].replace(Arc::into_raw(buffer));

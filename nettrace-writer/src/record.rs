@@ -66,7 +66,7 @@ pub(crate) const ATTENTION: usize = 1;
 pub struct Drops {
     /// The memory budget was spent.
     pub no_room: u64,
-    /// The payload exceeded what the format (65,535 bytes) or the session's chunks hold, or a limit of its fields.
+    /// The payload exceeded what readers take (65,436 bytes) or a limit of its fields.
     pub too_large: u64,
     /// Emitted while the same thread was in the middle of another event: from a signal handler, a `Drop`, a formatter.
     pub reentrant: u64,
@@ -132,10 +132,19 @@ pub(crate) struct Record {
 pub(crate) struct Asked {
     pub(crate) chunk: u32,
     own: u64,
-    /// A number such that every event up to it is in a chunk that this round collects, or was dropped.
-    pub(crate) number: u64,
+    number: u64,
     /// Whether the owner had gone: nothing comes after this round.
     pub(crate) exited: bool,
+}
+
+impl Asked {
+    /// A number such that every event up to it is in a chunk that this round collects, or was dropped; once all was collected.
+    ///
+    /// `again`: it is the second time that the owner was asked. An event that was under way then may be in a chunk of the next round, and its number
+    /// leaves out the nested events that had not been given theirs; so does this one.
+    pub(crate) fn settled(self, again: bool) -> u64 {
+        if again && !self.exited { self.own } else { self.number }
+    }
 }
 
 /// Rows that changed hands.
@@ -271,12 +280,10 @@ impl Record {
 
     /// Sends the next event to the slow path, if there is a chunk.
     pub(crate) fn leave_note(&self) {
-        let limit = self.limit.load(Ordering::Relaxed);
-        if limit > ATTENTION {
-            // Fails only where the flusher has asked; the slow path is sure then as well.
-            let _ =
-                self.limit.compare_exchange(limit, ATTENTION, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        // Fails, and is tried again, where the flusher has asked or a handler has changed the chunk in between.
+        let _ = self.limit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |limit| {
+            (limit > ATTENTION).then_some(ATTENTION)
+        });
     }
 
     /// Whether the session is over. Busy owner only.
@@ -462,7 +469,8 @@ impl Record {
         // Acquire pairs with the release in `install`.
         let chunk = self.chunk.load(Ordering::Acquire);
         if chunk != NONE {
-            self.limit.store(SEIZED, Ordering::Relaxed);
+            // A swap only for loom, which keeps no total order of a plain store among exchanges.
+            self.limit.swap(SEIZED, Ordering::Relaxed);
         }
         Asked { chunk, own, number, exited }
     }

@@ -1,6 +1,6 @@
 //! A session: what the application holds while a trace is being recorded.
 
-use std::{mem::ManuallyDrop, sync::Arc, time::Duration};
+use std::{mem::ManuallyDrop, sync::Arc};
 
 use crate::{
     barrier::Barrier,
@@ -8,6 +8,7 @@ use crate::{
     config::SessionBuilder,
     error::Error,
     flusher::{Flusher, Schedule},
+    local,
     pool::Pool,
     sessions::Slot,
     shared::{Command, Shared},
@@ -112,8 +113,14 @@ impl Session {
             return Err(Error::Setting { message });
         }
         let (done, answer) = crossbeam_channel::bounded(1);
-        self.inner.shared.commands.send(Command::Flush(done)).map_err(|_| Error::FlusherDied)?;
-        answer.recv().map_err(|_| Error::FlusherDied)
+        local::holding_locks(|| {
+            let sent = self.inner.shared.commands.send(Command::Flush(done)).is_ok();
+            (sent && answer.recv().is_ok()).then_some(()).ok_or(Error::FlusherDied)
+        })
+        .unwrap_or_else(|| {
+            let message = "a session cannot be flushed in a signal handler".into();
+            Err(Error::Setting { message })
+        })
     }
 
     /// What the session has counted so far.
@@ -136,7 +143,7 @@ impl Session {
     /// # Errors
     ///
     /// The first that the flusher met, [`Error::Sink`] mostly. The trace is readable as far as it was written, and
-    /// [`stats_after`](Self::finish_with_stats) has the counts.
+    /// [`finish_with_stats`](Self::finish_with_stats) has the counts.
     pub fn finish(self) -> Result<Stats, Error> {
         let (stats, result) = self.finish_with_stats();
         result.map(|()| stats)
@@ -163,8 +170,8 @@ impl Inner {
         self.slot.hush();
         let result = match self.flusher.take() {
             Some(flusher) => {
-                // A full inbox is emptied soon; a flusher that has died leaves a closed one.
-                let _ = self.shared.commands.send_timeout(Command::Finish, Duration::from_secs(60));
+                // A full inbox is emptied sooner or later; a flusher that has died leaves a closed one.
+                let _ = self.shared.commands.send(Command::Finish);
                 flusher.join().unwrap_or(Err(Error::FlusherDied))
             }
             None => Ok(()),

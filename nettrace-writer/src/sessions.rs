@@ -12,7 +12,7 @@
 //! # Process exit
 //!
 //! `exit` (and a return from `main`) flushes every session that was not finished, by a handler that waits at most
-//! two seconds for each. `_exit`, `abort` and a signal do not: what is missing then is younger than one flush interval.
+//! two seconds for each. `_exit`, `abort` and a signal do not: what is missing then is younger than one flush interval and the time of one write.
 //!
 //! Invariants:
 //!

@@ -48,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) sink: SinkCounters,
     /// The session takes no more events.
     pub(crate) closed: AtomicBool,
+    /// A round was asked for and has not begun.
+    wake_asked: AtomicBool,
     /// Threads that wait for room.
     waiting: AtomicU32,
     room: Mutex<()>,
@@ -97,6 +99,7 @@ impl Shared {
             roster: Mutex::new(Roster::default()),
             sink: SinkCounters::default(),
             closed: AtomicBool::new(false),
+            wake_asked: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             room: Mutex::new(()),
             room_changed: Condvar::new(),
@@ -136,8 +139,20 @@ impl Shared {
     /// Asks for a round if memory runs low.
     pub(crate) fn wake_if_low(&self) {
         if self.is_low() {
-            let _ = local::holding_locks(|| self.commands.try_send(Command::Wake));
+            let _ = local::holding_locks(|| self.wake());
         }
+    }
+
+    /// Asks for a round, once: the inbox must have room for what matters more.
+    fn wake(&self) {
+        if !self.wake_asked.swap(true, Ordering::Relaxed) {
+            let _ = self.commands.try_send(Command::Wake);
+        }
+    }
+
+    /// A round begins.
+    pub(crate) fn awake(&self) {
+        self.wake_asked.store(false, Ordering::Relaxed);
     }
 
     /// Whether a quarter of the chunks of either size or more is in use.
@@ -151,6 +166,8 @@ impl Shared {
         self.closed.store(true, Ordering::Relaxed);
         for buffer in &self.roster.lock().live {
             buffer.record.close();
+            // Whatever the thread emits next finds that out.
+            let _ = buffer.record.ask();
         }
         self.room_made();
         self.settle();
@@ -162,7 +179,7 @@ impl Shared {
         // SeqCst with the flusher's load in `room_made`: it sees the waiter, or the waiter's next try sees the chunk. Should
         // both miss, the wait ends by itself soon.
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _ = self.commands.try_send(Command::Wake);
+        self.wake();
         if !self.closed.load(Ordering::Relaxed) {
             drop(self.room_changed.wait_for(room, Duration::from_millis(5)));
         }

@@ -166,9 +166,10 @@ pub fn types() -> impl Iterator<Item = &'static EventType> {
     walk(&TYPES, |ty: &EventType| &ty.next)
 }
 
-/// Sets (or clears) bits in a type's word as a backend has to: what stands there before registration is replaced.
+/// Sets (or clears) bits in a type's word as a backend has to: what stands there before registration is replaced. A release: whoever sees
+/// a bit by an acquire sees the type's index.
 pub fn listen(ty: &EventType, set: u32, clear: u32) {
-    let _ = ty.enabled_word().fetch_update(Ordering::Relaxed, Ordering::Relaxed, |word| {
+    let _ = ty.enabled_word().fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
         let word = if word == NOT_REGISTERED && !ty.is_registered() { 0 } else { word };
         Some((word & !clear) | set)
     });

@@ -29,6 +29,8 @@ pub(crate) const LANES: &[Lane] = &[
     Lane { name: "test", what: "the tests pass, as the README runs them", run: lanes::test },
     Lane { name: "features", what: "they pass with every feature too", run: lanes::features },
     Lane { name: "judge", what: "the reference reader agrees, where it is", run: lanes::judge },
+    Lane { name: "accounting", what: "40 starved runs lose no count", run: lanes::accounting },
+    Lane { name: "kills", what: "a killed program leaves a complete file", run: lanes::kills },
     Lane { name: "loom", what: "the models of the writer's threads hold", run: lanes::loom },
     Lane { name: "mutants", what: "a test fails when a safeguard is taken out", run: mutants::run },
     Lane { name: "bench-smoke", what: "every benchmark runs once", run: lanes::bench_smoke },

@@ -87,6 +87,26 @@ pub(crate) fn judge(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
+/// The long test of `accounting`, as users would build it: 40 runs of `stress` with too little memory.
+pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
+    let before = tally.ran();
+    let step = Step::cargo().args(["test", "--release", "-p", "examples", "--locked"]);
+    step.args(["--test", "accounting", "--", "--ignored", "--nocapture"]).test(tally)?;
+    some(tally.ran() - before, "the test program `accounting` has no ignored test")
+}
+
+/// `killme` killed more often than the plain tests do; `NETTRACE_KILLS` says how often.
+pub(crate) fn kills(_: &Workspace, tally: &mut Tally) -> Result<()> {
+    let step = Step::cargo().args(["test", "--release", "-p", "examples", "--locked"]);
+    let step = step.args(["--test", "killed", "--", "--nocapture"]);
+    let step = match env::var_os("NETTRACE_KILLS") {
+        Some(_) => step,
+        None => step.env("NETTRACE_KILLS", "60"),
+    };
+    let seen = again(step, tally)?;
+    some(seen.ran(), "the test program `killed` has no test")
+}
+
 /// The loom models, which live under `loom` in the writer's unit tests.
 pub(crate) fn loom(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();

@@ -17,7 +17,7 @@ mod signals;
 mod trace;
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     panic,
     sync::Arc,
     time::{Duration, Instant},
@@ -97,6 +97,11 @@ pub(crate) struct Flusher {
     failed: Option<Error>,
     last_round: Instant,
     last_point: Instant,
+    /// The last `T`.
+    last_ts: u64,
+    /// When a round last had much patience, and whether it was in vain.
+    last_wait: Instant,
+    waited_in_vain: bool,
     /// When a round last had everything.
     last_complete: Instant,
     /// Bytes and whether anything was written since the last sequence point.
@@ -136,6 +141,9 @@ impl Flusher {
             last_round: Instant::now(),
             last_point: Instant::now(),
             last_complete: Instant::now(),
+            last_ts: 0,
+            last_wait: Instant::now(),
+            waited_in_vain: false,
             since_point: 0,
             dirty: false,
             round_bytes: 0,
@@ -177,15 +185,17 @@ impl Flusher {
             let sleep_now = sleep.min(self.schedule.flush_interval);
             match self.commands.recv_timeout(sleep_now) {
                 Ok(Command::Flush(answer)) => {
-                    self.round(true, LAST_PATIENCE);
+                    let _ = self.round(true, LAST_PATIENCE);
                     let _ = answer.send(());
                 }
                 Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
-                Ok(Command::Wake) => self.round(false, self.patience()),
+                Ok(Command::Wake) => {
+                    let _ = self.round(false, self.patience());
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     let is_due = self.last_round.elapsed() >= self.schedule.flush_interval;
                     if is_due || self.session.is_low() || sleep < LONGEST_SLEEP {
-                        self.round(false, self.patience());
+                        let _ = self.round(false, self.patience());
                     }
                 }
             }
@@ -197,7 +207,11 @@ impl Flusher {
 
     fn patience(&self) -> Duration {
         let is_proved = self.last_complete.elapsed() < self.schedule.sequence_point_interval;
-        if is_proved && self.session.is_low() { LITTLE_PATIENCE } else { PATIENCE }
+        // A thread that is stuck for good is waited for once in a while only.
+        let is_in_vain =
+            self.waited_in_vain && self.last_wait.elapsed() < self.schedule.sequence_point_interval;
+        let is_little = is_in_vain || (is_proved && self.session.is_low());
+        if is_little { LITTLE_PATIENCE } else { PATIENCE }
     }
 
     fn finish(mut self) -> Result<(), Error> {
@@ -209,8 +223,16 @@ impl Flusher {
         self.session.room_made();
         // The first round ends every event that could still take a chunk, the second collects what those wrote, the third
         // writes what was at or after the second's `T`.
-        for _ in 0..3 {
-            self.round(true, LAST_PATIENCE);
+        for _ in 0..2 {
+            let _ = self.round(true, LAST_PATIENCE);
+        }
+        // What is at or after even that `T` comes from a clock that went back.
+        let latest = self.sources.iter().filter_map(|source| source.segments.back());
+        let latest = latest.map(|segment| segment.last_ts).max();
+        self.last_ts = self.last_ts.max(latest.map_or(0, |ts| ts.saturating_add(1)));
+        if !self.round(true, LAST_PATIENCE) {
+            // A thread is stuck in an event, so that there was no sequence point. The others' numbers are told all the same.
+            self.tell_settled();
         }
         let ended = self.sink.finish();
         self.session.settle();
@@ -225,13 +247,20 @@ impl Flusher {
     }
 
     /// Collects and writes once. `point`: a sequence point is wanted, so that whatever was emitted before can be seen.
-    fn round(&mut self, point: bool, patience: Duration) {
+    ///
+    /// Returns whether everything is in hand that is older than the round.
+    fn round(&mut self, point: bool, patience: Duration) -> bool {
         self.last_round = Instant::now();
         self.round_bytes = 0;
+        self.session.awake();
         self.session.sink.rounds.fetch_add(1, Ordering::Relaxed);
         let (ts, complete) = self.collect(patience);
         if complete {
             self.last_complete = Instant::now();
+            self.waited_in_vain = false;
+        } else if patience > LITTLE_PATIENCE {
+            self.last_wait = Instant::now();
+            self.waited_in_vain = true;
         }
         let in_hand =
             u64::from(self.session.pool.use_of_chunks().0) * self.session.pool.chunk_size() as u64;
@@ -250,6 +279,20 @@ impl Flusher {
         }
         self.session.pool.prefault(self.prefault_missing());
         self.session.room_made();
+        complete
+    }
+
+    /// Takes leave of every thread of which everything is written, so that its last number is in the trace.
+    fn tell_settled(&mut self) {
+        for source in &mut self.sources {
+            if source.settled.is_some() && source.segments.is_empty() {
+                source.ended = true;
+            }
+        }
+        if let Err(error) = self.tell_numbers(false).and_then(|()| self.remove_ended()) {
+            self.fail(error.into());
+        }
+        self.write_out();
     }
 
     /// How many chunks should be touched, so that a burst finds pages.
@@ -260,7 +303,9 @@ impl Flusher {
 
     /// Takes from every thread what it has. Returns `T` and whether everything older than `T` is in hand.
     fn collect(&mut self, patience: Duration) -> (u64, bool) {
-        let ts = self.session.source.now();
+        // A clock that went back must not lead to a sequence point before the last.
+        let ts = self.session.source.now().max(self.last_ts);
+        self.last_ts = ts;
         // After `T`: a thread with an event older than that has put itself on the roster before.
         self.adopt();
         self.sources.iter_mut().for_each(Source::ask);
@@ -401,6 +446,7 @@ impl Flusher {
             return Ok(());
         }
         let mut result = Ok(());
+        let mut gone = HashSet::new();
         let mut roster = self.session.roster.lock();
         self.sources.retain(|source| {
             if !source.is_done() {
@@ -412,9 +458,10 @@ impl Flusher {
             let (attempted, drops) = source.buffer.record.counts();
             roster.gone.0 += attempted;
             roster.gone.1.add(&drops);
-            roster.live.retain(|live| !Arc::ptr_eq(live, &source.buffer));
+            gone.insert(Arc::as_ptr(&source.buffer));
             false
         });
+        roster.live.retain(|live| !gone.contains(&Arc::as_ptr(live)));
         result
     }
 
@@ -483,7 +530,7 @@ impl Source {
             record.take_sealed(&session.pool, collected);
             Collected::Busy
         } else if record.collect(&session.pool, asked, collected) {
-            self.settle(asked);
+            self.settle(asked, false);
             Collected::All
         } else {
             Collected::MovedOn
@@ -504,15 +551,15 @@ impl Source {
         let all = wait_until(deadline, || waiting.is_over(record))
             && wait_until(deadline, || record.collect_rest(&session.pool, asked, collected));
         if all {
-            self.settle(asked);
+            self.settle(asked, true);
         }
         self.keep(session, collected);
         all
     }
 
     /// Everything up to what was asked for is in hand.
-    fn settle(&mut self, asked: Asked) {
-        self.settled = Some(asked.number);
+    fn settle(&mut self, asked: Asked, again: bool) {
+        self.settled = Some(asked.settled(again));
         self.ended = asked.exited;
     }
 

@@ -62,7 +62,12 @@ pub(super) struct Trace {
 #[derive(Debug, Default)]
 struct Interned {
     ids: HashMap<Box<[u8]>, u32>,
+    last: u32,
 }
+
+/// How many byte strings are remembered. Where there are more between two sequence points (which can be far apart if a thread
+/// is stuck) some are defined again, under other ids.
+const MAX_INTERNED: usize = 1 << 16;
 
 impl Interned {
     /// The id, and whether it is new.
@@ -70,9 +75,12 @@ impl Interned {
         if let Some(&id) = self.ids.get(bytes) {
             return (id, false);
         }
-        let id = self.ids.len() as u32 + 1;
-        self.ids.insert(bytes.into(), id);
-        (id, true)
+        if self.ids.len() == MAX_INTERNED {
+            self.ids.clear();
+        }
+        self.last += 1;
+        self.ids.insert(bytes.into(), self.last);
+        (self.last, true)
     }
 }
 

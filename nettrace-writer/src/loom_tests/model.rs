@@ -11,13 +11,16 @@ use crate::{
     barrier::{self, Barrier},
     memory::{Cursor, Memory},
     pool::{Layout, Pool},
-    record::{Asked, Reason, Record, Sealed},
+    record::{Asked, Reason, Record, Sealed, Waiting},
+    row::Shape,
     sync::{AtomicU64, Ordering, thread},
 };
 
 /// A row: its id and its time, a byte each. A gap: [`GAP`] and how many numbers it skips.
 pub(super) const ROW: usize = 2;
 const GAP: u8 = 0xff;
+/// The moment at which an event is encoded; see [`Model::emit_with_handler`].
+const ENCODING: usize = 4;
 
 /// What became of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +58,7 @@ impl Model {
         let chunk_size = rows_in_chunk * ROW;
         let layout = Layout { chunk_size, chunks, jumbo_size: chunk_size, jumbos: 0 };
         let cells = (0..chunks as usize * rows_in_chunk).map(|_| UnsafeCell::new(())).collect();
-        let (pool, clock) = (Pool::new(layout), AtomicU64::new(1));
+        let (pool, clock) = (Pool::new(layout).expect("memory"), AtomicU64::new(1));
         Self { pool, barrier: Barrier::Fences, clock, cells, rows_in_chunk }
     }
 
@@ -77,7 +80,7 @@ impl Model {
     }
 
     /// Records one event whose encoder does something.
-    pub(super) fn emit_around(&self, record: &Record, id: u8, encode: impl FnOnce()) -> Outcome {
+    pub(super) fn emit_around(&self, record: &Record, id: u8, mut encode: impl FnMut()) -> Outcome {
         if !record.begin() {
             record.refuse_nested();
             return Outcome::Dropped;
@@ -86,15 +89,35 @@ impl Model {
         let ts = self.now();
         let (pos, limit) = (record.pos(), record.limit());
         if pos as usize + ROW > limit {
-            return self.emit_slowly(record, id, encode);
+            return self.emit_slowly(record, id, |moment| {
+                if moment == ENCODING {
+                    encode();
+                }
+            });
         }
         // Which chunk that is, the fast path does not ask.
         let first = self.pool.place(0).0 as usize;
         let chunk = ((pos as usize - first) / (self.rows_in_chunk * ROW)) as u32;
         encode();
         let end = self.put(chunk, pos, [id, ts as u8]);
-        record.commit(end, ts, 0);
+        record.commit(end, ts, Shape { id: 1, len: ROW as u32 });
         Outcome::Written
+    }
+
+    /// How many moments [`emit_with_handler`](Self::emit_with_handler) knows.
+    pub(super) const MOMENTS: usize = 5;
+
+    /// Records one event by the slow path, and is interrupted by a handler that emits: after the event was announced, after each step
+    /// that deals with notes, and while it is encoded.
+    pub(super) fn emit_with_handler(&self, record: &Record, id: u8, moment: usize) {
+        assert!(record.begin());
+        barrier::full();
+        let interrupt = |now| {
+            if now == moment {
+                self.emit_nested(record);
+            }
+        };
+        self.emit_slowly(record, id, interrupt);
     }
 
     /// An event from within another: what a signal handler or an encoder does.
@@ -103,18 +126,26 @@ impl Model {
         record.refuse_nested();
     }
 
-    fn emit_slowly(&self, record: &Record, id: u8, encode: impl FnOnce()) -> Outcome {
+    /// Writes into a chunk that the caller holds, for loom to see.
+    pub(super) fn touch(&self, chunk: u32) {
+        self.put(chunk, self.pool.place(chunk).0, [0; ROW]);
+    }
+
+    fn emit_slowly(&self, record: &Record, id: u8, mut at: impl FnMut(usize)) -> Outcome {
         let pool = &self.pool;
+        at(0);
         let mut held = record.held();
+        at(1);
         if held.is_none() {
             record.seal(pool);
         }
         record.fold_nested(pool, held);
+        at(2);
         let ts = self.now().max(record.ts());
         loop {
             if let Some(chunk) = held {
                 if self.has_room(record, chunk) {
-                    self.write_row(record, chunk, id, ts, encode);
+                    self.write_row(record, chunk, id, ts, &mut at);
                     return Outcome::Written;
                 }
                 record.seal(pool);
@@ -139,19 +170,20 @@ impl Model {
         used + gap + ROW <= size
     }
 
-    fn write_row(&self, record: &Record, chunk: u32, id: u8, ts: u64, encode: impl FnOnce()) {
+    fn write_row(&self, record: &Record, chunk: u32, id: u8, ts: u64, mut at: impl FnMut(usize)) {
         let mut pos = record.pos();
         record.clear_note(&self.pool, chunk);
+        at(3);
         if pos == self.pool.place(chunk).0 {
             record.number_first_row(&self.pool, chunk);
         } else if record.gap() > 0 {
             pos = self.put(chunk, pos, [GAP, record.gap() as u8]);
             record.mark_escapes(&self.pool, chunk);
         }
-        encode();
+        at(ENCODING);
         let end = self.put(chunk, pos, [id, ts as u8]);
         record.gap_written();
-        record.commit(end, ts, 0);
+        record.commit(end, ts, Shape { id: 1, len: ROW as u32 });
     }
 
     fn put(&self, chunk: u32, pos: *mut u8, bytes: [u8; ROW]) -> *mut u8 {
@@ -175,11 +207,16 @@ pub(super) struct Source {
     pub(super) told: u64,
     /// How often what was asked for had been given up, and a second pass was due.
     pub(super) moved_on: usize,
+    /// How often the owner was giving a chunk up while it was visited.
+    pub(super) sealing: usize,
     /// How many chunks were seized rather than sealed.
     pub(super) seized: usize,
     /// The time of the last sequence point.
     point: u64,
+    /// The owner had gone, and everything was in hand.
+    pub(super) ended: bool,
     asked: Option<Asked>,
+    waiting: Option<Waiting>,
     settled: Option<u64>,
 }
 
@@ -189,20 +226,17 @@ pub(super) struct Flusher<'a> {
     model: &'a Model,
     records: Vec<&'a Record>,
     pub(super) sources: Vec<Source>,
-    pub(super) rounds: usize,
 }
 
 impl<'a> Flusher<'a> {
     pub(super) fn new(model: &'a Model, records: &[&'a Record]) -> Self {
         let sources = records.iter().map(|_| Source::default()).collect();
-        Self { model, records: records.to_vec(), sources, rounds: 0 }
+        Self { model, records: records.to_vec(), sources }
     }
 
-    /// Collects once, and ends with a sequence point. Checks what can be checked now: nothing that the point promises is
-    /// broken by what comes after it.
+    /// Collects once, and ends with a sequence point. What comes must not break what earlier points promised.
     pub(super) fn round(&mut self) {
         let ts = self.collect();
-        self.rounds += 1;
         for source in &mut self.sources {
             source.write(ts);
         }
@@ -210,54 +244,67 @@ impl<'a> Flusher<'a> {
 
     fn collect(&mut self) -> u64 {
         let ts = self.model.now();
-        for (source, record) in self.sources.iter_mut().zip(&self.records) {
-            source.asked = Some(record.ask());
-        }
-        self.model.barrier.heavy();
+        let all: Vec<_> = (0..self.sources.len()).collect();
+        self.ask(&all);
         let mut moved_on = Vec::new();
-        for at in 0..self.sources.len() {
-            if !self.visit(at) {
+        for at in all {
+            if !self.visit(at, false) {
                 moved_on.push(at);
             }
         }
         if !moved_on.is_empty() {
-            for &at in &moved_on {
-                self.sources[at].moved_on += 1;
-                self.sources[at].asked = Some(self.records[at].ask());
-            }
-            self.model.barrier.heavy();
+            self.ask(&moved_on);
             for at in moved_on {
-                self.visit(at);
+                self.sources[at].moved_on += 1;
+                self.visit(at, true);
             }
         }
         ts
     }
 
-    /// `false`: the thread has moved on.
-    fn visit(&mut self, at: usize) -> bool {
+    fn ask(&mut self, whom: &[usize]) {
+        for &at in whom {
+            self.sources[at].settled = None;
+            self.sources[at].asked = Some(self.records[at].ask());
+        }
+        self.model.barrier.heavy();
+        for &at in whom {
+            self.sources[at].waiting = Some(self.records[at].wait());
+        }
+    }
+
+    /// `false`: not everything is in hand; never where it is the `rest` that is collected.
+    fn visit(&mut self, at: usize, rest: bool) -> bool {
+        let collect = if rest { Record::collect_rest } else { Record::collect };
         let (source, record) = (&mut self.sources[at], self.records[at]);
         let asked = source.asked.expect("asked before");
+        let waiting = source.waiting.as_ref().expect("asked before");
+        while !waiting.is_over(record) {
+            thread::yield_now();
+        }
         let mut collected = Vec::new();
-        wait(record);
-        let all = record.collect(&self.model.pool, asked, &mut collected);
+        let mut all = collect(record, &self.model.pool, asked, &mut collected);
+        while !all && rest {
+            source.sealing += 1;
+            thread::yield_now();
+            all = collect(record, &self.model.pool, asked, &mut collected);
+        }
         for sealed in collected {
             source.seized += usize::from(all && sealed.chunk == asked.chunk);
             source.keep(self.model, &sealed);
             self.model.pool.give(sealed.chunk);
         }
-        source.settled = all.then_some(asked.number);
+        if all {
+            source.settled = Some(asked.settled(rest));
+            source.ended = asked.exited;
+        }
         all
-    }
-}
-
-fn wait(record: &Record) {
-    while !record.is_idle() {
-        thread::yield_now();
     }
 }
 
 impl Source {
     fn keep(&mut self, model: &Model, sealed: &Sealed) {
+        assert!(!self.ended, "{sealed:?} of a thread that has ended");
         let place = model.pool.place(sealed.chunk);
         let bytes = Memory::bytes(place, sealed.len as usize);
         let (mut number, mut start, mut rows) = (sealed.first_number, sealed.first_number, 0);
@@ -275,7 +322,7 @@ impl Source {
             self.kept.push(Row { id: row[0], ts, number, start, end_number: number });
             (number, start, rows) = (number + 1, number + 1, rows + 1);
         }
-        assert_eq!(rows, sealed.rows, "a chunk says how many rows it has");
+        assert_eq!(rows, sealed.rows, "a chunk says how many rows it has: {sealed:?}");
         assert!(number <= sealed.end_number + 1, "{number} rows in {sealed:?}");
         if let Some(last) = self.kept.last_mut().filter(|_| rows > 0) {
             assert!(last.ts <= sealed.last_ts && sealed.base_ts <= last.ts);
@@ -301,21 +348,27 @@ impl Source {
         self.point = ts;
     }
 }
+/// What must be so after the last round.
 impl Flusher<'_> {
-    /// After the last round: the rows of the only thread, and that its numbers add up.
-    pub(super) fn check_all(&self, ids: &[u8]) {
+    /// The rows of the only thread are these, and its numbers add up.
+    pub(super) fn check_rows(&self, ids: &[u8]) {
         let [source] = &self.sources[..] else { panic!("one thread") };
-        assert!(source.kept.is_empty());
         assert_eq!(source.written.iter().map(|row| row.id).collect::<Vec<_>>(), ids);
         self.check_counts();
     }
 
-    /// After the last round: what was attempted was written or dropped, and the trace says so.
+    /// What was attempted was written or dropped, and the trace says so.
     pub(super) fn check_counts(&self) {
         for (source, record) in self.sources.iter().zip(&self.records) {
             let (attempted, drops) = record.counts();
+            assert!(source.kept.is_empty());
             assert_eq!(attempted, source.written.len() as u64 + drops.total());
             assert_eq!(attempted, source.told, "the last sequence point tells all numbers");
         }
+    }
+
+    /// How many rows are in hand or written.
+    pub(super) fn rows(&self) -> usize {
+        self.sources.iter().map(|source| source.written.len() + source.kept.len()).sum()
     }
 }

@@ -1,7 +1,9 @@
 //! What a trace says, read by our own reader and by the reference reader, and whether it agrees with the session's counts.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
-#![allow(clippy::disallowed_methods, reason = "tests of threads")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+pub(crate) mod held;
 
 use std::{
     collections::BTreeMap,
@@ -109,7 +111,7 @@ pub(crate) fn check_but(bytes: &[u8], stats: &Stats, forgiven: &[Rule]) {
 }
 
 /// The last line of the reference reader, where there is one.
-fn judge(bytes: &[u8]) -> Option<BTreeMap<String, String>> {
+pub(crate) fn judge(bytes: &[u8]) -> Option<BTreeMap<String, String>> {
     let judge = std::env::var_os("NETTRACE_JUDGE").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge"),
         PathBuf::from,

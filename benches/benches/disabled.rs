@@ -1,0 +1,131 @@
+//! What an event costs that nobody listens to: in instructions, and in time beside an empty loop.
+
+use std::{
+    env,
+    hint::black_box,
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use benches::{
+    disassembly::Path,
+    events::PROVIDER,
+    options::Options,
+    report::{Report, median},
+};
+use nettrace_writer::{Emit, Session, TraceEvent, emit_lazy};
+
+/// As an application defines its own. (One of another crate may be reached by way of the table of
+/// imported addresses, which is a load more.)
+#[derive(TraceEvent)]
+#[trace_event(provider = "Bench-Disabled", id = 2)]
+struct Disabled {
+    a: u64,
+    b: u64,
+}
+
+fn main() -> ExitCode {
+    let options = Options::from_env();
+    let mut report = Report::default();
+    let mut good = true;
+    // The type has to register, and to learn that nobody wants it.
+    let session = Session::builder().file("/dev/null").provider(PROVIDER).start();
+    let session = session.expect("a device takes a trace");
+    emit(1, 2);
+    emit_made_late(1, 2);
+    if options.wants("disabled_extra_ns") {
+        time(&options, &mut report);
+    }
+    if options.wants("disabled_instructions") {
+        good = instructions(&mut report);
+    }
+    report.finish();
+    let stats = session.finish().expect("a device takes everything");
+    assert_eq!(stats.attempted, 0, "the disabled event was recorded");
+    if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What is looked at: the event is inlined, as it is anywhere.
+#[inline(never)]
+fn emit(a: u64, b: u64) {
+    Disabled { a, b }.emit();
+}
+
+/// The same for an event that is made only if somebody listens.
+#[inline(never)]
+fn emit_made_late(a: u64, b: u64) {
+    emit_lazy(|| Disabled { a, b });
+}
+
+/// The loops take turns, so that all see the same machine.
+fn time(options: &Options, report: &mut Report) {
+    let (rounds, turns) = options.amount((201, 200_000), (3, 1_000));
+    let (mut empty, mut disabled, mut lazy) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        empty.push(nanoseconds(turns, |_| ()));
+        disabled.push(nanoseconds(turns, |number| Disabled { a: number, b: number }.emit()));
+        lazy.push(nanoseconds(turns, |number| emit_lazy(|| Disabled { a: number, b: number })));
+    }
+    let (empty, disabled, lazy) = (median(empty), median(disabled), median(lazy));
+    report.figure("empty_loop_ns", empty);
+    report.figure("disabled_loop_ns", disabled);
+    report.figure("disabled_lazy_loop_ns", lazy);
+    report.ratio("disabled_extra_ns", disabled - empty);
+    report.ratio("disabled_lazy_extra_ns", lazy - empty);
+}
+
+/// What one turn of a loop takes.
+#[inline(always)]
+fn nanoseconds(turns: u64, work: impl Fn(u64)) -> f64 {
+    let start = Instant::now();
+    for number in 0..turns {
+        work(black_box(number));
+    }
+    start.elapsed().as_secs_f64() * 1e9 / turns as f64
+}
+
+/// Looks at this very program. `false`: a path is longer than one load and one branch.
+fn instructions(report: &mut Report) -> bool {
+    let name = "disabled_instructions";
+    if cfg!(debug_assertions) || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        report.skip(name, "this is no optimised program for x86-64 Linux");
+        return true;
+    }
+    black_box([emit as fn(u64, u64), emit_made_late]);
+    let program = env::current_exe().expect("the system knows what it runs");
+    let output = Command::new("objdump")
+        .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--wide"])
+        .arg(program)
+        .output();
+    let text = match output {
+        Ok(output) if output.status.success() => output.stdout,
+        Ok(output) => {
+            report.skip(name, String::from_utf8_lossy(&output.stderr).trim());
+            return true;
+        }
+        Err(error) => {
+            report.skip(name, &format!("objdump: {error}"));
+            return true;
+        }
+    };
+    let text = String::from_utf8_lossy(&text);
+    let mut good = true;
+    for (function, name) in
+        [("disabled::emit>", "disabled"), ("disabled::emit_made_late>", "disabled_lazy")]
+    {
+        let Some(path) = Path::shortest(&text, function) else {
+            println!("the disassembly shows no way through `{function}` without a call");
+            return false;
+        };
+        print!("{name}:\n{path}");
+        report.ratio(&format!("{name}_instructions"), path.instructions() as f64);
+        report.ratio(&format!("{name}_loads"), path.loads() as f64);
+        report.ratio(&format!("{name}_branches"), path.branches() as f64);
+        report.ratio(&format!("{name}_stores"), path.stores() as f64);
+        if path.loads() != 1 || path.branches() != 1 {
+            println!("{name}: this is not one load and one branch");
+            good = false;
+        }
+    }
+    good
+}

@@ -1,0 +1,236 @@
+//! The whole way: one thread emits at full speed, the flusher writes, and everything is counted.
+
+use std::{
+    fs::{self, File},
+    hint::black_box,
+    io::{self, Write},
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use benches::{
+    events::{PROVIDER, TWO_PAYLOAD, Two},
+    floor::Floor,
+    machine,
+    options::Options,
+    reference,
+    report::{Report, median},
+};
+use nettrace_writer::{Emit, OnFull, Session, SessionBuilder, Stats, sink::MemorySink};
+use tempfile::TempDir;
+
+/// Events between two looks at the clock.
+const BATCH: u64 = 1_000;
+/// Bytes of one write of the loop that does nothing but write.
+const PIECE: usize = 256 << 10;
+/// Bytes that one of these events takes in a file, about: enough to stop in time.
+const ROW: u64 = TWO_PAYLOAD + 3;
+
+fn main() {
+    let options = Options::from_env();
+    let mut report = Report::default();
+    if options.wants("dev_null") {
+        dev_null(&options, &mut report);
+    }
+    if options.wants("file_tmpfs") {
+        file_tmpfs(&options, &mut report);
+    }
+    if options.wants("header_bytes") {
+        header_bytes(&options, &mut report);
+    }
+    report.finish();
+}
+
+/// How long one thread emits at full speed.
+fn seconds(options: &Options) -> Duration {
+    options.amount(Duration::from_secs(5), Duration::from_millis(20))
+}
+
+/// Into a device that takes everything, beside the floor alone before and after, and beside another
+/// recorder.
+fn dev_null(options: &Options, report: &mut Report) {
+    let span = seconds(options);
+    let before = floor_rate(span / 5);
+    let run = record(Session::builder().file("/dev/null"), span, u64::MAX);
+    let after = floor_rate(span / 5);
+    let floor = f64::midpoint(before, after);
+
+    report.figure("dev_null_events_per_second", run.events_per_second());
+    report.figure("dev_null_floor_per_second_before", before);
+    report.figure("dev_null_floor_per_second_after", after);
+    report.figure("dev_null_bytes_per_event", run.stats.bytes as f64 / run.stats.written as f64);
+    report.ratio("dev_null_of_floor", run.events_per_second() / floor);
+    let share = run.stats.dropped() as f64 / run.stats.attempted as f64;
+    report.ratio("dev_null_dropped_percent", 100.0 * share);
+
+    match eventpipe_rate(options) {
+        Ok(rate) => {
+            report.figure("eventpipe_events_per_second", rate);
+            report.ratio("dev_null_over_eventpipe", run.events_per_second() / rate);
+        }
+        Err(why) => report.skip("dev_null_over_eventpipe", &why),
+    }
+}
+
+/// How many events a second the floor records.
+fn floor_rate(span: Duration) -> f64 {
+    let mut floor = Floor::new();
+    let (start, mut number) = (Instant::now(), 0);
+    while start.elapsed() < span {
+        for _ in 0..BATCH {
+            floor.record(black_box(number), number);
+            number += 1;
+        }
+    }
+    black_box(&mut floor);
+    number as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Events a second of .NET's EventPipe with the same event, into a file in memory.
+fn eventpipe_rate(options: &Options) -> Result<f64, String> {
+    let tool = reference::tool("eventpipe-bench")?;
+    let folder = folder().map_err(|error| error.to_string())?;
+    // Whole seconds, so at least one.
+    let seconds = options.amount("5", "1");
+    let output = Command::new(tool)
+        .args(["two", "1", seconds, "256"])
+        .arg(folder.path().join("eventpipe.nettrace"))
+        .output()
+        .map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let result: serde_json::Value = serde_json::from_str(text.trim())
+        .map_err(|error| format!("eventpipe-bench printed {text:?}: {error}"))?;
+    let rate = result["events_per_second"].as_f64().filter(|rate| *rate > 0.0);
+    rate.ok_or_else(|| format!("eventpipe-bench printed {text:?}"))
+}
+
+/// Into new files in memory, waiting instead of dropping, beside a loop that only writes as much.
+///
+/// What is measured is pages that the system has to find, and those that the machine itself has never
+/// given out cost several times as much. So a larger file that is not counted comes first, and what
+/// is counted takes turns. Even the fastest file cannot take more than a thread can emit: the
+/// second ratio is that to the lesser of the two.
+fn file_tmpfs(options: &Options, report: &mut Report) {
+    let name = "file_tmpfs";
+    let (Some(_), Some(available)) = (machine::tmpfs(), machine::available()) else {
+        return report.skip(name, "the system has no folder for files in memory");
+    };
+    let bytes: u64 = options.amount(1 << 30, 4 << 20);
+    if available < 4 * bytes {
+        return report.skip(name, &format!("less than {} bytes of memory are free", 4 * bytes));
+    }
+    let folder = folder().expect("a folder in memory can be made");
+    let path = folder.path().join("trace.nettrace");
+    let bare = |bytes| {
+        let rate = bare_rate(&path, bytes).expect("memory was free");
+        fs::remove_file(&path).expect("the file is there");
+        rate
+    };
+    bare(2 * bytes);
+    let (mut rates, mut bares, mut floors) = (Vec::new(), Vec::new(), Vec::new());
+    let mut row = 0.0;
+    for _ in 0..options.amount(5, 1) {
+        let builder = Session::builder().file(&path).on_full(OnFull::Block);
+        let run = record(builder, Duration::MAX, bytes / ROW);
+        let length = fs::metadata(&path).expect("the trace is there").len();
+        fs::remove_file(&path).expect("the trace is there");
+        assert_eq!(run.stats.dropped(), 0, "a session that waits has dropped events");
+        row = length as f64 / run.stats.written as f64;
+        rates.push(length as f64 / run.seconds);
+        bares.push(bare(length));
+        floors.push(floor_rate(seconds(options) / 50) * row);
+    }
+
+    report.figure("file_tmpfs_bytes", bytes);
+    report.figure("file_tmpfs_bytes_per_event", row);
+    report.figure("file_tmpfs_bytes_per_second", rates.clone());
+    report.figure("file_tmpfs_bare_bytes_per_second", bares.clone());
+    report.figure("file_tmpfs_floor_bytes_per_second", floors.clone());
+    let (ours, bare, floor) = (median(rates), median(bares), median(floors));
+    report.ratio(name, ours / bare);
+    report.ratio("file_tmpfs_of_possible", ours / bare.min(floor));
+}
+
+/// Bytes a second of writes into a new file.
+fn bare_rate(path: &Path, bytes: u64) -> io::Result<f64> {
+    let piece = vec![1; PIECE];
+    let start = Instant::now();
+    let mut file = File::create_new(path)?;
+    let mut left = bytes;
+    while left > 0 {
+        let len = left.min(PIECE as u64);
+        file.write_all(&piece[..len as usize])?;
+        left -= len;
+    }
+    drop(file);
+    Ok(bytes as f64 / start.elapsed().as_secs_f64())
+}
+
+/// What the format adds to the payloads of one type of event, 1 µs apart; everything in the file
+/// counts.
+fn header_bytes(options: &Options, report: &mut Report) {
+    let events = options.amount(500_000, 2_000);
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider(PROVIDER).start();
+    let session = session.expect("memory takes a trace");
+    let start = Instant::now();
+    for number in 0..events {
+        let due = Duration::from_micros(number);
+        while start.elapsed() < due {}
+        Two { a: number, b: number }.emit();
+    }
+    let apart = start.elapsed().as_secs_f64() * 1e6 / events as f64;
+    let stats = session.finish().expect("memory takes everything");
+    check(&stats, events);
+
+    let headers = memory.len() as u64 - stats.written * TWO_PAYLOAD;
+    report.figure("header_bytes_events", stats.written);
+    report.figure("header_bytes_microseconds_apart", apart);
+    report.ratio("header_bytes_per_event", headers as f64 / stats.written as f64);
+}
+
+/// What became of one thread's events.
+struct Run {
+    stats: Stats,
+    /// From the first event until the last one was written.
+    seconds: f64,
+}
+
+impl Run {
+    /// Only what was written counts.
+    fn events_per_second(&self) -> f64 {
+        self.stats.written as f64 / self.seconds
+    }
+}
+
+/// Emits at full speed for some time, but not more than so many events.
+fn record(builder: SessionBuilder, span: Duration, most: u64) -> Run {
+    let session = builder.provider(PROVIDER).start().expect("the sink takes a trace");
+    let (start, mut number) = (Instant::now(), 0);
+    while number < most && start.elapsed() < span {
+        for _ in 0..BATCH {
+            Two { a: black_box(number), b: number }.emit();
+            number += 1;
+        }
+    }
+    let stats = session.finish().expect("the sink takes everything");
+    let seconds = start.elapsed().as_secs_f64();
+    check(&stats, number);
+    Run { stats, seconds }
+}
+
+/// A speed is worth nothing if events are missing.
+fn check(stats: &Stats, emitted: u64) {
+    assert_eq!(stats.attempted, emitted, "the session counted something else than the loop");
+    assert_eq!(stats.attempted, stats.written + stats.dropped(), "events are unaccounted for");
+}
+
+/// A new folder in memory where there is such a thing, else where temporary files go.
+fn folder() -> io::Result<TempDir> {
+    let builder = tempfile::Builder::new();
+    match machine::tmpfs() {
+        Some(tmpfs) => builder.tempdir_in(tmpfs),
+        None => builder.tempdir(),
+    }
+}

@@ -1,0 +1,193 @@
+//! The shortest way through a function, in the words of `objdump` (AT&T syntax).
+
+use std::{collections::HashMap, fmt};
+
+/// Instructions from the entry of a function to a return, without a call.
+#[derive(Debug)]
+pub struct Path<'a> {
+    instructions: Vec<&'a str>,
+}
+
+#[derive(Debug)]
+struct Line<'a> {
+    address: u64,
+    instruction: &'a str,
+}
+
+impl<'a> Path<'a> {
+    /// The shortest one through the function whose name contains `name`; the first such function.
+    #[must_use]
+    pub fn shortest(disassembly: &'a str, name: &str) -> Option<Self> {
+        let lines = function(disassembly, name);
+        let places: HashMap<u64, usize> =
+            lines.iter().enumerate().map(|(place, line)| (line.address, place)).collect();
+        // Breadth first: places that can be reached, and the place that each was reached from.
+        let mut from: HashMap<usize, Option<usize>> = HashMap::from([(0, None)]);
+        let mut front = vec![0];
+        while !front.is_empty() {
+            let mut next = Vec::new();
+            for &place in &front {
+                let Some(line) = lines.get(place) else { continue };
+                let mnemonic = mnemonic(line.instruction);
+                if mnemonic.starts_with("ret") {
+                    return Some(Self { instructions: walk(&lines, &from, place) });
+                }
+                if mnemonic.starts_with("call") {
+                    continue;
+                }
+                let mut targets = Vec::new();
+                if mnemonic.starts_with('j') {
+                    targets.extend(target(line.instruction).and_then(|to| places.get(&to)));
+                }
+                if mnemonic != "jmp" {
+                    targets.push(place + 1);
+                }
+                for target in targets {
+                    if target < lines.len() && !from.contains_key(&target) {
+                        from.insert(target, Some(place));
+                        next.push(target);
+                    }
+                }
+            }
+            front = next;
+        }
+        None
+    }
+
+    /// How many instructions, the return included.
+    #[must_use]
+    pub fn instructions(&self) -> usize {
+        self.instructions.len()
+    }
+
+    /// How many read memory. A comparison with memory is one; an address that is computed is none.
+    #[must_use]
+    pub fn loads(&self) -> usize {
+        self.count(|text| {
+            let mnemonic = mnemonic(text);
+            mnemonic.starts_with("pop") || (touches(text) && !is_store(text))
+        })
+    }
+
+    /// How many write memory, what is pushed included.
+    #[must_use]
+    pub fn stores(&self) -> usize {
+        self.count(|text| mnemonic(text).starts_with("push") || (touches(text) && is_store(text)))
+    }
+
+    /// How many decide where to go on.
+    #[must_use]
+    pub fn branches(&self) -> usize {
+        self.count(|text| mnemonic(text).starts_with('j') && mnemonic(text) != "jmp")
+    }
+
+    fn count(&self, is: impl Fn(&str) -> bool) -> usize {
+        self.instructions.iter().filter(|text| is(text)).count()
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.instructions.iter().try_for_each(|text| writeln!(f, "    {text}"))
+    }
+}
+
+fn walk<'a>(lines: &[Line<'a>], from: &HashMap<usize, Option<usize>>, last: usize) -> Vec<&'a str> {
+    let mut way = Vec::new();
+    let mut place = Some(last);
+    while let Some(here) = place {
+        way.push(lines[here].instruction);
+        place = from[&here];
+    }
+    way.reverse();
+    way
+}
+
+/// The lines below `<…name…>:`, up to the next empty one.
+fn function<'a>(disassembly: &'a str, name: &str) -> Vec<Line<'a>> {
+    let is_head = |line: &&str| line.ends_with(">:") && line.contains(name);
+    let lines = disassembly.lines().skip_while(|line| !is_head(line)).skip(1);
+    lines.map_while(line).collect()
+}
+
+/// `  401000:\tmov    %rax,%rbx`
+fn line(text: &str) -> Option<Line<'_>> {
+    let (address, instruction) = text.trim_start().split_once(':')?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    Some(Line { address, instruction: instruction.trim() })
+}
+
+fn mnemonic(instruction: &str) -> &str {
+    instruction.split_whitespace().next().unwrap_or_default()
+}
+
+/// Where `jne 401020 <name+0x20>` goes.
+fn target(instruction: &str) -> Option<u64> {
+    u64::from_str_radix(instruction.split_whitespace().nth(1)?, 16).ok()
+}
+
+/// Whether an operand is in memory.
+fn touches(instruction: &str) -> bool {
+    let mnemonic = mnemonic(instruction);
+    instruction.contains('(') && !mnemonic.starts_with("lea") && !mnemonic.starts_with("nop")
+}
+
+/// Whether the last operand, which is the one that is changed, is in memory.
+fn is_store(instruction: &str) -> bool {
+    let operands = instruction.split('#').next().unwrap_or_default().trim_end();
+    let mnemonic = mnemonic(instruction);
+    operands.ends_with(')') && !mnemonic.starts_with("cmp") && !mnemonic.starts_with("test")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Path;
+
+    const TEXT: &str = "\
+0000000000001000 <other>:
+    1000:\tret
+
+0000000000001010 <some::site>:
+    1010:\tmov    0x2f(%rip),%eax        # 2000 <WORD+0x8>
+    1016:\ttest   %eax,%eax
+    1018:\tjne    101b <some::site+0xb>
+    101a:\tret
+    101b:\tlea    0x8(%rsp),%rdi
+    1020:\tmov    %rax,0x8(%rsp)
+    1025:\tcall   1000 <other>
+    102a:\tret
+
+";
+
+    #[test]
+    fn the_way_without_a_call_is_found() {
+        let path = Path::shortest(TEXT, "some::site").unwrap();
+        assert_eq!((path.instructions(), path.loads()), (4, 1));
+        assert_eq!((path.stores(), path.branches()), (0, 1));
+    }
+
+    #[test]
+    fn a_jump_is_followed() {
+        let text = "\
+0000000000001000 <site>:
+    1000:\tcmpl   $0x0,0x2f(%rip)        # 2000 <WORD+0x8>
+    1007:\tje     1020 <site+0x20>
+    1009:\tcall   2000 <other>
+    1020:\tpush   %rbx
+    1021:\tmov    %rbx,(%rsp)
+    1025:\tpop    %rbx
+    1026:\tret
+";
+        let path = Path::shortest(text, "site").unwrap();
+        assert_eq!((path.instructions(), path.loads()), (6, 2));
+        assert_eq!((path.stores(), path.branches()), (2, 1));
+    }
+
+    #[test]
+    fn there_may_be_no_way() {
+        let text = TEXT.replace("    101a:\tret\n", "    101a:\tcall   1000 <other>\n");
+        let text = text.replace("    102a:\tret\n", "    102a:\tud2\n");
+        assert!(Path::shortest(&text, "some::site").is_none());
+        assert!(Path::shortest(TEXT, "some::other").is_none());
+    }
+}

@@ -1,0 +1,57 @@
+//! How a result is printed: a line `ratio NAME VALUE` for each, which `cargo xtask bench` collects,
+//! and one JSON object with everything behind them as the last line.
+
+use serde_json::{Map, Value};
+
+/// Results so far.
+#[derive(Debug, Default)]
+pub struct Report {
+    figures: Map<String, Value>,
+}
+
+impl Report {
+    /// Prints a result. Not every one is a ratio; the name says what it is.
+    pub fn ratio(&mut self, name: &str, value: f64) {
+        println!("ratio {name} {value}");
+        self.figure(name, value);
+    }
+
+    /// Keeps a figure for the JSON object.
+    pub fn figure(&mut self, name: &str, value: impl Into<Value>) {
+        self.figures.insert(name.to_owned(), value.into());
+    }
+
+    /// Says why a scenario has no result.
+    pub fn skip(&self, name: &str, why: &str) {
+        println!("skipped: {name}: {why}");
+    }
+
+    /// Prints the JSON object, unless there is nothing in it.
+    pub fn finish(self) {
+        if !self.figures.is_empty() {
+            println!("{}", Value::Object(self.figures));
+        }
+    }
+}
+
+/// The middle one, or the mean of the two in the middle.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 9.0, 2.0]), 3.0);
+    }
+}

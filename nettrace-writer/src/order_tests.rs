@@ -1,0 +1,131 @@
+//! The order of events on real threads: what a trace promises by its marks, its sequence points and its numbers, checked by our
+//! reader (which shares no code with the writer), and by the reference reader where there is one.
+//!
+//! Fails where the cut is taken out (`--cfg nettrace_mutant="no_cut"`); `cargo xtask mutants` tries it.
+
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use nettrace_reader::{Report, verify};
+
+use crate::{
+    Emit, OnFull, Session, Stats, TraceEvent,
+    sink::MemorySink,
+    sync::{AtomicBool, Ordering, thread},
+};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Order-Speed", crate = crate)]
+struct Fast {
+    value: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Order-Speed", crate = crate)]
+struct Long<'a> {
+    text: &'a str,
+}
+
+/// The most that a thread emits, so that a trace stays small on a fast machine.
+const MOST: u64 = 60_000;
+
+#[test]
+fn order_holds_at_full_speed() {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let (mut rounds, mut points, mut written, mut dropped) = (0, 0, 0, 0);
+    for run in 0_u32.. {
+        if run >= 4 && Instant::now() > deadline {
+            break;
+        }
+        let on_full = if run % 2 == 0 { OnFull::Drop } else { OnFull::Block };
+        let sink = MemorySink::new();
+        let session = Session::builder()
+            .sink(sink.clone())
+            .provider("Order-Speed")
+            .budget(if run % 4 < 2 { 2 << 20 } else { 160 << 10 })
+            .chunk_size(4_096)
+            .flush_interval(Duration::from_micros(300))
+            .sequence_points(4_096, Duration::from_millis(1))
+            .on_full(on_full)
+            .start()
+            .unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for number in 0..6 {
+                let stop = &stop;
+                scope.spawn(move || emit(number, stop));
+            }
+            thread::sleep(Duration::from_millis(60));
+            session.flush().unwrap();
+            stop.store(true, Ordering::Relaxed);
+        });
+        let stats = session.finish().unwrap();
+        let report = check(&sink.bytes(), &stats);
+        assert!(on_full == OnFull::Drop || stats.dropped() == 0, "{stats:?}");
+        (rounds, points) = (rounds + stats.flushes, points + report.sequence_points);
+        (written, dropped) = (written + stats.written, dropped + stats.dropped());
+    }
+    println!("{written} written, {dropped} dropped, {rounds} rounds, {points} sequence points");
+    assert!(points > 40, "{points} sequence points say too little");
+}
+
+/// A thread's way of emitting: in a row, with pauses, with long events, or as a chain of threads that live shortly.
+fn emit(number: u64, stop: &AtomicBool) {
+    let text = "x".repeat(3_000);
+    for value in 0..MOST {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        match number {
+            0..3 => Fast { value }.emit(),
+            3 if value % 64 == 0 => thread::yield_now(),
+            3 => Fast { value }.emit(),
+            4 if value % 8 == 0 => Long { text: &text }.emit(),
+            4 => Fast { value }.emit(),
+            _ => thread::scope(|scope| {
+                scope.spawn(|| (0..20).for_each(|value| Fast { value }.emit()));
+            }),
+        }
+    }
+}
+
+/// Checks that a trace keeps every promise and that its numbers are those of the session.
+fn check(bytes: &[u8], stats: &Stats) -> Report {
+    assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
+    assert_eq!(stats.lost_in_sink, 0, "{stats:?}");
+    let report = verify(bytes).unwrap();
+    assert!(report.is_sound(), "{} violations, such as {:#?}", report.count, report.violations);
+    assert_eq!((report.events, report.lost), (stats.written, stats.dropped()), "{stats:?}");
+    let judged = judge(bytes);
+    if let Some(line) = judged {
+        for wanted in [
+            format!(" events={} ", report.events),
+            format!(" lost={} ", report.lost),
+            " unsorted=0 ".to_owned(),
+        ] {
+            assert!(line.contains(&wanted), "no{wanted}in the reference reader's words: {line}");
+        }
+    }
+    report
+}
+
+/// The last line of the reference reader, where there is one.
+fn judge(bytes: &[u8]) -> Option<String> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge");
+    let judge = std::env::var_os("NETTRACE_JUDGE").map_or_else(beside, PathBuf::from);
+    if !judge.exists() {
+        println!("skipped: no judge at {}", judge.display());
+        return None;
+    }
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let output = Command::new(judge).arg("summary").arg(file.path()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the reference reader: {complaint}\n{text}");
+    text.lines().last().map(str::to_owned)
+}
