@@ -63,11 +63,17 @@ pub trait Emit: TraceEvent {
     ///
     /// Never fails and never panics; what cannot be recorded is counted. Never blocks, unless a session
     /// [asks for it](crate::OnFull::Block).
+    ///
+    /// Takes the event, so that its fields need not be in memory before somebody is known to listen; `(&event).emit()` keeps it.
     #[inline(always)]
-    fn emit(&self) {
+    fn emit(self)
+    where
+        Self: Sized,
+    {
         let ty = self.event_type();
         if let Some(word) = NonZero::new(ty.enabled()) {
-            emit_enabled(self, ty, word);
+            let event = self;
+            emit_enabled(&event, ty, word);
         }
     }
 

@@ -6,7 +6,13 @@
 
 mod trace_support;
 
-use std::{fs, path::Path, thread, time::Duration};
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 use nettrace_writer::{Emit, Session, TraceEvent};
 
@@ -21,9 +27,9 @@ struct Step {
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Emits without finishing: by `threads` threads that stay alive, and by this one.
-fn leave_events(path: &Path, threads: u64) {
+fn leave_events(path: &Path, threads: u64) -> &'static Session {
     let session = Session::builder().file(path).provider("Process-Exit").flush_interval(INTERVAL);
-    std::mem::forget(session.start().unwrap());
+    let session: &Session = Box::leak(Box::new(session.start().unwrap()));
     for thread in 0..threads {
         let (said, heard) = std::sync::mpsc::channel();
         thread::spawn(move || {
@@ -34,13 +40,22 @@ fn leave_events(path: &Path, threads: u64) {
         heard.recv().unwrap();
     }
     (0..1_000).for_each(|value| Step { value }.emit());
+    session
+}
+
+/// Sleeps for some intervals, and as long as a busy machine takes to write so many events after all.
+fn grow_old(session: &Session, intervals: u32, events: u64) {
+    thread::sleep(intervals * INTERVAL);
+    let end = Instant::now() + Duration::from_secs(20);
+    while session.stats().written < events && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// What a process leaves that emits 4,000 events and then ends in a certain way.
-fn left_by(test: &str, end: impl FnOnce()) -> Option<(std::process::Output, Vec<u64>)> {
+fn left_by(test: &str, end: impl FnOnce(&Session)) -> Option<(std::process::Output, Vec<u64>)> {
     if let Some(path) = is_rerun() {
-        leave_events(Path::new(&path), 3);
-        end();
+        end(leave_events(Path::new(&path), 3));
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -55,7 +70,7 @@ fn left_by(test: &str, end: impl FnOnce()) -> Option<(std::process::Output, Vec<
 
 #[test]
 fn exit_loses_nothing() {
-    let Some((output, values)) = left_by("exit_loses_nothing", || std::process::exit(17)) else {
+    let Some((output, values)) = left_by("exit_loses_nothing", |_| std::process::exit(17)) else {
         return;
     };
     assert_eq!(output.status.code(), Some(17));
@@ -64,7 +79,7 @@ fn exit_loses_nothing() {
 
 #[test]
 fn a_return_from_main_loses_nothing() {
-    let left = left_by("a_return_from_main_loses_nothing", || ());
+    let left = left_by("a_return_from_main_loses_nothing", |_| ());
     let Some((output, values)) = left else { return };
     assert!(output.status.success());
     assert_eq!(values, (0..4_000).collect::<Vec<_>>());
@@ -72,8 +87,8 @@ fn a_return_from_main_loses_nothing() {
 
 #[test]
 fn a_bare_exit_loses_young_events_only() {
-    let left = left_by("a_bare_exit_loses_young_events_only", || {
-        thread::sleep(5 * INTERVAL);
+    let left = left_by("a_bare_exit_loses_young_events_only", |session| {
+        grow_old(session, 5, 4_000);
         (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
         // SAFETY: takes a number, does not return.
         unsafe { libc::_exit(18) };
@@ -86,8 +101,8 @@ fn a_bare_exit_loses_young_events_only() {
 
 #[test]
 fn an_abort_loses_young_events_only() {
-    let left = left_by("an_abort_loses_young_events_only", || {
-        thread::sleep(5 * INTERVAL);
+    let left = left_by("an_abort_loses_young_events_only", |session| {
+        grow_old(session, 5, 4_000);
         (0..500).for_each(|at| Step { value: 10_000 + at }.emit());
         std::process::abort();
     });
@@ -99,10 +114,12 @@ fn an_abort_loses_young_events_only() {
 #[test]
 fn killed_while_all_threads_emit() {
     if let Some(path) = is_rerun() {
-        leave_events(Path::new(&path), 0);
+        let session = leave_events(Path::new(&path), 0);
+        let emitted: &[AtomicU64; 2] = Box::leak(Box::default());
         for thread in 0..2 {
             thread::spawn(move || {
                 for at in 0.. {
+                    emitted[thread as usize].store(at, Ordering::SeqCst);
                     Step { value: (thread + 1) << 32 | at }.emit();
                     if at % 100 == 0 {
                         thread::sleep(Duration::from_micros(100));
@@ -110,7 +127,11 @@ fn killed_while_all_threads_emit() {
                 }
             });
         }
-        thread::sleep(3 * INTERVAL);
+        while emitted.iter().any(|count| count.load(Ordering::SeqCst) < 1_000) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // All that has been emitted until now.
+        grow_old(session, 3, session.stats().attempted);
         // SAFETY: takes a number; the process that is killed is this one.
         unsafe { libc::raise(libc::SIGKILL) };
         return;

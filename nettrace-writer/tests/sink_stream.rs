@@ -148,7 +148,7 @@ fn a_stalled_destination_is_given_up_in_time() {
     let error = write(&mut sink, &Blocks::new().batch(1, 1)).unwrap_err();
     assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::TimedOut));
     let waited = since.elapsed();
-    assert!(waited >= timeout && waited < timeout * 20, "{waited:?}");
+    assert!(waited >= timeout && waited < Duration::from_secs(20), "{waited:?}");
     let left = sink.into_inner().answers.len();
     assert!(left > 99_000, "it spins: {left}");
 }

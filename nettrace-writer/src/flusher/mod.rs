@@ -474,6 +474,7 @@ impl Flusher {
         if let Some(error) = written.error {
             self.fail(Error::Sink(error));
         }
+        self.session.room_made();
     }
 
     /// Goes on in a new stream.
