@@ -176,7 +176,15 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
             // The buffer is of a session that is over; another may have its slot.
             local::detach(slot, buffer);
         }
-        match local::attach(slot) {
+        let attached = local::attach(slot);
+        if ty.enabled() & (1 << slot) == 0 {
+            // The word is from before the end of the slot's last session, and the one that has the slot now does not want the type.
+            if let Attached::Once(buffer) = attached {
+                buffer.exit();
+            }
+            continue;
+        }
+        match attached {
             Attached::ForGood => {
                 if let Some(buffer) = local::buffer(slot) {
                     attempt(buffer, event, ty, context);
