@@ -35,8 +35,6 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     for name in &names {
         let mutant = format!("--cfg nettrace_mutant=\"{name}\"");
         let models = lanes::models(workspace, &format!("--cfg nettrace_loom {mutant}"), "loom");
-        // What is missing shows early, and one that no model minds should not take all day.
-        let models = models.env("LOOM_MAX_PREEMPTIONS", "2");
         let mut caught = is_caught(models)?;
         for choice in &on_threads {
             let step = Step::cargo().args(["test", "-p", WRITER, "--release", "--locked"]);

@@ -360,7 +360,7 @@ impl Flusher {
     ) -> Result<(), nettrace_format::FormatError> {
         let session = Arc::clone(&self.session);
         let pool = &session.pool;
-        self.trace.metadata(&mut self.out)?;
+        self.trace.metadata(&session, &mut self.out)?;
 
         // The oldest first.
         let mut order: Vec<(u64, usize)> = self

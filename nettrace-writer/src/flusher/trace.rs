@@ -134,16 +134,19 @@ impl Trace {
         self.next_index - 1
     }
 
-    /// Defines every event type that is not defined.
-    pub(super) fn metadata(&mut self, out: &mut Output) -> Result<(), FormatError> {
+    /// Defines every event type that the session records and that is not defined.
+    pub(super) fn metadata(
+        &mut self,
+        session: &Shared,
+        out: &mut Output,
+    ) -> Result<(), FormatError> {
         self.scratch.clear();
         let newest = registry::types().next();
         // The list grows at its head: what stands behind the type that was its head is known.
         let known = self.newest_type;
-        // All that the process has registered, not only what the session wants: rows are not looked at, and a signal handler may
-        // have let one slip in that was meant for the last session of the slot.
-        let new =
-            registry::types().take_while(|ty| !known.is_some_and(|known| std::ptr::eq(*ty, known)));
+        let new = registry::types()
+            .take_while(|ty| !known.is_some_and(|known| std::ptr::eq(*ty, known)))
+            .filter(|ty| session.wants(ty));
         for ty in new {
             let index = ty.index() as usize;
             if self.defined.len() <= index {
