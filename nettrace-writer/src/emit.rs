@@ -1,6 +1,6 @@
 //! The way of an event from the caller to its thread's buffer.
 
-use std::{cell::Cell, mem, num::NonZero, sync::Arc};
+use std::{cell::Cell, mem, num::NonZero};
 
 use nettrace_format::{
     payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
@@ -179,9 +179,6 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
         let attached = local::attach(slot);
         if ty.enabled() & (1 << slot) == 0 {
             // The word is from before the end of the slot's last session, and the one that has the slot now does not want the type.
-            if let Attached::Once(buffer) = attached {
-                buffer.exit();
-            }
             continue;
         }
         match attached {
@@ -191,20 +188,10 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
                 }
             }
             Attached::Once(buffer) => {
-                let buffer = ExitOnDrop(buffer);
-                attempt(&buffer.0, event, ty, context);
+                attempt(buffer.buffer(), event, ty, context);
             }
             Attached::No => {}
         }
-    }
-}
-
-/// A buffer for one event.
-struct ExitOnDrop(Arc<ThreadBuffer>);
-
-impl Drop for ExitOnDrop {
-    fn drop(&mut self) {
-        self.0.exit();
     }
 }
 
@@ -267,14 +254,6 @@ fn now(mode: u32) -> u64 {
     if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
 }
 
-#[cold]
-fn fence_and_now(mode: u32) -> u64 {
-    if mode & MODE_FENCE != 0 {
-        full_fence();
-    }
-    now(mode)
-}
-
 /// Records into one buffer: the fast path, in place, for a plain row that fits.
 ///
 /// `USUAL`: for a record of the usual mode, any other is left to a function of its own; and what becomes of the event is seen to here (the outcome is
@@ -289,14 +268,14 @@ fn record<T: TraceEvent + ?Sized, const USUAL: bool>(
     if USUAL && !record.begin_usual() {
         return record_unusually(buffer, event, ty);
     }
-    if !USUAL && !record.begin() {
+    if !USUAL && !begin(record) {
         record.refuse_nested();
         return Outcome::Done;
     }
     if USUAL {
         place::<T, true, false>(buffer, event, ty, clock::counter())
     } else {
-        place::<T, false, true>(buffer, event, ty, fence_and_now(record.mode()))
+        place::<T, false, true>(buffer, event, ty, now(record.mode()))
     }
 }
 

@@ -34,9 +34,24 @@ pub(crate) enum Attached {
     /// The thread has a buffer now.
     ForGood,
     /// The thread is at its end: a buffer for one event.
-    Once(Arc<ThreadBuffer>),
+    Once(OneEvent),
     /// There is no such session (any more), or the event was counted as refused.
     No,
+}
+
+/// A buffer for one event, which is handed over when this is dropped.
+pub(crate) struct OneEvent(Arc<ThreadBuffer>);
+
+impl OneEvent {
+    pub(crate) fn buffer(&self) -> &ThreadBuffer {
+        &self.0
+    }
+}
+
+impl Drop for OneEvent {
+    fn drop(&mut self) {
+        self.0.exit();
+    }
 }
 
 const SLOTS: usize = SESSION_BITS as usize + 1;
@@ -112,7 +127,7 @@ pub(crate) fn attach(slot: u32) -> Attached {
             BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
             Attached::ForGood
         } else {
-            Attached::Once(buffer)
+            Attached::Once(OneEvent(buffer))
         }
     });
     attached.unwrap_or_else(|| {
@@ -135,14 +150,18 @@ pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
             let second = stale[0].replace(Arc::into_raw(buffer));
             stale[1].replace(second)
         });
-        // SAFETY: L1: the reference that the slot had.
-        drop((!stale.is_null()).then(|| unsafe { Arc::from_raw(stale) }));
+        drop(reclaim(stale));
     });
 }
 
 fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].replace(ptr::null()));
-    // SAFETY: L1: the slot's reference, which it no longer holds.
+    reclaim(pointer)
+}
+
+/// The reference that a slot (or the place of a stale buffer) held and no longer holds.
+fn reclaim(pointer: *const ThreadBuffer) -> Option<Arc<ThreadBuffer>> {
+    // SAFETY: L1: every caller has just taken it out of its place.
     (!pointer.is_null()).then(|| unsafe { Arc::from_raw(pointer) })
 }
 
@@ -154,10 +173,7 @@ impl Drop for ExitGuard {
             }
         }
         STALE.with(|stale| {
-            for buffer in stale.iter().map(|buffer| buffer.replace(ptr::null())) {
-                // SAFETY: L1: the reference that the slot had.
-                drop((!buffer.is_null()).then(|| unsafe { Arc::from_raw(buffer) }));
-            }
+            stale.iter().for_each(|buffer| drop(reclaim(buffer.replace(ptr::null()))));
         });
     }
 }
@@ -174,7 +190,8 @@ impl ThreadBuffer {
     /// The thread is done with this buffer.
     pub(crate) fn exit(&self) {
         self.record.exit(&self.session.pool);
-        self.session.thread_left();
+        // If many threads leave, their chunks are needed again.
+        self.session.wake_if_low();
     }
 }
 

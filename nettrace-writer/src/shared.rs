@@ -131,11 +131,6 @@ impl Shared {
         Some(buffer)
     }
 
-    /// A thread has handed its buffer over; if many did since the last round their chunks are needed again.
-    pub(crate) fn thread_left(&self) {
-        self.wake_if_low();
-    }
-
     /// Asks for a round if memory runs low.
     pub(crate) fn wake_if_low(&self) {
         if self.is_low() {

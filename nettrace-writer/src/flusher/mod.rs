@@ -278,7 +278,6 @@ impl Flusher {
             self.restart();
         }
         self.session.pool.prefault(self.prefault_missing());
-        self.session.room_made();
         complete
     }
 
