@@ -26,6 +26,11 @@ pub mod content;
 mod error;
 pub mod payload;
 mod primitive;
+mod stream;
 pub mod v6;
 
-pub use crate::{error::FormatError, v6::types};
+pub use crate::{
+    error::FormatError,
+    stream::{Format, LeftOut, Row, Stream},
+    v6::types,
+};

@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use trace_event::{EventSchema, Level, TraceEvent, registry};
+use nettrace_format::Format;
+use trace_event::{EventSchema, EventType, Level, TraceEvent, registry};
 
 use crate::{
     clock::Clock,
@@ -71,6 +72,7 @@ impl<T: Into<String>> From<T> for ProviderFilter {
 #[must_use = "nothing is recorded before `start`"]
 pub struct SessionBuilder {
     pub(crate) sink: Option<SinkChoice>,
+    pub(crate) format: Format,
     pub(crate) providers: Vec<ProviderFilter>,
     pub(crate) budget: usize,
     pub(crate) chunk_size: Option<usize>,
@@ -81,6 +83,7 @@ pub struct SessionBuilder {
     pub(crate) sequence_point_interval: Duration,
     pub(crate) clock: Clock,
     pub(crate) key_values: Vec<(String, String)>,
+    pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
 }
 
@@ -106,6 +109,7 @@ impl SessionBuilder {
     pub(crate) fn new() -> Self {
         Self {
             sink: None,
+            format: Format::default(),
             providers: Vec::new(),
             budget: 64 << 20,
             chunk_size: None,
@@ -116,6 +120,7 @@ impl SessionBuilder {
             sequence_point_interval: Duration::from_secs(1),
             clock: Clock::Auto,
             key_values: Vec::new(),
+            registered: Vec::new(),
             refused: None,
         }
     }
@@ -133,6 +138,15 @@ impl SessionBuilder {
         self
     }
 
+    /// The format; default [`Format::V6`], which alone says everything. See [`Format`] for what the others cannot.
+    ///
+    /// A session records every type that its format can describe. Of one that it cannot, nothing is recorded, and
+    /// [`refused_types`](crate::refused_types) says why; [`register`](Self::register) makes that an error of [`start`](Self::start).
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
     /// Records events of this provider, by name or by [`ProviderFilter`]; call it once for each. A session that names none records all.
     pub fn provider(mut self, provider: impl Into<ProviderFilter>) -> Self {
         self.providers.push(provider.into());
@@ -143,8 +157,11 @@ impl SessionBuilder {
     /// [`start`](Self::start).
     pub fn register<T: TraceEvent>(mut self) -> Self {
         for ty in T::TYPES {
-            if let Err(error) = registry::register(ty) {
-                self.refused.get_or_insert(error.into());
+            match registry::register(ty) {
+                Ok(()) => self.registered.push(ty),
+                Err(error) => {
+                    self.refused.get_or_insert(error.into());
+                }
             }
         }
         self

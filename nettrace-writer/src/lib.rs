@@ -112,10 +112,10 @@ pub use crate::{
     labels::{LabelError, LabelScope, MAX_LABEL_BYTES, enter_labels},
     session::Session,
     sessions::refused_types,
-    stats::{Drops, Stats},
+    stats::{Drops, LeftOut, Stats},
     thread::ThreadRef,
 };
-pub use nettrace_format::v6::Label;
+pub use nettrace_format::{Format, content::Label};
 pub use nettrace_macros::{TraceEvent, TraceField, traced};
 pub use trace_event::{Level, TraceEvent, TraceField};
 

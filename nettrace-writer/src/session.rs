@@ -61,6 +61,9 @@ impl Session {
         if let Some(error) = builder.refused.take() {
             return Err(error);
         }
+        for ty in &builder.registered {
+            nettrace_format::Stream::check(builder.format, ty.schema())?;
+        }
         let layout = builder.layout()?;
         if builder.flush_interval.is_zero() {
             let message =
@@ -73,6 +76,7 @@ impl Session {
         let (commands, inbox) = crossbeam_channel::bounded(64);
         let shared = Arc::new(Shared::new(
             slot.number(),
+            builder.format,
             Pool::new(layout).ok_or_else(|| Error::Setting {
                 message: format!(
                     "there is no room for a budget of {} bytes; give it less",

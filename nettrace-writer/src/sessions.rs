@@ -108,7 +108,7 @@ impl Slot {
         local::holding_locks(|| {
             let mut table = table().lock();
             table.slots[self.number as usize] = Some(Arc::clone(session));
-            for ty in registry::types().filter(|ty| session.wants(ty) && is_describable(ty)) {
+            for ty in registry::types().filter(|ty| records(session, ty)) {
                 registry::listen(ty, 1 << self.number, 0);
             }
         });
@@ -157,9 +157,9 @@ struct Sessions;
 impl Backend for Sessions {
     fn attach(&self, ty: &'static EventType) {
         let table = table().lock();
-        let wanting = table.slots.iter().flatten().filter(|session| session.wants(ty));
-        let bits = wanting.fold(0, |bits, session| bits | 1 << session.slot);
-        registry::listen(ty, if bits != 0 && is_describable(ty) { bits } else { 0 }, 0);
+        let recording = table.slots.iter().flatten().filter(|session| records(session, ty));
+        let bits = recording.fold(0, |bits, session| bits | 1 << session.slot);
+        registry::listen(ty, bits, 0);
     }
 }
 
@@ -177,10 +177,10 @@ pub(crate) fn register(ty: &'static EventType) -> bool {
     }
 }
 
-/// Whether a type's definition fits the format; if not, its events are refused like those of a clash.
-fn is_describable(ty: &EventType) -> bool {
-    let described = nettrace_format::v6::metadata_row(ty.index(), ty.schema(), &mut Vec::new());
-    described.map_err(|error| note_refused(error.into())).is_ok()
+/// Whether a session records a type: it wants it, and its format can describe it. If it cannot, its events are refused like those of
+/// a clash.
+fn records(session: &Shared, ty: &EventType) -> bool {
+    session.wants(ty) && session.describes(ty).map_err(|error| note_refused(error.into())).is_ok()
 }
 
 /// Remembers that an event type was refused while no one could be told.

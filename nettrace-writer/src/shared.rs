@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crossbeam_channel::Sender;
+use nettrace_format::{Format, FormatError, LeftOut, Stream};
 use trace_event::EventType;
 
 use crate::{
@@ -38,6 +39,7 @@ pub(crate) enum Command {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) slot: u32,
+    pub(crate) format: Format,
     pub(crate) pool: Pool,
     pub(crate) source: Source,
     pub(crate) barrier: Barrier,
@@ -73,14 +75,19 @@ pub(crate) struct Roster {
 pub(crate) struct SinkCounters {
     pub(crate) written: AtomicU64,
     pub(crate) lost: AtomicU64,
+    /// Rows that the format cannot hold.
+    pub(crate) refused: AtomicU64,
     pub(crate) bytes: AtomicU64,
     pub(crate) rounds: AtomicU64,
     pub(crate) sequence_points: AtomicU64,
+    /// What the streams did not say.
+    pub(crate) left_out: Mutex<LeftOut>,
 }
 
 impl Shared {
     pub(crate) fn new(
         slot: u32,
+        format: Format,
         pool: Pool,
         source: Source,
         barrier: Barrier,
@@ -90,6 +97,7 @@ impl Shared {
     ) -> Self {
         Self {
             slot,
+            format,
             pool,
             source,
             barrier,
@@ -110,6 +118,11 @@ impl Shared {
     pub(crate) fn wants(&self, ty: &EventType) -> bool {
         let schema = ty.schema();
         self.providers.is_empty() || self.providers.iter().any(|filter| filter.matches(schema))
+    }
+
+    /// Whether the session's format can describe a type.
+    pub(crate) fn describes(&self, ty: &EventType) -> Result<(), FormatError> {
+        Stream::check(self.format, ty.schema())
     }
 
     /// A buffer for a thread that has none.
@@ -224,6 +237,8 @@ impl Shared {
             written: self.sink.written.load(Ordering::Relaxed),
             dropped: drops,
             lost_in_sink: self.sink.lost.load(Ordering::Relaxed),
+            not_in_format: self.sink.refused.load(Ordering::Relaxed),
+            left_out: *self.sink.left_out.lock(),
             bytes: self.sink.bytes.load(Ordering::Relaxed),
             flushes: self.sink.rounds.load(Ordering::Relaxed),
             sequence_points: self.sink.sequence_points.load(Ordering::Relaxed),

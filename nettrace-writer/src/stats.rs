@@ -1,5 +1,7 @@
 //! What a session has counted.
 
+pub use nettrace_format::LeftOut;
+
 pub use crate::record::Drops;
 
 /// Counts of a session: since its start, over all threads, gone ones included.
@@ -18,6 +20,11 @@ pub struct Stats {
     pub dropped: Drops,
     /// Events that were recorded but that the sink failed to take (disk full, closed pipe).
     pub lost_in_sink: u64,
+    /// Events that were recorded but that the trace's [format](crate::Format) cannot hold: their payload is too large in it. Always 0 for
+    /// version 6.
+    pub not_in_format: u64,
+    /// What of events, threads and types the format has no words for. All 0 for version 6.
+    pub left_out: LeftOut,
     /// Bytes that the sink took.
     pub bytes: u64,
     /// How often the flusher has collected events.
@@ -34,6 +41,6 @@ impl Stats {
     /// Events that were attempted and are not in the sink, for whatever reason.
     #[must_use]
     pub fn dropped(&self) -> u64 {
-        self.dropped.total() + self.lost_in_sink
+        self.dropped.total() + self.lost_in_sink + self.not_in_format
     }
 }

@@ -125,8 +125,8 @@ impl Flusher {
         schedule: Schedule,
         key_values: Vec<(String, String)>,
     ) -> Result<Self, Error> {
-        let mut trace = Trace::new(key_values);
-        let unplaced = trace.thread();
+        let mut trace = Trace::new(session.format, key_values);
+        let unplaced = trace.thread(None);
         let mut flusher = Self {
             session,
             sink,
@@ -154,7 +154,7 @@ impl Flusher {
 
     fn start_stream(&mut self) -> Result<(), Error> {
         let header = self.trace.header(&self.session)?;
-        let end = &nettrace_format::v6::END_OF_STREAM;
+        let end = self.trace.end_of_stream();
         self.sink.start(&header, end).map_err(Error::Sink)?;
         let bytes = header.len() + end.len();
         self.session.sink.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -337,7 +337,7 @@ impl Flusher {
     fn adopt(&mut self) {
         let new = std::mem::take(&mut self.session.roster.lock().new);
         for buffer in new {
-            let trace = self.trace.thread();
+            let trace = self.trace.thread(Some(&buffer.thread));
             let segments = VecDeque::new();
             self.sources.push(Source {
                 buffer,
@@ -378,7 +378,8 @@ impl Flusher {
                 if let Some(now) = now {
                     let out = &mut self.out;
                     self.trace.declare(&mut source.trace, Some(&source.buffer.thread), out)?;
-                    self.trace.events(&mut source.trace, &now, sorted, pool, out)?;
+                    let refused = self.trace.events(&mut source.trace, &now, sorted, pool, out)?;
+                    session.sink.refused.fetch_add(refused, Ordering::Relaxed);
                     source.trace.told = now.end_number;
                     self.dirty = true;
                     sorted = false;
@@ -470,6 +471,7 @@ impl Flusher {
         self.round_bytes += self.out.len();
         let written = self.out.write(&mut *self.sink, self.failed.is_some(), &self.session.pool);
         self.session.count(written.rows, written.lost, written.bytes);
+        *self.session.sink.left_out.lock() = self.trace.left_out();
         if let Some(error) = written.error {
             self.fail(Error::Sink(error));
         }

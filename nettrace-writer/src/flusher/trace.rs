@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 
 use nettrace_format::{
-    FormatError,
-    v6::{
-        self, Label, RowEncoder, RowHeader, SequencePointFlags, SystemTimeParts, ThreadInfo,
-        ThreadSequence, TraceInfo,
-    },
+    Format, FormatError, LeftOut, Row, Stream,
+    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    v6::ThreadSequence,
 };
 use trace_event::{EventType, registry};
 
@@ -33,7 +31,10 @@ const NO_PROCESSOR: u32 = u32::MAX;
 /// A thread, as the trace knows it.
 #[derive(Debug)]
 pub(super) struct TraceThread {
-    pub(super) index: u64,
+    /// The number by which rows name the thread that recorded them.
+    index: u64,
+    /// The number by which they name the thread that they are about.
+    subject: u64,
     /// The number that this stream counts from: what was given before belongs to an earlier one.
     pub(super) base: u64,
     /// The last number that the stream accounts for.
@@ -46,8 +47,10 @@ pub(super) struct TraceThread {
 /// State of one stream.
 #[derive(Debug)]
 pub(super) struct Trace {
+    stream: Stream,
     key_values: Vec<(String, String)>,
     next_index: u64,
+    os_ids: OsIds,
     /// By metadata id.
     defined: Vec<bool>,
     newest_type: Option<&'static EventType>,
@@ -85,10 +88,12 @@ impl Interned {
 }
 
 impl Trace {
-    pub(super) fn new(key_values: Vec<(String, String)>) -> Self {
+    pub(super) fn new(format: Format, key_values: Vec<(String, String)>) -> Self {
         Self {
+            stream: Stream::new(format),
             key_values,
             next_index: FIRST_INDEX,
+            os_ids: OsIds::default(),
             defined: Vec::new(),
             newest_type: None,
             stacks: Interned::default(),
@@ -106,7 +111,6 @@ impl Trace {
         self.label_lists = Interned::default();
         self.related.clear();
         let mut out = Vec::new();
-        v6::stream_header(&mut out);
         let sync = session.source.sync();
         let processors = thread::available_parallelism().map_or(1, usize::from).to_string();
         let process = std::process::id().to_string();
@@ -119,14 +123,30 @@ impl Trace {
             pointer_size: size_of::<usize>() as u32,
             key_values: &key_values,
         };
-        v6::trace_block(&info, &mut out)?;
+        self.stream.begin(&info, &mut out)?;
         Ok(out)
     }
 
+    pub(super) fn end_of_stream(&self) -> &'static [u8] {
+        self.stream.end_of_stream()
+    }
+
+    pub(super) fn left_out(&self) -> LeftOut {
+        self.stream.left_out()
+    }
+
     /// A thread that is new to the session. Nothing of it is in the trace yet.
-    pub(super) fn thread(&mut self) -> TraceThread {
-        let index = self.take_index();
-        TraceThread { index, base: 0, told: 0, declared: false, labels: Vec::new() }
+    pub(super) fn thread(&mut self, who: Option<&ThreadRef>) -> TraceThread {
+        let os_id = who.map_or(0, ThreadRef::os_id);
+        let (index, subject) = if self.stream.names_threads_by_os_id() {
+            // Numbers count the events of one index: another thread's must not go on where the last one's with the same id ended.
+            let index = if self.os_ids.claim(os_id) { os_id } else { self.take_index() };
+            (index, if os_id == 0 { index } else { os_id })
+        } else {
+            let index = self.take_index();
+            (index, index)
+        };
+        TraceThread { index, subject, base: 0, told: 0, declared: false, labels: Vec::new() }
     }
 
     fn take_index(&mut self) -> u64 {
@@ -140,7 +160,7 @@ impl Trace {
         session: &Shared,
         out: &mut Output,
     ) -> Result<(), FormatError> {
-        self.scratch.clear();
+        let mut types = Vec::new();
         let newest = registry::types().next();
         // The list grows at its head: what stands behind the type that was its head is known.
         let known = self.newest_type;
@@ -152,14 +172,14 @@ impl Trace {
             if self.defined.len() <= index {
                 self.defined.resize(index + 1, false);
             }
-            if !std::mem::replace(&mut self.defined[index], true) {
-                // A type that cannot be described was never listened to (see `sessions`), and leaves nothing behind here.
-                let _ = v6::metadata_row(ty.index(), ty.schema(), &mut self.scratch);
+            // A type that cannot be described was never listened to (see `sessions`).
+            if !std::mem::replace(&mut self.defined[index], true) && session.describes(ty).is_ok() {
+                types.push((ty.index(), ty.schema()));
             }
         }
         self.newest_type = newest;
-        if !self.scratch.is_empty() {
-            out.own(|out| v6::metadata_block(&self.scratch, out))?;
+        if !types.is_empty() {
+            out.own(|out| self.stream.define(&types, out))?;
             out.end_block(0);
         }
         Ok(())
@@ -177,7 +197,7 @@ impl Trace {
         }
         let name = who.map_or(Some("(events that no thread could be named for)"), ThreadRef::name);
         let os_id = who.map(ThreadRef::os_id);
-        declare(thread.index, name, os_id, out)
+        declare(&mut self.stream, thread.index, name, os_id, out)
     }
 
     /// The stream begins anew for a thread.
@@ -186,7 +206,7 @@ impl Trace {
         thread.base = thread.told;
     }
 
-    /// Writes a segment as one block.
+    /// Writes a segment as one block. Says how many of its rows the format cannot hold.
     pub(super) fn events(
         &mut self,
         thread: &mut TraceThread,
@@ -194,64 +214,73 @@ impl Trace {
         sorted: bool,
         pool: &Pool,
         out: &mut Output,
-    ) -> Result<(), FormatError> {
-        if segment.escapes {
+    ) -> Result<u64, FormatError> {
+        if segment.escapes || !self.stream.takes_rows_as_recorded() {
             return self.rewritten(thread, segment, sorted, pool, out);
         }
         let mut walk = segment.walk(pool);
-        let Some(Step::Row(first, payload)) = walk.next() else { return Ok(()) };
-        let labels = self.labels(&thread.labels, out)?;
-        let row = RowHeader {
+        let Some(Step::Row(first, payload)) = walk.next() else { return Ok(0) };
+        let list = labels::decode_all(&thread.labels);
+        let header = RowHeader {
             sequence: (segment.number - thread.base) as u32,
             capture_thread: thread.index,
-            thread: thread.index,
+            thread: thread.subject,
             processor: NO_PROCESSOR,
-            labels,
+            labels: self.labels(&thread.labels, &list, out)?,
             sorted,
             ..first
         };
+        let row = Row { header, labels: &list, stack: &[], payload };
         self.scratch.clear();
-        RowEncoder::new().full_row(&row, &mut self.scratch);
-        // What follows the first header is as the producer wrote it.
-        let body = walk.at - payload.len();
-        let rows_len = self.scratch.len() + (segment.end - body);
-        let header = v6::event_block_header(first.timestamp, segment.last_ts, true, rows_len)?;
-        out.own(|out| {
-            out.extend(header);
+        let told = self.stream.row(&row, true, &mut self.scratch);
+        debug_assert!(told.is_ok(), "what is taken as recorded has no payload of its own");
+        // What follows the first row is as the producer wrote it.
+        let rows_len = self.scratch.len() + (segment.end - walk.at);
+        let tail = out.own(|out| {
+            let tail = self.stream.event_block(first.timestamp, segment.last_ts, rows_len, out)?;
             out.extend(&self.scratch);
-        });
-        out.chunk(segment.chunk, body, segment.end);
+            Ok::<_, FormatError>(tail)
+        })?;
+        out.chunk(segment.chunk, walk.at, segment.end);
+        out.own(|out| out.extend(tail));
         out.end_block(segment.rows);
-        Ok(())
+        Ok(0)
     }
 
-    /// Writes a segment that has escapes, row by row.
+    /// Writes a segment row by row: it has escapes, or the format has rows of its own.
     fn rewritten(
         &mut self,
         thread: &mut TraceThread,
         segment: &Segment,
-        sorted: bool,
+        mut sorted: bool,
         pool: &Pool,
         out: &mut Output,
-    ) -> Result<(), FormatError> {
+    ) -> Result<u64, FormatError> {
         let mut rows = std::mem::take(&mut self.scratch);
         rows.clear();
-        let mut encoder = RowEncoder::new();
         let mut walk = segment.walk(pool);
-        let mut labels = self.labels(&thread.labels, out)?;
-        let (mut number, mut stack, mut about) = (segment.number, 0, thread.index);
-        let (mut first_ts, mut last_ts, mut count) = (None, 0, 0);
+        let mut list = labels::decode_all(&thread.labels);
+        let mut labels = self.labels(&thread.labels, &list, out)?;
+        let (mut number, mut stack, mut about) = (segment.number, 0, thread.subject);
+        let mut addresses = Vec::new();
+        let (mut first_ts, mut last_ts, mut count, mut refused) = (None, 0, 0, 0);
+        let mut latest = None;
         while let Some(step) = walk.next() {
             match step {
                 Step::Escape(kind, bytes) => match kind {
                     Escape::Gap => number += gap_of(kind, bytes),
                     Escape::Labels => {
-                        thread.labels.clear();
-                        thread.labels.extend_from_slice(bytes);
-                        labels = self.labels(bytes, out)?;
+                        latest = Some(bytes);
+                        list = labels::decode_all(bytes);
+                        labels = self.labels(bytes, &list, out)?;
                     }
-                    Escape::Stack => stack = self.stack(bytes, out)?,
-                    Escape::Thread => about = self.related(bytes, out)?.unwrap_or(thread.index),
+                    Escape::Stack => {
+                        addresses = addresses_of(bytes);
+                        stack = self.stack(bytes, &addresses, out)?;
+                    }
+                    Escape::Thread => {
+                        about = self.related(bytes, out)?.unwrap_or(thread.subject);
+                    }
                 },
                 Step::Row(row, payload) => {
                     let header = RowHeader {
@@ -264,54 +293,67 @@ impl Trace {
                         sorted: sorted && first_ts.is_none(),
                         ..row
                     };
-                    if first_ts.is_none() {
-                        encoder.full_row(&header, &mut rows);
+                    let row = Row { header, labels: &list, stack: &addresses, payload };
+                    if self.stream.row(&row, first_ts.is_none(), &mut rows).is_ok() {
+                        first_ts.get_or_insert(header.timestamp);
+                        last_ts = header.timestamp;
+                        count += 1;
                     } else {
-                        encoder.row(&header, &mut rows);
+                        // The mark belonged to this row alone: another thread's may be older than the next one here.
+                        sorted = false;
+                        refused += 1;
                     }
-                    rows.extend_from_slice(payload);
-                    first_ts.get_or_insert(row.timestamp);
-                    last_ts = row.timestamp;
-                    (number, stack, about, count) = (number + 1, 0, thread.index, count + 1);
+                    addresses.clear();
+                    (number, stack, about) = (number + 1, 0, thread.subject);
                 }
             }
         }
         if let Some(first_ts) = first_ts {
-            let header = v6::event_block_header(first_ts, last_ts, true, rows.len())?;
             out.own(|out| {
-                out.extend(header);
+                let tail = self.stream.event_block(first_ts, last_ts, rows.len(), out)?;
                 out.extend(&rows);
-            });
+                out.extend(tail);
+                Ok::<_, FormatError>(())
+            })?;
             out.end_block(count);
         }
+        if let Some(bytes) = latest {
+            thread.labels.clear();
+            thread.labels.extend_from_slice(bytes);
+        }
         self.scratch = rows;
-        Ok(())
+        Ok(refused)
     }
 
     /// The id of a label list, which is defined now if it was not.
-    fn labels(&mut self, bytes: &[u8], out: &mut Output) -> Result<u32, FormatError> {
+    fn labels(
+        &mut self,
+        bytes: &[u8],
+        list: &[Label<'_>],
+        out: &mut Output,
+    ) -> Result<u32, FormatError> {
         if bytes.is_empty() {
             return Ok(0);
         }
         let (id, is_new) = self.label_lists.id(bytes);
         if is_new {
-            let list: Vec<Label<'_>> = labels::decode_all(bytes);
-            out.own(|out| v6::label_list_block(id, &[&list], out))?;
+            out.own(|out| self.stream.labels(id, list, out))?;
             out.end_block(0);
         }
         Ok(id)
     }
 
     /// The id of a stack, which is defined now if it was not.
-    fn stack(&mut self, bytes: &[u8], out: &mut Output) -> Result<u32, FormatError> {
+    fn stack(
+        &mut self,
+        bytes: &[u8],
+        addresses: &[u64],
+        out: &mut Output,
+    ) -> Result<u32, FormatError> {
         let (id, is_new) = self.stacks.id(bytes);
         if is_new {
-            let addresses: Vec<u64> = bytes
-                .chunks_exact(8)
-                .map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes")))
-                .collect();
             let pointer_size = size_of::<usize>() as u32;
-            out.own(|out| v6::stack_block(id, &[&addresses], pointer_size, out))?;
+            out.own(|out| self.stream.stack(id, addresses, pointer_size, out))?;
             out.end_block(0);
         }
         Ok(id)
@@ -325,6 +367,9 @@ impl Trace {
             return Ok(None);
         };
         let (number, os_id) = (u64::from_le_bytes(*number), u64::from_le_bytes(*os_id));
+        if os_id != 0 && self.stream.names_threads_by_os_id() {
+            return Ok(Some(os_id));
+        }
         if let Some(&index) = self.related.get(&number) {
             return Ok(Some(index));
         }
@@ -332,7 +377,8 @@ impl Trace {
         let index = self.take_index();
         self.related.insert(number, index);
         let name = String::from_utf8_lossy(&bytes[16..]);
-        declare(index, (!name.is_empty()).then_some(&*name), Some(os_id), out)?;
+        let name = (!name.is_empty()).then_some(&*name);
+        declare(&mut self.stream, index, name, Some(os_id), out)?;
         Ok(Some(index))
     }
 
@@ -350,7 +396,7 @@ impl Trace {
                 sequence: (thread.told - thread.base) as u32,
             })
             .collect();
-        out.own(|out| v6::sequence_point(ts, SequencePointFlags::default(), &entries, out))?;
+        out.own(|out| self.stream.sequence_point(ts, &entries, out))?;
         out.end_block(0);
         self.stacks = Interned::default();
         self.label_lists = Interned::default();
@@ -378,7 +424,7 @@ impl Trace {
 
     fn remove(&mut self, threads: &[ThreadSequence], out: &mut Output) -> Result<(), FormatError> {
         if !threads.is_empty() {
-            out.own(|out| v6::remove_thread_block(threads, out))?;
+            out.own(|out| self.stream.remove_threads(threads, out))?;
             out.end_block(0);
         }
         Ok(())
@@ -386,6 +432,7 @@ impl Trace {
 }
 
 fn declare(
+    stream: &mut Stream,
     index: u64,
     name: Option<&str>,
     os_thread_id: Option<u64>,
@@ -398,9 +445,39 @@ fn declare(
         os_thread_id: os_thread_id.filter(|&id| id != 0),
         key_values: &[],
     };
-    let mut row = Vec::new();
-    v6::thread_row(&thread, &mut row)?;
-    out.own(|out| v6::thread_block(&row, out))?;
+    out.own(|out| stream.thread(&thread, out))?;
     out.end_block(0);
     Ok(())
+}
+
+/// The addresses in an escape.
+fn addresses_of(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.chunks_exact(8);
+    words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
+}
+
+/// Which ids of the operating system have been taken as indices of threads. Systems give them again, at least those that
+/// count them up to a bound; beyond that bound none is taken.
+#[derive(Debug, Default)]
+struct OsIds {
+    taken: Vec<u64>,
+}
+
+impl OsIds {
+    /// Linux gives no higher one. The table takes 512 KiB at most.
+    const BOUND: u64 = 1 << 22;
+
+    /// Whether the id can be an index: nobody had it before.
+    fn claim(&mut self, id: u64) -> bool {
+        if id == 0 || id >= Self::BOUND {
+            return false;
+        }
+        let (word, bit) = ((id / 64) as usize, 1 << (id % 64));
+        if self.taken.len() <= word {
+            self.taken.resize(word + 1, 0);
+        }
+        let is_new = self.taken[word] & bit == 0;
+        self.taken[word] |= bit;
+        is_new
+    }
 }
