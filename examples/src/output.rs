@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use nettrace_writer::{
-    OnFull, Session, SessionBuilder,
+    Format, OnFull, Session, SessionBuilder,
     sink::{FileOptions, StreamSink},
 };
 
-/// `--out` and `--overwrite`.
+/// `--out`, `--overwrite` and `--format`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Output {
     /// Where the trace goes: a new file or a device [default: the program's name with .nettrace]
@@ -16,6 +16,30 @@ pub struct Output {
     /// Replace the file if there is one
     #[arg(long)]
     overwrite: bool,
+    /// The format of the trace
+    #[arg(long, value_enum, default_value_t = FormatName::V6)]
+    format: FormatName,
+}
+
+/// [`Format`], as a word of the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FormatName {
+    /// NetTrace version 6
+    V6,
+    /// NetTrace version 5, for readers of before 2025
+    V5,
+    /// NetTrace version 4, which has no arrays
+    V4,
+}
+
+impl From<FormatName> for Format {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::V6 => Self::V6,
+            FormatName::V5 => Self::V5,
+            FormatName::V4 => Self::V4,
+        }
+    }
 }
 
 impl Output {
@@ -34,7 +58,7 @@ impl Output {
     /// A session that writes to [`path`](Self::path).
     pub fn session(&self, name: &str) -> SessionBuilder {
         let file = FileOptions::new(self.path(name)).overwrite(self.overwrite);
-        Session::builder().sink(file.build())
+        Session::builder().sink(file.build()).format(self.format.into())
     }
 
     /// A session that writes to standard output, unless there is an `--out` that is not `-`.
@@ -43,7 +67,8 @@ impl Output {
     /// Where standard output cannot be duplicated.
     pub fn stream_session(&self, name: &str) -> std::io::Result<SessionBuilder> {
         if self.is_stdout() {
-            return Ok(Session::builder().sink(StreamSink::stdout()?));
+            let sink = StreamSink::stdout()?;
+            return Ok(Session::builder().sink(sink).format(self.format.into()));
         }
         Ok(self.session(name))
     }

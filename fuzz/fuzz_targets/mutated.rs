@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use nettrace_fuzz::{check, seeds, support};
+use nettrace_fuzz::{check, objects, random, seeds};
 
 static SEEDS: LazyLock<Vec<Vec<u8>>> =
     LazyLock::new(|| seeds().into_iter().map(|(_, bytes)| bytes).collect());
@@ -14,7 +14,7 @@ fuzz_target!(|orders: &[u8]| {
     let Some(first) = orders.next() else { return };
     let mut bytes = match usize::from(first) {
         known if known < SEEDS.len() => SEEDS[known].clone(),
-        seed => support::random::make(seed as u64, 10).bytes,
+        seed => random(10, seed as u64),
     };
     while let (Some(what), Some(high), Some(low)) = (orders.next(), orders.next(), orders.next()) {
         let place = usize::from(high) << 8 | usize::from(low);
@@ -29,6 +29,9 @@ fuzz_target!(|orders: &[u8]| {
 fn change(bytes: &mut Vec<u8>, what: u8, place: usize, orders: &mut impl Iterator<Item = u8>) {
     let value = orders.next().unwrap_or(0xFF);
     let at = place % bytes.len();
+    if what % 9 > 5 && objects::is_objects(bytes) {
+        return objects::change(bytes, what % 9, place, value);
+    }
     // Where blocks begin: the stream header has 20 bytes.
     let mut starts = vec![20];
     while let Some([a, b, c, kind]) = starts.last().and_then(|at| bytes.get(*at..*at + 4)) {

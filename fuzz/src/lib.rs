@@ -9,6 +9,8 @@ use std::{
 
 use nettrace_reader::{Error, Options, Reader, verify_with};
 
+pub mod heph;
+pub mod objects;
 #[path = "../../nettrace-reader/tests/support/mod.rs"]
 pub mod support;
 
@@ -23,10 +25,15 @@ const TIME: Duration = Duration::from_secs(10);
 
 /// Reads `bytes` in every way there is.
 pub fn check(bytes: &[u8]) {
+    bounded(|| read(bytes));
+}
+
+/// Does what there is to do with one input, within bounds of memory and time.
+fn bounded(read: impl FnOnce()) {
     PEAK.store(0, Ordering::Relaxed);
     let before = HELD.load(Ordering::Relaxed);
     let started = Instant::now();
-    read(bytes);
+    read();
     assert!(started.elapsed() < TIME, "one input took {:?}", started.elapsed());
     let peak = PEAK.load(Ordering::Relaxed).saturating_sub(before);
     assert!(peak < MEMORY, "one input took {peak} bytes");
@@ -84,10 +91,23 @@ fn sorted(bytes: &[u8], options: Options) -> (u64, Result<(), Error>) {
 
 /// Small sound streams, from which mutation starts.
 pub fn seeds() -> Vec<(String, Vec<u8>)> {
-    let samples = support::samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
-    let random =
-        (0..8).map(|seed| (format!("random-{seed}"), support::random::make(seed, 6).bytes));
+    let samples = support::samples::all().into_iter().chain(support::v5_samples::all());
+    let samples = samples.map(|(name, bytes)| (name.to_owned(), bytes));
+    let random = (0..8).flat_map(|seed| {
+        [
+            (format!("random-{seed}"), random(6, 2 * seed)),
+            (format!("v5-random-{seed}"), random(6, 2 * seed + 1)),
+        ]
+    });
     samples.chain(random).filter(|(_, bytes)| bytes.len() < 4000).collect()
+}
+
+/// A sound stream made of chance: of version 6 where the seed is even, else of version 4 or 5.
+pub fn random(rounds: u64, seed: u64) -> Vec<u8> {
+    match seed % 2 {
+        0 => support::random::make(seed / 2, rounds).bytes,
+        _ => support::v5_random::make(seed / 2, rounds).bytes,
+    }
 }
 
 /// Counts what is allocated.

@@ -6,12 +6,14 @@ use clap::{Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 use nettrace_reader::Options;
 
-/// Shows and checks NetTrace traces (.nettrace, format version 6).
+/// Shows and checks NetTrace traces (.nettrace, format versions 4, 5 and 6).
 #[derive(Debug, Parser)]
 #[command(
     name = "nettrace",
     version,
-    after_help = "FILE is a path, or - for standard input, which may be a pipe.\n\n\
+    after_help = "FILE is a path, or - for standard input, which may be a pipe. Traces in Heph's format \
+        (0.1.0) are shown and checked too, their events in the order of the file; headers are then: stream, \
+        counter, substream, start, end (ns), description.\n\n\
         Exit codes:\n  \
         0  the trace was read to its end; verify: it keeps every promise\n  \
         1  the trace is damaged, ends early, or breaks a promise; what was readable was shown\n  \
@@ -80,9 +82,14 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
+    /// The bound on definitions, in bytes.
+    pub(crate) fn definitions(self) -> usize {
+        self.definitions_limit.saturating_mul(1 << 20)
+    }
+
     pub(crate) fn options(self) -> Options {
         Options::default()
             .sort_limit(self.sort_limit.saturating_mul(1 << 20))
-            .definitions_limit(self.definitions_limit.saturating_mul(1 << 20))
+            .definitions_limit(self.definitions())
     }
 }

@@ -1,17 +1,18 @@
 //! `nettrace dump`: every event as text for people.
 
-use std::{fmt, io::Write, path::Path, time::Instant};
+use std::{fmt, io::Write, time::Instant};
 
 use nettrace_reader::{Label, Value};
 
 use crate::{
-    args::Limits, failure::Failure, number, shown, shown::Shower, source, summary::Delivered,
+    args::Limits, failure::Failure, number, shown, shown::Shower, source::Source,
+    summary::Delivered,
 };
 
-pub(crate) fn run(file: &Path, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn run(source: Source, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut events = limits.options().open(source::open(file)?)?.sorted();
-    let mut shower = Shower::default();
+    let mut events = limits.options().open(source)?.sorted();
+    let mut shower = Shower::new(events.major_version());
     let mut delivered = Delivered::default();
     let end = loop {
         let event = match events.next_event() {
@@ -37,7 +38,7 @@ pub(crate) fn run(file: &Path, limits: Limits, out: &mut impl Write) -> Result<(
                 Err(error) => write!(out, " <<< {error} >>>")?,
             }
         }
-        for label in event.labels() {
+        for label in event.labels().iter() {
             write!(out, " {{{}}}", PlainLabel(label))?;
         }
         if let Some(stack) = event.stack() {

@@ -1,13 +1,13 @@
 //! `nettrace headers`: one line of columns for each event.
 
-use std::{io::Write, path::Path, time::Instant};
+use std::{io::Write, time::Instant};
 
-use crate::{args::Limits, failure::Failure, shown::Shower, source, summary::Delivered};
+use crate::{args::Limits, failure::Failure, shown::Shower, source::Source, summary::Delivered};
 
-pub(crate) fn run(file: &Path, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn run(source: Source, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut events = limits.options().open(source::open(file)?)?.sorted();
-    let mut shower = Shower::default();
+    let mut events = limits.options().open(source)?.sorted();
+    let mut shower = Shower::new(events.major_version());
     let mut delivered = Delivered::default();
     let end = loop {
         let event = match events.next_event() {

@@ -3,26 +3,20 @@
 use std::{
     collections::{BTreeMap, HashMap},
     io::Write,
-    path::Path,
 };
 
 use nettrace_reader::{Event, Metadata, Reader, ThreadTotals};
 
-use crate::{
-    args::Limits,
-    failure::Failure,
-    shown,
-    source::{self, Source},
-};
+use crate::{args::Limits, failure::Failure, shown, source::Source};
 
 pub(crate) fn run(
-    file: &Path,
+    source: Source,
     limits: Limits,
     all_threads: bool,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let options = limits.options().keep_thread_totals(true);
-    let mut reader = options.open(source::open(file)?)?;
+    let mut reader = options.open(source)?;
     let mut counts = Counts::default();
     let end = loop {
         match reader.next_event() {
@@ -95,7 +89,12 @@ fn write_trace(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let (trace, totals) = (reader.trace(), reader.totals());
-    writeln!(out, "format           NetTrace V6.{}", reader.minor_version())?;
+    match reader.major_version() {
+        major @ 6.. => {
+            writeln!(out, "format           NetTrace V{major}.{}", reader.minor_version())?
+        }
+        major => writeln!(out, "format           NetTrace V{major}")?,
+    }
     writeln!(out, "started          {}", trace.sync_time)?;
     writeln!(out, "clock            {} ticks a second", trace.ticks_per_second)?;
     if let Some(first) = counts.first {

@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     io::{self, Write},
-    path::Path,
     time::Instant,
 };
 
@@ -14,14 +13,14 @@ use crate::{
     failure::Failure,
     number, shown,
     shown::{Shower, Shown},
-    source,
+    source::Source,
     summary::Delivered,
 };
 
-pub(crate) fn run(file: &Path, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn run(source: Source, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
     let started = Instant::now();
-    let mut events = limits.options().open(source::open(file)?)?.sorted();
-    let mut shower = Shower::default();
+    let mut events = limits.options().open(source)?.sorted();
+    let mut shower = Shower::new(events.major_version());
     let mut delivered = Delivered::default();
     let mut line = String::new();
     let end = loop {
@@ -78,14 +77,16 @@ fn object(out: &mut String, event: &Event<'_>, shown: &Shown) {
     members.number("ticks", event.header.timestamp as i64);
     double(members.key("ms"), number::four_decimals(shown.milliseconds));
     members.number("payload_bytes", event.payload.len());
-    let labels = Labels::of(event);
+    let list = event.labels();
+    let labels = Labels::of(&list);
     for (key, id) in [("activity", labels.activity), ("related", labels.related)] {
         if let Some(id) = id.filter(|id| **id != [0; 16]) {
             text(members.key(key), &shown::guid(id));
         }
     }
+    // The reference has no labels where activity ids stand in the row itself.
     if event.header.label_list != 0 {
-        labels.write(members.key("labels"), event);
+        labels.write(members.key("labels"), &list);
     }
     fields(members.key("fields"), event);
     members.end();
@@ -157,7 +158,11 @@ fn value(out: &mut String, value_: &Value<'_>) {
     }
 }
 
-fn array<T>(out: &mut String, items: impl Iterator<Item = T>, write: impl Fn(&mut String, T)) {
+pub(crate) fn array<T>(
+    out: &mut String,
+    items: impl Iterator<Item = T>,
+    write: impl Fn(&mut String, T),
+) {
     out.push('[');
     for (i, item) in items.enumerate() {
         if i > 0 {
@@ -168,31 +173,31 @@ fn array<T>(out: &mut String, items: impl Iterator<Item = T>, write: impl Fn(&mu
     out.push(']');
 }
 
-fn double(out: &mut String, value: f64) {
+pub(crate) fn double(out: &mut String, value: f64) {
     match number::double(value) {
         Some(number) => out.push_str(&number),
         None => text(out, number::not_finite(value)),
     }
 }
 
-fn push(out: &mut String, value: impl std::fmt::Display) {
+pub(crate) fn push(out: &mut String, value: impl std::fmt::Display) {
     out.push_str(&value.to_string());
 }
 
 /// An object under construction.
-struct Members<'a> {
+pub(crate) struct Members<'a> {
     out: &'a mut String,
     first: bool,
 }
 
 impl<'a> Members<'a> {
-    fn begin(out: &'a mut String) -> Self {
+    pub(crate) fn begin(out: &'a mut String) -> Self {
         out.push('{');
         Self { out, first: true }
     }
 
     /// Writes the key; the value is to follow.
-    fn key(&mut self, key: &str) -> &mut String {
+    pub(crate) fn key(&mut self, key: &str) -> &mut String {
         if !self.first {
             self.out.push(',');
         }
@@ -202,11 +207,11 @@ impl<'a> Members<'a> {
         self.out
     }
 
-    fn number(&mut self, key: &str, value: impl std::fmt::Display) {
+    pub(crate) fn number(&mut self, key: &str, value: impl std::fmt::Display) {
         push(self.key(key), value);
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.out.push('}');
     }
 }
@@ -225,9 +230,9 @@ struct Labels<'a> {
 }
 
 impl<'a> Labels<'a> {
-    fn of(event: &Event<'a>) -> Self {
+    fn of(list: &'a [Label]) -> Self {
         let mut labels = Self::default();
-        for label in event.labels() {
+        for label in list {
             match label {
                 Label::ActivityId(id) => labels.activity = Some(id),
                 Label::RelatedActivityId(id) => labels.related = Some(id),
@@ -244,7 +249,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Pairs of key and value, in the order of the reference.
-    fn write(&self, out: &mut String, event: &Event<'_>) {
+    fn write(&self, out: &mut String, list: &[Label]) {
         let mut pairs: Vec<(&str, String)> = Vec::new();
         let quoted = |string: &str| {
             let mut out = String::new();
@@ -259,7 +264,7 @@ impl<'a> Labels<'a> {
             pairs.extend(id.map(|id| (key, quoted(&shown::guid(id)))));
         }
         pairs.extend(self.span.map(|id| ("SpanId", (id as i64).to_string())));
-        for label in event.labels() {
+        for label in list {
             match label {
                 Label::Text(key, value) => pairs.push((key, quoted(value))),
                 Label::Number(key, value) => pairs.push((key, value.to_string())),
@@ -281,7 +286,7 @@ impl<'a> Labels<'a> {
 }
 
 /// A string with the escapes of .NET's relaxed JSON encoder.
-fn text(out: &mut String, string: &str) {
+pub(crate) fn text(out: &mut String, string: &str) {
     out.push('"');
     for c in string.chars() {
         match c {

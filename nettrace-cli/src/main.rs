@@ -10,12 +10,14 @@ use clap::{CommandFactory, Parser};
 use crate::{
     args::{Args, Command},
     failure::Failure,
+    heph::Trace,
 };
 
 mod args;
 mod dump;
 mod failure;
 mod headers;
+mod heph;
 mod info;
 mod json;
 mod number;
@@ -42,11 +44,26 @@ fn main() -> ExitCode {
 fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
     let limits = args.limits;
     match args.command {
-        Command::Info { file, threads } => info::run(&file, limits, threads, out),
-        Command::Dump { file, json: true } => json::run(&file, limits, out),
-        Command::Dump { file, json: false } => dump::run(&file, limits, out),
-        Command::Headers { file } => headers::run(&file, limits, out),
-        Command::Verify { file, most } => verify::run(&file, limits, most, out),
+        Command::Info { file, threads } => match heph::open(&file)? {
+            Trace::NetTrace(source) => info::run(source, limits, threads, out),
+            Trace::Heph(source) => heph::info(source, limits, threads, out),
+        },
+        Command::Dump { file, json: true } => match heph::open(&file)? {
+            Trace::NetTrace(source) => json::run(source, limits, out),
+            Trace::Heph(source) => heph::dump_json(source, limits, out),
+        },
+        Command::Dump { file, json: false } => match heph::open(&file)? {
+            Trace::NetTrace(source) => dump::run(source, limits, out),
+            Trace::Heph(source) => heph::dump(source, limits, out),
+        },
+        Command::Headers { file } => match heph::open(&file)? {
+            Trace::NetTrace(source) => headers::run(source, limits, out),
+            Trace::Heph(source) => heph::headers(source, limits, out),
+        },
+        Command::Verify { file, most } => match heph::open(&file)? {
+            Trace::NetTrace(source) => verify::run(source, limits, most, out),
+            Trace::Heph(source) => heph::check(source, limits, most, out),
+        },
         Command::Completions { shell } => {
             // Written to memory first: the generator panics where a pipe breaks.
             let mut script = Vec::new();

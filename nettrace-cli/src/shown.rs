@@ -6,8 +6,9 @@ use nettrace_reader::{Event, Metadata, Trace, WallTime};
 
 /// Turns events into what is shown of them. Remembers the processor of each event type's last event,
 /// which stands in where an event has none, as the reference reader has it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shower {
+    major_version: u32,
     processors: HashMap<u32, u8>,
 }
 
@@ -25,9 +26,20 @@ pub(crate) struct Shown {
 }
 
 impl Shower {
+    /// For events of a trace of this version of the format.
+    pub(crate) fn new(major_version: u32) -> Self {
+        Self { major_version, processors: HashMap::new() }
+    }
+
     pub(crate) fn show(&mut self, event: &Event<'_>) -> Shown {
         let header = event.header;
-        let processor = match (header.processor, self.processors.get(&header.metadata_id)) {
+        // Before version 6, where an event is about another thread than the one that recorded it, the
+        // reference has no processor for it.
+        let stated = match self.major_version {
+            ..6 if header.thread != header.capture_thread => u32::MAX,
+            _ => header.processor,
+        };
+        let processor = match (stated, self.processors.get(&header.metadata_id)) {
             (u32::MAX, last) => last.copied().unwrap_or(0),
             (processor, Some(last)) if *last == processor as u8 => *last,
             (processor, _) => {
@@ -79,6 +91,10 @@ pub(crate) fn type_opcode(metadata: &Metadata) -> u8 {
 pub(crate) fn name(metadata: &Metadata, opcode: u8) -> String {
     let name = &metadata.name;
     if name.is_empty() {
+        // The reference takes an event without id or name for one of a text alone.
+        if metadata.event_id as u16 == 0 {
+            return "EventWriteString".to_owned();
+        }
         return format!("EventID({})", metadata.event_id as u16);
     }
     let own = type_opcode(metadata);
@@ -184,6 +200,8 @@ mod tests {
         check("Work", None, 24, "Work/Opcode(24)");
         check("WorkStart", None, 3, "Work/DCStart");
         check("", Some(1), 1, "EventID(9)");
+        let text = Metadata { opcode: Some(3), ..Metadata::default() };
+        assert_eq!(super::name(&text, 3), "EventWriteString");
         check("éstart", None, 1, "é/Start");
         check("é", None, 0, "é");
     }

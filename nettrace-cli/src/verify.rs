@@ -1,16 +1,16 @@
 //! `nettrace verify`: every promise of a writer, checked.
 
-use std::{io::Write, path::Path};
+use std::io::Write;
 
-use crate::{args::Limits, failure::Failure, source};
+use crate::{args::Limits, failure::Failure, source::Source};
 
 pub(crate) fn run(
-    file: &Path,
+    source: Source,
     limits: Limits,
     most: usize,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let report = nettrace_reader::verify_with(source::open(file)?, limits.options(), most)?;
+    let report = nettrace_reader::verify_with(source, limits.options(), most)?;
     for violation in &report.violations {
         writeln!(out, "{violation}")?;
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{EventType, Row, Stream, samples};
+use support::{EventType, Row, Stream, samples, v5_samples};
 
 #[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
 fn nettrace(args: &[&str], input: &[u8]) -> Output {
@@ -40,7 +40,7 @@ fn stderr(output: &Output) -> &str {
 #[test]
 fn a_file_and_a_pipe_give_the_same() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, bytes) in samples::all() {
+    for (name, bytes) in samples::all().into_iter().chain(v5_samples::all()) {
         let path = dir.path().join(name);
         std::fs::write(&path, &bytes).unwrap();
         for args in [&["headers"][..], &["dump"], &["dump", "--json"], &["info"], &["verify"]] {
@@ -109,6 +109,35 @@ fn text_dump() {
     let expected =
         "        0.0100 [worker 5 1005] Test/E1 {level=3} stack: 0x1234 0xffff800000000001";
     assert_eq!(first, expected);
+}
+
+#[test]
+fn versions_4_and_5() {
+    let info = |bytes: &[u8]| stdout(&nettrace(&["info", "-"], bytes)).to_owned();
+    let text = info(&v5_samples::losses());
+    for line in [
+        "format           NetTrace V4",
+        "ProcessId        77",
+        "lost events      40",
+        "           3             16  #5 process 77 tid 5",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    let text = info(&v5_samples::tags());
+    assert!(text.starts_with("format           NetTrace V5\n"), "{text}");
+    let output = nettrace(&["dump", "-"], &v5_samples::activities());
+    let line = stdout(&output).lines().nth(1).unwrap();
+    let ids = "{activity=04030201-0605-0807-090a-0b0c0d0e0f10} {related=eeeeeeee-";
+    assert!(line.starts_with(&format!("        0.0200 [5] Test/Work/Start {ids}")), "{line}");
+    // What is not described is shown by provider and id.
+    let output = nettrace(&["dump", "-"], &v5_samples::scalars());
+    let line = stdout(&output).lines().nth(2).unwrap();
+    assert_eq!(line, "        0.0300 [5] Test/EventID(3)");
+    let old =
+        [b"\x14\0\0\0!FastSerialization.1\x05\x05\x01\x03\0\0\0".as_slice(), &[0; 90]].concat();
+    let output = nettrace(&["headers", "-"], &old);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("NetTrace version 3 "), "{}", stderr(&output));
 }
 
 #[test]

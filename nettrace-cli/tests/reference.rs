@@ -8,7 +8,7 @@ use std::{
     process::Command,
 };
 
-use support::{random, samples};
+use support::{random, samples, v5_random, v5_samples};
 
 /// The reference reader: `NETTRACE_JUDGE`, or beside the workspace. `None`, with a line that says so,
 /// where it is absent.
@@ -51,7 +51,7 @@ fn compare(judge: &Path, dir: &Path, name: &str, bytes: &[u8]) {
 fn samples_by_hand() {
     let Some(judge) = judge() else { return };
     let dir = tempfile::tempdir().unwrap();
-    for (name, bytes) in samples::all() {
+    for (name, bytes) in samples::all().into_iter().chain(v5_samples::all()) {
         if name == "text" {
             continue; // below
         }
@@ -80,5 +80,7 @@ fn streams_of_chance() {
     for seed in 0..12 {
         let made = random::make(seed, 10 + seed * 8);
         compare(&judge, dir.path(), &format!("seed-{seed}"), &made.bytes);
+        let made = v5_random::make(seed, 10 + seed * 8);
+        compare(&judge, dir.path(), &format!("v5-seed-{seed}"), &made.bytes);
     }
 }

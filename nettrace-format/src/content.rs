@@ -1,5 +1,9 @@
 //! What blocks are made from, whatever the version of the format.
 
+use alloc::vec::Vec;
+
+use crate::error::FormatError;
+
 /// A moment in UTC, in the parts that the Trace block stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemTimeParts {
@@ -78,6 +82,39 @@ pub struct TraceInfo<'a> {
     /// Free text about the trace. Keys with a meaning: `ProcessId`, `HardwareThreadCount`,
     /// `ExpectedCPUSamplingRate`, `SystemPageSize`.
     pub key_values: &'a [(&'a str, &'a str)],
+}
+
+impl TraceInfo<'_> {
+    /// Whether every version can say it.
+    pub(crate) fn check(&self) -> Result<(), FormatError> {
+        if !matches!(self.pointer_size, 4 | 8) {
+            return Err(FormatError::PointerSize { given: self.pointer_size });
+        }
+        if self.ticks_per_second == 0 || self.ticks_per_second > i64::MAX as u64 {
+            return Err(FormatError::ClockRate { ticks_per_second: self.ticks_per_second });
+        }
+        Ok(())
+    }
+
+    /// Appends what every version begins its description of a trace with: a time, the clock at that
+    /// time, and the clock's rate.
+    pub(crate) fn put_clock(&self, out: &mut Vec<u8>) {
+        let utc = &self.sync_utc;
+        for part in [
+            utc.year,
+            utc.month,
+            utc.day_of_week,
+            utc.day,
+            utc.hour,
+            utc.minute,
+            utc.second,
+            utc.millisecond,
+        ] {
+            out.extend_from_slice(&part.to_le_bytes());
+        }
+        out.extend_from_slice(&self.sync_ticks.to_le_bytes());
+        out.extend_from_slice(&self.ticks_per_second.to_le_bytes());
+    }
 }
 
 /// One thread, as it is introduced to readers.

@@ -2,13 +2,16 @@
 
 use core::fmt;
 
-use crate::{payload::MAX_PAYLOAD, v6::BlockKind};
+use crate::{
+    payload::{MAX_PAYLOAD, walk::Mismatch},
+    v6::BlockKind,
+};
 
 /// Why something cannot be written. The output is as it was before the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A block of more than 16,777,215 bytes.
+    /// A block of more than 16,777,215 bytes: the bound of version 6, kept in versions 4 and 5.
     BlockTooLarge {
         /// What was to be written.
         kind: BlockKind,
@@ -29,7 +32,8 @@ pub enum FormatError {
         /// The first id that is too large.
         id: u64,
     },
-    /// A metadata row of more than 65,535 bytes.
+    /// A metadata row of more than 65,535 bytes, or in versions 4 and 5 of more than
+    /// [`MAX_METADATA_ROW`](crate::v5::MAX_METADATA_ROW).
     MetadataRowTooLarge {
         /// The event's name.
         event: &'static str,
@@ -78,6 +82,13 @@ pub enum FormatError {
         /// Its size in bytes.
         size: usize,
     },
+    /// A fixed-length array of more than 32,767 elements, where a version has counted ones only.
+    FixedArrayTooLong {
+        /// The field's name.
+        field: &'static str,
+        /// How many elements it has.
+        count: u16,
+    },
     /// A description of a thread that takes more than 65,535 bytes.
     ThreadRowTooLarge {
         /// The thread's index.
@@ -119,6 +130,46 @@ pub enum FormatError {
         /// What was given, in ticks a second.
         ticks_per_second: u64,
     },
+    /// The name of an option of a Heph trace that takes more than 65,535 bytes.
+    HephOptionNameTooLong {
+        /// Its size in bytes.
+        size: usize,
+    },
+    /// A description of a Heph event that takes more than 65,535 bytes.
+    HephDescriptionTooLong {
+        /// Its size in bytes.
+        size: usize,
+    },
+    /// The name of an attribute of a Heph event that takes more than 65,535 bytes.
+    HephAttributeNameTooLong {
+        /// Its size in bytes.
+        size: usize,
+    },
+    /// A string in a Heph event that takes more than 65,535 bytes of UTF-8.
+    HephStringTooLong {
+        /// Its size in bytes.
+        size: usize,
+    },
+    /// An array in a Heph event of more than 65,535 elements.
+    HephArrayTooLong {
+        /// How many it has.
+        len: usize,
+    },
+    /// A Heph packet of more than 2^32 - 1 bytes.
+    HephPacketTooLarge {
+        /// Its size in bytes.
+        size: usize,
+    },
+    /// The start or end of a Heph event, of a type that is no time.
+    HephTime {
+        /// The field's name.
+        field: &'static str,
+    },
+    /// A payload that is not what its event's fields say.
+    PayloadMismatch {
+        /// Bytes from the payload's start to where it was noticed.
+        offset: usize,
+    },
 }
 
 impl fmt::Display for FormatError {
@@ -126,8 +177,8 @@ impl fmt::Display for FormatError {
         match *self {
             Self::BlockTooLarge { kind, size } => write!(
                 f,
-                "a {kind} block of {size} bytes exceeds the format's 16777215; write fewer or \
-                 smaller rows at once"
+                "a {kind} block of {size} bytes exceeds 16777215, the most there can be; write \
+                 fewer or smaller rows at once"
             ),
             Self::EmptyEventBlock => {
                 f.write_str("an event block needs at least one event; write none instead")
@@ -142,8 +193,8 @@ impl fmt::Display for FormatError {
             ),
             Self::MetadataRowTooLarge { event, size } => write!(
                 f,
-                "the description of event {event:?} takes {size} bytes and the format allows \
-                 65535; shorten names and texts or record fewer fields"
+                "the description of event {event:?} takes {size} bytes, more than the format \
+                 allows; shorten names and texts or record fewer fields"
             ),
             Self::OptionalMetadataTooLarge { event, size } => write!(
                 f,
@@ -180,6 +231,11 @@ impl fmt::Display for FormatError {
                 "field {field:?} is a fixed-length array of {size} bytes, more than a reader can \
                  hold; use a counted array or fewer elements"
             ),
+            Self::FixedArrayTooLong { field, count } => write!(
+                f,
+                "field {field:?} is an array of {count} elements, and arrays of NetTrace version 5 \
+                 have at most 32767; use fewer, or version 6"
+            ),
             Self::ThreadRowTooLarge { index, size } => write!(
                 f,
                 "the description of thread {index} takes {size} bytes and the format allows \
@@ -207,6 +263,38 @@ impl fmt::Display for FormatError {
                 "address {address:#x} of stack {stack} does not fit in 4 bytes; declare a pointer \
                  size of 8 for the trace"
             ),
+            Self::HephOptionNameTooLong { size } => write!(
+                f,
+                "the name of an option takes {size} bytes and a Heph trace allows 65535; shorten it"
+            ),
+            Self::HephDescriptionTooLong { size } => write!(
+                f,
+                "the description of an event takes {size} bytes and a Heph trace allows 65535; \
+                 shorten it"
+            ),
+            Self::HephAttributeNameTooLong { size } => write!(
+                f,
+                "the name of an attribute takes {size} bytes and a Heph trace allows 65535; \
+                 shorten names or flatten the type"
+            ),
+            Self::HephStringTooLong { size } => write!(
+                f,
+                "a string takes {size} bytes of UTF-8 and a Heph trace allows 65535; shorten it"
+            ),
+            Self::HephArrayTooLong { len } => {
+                write!(f, "an array has {len} elements and a Heph trace allows 65535; record fewer")
+            }
+            Self::HephPacketTooLarge { size } => write!(
+                f,
+                "a packet takes {size} bytes and a Heph trace allows 4294967295; record less in \
+                 one event"
+            ),
+            Self::HephTime { field } => write!(
+                f,
+                "field {field:?} is the start or end of its event, but no time; use SystemTime, \
+                 Duration or an integer (nanoseconds since 1970-01-01 UTC)"
+            ),
+            Self::PayloadMismatch { offset } => Mismatch { offset }.fmt(f),
             Self::ClockRate { ticks_per_second } => write!(
                 f,
                 "a clock of {ticks_per_second} ticks a second cannot be written; use 1 to 2^63 - 1"
@@ -216,3 +304,9 @@ impl fmt::Display for FormatError {
 }
 
 impl core::error::Error for FormatError {}
+
+impl From<Mismatch> for FormatError {
+    fn from(mismatch: Mismatch) -> Self {
+        Self::PayloadMismatch { offset: mismatch.offset }
+    }
+}

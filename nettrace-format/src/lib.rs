@@ -24,9 +24,11 @@ extern crate std;
 
 pub mod content;
 mod error;
+pub mod heph;
 pub mod payload;
 mod primitive;
 mod stream;
+pub mod v5;
 pub mod v6;
 
 pub use crate::{

@@ -13,7 +13,7 @@ use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     error::FormatError,
     payload::Refusal,
-    v6,
+    v5, v6,
 };
 
 /// The format of a trace.
@@ -23,6 +23,10 @@ pub enum Format {
     /// NetTrace version 6, which says everything. Readers since 2025: TraceEvent 3.1.22, `dotnet-trace` 10.
     #[default]
     V6,
+    /// NetTrace version 5, as .NET 5 to 10 write it. See [`v5`] for what it lacks.
+    V5,
+    /// NetTrace version 4, as .NET Core 3 writes it: no arrays and no opcodes either.
+    V4,
 }
 
 /// A row with everything that a format may want to say of it.
@@ -42,7 +46,7 @@ pub struct Row<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Events whose payload exceeds in this format what it can hold. The numbers of the rows show the gaps.
+    /// Events whose payload exceeds what the format can hold. The numbers of the rows show the gaps.
     pub events: u64,
     /// Labels of events.
     pub labels: u64,
@@ -64,6 +68,78 @@ pub struct Stream {
 #[derive(Debug)]
 enum Kind {
     V6(v6::RowEncoder),
+    V5(V5),
+}
+
+/// What a stream of version 4 or 5 keeps.
+#[derive(Debug)]
+struct V5 {
+    stream: v5::Stream,
+    encoder: v5::RowEncoder,
+    /// By metadata id: the types whose payloads are others than were recorded.
+    mapped: Vec<Option<&'static EventSchema>>,
+    maps_any: bool,
+    payload: Vec<u8>,
+}
+
+impl V5 {
+    fn new(version: v5::Version) -> Self {
+        Self {
+            stream: v5::Stream::new(version),
+            encoder: v5::RowEncoder::new(),
+            mapped: Vec::new(),
+            maps_any: false,
+            payload: Vec::new(),
+        }
+    }
+
+    fn define(
+        &mut self,
+        types: &[(u32, &'static EventSchema)],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        self.stream.metadata(types, out)?;
+        for &(id, schema) in types {
+            if v5::needs_mapping(self.stream.version(), schema) {
+                let at = id as usize;
+                self.mapped.resize(self.mapped.len().max(at + 1), None);
+                self.mapped[at] = Some(schema);
+                self.maps_any = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends a row. Returns how many of its labels are not said.
+    fn row(&mut self, row: &Row<'_>, is_first: bool, out: &mut Vec<u8>) -> Result<u64, Refusal> {
+        let schema = self.mapped.get(row.header.metadata_id as usize).copied().flatten();
+        let payload = match schema {
+            Some(schema) => {
+                self.payload.clear();
+                v5::map_payload(self.stream.version(), schema, row.payload, &mut self.payload)?;
+                &*self.payload
+            }
+            None => row.payload,
+        };
+        let mut header = v5::Row::from(row.header);
+        header.payload_len = payload.len() as u32;
+        let mut left_out = 0;
+        for label in row.labels {
+            match label {
+                Label::ActivityId(id) => header.activity = Some(*id),
+                Label::RelatedActivityId(id) => header.related = Some(*id),
+                _ => left_out += 1,
+            }
+        }
+        if is_first {
+            self.encoder = v5::RowEncoder::new();
+            self.encoder.full_row(&header, out);
+        } else {
+            self.encoder.row(&header, out);
+        }
+        out.extend_from_slice(payload);
+        Ok(left_out)
+    }
 }
 
 impl Stream {
@@ -72,6 +148,8 @@ impl Stream {
     pub fn new(format: Format) -> Self {
         let kind = match format {
             Format::V6 => Kind::V6(v6::RowEncoder::new()),
+            Format::V5 => Kind::V5(V5::new(v5::Version::V5)),
+            Format::V4 => Kind::V5(V5::new(v5::Version::V4)),
         };
         Self { left_out: LeftOut::default(), kind }
     }
@@ -83,6 +161,8 @@ impl Stream {
     pub fn check(format: Format, schema: &'static EventSchema) -> Result<(), FormatError> {
         match format {
             Format::V6 => v6::metadata_row(1, schema, &mut Vec::new()),
+            Format::V5 => v5::check(v5::Version::V5, schema),
+            Format::V4 => v5::check(v5::Version::V4, schema),
         }
     }
 
@@ -97,6 +177,7 @@ impl Stream {
     pub fn end_of_stream(&self) -> &'static [u8] {
         match self.kind {
             Kind::V6(_) => &v6::END_OF_STREAM,
+            Kind::V5(_) => &v5::Stream::END_OF_STREAM,
         }
     }
 
@@ -106,14 +187,16 @@ impl Stream {
     pub fn names_threads_by_os_id(&self) -> bool {
         match self.kind {
             Kind::V6(_) => false,
+            Kind::V5(_) => true,
         }
     }
 
     /// Whether behind the first row of a block the others may stand as they were recorded.
     #[must_use]
     pub fn takes_rows_as_recorded(&self) -> bool {
-        match self.kind {
+        match &self.kind {
             Kind::V6(_) => true,
+            Kind::V5(v5) => !v5.maps_any,
         }
     }
 
@@ -126,6 +209,20 @@ impl Stream {
             Kind::V6(_) => {
                 v6::stream_header(out);
                 v6::trace_block(info, out)
+            }
+            Kind::V5(v5) => {
+                v5.mapped.clear();
+                v5.maps_any = false;
+                let number = |key| {
+                    let pair = info.key_values.iter().find(|(name, _)| *name == key);
+                    pair.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+                };
+                let (process, processors) = (number("ProcessId"), number("HardwareThreadCount"));
+                v5.stream.begin(info, process, processors, out)?;
+                let said = ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"];
+                let unsaid = info.key_values.iter().filter(|(key, _)| !said.contains(key));
+                self.left_out.key_values += unsaid.count() as u64;
+                Ok(())
             }
         }
     }
@@ -147,6 +244,13 @@ impl Stream {
                 }
                 v6::metadata_block(&rows, out)
             }
+            Kind::V5(v5) => {
+                v5.define(types, out)?;
+                let version = v5.stream.version();
+                let unsaid = types.iter().filter(|(_, schema)| !v5_says_all(version, schema));
+                self.left_out.types += unsaid.count() as u64;
+                Ok(())
+            }
         }
     }
 
@@ -165,6 +269,20 @@ impl Stream {
                 v6::thread_row(thread, &mut row)?;
                 v6::thread_block(&row, out)
             }
+            Kind::V5(_) => {
+                self.left_out.thread_names += u64::from(thread.name.is_some());
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether threads are introduced and taken leave of. Where they are not, what readers know of a thread begins with the number
+    /// of its first row, and its last number is to be told by a sequence point.
+    #[must_use]
+    pub fn introduces_threads(&self) -> bool {
+        match self.kind {
+            Kind::V6(_) => true,
+            Kind::V5(_) => false,
         }
     }
 
@@ -179,6 +297,7 @@ impl Stream {
     ) -> Result<(), FormatError> {
         match &mut self.kind {
             Kind::V6(_) => v6::remove_thread_block(threads, out),
+            Kind::V5(_) => Ok(()),
         }
     }
 
@@ -195,6 +314,7 @@ impl Stream {
     ) -> Result<(), FormatError> {
         match &mut self.kind {
             Kind::V6(_) => v6::stack_block(id, &[addresses], pointer_size, out),
+            Kind::V5(v5) => v5.stream.stack_block(id, &[addresses], pointer_size, out),
         }
     }
 
@@ -210,6 +330,7 @@ impl Stream {
     ) -> Result<(), FormatError> {
         match &mut self.kind {
             Kind::V6(_) => v6::label_list_block(id, &[labels], out),
+            Kind::V5(_) => Ok(()),
         }
     }
 
@@ -230,6 +351,12 @@ impl Stream {
                 out.extend_from_slice(row.payload);
                 Ok(())
             }
+            Kind::V5(v5) => {
+                let told = v5.row(row, is_first, out);
+                self.left_out.labels += *told.as_ref().unwrap_or(&0);
+                self.left_out.events += u64::from(told.is_err());
+                told.map(drop)
+            }
         }
     }
 
@@ -249,6 +376,10 @@ impl Stream {
                 out.extend(v6::event_block_header(first_ts, last_ts, true, rows_len)?);
                 Ok(&[])
             }
+            Kind::V5(v5) => {
+                v5.stream.event_block(first_ts, last_ts, rows_len, out)?;
+                Ok(&v5::Stream::END_OF_BLOCK)
+            }
         }
     }
 
@@ -266,6 +397,20 @@ impl Stream {
             Kind::V6(_) => {
                 v6::sequence_point(timestamp, v6::SequencePointFlags::default(), threads, out)
             }
+            Kind::V5(v5) => {
+                let threads: Vec<_> =
+                    threads.iter().map(|thread| (thread.thread, thread.sequence)).collect();
+                v5.stream.sequence_point(timestamp, &threads, out)
+            }
         }
     }
+}
+
+/// Whether versions 4 and 5 say everything that version 6 would of a type.
+fn v5_says_all(version: v5::Version, schema: &EventSchema) -> bool {
+    schema.message.is_none()
+        && schema.description.is_none()
+        && schema.key_values.is_empty()
+        && schema.provider.guid.is_none()
+        && (schema.opcode.is_none() || version == v5::Version::V5)
 }

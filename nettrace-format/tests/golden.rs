@@ -1,20 +1,27 @@
-//! One small file with every block, compared byte for byte with `golden/complete.nettrace`.
+//! One small file of each version with every block, compared byte for byte with `golden/`:
+//! `complete.nettrace` is of version 6, `complete-v5.nettrace` and `complete-v4.nettrace` are of the
+//! older ones.
 //!
-//! The file is never rewritten by a test run. Where the format is meant to change: delete it, run
-//! `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
+//! The files are never rewritten by a test run. Where a format is meant to change: delete its file,
+//! run `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
 
 mod support;
 
 use std::{io::Write, path::PathBuf};
 
-use nettrace_format::v6::{self, Label, RowHeader, SequencePointFlags, ThreadInfo, ThreadSequence};
+use nettrace_format::{
+    v5::{self, Version},
+    v6::{self, Label, RowHeader, SequencePointFlags, ThreadInfo, ThreadSequence},
+};
+use serde_json::json;
 use trace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
     ProviderSchema, StrEncoding as Text,
 };
 
 use crate::support::{
-    THREAD, dotnet_trace_opens, encode, event_block, field, header, judge_events, schema, start,
+    OS_THREAD_ID, THREAD, dotnet_trace_opens, encode, event_block, field, header, judge_events,
+    older_event_block, older_row, older_start, schema, start,
 };
 
 const PAIR: &[FieldSchema] = &[field("number", Type::I16), field("text", Type::Str(Text::Utf16))];
@@ -177,40 +184,93 @@ fn complete() -> Vec<u8> {
     out
 }
 
-fn path() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/complete.nettrace"))
+/// The same in versions 4 and 5, as far as they can say it.
+fn complete_older(version: Version) -> Vec<u8> {
+    let (mut stream, mut out) = older_start(version);
+    stream.metadata(&[(1, &EVERYTHING), (2, &SMALL)], &mut out).unwrap();
+    stream.stack_block(1, &[&[0x1000, 0x2000], &[0x3000]], 8, &mut out).unwrap();
+
+    let mut payload = Vec::new();
+    v5::map_payload(version, &EVERYTHING, &everything(), &mut payload).unwrap();
+    let small = |value: u32| value.to_le_bytes().to_vec();
+    let (activity, related) = (Some([1; 16]), Some([2; 16]));
+    let first = v5::Row { stack: 1, processor: 1, activity, related, ..older_row(1, 1, &payload) };
+    let second = v5::Row { activity, ..older_row(2, 2, &small(0)) };
+    let third = v5::Row { thread: OS_THREAD_ID + 1, stack: 2, ..older_row(2, 3, &small(0)) };
+    let rows = [(first, payload), (second, small(1)), (third, small(2))];
+    older_event_block(&mut stream, &rows, &mut out);
+    let threads = [(OS_THREAD_ID, 4), (OS_THREAD_ID + 1, 0)];
+    stream.sequence_point(2_000, &threads, &mut out).unwrap();
+
+    let late = v5::Row { timestamp: 2_500, sorted: true, ..older_row(2, 5, &small(0)) };
+    older_event_block(&mut stream, &[(late, small(3))], &mut out);
+    stream.sequence_point(3_000, &[(OS_THREAD_ID, 5)], &mut out).unwrap();
+    out.extend(v5::Stream::END_OF_STREAM);
+    out
+}
+
+/// Each golden file, and what is written now.
+fn files() -> [(&'static str, Vec<u8>); 3] {
+    [
+        ("complete.nettrace", complete()),
+        ("complete-v5.nettrace", complete_older(Version::V5)),
+        ("complete-v4.nettrace", complete_older(Version::V4)),
+    ]
+}
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).join(name)
 }
 
 #[test]
-fn complete_file() {
-    let golden = std::fs::read(path()).unwrap();
-    let written = complete();
-    let same = golden.iter().zip(&written).take_while(|(golden, written)| golden == written);
-    let same = same.count();
-    assert!(
-        same == golden.len() && same == written.len(),
-        "differs from byte {same} on ({} bytes written, {} in the golden file)",
-        written.len(),
-        golden.len()
-    );
+fn complete_files() {
+    for (name, written) in files() {
+        let golden = std::fs::read(path(name)).unwrap();
+        let same = golden.iter().zip(&written).take_while(|(golden, written)| golden == written);
+        let same = same.count();
+        assert!(
+            same == golden.len() && same == written.len(),
+            "{name} differs from byte {same} on ({} bytes written, {} in the golden file)",
+            written.len(),
+            golden.len()
+        );
+    }
 }
 
 #[test]
-fn readers_take_the_golden_file() {
-    let golden = std::fs::read(path()).unwrap();
-    dotnet_trace_opens(&golden);
-    let Some(verdict) = judge_events(&golden) else { return };
-    assert!(verdict.accepted, "{}", verdict.errors);
-    assert!(verdict.summary.starts_with("# events=4 lost=1 "), "{}", verdict.summary);
-    let fields = &verdict.events[0]["fields"];
-    assert_eq!(fields["utf16"], "aé€🎈\u{FFFD}z");
-    assert_eq!(fields["rel"], "behind");
-    assert_eq!(fields["option"][0], 77);
-    assert_eq!(verdict.events[3]["fields"]["v"], 3);
+fn readers_take_the_golden_files() {
+    for (name, _) in files() {
+        let golden = std::fs::read(path(name)).unwrap();
+        dotnet_trace_opens(&golden);
+        let Some(verdict) = judge_events(&golden) else { return };
+        assert!(verdict.accepted, "{name}: {}", verdict.errors);
+        assert!(verdict.summary.starts_with("# events=4 lost=1 "), "{name}: {}", verdict.summary);
+        let fields = &verdict.events[0]["fields"];
+        assert_eq!(fields["utf16"], "aé€🎈\u{FFFD}z", "{name}");
+        assert_eq!(fields["rel"], "behind", "{name}");
+        let (option, nested, objects) = match name {
+            "complete-v4.nettrace" => {
+                (json!("[77]"), json!("[[], [9]]"), json!("[{number: -1, text: \"o\"}]"))
+            }
+            _ => (
+                json!([77]),
+                json!([{"items": []}, {"items": [9]}]),
+                json!([{"number": -1, "text": "o"}]),
+            ),
+        };
+        assert_eq!(fields["option"], option, "{name}");
+        assert_eq!(fields["nested"], nested, "{name}");
+        assert_eq!(fields["objects"], objects, "{name}");
+        assert_eq!(verdict.events[3]["fields"]["v"], 3, "{name}");
+    }
 }
 
 #[test]
-#[ignore = "writes the golden file, which must not exist"]
-fn write_golden_file() {
-    std::fs::File::create_new(path()).unwrap().write_all(&complete()).unwrap();
+#[ignore = "writes golden files that do not exist"]
+fn write_golden_files() {
+    for (name, written) in files() {
+        if let Ok(mut file) = std::fs::File::create_new(path(name)) {
+            file.write_all(&written).unwrap();
+        }
+    }
 }

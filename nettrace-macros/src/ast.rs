@@ -51,7 +51,14 @@ pub(crate) struct Field<'a> {
 
 impl<'a> Container<'a> {
     /// Reads the input; mistakes in the attributes go to `errors`.
-    pub(crate) fn parse(input: &'a DeriveInput, derive: Derive, errors: &mut Errors) -> Self {
+    ///
+    /// `home` is the crate that holds `__private` where the input does not say it.
+    pub(crate) fn parse(
+        input: &'a DeriveInput,
+        derive: Derive,
+        home: Path,
+        errors: &mut Errors,
+    ) -> Self {
         let (place, variant_place, field_place) = match (derive, &input.data) {
             (Derive::Event, syn::Data::Enum(_)) => {
                 (Place::EventEnum, Place::EventVariant, Place::EventField)
@@ -64,11 +71,11 @@ impl<'a> Container<'a> {
         };
         let attrs = Attrs::parse(&input.attrs, place, errors);
         let krate = match attrs.value("crate") {
-            None => default_crate(),
+            None => home,
             Some(syn::Expr::Path(path)) if path.qself.is_none() => path.path.clone(),
             Some(other) => {
                 errors.on(other, "`crate` takes a path, for example `crate = ::nettrace_writer`");
-                default_crate()
+                home
             }
         };
         let body = match &input.data {
@@ -121,8 +128,4 @@ fn fields<'a>(fields: &'a Fields, place: Place, errors: &mut Errors) -> Vec<Fiel
             attrs: Attrs::parse(&node.attrs, place, errors),
         })
         .collect()
-}
-
-fn default_crate() -> Path {
-    syn::parse_quote!(::nettrace_writer)
 }

@@ -138,23 +138,39 @@ pub(crate) fn encode_values(
         let reference = place(at, value);
         let implementation = implementation(value, &quote_type(value.ty), private);
         let span = value.ty.span();
+        let (begin, end) = match &value.format {
+            None => Default::default(),
+            Some(Format { variant, .. }) => (
+                quote_spanned! {span=>
+                    #private::PayloadEncoder::begin_format(
+                        #encoder,
+                        #private::FieldFormat::#variant,
+                    );
+                },
+                quote_spanned!(span=> #private::PayloadEncoder::end_format(#encoder);),
+            ),
+        };
         match value.encoding {
             Encoding::Natural => calls.push(quote_spanned! {span=>
-                #implementation::encode_field(#reference, #encoder);
+                #begin #implementation::encode_field(#reference, #encoder); #end
             }),
             Encoding::As(_) => calls.push(quote_spanned! {span=>
-                #implementation::encode_field_as(#reference, #encoder);
+                #begin #implementation::encode_field_as(#reference, #encoder); #end
             }),
             Encoding::Located(_) => {
                 let mark = Ident::new(&format!("__location{at}"), Span::mixed_site());
                 let ty = quote_spanned!(span=> const { &#implementation::TYPE });
                 calls.push(quote_spanned! {span=>
+                    #begin
                     let #mark = #private::PayloadEncoder::begin_location(#encoder, #ty);
+                    #end
                 });
                 data.push(quote_spanned! {span=>
+                    #begin
                     #private::PayloadEncoder::begin_location_data(#encoder, #mark, #ty);
                     #implementation::encode_location_data(#reference, #encoder);
                     #private::PayloadEncoder::end_location_data(#encoder, #mark, #ty);
+                    #end
                 });
             }
         }
@@ -257,6 +273,20 @@ fn schema_value(
         "a provider's name has 1 to 233 bytes (with its group), and no white space, control \
          character, `,`, `:` or `;`",
     );
+    let named = event.variant.unwrap_or(container.ident).span();
+    let nesting = assertion(
+        named,
+        &quote!(#private::check::can_nest(__TRACE_EVENT_FIELDS)),
+        "no struct within an event has more than 127 fields, and none is more than 8 deep: \
+         tracepoints could not describe it (sequences and options within each other count as \
+         structs)",
+    );
+    let described = quote!({
+        const __TRACE_EVENT_FIELDS: &[#private::FieldSchema] =
+            <#fields_of as __TraceEventFields>::#fields;
+        #nesting
+        __TRACE_EVENT_FIELDS
+    });
     quote! {
         #private::EventSchema {
             provider: #private::ProviderSchema {
@@ -275,7 +305,7 @@ fn schema_value(
             message: #message,
             description: #description,
             key_values: &[#(#key_values),*],
-            fields: <#fields_of as __TraceEventFields>::#fields,
+            fields: #described,
         }
     }
 }

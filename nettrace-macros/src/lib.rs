@@ -24,13 +24,30 @@ use crate::{ast::Derive, error::Errors};
 #[doc = include_str!("../docs/trace_event.md")]
 #[proc_macro_derive(TraceEvent, attributes(trace_event))]
 pub fn derive_trace_event(input: TokenStream) -> TokenStream {
-    derive(&parse_macro_input!(input), Derive::Event).into()
+    derive(&parse_macro_input!(input), Derive::Event, syn::parse_quote!(::nettrace_writer)).into()
 }
 
 #[doc = include_str!("../docs/trace_field.md")]
 #[proc_macro_derive(TraceField, attributes(trace_event))]
 pub fn derive_trace_field(input: TokenStream) -> TokenStream {
-    derive(&parse_macro_input!(input), Derive::Field).into()
+    derive(&parse_macro_input!(input), Derive::Field, syn::parse_quote!(::nettrace_writer)).into()
+}
+
+/// `#[derive(TraceEvent)]` of `eventheader-writer`, which re-exports it under that name: the same
+/// with another crate to name.
+#[doc(hidden)]
+#[proc_macro_derive(TracepointEvent, attributes(trace_event))]
+pub fn derive_tracepoint_event(input: TokenStream) -> TokenStream {
+    let home = syn::parse_quote!(::eventheader_writer);
+    derive(&parse_macro_input!(input), Derive::Event, home).into()
+}
+
+/// `#[derive(TraceField)]` of `eventheader-writer`.
+#[doc(hidden)]
+#[proc_macro_derive(TracepointField, attributes(trace_event))]
+pub fn derive_tracepoint_field(input: TokenStream) -> TokenStream {
+    let home = syn::parse_quote!(::eventheader_writer);
+    derive(&parse_macro_input!(input), Derive::Field, home).into()
 }
 
 #[doc = include_str!("../docs/traced.md")]
@@ -39,9 +56,9 @@ pub fn traced(arguments: TokenStream, item: TokenStream) -> TokenStream {
     traced::traced(arguments.into(), parse_macro_input!(item)).into()
 }
 
-fn derive(input: &DeriveInput, derive: Derive) -> proc_macro2::TokenStream {
+fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::TokenStream {
     let mut errors = Errors::default();
-    let container = ast::Container::parse(input, derive, &mut errors);
+    let container = ast::Container::parse(input, derive, home, &mut errors);
     let code = match derive {
         Derive::Event => {
             let events = valid::events(&container, &mut errors);

@@ -209,6 +209,9 @@ impl Attrs {
                 continue;
             };
             check_text(&name, "a key", errors);
+            if name.value().is_empty() || name.value().contains([';', '=']) {
+                errors.on(&name, "a key has at least one character, and no `;` or `=`");
+            }
             check_text(&text, "a value", errors);
             if pairs.iter().any(|(earlier, _)| earlier.value() == name.value()) {
                 errors.on(&name, format!("the key \"{}\" is given twice", name.value()));

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::{
     cursor::{Cursor, Read},
     error::Damage,
+    framing::Format,
     trace::{Thread, Trace, WallTime},
 };
 
@@ -32,6 +33,9 @@ pub enum BlockKind {
     LabelList,
     /// A kind that this reader does not know, and skips as the format asks.
     Unknown(u8),
+    /// An object of versions 4 and 5 of a type that this reader does not know. It has nothing but
+    /// tagged values, which are skipped as the format asks.
+    UnknownObject,
 }
 
 impl BlockKind {
@@ -65,12 +69,17 @@ impl fmt::Display for BlockKind {
             Self::RemoveThread => f.write_str("RemoveThread"),
             Self::LabelList => f.write_str("LabelList"),
             Self::Unknown(kind) => write!(f, "kind-{kind}"),
+            Self::UnknownObject => f.write_str("unknown"),
         }
     }
 }
 
-/// The content of a V6 Trace block.
-pub(crate) fn parse_trace(mut cursor: Cursor<'_>) -> Read<Trace> {
+/// How many bytes the content of the Trace object of V4 and V5 has.
+pub(crate) const V5_TRACE_SIZE: usize = 48;
+
+/// The content of a Trace block or object. What V4 and V5 have in fixed places and V6 among its keys and
+/// values gets the keys of V6.
+pub(crate) fn parse_trace(format: Format, mut cursor: Cursor<'_>) -> Read<Trace> {
     let mut time = [0_i16; 8];
     for part in &mut time {
         *part = cursor.i16()?;
@@ -83,10 +92,19 @@ pub(crate) fn parse_trace(mut cursor: Cursor<'_>) -> Read<Trace> {
     if pointer_size != 4 && pointer_size != 8 {
         return Err(cursor.damage("the pointer size is neither 4 nor 8"));
     }
-    let count = cursor.u32()?;
     let mut key_values = Vec::new();
-    for _ in 0..count {
-        key_values.push((cursor.string()?, cursor.string()?));
+    match format {
+        Format::V5 => {
+            for key in ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"] {
+                key_values.push((key.to_owned(), (cursor.u32()? as i32).to_string()));
+            }
+        }
+        Format::V6 => {
+            let count = cursor.u32()?;
+            for _ in 0..count {
+                key_values.push((cursor.string()?, cursor.string()?));
+            }
+        }
     }
     Ok(Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values })
 }
@@ -129,7 +147,7 @@ pub(crate) fn parse_removals<E: From<Damage>>(
     Ok(())
 }
 
-/// The fixed part of a V6 SequencePoint block.
+/// The fixed part of a SequencePoint block. V4 and V5 have no flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SequencePoint {
     pub(crate) timestamp: u64,
@@ -139,18 +157,22 @@ pub(crate) struct SequencePoint {
     pub(crate) flush_metadata: bool,
 }
 
-/// Hands every (offset, thread index, last sequence number) of a V6 SequencePoint block to `thread`.
+/// Hands every (offset, thread index, last sequence number) of a SequencePoint block to `thread`. V4 and
+/// V5 have the operating system's ids in the place of indices.
 pub(crate) fn parse_sequence_point<E: From<Damage>>(
-    mut cursor: Cursor<'_>,
+    format: Format,
+    cursor: &mut Cursor<'_>,
     mut thread: impl FnMut(u64, u64, u32) -> Result<(), E>,
 ) -> Result<SequencePoint, E> {
     let timestamp = cursor.u64()?;
-    let flags = cursor.u32()?;
+    let flags = if format == Format::V6 { cursor.u32()? } else { 0 };
     let count = cursor.u32()?;
     for _ in 0..count {
         let offset = cursor.offset();
-        let index = cursor.varuint64()?;
-        let sequence = cursor.varuint32()?;
+        let (index, sequence) = match format {
+            Format::V5 => (cursor.u64()?, cursor.u32()?),
+            Format::V6 => (cursor.varuint64()?, cursor.varuint32()?),
+        };
         thread(offset, index, sequence)?;
     }
     Ok(SequencePoint { timestamp, flush_threads: flags & 1 != 0, flush_metadata: flags & 2 != 0 })
@@ -158,7 +180,7 @@ pub(crate) fn parse_sequence_point<E: From<Damage>>(
 
 /// Hands every (offset, stack id, address bytes) of a Stack block to `define`.
 pub(crate) fn parse_stacks<E: From<Damage>>(
-    mut cursor: Cursor<'_>,
+    cursor: &mut Cursor<'_>,
     mut define: impl FnMut(u64, u32, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     let first = cursor.u32()?;

@@ -115,6 +115,19 @@ impl<'a> Cursor<'a> {
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
+    /// `string` of versions 4 and 5: UTF-16 up to a zero. What is no Unicode becomes U+FFFD.
+    pub(crate) fn utf16z(&mut self) -> Read<String> {
+        let units = self.bytes[self.pos..].chunks_exact(2);
+        let Some(len) = units.clone().position(|unit| unit == [0, 0]) else {
+            return Err(self.damage("a text has no end"));
+        };
+        let units = units.take(len).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+        let text = char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER));
+        let text = text.collect();
+        self.bytes(2 * len + 2)?;
+        Ok(text)
+    }
+
     /// `string` of the format: a varuint32 byte length, then UTF-8. What is not UTF-8 becomes U+FFFD.
     pub(crate) fn string(&mut self) -> Read<String> {
         let len = self.varuint32()? as usize;

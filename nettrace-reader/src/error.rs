@@ -60,6 +60,13 @@ pub enum ErrorKind {
     Io(io::Error),
     /// The stream does not begin with the eight bytes `Nettrace`.
     NotNetTrace,
+    /// The trace does not begin with a packet of Heph's format.
+    NotHeph,
+    /// A packet of a Heph trace is damaged.
+    Packet {
+        /// What is wrong with it.
+        what: &'static str,
+    },
     /// A version of the family that this reader does not read, by name.
     UnsupportedVersion(&'static str),
     /// A major version newer than 6, which may mean anything.
@@ -73,6 +80,17 @@ pub enum ErrorKind {
     Truncated {
         /// How many bytes of it are missing.
         missing: u64,
+    },
+    /// The objects that frame the blocks of versions 4 and 5 are damaged.
+    Framing {
+        /// What is wrong with them.
+        what: &'static str,
+    },
+    /// An object of versions 4 and 5 whose type nobody knows, and whose content is not of the kind that
+    /// can be skipped.
+    UnknownObject {
+        /// The name of its type.
+        name: String,
     },
     /// The first block is not the Trace block.
     NoTraceBlock,
@@ -119,6 +137,10 @@ impl fmt::Display for ErrorKind {
                 f,
                 "this is no NetTrace stream (it does not begin with `Nettrace`); V3 and older are not read"
             ),
+            Self::NotHeph => {
+                write!(f, "this is no Heph trace (it does not begin with a packet)")
+            }
+            Self::Packet { what } => write!(f, "a packet is damaged: {what}"),
             Self::UnsupportedVersion(name) => {
                 write!(f, "this is a {name} stream, which this reader does not read")
             }
@@ -134,6 +156,13 @@ impl fmt::Display for ErrorKind {
                 f,
                 "the stream ends in the middle of a block, {missing} bytes short; what stands before \
                  was delivered"
+            ),
+            Self::Framing { what } => {
+                write!(f, "the objects that the stream consists of are damaged: {what}")
+            }
+            Self::UnknownObject { name } => write!(
+                f,
+                "an object is of the unknown type {name:?} and cannot be skipped: use a newer reader"
             ),
             Self::NoTraceBlock => write!(f, "the first block is not a Trace block"),
             Self::Malformed { block, what } => write!(f, "a {block} block is damaged: {what}"),

@@ -1,5 +1,7 @@
 //! One event, with everything that it refers to within reach.
 
+use std::borrow::Cow;
+
 use crate::{
     labels::Label,
     rows::Header,
@@ -51,9 +53,20 @@ impl<'a> Event<'a> {
         self.tables.stack(self.header.stack_id)
     }
 
-    /// Its labels, in the order of the stream.
-    pub fn labels(&self) -> &'a [Label] {
-        self.tables.label_list(self.header.label_list).map_or(&[], |list| &list.labels)
+    /// Its labels, in the order of the stream. What versions 4 and 5 have in their place, the two activity
+    /// ids of the row, are labels here.
+    pub fn labels(&self) -> Cow<'a, [Label]> {
+        let header = self.header;
+        if header.label_list != 0 {
+            let list = self.tables.label_list(header.label_list);
+            return Cow::Borrowed(list.map_or(&[], |list| &list.labels));
+        }
+        let ids = [
+            (header.activity_id, Label::ActivityId as fn(_) -> _),
+            (header.related_activity_id, Label::RelatedActivityId),
+        ];
+        // A vector without elements takes no memory.
+        Cow::Owned(ids.into_iter().filter(|(id, _)| *id != [0; 16]).map(|(id, f)| f(id)).collect())
     }
 
     /// What it marks: as its labels say, or else its type; 0 where neither does.

@@ -1,4 +1,5 @@
-//! Reads NetTrace traces: `.nettrace` files and streams of the format's version 6.
+//! Reads NetTrace traces: `.nettrace` files and streams of the format's versions 4, 5 and 6, those of the
+//! .NET runtime among them.
 //!
 //! - [`Reader`] lends the events of a stream in the order in which they stand there, fast.
 //! - [`SortedReader`] delivers them in the order of time, as far as the stream allows to tell.
@@ -46,6 +47,7 @@ mod cursor;
 mod error;
 mod event;
 mod framing;
+pub mod heph;
 mod input;
 mod labels;
 mod metadata;

@@ -1,19 +1,29 @@
-//! The parser of V6 Metadata blocks.
+//! The parser of Metadata blocks.
 
 use crate::{
     cursor::{Cursor, Read},
     error::Damage,
+    framing::Format,
     schema::{Field, Metadata, Type},
 };
+
+mod v5;
 
 /// Types may nest this deep; deeper ones are taken for damage. Nothing real comes near.
 const MAX_DEPTH: u32 = 48;
 
-/// Hands every (row offset, event type) of a V6 Metadata block to `define`.
+/// Hands every (row offset, event type) of a Metadata block to `define`. `body` is the whole body of the
+/// block, which stands at stream offset `base`.
 pub(crate) fn parse_metadata<E: From<Damage>>(
-    mut cursor: Cursor<'_>,
+    format: Format,
+    body: &[u8],
+    base: u64,
     mut define: impl FnMut(u64, Metadata) -> Result<(), E>,
 ) -> Result<(), E> {
+    if format == Format::V5 {
+        return v5::parse_metadata(body, base, define);
+    }
+    let mut cursor = Cursor::new(body, base);
     let header = cursor.u16()?;
     cursor.bytes(header.into())?;
     while !cursor.is_empty() {
@@ -107,12 +117,12 @@ fn parse_type(cursor: &mut Cursor<'_>, depth: u32) -> Read<Type> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cursor, Metadata, Type, parse_metadata};
+    use super::{Format, Metadata, Type, parse_metadata};
     use crate::{error::Damage, schema::Field};
 
     fn parse(bytes: &[u8]) -> Result<Vec<Metadata>, Damage> {
         let mut out = Vec::new();
-        parse_metadata(Cursor::new(bytes, 0), |_, metadata| {
+        parse_metadata(Format::V6, bytes, 0, |_, metadata| {
             out.push(metadata);
             Ok::<_, Damage>(())
         })?;

@@ -7,7 +7,7 @@ use crate::{
     cursor::Cursor,
     error::{Damage, Error, ErrorKind, Result, Table},
     event::Event,
-    framing::{BlockHead, Blocks},
+    framing::{BlockHead, Blocks, Format},
     labels, metadata,
     rows::{EventBlock, Rows},
     schema::Metadata,
@@ -20,14 +20,21 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) definitions_limit: usize,
+    pub(crate) block_limit: usize,
     pub(crate) sort_limit: usize,
     pub(crate) keep_thread_totals: bool,
 }
 
 impl Default for Options {
-    /// 256 MiB for definitions, 1 GiB for events that wait to be sorted, no totals of threads.
+    /// 256 MiB for definitions, 64 MiB for one block, 1 GiB for events that wait to be sorted, no totals
+    /// of threads.
     fn default() -> Self {
-        Self { definitions_limit: 256 << 20, sort_limit: 1 << 30, keep_thread_totals: false }
+        Self {
+            definitions_limit: 256 << 20,
+            block_limit: 64 << 20,
+            sort_limit: 1 << 30,
+            keep_thread_totals: false,
+        }
     }
 }
 
@@ -36,6 +43,13 @@ impl Options {
     /// label lists) may take.
     pub fn definitions_limit(mut self, bytes: usize) -> Self {
         self.definitions_limit = bytes;
+        self
+    }
+
+    /// How many bytes one block may have. Version 6 allows 16 MiB, versions 4 and 5 allow 2 GiB; the blocks of
+    /// real producers have some 100 KiB.
+    pub fn block_limit(mut self, bytes: usize) -> Self {
+        self.block_limit = bytes;
         self
     }
 
@@ -54,14 +68,15 @@ impl Options {
 
     /// Opens a stream with these options: reads its header and its Trace block.
     pub fn open<R: Read>(self, source: R) -> Result<Reader<R>> {
-        let mut blocks = Blocks::open(source)?;
+        let mut blocks = Blocks::open(source, self.block_limit)?;
+        let format = blocks.format();
         let head = blocks.next()?;
         if head.kind != BlockKind::Trace {
             return Err(Error::new(head.offset, ErrorKind::NoTraceBlock));
         }
-        let trace = block::parse_trace(Cursor::new(blocks.body(), head.body))
+        let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
-        let tables = Tables::new(trace, self.definitions_limit);
+        let tables = Tables::new(format, trace, self.definitions_limit);
         Ok(Reader {
             blocks,
             tables,
@@ -204,7 +219,17 @@ impl<R: Read> Reader<R> {
         &self.tables.trace
     }
 
-    /// The minor version of the format that the stream states; the major one is 6.
+    /// The version of the format: 4, 5 or 6. A stream of version 5 does not state it: it counts as one of
+    /// version 4 until metadata with tags is read.
+    pub fn major_version(&self) -> u32 {
+        match self.blocks.format() {
+            Format::V6 => 6,
+            Format::V5 if self.tables.has_tags => 5,
+            Format::V5 => 4,
+        }
+    }
+
+    /// The minor version of the format that the stream states; 0 before version 6.
     pub fn minor_version(&self) -> u32 {
         self.blocks.minor_version()
     }
@@ -303,15 +328,13 @@ impl<R: Read> Reader<R> {
             current.metadata_id = header.metadata_id;
         }
         if !current.warm || header.capture_thread != current.capture_index {
-            current.capture_thread = tables
-                .thread_slot(header.capture_thread)
-                .ok_or_else(|| fail(Table::Thread, header.capture_thread))?;
+            let (index, number) = (header.capture_thread, header.sequence_number);
+            current.capture_thread =
+                tables.numbered_thread_at(current.base + start as u64, index, number, 1)?;
             current.capture_index = header.capture_thread;
         }
         if !current.warm || header.thread != current.thread_index {
-            current.thread = tables
-                .thread_slot(header.thread)
-                .ok_or_else(|| fail(Table::Thread, header.thread))?;
+            current.thread = tables.thread_at(current.base + start as u64, header.thread)?;
             current.thread_index = header.thread;
         }
         if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
@@ -356,12 +379,13 @@ impl<R: Read> Reader<R> {
 
     fn parse_block(&mut self, head: BlockHead) -> std::result::Result<Step, Stop> {
         let Self { blocks, tables, totals, finished_threads, options, current, .. } = self;
+        let format = blocks.format();
         let body = blocks.body();
-        let cursor = Cursor::new(body, head.body);
+        let mut cursor = Cursor::new(body, head.body);
         match head.kind {
             BlockKind::EndOfStream => return Ok(Step::End),
             BlockKind::Event => {
-                let block = EventBlock::parse(body, head.body)?;
+                let block = EventBlock::parse(format, body, head.body)?;
                 *current = Current {
                     rows: block.rows,
                     end: body.len(),
@@ -374,10 +398,12 @@ impl<R: Read> Reader<R> {
             BlockKind::Trace => {
                 return Err(Damage { offset: head.offset, what: "it is the second one" }.into());
             }
-            BlockKind::Metadata => metadata::parse_metadata(cursor, |offset, metadata| {
-                tables.define_metadata(offset, metadata).map_err(Stop::Error)
-            })?,
-            BlockKind::Stack => block::parse_stacks(cursor, |offset, id, addresses| {
+            BlockKind::Metadata => {
+                metadata::parse_metadata(format, body, head.body, |offset, metadata| {
+                    tables.define_metadata(offset, metadata).map_err(Stop::Error)
+                })?;
+            }
+            BlockKind::Stack => block::parse_stacks(&mut cursor, |offset, id, addresses| {
                 tables.define_stack(offset, id, addresses).map_err(Stop::Error)
             })?,
             BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
@@ -390,34 +416,37 @@ impl<R: Read> Reader<R> {
                 let slot = checkpoint(tables, totals, offset, index, sequence)?;
                 if options.keep_thread_totals {
                     finished_threads.push(tables.thread(slot).clone());
-                    let limit = options.definitions_limit;
-                    if finished_threads.len() * 2 * size_of::<ThreadTotals>() > limit {
-                        let what = "keeping the totals of all threads";
-                        let kind = ErrorKind::LimitExceeded { what, limit };
-                        return Err(Stop::Error(Error::new(offset, kind)));
-                    }
+                    check_kept(offset, finished_threads.len(), options.definitions_limit)?;
                 }
                 tables.remove_thread(index);
-                Ok(())
+                Ok::<_, Stop>(())
             })?,
             BlockKind::SequencePoint => {
-                let point = block::parse_sequence_point(cursor, |offset, index, sequence| {
-                    checkpoint(tables, totals, offset, index, sequence).map(|_| ())
-                })?;
+                let point =
+                    block::parse_sequence_point(format, &mut cursor, |offset, index, sequence| {
+                        checkpoint(tables, totals, offset, index, sequence).map(|_| ())
+                    })?;
                 totals.sequence_points += 1;
+                if options.keep_thread_totals && (point.flush_threads || format == Format::V5) {
+                    let kept = finished_threads.len() + tables.live_threads().count();
+                    check_kept(head.offset, kept, options.definitions_limit)?;
+                }
                 return Ok(Step::SequencePoint {
                     flush_threads: point.flush_threads,
                     flush_metadata: point.flush_metadata,
                 });
             }
-            BlockKind::Unknown(_) => totals.unknown_blocks += 1,
+            BlockKind::Unknown(_) | BlockKind::UnknownObject => totals.unknown_blocks += 1,
         }
         Ok(Step::BlockEnd)
     }
 
     /// Everything before the sequence point has been delivered: what it makes invalid can go.
     pub(crate) fn pass_sequence_point(&mut self, flush_threads: bool, flush_metadata: bool) {
-        self.tables.flush_epoch();
+        let forgotten = self.tables.flush_epoch();
+        if self.options.keep_thread_totals {
+            self.finished_threads.extend(forgotten);
+        }
         self.tables.forget_removed_threads();
         if flush_threads {
             if self.options.keep_thread_totals {
@@ -431,6 +460,15 @@ impl<R: Read> Reader<R> {
     }
 }
 
+/// Whether so many threads may be kept that are gone.
+fn check_kept(offset: u64, threads: usize, limit: usize) -> std::result::Result<(), Stop> {
+    if threads * 2 * size_of::<ThreadTotals>() <= limit {
+        return Ok(());
+    }
+    let what = "keeping the totals of all threads";
+    Err(Stop::Error(Error::new(offset, ErrorKind::LimitExceeded { what, limit })))
+}
+
 /// Takes note of the last number of a thread that a sequence point or a removal gives.
 fn checkpoint(
     tables: &mut Tables,
@@ -439,9 +477,7 @@ fn checkpoint(
     index: u64,
     sequence: u32,
 ) -> std::result::Result<Slot, Stop> {
-    let slot = tables
-        .thread_slot(index)
-        .ok_or_else(|| Stop::Error(undefined(offset, Table::Thread, index)))?;
+    let slot = tables.numbered_thread_at(offset, index, sequence, 0).map_err(Stop::Error)?;
     let thread = tables.thread_mut(slot);
     let before = thread.step_backs;
     totals.lost += u64::from(thread.advance(sequence, 0));

@@ -3,6 +3,7 @@
 use crate::{
     cursor::{Cursor, Read},
     error::Damage,
+    framing::Format,
 };
 
 /// What a row says about one event besides its payload.
@@ -20,8 +21,13 @@ pub struct Header {
     pub processor: u32,
     /// Its stack, or 0.
     pub stack_id: u32,
-    /// Its label list, or 0.
+    /// Its label list, or 0. Versions 4 and 5 have none.
     pub label_list: u32,
+    /// The activity that it belongs to, or zeros: versions 4 and 5 say it here, version 6 by a label.
+    /// A GUID in the byte order of the format.
+    pub activity_id: [u8; 16],
+    /// Another activity, mostly the one that started this one; as [`activity_id`](Self::activity_id).
+    pub related_activity_id: [u8; 16],
     /// When it happened, in ticks.
     pub timestamp: u64,
     /// The size of its payload in bytes.
@@ -41,7 +47,18 @@ pub(crate) struct EventBlock {
 
 impl EventBlock {
     /// `body` is the whole body of the block, which stands at stream offset `base`.
-    pub(crate) fn parse(body: &[u8], base: u64) -> Read<Self> {
+    pub(crate) fn parse(format: Format, body: &[u8], base: u64) -> Read<Self> {
+        let block = Self::parse_head(format, body, base)?;
+        if block.rows.position == body.len() {
+            let offset = base + block.rows.position as u64;
+            return Err(Damage { offset, what: "it holds no event" });
+        }
+        Ok(block)
+    }
+
+    /// The same, of a block that may be empty: the MetadataBlock of V4 and V5 has this head and rows
+    /// too.
+    pub(crate) fn parse_head(format: Format, body: &[u8], base: u64) -> Read<Self> {
         let mut cursor = Cursor::new(body, base);
         let size = cursor.u16()?;
         if size < 20 {
@@ -51,11 +68,13 @@ impl EventBlock {
         let min_timestamp = cursor.u64()?;
         let max_timestamp = cursor.u64()?;
         cursor.bytes(usize::from(size) - cursor.position())?;
-        if cursor.is_empty() {
-            return Err(cursor.damage("it holds no event"));
-        }
         let rows = Rows {
-            compressed: flags & 1 != 0,
+            coding: match (format, flags & 1 != 0) {
+                (Format::V6, true) => Coding::V6,
+                (Format::V6, false) => Coding::PlainV6,
+                (Format::V5, true) => Coding::V5,
+                (Format::V5, false) => Coding::PlainV5,
+            },
             position: cursor.position(),
             header: Header::default(),
             refers_anew: true,
@@ -67,7 +86,7 @@ impl EventBlock {
 /// A position among the rows of a block. Small and copied freely: a copy can be read on later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
-    compressed: bool,
+    coding: Coding,
     /// Where the next row begins.
     pub(crate) position: usize,
     /// The header of the last row that was read; rows are encoded as differences to it.
@@ -76,10 +95,21 @@ pub(crate) struct Rows {
     pub(crate) refers_anew: bool,
 }
 
+/// How headers are encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Coding {
+    /// Compressed, with label lists.
+    V6,
+    /// Compressed, with activity ids.
+    V5,
+    PlainV6,
+    PlainV5,
+}
+
 impl Rows {
     /// No rows at all.
     pub(crate) fn none() -> Self {
-        Self { compressed: true, position: 0, header: Header::default(), refers_anew: true }
+        Self { coding: Coding::V6, position: 0, header: Header::default(), refers_anew: true }
     }
 
     /// Reads one row of `body`, up to its payload, and moves behind the payload. Returns where the
@@ -87,9 +117,13 @@ impl Rows {
     #[inline]
     pub(crate) fn next(&mut self, body: &[u8], base: u64) -> Read<usize> {
         let start = self.position;
-        let Some(payload) =
-            (if self.compressed { self.compressed_header(body) } else { self.plain_header(body) })
-        else {
+        let payload = match self.coding {
+            Coding::V6 => self.compressed_header::<true>(body),
+            Coding::V5 => self.compressed_header::<false>(body),
+            Coding::PlainV6 => self.plain_header(body),
+            Coding::PlainV5 => return self.plain_v5_row(body, base),
+        };
+        let Some(payload) = payload else {
             return Err(damaged(
                 base,
                 start,
@@ -104,8 +138,9 @@ impl Rows {
         Ok(payload)
     }
 
+    /// The versions differ in two flags: 16 and 32.
     #[inline]
-    fn compressed_header(&mut self, body: &[u8]) -> Option<usize> {
+    fn compressed_header<const V6: bool>(&mut self, body: &[u8]) -> Option<usize> {
         let mut at = self.position;
         let flags = *body.get(at)?;
         at += 1;
@@ -120,6 +155,7 @@ impl Rows {
             header.capture_thread = number(body, &mut at)?;
             header.processor = number32(body, &mut at)?;
         }
+        // The rows of metadata blocks of V5 (id 0) are not counted; nobody looks at their numbers.
         header.sequence_number = header.sequence_number.wrapping_add(1);
         if flags & 4 != 0 {
             header.thread = number(body, &mut at)?;
@@ -128,8 +164,17 @@ impl Rows {
             header.stack_id = number32(body, &mut at)?;
         }
         header.timestamp = header.timestamp.wrapping_add(number(body, &mut at)?);
-        if flags & 16 != 0 {
-            header.label_list = number32(body, &mut at)?;
+        if V6 {
+            if flags & 16 != 0 {
+                header.label_list = number32(body, &mut at)?;
+            }
+        } else {
+            if flags & 16 != 0 {
+                header.activity_id = guid(body, &mut at)?;
+            }
+            if flags & 32 != 0 {
+                header.related_activity_id = guid(body, &mut at)?;
+            }
         }
         header.is_sorted = flags & 64 != 0;
         if flags & 128 != 0 {
@@ -159,6 +204,7 @@ impl Rows {
                     timestamp: cursor.u64()?,
                     label_list: cursor.u32()?,
                     payload_size: cursor.u32()?,
+                    ..Header::default()
                 },
             ))
         };
@@ -173,15 +219,95 @@ impl Rows {
     }
 }
 
+impl Rows {
+    /// A row of V4 or V5 that is not compressed. Behind the payload zeros may stand up to a multiple of
+    /// four bytes from the start of the stream: the format's text says so, the reference reader does
+    /// not skip them. Whether they are there is found out from what follows.
+    #[cold]
+    fn plain_v5_row(&mut self, body: &[u8], base: u64) -> Read<usize> {
+        let start = self.position;
+        let damaged = |what| Damage { offset: base + start as u64, what };
+        let Some(head) = PlainV5::read(&body[start..]) else {
+            return Err(damaged("a row's header is cut off, or its sizes contradict each other"));
+        };
+        let payload = start + PLAIN_V5_HEADER;
+        let size = head.header.payload_size as usize;
+        let Some(behind) = body[payload..].get(size..) else {
+            return Err(damaged("a row's payload reaches beyond the block"));
+        };
+        self.header = head.header;
+        self.refers_anew = true;
+        let end = payload + size;
+        let padding = match head.padding {
+            0 => ((base + end as u64).wrapping_neg() % 4) as usize,
+            stated => stated,
+        };
+        let padding = padding.min(behind.len());
+        let is_padded = head.padding > 0
+            || behind[..padding].iter().all(|byte| *byte == 0)
+                && (behind.len() < 4 || PlainV5::read(&behind[padding..]).is_some());
+        self.position = if is_padded { end + padding } else { end };
+        Ok(payload)
+    }
+}
+
+/// The header of such a row.
+struct PlainV5 {
+    header: Header,
+    /// How many bytes of padding its size includes.
+    padding: usize,
+}
+
+impl PlainV5 {
+    fn read(row: &[u8]) -> Option<Self> {
+        let mut cursor = Cursor::new(row, 0);
+        let mut read = || -> Read<(u32, Header)> {
+            let size = cursor.u32()?;
+            let metadata_id = cursor.u32()?;
+            Ok((
+                size,
+                Header {
+                    metadata_id: metadata_id & 0x7FFF_FFFF,
+                    is_sorted: metadata_id & 0x8000_0000 == 0,
+                    sequence_number: cursor.u32()?,
+                    thread: cursor.u64()?,
+                    capture_thread: cursor.u64()?,
+                    processor: cursor.u32()?,
+                    stack_id: cursor.u32()?,
+                    timestamp: cursor.u64()?,
+                    activity_id: cursor.array()?,
+                    related_activity_id: cursor.array()?,
+                    payload_size: cursor.u32()?,
+                    label_list: 0,
+                },
+            ))
+        };
+        let (size, header) = read().ok()?;
+        let least = u64::from(header.payload_size) + PLAIN_V5_HEADER as u64 - 4;
+        let padding = u64::from(size).checked_sub(least).filter(|padding| *padding < 4)?;
+        Some(Self { header, padding: padding as usize })
+    }
+}
+
 /// The flags of a compressed header that stand for event type, threads, stack and label list.
 const REFERENCES: u8 = 1 | 2 | 4 | 8 | 16;
 
 /// The size of an uncompressed header.
 const PLAIN_HEADER: usize = 52;
 
+/// The same of V4 and V5.
+const PLAIN_V5_HEADER: usize = 80;
+
 #[cold]
 fn damaged(base: u64, position: usize, what: &'static str) -> Damage {
     Damage { offset: base + position as u64, what }
+}
+
+#[inline]
+fn guid(body: &[u8], at: &mut usize) -> Option<[u8; 16]> {
+    let bytes = body.get(*at..*at + 16)?.try_into().ok()?;
+    *at += 16;
+    Some(bytes)
 }
 
 #[inline]
@@ -228,7 +354,7 @@ fn long_number(body: &[u8], at: &mut usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{EventBlock, Header};
+    use super::{EventBlock, Format, Header};
 
     fn block(flags: u8, rows: &[u8]) -> Vec<u8> {
         let mut body = vec![22, 0, flags, 0];
@@ -247,7 +373,7 @@ mod tests {
             0x00, 1, 0x33, 0x44, // nothing but the time
             0x02, 0, 9, 1, 0x80, 1, 0x55, 0x66, // another capture thread
         ]);
-        let block = EventBlock::parse(&body, 1000).unwrap();
+        let block = EventBlock::parse(Format::V6, &body, 1000).unwrap();
         assert_eq!((block.min_timestamp, block.max_timestamp), (5, 9));
         let mut rows = block.rows;
         assert_eq!(rows.next(&body, 1000), Ok(22 + 11));
@@ -262,6 +388,7 @@ mod tests {
             timestamp: 6,
             payload_size: 2,
             is_sorted: true,
+            ..Header::default()
         };
         assert_eq!(rows.header, first);
         assert_eq!(rows.next(&body, 1000), Ok(22 + 15));
@@ -288,7 +415,7 @@ mod tests {
         row.extend(99_u64.to_le_bytes());
         row.extend([10, 0, 0, 0, 3, 0, 0, 0, 1, 2, 3]);
         let body = block(0, &row);
-        let mut rows = EventBlock::parse(&body, 0).unwrap().rows;
+        let mut rows = EventBlock::parse(Format::V6, &body, 0).unwrap().rows;
         assert_eq!(rows.next(&body, 0), Ok(22 + 52));
         let header = Header {
             metadata_id: 7,
@@ -301,24 +428,30 @@ mod tests {
             timestamp: 99,
             payload_size: 3,
             is_sorted: false,
+            ..Header::default()
         };
         assert_eq!(rows.header, header);
         assert_eq!(rows.position, body.len());
         row[0] = 50;
         let body = block(0, &row);
         assert_eq!(
-            EventBlock::parse(&body, 0).unwrap().rows.next(&body, 0).unwrap_err().offset,
+            EventBlock::parse(Format::V6, &body, 0)
+                .unwrap()
+                .rows
+                .next(&body, 0)
+                .unwrap_err()
+                .offset,
             22
         );
     }
 
     #[test]
     fn damage() {
-        assert!(EventBlock::parse(&block(1, &[]), 0).is_err());
-        assert!(EventBlock::parse(&[19, 0, 1, 0], 0).is_err());
+        assert!(EventBlock::parse(Format::V6, &block(1, &[]), 0).is_err());
+        assert!(EventBlock::parse(Format::V6, &[19, 0, 1, 0], 0).is_err());
         for rows in [&[0_u8][..], &[0x80, 1, 5, 0], &[0x02, 0xFF, 0xFF], &[0, 0x80], &[1]] {
             let body = block(1, rows);
-            let mut cursor = EventBlock::parse(&body, 0).unwrap().rows;
+            let mut cursor = EventBlock::parse(Format::V6, &body, 0).unwrap().rows;
             assert_eq!(cursor.next(&body, 0).unwrap_err().offset, 22, "{rows:x?}");
         }
     }

@@ -29,6 +29,8 @@ pub struct Metadata {
     pub provider_guid: Option<[u8; 16]>,
     /// Whatever else the writer had to say about it.
     pub key_values: Vec<(String, String)>,
+    /// Whether it has the tags that set version 5 apart from version 4. False in version 6.
+    pub has_tags: bool,
 }
 
 /// One field of a payload or of an object in it.

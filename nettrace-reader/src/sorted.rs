@@ -72,8 +72,11 @@ struct Run {
 #[derive(Debug)]
 struct Segment {
     capture_thread: Slot,
-    /// The state before the first row.
-    rows: Rows,
+    /// Where in the block its rows begin.
+    start: usize,
+    /// The first of them, decoded, and where its payload begins.
+    first: Rows,
+    payload: usize,
     end: usize,
 }
 
@@ -147,7 +150,12 @@ impl<R: Read> SortedReader<R> {
         self.reader.trace()
     }
 
-    /// The minor version of the format that the stream states; the major one is 6.
+    /// See [`Reader::major_version`].
+    pub fn major_version(&self) -> u32 {
+        self.reader.major_version()
+    }
+
+    /// The minor version of the format that the stream states; 0 before version 6.
     pub fn minor_version(&self) -> u32 {
         self.reader.minor_version()
     }
@@ -180,9 +188,9 @@ impl<R: Read> SortedReader<R> {
     /// Reads until there is something to release.
     fn read_on(&mut self) {
         let result = loop {
-            let before = self.reader.current.rows;
+            let start = self.reader.current.rows.position;
             let result = match self.reader.step() {
-                Ok(Step::Row) => self.take_row(before),
+                Ok(Step::Row) => self.take_row(start),
                 Ok(Step::BlockEnd) => self.end_segment(),
                 Ok(Step::SequencePoint { flush_threads, flush_metadata }) => {
                     self.after = After::PassSequencePoint { flush_threads, flush_metadata };
@@ -210,8 +218,9 @@ impl<R: Read> SortedReader<R> {
         }
     }
 
+    /// The row begins at `start` of the block.
     #[inline]
-    fn take_row(&mut self, before: Rows) -> Result<()> {
+    fn take_row(&mut self, start: usize) -> Result<()> {
         let current = &self.reader.current;
         if current.rows.header.is_sorted {
             let timestamp = current.rows.header.timestamp;
@@ -227,7 +236,9 @@ impl<R: Read> SortedReader<R> {
             _ => {
                 let segment = Segment {
                     capture_thread: current.capture_thread,
-                    rows: before,
+                    start,
+                    first: current.rows,
+                    payload: current.payload,
                     end: current.rows.position,
                 };
                 self.end_segment()?;
@@ -240,7 +251,7 @@ impl<R: Read> SortedReader<R> {
     /// Copies the rows of the segment into the lane of their thread.
     fn end_segment(&mut self) -> Result<()> {
         let Some(segment) = self.segment.take() else { return Ok(()) };
-        let start = segment.rows.position;
+        let start = segment.start;
         let base = self.reader.current.base + start as u64;
         let rows = &self.reader.blocks.body()[start..segment.end];
         let limit = self.reader.options.sort_limit;
@@ -252,9 +263,8 @@ impl<R: Read> SortedReader<R> {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(rows);
-        let mut run = Run { bytes, base, rows: segment.rows, payload: 0 };
-        run.rows.position = 0;
-        run.decode()?;
+        let mut run = Run { bytes, base, rows: segment.first, payload: segment.payload - start };
+        run.rows.position -= start;
         self.earliest = self.earliest.min(run.rows.header.timestamp);
         let lane = match self.lane_of.get(&segment.capture_thread) {
             Some(lane) => *lane,

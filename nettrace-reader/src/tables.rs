@@ -4,6 +4,7 @@ use std::{collections::HashMap, mem::size_of, ops::Range};
 
 use crate::{
     error::{Error, ErrorKind, Result, Table},
+    framing::Format,
     labels::{Label, LabelList},
     schema::{Field, Metadata, Type},
     trace::{Stack, Thread, Trace},
@@ -26,6 +27,23 @@ pub struct ThreadTotals {
     pub step_backs: u64,
     /// The last number that was seen.
     pub last_sequence: u32,
+    numbering: Numbering,
+    /// How many sequence points had been when it was last listed by one or recorded an event.
+    seen_at: u64,
+}
+
+/// How far the numbers of a thread are to be trusted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Numbering {
+    /// As version 6 has it: from 1, and every gap is a loss.
+    #[default]
+    Strict,
+    /// Versions 4 and 5: no number was seen yet. The first one is taken as it is, since threads are
+    /// not announced; so the reference reader has it.
+    Unseen,
+    /// Versions 4 and 5: behind number 0 (of a thread that had recorded nothing, or of one whose numbers
+    /// have just wrapped) nothing counts as lost; so the reference reader has it.
+    Lenient,
 }
 
 impl ThreadTotals {
@@ -33,13 +51,25 @@ impl ThreadTotals {
     /// of the thread gives (0). Returns how many events are missing before it.
     #[inline]
     pub(crate) fn advance(&mut self, sequence: u32, events_seen: u32) -> u32 {
-        let gap = sequence.wrapping_sub(events_seen).wrapping_sub(self.last_sequence);
+        let before = self.last_sequence;
+        let gap = sequence.wrapping_sub(events_seen).wrapping_sub(before);
         self.last_sequence = sequence;
-        if gap == 0 { 0 } else { self.count_gap(gap) }
+        if gap == 0 { 0 } else { self.count_gap(gap, before) }
+    }
+
+    /// Before a number is taken note of that may be the first one, and the one before it then this.
+    fn begin_numbers(&mut self, before: u32) {
+        if self.numbering == Numbering::Unseen {
+            self.numbering = Numbering::Lenient;
+            self.last_sequence = before;
+        }
     }
 
     #[cold]
-    fn count_gap(&mut self, gap: u32) -> u32 {
+    fn count_gap(&mut self, gap: u32, before: u32) -> u32 {
+        if self.numbering == Numbering::Lenient && before == 0 {
+            return 0;
+        }
         let lost = if gap > STEP_BACK {
             self.step_backs += 1;
             STEP_BACK
@@ -54,10 +84,21 @@ impl ThreadTotals {
 /// Where a thread or event type is kept.
 pub(crate) type Slot = u32;
 
+/// How many threads versions 4 and 5, which do not say when one ends, may have before those are
+/// forgotten that a sequence point does not list.
+const MANY_THREADS: usize = 4096;
+
 /// All definitions that rows can refer to.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) trace: Trace,
+    format: Format,
+    /// Versions 4 and 5: the process of all threads.
+    process_id: Option<u64>,
+    /// Whether any event type has tags: so a stream of version 5 is told from one of version 4.
+    pub(crate) has_tags: bool,
+    /// How many sequence points there were.
+    epoch: u64,
     metadata: Vec<Metadata>,
     metadata_slots: HashMap<u32, Slot>,
     threads: Vec<ThreadTotals>,
@@ -83,9 +124,14 @@ struct Cost {
 }
 
 impl Tables {
-    pub(crate) fn new(trace: Trace, limit: usize) -> Self {
+    pub(crate) fn new(format: Format, trace: Trace, limit: usize) -> Self {
+        let process_id = trace.value("ProcessId").and_then(|id| id.parse().ok());
         Self {
             trace,
+            format,
+            process_id,
+            has_tags: false,
+            epoch: 0,
             metadata: Vec::new(),
             metadata_slots: HashMap::new(),
             threads: Vec::new(),
@@ -110,6 +156,27 @@ impl Tables {
         &self.metadata[slot as usize]
     }
 
+    /// Whether the fields of an event type are stated. In versions 4 and 5 a type without fields may be one
+    /// whose fields the producer does not describe.
+    pub(crate) fn has_fields(&self, slot: Slot) -> bool {
+        self.format == Format::V6 || !self.metadata(slot).fields.is_empty()
+    }
+
+    /// Whether readers that tell event types by provider and event id take this one for that of `id` without
+    /// harm. .NET has such types in several versions.
+    pub(crate) fn is_alike(&self, id: u32, metadata: &Metadata) -> bool {
+        self.format == Format::V5
+            && self.metadata_slot(id).is_some_and(|slot| {
+                let other = self.metadata(slot);
+                (&other.name, &other.fields) == (&metadata.name, &metadata.fields)
+            })
+    }
+
+    /// Whether the numbers of a thread may begin anew: its id was given to another thread.
+    pub(crate) fn reuses_ids(&self) -> bool {
+        self.format == Format::V5
+    }
+
     pub(crate) fn all_metadata(&self) -> &[Metadata] {
         &self.metadata
     }
@@ -121,6 +188,7 @@ impl Tables {
         }
         self.cost.metadata += cost_of_metadata(&metadata);
         self.check_limit(offset)?;
+        self.has_tags |= metadata.has_tags;
         self.metadata_slots.insert(id, self.metadata.len() as Slot);
         self.metadata.push(metadata);
         Ok(())
@@ -134,6 +202,41 @@ impl Tables {
 
     pub(crate) fn thread_slot(&self, index: u64) -> Option<Slot> {
         self.thread_slots.get(&index).copied()
+    }
+
+    /// The thread that a row or a sequence point at `offset` refers to. Versions 4 and 5 do not define
+    /// threads: there it is made when it is first seen.
+    pub(crate) fn thread_at(&mut self, offset: u64, index: u64) -> Result<Slot> {
+        if let Some(slot) = self.thread_slot(index) {
+            return Ok(slot);
+        }
+        if self.format == Format::V6 {
+            return Err(undefined(offset, Table::Thread, index));
+        }
+        let (process_id, os_thread_id) = (self.process_id, Some(index));
+        let thread = Thread { index, process_id, os_thread_id, ..Thread::default() };
+        let slot = self.add_thread(offset, thread)?;
+        let thread = &mut self.threads[slot as usize];
+        thread.numbering = Numbering::Unseen;
+        thread.seen_at = self.epoch;
+        Ok(slot)
+    }
+
+    /// The same, of the thread that recorded an event with a number (`events_seen` = 1), or of which a
+    /// sequence point or a removal gives the last number (0).
+    pub(crate) fn numbered_thread_at(
+        &mut self,
+        offset: u64,
+        index: u64,
+        sequence: u32,
+        events_seen: u32,
+    ) -> Result<Slot> {
+        let slot = self.thread_at(offset, index)?;
+        let epoch = self.epoch;
+        let thread = self.thread_mut(slot);
+        thread.begin_numbers(sequence.wrapping_sub(events_seen));
+        thread.seen_at = epoch;
+        Ok(slot)
     }
 
     /// Also finds a thread that was removed while events of it waited.
@@ -160,6 +263,11 @@ impl Tables {
         if self.thread_slots.contains_key(&index) {
             return Err(duplicate(offset, Table::Thread, index));
         }
+        self.add_thread(offset, thread).map(|_| ())
+    }
+
+    fn add_thread(&mut self, offset: u64, thread: Thread) -> Result<Slot> {
+        let index = thread.index;
         self.cost.threads += cost_of_thread(&thread);
         self.check_limit(offset)?;
         let totals = ThreadTotals { thread, ..ThreadTotals::default() };
@@ -174,7 +282,7 @@ impl Tables {
             }
         };
         self.thread_slots.insert(index, slot);
-        Ok(())
+        Ok(slot)
     }
 
     /// Nothing may refer to the thread any more but events that were read already.
@@ -238,12 +346,26 @@ impl Tables {
         }
     }
 
-    /// Behind a sequence point stacks and label lists have to be defined again.
-    pub(crate) fn flush_epoch(&mut self) {
+    /// Behind a sequence point stacks and label lists have to be defined again. Returns the threads that
+    /// are forgotten with them, of which versions 4 and 5 do not say that they have ended.
+    pub(crate) fn flush_epoch(&mut self) -> Vec<ThreadTotals> {
+        let mut forgotten = Vec::new();
+        if self.format == Format::V5 && self.thread_slots.len() > MANY_THREADS {
+            let is_gone = |slot: &Slot| self.threads[*slot as usize].seen_at < self.epoch;
+            let slots: Vec<_> = self.thread_slots.values().copied().filter(is_gone).collect();
+            for slot in slots {
+                let totals = self.thread(slot).clone();
+                self.thread_slots.remove(&totals.thread.index);
+                self.free_thread(slot);
+                forgotten.push(totals);
+            }
+        }
+        self.epoch += 1;
         self.stacks.clear();
         self.stack_bytes.clear();
         self.label_lists.clear();
         self.cost.epoch = 0;
+        forgotten
     }
 
     fn free_thread(&mut self, slot: Slot) {
@@ -319,7 +441,7 @@ fn cost_of_pairs(pairs: &[(String, String)]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{STEP_BACK, Tables, ThreadTotals};
+    use super::{Format, STEP_BACK, Tables, ThreadTotals};
     use crate::trace::{Thread, Trace, WallTime};
 
     #[test]
@@ -365,7 +487,7 @@ mod tests {
             pointer_size: 8,
             key_values: Vec::new(),
         };
-        let mut tables = Tables::new(trace, 1 << 20);
+        let mut tables = Tables::new(Format::V6, trace, 1 << 20);
         for index in 0..100_000 {
             tables.define_thread(0, Thread { index, ..Thread::default() }).unwrap();
             tables.remove_thread(index);

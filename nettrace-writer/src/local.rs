@@ -18,7 +18,14 @@ use std::{cell::Cell, ptr, sync::Arc};
 
 use trace_event::SESSION_BITS;
 
-use crate::{clock, record::Record, sessions, shared::Shared, sync::Ordering, thread::ThreadRef};
+use crate::{
+    clock,
+    record::Record,
+    sessions::{self, missed},
+    shared::{NoBuffer, Shared},
+    sync::{Ordering, thread},
+    thread::ThreadRef,
+};
 
 /// One thread's end of one session.
 #[derive(Debug)]
@@ -35,6 +42,8 @@ pub(crate) enum Attached {
     ForGood,
     /// The thread is at its end: a buffer for one event.
     Once(OneEvent),
+    /// There is no room for the buffer: to be waited for, or the event counted.
+    Full(Arc<Shared>),
     /// There is no such session (any more), or the event was counted as refused.
     No,
 }
@@ -103,6 +112,9 @@ pub(crate) fn holding_locks<R>(f: impl FnOnce() -> R) -> Option<R> {
     impl Drop for Release {
         fn drop(&mut self) {
             HOLDS_LOCKS.set(false);
+            if !thread::panicking() {
+                missed::settle();
+            }
         }
     }
     (!HOLDS_LOCKS.replace(true)).then(|| {
@@ -119,7 +131,11 @@ pub(crate) fn attach(slot: u32) -> Attached {
             return Attached::ForGood; // a signal handler did it a moment ago
         }
         let Some(session) = sessions::session(slot) else { return Attached::No };
-        let Some(buffer) = session.attach(ThreadRef::current()) else { return Attached::No };
+        let buffer = match session.attach(&ThreadRef::current()) {
+            Ok(buffer) => buffer,
+            Err(NoBuffer::Closed) => return Attached::No,
+            Err(NoBuffer::TooMany) => return Attached::Full(session),
+        };
         // The flusher meets whoever is on the roster when it has read its `T`: no clock of this thread's may be read, not even
         // ahead of its turn, before the thread is there.
         clock::ordered();
@@ -190,6 +206,7 @@ impl ThreadBuffer {
     /// The thread is done with this buffer.
     pub(crate) fn exit(&self) {
         self.record.exit(&self.session.pool);
+        self.session.buffer_ended();
         // If many threads leave, their chunks are needed again.
         self.session.wake_if_low();
     }

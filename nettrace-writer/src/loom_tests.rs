@@ -16,7 +16,7 @@ use crate::{
 
 /// How often something happened in all executions of a model.
 #[derive(Clone, Default)]
-struct Tally(Shared<[atomic::AtomicUsize; 6]>);
+struct Tally(Shared<[atomic::AtomicUsize; 7]>);
 
 impl Tally {
     fn add(&self, what: usize, by: usize) {
@@ -40,6 +40,8 @@ const SEALING: usize = 3;
 const DROPPED: usize = 4;
 /// Rows of the last model that were there before the session was closed.
 const ROWS: usize = 5;
+/// Threads that a round did not wait for.
+const BUSY: usize = 6;
 
 /// Runs a model in every way, `preemptions` deep at most.
 fn explore(
@@ -57,7 +59,7 @@ fn explore(
         counts.add(EXECUTIONS, 1);
         model(&counts);
     });
-    println!("{name}: {:?} (executions, moved on, seized, sealing, dropped, rows)", tally.0);
+    println!("{name}: {:?} (executions, moved on, seized, sealing, dropped, rows, busy)", tally.0);
     tally
 }
 
@@ -154,6 +156,71 @@ fn loom_events_in_events_are_told() {
         });
     });
     assert_met(&tally, &[SEIZED]);
+}
+
+#[test]
+fn loom_a_request_survives_a_note() {
+    // An event with a note before it, which the flusher asks in the midst of, and one behind it, which must not go into a chunk that was
+    // taken.
+    let tally = explore("note", 3, |tally| {
+        let shared = Arc::new((Model::new(3, 4), Record::new(0)));
+        shared.0.emit_around(&shared.1, 1, || shared.0.emit_nested(&shared.1));
+        let flushing = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (model, record) = &*shared;
+                let mut flusher = Flusher::new(model, &[record]);
+                flusher.round();
+                flusher.sources.remove(0)
+            })
+        };
+        let (model, record) = &*shared;
+        (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+        let source = flushing.join().unwrap();
+        let mut flusher = Flusher::new(model, &[record]);
+        flusher.sources = vec![source];
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_rows(&[1, 2, 3]);
+        tell(tally, &flusher);
+    });
+    assert_met(&tally, &[SEIZED]);
+}
+
+#[test]
+fn loom_a_clock_that_goes_back_breaks_no_point() {
+    let tally = explore("back", 2, |tally| {
+        let owner = |model: &Model, record: &Record| {
+            (1..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+        };
+        // Three ticks: some events of the past are behind the flusher's time, some are not.
+        with_one_owner(tally, Model::new(3, 2).behind(3), 1, owner, |_, flusher, _| {
+            flusher.check_rows(&[1, 2, 3]);
+        });
+    });
+    assert_met(&tally, &[SEIZED]);
+}
+
+#[test]
+fn loom_a_round_without_patience_loses_nothing() {
+    let tally = explore("patience", 2, |tally| {
+        let shared = Arc::new((Model::new(3, 1), Record::new(0)));
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (model, record) = &*shared;
+                (1..=2).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+            })
+        };
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        tally.add(BUSY, flusher.impatient_round());
+        flusher.round();
+        emitting.join().unwrap();
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_rows(&[1, 2]);
+        tell(tally, &flusher);
+    });
+    assert_met(&tally, &[BUSY, SEIZED]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::{
 use nettrace_reader::{Report, verify};
 
 use crate::{
-    Emit, OnFull, Session, Stats, TraceEvent,
+    Emit, OnFull, Session, Stats, TraceEvent, local,
     sink::MemorySink,
     sync::{AtomicBool, Ordering, thread},
 };
@@ -71,6 +71,53 @@ fn order_holds_at_full_speed() {
     }
     println!("{written} written, {dropped} dropped, {rounds} rounds, {points} sequence points");
     assert!(points > 40, "{points} sequence points say too little");
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Order-Back", crate = crate)]
+struct Back {
+    value: u64,
+}
+
+#[test]
+fn order_holds_where_the_clock_goes_back() {
+    let sink = MemorySink::new();
+    let session = Session::builder().sink(sink.clone()).provider("Order-Back");
+    let session = session.clock(crate::Clock::Monotonic).start().unwrap();
+    let emit = |value| (0..10).for_each(|_| Back { value }.emit());
+    thread::scope(|scope| {
+        let (go, told) = std::sync::mpsc::channel::<()>();
+        let (done, heard) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            for value in 0.. {
+                emit(value);
+                done.send(()).unwrap();
+                if told.recv().is_err() {
+                    return;
+                }
+            }
+        });
+        for value in 0..5 {
+            heard.recv().unwrap();
+            emit(value);
+            session.flush().unwrap();
+            // As if all clocks went back by a second: the session has seen a time that is a second ahead, at a sequence point.
+            local::for_each_buffer(|buffer| {
+                buffer.session.floor.raise(buffer.session.source.now() + 1_000_000_000);
+            });
+            emit(value);
+            session.flush().unwrap();
+            // A thread that has not met that time yet, and one that is new.
+            go.send(()).unwrap();
+            scope.spawn(move || emit(value)).join().unwrap();
+        }
+        heard.recv().unwrap();
+        drop(go);
+    });
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.written, stats.dropped()), (210, 0), "{stats:?}");
+    let report = check(&sink.bytes(), &stats);
+    assert!(report.sequence_points >= 10, "{report:?}");
 }
 
 /// A thread's way of emitting: in a row, with pauses, with long events, or as a chain of threads that live shortly.

@@ -17,15 +17,18 @@
 //! Invariants:
 //!
 //! - S1: [`TABLE`] is null or points to a leaked `Mutex<Table>`, which is never freed.
-#![allow(unsafe_code, reason = "S1, and the registration of handlers")]
+//! - S2: [`REFUSED`] and the `next` of each entry are null or point to a leaked `Refused`, which is never freed.
+#![allow(unsafe_code, reason = "S1, S2, and the registration of handlers")]
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, ptr, sync::Arc};
 
 use once_cell::sync::OnceCell;
 use trace_event::{
     EventType, SESSION_BITS,
     registry::{self, Backend, BackendEntry},
 };
+
+pub(crate) mod missed;
 
 use crate::{
     error::Error,
@@ -38,7 +41,7 @@ use crate::{
 pub(crate) static UNPLACED: [AtomicU64; SESSION_BITS as usize + 1] =
     [const { AtomicU64::new(0) }; SESSION_BITS as usize + 1];
 
-static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(std::ptr::null_mut());
+static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(ptr::null_mut());
 /// How many `fork`s lie between the first process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -47,6 +50,8 @@ struct Table {
     slots: [Option<Arc<Shared>>; SESSION_BITS as usize],
     /// Slots that are taken but whose session does not listen (yet, or any more).
     reserved: u32,
+    /// Types that some session in a slot has listened to, by their index.
+    heard: [BTreeSet<u32>; SESSION_BITS as usize],
 }
 
 fn table() -> &'static Mutex<Table> {
@@ -109,6 +114,7 @@ impl Slot {
             let mut table = table().lock();
             table.slots[self.number as usize] = Some(Arc::clone(session));
             for ty in registry::types().filter(|ty| records(session, ty)) {
+                table.heard[self.number as usize].insert(ty.index());
                 registry::listen(ty, 1 << self.number, 0);
             }
         });
@@ -145,6 +151,16 @@ pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
     table().lock().slots.get(slot as usize)?.clone()
 }
 
+/// Types (by their index, in order) that earlier sessions in a slot listened to.
+///
+/// A thread may have read such a type's word while one of them was live, and been interrupted by a signal handler that emits to the session
+/// of today and so gives the thread a buffer in the slot: back in its event, the thread writes into that. It is an event more than was asked
+/// for, and as good as any other if its type is defined in the trace.
+pub(crate) fn heard(slot: u32) -> Vec<u32> {
+    let heard = || table().lock().heard[slot as usize].iter().copied().collect();
+    local::holding_locks(heard).unwrap_or_default()
+}
+
 /// Tells apart processes that share a past.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
@@ -156,15 +172,20 @@ struct Sessions;
 
 impl Backend for Sessions {
     fn attach(&self, ty: &'static EventType) {
-        let table = table().lock();
+        let mut table = table().lock();
         let recording = table.slots.iter().flatten().filter(|session| records(session, ty));
         let bits = recording.fold(0, |bits, session| bits | 1 << session.slot);
+        for (slot, heard) in table.heard.iter_mut().enumerate() {
+            if bits & (1 << slot) != 0 {
+                heard.insert(ty.index());
+            }
+        }
         registry::listen(ty, bits, 0);
     }
 }
 
 /// Registers a type at its first event. `false`: its events are not recorded, and [`refused_types`] says why; or this is a signal handler
-/// that interrupted the taking of locks, and a later event will register the type.
+/// that interrupted the taking of locks: then the event is counted, and the type registered, when they have been given back (see [`missed`]).
 pub(crate) fn register(ty: &'static EventType) -> bool {
     let registered = local::holding_locks(|| registry::register(ty));
     match registered {
@@ -173,7 +194,10 @@ pub(crate) fn register(ty: &'static EventType) -> bool {
             false
         }
         Some(Ok(())) => true,
-        None => false,
+        None => {
+            missed::note(ty);
+            false
+        }
     }
 }
 
@@ -183,9 +207,22 @@ fn records(session: &Shared, ty: &EventType) -> bool {
     session.wants(ty) && session.describes(ty).map_err(|error| note_refused(error.into())).is_ok()
 }
 
-/// Remembers that an event type was refused while no one could be told.
+/// Remembers that an event type was refused while no one could be told; once.
 pub(crate) fn note_refused(error: Error) {
-    REFUSED.lock().push(error.to_string_with_sources());
+    let message = error.to_string_with_sources();
+    if refused().any(|other| *other == message) {
+        return;
+    }
+    let new = Box::leak(Box::new(Refused { message, next: AtomicPtr::new(ptr::null_mut()) }));
+    let mut head = REFUSED.load(Ordering::Relaxed);
+    loop {
+        new.next.store(head, Ordering::Relaxed);
+        // Release pairs with the acquire in `refused`.
+        match REFUSED.compare_exchange_weak(head, new, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
 }
 
 /// Every event type that was refused so far in this process, in words.
@@ -194,10 +231,30 @@ pub(crate) fn note_refused(error: Error) {
 /// log these; [`SessionBuilder::register`](crate::SessionBuilder::register) makes them errors of its start.
 #[must_use]
 pub fn refused_types() -> Vec<String> {
-    REFUSED.lock().clone()
+    let mut all: Vec<_> = refused().cloned().collect();
+    all.reverse();
+    all
 }
 
-static REFUSED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// A list without a lock, the newest first: the child of a `fork` has it as it is. Entries are never freed (S2); there is one for each type
+/// at most, and one for each way in which it was refused.
+static REFUSED: AtomicPtr<Refused> = AtomicPtr::new(ptr::null_mut());
+
+struct Refused {
+    message: String,
+    next: AtomicPtr<Refused>,
+}
+
+fn refused() -> impl Iterator<Item = &'static String> {
+    let mut at = REFUSED.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: S2.
+        let entry = unsafe { at.as_ref() }?;
+        // Relaxed: what stands behind an entry was there before it, and was seen with it.
+        at = entry.next.load(Ordering::Relaxed);
+        Some(&entry.message)
+    })
+}
 
 /// What is due once in a process, before its first session.
 fn prepare_process() {
@@ -221,7 +278,8 @@ fn install_handlers() {}
 #[cfg(unix)]
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    TABLE.store(std::ptr::null_mut(), Ordering::Release);
+    TABLE.store(ptr::null_mut(), Ordering::Release);
+    missed::forget();
     registry::after_fork((1 << SESSION_BITS) - 1);
     local::forget_all();
 }

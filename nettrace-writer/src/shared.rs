@@ -12,7 +12,7 @@ use crate::{
     config::{OnFull, ProviderFilter},
     local::{self, ThreadBuffer},
     pool::Pool,
-    record::{Drops, Record},
+    record::{Drops, Floor, Record},
     sessions,
     stats::Stats,
     sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering},
@@ -42,9 +42,12 @@ pub(crate) struct Shared {
     pub(crate) format: Format,
     pub(crate) pool: Pool,
     pub(crate) source: Source,
+    pub(crate) floor: Floor,
     pub(crate) barrier: Barrier,
     pub(crate) on_full: OnFull,
     pub(crate) providers: Vec<ProviderFilter>,
+    /// Types that earlier sessions in the slot listened to.
+    heard: Vec<u32>,
     pub(crate) commands: Sender<Command>,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) sink: SinkCounters,
@@ -52,10 +55,23 @@ pub(crate) struct Shared {
     pub(crate) closed: AtomicBool,
     /// A round was asked for and has not begun.
     wake_asked: AtomicBool,
+    /// Buffers whose threads have ended and that the flusher has not done with.
+    ended: AtomicU32,
+    /// Events of threads that got no buffer, since there were too many of those.
+    without_buffer: AtomicU64,
     /// Threads that wait for room.
     waiting: AtomicU32,
     room: Mutex<()>,
     room_changed: Condvar,
+}
+
+/// Why a thread gets no buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoBuffer {
+    /// The session is over.
+    Closed,
+    /// Too many buffers of threads that ended are still to be written.
+    TooMany,
 }
 
 /// The threads of a session.
@@ -85,6 +101,7 @@ pub(crate) struct SinkCounters {
 }
 
 impl Shared {
+    #[expect(clippy::too_many_arguments, reason = "called once, with what a builder has")]
     pub(crate) fn new(
         slot: u32,
         format: Format,
@@ -100,14 +117,18 @@ impl Shared {
             format,
             pool,
             source,
+            floor: Floor::new(),
             barrier,
             on_full,
             providers,
+            heard: sessions::heard(slot),
             commands,
             roster: Mutex::new(Roster::default()),
             sink: SinkCounters::default(),
             closed: AtomicBool::new(false),
             wake_asked: AtomicBool::new(false),
+            ended: AtomicU32::new(0),
+            without_buffer: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
             room: Mutex::new(()),
             room_changed: Condvar::new(),
@@ -120,6 +141,11 @@ impl Shared {
         self.providers.is_empty() || self.providers.iter().any(|filter| filter.matches(schema))
     }
 
+    /// Whether rows of a type may be among the session's: it wants the type, or [an earlier session](sessions::heard) did.
+    pub(crate) fn may_meet(&self, ty: &EventType) -> bool {
+        self.wants(ty) || self.heard.binary_search(&ty.index()).is_ok()
+    }
+
     /// Whether the session's format can describe a type.
     pub(crate) fn describes(&self, ty: &EventType) -> Result<(), FormatError> {
         Stream::check(self.format, ty.schema())
@@ -127,21 +153,58 @@ impl Shared {
 
     /// A buffer for a thread that has none.
     ///
-    /// `None`: the session is over.
-    pub(crate) fn attach(self: &Arc<Self>, thread: ThreadRef) -> Option<Arc<ThreadBuffer>> {
+    /// Buffers of threads that have ended stay until the flusher has written what they left. Should it be held up (by a sink that stalls)
+    /// they are not to pile up beside the budget: see [`most_ended`](Self::most_ended).
+    pub(crate) fn attach(
+        self: &Arc<Self>,
+        thread: &ThreadRef,
+    ) -> Result<Arc<ThreadBuffer>, NoBuffer> {
+        if self.ended.load(Ordering::Relaxed) >= self.most_ended() {
+            return Err(NoBuffer::TooMany);
+        }
         let fence = if self.barrier == Barrier::Fences { MODE_FENCE } else { 0 };
         let clock = if self.source.is_counter() { 0 } else { MODE_MONOTONIC };
         let record = Record::new(fence | clock);
-        let buffer = Arc::new(ThreadBuffer { record, session: Arc::clone(self), thread });
+        let buffer =
+            Arc::new(ThreadBuffer { record, session: Arc::clone(self), thread: thread.clone() });
         let mut roster = self.roster.lock();
         // Under the lock, which the flusher takes after it has set this: it meets the buffer, or there is none.
         if self.closed.load(Ordering::Relaxed) {
-            return None;
+            return Err(NoBuffer::Closed);
         }
         roster.live.push(Arc::clone(&buffer));
         roster.new.push(Arc::clone(&buffer));
         roster.threads += 1;
-        Some(buffer)
+        Ok(buffer)
+    }
+
+    /// A thread has ended: the flusher has its buffer from now on.
+    pub(crate) fn buffer_ended(&self) {
+        self.ended.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The flusher is done with the buffers of so many threads that ended.
+    pub(crate) fn buffers_gone(&self, count: usize) {
+        // Not below zero: at the end of a session the flusher takes leave of threads that live on.
+        let _ = self.ended.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |ended| {
+            Some(ended.saturating_sub(count as u32))
+        });
+    }
+
+    /// How many buffers of ended threads there may be: about half a kibibyte each. More than there are chunks, which come back a little sooner.
+    fn most_ended(&self) -> u32 {
+        512 + 2 * self.pool.use_of_chunks().1
+    }
+
+    /// Counts an event of a thread that got no buffer.
+    pub(crate) fn drop_without_buffer(&self) {
+        self.without_buffer.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many events no thread can be named for.
+    pub(crate) fn unplaced(&self) -> u64 {
+        let unplaced = sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
+        unplaced + self.without_buffer.load(Ordering::Relaxed)
     }
 
     /// Asks for a round if memory runs low.
@@ -163,9 +226,14 @@ impl Shared {
         self.wake_asked.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a quarter of the chunks of either size or more is in use.
+    /// Whether a quarter of the chunks of either size or more is in use, or a quarter of the buffers that ended threads may leave.
     pub(crate) fn is_low(&self) -> bool {
-        self.pool.is_low()
+        self.pool.is_low() || self.has_many_ended()
+    }
+
+    /// Whether there is a quarter of the buffers that ended threads may leave, or more.
+    pub(crate) fn has_many_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) >= self.most_ended().div_ceil(4)
     }
 
     /// The flusher has died: threads that wait or have a buffer must not go on as if it lived.
@@ -230,8 +298,11 @@ impl Shared {
             attempted += own;
             drops.add(&own_drops);
         }
-        let unplaced = sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
-        drops.reentrant += unplaced;
+        let without_buffer = self.without_buffer.load(Ordering::Relaxed);
+        let interrupting = sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
+        drops.no_room += without_buffer;
+        drops.reentrant += interrupting;
+        let unplaced = without_buffer + interrupting;
         Stats {
             attempted: attempted + unplaced,
             written: self.sink.written.load(Ordering::Relaxed),

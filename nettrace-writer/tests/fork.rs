@@ -147,8 +147,21 @@ struct Child {
     value: u64,
 }
 
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-Clash", id = 1)]
+struct Holder {
+    value: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Fork-Clash", id = 1)]
+struct Clash {
+    value: u64,
+}
+
 #[test]
 fn children_of_a_busy_process_do_not_hang() {
+    Holder { value: 0 }.emit();
     let (sink, builder) = memory("Fork-Busy");
     let session = builder.budget(4 << 20).flush_interval(Duration::from_millis(1)).start().unwrap();
     let done = AtomicBool::new(false);
@@ -172,12 +185,20 @@ fn children_of_a_busy_process_do_not_hang() {
                 thread::spawn(|| Busy { value: 0 }.emit()).join().unwrap();
             }
         });
+        // And one that has its types refused, and asks which.
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                Clash { value: 0 }.emit();
+                let _ = nettrace_writer::refused_types();
+            }
+        });
         let answers = catch_unwind(AssertUnwindSafe(|| {
             for round in 0..200 {
                 let answer = in_child(Duration::from_secs(20), || {
                     Busy { value: u64::MAX }.emit();
                     Child { value: u64::MAX }.emit();
                     let _ = session.stats();
+                    let _ = nettrace_writer::refused_types();
                     if round % 10 == 0 {
                         let sink = MemorySink::new();
                         let mine = Session::builder().sink(sink.clone()).provider("Fork-Busy");

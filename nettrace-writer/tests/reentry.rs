@@ -13,10 +13,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::{Emit, Label, LabelScope, OnFull, TraceEvent, enter_labels};
+use nettrace_writer::{
+    Emit, Label, LabelScope, OnFull, Session, TraceEvent, enter_labels, sink::MemorySink,
+};
 use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
 
-use crate::trace_support::{Hostile, check, is_rerun, memory, read, rerun, schema};
+use crate::trace_support::{Hostile, check, held::Held, is_rerun, memory, read, rerun, schema};
 
 const VALUE: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
 
@@ -372,5 +374,71 @@ fn sessions_come_and_go_under_signals() {
     let ticks = TICKS.load(Ordering::Relaxed);
     let stats = session.finish().unwrap();
     assert_eq!(stats.attempted, emitted + ticks, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Reentry-First")]
+struct First {
+    value: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Reentry-First")]
+struct Before {
+    value: u64,
+}
+
+static FIRSTS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_first(_: libc::c_int) {
+    First { value: FIRSTS.fetch_add(1, Ordering::SeqCst) }.emit();
+}
+
+#[test]
+fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
+    if is_rerun().is_none() {
+        let name = "the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it";
+        let output = rerun(name, "first", Duration::from_secs(40));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    const SIGNALS: u64 = 7;
+    let sink = MemorySink::new();
+    let (held, hold) = Held::new(sink.clone());
+    let builder = Session::builder().sink(held).provider("Reentry-First");
+    let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+    Before { value: 0 }.emit();
+    // SAFETY: `on_first` is a function of this program, which stays; the rest of the structure is zero.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_first as *const () as usize;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the pointer is to a live structure.
+    let result = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) };
+    assert_eq!(result, 0);
+    // SAFETY: takes nothing.
+    let target = unsafe { libc::pthread_self() };
+    hold.hold();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The thread is in `flush`, which counts as holding locks.
+            while !hold.waits() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            for signal in 0..SIGNALS {
+                // SAFETY: the target waits for the flush, which waits for this thread.
+                unsafe { libc::pthread_kill(target, libc::SIGUSR2) };
+                while FIRSTS.load(Ordering::SeqCst) == signal {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            hold.let_go();
+        });
+        session.flush().unwrap();
+    });
+    First { value: 100 }.emit();
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (SIGNALS + 2, 2), "{stats:?}");
+    assert_eq!(stats.dropped.reentrant, SIGNALS, "{stats:?}");
     check(&sink.bytes(), &stats);
 }

@@ -5,6 +5,7 @@
 mod trace_support;
 
 use std::{
+    cell::RefCell,
     sync::{
         Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -16,8 +17,9 @@ use std::{
 use nettrace_writer::{
     Clock, Emit, Error, Level, ProviderFilter, Session, TraceEvent, sink::MemorySink,
 };
+use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
 
-use crate::trace_support::{check, memory, read, sound};
+use crate::trace_support::{Hostile, check, memory, read, schema, sound};
 
 /// One test needs all slots.
 static SLOTS: Mutex<()> = Mutex::new(());
@@ -194,6 +196,44 @@ fn a_session_in_an_old_slot_has_only_its_own_events() {
         assert!(read(&sink.bytes()).iter().all(|event| event.value() == round));
         Reuse { value: 1_000 }.emit();
     }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Sessions-Later")]
+struct Later {
+    value: u64,
+}
+
+#[test]
+fn a_session_that_takes_a_slot_in_the_middle_of_an_event_does_not_get_that_event() {
+    static FIELDS: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
+    static SCHEMA: EventSchema = schema("Sessions-Earlier", "Changing", 7, FIELDS);
+    static CHANGING: EventType = EventType::new(&SCHEMA);
+    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (first_sink, builder) = memory("Sessions-Earlier");
+    let first = builder.start().unwrap();
+    let (_, builder) = memory("Sessions-Earlier");
+    let second = RefCell::new(Some(builder.start().unwrap()));
+    let later = RefCell::new(None);
+    let bytes = || {
+        // While the event is encoded for the first session.
+        if let Some(second) = second.take() {
+            second.finish().unwrap();
+            let (sink, builder) = memory("Sessions-Later");
+            later.replace(Some((sink, builder.start().unwrap())));
+            Later { value: 1 }.emit();
+        }
+        2_u64.to_le_bytes().to_vec()
+    };
+    Hostile { ty: &CHANGING, bytes: &bytes }.emit();
+    let (later_sink, later) = later.take().unwrap();
+    let stats = later.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (1, 1), "{stats:?}");
+    check(&later_sink.bytes(), &stats);
+    assert_eq!(read(&later_sink.bytes())[0].value(), 1);
+    let stats = first.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (1, 1), "{stats:?}");
+    check(&first_sink.bytes(), &stats);
 }
 
 #[derive(TraceEvent)]

@@ -14,9 +14,12 @@ use std::{
     time::Duration,
 };
 
-use nettrace_writer::{Emit, Session, TraceEvent, sink::StreamSink};
+use nettrace_writer::{
+    Emit, OnFull, Session, TraceEvent,
+    sink::{MemorySink, StreamSink},
+};
 
-use crate::trace_support::{check, memory, read, resident, threads};
+use crate::trace_support::{check, held::Held, memory, read, resident, threads};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Threads-Births")]
@@ -239,5 +242,61 @@ fn losses_of_many_short_threads_are_exact() {
     let stats = session.finish().unwrap();
     assert_eq!(stats.attempted, 64_000, "{stats:?}");
     assert!(stats.dropped.no_room > 0, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Threads-Stalled")]
+struct Stalled {
+    value: u64,
+}
+
+/// Many threads that emit an event each while the sink takes nothing.
+fn births_at_a_stalled_sink(on_full: OnFull, births: u64) -> (MemorySink, Session, u64) {
+    let sink = MemorySink::new();
+    let (held, hold) = Held::new(sink.clone());
+    let builder = Session::builder().sink(held).provider("Threads-Stalled").on_full(on_full);
+    let builder = builder.budget(336 << 10).chunk_size(4_096).prefault(0);
+    let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
+    hold.hold();
+    Stalled { value: 0 }.emit();
+    while !hold.waits() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let mut waiting = Vec::new();
+    for value in 1..=births {
+        let thread = thread::spawn(move || Stalled { value }.emit());
+        match on_full {
+            OnFull::Drop => thread.join().unwrap(),
+            _ => waiting.push(thread),
+        }
+    }
+    if on_full == OnFull::Block {
+        // So that they all wait.
+        thread::sleep(Duration::from_millis(200));
+    }
+    let met = session.stats().threads;
+    hold.let_go();
+    waiting.into_iter().for_each(|thread| thread.join().unwrap());
+    (sink, session, met)
+}
+
+#[test]
+fn ended_threads_do_not_pile_up_behind_a_stalled_sink() {
+    let (sink, session, met) = births_at_a_stalled_sink(OnFull::Drop, 5_000);
+    // 64 chunks, and 512 threads that have ended besides two for each, and this one.
+    assert!(met <= 641, "{met} threads have left something");
+    Stalled { value: 0 }.emit();
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.attempted, 5_002, "{stats:?}");
+    assert!(stats.dropped.no_room > 4_300 && stats.dropped.reentrant == 0, "{stats:?}");
+    check(&sink.bytes(), &stats);
+}
+
+#[test]
+fn threads_that_wait_at_a_stalled_sink_lose_nothing() {
+    let (sink, session, _) = births_at_a_stalled_sink(OnFull::Block, 300);
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.dropped()), (301, 0), "{stats:?}");
     check(&sink.bytes(), &stats);
 }

@@ -3,7 +3,7 @@
 //! Derived code asserts these in constants, with the sentence that a user reads. String and number
 //! literals the derive checks itself.
 
-use crate::schema::{ArrayLayout, EventSchema, FieldFormat, FieldType};
+use crate::schema::{ArrayLayout, EventSchema, FieldFormat, FieldSchema, FieldType};
 
 /// The most bytes of a provider's name and its group together: what a Linux tracepoint has room
 /// for.
@@ -87,10 +87,77 @@ pub const fn format_fits(format: FieldFormat, ty: &FieldType) -> bool {
         (_, T::Array(element, _) | T::Option(element)) => format_fits(format, element),
         (FieldFormat::Hex | FieldFormat::HexBytes, ty) => is_integer(ty),
         (FieldFormat::Errno | FieldFormat::Pid, ty) => matches!(ty, T::U32 | T::I32),
-        (FieldFormat::Time, ty) => matches!(ty, T::U32 | T::I32 | T::U64 | T::I64),
+        (FieldFormat::Time, ty) => {
+            matches!(ty, T::U32 | T::I32 | T::U64 | T::I64 | T::UnixNanos | T::DateTime)
+        }
         (FieldFormat::Port, ty) => matches!(ty, T::U16),
         (FieldFormat::Xml | FieldFormat::Json, ty) => matches!(ty, T::Str(_)),
         (FieldFormat::IpAddress, _) => false,
+    }
+}
+
+/// The most structs within each other that a tracepoint's decoder follows.
+pub const MAX_NESTING: usize = 8;
+
+/// The most fields of a struct within a tracepoint's event: the metadata has seven bits for it.
+pub const MAX_STRUCT_FIELDS: usize = 127;
+
+/// Whether a tracepoint can describe these fields: no struct within them has more than
+/// [`MAX_STRUCT_FIELDS`] fields, and none is more than [`MAX_NESTING`] deep.
+#[must_use]
+pub const fn can_nest(fields: &[FieldSchema]) -> bool {
+    fields_nest(fields, MAX_NESTING)
+}
+
+/// Whether a tracepoint has a null for values of a type: those that take a fixed number of bytes, and
+/// addresses. An option of any other type is an array of no or one element there.
+#[must_use]
+pub const fn has_null(ty: &FieldType, format: FieldFormat) -> bool {
+    match ty {
+        FieldType::Array(FieldType::U8, ArrayLayout::Fixed(_)) => {
+            matches!(format, FieldFormat::HexBytes | FieldFormat::IpAddress)
+        }
+        FieldType::Str(_)
+        | FieldType::SocketAddr
+        | FieldType::Array(..)
+        | FieldType::Object(_)
+        | FieldType::Option(_) => false,
+        _ => true,
+    }
+}
+
+const fn fields_nest(fields: &[FieldSchema], room: usize) -> bool {
+    let mut at = 0;
+    while at < fields.len() {
+        if !type_nests(&fields[at].ty, fields[at].format, false, room) {
+            return false;
+        }
+        at += 1;
+    }
+    true
+}
+
+/// `element`: whether the type is that of an element, where a sequence needs a struct around it, for
+/// there are no arrays of arrays.
+const fn type_nests(ty: &FieldType, format: FieldFormat, element: bool, room: usize) -> bool {
+    match ty {
+        FieldType::Object(fields) => {
+            room > 0 && fields.len() <= MAX_STRUCT_FIELDS && fields_nest(fields, room - 1)
+        }
+        FieldType::SocketAddr => room > 0,
+        FieldType::Array(FieldType::U8, _) if !matches!(format, FieldFormat::Default) => {
+            // One value: bytes in hexadecimal, or an address. (Numbers in other formats: an array.)
+            matches!(format, FieldFormat::HexBytes | FieldFormat::IpAddress) || !element || room > 0
+        }
+        FieldType::Option(inner) if has_null(inner, format) => true,
+        FieldType::Array(inner, _) | FieldType::Option(inner) => {
+            if element {
+                room > 0 && type_nests(inner, format, true, room - 1)
+            } else {
+                type_nests(inner, format, true, room)
+            }
+        }
+        _ => true,
     }
 }
 
@@ -121,6 +188,36 @@ mod tests {
         assert!(format_fits(FieldFormat::IpAddress, &bytes(16)));
         assert!(!format_fits(FieldFormat::IpAddress, &bytes(5)));
         assert!(format_fits(FieldFormat::HexBytes, &bytes(5)));
+    }
+
+    #[test]
+    fn nesting_counts_structs_and_what_needs_one() {
+        const fn within(ty: FieldType) -> [FieldSchema; 1] {
+            [FieldSchema::new("field", ty)]
+        }
+        static LEVELS: [[FieldSchema; 1]; 9] = {
+            let mut levels = [within(FieldType::U8); 9];
+            levels[1] = within(FieldType::Object(&LEVELS[0]));
+            levels[2] = within(FieldType::Object(&LEVELS[1]));
+            levels[3] = within(FieldType::Object(&LEVELS[2]));
+            levels[4] = within(FieldType::Object(&LEVELS[3]));
+            levels[5] = within(FieldType::Object(&LEVELS[4]));
+            levels[6] = within(FieldType::Object(&LEVELS[5]));
+            levels[7] = within(FieldType::Object(&LEVELS[6]));
+            levels[8] = within(FieldType::Object(&LEVELS[7]));
+            levels
+        };
+        static SEQUENCE: FieldType = FieldType::Array(&FieldType::U8, ArrayLayout::Counted);
+        assert!(can_nest(&LEVELS[8]));
+        assert!(!can_nest(&within(FieldType::Object(&LEVELS[8]))));
+        assert!(type_nests(&FieldType::Option(&FieldType::U8), FieldFormat::Default, false, 0));
+        assert!(type_nests(&SEQUENCE, FieldFormat::Default, false, 0));
+        assert!(!type_nests(&FieldType::Option(&SEQUENCE), FieldFormat::Default, false, 0));
+        assert!(type_nests(&FieldType::Option(&SEQUENCE), FieldFormat::HexBytes, false, 0));
+        static MANY: [FieldSchema; 128] = [FieldSchema::new("field", FieldType::U8); 128];
+        assert!(can_nest(&MANY));
+        assert!(!can_nest(&within(FieldType::Object(&MANY))));
+        assert!(can_nest(&within(FieldType::Object(&MANY[..127]))));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The one way from a value to bytes: a value drives an encoder, the encoder knows its format.
 
-use crate::schema::{ArrayLayout, FieldType, StrEncoding};
+use crate::schema::{ArrayLayout, FieldFormat, FieldType, StrEncoding};
 
 /// Takes the values of one event, in the order of its schema. Every backend brings its own.
 ///
@@ -67,6 +67,18 @@ pub trait PayloadEncoder: Sized {
 
     /// Opens [`FieldType::Array`] of a layout that is not a location; the elements follow.
     fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> Self::Mark;
+    /// The same with the type of the elements, for encoders whose bytes depend on it. This is what a
+    /// sequence calls.
+    #[inline(always)]
+    fn begin_array_of(
+        &mut self,
+        len: usize,
+        layout: ArrayLayout,
+        element: &'static FieldType,
+    ) -> Self::Mark {
+        let _ = element;
+        self.begin_array(len, layout)
+    }
     /// Closes what [`begin_array`](Self::begin_array) opened.
     fn end_array(&mut self, mark: Self::Mark);
     /// Opens [`FieldType::Option`] of the named type; the value follows if `present`.
@@ -84,6 +96,17 @@ pub trait PayloadEncoder: Sized {
     fn location_str(&mut self, value: &str, encoding: StrEncoding);
     /// Ends the data of that location.
     fn end_location_data(&mut self, mark: Self::Mark, ty: &'static FieldType);
+
+    /// Comes before a field that has a [format](FieldFormat); encoders whose bytes do not depend on
+    /// it ignore it. For a field that stands behind the others it comes twice: around its location
+    /// and around its data.
+    #[inline(always)]
+    fn begin_format(&mut self, format: FieldFormat) {
+        let _ = format;
+    }
+    /// Comes after what [`begin_format`](Self::begin_format) came before.
+    #[inline(always)]
+    fn end_format(&mut self) {}
 
     /// Elements of a sequence, as by calling the method of the type for each; encoders whose
     /// bytes are the values' own copy them at once.

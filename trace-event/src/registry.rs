@@ -37,6 +37,13 @@ pub trait Backend: Sync {
     /// registry's lock; must not register types itself. While the word is [`NOT_REGISTERED`] no bit may be
     /// set in it by `|`: [`listen`] does it right.
     fn attach(&self, ty: &'static EventType);
+
+    /// The type's [word](EventType::enabled) is final: from now on somebody else than this process
+    /// may set and clear a bit of it. Called after [`attach`](Self::attach), as often, and under
+    /// the lock as well.
+    fn settled(&self, ty: &'static EventType) {
+        let _ = ty;
+    }
 }
 
 /// A place in the list of backends; a `static` of the backend's.
@@ -144,6 +151,9 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
     let _ =
         ty.enabled_word().compare_exchange(NOT_REGISTERED, 0, Ordering::Relaxed, Ordering::Relaxed);
     ty.set_registered();
+    for entry in backends() {
+        entry.backend.settled(ty);
+    }
     Ok(())
 }
 
@@ -158,6 +168,7 @@ pub fn install(entry: &'static BackendEntry) {
     BACKENDS.store(ptr::from_ref(entry).cast_mut(), Ordering::SeqCst);
     for ty in types() {
         entry.backend.attach(ty);
+        entry.backend.settled(ty);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use crate::payload::walk::Mismatch;
+
 /// Why an event is refused as a whole: its payload cannot be said in the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -13,6 +15,14 @@ pub enum Refusal {
     TooManyElements,
     /// A fixed-length array was given another number of elements than its type has.
     WrongElementCount,
+    /// The payload is not what the event's schema says.
+    Malformed,
+}
+
+impl From<Mismatch> for Refusal {
+    fn from(_: Mismatch) -> Self {
+        Self::Malformed
+    }
 }
 
 /// Takes the payload bytes of one event: a part of a chunk that the writer owns, or a vector.

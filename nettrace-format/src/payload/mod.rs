@@ -2,12 +2,14 @@
 //!
 //! [`NetTraceEncoder`] writes the values of one event into a [`Buffer`]; what it writes is what
 //! [`types`](crate::types) says of the schema. [`FixedSize`] tells beforehand how many bytes that
-//! will be, for events whose values are all of fixed size.
+//! will be, for events whose values are all of fixed size. [`walk`] tells the values of a payload
+//! again, for other formats.
 
 mod buffer;
 mod encoder;
 mod size;
 mod text;
+pub mod walk;
 
 pub use crate::payload::{
     buffer::{Buffer, Refusal, VecBuffer},

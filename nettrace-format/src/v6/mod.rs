@@ -19,7 +19,7 @@ mod label;
 mod metadata;
 mod row;
 mod sequence_point;
-mod stack;
+pub(crate) mod stack;
 mod thread;
 mod trace;
 pub mod types;

@@ -29,6 +29,16 @@ pub fn stack_block(
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     check_ids(BlockKind::Stack, first_id, stacks.len())?;
+    let (rows, ends) = stack_rows(first_id, stacks, pointer_size)?;
+    split(BlockKind::Stack, &rows, &ends, |range| id_prefix(first_id, range), out)
+}
+
+/// The rows of stack blocks, and where each ends; their ids exist.
+pub(crate) fn stack_rows(
+    first_id: u32,
+    stacks: &[&[u64]],
+    pointer_size: u32,
+) -> Result<(Vec<u8>, Vec<usize>), FormatError> {
     if !matches!(pointer_size, 4 | 8) {
         return Err(FormatError::PointerSize { given: pointer_size });
     }
@@ -49,11 +59,11 @@ pub fn stack_block(
         }
         ends.push(rows.len());
     }
-    split(BlockKind::Stack, &rows, &ends, |range| id_prefix(first_id, range), out)
+    Ok((rows, ends))
 }
 
 /// Checks that `count` ids from `first_id` on exist.
-pub(super) fn check_ids(kind: BlockKind, first_id: u32, count: usize) -> Result<(), FormatError> {
+pub(crate) fn check_ids(kind: BlockKind, first_id: u32, count: usize) -> Result<(), FormatError> {
     let last = u64::from(first_id) + (count as u64).saturating_sub(1);
     match first_id {
         0 => Err(FormatError::ZeroId { kind }),
@@ -63,7 +73,7 @@ pub(super) fn check_ids(kind: BlockKind, first_id: u32, count: usize) -> Result<
 }
 
 /// What Stack and LabelList blocks begin with: the first id and the number of rows.
-pub(super) fn id_prefix(first_id: u32, range: core::ops::Range<usize>) -> [u8; 8] {
+pub(crate) fn id_prefix(first_id: u32, range: core::ops::Range<usize>) -> [u8; 8] {
     // Both fit: check_ids has looked at the last of all ids.
     let id = first_id + range.start as u32;
     let count = range.len() as u32;

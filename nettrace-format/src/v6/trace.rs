@@ -24,28 +24,9 @@ pub fn stream_header(out: &mut Vec<u8>) {
 /// [`FormatError::PointerSize`] other than 4 or 8, [`FormatError::ClockRate`], and
 /// [`FormatError::BlockTooLarge`] where the key-values take more than 16 MiB.
 pub fn trace_block(info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-    if !matches!(info.pointer_size, 4 | 8) {
-        return Err(FormatError::PointerSize { given: info.pointer_size });
-    }
-    if info.ticks_per_second == 0 || info.ticks_per_second > i64::MAX as u64 {
-        return Err(FormatError::ClockRate { ticks_per_second: info.ticks_per_second });
-    }
+    info.check()?;
     block(BlockKind::Trace, out, |out| {
-        let utc = &info.sync_utc;
-        for part in [
-            utc.year,
-            utc.month,
-            utc.day_of_week,
-            utc.day,
-            utc.hour,
-            utc.minute,
-            utc.second,
-            utc.millisecond,
-        ] {
-            out.extend_from_slice(&part.to_le_bytes());
-        }
-        out.extend_from_slice(&info.sync_ticks.to_le_bytes());
-        out.extend_from_slice(&info.ticks_per_second.to_le_bytes());
+        info.put_clock(out);
         out.extend_from_slice(&info.pointer_size.to_le_bytes());
         // The block's 24-bit size bounds the count long before 32 bits do.
         out.extend_from_slice(&(info.key_values.len() as u32).to_le_bytes());

@@ -243,7 +243,7 @@ fn element(
 }
 
 /// Bytes that every value of the type takes, or `None` where they vary.
-fn fixed_size(of: &FieldType) -> Option<usize> {
+pub(crate) fn fixed_size(of: &FieldType) -> Option<usize> {
     match *of {
         FieldType::Bool8 | FieldType::U8 | FieldType::I8 => Some(1),
         FieldType::U16 | FieldType::I16 | FieldType::Utf16Unit => Some(2),

@@ -9,6 +9,7 @@ use std::{
 
 use nettrace_format::{
     payload::{NetTraceEncoder, Refusal, VecBuffer},
+    v5,
     v6::{
         self, BlockKind, RowEncoder, RowHeader, SequencePointFlags, SystemTimeParts, ThreadInfo,
         ThreadSequence, TraceInfo,
@@ -139,6 +140,132 @@ pub(crate) fn file(events: &[(EventSchema, Vec<u8>)]) -> Vec<u8> {
     v6::sequence_point(10_000_000, SequencePointFlags::default(), &threads, &mut out).unwrap();
     v6::remove_thread_block(&threads, &mut out).unwrap();
     out.extend_from_slice(&v6::END_OF_STREAM);
+    out
+}
+
+/// Bytes given in hexadecimal, UTF-8 in double quotes, UTF-16 with its NUL in single quotes.
+pub(crate) fn bytes(given: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let (mut rest, mut digits) = (given, Vec::new());
+    while let Some(first) = rest.chars().next() {
+        rest = &rest[first.len_utf8()..];
+        match first {
+            '"' | '\'' => {
+                let (text, behind) = rest.split_once(first).unwrap();
+                if first == '"' {
+                    bytes.extend_from_slice(text.as_bytes());
+                } else {
+                    bytes.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+                }
+                rest = behind;
+            }
+            _ => digits.extend(first.to_digit(16)),
+        }
+        if let [high, low] = digits[..] {
+            bytes.push((high << 4 | low) as u8);
+            digits.clear();
+        }
+    }
+    assert!(digits.is_empty(), "{given}");
+    bytes
+}
+
+/// What [`stream_at`] says of its trace.
+pub(crate) fn older_info() -> TraceInfo<'static> {
+    TraceInfo {
+        sync_utc: SystemTimeParts::from_unix_millis(1_709_210_096_789),
+        sync_ticks: 0x0102,
+        ticks_per_second: 1_000,
+        pointer_size: 8,
+        key_values: &[("a", "b"), ("ExpectedCPUSamplingRate", "256")],
+    }
+}
+
+/// A stream whose next block begins at `position`, if that is where one can begin.
+pub(crate) fn stream_at(version: v5::Version, position: u64) -> v5::Stream {
+    let mut stream = v5::Stream::new(version);
+    stream.begin(&older_info(), 1, 1, &mut Vec::new()).unwrap();
+    let ahead = position - stream.position();
+    // 30 bytes of start, what there is of padding, header, rows, the end.
+    let mut out = Vec::new();
+    stream.event_block(0, 0, ahead as usize - 56 - 3, &mut out).unwrap();
+    while stream.position() < position {
+        stream = {
+            let mut longer = v5::Stream::new(version);
+            longer.begin(&older_info(), 1, 1, &mut Vec::new()).unwrap();
+            let rows = ahead as usize - 56 - 3 + (position - stream.position()) as usize;
+            longer.event_block(0, 0, rows, &mut out).unwrap();
+            longer
+        };
+    }
+    assert_eq!(stream.position(), position);
+    stream
+}
+
+/// The start of a file of version 4 or 5, and the stream that goes on.
+pub(crate) fn older_start(version: v5::Version) -> (v5::Stream, Vec<u8>) {
+    let mut stream = v5::Stream::new(version);
+    let mut out = Vec::new();
+    stream.begin(&trace_info(), PROCESS_ID as u32, 2, &mut out).unwrap();
+    (stream, out)
+}
+
+/// The `sequence`-th row of the one thread, in versions 4 and 5.
+pub(crate) fn older_row(metadata_id: u32, sequence: u32, payload: &[u8]) -> v5::Row {
+    let ids = RowHeader {
+        capture_thread: OS_THREAD_ID,
+        thread: OS_THREAD_ID,
+        ..header(metadata_id, sequence, payload)
+    };
+    v5::Row::from(ids)
+}
+
+/// Appends an event block of version 4 or 5.
+pub(crate) fn older_event_block(
+    stream: &mut v5::Stream,
+    rows: &[(v5::Row, Vec<u8>)],
+    out: &mut Vec<u8>,
+) {
+    let mut encoder = v5::RowEncoder::new();
+    let mut bytes = Vec::new();
+    for (index, (row, payload)) in rows.iter().enumerate() {
+        match index {
+            0 => encoder.full_row(row, &mut bytes),
+            _ => encoder.row(row, &mut bytes),
+        }
+        bytes.extend_from_slice(payload);
+    }
+    let (first, last) = (rows[0].0.timestamp, rows[rows.len() - 1].0.timestamp);
+    let tail = stream.event_block(first, last, bytes.len(), out).unwrap();
+    out.extend_from_slice(&bytes);
+    out.extend_from_slice(&tail);
+    assert_eq!(stream.position(), out.len() as u64);
+}
+
+/// A whole file of version 4 or 5: one event of each type, of payloads in the types of version 6.
+pub(crate) fn older_file(version: v5::Version, events: &[(EventSchema, Vec<u8>)]) -> Vec<u8> {
+    let (mut stream, mut out) = older_start(version);
+    let schemas: &'static [EventSchema] =
+        events.iter().map(|(schema, _)| *schema).collect::<Vec<_>>().leak();
+    let types: Vec<_> = (1..).zip(schemas).collect();
+    stream.metadata(&types, &mut out).unwrap();
+    let rows: Vec<_> = events
+        .iter()
+        .zip(1..)
+        .map(|((schema, payload), number)| {
+            let mut mapped = Vec::new();
+            v5::map_payload(version, schema, payload, &mut mapped).unwrap();
+            if !v5::needs_mapping(version, schema) {
+                assert_eq!(mapped, *payload, "{}", schema.name);
+            }
+            (older_row(number, number, &mapped), mapped)
+        })
+        .collect();
+    older_event_block(&mut stream, &rows, &mut out);
+    let threads = [(OS_THREAD_ID, events.len() as u32)];
+    stream.sequence_point(10_000_000, &threads, &mut out).unwrap();
+    assert_eq!(stream.position(), out.len() as u64);
+    out.extend_from_slice(&v5::Stream::END_OF_STREAM);
     out
 }
 

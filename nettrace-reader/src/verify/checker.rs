@@ -6,7 +6,7 @@ use crate::{
     block::{self, BlockKind, SequencePoint},
     cursor::Cursor,
     error::{Damage, Error, ErrorKind, Result, Table},
-    framing::{BlockHead, Blocks},
+    framing::{BlockHead, Blocks, Format},
     labels, metadata,
     reader::Options,
     rows::{EventBlock, Header},
@@ -72,16 +72,17 @@ impl Checker {
     }
 
     fn check<R: Read>(&mut self, source: R) -> Result<()> {
-        let mut blocks = Blocks::open(source)?;
+        let mut blocks = Blocks::open(source, self.options.block_limit)?;
+        let format = blocks.format();
         let head = blocks.next()?;
         if head.kind != BlockKind::Trace {
             return Err(Error::new(head.offset, ErrorKind::NoTraceBlock));
         }
         self.log.report.blocks += 1;
-        let trace = block::parse_trace(Cursor::new(blocks.body(), head.body))
+        let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
         self.check_trace(head.offset, &trace);
-        let mut tables = Tables::new(trace, self.options.definitions_limit);
+        let mut tables = Tables::new(format, trace, self.options.definitions_limit);
         loop {
             let head = blocks.next()?;
             self.log.report.blocks += 1;
@@ -89,7 +90,10 @@ impl Checker {
             if head.kind == BlockKind::EndOfStream {
                 return Ok(());
             }
-            match self.check_block(head, blocks.body(), &mut tables) {
+            if let Some(flaw) = head.flaw {
+                self.log.add(head.offset, Rule::Framing, || flaw.to_owned());
+            }
+            match self.check_block(format, head, blocks.body(), &mut tables) {
                 Ok(()) => {}
                 Err(Stop::Error(error)) => return Err(error),
                 // The next block can still be found.
@@ -112,49 +116,57 @@ impl Checker {
 
     fn check_block(
         &mut self,
+        format: Format,
         head: BlockHead,
         body: &[u8],
         tables: &mut Tables,
     ) -> std::result::Result<(), Stop> {
-        let cursor = Cursor::new(body, head.body);
+        let mut cursor = Cursor::new(body, head.body);
         match head.kind {
-            BlockKind::Event => self.check_events(head, body, tables),
-            BlockKind::Metadata => metadata::parse_metadata(cursor, |offset, metadata| {
-                self.define_metadata(tables, offset, metadata)
-            }),
+            BlockKind::Event => self.check_events(format, head, body, tables),
+            BlockKind::Metadata => {
+                metadata::parse_metadata(format, body, head.body, |offset, metadata| {
+                    self.define_metadata(tables, offset, metadata)
+                })
+            }
             BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
                 self.define_thread(tables, offset, thread)
             }),
-            BlockKind::Stack => block::parse_stacks(cursor, |offset, id, addresses| {
-                let pointer = tables.trace.pointer_size as usize;
-                if id == 0 || addresses.len() % pointer != 0 {
-                    let detail = || format!("stack {id} has {} bytes", addresses.len());
-                    self.log.add(offset, Rule::Readable, detail);
-                }
-                self.log.defined(tables.define_stack(offset, id, addresses))
-            }),
+            BlockKind::Stack => {
+                block::parse_stacks(&mut cursor, |offset, id, addresses| {
+                    let pointer = tables.trace.pointer_size as usize;
+                    if id == 0 || addresses.len() % pointer != 0 {
+                        let detail = || format!("stack {id} has {} bytes", addresses.len());
+                        self.log.add(offset, Rule::Readable, detail);
+                    }
+                    self.log.defined(tables.define_stack(offset, id, addresses))
+                })?;
+                self.check_end(format, cursor);
+                Ok(())
+            }
             BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
                 self.log.defined(tables.define_label_list(offset, index, list))
             }),
             BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
-                self.check_number(tables, offset, index, sequence, "its removal");
+                self.check_number(tables, offset, index, sequence, "its removal")?;
                 tables.remove_thread(index);
                 tables.forget_removed_threads();
                 self.live.remove(index);
                 Ok(())
             }),
             BlockKind::SequencePoint => {
-                let point = block::parse_sequence_point(cursor, |offset, index, sequence| {
-                    self.check_number(tables, offset, index, sequence, "a sequence point");
-                    Ok::<_, Stop>(())
-                })?;
+                let point =
+                    block::parse_sequence_point(format, &mut cursor, |offset, index, sequence| {
+                        self.check_number(tables, offset, index, sequence, "a sequence point")
+                    })?;
+                self.check_end(format, cursor);
                 self.check_sequence_point(head, point, tables);
                 Ok(())
             }
             BlockKind::Trace => {
                 Err(Damage { offset: head.offset, what: "it is the second one" }.into())
             }
-            BlockKind::EndOfStream | BlockKind::Unknown(_) => Ok(()),
+            BlockKind::EndOfStream | BlockKind::Unknown(_) | BlockKind::UnknownObject => Ok(()),
         }
     }
 
@@ -170,7 +182,8 @@ impl Checker {
         }
         if tables.metadata_slot(id).is_none() {
             let key = (metadata.provider.clone(), metadata.event_id);
-            if let Some(other) = self.event_ids.get(&key) {
+            let other = self.event_ids.get(&key);
+            if let Some(other) = other.filter(|id| !tables.is_alike(**id, &metadata)) {
                 self.log.add(offset, Rule::EventIds, || {
                     let (provider, event_id) = &key;
                     format!("event id {event_id} of {provider:?} is that of metadata {other} too")
@@ -208,10 +221,10 @@ impl Checker {
         index: u64,
         sequence: u32,
         giver: &str,
-    ) {
-        let Some(slot) = tables.thread_slot(index) else {
-            self.log.undefined(offset, Table::Thread, index);
-            return;
+    ) -> std::result::Result<(), Stop> {
+        let slot = match tables.numbered_thread_at(offset, index, sequence, 0) {
+            Ok(slot) => slot,
+            Err(error) => return self.log.not_found(error),
         };
         let thread = tables.thread_mut(slot);
         let (last, step_backs) = (thread.last_sequence, thread.step_backs);
@@ -219,6 +232,16 @@ impl Checker {
         if thread.step_backs != step_backs {
             self.log.add(offset, Rule::SequenceNumbers, || {
                 format!("{giver} gives thread {index} the number {sequence}, but {last} was seen")
+            });
+        }
+        Ok(())
+    }
+
+    /// Nothing stands behind the content of an object. (Version 6 leaves room for more.)
+    fn check_end(&mut self, format: Format, cursor: Cursor<'_>) {
+        if format == Format::V5 && !cursor.is_empty() {
+            self.log.add(cursor.offset(), Rule::Framing, || {
+                format!("{} bytes stand behind the content of the object", cursor.remaining())
             });
         }
     }
@@ -238,7 +261,9 @@ impl Checker {
             });
         }
         self.times.point = Some(time);
-        tables.flush_epoch();
+        for forgotten in tables.flush_epoch() {
+            self.live.remove(forgotten.thread.index);
+        }
         if point.flush_threads {
             tables.flush_threads();
             self.live.clear();
@@ -252,11 +277,12 @@ impl Checker {
 
     fn check_events(
         &mut self,
+        format: Format,
         head: BlockHead,
         body: &[u8],
         tables: &mut Tables,
     ) -> std::result::Result<(), Stop> {
-        let block = EventBlock::parse(body, head.body)?;
+        let block = EventBlock::parse(format, body, head.body)?;
         let mut rows = block.rows;
         let (mut earliest, mut latest) = (u64::MAX, 0);
         let mut capture_thread = None;
@@ -276,17 +302,23 @@ impl Checker {
             let first = *capture_thread.get_or_insert(header.capture_thread);
             if first != header.capture_thread {
                 capture_thread = Some(header.capture_thread);
-                self.log.add(offset, Rule::OneThread, || {
-                    format!("a block has events of threads {first} and {}", header.capture_thread)
-                });
+                if format == Format::V6 || !header.is_sorted {
+                    self.log.add(offset, Rule::OneThread, || {
+                        format!(
+                            "a block has events of threads {first} and {}",
+                            header.capture_thread
+                        )
+                    });
+                }
             }
             self.check_times(offset, &header);
             if rows.refers_anew || !known.is_complete {
                 self.keep_timestamp(&known);
-                known = self.look_up(offset, &header, tables);
+                known = self.look_up(offset, &header, tables)?;
             }
-            let payload = &body[payload..rows.position];
-            let end = rows.position as u64 + head.body;
+            let end = payload + header.payload_size as usize;
+            let payload = &body[payload..end];
+            let end = end as u64 + head.body;
             self.check_row(offset, end, &header, payload, &mut known, tables);
         }
         self.keep_timestamp(&known);
@@ -321,11 +353,18 @@ impl Checker {
     }
 
     /// What a row refers to; what is not defined is a violation.
-    fn look_up(&mut self, offset: u64, header: &Header, tables: &Tables) -> Known {
+    fn look_up(
+        &mut self,
+        offset: u64,
+        header: &Header,
+        tables: &mut Tables,
+    ) -> std::result::Result<Known, Stop> {
         let log = &mut self.log;
         let violations = log.report.count;
-        if header.thread != header.capture_thread && tables.thread_slot(header.thread).is_none() {
-            log.undefined(offset, Table::Thread, header.thread);
+        if header.thread != header.capture_thread {
+            if let Err(error) = tables.thread_at(offset, header.thread) {
+                log.not_found(error)?;
+            }
         }
         if !tables.has_stack(header.stack_id) {
             log.undefined(offset, Table::Stack, header.stack_id.into());
@@ -333,15 +372,25 @@ impl Checker {
         if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
             log.undefined(offset, Table::LabelList, header.label_list.into());
         }
-        let slot = tables.thread_slot(header.capture_thread);
-        if slot.is_none() {
-            log.undefined(offset, Table::Thread, header.capture_thread);
-        }
+        let (index, number) = (header.capture_thread, header.sequence_number);
+        let slot = match tables.numbered_thread_at(offset, index, number, 1) {
+            Ok(slot) => {
+                if tables.reuses_ids() {
+                    self.live.see(&tables.thread(slot).thread);
+                }
+                Some(slot)
+            }
+            Err(error) => {
+                log.not_found(error)?;
+                None
+            }
+        };
         let metadata = tables.metadata_slot(header.metadata_id);
         if metadata.is_none() {
             log.undefined(offset, Table::Metadata, header.metadata_id.into());
         }
-        Known {
+        Ok(Known {
+            has_fields: metadata.is_some_and(|slot| tables.has_fields(slot)),
             capture: slot.map(|slot| Capture {
                 slot,
                 index: header.capture_thread,
@@ -350,7 +399,7 @@ impl Checker {
             metadata,
             size: self.sizes.get(&header.metadata_id).copied().flatten(),
             is_complete: violations == log.report.count,
-        }
+        })
     }
 
     fn keep_timestamp(&mut self, known: &Known) {
@@ -379,7 +428,7 @@ impl Checker {
             let thread = tables.thread_mut(*slot);
             let (last, step_backs) = (thread.last_sequence, thread.step_backs);
             log.report.lost += u64::from(thread.advance(sequence, 1));
-            if thread.step_backs != step_backs {
+            if thread.step_backs != step_backs && !(sequence == 1 && tables.reuses_ids()) {
                 log.add(offset, Rule::SequenceNumbers, || {
                     format!("thread {index} has event {sequence} behind number {last}")
                 });
@@ -396,7 +445,7 @@ impl Checker {
         if size > u16::MAX.into() {
             log.add(offset, Rule::PayloadSize, || format!("a payload has {size} bytes"));
         }
-        if known.size == Some(size) {
+        if known.size == Some(size) || !known.has_fields {
             return;
         }
         if let Some(slot) = known.metadata {
@@ -411,6 +460,8 @@ impl Checker {
 struct Known {
     capture: Option<Capture>,
     metadata: Option<Slot>,
+    /// Whether its fields are stated.
+    has_fields: bool,
     /// The payload size, where it is always the same.
     size: Option<u32>,
     /// Whether everything was defined; what was not is a violation for each row anew.
@@ -435,6 +486,17 @@ impl Log {
     #[cold]
     fn undefined(&mut self, offset: u64, table: Table, id: u64) {
         self.add(offset, Rule::Reference, || ErrorKind::Undefined { table, id }.to_string());
+    }
+
+    /// A reference to what is not defined is a violation; what does not fit in memory stops.
+    fn not_found(&mut self, error: Error) -> std::result::Result<(), Stop> {
+        match error.kind() {
+            ErrorKind::Undefined { .. } => {
+                self.add(error.offset(), Rule::Reference, || error.kind().to_string());
+                Ok(())
+            }
+            _ => Err(Stop::Error(error)),
+        }
     }
 
     /// A definition that is there already is a violation; one that does not fit in memory stops.

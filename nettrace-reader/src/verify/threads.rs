@@ -32,6 +32,12 @@ impl LiveThreads {
         index_taken.or(os_id_taken)
     }
 
+    /// Adds a thread that nothing announced, if it is not there: versions 4 and 5 have no other.
+    #[inline]
+    pub(super) fn see(&mut self, thread: &Thread) {
+        self.threads.entry(thread.index).or_insert(Live { os_id: None, last_timestamp: 0 });
+    }
+
     pub(super) fn remove(&mut self, index: u64) {
         let Some(Live { os_id: Some(id), .. }) = self.threads.remove(&index) else { return };
         if let Some(count) = self.os_ids.get_mut(&id) {

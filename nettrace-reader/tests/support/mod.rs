@@ -3,6 +3,9 @@
 
 pub mod random;
 pub mod samples;
+pub mod v5;
+pub mod v5_random;
+pub mod v5_samples;
 
 /// A stream under construction.
 #[derive(Clone, Debug)]
@@ -163,6 +166,9 @@ pub struct Row {
     pub time: u64,
     pub sorted: bool,
     pub payload: Vec<u8>,
+    /// Versions 4 and 5 only, as `related`.
+    pub activity: [u8; 16],
+    pub related: [u8; 16],
 }
 
 impl Row {

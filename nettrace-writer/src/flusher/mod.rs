@@ -34,7 +34,6 @@ use crate::{
     },
     local::{self, ThreadBuffer},
     record::{Asked, Sealed, Waiting},
-    sessions::UNPLACED,
     shared::{Command, Shared},
     sink::Sink,
     sync::{Ordering, thread},
@@ -229,13 +228,18 @@ impl Flusher {
         // What is at or after even that `T` comes from a clock that went back.
         let latest = self.sources.iter().filter_map(|source| source.segments.back());
         let latest = latest.map(|segment| segment.last_ts).max();
-        self.last_ts = self.last_ts.max(latest.map_or(0, |ts| ts.saturating_add(1)));
-        if !self.round(true, LAST_PATIENCE) {
+        self.session.floor.raise(latest.unwrap_or(0));
+        let complete = self.round(true, LAST_PATIENCE);
+        if !complete {
             // A thread is stuck in an event, so that there was no sequence point. The others' numbers are told all the same.
             self.tell_settled();
         }
         let ended = self.sink.finish();
         self.session.settle();
+        debug_assert!(
+            !complete || self.session.pool.use_of_chunks().0 == 0,
+            "every chunk has come home"
+        );
         if self.sources.iter().all(|source| source.buffer.record.is_idle()) {
             // Threads keep their buffers until they emit again or end; the memory is not needed for that.
             self.session.pool.discard();
@@ -267,11 +271,13 @@ impl Flusher {
         let restart = self.failed.is_none() && self.sink.wants_restart(in_hand);
         let is_due = point
             || restart
+            || self.trace.wants_point()
             || self.since_point >= self.schedule.sequence_point_bytes
             || self.last_point.elapsed() >= self.schedule.sequence_point_interval;
         let point = complete && is_due;
         if let Err(error) = self.write_round(ts, complete, point) {
             self.fail(error.into());
+            self.give_up();
         }
         self.write_out();
         if restart && point {
@@ -281,6 +287,14 @@ impl Flusher {
         complete
     }
 
+    /// Nothing more is written: what is in hand is lost (and counted, in the end), its chunks are free.
+    fn give_up(&mut self) {
+        let in_hand = self.sources.iter_mut().flat_map(|source| source.segments.drain(..));
+        for segment in in_hand.filter(|segment| segment.is_last) {
+            self.session.pool.give(segment.chunk);
+        }
+    }
+
     /// Takes leave of every thread of which everything is written, so that its last number is in the trace.
     fn tell_settled(&mut self) {
         for source in &mut self.sources {
@@ -288,7 +302,15 @@ impl Flusher {
                 source.ended = true;
             }
         }
-        if let Err(error) = self.tell_numbers(false).and_then(|()| self.remove_ended()) {
+        let told = self.tell_numbers(false).and_then(|()| self.remove_ended()).and_then(|()| {
+            if self.trace.removes_threads_at_points() {
+                // Claims an order that holds: whatever is in hand is written, and nothing else is to come.
+                let ts = self.session.floor.raise(0);
+                self.trace.sequence_point(ts, std::iter::empty(), &mut self.out)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = told {
             self.fail(error.into());
         }
         self.write_out();
@@ -303,7 +325,7 @@ impl Flusher {
     /// Takes from every thread what it has. Returns `T` and whether everything older than `T` is in hand.
     fn collect(&mut self, patience: Duration) -> (u64, bool) {
         // A clock that went back must not lead to a sequence point before the last.
-        let ts = self.session.source.now().max(self.last_ts);
+        let ts = self.session.floor.raise(self.session.source.now());
         self.last_ts = ts;
         // After `T`: a thread with an event older than that has put itself on the roster before.
         self.adopt();
@@ -375,20 +397,24 @@ impl Flusher {
             while let Some(segment) = self.sources[at].segments.pop_front() {
                 let source = &mut self.sources[at];
                 let (now, later) = segment.split(pool, cut);
+                let has_later = later.is_some();
+                // Before anything can fail: whatever becomes of the rows, their chunk is somebody's.
+                if let Some(later) = later {
+                    source.segments.push_front(later);
+                }
                 if let Some(now) = now {
                     let out = &mut self.out;
+                    if now.is_last {
+                        out.finish_chunk(now.chunk);
+                    }
                     self.trace.declare(&mut source.trace, Some(&source.buffer.thread), out)?;
                     let refused = self.trace.events(&mut source.trace, &now, sorted, pool, out)?;
                     session.sink.refused.fetch_add(refused, Ordering::Relaxed);
                     source.trace.told = now.end_number;
                     self.dirty = true;
                     sorted = false;
-                    if now.is_last {
-                        out.finish_chunk(now.chunk);
-                    }
                 }
-                if let Some(later) = later {
-                    source.segments.push_front(later);
+                if has_later {
                     break;
                 }
                 if self.out.is_full() {
@@ -397,9 +423,12 @@ impl Flusher {
             }
         }
         self.tell_numbers(point)?;
+        if point && self.trace.removes_threads_at_points() {
+            self.remove_ended()?;
+        }
         if point && self.dirty {
-            let threads = self.sources.iter().map(|source| &source.trace);
-            let threads = threads.chain([&self.unplaced]);
+            let threads = self.sources.iter_mut().map(|source| &mut source.trace);
+            let threads = threads.chain([&mut self.unplaced]);
             self.trace.sequence_point(ts, threads, &mut self.out)?;
             self.session.sink.sequence_points.fetch_add(1, Ordering::Relaxed);
             self.since_point = 0;
@@ -423,7 +452,7 @@ impl Flusher {
             self.dirty |= told > source.trace.told;
             source.trace.told = told;
             // Threads that dropped everything are declared as well, once they are to be listed.
-            if (point || source.ended) && source.trace.told > source.trace.base {
+            if (point || source.ended) && source.trace.told != source.trace.base {
                 self.trace.declare(
                     &mut source.trace,
                     Some(&source.buffer.thread),
@@ -431,7 +460,7 @@ impl Flusher {
                 )?;
             }
         }
-        let unplaced = UNPLACED[self.session.slot as usize].load(Ordering::Relaxed);
+        let unplaced = self.session.unplaced();
         if point && unplaced > self.unplaced.told {
             self.unplaced.told = unplaced;
             self.trace.declare(&mut self.unplaced, None, &mut self.out)?;
@@ -448,11 +477,11 @@ impl Flusher {
         let mut result = Ok(());
         let mut gone = HashSet::new();
         let mut roster = self.session.roster.lock();
-        self.sources.retain(|source| {
+        self.sources.retain_mut(|source| {
             if !source.is_done() {
                 return true;
             }
-            if let Err(error) = self.trace.remove_thread(&source.trace, &mut self.out) {
+            if let Err(error) = self.trace.remove_thread(&mut source.trace, &mut self.out) {
                 result = Err(error);
             }
             let (attempted, drops) = source.buffer.record.counts();
@@ -461,6 +490,7 @@ impl Flusher {
             gone.insert(Arc::as_ptr(&source.buffer));
             false
         });
+        self.session.buffers_gone(gone.len());
         roster.live.retain(|live| !gone.contains(&Arc::as_ptr(live)));
         result
     }

@@ -40,8 +40,18 @@ pub(super) struct TraceThread {
     /// The last number that the stream accounts for.
     pub(super) told: u64,
     declared: bool,
+    /// Whether a row of it is in the stream.
+    has_rows: bool,
     /// The labels in force at its next row, as escapes have them.
     labels: Vec<u8>,
+}
+
+impl TraceThread {
+    /// Its last number in the stream.
+    fn sequence(&self) -> ThreadSequence {
+        let sequence = self.told.wrapping_sub(self.base) as u32;
+        ThreadSequence { thread: self.index, sequence }
+    }
 }
 
 /// State of one stream.
@@ -51,6 +61,12 @@ pub(super) struct Trace {
     key_values: Vec<(String, String)>,
     next_index: u64,
     os_ids: OsIds,
+    /// Threads that ended and that the next sequence point is to name, and events that were lost of threads without a row: only
+    /// where the format does not introduce threads.
+    gone: Vec<ThreadSequence>,
+    owed: u64,
+    /// The thread that wrote last, with the number that a sequence point told of it.
+    latest: ThreadSequence,
     /// By metadata id.
     defined: Vec<bool>,
     newest_type: Option<&'static EventType>,
@@ -94,6 +110,9 @@ impl Trace {
             key_values,
             next_index: FIRST_INDEX,
             os_ids: OsIds::default(),
+            gone: Vec::new(),
+            owed: 0,
+            latest: ThreadSequence { thread: 0, sequence: 0 },
             defined: Vec::new(),
             newest_type: None,
             stacks: Interned::default(),
@@ -107,6 +126,9 @@ impl Trace {
     pub(super) fn header(&mut self, session: &Shared) -> Result<Vec<u8>, FormatError> {
         self.defined.clear();
         self.newest_type = None;
+        self.gone.clear();
+        self.owed = 0;
+        self.latest = ThreadSequence { thread: 0, sequence: 0 };
         self.stacks = Interned::default();
         self.label_lists = Interned::default();
         self.related.clear();
@@ -131,6 +153,17 @@ impl Trace {
         self.stream.end_of_stream()
     }
 
+    /// Whether a sequence point should come soon: the reference reader remembers 4,999 threads where none are introduced, and what was
+    /// lost of the others it does not count.
+    pub(super) fn wants_point(&self) -> bool {
+        self.gone.len() >= 1_000
+    }
+
+    /// Whether it is sequence points that tell the last numbers of threads that ended.
+    pub(super) fn removes_threads_at_points(&self) -> bool {
+        !self.stream.introduces_threads()
+    }
+
     pub(super) fn left_out(&self) -> LeftOut {
         self.stream.left_out()
     }
@@ -146,7 +179,15 @@ impl Trace {
             let index = self.take_index();
             (index, index)
         };
-        TraceThread { index, subject, base: 0, told: 0, declared: false, labels: Vec::new() }
+        TraceThread {
+            index,
+            subject,
+            base: 0,
+            told: 0,
+            declared: false,
+            has_rows: false,
+            labels: Vec::new(),
+        }
     }
 
     fn take_index(&mut self) -> u64 {
@@ -166,7 +207,7 @@ impl Trace {
         let known = self.newest_type;
         let new = registry::types()
             .take_while(|ty| !known.is_some_and(|known| std::ptr::eq(*ty, known)))
-            .filter(|ty| session.wants(ty));
+            .filter(|ty| session.may_meet(ty));
         for ty in new {
             let index = ty.index() as usize;
             if self.defined.len() <= index {
@@ -202,7 +243,7 @@ impl Trace {
 
     /// The stream begins anew for a thread.
     pub(super) fn restart_thread(&mut self, thread: &mut TraceThread) {
-        thread.declared = false;
+        (thread.declared, thread.has_rows) = (false, false);
         thread.base = thread.told;
     }
 
@@ -215,14 +256,18 @@ impl Trace {
         pool: &Pool,
         out: &mut Output,
     ) -> Result<u64, FormatError> {
-        if segment.escapes || !self.stream.takes_rows_as_recorded() {
+        let first_number = segment.number.wrapping_sub(thread.base) as u32;
+        let is_late = !thread.has_rows && !self.stream.introduces_threads() && first_number != 1;
+        if segment.escapes || is_late || !self.stream.takes_rows_as_recorded() {
             return self.rewritten(thread, segment, sorted, pool, out);
         }
+        thread.has_rows = true;
+        self.latest.thread = thread.index;
         let mut walk = segment.walk(pool);
         let Some(Step::Row(first, payload)) = walk.next() else { return Ok(0) };
         let list = labels::decode_all(&thread.labels);
         let header = RowHeader {
-            sequence: (segment.number - thread.base) as u32,
+            sequence: first_number,
             capture_thread: thread.index,
             thread: thread.subject,
             processor: NO_PROCESSOR,
@@ -283,8 +328,15 @@ impl Trace {
                     }
                 },
                 Step::Row(row, payload) => {
+                    // Readers count what is missing from the first number on that they see: where threads are not introduced that
+                    // is 1, and what was lost before is missing behind it.
+                    let is_first_of_all = !thread.has_rows && !self.stream.introduces_threads();
                     let header = RowHeader {
-                        sequence: (number - thread.base) as u32,
+                        sequence: if is_first_of_all {
+                            1
+                        } else {
+                            number.wrapping_sub(thread.base) as u32
+                        },
                         capture_thread: thread.index,
                         thread: about,
                         processor: NO_PROCESSOR,
@@ -295,6 +347,8 @@ impl Trace {
                     };
                     let row = Row { header, labels: &list, stack: &addresses, payload };
                     if self.stream.row(&row, first_ts.is_none(), &mut rows).is_ok() {
+                        thread.has_rows = true;
+                        self.latest.thread = thread.index;
                         first_ts.get_or_insert(header.timestamp);
                         last_ts = header.timestamp;
                         count += 1;
@@ -386,16 +440,28 @@ impl Trace {
     pub(super) fn sequence_point<'a>(
         &mut self,
         ts: u64,
-        threads: impl Iterator<Item = &'a TraceThread>,
+        threads: impl Iterator<Item = &'a mut TraceThread>,
         out: &mut Output,
     ) -> Result<(), FormatError> {
-        let entries: Vec<_> = threads
-            .filter(|thread| thread.declared)
-            .map(|thread| ThreadSequence {
-                thread: thread.index,
-                sequence: (thread.told - thread.base) as u32,
-            })
-            .collect();
+        let mut threads: Vec<_> = threads.filter(|thread| thread.declared).collect();
+        if !self.stream.introduces_threads() {
+            threads
+                .iter_mut()
+                .filter(|thread| !thread.has_rows)
+                .for_each(|thread| self.owe(thread));
+            threads.retain(|thread| thread.has_rows);
+        }
+        let mut entries = std::mem::take(&mut self.gone);
+        for thread in threads {
+            if thread.index == self.latest.thread {
+                // What others owe is told by the thread that readers remember best: then at least the sum is right.
+                thread.base = thread.base.wrapping_sub(std::mem::take(&mut self.owed));
+            }
+            entries.push(thread.sequence());
+        }
+        if !self.stream.introduces_threads() {
+            self.tell_owed(&mut entries);
+        }
         out.own(|out| self.stream.sequence_point(ts, &entries, out))?;
         out.end_block(0);
         self.stacks = Interned::default();
@@ -412,14 +478,42 @@ impl Trace {
     /// A thread has ended, and everything of it was written.
     pub(super) fn remove_thread(
         &mut self,
-        thread: &TraceThread,
+        thread: &mut TraceThread,
         out: &mut Output,
     ) -> Result<(), FormatError> {
         if !thread.declared {
             return Ok(());
         }
-        let sequence = (thread.told - thread.base) as u32;
-        self.remove(&[ThreadSequence { thread: thread.index, sequence }], out)
+        if self.stream.introduces_threads() {
+            return self.remove(&[thread.sequence()], out);
+        }
+        if thread.has_rows {
+            self.gone.push(thread.sequence());
+        } else {
+            self.owe(thread);
+        }
+        Ok(())
+    }
+
+    /// Has the thread that wrote last tell what is owed, also if it ended before the last sequence point.
+    fn tell_owed(&mut self, entries: &mut Vec<ThreadSequence>) {
+        let latest = self.latest.thread;
+        let owed = std::mem::take(&mut self.owed);
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.thread == latest) {
+            entry.sequence = entry.sequence.wrapping_add(owed as u32);
+            self.latest = *entry;
+        } else if owed > 0 && latest != 0 {
+            self.latest.sequence = self.latest.sequence.wrapping_add(owed as u32);
+            entries.push(self.latest);
+        } else {
+            self.owed = owed;
+        }
+    }
+
+    /// Readers that do not know a thread take no notice of what was lost of it.
+    fn owe(&mut self, thread: &mut TraceThread) {
+        self.owed += thread.told.wrapping_sub(thread.base);
+        thread.base = thread.told;
     }
 
     fn remove(&mut self, threads: &[ThreadSequence], out: &mut Output) -> Result<(), FormatError> {

@@ -11,7 +11,7 @@ use crate::{
     barrier::{self, Barrier},
     memory::{Cursor, Memory},
     pool::{Layout, Pool},
-    record::{Asked, Reason, Record, Sealed, Waiting},
+    record::{Asked, Floor, Reason, Record, Sealed, Waiting},
     row::Shape,
     sync::{AtomicU64, Ordering, thread},
 };
@@ -48,6 +48,9 @@ pub(super) struct Model {
     pub(super) pool: Pool,
     barrier: Barrier,
     clock: AtomicU64,
+    /// How far the owners' clocks are behind.
+    behind: u64,
+    floor: Floor,
     /// One for each place of each chunk.
     cells: Vec<UnsafeCell<()>>,
     rows_in_chunk: usize,
@@ -59,7 +62,18 @@ impl Model {
         let layout = Layout { chunk_size, chunks, jumbo_size: chunk_size, jumbos: 0 };
         let cells = (0..chunks as usize * rows_in_chunk).map(|_| UnsafeCell::new(())).collect();
         let (pool, clock) = (Pool::new(layout).expect("memory"), AtomicU64::new(1));
-        Self { pool, barrier: Barrier::Fences, clock, cells, rows_in_chunk }
+        let floor = Floor::new();
+        Self { pool, barrier: Barrier::Fences, clock, behind: 0, floor, cells, rows_in_chunk }
+    }
+
+    /// Owners whose clocks are behind the flusher's.
+    pub(super) fn behind(mut self, ticks: u64) -> Self {
+        self.behind = ticks;
+        self
+    }
+
+    fn owners_now(&self) -> u64 {
+        self.now().saturating_sub(self.behind)
     }
 
     /// The time; no two readings are equal.
@@ -86,9 +100,9 @@ impl Model {
             return Outcome::Dropped;
         }
         barrier::full();
-        let ts = self.now();
+        let ts = self.owners_now();
         let (pos, limit) = (record.pos(), record.limit());
-        if pos as usize + ROW > limit {
+        if pos as usize + ROW > limit || ts < record.ts() {
             return self.emit_slowly(record, id, |moment| {
                 if moment == ENCODING {
                     encode();
@@ -141,7 +155,7 @@ impl Model {
         }
         record.fold_nested(pool, held);
         at(2);
-        let ts = self.now().max(record.ts());
+        let ts = self.floor.bound(self.owners_now().max(record.ts()));
         loop {
             if let Some(chunk) = held {
                 if self.has_room(record, chunk) {
@@ -234,6 +248,27 @@ impl<'a> Flusher<'a> {
         Self { model, records: records.to_vec(), sources }
     }
 
+    /// A round that has no patience: what is not to be had at once stays, and no order is claimed.
+    pub(super) fn impatient_round(&mut self) -> usize {
+        self.model.floor.raise(self.model.now());
+        let all: Vec<_> = (0..self.sources.len()).collect();
+        self.ask(&all);
+        let mut busy = 0;
+        for at in all {
+            let (source, record) = (&mut self.sources[at], self.records[at]);
+            if source.waiting.expect("asked before").is_over(record) {
+                self.visit(at, false);
+            } else {
+                busy += 1;
+                let mut collected = Vec::new();
+                record.take_sealed(&self.model.pool, &mut collected);
+                source.take(self.model, &collected);
+            }
+        }
+        self.sources.iter_mut().for_each(Source::write_all);
+        busy
+    }
+
     /// Collects once, and ends with a sequence point. What comes must not break what earlier points promised.
     pub(super) fn round(&mut self) {
         let ts = self.collect();
@@ -243,7 +278,7 @@ impl<'a> Flusher<'a> {
     }
 
     fn collect(&mut self) -> u64 {
-        let ts = self.model.now();
+        let ts = self.model.floor.raise(self.model.now());
         let all: Vec<_> = (0..self.sources.len()).collect();
         self.ask(&all);
         let mut moved_on = Vec::new();
@@ -289,11 +324,9 @@ impl<'a> Flusher<'a> {
             thread::yield_now();
             all = collect(record, &self.model.pool, asked, &mut collected);
         }
-        for sealed in collected {
-            source.seized += usize::from(all && sealed.chunk == asked.chunk);
-            source.keep(self.model, &sealed);
-            self.model.pool.give(sealed.chunk);
-        }
+        source.seized +=
+            collected.iter().filter(|sealed| all && sealed.chunk == asked.chunk).count();
+        source.take(self.model, &collected);
         if all {
             source.settled = Some(asked.settled(rest));
             source.ended = asked.exited;
@@ -303,6 +336,14 @@ impl<'a> Flusher<'a> {
 }
 
 impl Source {
+    /// Keeps the rows, and gives the chunks back.
+    fn take(&mut self, model: &Model, collected: &[Sealed]) {
+        for sealed in collected {
+            self.keep(model, sealed);
+            model.pool.give(sealed.chunk);
+        }
+    }
+
     fn keep(&mut self, model: &Model, sealed: &Sealed) {
         assert!(!self.ended, "{sealed:?} of a thread that has ended");
         let place = model.pool.place(sealed.chunk);
@@ -333,6 +374,17 @@ impl Source {
     /// Writes what is older than `ts`, and a sequence point.
     fn write(&mut self, ts: u64) {
         let cut = self.kept.iter().position(|row| row.ts >= ts).unwrap_or(self.kept.len());
+        self.write_until(cut);
+        // That no row behind the point is older is checked when one comes.
+        self.point = ts;
+    }
+
+    /// Writes everything, without a sequence point.
+    fn write_all(&mut self) {
+        self.write_until(self.kept.len());
+    }
+
+    fn write_until(&mut self, cut: usize) {
         for row in self.kept.drain(..cut) {
             // Every earlier sequence point accounts for the numbers up to `told` and no others.
             assert!(row.number > self.told, "{row:?} behind a point that told {}", self.told);
@@ -344,8 +396,6 @@ impl Source {
             (None, Some(settled)) => settled.max(self.told),
             (None, None) => self.told,
         };
-        // That no row behind the point is older is checked when one comes.
-        self.point = ts;
     }
 }
 /// What must be so after the last round.

@@ -14,7 +14,7 @@ impl<As, T: TraceField<As>> TraceField<As> for [T] {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let mark = encoder.begin_array(self.len(), ArrayLayout::Counted);
+        let mark = encoder.begin_array_of(self.len(), ArrayLayout::Counted, const { &T::TYPE });
         T::encode_elements(self, encoder);
         encoder.end_array(mark);
     }
@@ -37,7 +37,8 @@ impl<As, T: TraceField<As>, const N: usize> TraceField<As> for [T; N] {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let mark = encoder.begin_array(N, const { layout_of::<N>() });
+        let layout = const { layout_of::<N>() };
+        let mark = encoder.begin_array_of(N, layout, const { &T::TYPE });
         T::encode_elements(self, encoder);
         encoder.end_array(mark);
     }

@@ -1,0 +1,110 @@
+//! From ticks and times of day to nanoseconds since the trace's epoch.
+
+use crate::{
+    content::{SystemTimeParts, TraceInfo},
+    error::FormatError,
+};
+
+const NANOS_PER_SECOND: u128 = 1_000_000_000;
+
+/// Turns a session's ticks into the format's time: nanoseconds since the trace's epoch, which is
+/// the time of day at which the session read its clock for the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    epoch: u64,
+    sync_ticks: u64,
+    ticks_per_second: u64,
+}
+
+impl Clock {
+    /// The clock of a trace that starts at `epoch` (nanoseconds since 1970-01-01 UTC), when the
+    /// ticks stood at `sync_ticks`.
+    ///
+    /// # Errors
+    /// [`FormatError::ClockRate`] for no ticks a second.
+    pub fn new(epoch: u64, sync_ticks: u64, ticks_per_second: u64) -> Result<Self, FormatError> {
+        if ticks_per_second == 0 {
+            return Err(FormatError::ClockRate { ticks_per_second });
+        }
+        Ok(Self { epoch, sync_ticks, ticks_per_second })
+    }
+
+    /// The clock of a trace. A start before 1970 becomes 1970-01-01, one beyond 2554 the last time
+    /// that the format can hold.
+    ///
+    /// # Errors
+    /// As with [`new`](Self::new).
+    pub fn of(info: &TraceInfo<'_>) -> Result<Self, FormatError> {
+        let nanos = i128::from(unix_millis(&info.sync_utc)) * 1_000_000;
+        let epoch = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
+        Self::new(epoch, info.sync_ticks, info.ticks_per_second)
+    }
+
+    /// The epoch, in nanoseconds since 1970-01-01 UTC: what [`epoch`](crate::heph::epoch) writes.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// A time in ticks, as nanoseconds since the epoch, rounded down. Ticks before the epoch are
+    /// the epoch; what exceeds 584 years is the last time that the format can hold.
+    #[must_use]
+    pub fn nanos(&self, ticks: u64) -> u64 {
+        let ticks = u128::from(ticks.saturating_sub(self.sync_ticks));
+        let nanos = ticks * NANOS_PER_SECOND / u128::from(self.ticks_per_second);
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+
+    /// A time in nanoseconds since 1970-01-01 UTC, as nanoseconds since the epoch; `Err` with the
+    /// nearest time that the format can hold, where it can not hold that.
+    pub(super) fn since_epoch(&self, unix_nanos: i128) -> Result<u64, u64> {
+        let nanos = unix_nanos.saturating_sub(i128::from(self.epoch));
+        u64::try_from(nanos).map_err(|_| if nanos < 0 { 0 } else { u64::MAX })
+    }
+}
+
+/// Milliseconds from 1970-01-01 UTC, of a date that exists.
+fn unix_millis(parts: &SystemTimeParts) -> i64 {
+    // Years are counted from 1 March: the leap day is a year's last.
+    let early = i64::from(parts.month <= 2);
+    let year = i64::from(parts.year) - early;
+    let month = (i64::from(parts.month) + 9) % 12;
+    let of_year = (153 * month + 2) / 5 + i64::from(parts.day) - 1;
+    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days = 365 * year + leap_days + of_year - 719_468;
+    let minutes = (days * 24 + i64::from(parts.hour)) * 60 + i64::from(parts.minute);
+    (minutes * 60 + i64::from(parts.second)) * 1_000 + i64::from(parts.millisecond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_come_back() {
+        let day = 86_400_000_i64;
+        for days in (-700_000..2_900_000).step_by(997).chain(-800..800) {
+            let millis = days * day + (days * 7_919).rem_euclid(day);
+            let parts = SystemTimeParts::from_unix_millis(millis);
+            assert_eq!(unix_millis(&parts), millis, "{parts:?}");
+        }
+    }
+
+    #[test]
+    fn ticks_become_nanoseconds_without_overflow() {
+        let clock = Clock::new(1_000, 500, 3_000_000_000).unwrap();
+        assert_eq!(clock.nanos(499), 0);
+        assert_eq!(clock.nanos(500), 0);
+        assert_eq!(clock.nanos(503), 1);
+        assert_eq!(clock.nanos(u64::MAX), (u64::MAX - 500) / 3);
+        let slow = Clock::new(0, 0, 1).unwrap();
+        assert_eq!(slow.nanos(2), 2_000_000_000);
+        assert_eq!(slow.nanos(u64::MAX), u64::MAX);
+        assert_eq!(clock.since_epoch(1_001), Ok(1));
+        assert_eq!(clock.since_epoch(999), Err(0));
+        assert_eq!(clock.since_epoch(i128::MIN), Err(0));
+        assert_eq!(clock.since_epoch(i128::MAX), Err(u64::MAX));
+        let rate = Clock::new(0, 0, 0).unwrap_err();
+        assert_eq!(rate, FormatError::ClockRate { ticks_per_second: 0 });
+    }
+}

@@ -1,0 +1,263 @@
+//! Metadata: one row for each event type, with its names and the types of its fields.
+
+use alloc::vec::Vec;
+
+use trace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, StrEncoding};
+
+use crate::{
+    error::FormatError, payload::MAX_ELEMENTS, primitive, types, v5::Version, v6::BlockKind,
+};
+
+/// Whether a type can be described in a version.
+///
+/// # Errors
+/// What [`types::field_descriptions`] says of its fields, since rows are recorded in the types of
+/// version 6; in version 5 [`FormatError::FixedArrayTooLong`], and
+/// [`FormatError::MetadataRowTooLarge`] beyond [`MAX_METADATA_ROW`].
+pub fn check(version: Version, schema: &EventSchema) -> Result<(), FormatError> {
+    row(version, 1, schema, &mut Vec::new())
+}
+
+/// The most bytes that the description of an event type may take here: 1 MiB. The format has 31
+/// bits for it; names in UTF-16 cannot take that much where version 6 can say them.
+pub const MAX_METADATA_ROW: usize = 1 << 20;
+
+/// The largest metadata id: 31 bits.
+const MAX_METADATA_ID: u32 = i32::MAX as u32;
+
+/// Appends one row of a metadata block: a compressed header, then the description.
+pub(super) fn row(
+    version: Version,
+    id: u32,
+    schema: &EventSchema,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    /// The flag of a header that says the payload's size, and nothing else: metadata id, numbers
+    /// and threads are 0, as at the start of a block.
+    const PAYLOAD_LEN: u8 = 128;
+    match id {
+        0 => return Err(FormatError::ZeroId { kind: BlockKind::Metadata }),
+        1..=MAX_METADATA_ID => {}
+        _ => return Err(FormatError::IdTooLarge { kind: BlockKind::Metadata, id: id.into() }),
+    }
+    types::field_descriptions(schema.fields, &mut Vec::new())?;
+    let mut description = Vec::new();
+    describe(version, id, schema, &mut description)?;
+    let size = description.len();
+    if size > MAX_METADATA_ROW {
+        return Err(FormatError::MetadataRowTooLarge { event: schema.name, size });
+    }
+    // The timestamp is the one before: 0.
+    out.extend_from_slice(&[PAYLOAD_LEN, 0]);
+    primitive::varuint(size as u64, out);
+    out.extend_from_slice(&description);
+    Ok(())
+}
+
+fn describe(
+    version: Version,
+    id: u32,
+    schema: &EventSchema,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    const OPCODE: u8 = 1;
+    const FIELDS: u8 = 2;
+
+    number(id, out);
+    name(schema.provider.name, out);
+    number(schema.id.into(), out);
+    name(schema.name, out);
+    out.extend_from_slice(&schema.keywords.to_le_bytes());
+    number(schema.version.into(), out);
+    number(schema.level as u32, out);
+    if version == Version::V4 {
+        return fields(version, Layout::Plain, schema.fields, out);
+    }
+    let tagged = schema.fields.iter().any(|field| has_array(&field.ty));
+    let plain = if tagged { &[] } else { schema.fields };
+    fields(version, Layout::Plain, plain, out)?;
+    if let Some(opcode) = schema.opcode {
+        number(1, out);
+        out.extend_from_slice(&[OPCODE, opcode]);
+    }
+    if tagged {
+        // The size excludes the kind as well as itself.
+        let start = out.len();
+        number(0, out);
+        out.push(FIELDS);
+        fields(version, Layout::Tagged, schema.fields, out)?;
+        patch(start, out.len() - start - 5, out);
+    }
+    Ok(())
+}
+
+/// How a list of fields is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    /// Type, then name.
+    Plain,
+    /// In a tag of version 5: size (its own 4 bytes included), name, type. Arrays are known in here
+    /// only.
+    Tagged,
+}
+
+fn fields(
+    version: Version,
+    layout: Layout,
+    fields: &[FieldSchema],
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    // As in version 6 there are at most 65,535.
+    number(fields.len() as u32, out);
+    for field in fields {
+        let start = out.len();
+        match layout {
+            Layout::Plain => {
+                ty(version, layout, field, &field.ty, out)?;
+                name(field.name, out);
+            }
+            Layout::Tagged => {
+                number(0, out);
+                name(field.name, out);
+                ty(version, layout, field, &field.ty, out)?;
+                patch(start, out.len() - start, out);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The type codes of the versions.
+mod code {
+    pub(super) const OBJECT: u32 = 1;
+    pub(super) const BOOLEAN: u32 = 3;
+    pub(super) const CHAR: u32 = 4;
+    pub(super) const SBYTE: u32 = 5;
+    pub(super) const BYTE: u32 = 6;
+    pub(super) const INT16: u32 = 7;
+    pub(super) const UINT16: u32 = 8;
+    pub(super) const INT32: u32 = 9;
+    pub(super) const UINT32: u32 = 10;
+    pub(super) const INT64: u32 = 11;
+    pub(super) const UINT64: u32 = 12;
+    pub(super) const SINGLE: u32 = 13;
+    pub(super) const DOUBLE: u32 = 14;
+    pub(super) const DATE_TIME: u32 = 16;
+    pub(super) const GUID: u32 = 17;
+    pub(super) const STRING: u32 = 18;
+    pub(super) const ARRAY: u32 = 19;
+}
+
+fn ty(
+    version: Version,
+    layout: Layout,
+    field: &FieldSchema,
+    of: &FieldType,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    if let Some(code) = simple(of) {
+        number(code, out);
+        return Ok(());
+    }
+    match *of {
+        FieldType::Object(members) => {
+            number(code::OBJECT, out);
+            fields(version, layout, members, out)
+        }
+        FieldType::U128 | FieldType::I128 => {
+            number(code::OBJECT, out);
+            let high = if *of == FieldType::U128 { FieldType::U64 } else { FieldType::I64 };
+            let parts = [FieldSchema::new("low", FieldType::U64), FieldSchema::new("high", high)];
+            fields(version, layout, &parts, out)
+        }
+        // Everything else is text to version 4.
+        _ if version == Version::V4 => {
+            number(code::STRING, out);
+            Ok(())
+        }
+        FieldType::Array(item, array_layout) => {
+            if let ArrayLayout::Fixed(count) = array_layout {
+                if usize::from(count) > MAX_ELEMENTS {
+                    return Err(FormatError::FixedArrayTooLong { field: field.name, count });
+                }
+            }
+            number(code::ARRAY, out);
+            element(version, layout, field, item, "items", out)
+        }
+        FieldType::Option(item) => {
+            number(code::ARRAY, out);
+            element(version, layout, field, item, "value", out)
+        }
+        _ => {
+            number(code::ARRAY, out);
+            number(code::CHAR, out);
+            Ok(())
+        }
+    }
+}
+
+/// The type of an element. One that is itself an array becomes an object with that array as its
+/// only field, as in version 6: readers fail on arrays of arrays.
+fn element(
+    version: Version,
+    layout: Layout,
+    field: &FieldSchema,
+    of: &FieldType,
+    inner: &'static str,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
+    if !matches!(of, FieldType::Array(..) | FieldType::Option(_)) {
+        return ty(version, layout, field, of, out);
+    }
+    number(code::OBJECT, out);
+    fields(version, layout, &[FieldSchema::new(inner, *of)], out)
+}
+
+/// The code of a type that both versions have, or whose nearest they both have.
+fn simple(of: &FieldType) -> Option<u32> {
+    Some(match of {
+        FieldType::Bool | FieldType::Bool8 => code::BOOLEAN,
+        FieldType::U8 => code::BYTE,
+        FieldType::U16 => code::UINT16,
+        FieldType::U32 => code::UINT32,
+        FieldType::U64 | FieldType::VarUInt | FieldType::DurationNanos => code::UINT64,
+        FieldType::I8 => code::SBYTE,
+        FieldType::I16 => code::INT16,
+        FieldType::I32 => code::INT32,
+        FieldType::I64 | FieldType::VarInt | FieldType::UnixNanos => code::INT64,
+        FieldType::F32 => code::SINGLE,
+        FieldType::F64 => code::DOUBLE,
+        FieldType::Utf16Unit => code::CHAR,
+        FieldType::Guid => code::GUID,
+        FieldType::DateTime => code::DATE_TIME,
+        FieldType::Str(StrEncoding::Utf16Nul) => code::STRING,
+        _ => return None,
+    })
+}
+
+/// Whether version 5 needs an array to say it.
+fn has_array(of: &FieldType) -> bool {
+    match of {
+        FieldType::Object(fields) => fields.iter().any(|field| has_array(&field.ty)),
+        FieldType::U128 | FieldType::I128 => false,
+        _ => simple(of).is_none(),
+    }
+}
+
+fn number(value: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// Fills in a size that was left out at `at`. It fits: see [`MAX_METADATA_ROW`].
+fn patch(at: usize, size: usize, out: &mut [u8]) {
+    out[at..at + 4].copy_from_slice(&(size as u32).to_le_bytes());
+}
+
+/// UTF-16 up to a NUL. A NUL inside, which would end it, becomes U+FFFD.
+fn name(text: &str, out: &mut Vec<u8>) {
+    for unit in text.encode_utf16() {
+        let unit = if unit == 0 { 0xFFFD } else { unit };
+        out.extend_from_slice(&unit.to_le_bytes());
+    }
+    out.extend_from_slice(&[0; 2]);
+}

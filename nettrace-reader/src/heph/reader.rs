@@ -1,0 +1,327 @@
+//! The packets of a trace, one after the other.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io,
+};
+
+use crate::{
+    error::{Error, ErrorKind, Result},
+    heph::packet::{
+        EVENT_MAGIC, Event, METADATA_MAGIC, MIN_EVENT, MIN_METADATA, PACKET_HEADER, damaged,
+    },
+    input::Input,
+};
+
+/// The longest name of an option that anybody knows.
+const EPOCH: &[u8] = b"epoch";
+
+/// How much of a packet that is skipped is held at a time.
+const SKIPPED: u64 = 64 * 1024;
+
+/// About what the table of streams takes for each, in bytes.
+const STREAM: usize = 2 * size_of::<(u32, StreamTotals)>();
+
+/// Bounds on memory.
+#[derive(Clone, Debug)]
+pub struct Options {
+    packet_limit: usize,
+    streams_limit: usize,
+}
+
+impl Options {
+    /// The most bytes that the packet of an event may have; 64 MiB unless set. (The format's own
+    /// bound is 4 GiB.) What is skipped does not count.
+    #[must_use]
+    pub fn packet_limit(mut self, bytes: usize) -> Self {
+        self.packet_limit = bytes;
+        self
+    }
+
+    /// The most bytes that the counters of streams may take; 64 MiB, for more than half a million
+    /// of them, unless set.
+    #[must_use]
+    pub fn streams_limit(mut self, bytes: usize) -> Self {
+        self.streams_limit = bytes;
+        self
+    }
+
+    /// A reader of `source` with these bounds. Nothing is read yet.
+    pub fn open<R: io::Read>(self, source: R) -> Reader<R> {
+        Reader {
+            input: Input::new(source),
+            options: self,
+            epoch: None,
+            epochs_differ: None,
+            streams: HashMap::new(),
+            totals: Totals::default(),
+            lent: 0,
+            ended: false,
+        }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { packet_limit: 64 << 20, streams_limit: 64 << 20 }
+    }
+}
+
+/// What was read so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Totals {
+    /// Events.
+    pub events: u64,
+    /// Numbers that the counters of streams left out. What is missing before a stream's first event
+    /// or behind its last one does not show.
+    pub lost: u64,
+    /// Events whose number is not beyond all earlier ones of their stream: their packets changed
+    /// places, came twice, or their writer does not count.
+    pub step_backs: u64,
+    /// Packets of both kinds.
+    pub packets: u64,
+    /// Metadata packets whose option nobody knows.
+    pub unknown_options: u64,
+}
+
+/// What was read so far of one stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StreamTotals {
+    /// The stream.
+    pub stream: u32,
+    /// Its events.
+    pub events: u64,
+    /// As [`Totals::lost`].
+    pub lost: u64,
+    /// As [`Totals::step_backs`].
+    pub step_backs: u64,
+    /// The number of the first event that was read.
+    pub first_counter: u32,
+    /// The highest number, in the sense that 0 comes after 2^32 - 1.
+    pub last_counter: u32,
+}
+
+impl StreamTotals {
+    /// Counts an event; says how many are missing before it, or that it is late.
+    fn count(&mut self, counter: u32) -> Step {
+        self.events += 1;
+        // Half of all numbers are ahead of any, the other half behind.
+        match counter.wrapping_sub(self.last_counter) {
+            0 | 0x8000_0000.. => {
+                self.step_backs += 1;
+                Step::Back
+            }
+            ahead => {
+                self.last_counter = counter;
+                self.lost += u64::from(ahead - 1);
+                Step::Ahead(u64::from(ahead - 1))
+            }
+        }
+    }
+}
+
+enum Step {
+    Ahead(u64),
+    Back,
+}
+
+/// Reads a trace front to back.
+#[derive(Debug)]
+pub struct Reader<R> {
+    input: Input<R>,
+    options: Options,
+    epoch: Option<u64>,
+    /// Where a packet stands that set the epoch to something else.
+    epochs_differ: Option<u64>,
+    streams: HashMap<u32, StreamTotals>,
+    totals: Totals,
+    /// Bytes of the packet that was lent last.
+    lent: usize,
+    ended: bool,
+}
+
+impl<R: io::Read> Reader<R> {
+    /// A reader with the usual bounds on memory. Nothing is read yet.
+    pub fn new(source: R) -> Self {
+        Options::default().open(source)
+    }
+
+    /// The next event; `None` at the end. After an error there are no more.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]; [`ErrorKind::NotHeph`] where the trace does not begin with a packet,
+    /// [`ErrorKind::Packet`] where a packet is damaged, [`ErrorKind::Truncated`] where the trace
+    /// ends inside of one, [`ErrorKind::LimitExceeded`]. Attributes are only looked at when they
+    /// are asked for.
+    pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
+        self.input.consume(std::mem::take(&mut self.lent));
+        if self.ended {
+            return Ok(None);
+        }
+        // Until the event is there, the trace is at its end.
+        self.ended = true;
+        let Some(size) = self.next_packet()? else { return Ok(None) };
+        self.lent = size;
+        let event = Event::parse(self.input.window(size), self.input.offset())?;
+        count(&mut self.streams, &mut self.totals, &self.options, &event)?;
+        self.ended = false;
+        Ok(Some(event))
+    }
+
+    /// The time that events count from, in nanoseconds since 1970-01-01 UTC, if the trace has said
+    /// so yet. The option applies to the whole trace, wherever it stands; the last one counts.
+    pub fn epoch(&self) -> Option<u64> {
+        self.epoch
+    }
+
+    /// What was read so far.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// The streams that were read so far, in no order.
+    pub fn streams(&self) -> impl Iterator<Item = &StreamTotals> {
+        self.streams.values()
+    }
+
+    /// Bytes read so far: the end of the last event's packet, or the place where reading stopped.
+    pub fn offset(&self) -> u64 {
+        self.input.offset() + self.lent as u64
+    }
+
+    /// Where a packet stands that set another epoch than the one before it.
+    pub(super) fn epochs_differ(&self) -> Option<u64> {
+        self.epochs_differ
+    }
+
+    /// Reads up to the next event packet; it is then in the window. Its size, or `None` at the end.
+    fn next_packet(&mut self) -> Result<Option<usize>> {
+        loop {
+            let offset = self.input.offset();
+            let header = self.fill(PACKET_HEADER)?;
+            let is_metadata = match header.first_chunk().map(|magic| u32::from_be_bytes(*magic)) {
+                Some(METADATA_MAGIC) => true,
+                Some(EVENT_MAGIC) => false,
+                None if header.is_empty() => return Ok(None),
+                None if offset > 0 => return Err(truncated(offset, PACKET_HEADER, header.len())),
+                _ if offset == 0 => return Err(Error::new(0, ErrorKind::NotHeph)),
+                _ => return Err(packet(offset, "neither an event nor an option begins here")),
+            };
+            let Some(size) = header.get(4..).and_then(|size| size.first_chunk()) else {
+                return Err(truncated(offset, PACKET_HEADER, header.len()));
+            };
+            let size = u32::from_be_bytes(*size);
+            let least = if is_metadata { MIN_METADATA } else { MIN_EVENT };
+            if u64::from(size) < least as u64 {
+                return Err(packet(offset + 4, "its size is less than the least of its kind"));
+            }
+            self.totals.packets += 1;
+            if is_metadata {
+                self.metadata(offset, size.into())?;
+                continue;
+            }
+            let limit = self.options.packet_limit;
+            let size = match usize::try_from(size) {
+                Ok(size) if size <= limit => size,
+                _ => {
+                    let kind = ErrorKind::LimitExceeded { what: "the packet of an event", limit };
+                    return Err(Error::new(offset, kind));
+                }
+            };
+            let held = self.fill(size)?.len();
+            if held < size {
+                return Err(truncated(offset, size, held));
+            }
+            return Ok(Some(size));
+        }
+    }
+
+    /// Takes note of an option, or skips it.
+    fn metadata(&mut self, offset: u64, size: u64) -> Result<()> {
+        let most = MIN_METADATA + EPOCH.len() + 8;
+        let head = self.fill(most.min(size as usize))?;
+        let Some(name_len) = head.get(8..).and_then(|len| len.first_chunk()) else {
+            return Err(truncated(offset, size as usize, head.len()));
+        };
+        let name_len = u16::from_be_bytes(*name_len);
+        if u64::from(name_len) > size - MIN_METADATA as u64 {
+            return Err(packet(offset + 8, "the name of an option exceeds its packet"));
+        }
+        let is_epoch = usize::from(name_len) == EPOCH.len()
+            && head.get(MIN_METADATA..).is_some_and(|rest| rest.starts_with(EPOCH));
+        if is_epoch {
+            if size != most as u64 {
+                let at = offset + (MIN_METADATA + EPOCH.len()) as u64;
+                return Err(packet(at, "the epoch does not have 8 bytes"));
+            }
+            let Some(epoch) = head.last_chunk().filter(|_| head.len() == most) else {
+                return Err(truncated(offset, most, head.len()));
+            };
+            let epoch = u64::from_be_bytes(*epoch);
+            if self.epoch.is_some_and(|earlier| earlier != epoch) {
+                self.epochs_differ.get_or_insert(offset);
+            }
+            self.epoch = Some(epoch);
+        } else {
+            self.totals.unknown_options += 1;
+        }
+        let mut left = size;
+        while left > 0 {
+            let part = left.min(SKIPPED) as usize;
+            let held = self.fill(part)?.len();
+            self.input.consume(held);
+            left -= held as u64;
+            if held < part {
+                return Err(Error::new(offset, ErrorKind::Truncated { missing: left }));
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, len: usize) -> Result<&[u8]> {
+        let offset = self.input.offset();
+        self.input.fill(len).map_err(|error| Error::new(offset, ErrorKind::Io(error)))
+    }
+}
+
+fn count(
+    streams: &mut HashMap<u32, StreamTotals>,
+    totals: &mut Totals,
+    options: &Options,
+    event: &Event<'_>,
+) -> Result<()> {
+    let limit = options.streams_limit;
+    let is_full = (streams.len() + 1).saturating_mul(STREAM) > limit;
+    match streams.entry(event.stream) {
+        Entry::Occupied(mut stream) => match stream.get_mut().count(event.counter) {
+            Step::Ahead(missing) => totals.lost += missing,
+            Step::Back => totals.step_backs += 1,
+        },
+        Entry::Vacant(_) if is_full => {
+            let kind = ErrorKind::LimitExceeded { what: "the table of streams", limit };
+            return Err(Error::new(event.offset, kind));
+        }
+        Entry::Vacant(vacant) => {
+            vacant.insert(StreamTotals {
+                stream: event.stream,
+                events: 1,
+                lost: 0,
+                step_backs: 0,
+                first_counter: event.counter,
+                last_counter: event.counter,
+            });
+        }
+    }
+    totals.events += 1;
+    Ok(())
+}
+
+fn packet(offset: u64, what: &'static str) -> Error {
+    damaged(crate::error::Damage { offset, what })
+}
+
+fn truncated(offset: u64, size: usize, held: usize) -> Error {
+    Error::new(offset, ErrorKind::Truncated { missing: (size - held) as u64 })
+}

@@ -1,0 +1,322 @@
+//! Heph traces, written by hand: what is in them, and what is wrong with them.
+
+use nettrace_reader::{
+    Error, ErrorKind,
+    heph::{Kind, Options, Reader, Value, is_heph, verify},
+};
+
+/// The example of an event packet in the format's document: 91 bytes.
+const EXAMPLE: &[u8] = b"\xC1\xFC\x1F\xB7\0\0\0\x5B\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\
+    \0\0\0\0\0\0\0\x64\0\0\0\0\0\0\0\xC8\0\x08My event\
+    \0\x04Test\x01\0\0\0\0\0\0\0\x7B\
+    \0\x05Test2\x83\0\x02\x40\x5E\xDD\x2F\x1A\x9F\xBE\x77\x40\x88\xA8\0\0\0\0\0";
+
+/// The example of a metadata packet in the format's document: 23 bytes.
+const EPOCH: &[u8] = b"\x75\xD1\x1D\x4D\0\0\0\x17\0\x05epoch\x16\x58\x45\xE9\x12\x14\xEC\x90";
+
+/// An event without attributes.
+fn event(stream: u32, counter: u32) -> Vec<u8> {
+    event_with(stream, counter, b"")
+}
+
+fn event_with(stream: u32, counter: u32, attributes: &[u8]) -> Vec<u8> {
+    let mut out = vec![0xC1, 0xFC, 0x1F, 0xB7];
+    out.extend((43 + attributes.len() as u32).to_be_bytes());
+    out.extend(stream.to_be_bytes());
+    out.extend(counter.to_be_bytes());
+    out.extend([0; 24]);
+    out.extend(b"\0\x01e");
+    out.extend(attributes);
+    out
+}
+
+fn option(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x75, 0xD1, 0x1D, 0x4D];
+    out.extend((10 + name.len() as u32 + value.len() as u32).to_be_bytes());
+    out.extend((name.len() as u16).to_be_bytes());
+    out.extend(name);
+    out.extend(value);
+    out
+}
+
+/// Events that were read, attributes and all, and how it ended.
+fn read(bytes: &[u8]) -> (u64, Result<(), Error>) {
+    let mut reader = Reader::new(bytes);
+    let end = loop {
+        match reader.next_event() {
+            Ok(Some(event)) => {
+                if let Some(error) = event.attributes().find_map(Result::err) {
+                    break Err(error);
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => {
+                // It stays at its end.
+                assert!(reader.next_event().unwrap().is_none());
+                break Err(error);
+            }
+        }
+    };
+    (reader.totals().events, end)
+}
+
+fn error(bytes: &[u8]) -> Error {
+    read(bytes).1.unwrap_err()
+}
+
+#[test]
+fn the_documents_examples() {
+    assert_eq!((EPOCH.len(), EXAMPLE.len()), (23, 91));
+    assert!(is_heph(EPOCH) && is_heph(EXAMPLE));
+    assert!(!is_heph(b"Nettrace") && !is_heph(&EPOCH[..3]));
+    let bytes = [EPOCH, EXAMPLE].concat();
+    let mut reader = Reader::new(&*bytes);
+    assert_eq!(reader.epoch(), None);
+    let event = reader.next_event().unwrap().unwrap();
+    assert_eq!((event.offset, event.stream, event.counter, event.substream), (23, 0, 0, 1));
+    assert_eq!((event.start, event.end, event.description), (100, 200, "My event"));
+    let attributes: Vec<_> = event.attributes().map(Result::unwrap).collect();
+    assert_eq!(attributes[0], ("Test", Value::U64(123)));
+    let ("Test2", Value::Array(array)) = &attributes[1] else { panic!("{attributes:?}") };
+    assert_eq!((array.kind(), array.len(), array.is_empty()), (Kind::F64, 2, false));
+    let values: Vec<_> = array.iter().collect();
+    assert_eq!(values, [Value::F64(123.456), Value::F64(789.0)]);
+    assert_eq!(attributes.len(), 2);
+    assert!(reader.next_event().unwrap().is_none());
+    assert_eq!(reader.epoch(), Some(1_610_113_734_118_010_000));
+    assert_eq!(reader.offset(), 114);
+    assert_eq!(reader.totals().packets, 2);
+    assert!(read(b"").1.is_ok());
+    assert_eq!(read(EPOCH).0, 0);
+}
+
+#[test]
+fn every_type_of_attribute() {
+    let attributes = b"\0\x01a\x02\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFE\
+        \0\x01b\x04\0\x02\xC3\xA9\
+        \0\0\x84\0\x03\0\x01x\0\0\0\x02yz\
+        \0\x01c\x81\0\0\
+        \0\x01c\x82\0\x01\x80\0\0\0\0\0\0\0\
+        \0\x01d\x03\x7F\xF0\0\0\0\0\0\0";
+    let bytes = event_with(0, 0, attributes);
+    let mut reader = Reader::new(&*bytes);
+    let event = reader.next_event().unwrap().unwrap();
+    let shown: Vec<_> = event
+        .attributes()
+        .map(Result::unwrap)
+        .map(|(name, value)| match value {
+            Value::Array(array) => {
+                format!("{name} {:?} {:?}", array.kind(), array.iter().collect::<Vec<_>>())
+            }
+            value => format!("{name} {value:?}"),
+        })
+        .collect();
+    let expected = [
+        "a I64(-2)",
+        "b Text(\"é\")",
+        " Text [Text(\"x\"), Text(\"\"), Text(\"yz\")]",
+        "c U64 []",
+        "c I64 [I64(-9223372036854775808)]",
+        "d F64(inf)",
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn unknown_options_are_skipped_whatever_their_size() {
+    let bytes = [
+        &option(b"", b"")[..],
+        &option(b"epoc", &[1; 9]),
+        &option(b"epochs", &[1; 8]),
+        &option(&[0xFF; 65_535], &[]), // not even text
+        &option(b"big", &vec![7; 300_000]),
+        &event(1, 1),
+        EPOCH,
+        &event(1, 2),
+    ]
+    .concat();
+    // None of them has to fit.
+    let mut reader = Options::default().packet_limit(64).open(&*bytes);
+    assert!(reader.next_event().unwrap().is_some());
+    assert_eq!((reader.epoch(), reader.totals().unknown_options), (None, 5));
+    assert!(reader.next_event().unwrap().is_some());
+    assert_eq!(reader.epoch(), Some(1_610_113_734_118_010_000));
+    assert!(reader.next_event().unwrap().is_none());
+    assert_eq!((reader.totals().packets, reader.totals().lost), (8, 0));
+}
+
+#[test]
+fn gaps_in_the_counters_are_losses() {
+    let numbers = [
+        (1, 5),
+        (2, 0),
+        (1, 6),
+        (1, 9),        // 7 and 8 are missing
+        (1, 8),        // late
+        (1, 9),        // twice
+        (2, u32::MAX), // behind 0, not four billion ahead of it
+        (1, 10),
+        (3, u32::MAX - 1),
+        (3, u32::MAX),
+        (3, 0),
+        (3, 3),
+    ];
+    let bytes: Vec<u8> = numbers.iter().flat_map(|(s, n)| event(*s, *n)).collect();
+    let mut reader = Reader::new(&*bytes);
+    while reader.next_event().unwrap().is_some() {}
+    let totals = reader.totals();
+    assert_eq!((totals.events, totals.lost, totals.step_backs), (12, 4, 3));
+    let mut streams: Vec<_> = reader.streams().copied().collect();
+    streams.sort_by_key(|stream| stream.stream);
+    let shown: Vec<_> =
+        streams.iter().map(|s| (s.stream, s.events, s.lost, s.step_backs)).collect();
+    assert_eq!(shown, [(1, 6, 2, 2), (2, 2, 0, 1), (3, 4, 2, 0)]);
+    assert_eq!((streams[0].first_counter, streams[0].last_counter), (5, 10));
+    assert_eq!((streams[2].first_counter, streams[2].last_counter), (u32::MAX - 1, 3));
+    let report = verify(&*bytes, Options::default(), 2).unwrap();
+    assert_eq!((report.count, report.violations.len(), report.lost), (3, 2, 4));
+    assert_eq!(report.violations[0].offset, 4 * 43);
+    assert_eq!(
+        report.violations[0].to_string(),
+        "at byte 172: event 8 of stream 1 comes after a later one"
+    );
+}
+
+#[test]
+fn events_of_any_size_within_the_limit() {
+    let text = [&b"\0\x01t\x84\xFF\xFF"[..], &[0; 2 * 65_535]].concat();
+    let many = text.repeat(20);
+    let bytes = [event_with(0, 0, &many), event(0, 1)].concat();
+    assert_eq!(read(&bytes).0, 2);
+    let size = bytes.len() - 43;
+    let mut reader = Options::default().packet_limit(size).open(&*bytes);
+    let first = reader.next_event().unwrap().unwrap();
+    assert_eq!(first.attributes().count(), 20);
+    assert!(reader.next_event().unwrap().is_some());
+    let mut reader = Options::default().packet_limit(size - 1).open(&*bytes);
+    let error = reader.next_event().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::LimitExceeded { limit, .. } if *limit == size - 1));
+    let bytes: Vec<u8> = (0..50).flat_map(|stream| event(stream, 0)).collect();
+    let mut reader = Options::default().streams_limit(2_000).open(&*bytes);
+    let error = loop {
+        match reader.next_event() {
+            Ok(event) => assert!(event.is_some()),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::LimitExceeded { limit: 2_000, .. }), "{error}");
+    assert!(reader.totals().events > 5);
+}
+
+#[test]
+fn damage_has_a_place_and_a_kind() {
+    let check = |bytes: &[u8], offset: u64, says: &str| {
+        let error = error(bytes);
+        assert_eq!(error.offset(), offset, "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        let report = verify(bytes, Options::default(), 10).unwrap();
+        assert_eq!((report.count, report.violations[0].offset), (1, offset));
+    };
+    check(b"Nettrace", 0, "no Heph trace");
+    check(b"\xC1\xFC", 0, "no Heph trace");
+    let behind = |bytes: &[u8]| [&event(0, 0), bytes].concat();
+    check(&behind(b"Nettrace"), 43, "neither an event nor an option");
+    check(&behind(b"\xC1\xFC\x1F\xB7\0\0\0\x29rest"), 47, "its size");
+    check(&behind(b"\x75\xD1\x1D\x4D\0\0\0\x09\0"), 47, "its size");
+    check(&behind(b"\x75\xD1\x1D\x4D\0\0\0\x0B\0\x02ab"), 51, "exceeds its packet");
+    check(&behind(&option(b"epoch", &[0; 7])), 58, "8 bytes");
+    check(&behind(&option(b"epoch", &[0; 9])), 58, "8 bytes");
+    // A description that exceeds its packet, and one that is no text.
+    let mut bytes = event(0, 0);
+    bytes[41] = 2;
+    check(&bytes, 42, "ends inside a field");
+    bytes[41] = 1;
+    bytes[42] = 0x80;
+    check(&bytes, 42, "UTF-8");
+    check(&event_with(0, 0, b"\0"), 43, "ends inside a field");
+    check(&event_with(0, 0, b"\0\x01a"), 46, "ends inside a field");
+    for code in [0, 5, 0x80, 0x85, 0x40, 0x41, 0xFF] {
+        let attribute = [0, 1, b'a', code, 0, 0, 0, 0, 0, 0, 0, 0];
+        check(&event_with(0, 0, &attribute), 46, "a type that the format does not know");
+    }
+    check(&event_with(0, 0, b"\0\x01a\x81\0\x02\0\0\0\0\0\0\0\0"), 49, "ends inside a field");
+    check(&event_with(0, 0, b"\0\x01a\x84\0\x02\0\x01x\0\x01\xFF"), 54, "UTF-8");
+    let other = option(b"epoch", &[0; 8]);
+    let report = verify(&*[EPOCH, EPOCH, &other].concat(), Options::default(), 1).unwrap();
+    assert_eq!((report.count, report.violations[0].offset), (1, 46));
+    assert!(verify(&*[EPOCH, EXAMPLE].concat(), Options::default(), 1).unwrap().is_sound());
+}
+
+/// A few of everything.
+fn sample() -> Vec<u8> {
+    let attributes = b"\0\x01b\x04\0\x02\xC3\xA9\0\0\x84\0\x02\0\x01x\0\x01y\0\x01c\x81\0\0";
+    [EPOCH, EXAMPLE, &option(b"colour", b"red"), &event_with(7, 1, attributes), &event(7, 3)]
+        .concat()
+}
+
+#[test]
+fn every_cut_is_found_where_it_is() {
+    let bytes = sample();
+    let ends = [0, 23, 114, 133, 201, 244];
+    assert_eq!((read(&bytes).0, bytes.len()), (3, 244));
+    for cut in 0..=bytes.len() {
+        let (events, end) = read(&bytes[..cut]);
+        let whole = ends.iter().filter(|end| **end > 0 && **end <= cut).count();
+        assert_eq!(events, [0, 0, 1, 1, 2, 3][whole], "{cut}");
+        match end {
+            Ok(()) => assert!(ends.contains(&cut), "{cut}"),
+            Err(error) => {
+                assert!(!ends.contains(&cut), "{cut}");
+                assert_eq!(error.offset(), ends[whole] as u64, "{cut}: {error}");
+                let missing = match error.kind() {
+                    ErrorKind::Truncated { missing } => *missing,
+                    ErrorKind::NotHeph if cut < 4 => continue,
+                    _ => panic!("{cut}: {error}"),
+                };
+                let known = cut - ends[whole] >= 8;
+                let size = if known { ends[whole + 1] - ends[whole] } else { 8 };
+                // Of an option, only as much is asked for at once as tells whether it is known.
+                assert!(missing <= (size - (cut - ends[whole])) as u64 && missing > 0, "{cut}");
+            }
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    let bytes = sample();
+    for at in 0..bytes.len() {
+        for bit in 0..8 {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << bit;
+            let (events, end) = read(&bytes);
+            assert!(events <= 3);
+            if let Err(error) = end {
+                assert!(error.offset() <= bytes.len() as u64);
+            }
+            let report = verify(&*bytes, Options::default(), 5).unwrap_or_default();
+            assert!(report.bytes <= bytes.len() as u64);
+        }
+    }
+}
+
+/// A source that never ends: what is skipped takes no memory, what is not is refused.
+#[test]
+fn endless_sources_are_bounded() {
+    use std::io::Read;
+    let option = b"\x75\xD1\x1D\x4D\xFF\xFF\xFF\xFF\0\x03red";
+    let event = b"\xC1\xFC\x1F\xB7\xFF\xFF\xFF\xFF";
+    let mut reader = Reader::new(event.chain(std::io::repeat(0)));
+    let error = reader.next_event().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::LimitExceeded { .. }));
+    // Zeroes are no packet.
+    let rest = std::io::repeat(0).take(64 << 20);
+    let mut reader = Reader::new(option.chain(rest));
+    let error = reader.next_event().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Truncated { missing } if *missing > 3 << 30));
+    let mut reader = Reader::new(EXAMPLE.chain(std::io::repeat(0)));
+    assert!(reader.next_event().unwrap().is_some());
+    let error = reader.next_event().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Packet { .. }));
+    assert_eq!(error.offset(), 91);
+}
