@@ -66,9 +66,7 @@ fn read_object(bytes: &[u8], at: usize) -> Option<((String, Vec<u8>), usize)> {
     let size = word(name.end + 1)?;
     let body = (name.end + 5).next_multiple_of(4);
     let end = body.checked_add(size)?;
-    let object = (
-        String::from_utf8_lossy(bytes.get(name)?).into_owned(),
-        bytes.get(body..end)?.to_vec(),
-    );
+    let object =
+        (String::from_utf8_lossy(bytes.get(name)?).into_owned(), bytes.get(body..end)?.to_vec());
     (bytes.get(end)? == &6).then_some((object, end + 1))
 }

@@ -1,11 +1,11 @@
 //! The way of an event from the caller to its thread's buffer.
 
-mod slow;
+mod context;
 
 use std::{cell::Cell, mem, num::NonZero};
 
 use nettrace_format::{
-    payload::{Buffer as _, FixedSize, NetTraceEncoder},
+    payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
     v6::RowFlags,
 };
 use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
@@ -13,51 +13,20 @@ use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 use crate::{
     clock,
     config::OnFull,
-    emit::slow::record_slowly,
+    emit::context::NO_CONTEXT,
+    labels,
     local::{self, Attached, ThreadBuffer},
     memory::{Cursor, Window},
     record::{Reason, Record},
-    row::{self, Shape},
+    row::{self, Escape, Shape},
     sessions,
     shared::{MODE_FENCE, MODE_MONOTONIC},
     sync::{Ordering, fence},
-    thread::ThreadRef,
 };
 
 const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
 
-/// The most addresses that a stack can have.
-pub const MAX_STACK_FRAMES: usize = 1_024;
-
-/// What accompanies one event besides its payload.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Context<'a> {
-    stack: &'a [u64],
-    thread: Option<&'a ThreadRef>,
-}
-
-impl<'a> Context<'a> {
-    /// Nothing.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// A call stack: return addresses, the innermost first; at most [`MAX_STACK_FRAMES`], else the event is
-    /// refused and counted as too large.
-    #[must_use]
-    pub fn stack(mut self, addresses: &'a [u64]) -> Self {
-        self.stack = addresses;
-        self
-    }
-
-    /// The thread that the event is about, if that is not the one that emits it.
-    #[must_use]
-    pub fn thread(mut self, thread: &'a ThreadRef) -> Self {
-        self.thread = Some(thread);
-        self
-    }
-}
+pub use self::context::{Context, MAX_STACK_FRAMES};
 
 /// Recording, for everything that derives [`TraceEvent`].
 pub trait Emit: TraceEvent {
@@ -135,8 +104,6 @@ enum Outcome {
     /// The session is over.
     Closed,
 }
-
-static NO_CONTEXT: Context<'static> = Context { stack: &[], thread: None };
 
 /// One function for each type of event, called where somebody listens: the call keeps the disabled path short.
 ///
@@ -244,7 +211,7 @@ fn attempt<T: TraceEvent + ?Sized>(
     ty: &'static EventType,
     context: &Context<'_>,
 ) -> Outcome {
-    if context.stack.is_empty() && context.thread.is_none() {
+    if context.is_empty() {
         return record::<T, false>(buffer, event, ty);
     }
     if !begin(&buffer.record) {
@@ -430,4 +397,179 @@ impl Drop for Unwinding<'_> {
         }
         record.drop_event(pool, held, Reason::Panicked);
     }
+}
+
+/// Why a row was not written.
+enum NotWritten {
+    /// The chunk has no room for it.
+    NoRoom,
+    /// No chunk ever has.
+    TooLarge,
+}
+
+/// Records into one buffer whose record is busy: whatever is not a plain row that fits.
+#[cold]
+#[inline(never)]
+fn record_slowly<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Outcome {
+    let (record, session) = (&buffer.record, &*buffer.session);
+    let pool = &session.pool;
+    loop {
+        let mut held = record.held();
+        match held {
+            // First, so that whatever leaves a note from here on is not forgotten.
+            Some(chunk) => record.clear_note(pool, chunk),
+            None => record.seal(pool),
+        }
+        record.fold_nested(pool, held);
+        let now = session.floor.bound(now(record.mode()).max(record.ts()));
+        // The chunk at hand, then an empty one, then a jumbo one.
+        let mut need = 0;
+        loop {
+            if let Some(chunk) = held {
+                match write_row(buffer, chunk, now, event, ty, context) {
+                    Ok(()) => {
+                        if pool.is_jumbo(chunk) {
+                            give_up_jumbo(record, buffer);
+                        }
+                        return Outcome::Done;
+                    }
+                    Err(NotWritten::TooLarge) => {
+                        record.drop_event(pool, held, Reason::TooLarge);
+                        return Outcome::Done;
+                    }
+                    Err(NotWritten::NoRoom) => {
+                        let (start, size) = pool.place(chunk);
+                        if record.pos() == start {
+                            if size >= pool.jumbo_size() {
+                                record.drop_event(pool, held, Reason::TooLarge);
+                                return Outcome::Done;
+                            }
+                            need = pool.jumbo_size();
+                        }
+                        record.seal(pool);
+                    }
+                }
+            }
+            if record.is_closed() {
+                record.end();
+                return Outcome::Closed;
+            }
+            held = pool.take(need);
+            match held {
+                Some(chunk) => record.install(pool, chunk, now),
+                None => break,
+            }
+            if record.is_closed() {
+                // Since the look above; the flusher may have had its last round.
+                record.seal(pool);
+                record.end();
+                return Outcome::Closed;
+            }
+            if need > pool.chunk_size() {
+                // There are few of these, and so large an event takes longer than to wake the flusher.
+                session.wake_if_low();
+            }
+        }
+        if session.on_full == OnFull::Drop || !local::may_wait() {
+            record.drop_event(pool, None, Reason::NoRoom);
+            return Outcome::Done;
+        }
+        // Not busy while it waits: the flusher would wait for it.
+        record.end();
+        local::holding_locks(|| session.wait_for_room());
+        if !begin(record) {
+            record.refuse_nested();
+            return Outcome::Done;
+        }
+    }
+}
+
+/// A jumbo chunk serves one event.
+fn give_up_jumbo(record: &Record, buffer: &ThreadBuffer) {
+    if begin(record) {
+        record.seal(&buffer.session.pool);
+        record.end();
+    }
+}
+
+/// Writes what must be said before the row, and the row, and ends the event.
+fn write_row<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    chunk: u32,
+    now: u64,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Result<(), NotWritten> {
+    let (record, pool) = (&buffer.record, &buffer.session.pool);
+    let (start, size) = pool.place(chunk);
+    let pos = record.pos();
+    let mut out = Cursor::in_chunk((start, size), pos);
+    let is_first = pos == start;
+    if is_first {
+        record.number_first_row(pool, chunk);
+    } else if record.gap() > 0 {
+        context::escape(&mut out, Escape::Gap, &record.gap().to_le_bytes());
+    }
+    let version = labels::version();
+    let mut labels_written = None;
+    if version != record.labels() {
+        labels_written = labels::with_current(|version, labels| {
+            context::escape(&mut out, Escape::Labels, labels);
+            version
+        });
+    }
+    if !context.write(&mut out) {
+        return Err(NotWritten::TooLarge);
+    }
+    let has_escapes = !out.is_empty();
+
+    // The header: everything explicit, the payload's size in three bytes.
+    let mut delta = now - record.ts();
+    let mut head = [0_u8; 16];
+    head[0] = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
+    head[1..3].copy_from_slice(&row::padded2(ty.index()).to_le_bytes()[..2]);
+    let mut len = 3;
+    while delta >= 0x80 {
+        head[len] = delta as u8 | 0x80;
+        delta >>= 7;
+        len += 1;
+    }
+    head[len] = delta as u8;
+    out.put(&head[..=len]);
+    let size_at = out.len();
+    out.put(&[0; 3]);
+    if out.overflowed() {
+        return Err(NotWritten::NoRoom);
+    }
+    let room = out.room();
+    let unwinding = Unwinding(buffer);
+    let payload = encode(event, out.split(MAX_PAYLOAD));
+    mem::forget(unwinding);
+    if payload.refusal().is_some() {
+        return Err(NotWritten::TooLarge);
+    }
+    if payload.overflowed() {
+        return Err(if room >= MAX_PAYLOAD { NotWritten::TooLarge } else { NotWritten::NoRoom });
+    }
+    out.patch(size_at, &row::padded3(payload.len() as u32).to_le_bytes()[..3]);
+
+    if has_escapes {
+        record.mark_escapes(pool, chunk);
+    }
+    record.gap_written();
+    match labels_written {
+        Some(version) => record.set_labels(version),
+        // They are just being changed, and this is a signal handler: the next event tries again.
+        None if version != record.labels() => record.leave_note(),
+        None => {}
+    }
+    let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };
+    record.commit(payload.position(), now, shape);
+    Ok(())
 }
