@@ -1,5 +1,5 @@
-//! Any bytes at all, and any bytes behind a sound stream header and Trace block; where the first of them is
-//! odd, as that of an object is, behind those of version 4.
+//! Any bytes at all, and any bytes behind a sound stream header and Trace block; where the first of
+//! them is odd, as that of an object is, behind those of version 4.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,9 +1,10 @@
-//! Streams of versions 4 and 5, changed object by object: what is behind a change stays readable, since each
-//! object gets its padding anew.
+//! Streams of versions 4 and 5, changed object by object: what is behind a change stays readable,
+//! since each object gets its padding anew.
 
 use crate::support::v5::{EVENTS, METADATA, Objects, POINT, STACKS};
 
-/// The objects behind the Trace object: names and bodies. What cannot be read stays behind them as it is.
+/// The objects behind the Trace object: names and bodies. What cannot be read stays behind them as
+/// it is.
 struct Parts {
     objects: Vec<(String, Vec<u8>)>,
     rest: Vec<u8>,

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use nettrace_reader::{Event, Metadata, Trace, WallTime};
 
-/// Turns events into what is shown of them. Remembers the processor of each event type's last event,
-/// which stands in where an event has none, as the reference reader has it.
+/// Turns events into what is shown of them. Remembers the processor of each event type's last
+/// event, which stands in where an event has none, as the reference reader has it.
 #[derive(Debug)]
 pub(crate) struct Shower {
     major_version: u32,
@@ -33,8 +33,8 @@ impl Shower {
 
     pub(crate) fn show(&mut self, event: &Event<'_>) -> Shown {
         let header = event.header;
-        // Before version 6, where an event is about another thread than the one that recorded it, the
-        // reference has no processor for it.
+        // Before version 6, where an event is about another thread than the one that recorded it,
+        // the reference has no processor for it.
         let stated = match self.major_version {
             ..6 if header.thread != header.capture_thread => u32::MAX,
             _ => header.processor,
@@ -87,7 +87,8 @@ pub(crate) fn type_opcode(metadata: &Metadata) -> u8 {
     metadata.opcode.unwrap_or_else(|| implied_opcode(&metadata.name))
 }
 
-/// The display name: without the suffix that the opcode says already, and with the opcode behind it.
+/// The display name: without the suffix that the opcode says already, and with the opcode behind
+/// it.
 pub(crate) fn name(metadata: &Metadata, opcode: u8) -> String {
     let name = &metadata.name;
     if name.is_empty() {
@@ -103,7 +104,8 @@ pub(crate) fn name(metadata: &Metadata, opcode: u8) -> String {
         2 => strip_suffix(name, "stop").unwrap_or(name),
         _ => name,
     };
-    // The reference has two lists of words: one for the opcode of the type, one for that of a label.
+    // The reference has two lists of words: one for the opcode of the type, one for that of a
+    // label.
     let words = if opcode == own { TYPE_OPCODES } else { LABEL_OPCODES };
     match (opcode, words.get(usize::from(opcode))) {
         (0, _) => base.to_owned(),

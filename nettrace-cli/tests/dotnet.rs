@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The traces: in `NETTRACE_DOTNET_DATA`, or beside the workspace. None, with a line that says so, where they
-/// are absent.
+/// The traces: in `NETTRACE_DOTNET_DATA`, or beside the workspace. None, with a line that says so,
+/// where they are absent.
 fn traces() -> Vec<PathBuf> {
     let dir = match std::env::var_os("NETTRACE_DOTNET_DATA") {
         Some(dir) => PathBuf::from(dir),

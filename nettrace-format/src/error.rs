@@ -165,6 +165,11 @@ pub enum FormatError {
         /// The field's name.
         field: &'static str,
     },
+    /// A thread whose index exceeds what a Heph trace can number.
+    HephStream {
+        /// The thread's index.
+        thread: u64,
+    },
     /// A payload that is not what its event's fields say.
     PayloadMismatch {
         /// Bytes from the payload's start to where it was noticed.
@@ -293,6 +298,11 @@ impl fmt::Display for FormatError {
                 f,
                 "field {field:?} is the start or end of its event, but no time; use SystemTime, \
                  Duration or an integer (nanoseconds since 1970-01-01 UTC)"
+            ),
+            Self::HephStream { thread } => write!(
+                f,
+                "thread {thread} is beyond the 4294967295 that a Heph trace can number; start a new \
+                 trace"
             ),
             Self::PayloadMismatch { offset } => Mismatch { offset }.fmt(f),
             Self::ClockRate { ticks_per_second } => write!(

@@ -77,8 +77,8 @@ impl fmt::Display for BlockKind {
 /// How many bytes the content of the Trace object of V4 and V5 has.
 pub(crate) const V5_TRACE_SIZE: usize = 48;
 
-/// The content of a Trace block or object. What V4 and V5 have in fixed places and V6 among its keys and
-/// values gets the keys of V6.
+/// The content of a Trace block or object. What V4 and V5 have in fixed places and V6 among its
+/// keys and values gets the keys of V6.
 pub(crate) fn parse_trace(format: Format, mut cursor: Cursor<'_>) -> Read<Trace> {
     let mut time = [0_i16; 8];
     for part in &mut time {
@@ -157,8 +157,8 @@ pub(crate) struct SequencePoint {
     pub(crate) flush_metadata: bool,
 }
 
-/// Hands every (offset, thread index, last sequence number) of a SequencePoint block to `thread`. V4 and
-/// V5 have the operating system's ids in the place of indices.
+/// Hands every (offset, thread index, last sequence number) of a SequencePoint block to `thread`.
+/// V4 and V5 have the operating system's ids in the place of indices.
 pub(crate) fn parse_sequence_point<E: From<Damage>>(
     format: Format,
     cursor: &mut Cursor<'_>,

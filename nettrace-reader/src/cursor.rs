@@ -1,4 +1,5 @@
-//! A checked position in the bytes of one block: every read either succeeds or says where it failed.
+//! A checked position in the bytes of one block: every read either succeeds or says where it
+//! failed.
 
 use crate::error::Damage;
 
@@ -128,7 +129,8 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// `string` of the format: a varuint32 byte length, then UTF-8. What is not UTF-8 becomes U+FFFD.
+    /// `string` of the format: a varuint32 byte length, then UTF-8. What is not UTF-8 becomes
+    /// U+FFFD.
     pub(crate) fn string(&mut self) -> Read<String> {
         let len = self.varuint32()? as usize;
         Ok(String::from_utf8_lossy(self.bytes(len)?).into_owned())

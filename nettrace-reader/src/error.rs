@@ -17,8 +17,8 @@ pub struct Error {
 }
 
 impl Error {
-    /// Bytes from the start of the stream to the place at fault: the start of the field that could not
-    /// be read, or of the block or row that holds it.
+    /// Bytes from the start of the stream to the place at fault: the start of the field that could
+    /// not be read, or of the block or row that holds it.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -86,8 +86,8 @@ pub enum ErrorKind {
         /// What is wrong with them.
         what: &'static str,
     },
-    /// An object of versions 4 and 5 whose type nobody knows, and whose content is not of the kind that
-    /// can be skipped.
+    /// An object of versions 4 and 5 whose type nobody knows, and whose content is not of the kind
+    /// that can be skipped.
     UnknownObject {
         /// The name of its type.
         name: String,

@@ -53,8 +53,8 @@ impl<'a> Event<'a> {
         self.tables.stack(self.header.stack_id)
     }
 
-    /// Its labels, in the order of the stream. What versions 4 and 5 have in their place, the two activity
-    /// ids of the row, are labels here.
+    /// Its labels, in the order of the stream. What versions 4 and 5 have in their place, the two
+    /// activity ids of the row, are labels here.
     pub fn labels(&self) -> Cow<'a, [Label]> {
         let header = self.header;
         if header.label_list != 0 {

@@ -1,8 +1,9 @@
-//! The outermost layer: which version of the family a stream is, and where its blocks begin and end.
+//! The outermost layer: which version of the family a stream is, and where its blocks begin and
+//! end.
 //!
 //! Version 6 has blocks behind a header of four bytes. Versions 4 and 5 have FastSerialization
-//! objects ([`objects`]). [`Blocks`] yields a kind and a body whatever the framing; how a body is to be
-//! read, [`Format`] says.
+//! objects ([`objects`]). [`Blocks`] yields a kind and a body whatever the framing; how a body is
+//! to be read, [`Format`] says.
 
 use std::io::Read;
 
@@ -133,8 +134,8 @@ fn read_block_header<R: Read>(input: &mut Input<R>) -> Result<(BlockHead, usize)
     Ok((BlockHead { kind, offset, body: input.offset(), flaw: None }, size))
 }
 
-/// Checks the stream header; returns the minor version too. Sizes: NetTrace V6, "Stream header"; how
-/// the older versions are told apart by it: the same, and V4 before it.
+/// Checks the stream header; returns the minor version too. Sizes: NetTrace V6, "Stream header";
+/// how the older versions are told apart by it: the same, and V4 before it.
 fn read_stream_header<R: Read>(input: &mut Input<R>) -> Result<(Format, u32)> {
     let magic = b"Nettrace";
     let header = fill(input, 20)?;

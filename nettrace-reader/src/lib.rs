@@ -1,14 +1,14 @@
-//! Reads NetTrace traces: `.nettrace` files and streams of the format's versions 4, 5 and 6, those of the
-//! .NET runtime among them.
+//! Reads NetTrace traces: `.nettrace` files and streams of the format's versions 4, 5 and 6, those
+//! of the .NET runtime among them.
 //!
 //! - [`Reader`] lends the events of a stream in the order in which they stand there, fast.
 //! - [`SortedReader`] delivers them in the order of time, as far as the stream allows to tell.
 //! - [`verify`] checks everything that a writer promises by writing a stream.
 //!
-//! The source is any [`std::io::Read`], pipes included; it is read once, front to back. Memory is bounded by
-//! [`Options`] whatever the stream says. Damage is an [`Error`] with an offset and a kind, after
-//! everything before it was delivered. This crate shares no code with the writer of this project, so
-//! that a misread specification cannot cancel out.
+//! The source is any [`std::io::Read`], pipes included; it is read once, front to back. Memory is
+//! bounded by [`Options`] whatever the stream says. Damage is an [`Error`] with an offset and a
+//! kind, after everything before it was delivered. This crate shares no code with the writer of
+//! this project, so that a misread specification cannot cancel out.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

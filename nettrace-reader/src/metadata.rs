@@ -12,8 +12,8 @@ mod v5;
 /// Types may nest this deep; deeper ones are taken for damage. Nothing real comes near.
 const MAX_DEPTH: u32 = 48;
 
-/// Hands every (row offset, event type) of a Metadata block to `define`. `body` is the whole body of the
-/// block, which stands at stream offset `base`.
+/// Hands every (row offset, event type) of a Metadata block to `define`. `body` is the whole body
+/// of the block, which stands at stream offset `base`.
 pub(crate) fn parse_metadata<E: From<Damage>>(
     format: Format,
     body: &[u8],

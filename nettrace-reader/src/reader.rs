@@ -26,8 +26,8 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// 256 MiB for definitions, 64 MiB for one block, 1 GiB for events that wait to be sorted, no totals
-    /// of threads.
+    /// 256 MiB for definitions, 64 MiB for one block, 1 GiB for events that wait to be sorted, no
+    /// totals of threads.
     fn default() -> Self {
         Self {
             definitions_limit: 256 << 20,
@@ -39,28 +39,29 @@ impl Default for Options {
 }
 
 impl Options {
-    /// About how many bytes the definitions that are valid at one time (threads, event types, stacks,
-    /// label lists) may take.
+    /// About how many bytes the definitions that are valid at one time (threads, event types,
+    /// stacks, label lists) may take.
     pub fn definitions_limit(mut self, bytes: usize) -> Self {
         self.definitions_limit = bytes;
         self
     }
 
-    /// How many bytes one block may have. Version 6 allows 16 MiB, versions 4 and 5 allow 2 GiB; the blocks of
-    /// real producers have some 100 KiB.
+    /// How many bytes one block may have. Version 6 allows 16 MiB, versions 4 and 5 allow 2 GiB;
+    /// the blocks of real producers have some 100 KiB.
     pub fn block_limit(mut self, bytes: usize) -> Self {
         self.block_limit = bytes;
         self
     }
 
-    /// How many bytes the events may take that wait until the stream says that nothing earlier comes.
+    /// How many bytes the events may take that wait until the stream says that nothing earlier
+    /// comes.
     pub fn sort_limit(mut self, bytes: usize) -> Self {
         self.sort_limit = bytes;
         self
     }
 
-    /// Whether to keep what is known of each thread after the stream removes it. Takes memory for each
-    /// thread, within the limit for definitions.
+    /// Whether to keep what is known of each thread after the stream removes it. Takes memory for
+    /// each thread, within the limit for definitions.
     pub fn keep_thread_totals(mut self, keep: bool) -> Self {
         self.keep_thread_totals = keep;
         self
@@ -219,8 +220,8 @@ impl<R: Read> Reader<R> {
         &self.tables.trace
     }
 
-    /// The version of the format: 4, 5 or 6. A stream of version 5 does not state it: it counts as one of
-    /// version 4 until metadata with tags is read.
+    /// The version of the format: 4, 5 or 6. A stream of version 5 does not state it: it counts as
+    /// one of version 4 until metadata with tags is read.
     pub fn major_version(&self) -> u32 {
         match self.blocks.format() {
             Format::V6 => 6,

@@ -23,10 +23,11 @@ pub struct Header {
     pub stack_id: u32,
     /// Its label list, or 0. Versions 4 and 5 have none.
     pub label_list: u32,
-    /// The activity that it belongs to, or zeros: versions 4 and 5 say it here, version 6 by a label.
-    /// A GUID in the byte order of the format.
+    /// The activity that it belongs to, or zeros: versions 4 and 5 say it here, version 6 by a
+    /// label. A GUID in the byte order of the format.
     pub activity_id: [u8; 16],
-    /// Another activity, mostly the one that started this one; as [`activity_id`](Self::activity_id).
+    /// Another activity, mostly the one that started this one; as
+    /// [`activity_id`](Self::activity_id).
     pub related_activity_id: [u8; 16],
     /// When it happened, in ticks.
     pub timestamp: u64,
@@ -56,8 +57,8 @@ impl EventBlock {
         Ok(block)
     }
 
-    /// The same, of a block that may be empty: the MetadataBlock of V4 and V5 has this head and rows
-    /// too.
+    /// The same, of a block that may be empty: the MetadataBlock of V4 and V5 has this head and
+    /// rows too.
     pub(crate) fn parse_head(format: Format, body: &[u8], base: u64) -> Read<Self> {
         let mut cursor = Cursor::new(body, base);
         let size = cursor.u16()?;
@@ -183,8 +184,8 @@ impl Rows {
         Some(at)
     }
 
-    /// The high bit of the metadata id means "not sorted": so the reference reader has it, against the
-    /// text of the format.
+    /// The high bit of the metadata id means "not sorted": so the reference reader has it, against
+    /// the text of the format.
     fn plain_header(&mut self, body: &[u8]) -> Option<usize> {
         let end = self.position + PLAIN_HEADER;
         let mut cursor = Cursor::new(body.get(self.position..end)?, 0);
@@ -220,9 +221,9 @@ impl Rows {
 }
 
 impl Rows {
-    /// A row of V4 or V5 that is not compressed. Behind the payload zeros may stand up to a multiple of
-    /// four bytes from the start of the stream: the format's text says so, the reference reader does
-    /// not skip them. Whether they are there is found out from what follows.
+    /// A row of V4 or V5 that is not compressed. Behind the payload zeros may stand up to a
+    /// multiple of four bytes from the start of the stream: the format's text says so, the
+    /// reference reader does not skip them. Whether they are there is found out from what follows.
     #[cold]
     fn plain_v5_row(&mut self, body: &[u8], base: u64) -> Read<usize> {
         let start = self.position;

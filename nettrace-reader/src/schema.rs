@@ -42,7 +42,8 @@ pub struct Field {
     pub ty: Type,
 }
 
-/// How a value is encoded. The numbers of the type codes and their sizes: NetTrace V6, "Type format".
+/// How a value is encoded. The numbers of the type codes and their sizes: NetTrace V6, "Type
+/// format".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Type {
@@ -72,9 +73,9 @@ pub enum Type {
     Single,
     /// 14: eight bytes.
     Double,
-    /// 16: eight bytes, 100 ns units since 1601, as every reader and writer in use has it; or sixteen
-    /// bytes, a [`WallTime`](crate::WallTime), as the format's text has it. Which one, each payload's
-    /// size shows.
+    /// 16: eight bytes, 100 ns units since 1601, as every reader and writer in use has it; or
+    /// sixteen bytes, a [`WallTime`](crate::WallTime), as the format's text has it. Which one, each
+    /// payload's size shows.
     DateTime,
     /// 17: sixteen bytes.
     Guid,
@@ -90,12 +91,14 @@ pub enum Type {
     FixedArray(Box<Type>, u16),
     /// 23: one byte, one UTF-8 code unit.
     Utf8CodeUnit,
-    /// 24: four bytes: where the elements are, counted from behind this field, and their size in bytes.
-    RelLoc(Box<Type>),
-    /// 25: four bytes: where the elements are, counted from the start of the payload, and their size in
+    /// 24: four bytes: where the elements are, counted from behind this field, and their size in
     /// bytes.
+    RelLoc(Box<Type>),
+    /// 25: four bytes: where the elements are, counted from the start of the payload, and their
+    /// size in bytes.
     DataLoc(Box<Type>),
-    /// 26: one byte. Not in the format's text; the reference reader takes it since its version 3.1.28.
+    /// 26: one byte. Not in the format's text; the reference reader takes it since its version
+    /// 3.1.28.
     Boolean8,
 }
 

@@ -2,12 +2,13 @@
 //!
 //! The stream is sorted only thread by thread. Events wait here, thread by thread, until the stream
 //! says that nothing earlier can come: at an event marked as sorted (what is earlier than it is
-//! delivered, then the event itself), at a sequence point, and at the end. They wait as they stand in the
-//! stream, a stretch of rows at a time, and are decoded when their turn comes.
+//! delivered, then the event itself), at a sequence point, and at the end. They wait as they stand
+//! in the stream, a stretch of rows at a time, and are decoded when their turn comes.
 //!
 //! Of events with equal timestamps on different threads the format says nothing. The order here is
-//! that of the reference reader, so that both can be compared line by line: its threads stand in a table
-//! whose free places are used last in first out, and a binary heap takes them up in that order.
+//! that of the reference reader, so that both can be compared line by line: its threads stand in a
+//! table whose free places are used last in first out, and a binary heap takes them up in that
+//! order.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -298,7 +299,8 @@ impl<R: Read> SortedReader<R> {
         if !release.covers(self.earliest) {
             return;
         }
-        // What stays in a lane from which something is released is at the end of the release or later.
+        // What stays in a lane from which something is released is at the end of the release or
+        // later.
         self.earliest = match release {
             Release::EarlierThan(stop) => stop,
             Release::Nothing | Release::Everything => u64::MAX,
@@ -321,8 +323,8 @@ impl<R: Read> SortedReader<R> {
         }
     }
 
-    /// The first event of the lane at the top of the heap has been delivered: the next one takes its
-    /// place, or another lane.
+    /// The first event of the lane at the top of the heap has been delivered: the next one takes
+    /// its place, or another lane.
     fn advance_heap(&mut self, place: usize) -> Result<()> {
         let Some(lane) = &mut self.lanes[place] else { return Ok(()) };
         if let Some(run) = lane.runs.front_mut() {

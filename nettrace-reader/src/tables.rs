@@ -10,8 +10,8 @@ use crate::{
     trace::{Stack, Thread, Trace},
 };
 
-/// What a step back of a thread's numbers counts as: the reference reader cannot say how much was lost
-/// either, and takes the largest number that it has.
+/// What a step back of a thread's numbers counts as: the reference reader cannot say how much was
+/// lost either, and takes the largest number that it has.
 pub(crate) const STEP_BACK: u32 = i32::MAX as u32;
 
 /// A thread and how its events were counted.
@@ -41,14 +41,14 @@ enum Numbering {
     /// Versions 4 and 5: no number was seen yet. The first one is taken as it is, since threads are
     /// not announced; so the reference reader has it.
     Unseen,
-    /// Versions 4 and 5: behind number 0 (of a thread that had recorded nothing, or of one whose numbers
-    /// have just wrapped) nothing counts as lost; so the reference reader has it.
+    /// Versions 4 and 5: behind number 0 (of a thread that had recorded nothing, or of one whose
+    /// numbers have just wrapped) nothing counts as lost; so the reference reader has it.
     Lenient,
 }
 
 impl ThreadTotals {
-    /// Takes note of a number of an event (`events_seen` = 1), or that a sequence point or the removal
-    /// of the thread gives (0). Returns how many events are missing before it.
+    /// Takes note of a number of an event (`events_seen` = 1), or that a sequence point or the
+    /// removal of the thread gives (0). Returns how many events are missing before it.
     #[inline]
     pub(crate) fn advance(&mut self, sequence: u32, events_seen: u32) -> u32 {
         let before = self.last_sequence;
@@ -156,14 +156,14 @@ impl Tables {
         &self.metadata[slot as usize]
     }
 
-    /// Whether the fields of an event type are stated. In versions 4 and 5 a type without fields may be one
-    /// whose fields the producer does not describe.
+    /// Whether the fields of an event type are stated. In versions 4 and 5 a type without fields
+    /// may be one whose fields the producer does not describe.
     pub(crate) fn has_fields(&self, slot: Slot) -> bool {
         self.format == Format::V6 || !self.metadata(slot).fields.is_empty()
     }
 
-    /// Whether readers that tell event types by provider and event id take this one for that of `id` without
-    /// harm. .NET has such types in several versions.
+    /// Whether readers that tell event types by provider and event id take this one for that of
+    /// `id` without harm. .NET has such types in several versions.
     pub(crate) fn is_alike(&self, id: u32, metadata: &Metadata) -> bool {
         self.format == Format::V5
             && self.metadata_slot(id).is_some_and(|slot| {
@@ -204,8 +204,8 @@ impl Tables {
         self.thread_slots.get(&index).copied()
     }
 
-    /// The thread that a row or a sequence point at `offset` refers to. Versions 4 and 5 do not define
-    /// threads: there it is made when it is first seen.
+    /// The thread that a row or a sequence point at `offset` refers to. Versions 4 and 5 do not
+    /// define threads: there it is made when it is first seen.
     pub(crate) fn thread_at(&mut self, offset: u64, index: u64) -> Result<Slot> {
         if let Some(slot) = self.thread_slot(index) {
             return Ok(slot);
@@ -222,8 +222,8 @@ impl Tables {
         Ok(slot)
     }
 
-    /// The same, of the thread that recorded an event with a number (`events_seen` = 1), or of which a
-    /// sequence point or a removal gives the last number (0).
+    /// The same, of the thread that recorded an event with a number (`events_seen` = 1), or of
+    /// which a sequence point or a removal gives the last number (0).
     pub(crate) fn numbered_thread_at(
         &mut self,
         offset: u64,
@@ -346,8 +346,8 @@ impl Tables {
         }
     }
 
-    /// Behind a sequence point stacks and label lists have to be defined again. Returns the threads that
-    /// are forgotten with them, of which versions 4 and 5 do not say that they have ended.
+    /// Behind a sequence point stacks and label lists have to be defined again. Returns the threads
+    /// that are forgotten with them, of which versions 4 and 5 do not say that they have ended.
     pub(crate) fn flush_epoch(&mut self) -> Vec<ThreadTotals> {
         let mut forgotten = Vec::new();
         if self.format == Format::V5 && self.thread_slots.len() > MANY_THREADS {

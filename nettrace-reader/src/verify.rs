@@ -74,8 +74,8 @@ impl fmt::Display for Violation {
 pub enum Rule {
     /// The stream can be read to its end-of-stream block.
     Readable,
-    /// Zeros stand before the content of objects of versions 4 and 5, which begins at a multiple of four
-    /// bytes, and their sizes are those of their content.
+    /// Zeros stand before the content of objects of versions 4 and 5, which begins at a multiple of
+    /// four bytes, and their sizes are those of their content.
     Framing,
     /// The Trace block states a time that exists, and a tick frequency.
     Trace,
@@ -85,8 +85,8 @@ pub enum Rule {
     Duplicate,
     /// The timestamps of one capture thread never decrease.
     ThreadOrder,
-    /// A block holds the events of one capture thread; in versions 4 and 5, the thread changes only at events
-    /// that are marked as sorted.
+    /// A block holds the events of one capture thread; in versions 4 and 5, the thread changes only
+    /// at events that are marked as sorted.
     OneThread,
     /// The timestamps in the head of an event block are those of its earliest and latest event.
     BlockTimes,
@@ -96,18 +96,18 @@ pub enum Rule {
     BetweenPoints,
     /// The timestamps of sequence points increase.
     PointOrder,
-    /// The numbers of a thread never go back, those that sequence points and removals give included. In
-    /// versions 4 and 5 they may begin again at 1: another thread has got the id.
+    /// The numbers of a thread never go back, those that sequence points and removals give
+    /// included. In versions 4 and 5 they may begin again at 1: another thread has got the id.
     SequenceNumbers,
-    /// A provider gives each event id to one event type; in versions 4 and 5, to several of one name and the
-    /// same fields.
+    /// A provider gives each event id to one event type; in versions 4 and 5, to several of one
+    /// name and the same fields.
     EventIds,
     /// No thread index is the operating system's id of another live thread.
     ThreadIds,
     /// A payload has at most 65,535 bytes.
     PayloadSize,
-    /// A payload has exactly the fields that its event type states. (In versions 4 and 5 an event type
-    /// without fields may be one whose fields are not stated.)
+    /// A payload has exactly the fields that its event type states. (In versions 4 and 5 an event
+    /// type without fields may be one whose fields are not stated.)
     PayloadFields,
 }
 

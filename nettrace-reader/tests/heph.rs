@@ -182,6 +182,38 @@ fn gaps_in_the_counters_are_losses() {
     );
 }
 
+/// What no counter can show is said by an option.
+#[test]
+fn losses_at_the_ends_of_a_stream_are_said() {
+    let lost = |stream: u32, last: u32, count: u64| {
+        let words = [u64::from(stream) << 32 | u64::from(last), count];
+        option(b"nettrace.lost", &words.map(u64::to_be_bytes).concat())
+    };
+    let bytes = [
+        lost(1, 4, 4), // before its first event
+        event(1, 5),
+        event(1, 7), // 6 is missing
+        lost(1, 9, 2),
+        event(1, 10),
+        lost(2, u32::MAX, 3), // a stream without an event
+        event(2, 1),          // 0 is missing
+    ]
+    .concat();
+    let mut reader = Reader::new(&*bytes);
+    while reader.next_event().unwrap().is_some() {}
+    let totals = reader.totals();
+    assert_eq!((totals.events, totals.lost, totals.step_backs), (4, 11, 0));
+    assert_eq!((totals.packets, totals.unknown_options), (7, 0));
+    let first = reader.streams().find(|stream| stream.stream == 1).unwrap();
+    assert_eq!((first.lost, first.first_counter, first.last_counter), (7, 1, 10));
+    // It is taken as it is said, and read with a check.
+    assert!(verify(&*bytes, Options::default(), 1).unwrap().is_sound());
+    let most = [lost(1, 1, u64::MAX), lost(1, 2, 1)].concat();
+    assert_eq!(verify(&*most, Options::default(), 1).unwrap().lost, u64::MAX);
+    let error = error(&option(b"nettrace.lost", &[0; 17]));
+    assert!(error.to_string().contains("16 bytes") && error.offset() == 23, "{error}");
+}
+
 #[test]
 fn events_of_any_size_within_the_limit() {
     let text = [&b"\0\x01t\x84\xFF\xFF"[..], &[0; 2 * 65_535]].concat();
@@ -250,19 +282,20 @@ fn damage_has_a_place_and_a_kind() {
 /// A few of everything.
 fn sample() -> Vec<u8> {
     let attributes = b"\0\x01b\x04\0\x02\xC3\xA9\0\0\x84\0\x02\0\x01x\0\x01y\0\x01c\x81\0\0";
-    [EPOCH, EXAMPLE, &option(b"colour", b"red"), &event_with(7, 1, attributes), &event(7, 3)]
-        .concat()
+    let lost = option(b"nettrace.lost", b"\0\0\0\x07\0\0\0\x05\0\0\0\0\0\0\0\x02");
+    let event = event_with(7, 1, attributes);
+    [EPOCH, EXAMPLE, &option(b"colour", b"red"), &event, &self::event(7, 3), &lost].concat()
 }
 
 #[test]
 fn every_cut_is_found_where_it_is() {
     let bytes = sample();
-    let ends = [0, 23, 114, 133, 201, 244];
-    assert_eq!((read(&bytes).0, bytes.len()), (3, 244));
+    let ends = [0, 23, 114, 133, 201, 244, 283];
+    assert_eq!((read(&bytes).0, bytes.len()), (3, 283));
     for cut in 0..=bytes.len() {
         let (events, end) = read(&bytes[..cut]);
         let whole = ends.iter().filter(|end| **end > 0 && **end <= cut).count();
-        assert_eq!(events, [0, 0, 1, 1, 2, 3][whole], "{cut}");
+        assert_eq!(events, [0, 0, 1, 1, 2, 3, 3][whole], "{cut}");
         match end {
             Ok(()) => assert!(ends.contains(&cut), "{cut}"),
             Err(error) => {

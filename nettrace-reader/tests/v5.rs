@@ -156,8 +156,8 @@ fn activity_ids_are_labels() {
     assert_eq!(again, expected);
 }
 
-/// Padded as the format's text has it, with the size of a row including it or not, and not padded, as the
-/// reference reader wants it.
+/// Padded as the format's text has it, with the size of a row including it or not, and not padded,
+/// as the reference reader wants it.
 #[test]
 fn uncompressed_rows() {
     let mut rows = v5_samples::plain_rows();
@@ -289,7 +289,8 @@ fn other_versions_are_refused_by_name() {
 
 #[test]
 fn damage_has_an_offset_and_a_kind() {
-    // The offset counts from the start of the object that is damaged, or from its body if it has this name.
+    // The offset counts from the start of the object that is damaged, or from its body if it has
+    // this name.
     let check = |name: &str, offset: usize, expected: &str, damage: &dyn Fn(&mut Objects)| {
         let mut stream = start();
         let at = match (stream.bytes.len(), name) {

@@ -10,6 +10,8 @@ use nettrace_format::{
 };
 use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 
+#[cfg(feature = "user_events")]
+use crate::tracepoints;
 use crate::{
     clock,
     config::OnFull,
@@ -137,6 +139,8 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
         word = ty.enabled();
     }
     let rest = Remaining(Cell::new(word & SESSION_MASK));
+    #[cfg(feature = "user_events")]
+    tracepoints::write(event, ty, word);
     while let Some(slot) = rest.next() {
         // Of today: the encoding of another session's row may have ended this slot's session, and begun another that does not want the type.
         let is_wanted = || ty.enabled() & (1 << slot) != 0;

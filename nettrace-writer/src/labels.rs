@@ -158,6 +158,25 @@ pub(crate) fn with_current<R>(f: impl FnOnce(u64, &[u8]) -> R) -> Option<R> {
         .flatten()
 }
 
+/// The activity in force, and the one that it comes from.
+#[cfg(feature = "user_events")]
+pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
+    let (mut id, mut related) = (None, None);
+    if version() != 0 {
+        with_current(|_, mut bytes| {
+            while let Some((label, len)) = decode(bytes) {
+                match label {
+                    Label::ActivityId(bytes) => id = Some(bytes),
+                    Label::RelatedActivityId(bytes) => related = Some(bytes),
+                    _ => {}
+                }
+                bytes = &bytes[len..];
+            }
+        });
+    }
+    (id, related)
+}
+
 /// Whether `new` takes the place of `old`.
 fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
     match (new, old) {

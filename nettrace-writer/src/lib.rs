@@ -54,7 +54,8 @@
 //!
 //! # Features
 //!
-//! `uuid`: `uuid::Uuid` as the type of a field.
+//! `uuid`: `uuid::Uuid` as the type of a field. `user_events`: the same emit writes Linux tracepoints
+//! as well (module `tracepoints`).
 #![cfg_attr(
     nettrace_loom,
     allow(dead_code, unused_imports, reason = "the models use the protocol alone")
@@ -102,6 +103,8 @@ pub mod sink;
 mod stats;
 #[cfg(not(nettrace_loom))]
 mod thread;
+#[cfg(all(feature = "user_events", not(nettrace_loom)))]
+pub mod tracepoints;
 
 #[cfg(not(nettrace_loom))]
 pub use crate::{

@@ -3,7 +3,6 @@
 use std::{mem::ManuallyDrop, sync::Arc};
 
 use crate::{
-    barrier::Barrier,
     clock::Source,
     config::SessionBuilder,
     error::Error,
@@ -84,7 +83,6 @@ impl Session {
                 ),
             })?,
             source,
-            Barrier::detect(),
             builder.on_full,
             builder.providers,
             commands,

@@ -187,7 +187,11 @@ impl Backend for Sessions {
 /// Registers a type at its first event. `false`: its events are not recorded, and [`refused_types`] says why; or this is a signal handler
 /// that interrupted the taking of locks: then the event is counted, and the type registered, when they have been given back (see [`missed`]).
 pub(crate) fn register(ty: &'static EventType) -> bool {
-    let registered = local::holding_locks(|| registry::register(ty));
+    let registered = local::holding_locks(|| {
+        #[cfg(feature = "user_events")]
+        eventheader_writer::install();
+        registry::register(ty)
+    });
     match registered {
         Some(Err(error)) => {
             note_refused(error.into());
@@ -261,6 +265,8 @@ fn prepare_process() {
     static BACKEND: BackendEntry = BackendEntry::new(&Sessions);
     static HANDLERS: OnceCell<()> = OnceCell::new();
     registry::install(&BACKEND);
+    #[cfg(feature = "user_events")]
+    eventheader_writer::install();
     HANDLERS.get_or_init(install_handlers);
 }
 

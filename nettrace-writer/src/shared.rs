@@ -101,13 +101,11 @@ pub(crate) struct SinkCounters {
 }
 
 impl Shared {
-    #[expect(clippy::too_many_arguments, reason = "called once, with what a builder has")]
     pub(crate) fn new(
         slot: u32,
         format: Format,
         pool: Pool,
         source: Source,
-        barrier: Barrier,
         on_full: OnFull,
         providers: Vec<ProviderFilter>,
         commands: Sender<Command>,
@@ -118,7 +116,7 @@ impl Shared {
             pool,
             source,
             floor: Floor::new(),
-            barrier,
+            barrier: Barrier::detect(),
             on_full,
             providers,
             heard: sessions::heard(slot),

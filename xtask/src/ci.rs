@@ -6,6 +6,7 @@ use crate::{
     error::{Error, Result},
     lanes, mutants, seam,
     step::Tally,
+    vm,
     workspace::Workspace,
 };
 
@@ -37,6 +38,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane { name: "peers", what: "the comparison with peers builds", run: lanes::peers },
     Lane { name: "msrv", what: "the oldest promised compiler builds it", run: lanes::msrv },
     Lane { name: "windows", what: "it compiles for Windows", run: lanes::windows },
+    Lane { name: "vm", what: "the live tests pass in a kernel with user_events", run: vm::run },
     Lane { name: "fuzz-smoke", what: "every fuzz target survives 30 s", run: lanes::fuzz_smoke },
 ];
 

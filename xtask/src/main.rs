@@ -3,7 +3,8 @@
 //! Code map: [`ci`] names the lanes and runs them, [`lanes`] says what each does, [`seam`] and
 //! [`mutants`] are lanes with a story of their own, [mod@bench] turns benchmark results into
 //! ratios, [`compiler`] finds the oldest compiler that is promised, [`workspace`] knows the
-//! packages, [`step`] runs a command and counts the tests it reports.
+//! packages, [`step`] runs a command and counts the tests it reports, [`vm`] boots a kernel for the
+//! tests that need one of their own.
 //!
 //! A lane that finds nothing to check is red: a lane must be able to fail.
 
@@ -15,6 +16,7 @@ mod lanes;
 mod mutants;
 mod seam;
 mod step;
+mod vm;
 mod workspace;
 
 use std::{env, process::ExitCode};
@@ -46,6 +48,7 @@ fn run(arguments: &[&str]) -> Result<()> {
         }
         ["ci", names @ ..] => ci::run(&Workspace::load()?, names),
         ["bench", filter @ ..] => bench::run(&Workspace::load()?, filter),
+        ["vm", "--shell", command @ ..] => vm::shell(&Workspace::load()?, command),
         [name] if ci::lane(name).is_some() => ci::run(&Workspace::load()?, &[name]),
         _ => Err(Error::Usage(help())),
     }
@@ -56,6 +59,7 @@ fn help() -> String {
         "Usage: cargo xtask <command>\n\n  \
          ci [LANE ...]     every lane in order, or the named ones; stops at the first that fails\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
+         vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
          LANE              the same as `ci LANE`\n  \
          help              this text\n\nLanes:\n",
     );

@@ -53,6 +53,14 @@ impl Step {
         self
     }
 
+    /// Takes environment variables out.
+    pub(crate) fn without(mut self, names: &[&str]) -> Self {
+        for name in names {
+            self.command.env_remove(name);
+        }
+        self
+    }
+
     /// Runs in `folder` instead of the current one.
     pub(crate) fn within(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);

@@ -3,7 +3,7 @@
 //! A trace is a sequence of packets, each with its size, all numbers big endian; there is no header
 //! and no end, so that a trace is complete behind every packet. [`epoch`] and [`option`] write
 //! metadata packets, [`EventPacket`] event packets. [`EventWriter`] makes packets of recorded
-//! events.
+//! events, and [`Stream`] a whole trace.
 //!
 //! # What becomes of an event
 //!
@@ -28,8 +28,9 @@
 //! A plain event, which has no such fields, is a span of no length. Attributes with `@` come first,
 //! then the fields in their order. What a type says but its events do not is left out: message
 //! template (its values are all there), description, key-values, provider GUID and group, tags,
-//! formats. So are the trace's key-values. A trace has no sequence points and no order marks: only
-//! the counter tells that events are missing.
+//! formats. So are the trace's key-values. A trace has no sequence points and no order marks. That
+//! events are missing shows in the counter; where it cannot, before a thread's first event and
+//! behind its last one, an [option](LOST) of our own says so.
 //!
 //! | field | attribute |
 //! |---|---|
@@ -72,9 +73,11 @@ mod event;
 mod fields;
 mod packet;
 mod spelling;
+mod stream;
 
 pub use crate::heph::{
     clock::Clock,
     event::{EventInfo, EventWriter, check},
     packet::{EventHeader, EventPacket, Value, epoch, option},
+    stream::{LOST, Stream},
 };

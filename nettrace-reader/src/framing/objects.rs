@@ -1,12 +1,13 @@
-//! FastSerialization objects, the framing of versions 4 and 5: where each begins and ends, and how what
-//! nobody knows is skipped.
+//! FastSerialization objects, the framing of versions 4 and 5: where each begins and ends, and how
+//! what nobody knows is skipped.
 //!
-//! An object is a tag, its type (which is an object too), its content, and an end tag. The content of
-//! every object but the Trace object is a size, zeros up to a multiple of four bytes from the start of
-//! the stream, and so many bytes. Between the content that a reader knows and the end tag may stand
-//! tagged values, which the format asks a reader to skip; an object of a type that nobody knows
-//! can be skipped if it has nothing else. Tags, names and versions: NetTrace V4, "Objects" and the
-//! sections behind it; the tags of values: the FastSerialization library that they refer to.
+//! An object is a tag, its type (which is an object too), its content, and an end tag. The content
+//! of every object but the Trace object is a size, zeros up to a multiple of four bytes from the
+//! start of the stream, and so many bytes. Between the content that a reader knows and the end tag
+//! may stand tagged values, which the format asks a reader to skip; an object of a type that nobody
+//! knows can be skipped if it has nothing else. Tags, names and versions: NetTrace V4, "Objects"
+//! and the sections behind it; the tags of values: the FastSerialization library that they refer
+//! to.
 
 use std::io::Read;
 

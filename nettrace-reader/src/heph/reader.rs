@@ -13,8 +13,15 @@ use crate::{
     input::Input,
 };
 
-/// The longest name of an option that anybody knows.
+/// The option of the format itself: nanoseconds since 1970 in 64 bits.
 const EPOCH: &[u8] = b"epoch";
+
+/// The option of NetTrace for Rust which says that events are missing where a counter cannot: the
+/// stream (32 bits), the number of the last of them (32 bits), how many (64 bits).
+const LOST: &[u8] = b"nettrace.lost";
+
+/// The largest packet of an option that is looked at.
+const MOST_OPTION: usize = MIN_METADATA + LOST.len() + 16;
 
 /// How much of a packet that is skipped is held at a time.
 const SKIPPED: u64 = 64 * 1024;
@@ -74,7 +81,8 @@ pub struct Totals {
     /// Events.
     pub events: u64,
     /// Numbers that the counters of streams left out. What is missing before a stream's first event
-    /// or behind its last one does not show.
+    /// or behind its last one shows only where the writer says so by the option `nettrace.lost`, as
+    /// NetTrace for Rust does.
     pub lost: u64,
     /// Events whose number is not beyond all earlier ones of their stream: their packets changed
     /// places, came twice, or their writer does not count.
@@ -97,16 +105,16 @@ pub struct StreamTotals {
     pub lost: u64,
     /// As [`Totals::step_backs`].
     pub step_backs: u64,
-    /// The number of the first event that was read.
+    /// The number of the first event, read or said to be lost.
     pub first_counter: u32,
     /// The highest number, in the sense that 0 comes after 2^32 - 1.
     pub last_counter: u32,
 }
 
 impl StreamTotals {
-    /// Counts an event; says how many are missing before it, or that it is late.
-    fn count(&mut self, counter: u32) -> Step {
-        self.events += 1;
+    /// Takes note of a further event's number; says how many are missing before it, or that it is
+    /// late.
+    fn step(&mut self, counter: u32) -> Step {
         // Half of all numbers are ahead of any, the other half behind.
         match counter.wrapping_sub(self.last_counter) {
             0 | 0x8000_0000.. => {
@@ -115,7 +123,7 @@ impl StreamTotals {
             }
             ahead => {
                 self.last_counter = counter;
-                self.lost += u64::from(ahead - 1);
+                self.lost = self.lost.saturating_add(u64::from(ahead - 1));
                 Step::Ahead(u64::from(ahead - 1))
             }
         }
@@ -240,8 +248,7 @@ impl<R: io::Read> Reader<R> {
 
     /// Takes note of an option, or skips it.
     fn metadata(&mut self, offset: u64, size: u64) -> Result<()> {
-        let most = MIN_METADATA + EPOCH.len() + 8;
-        let head = self.fill(most.min(size as usize))?;
+        let head = self.fill(MOST_OPTION.min(size as usize))?;
         let Some(name_len) = head.get(8..).and_then(|len| len.first_chunk()) else {
             return Err(truncated(offset, size as usize, head.len()));
         };
@@ -249,21 +256,28 @@ impl<R: io::Read> Reader<R> {
         if u64::from(name_len) > size - MIN_METADATA as u64 {
             return Err(packet(offset + 8, "the name of an option exceeds its packet"));
         }
-        let is_epoch = usize::from(name_len) == EPOCH.len()
-            && head.get(MIN_METADATA..).is_some_and(|rest| rest.starts_with(EPOCH));
-        if is_epoch {
-            if size != most as u64 {
-                let at = offset + (MIN_METADATA + EPOCH.len()) as u64;
-                return Err(packet(at, "the epoch does not have 8 bytes"));
+        let value_at = MIN_METADATA + usize::from(name_len);
+        let known = match head.get(MIN_METADATA..value_at) {
+            Some(EPOCH) => Some((8, "the epoch does not have 8 bytes")),
+            Some(LOST) => Some((16, "what is lost does not have 16 bytes")),
+            _ => None,
+        };
+        if let Some((len, what)) = known {
+            if size != (value_at + len) as u64 {
+                return Err(packet(offset + value_at as u64, what));
             }
-            let Some(epoch) = head.last_chunk().filter(|_| head.len() == most) else {
-                return Err(truncated(offset, most, head.len()));
-            };
-            let epoch = u64::from_be_bytes(*epoch);
-            if self.epoch.is_some_and(|earlier| earlier != epoch) {
-                self.epochs_differ.get_or_insert(offset);
+            if head.len() < value_at + len {
+                return Err(truncated(offset, value_at + len, head.len()));
             }
-            self.epoch = Some(epoch);
+            let value: Vec<u64> = head[value_at..]
+                .chunks_exact(8)
+                .map(|word| word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)))
+                .collect();
+            match value[..] {
+                [epoch] => self.set_epoch(epoch, offset),
+                [which, count] => self.lose((which >> 32) as u32, which as u32, count, offset)?,
+                _ => {}
+            }
         } else {
             self.totals.unknown_options += 1;
         }
@@ -280,6 +294,23 @@ impl<R: io::Read> Reader<R> {
         Ok(())
     }
 
+    fn set_epoch(&mut self, epoch: u64, offset: u64) {
+        if self.epoch.is_some_and(|earlier| earlier != epoch) {
+            self.epochs_differ.get_or_insert(offset);
+        }
+        self.epoch = Some(epoch);
+    }
+
+    /// Counts events of a stream that are missing, up to a number.
+    fn lose(&mut self, stream: u32, last: u32, count: u64, offset: u64) -> Result<()> {
+        let first = last.wrapping_sub(count as u32).wrapping_add(1);
+        let known = stream_totals(&mut self.streams, &self.options, stream, first, offset)?;
+        known.lost = known.lost.saturating_add(count);
+        known.last_counter = last;
+        self.totals.lost = self.totals.lost.saturating_add(count);
+        Ok(())
+    }
+
     fn fill(&mut self, len: usize) -> Result<&[u8]> {
         let offset = self.input.offset();
         self.input.fill(len).map_err(|error| Error::new(offset, ErrorKind::Io(error)))
@@ -292,30 +323,44 @@ fn count(
     options: &Options,
     event: &Event<'_>,
 ) -> Result<()> {
-    let limit = options.streams_limit;
-    let is_full = (streams.len() + 1).saturating_mul(STREAM) > limit;
-    match streams.entry(event.stream) {
-        Entry::Occupied(mut stream) => match stream.get_mut().count(event.counter) {
-            Step::Ahead(missing) => totals.lost += missing,
+    let is_new = !streams.contains_key(&event.stream);
+    let stream = stream_totals(streams, options, event.stream, event.counter, event.offset)?;
+    totals.events += 1;
+    stream.events += 1;
+    if !is_new {
+        match stream.step(event.counter) {
+            Step::Ahead(missing) => totals.lost = totals.lost.saturating_add(missing),
             Step::Back => totals.step_backs += 1,
-        },
-        Entry::Vacant(_) if is_full => {
-            let kind = ErrorKind::LimitExceeded { what: "the table of streams", limit };
-            return Err(Error::new(event.offset, kind));
-        }
-        Entry::Vacant(vacant) => {
-            vacant.insert(StreamTotals {
-                stream: event.stream,
-                events: 1,
-                lost: 0,
-                step_backs: 0,
-                first_counter: event.counter,
-                last_counter: event.counter,
-            });
         }
     }
-    totals.events += 1;
     Ok(())
+}
+
+/// What is known of a stream; of a new one, that it starts at `first`.
+fn stream_totals<'a>(
+    streams: &'a mut HashMap<u32, StreamTotals>,
+    options: &Options,
+    stream: u32,
+    first: u32,
+    offset: u64,
+) -> Result<&'a mut StreamTotals> {
+    let limit = options.streams_limit;
+    let is_full = (streams.len() + 1).saturating_mul(STREAM) > limit;
+    match streams.entry(stream) {
+        Entry::Occupied(known) => Ok(known.into_mut()),
+        Entry::Vacant(_) if is_full => {
+            let kind = ErrorKind::LimitExceeded { what: "the table of streams", limit };
+            Err(Error::new(offset, kind))
+        }
+        Entry::Vacant(vacant) => Ok(vacant.insert(StreamTotals {
+            stream,
+            events: 0,
+            lost: 0,
+            step_backs: 0,
+            first_counter: first,
+            last_counter: first,
+        })),
+    }
 }
 
 fn packet(offset: u64, what: &'static str) -> Error {

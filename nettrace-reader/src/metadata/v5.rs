@@ -1,13 +1,14 @@
 //! The parser of MetadataBlock objects of versions 4 and 5.
 //!
-//! Such a block has the head and the rows of an EventBlock; the payload of each row describes one event
-//! type. Version 5 adds tags behind the fields: one for the opcode, and one for fields as version 5
-//! describes them (`V2Params`), which knows arrays. The text of the format and what producers write differ
-//! in how those fields are laid out: here the latter counts, which the reference reader takes. A field
-//! has its size in bytes first, itself included, then its name, then its type.
+//! Such a block has the head and the rows of an EventBlock; the payload of each row describes one
+//! event type. Version 5 adds tags behind the fields: one for the opcode, and one for fields as
+//! version 5 describes them (`V2Params`), which knows arrays. The text of the format and what
+//! producers write differ in how those fields are laid out: here the latter counts, which the
+//! reference reader takes. A field has its size in bytes first, itself included, then its name,
+//! then its type.
 //!
-//! Where a type code is unknown, the fields of that event type are not known, and nothing else is lost: so
-//! the reference reader does it too.
+//! Where a type code is unknown, the fields of that event type are not known, and nothing else is
+//! lost: so the reference reader does it too.
 
 use crate::{
     cursor::{Cursor, Read},

@@ -66,8 +66,8 @@ impl Objects {
         self.object(EVENTS, &body)
     }
 
-    /// Rows that are not compressed; `padding` says whether zeros stand behind payloads, `counted` whether
-    /// the size of a row includes them.
+    /// Rows that are not compressed; `padding` says whether zeros stand behind payloads, `counted`
+    /// whether the size of a row includes them.
     pub fn plain_events(&mut self, rows: &[Row], padding: bool, counted: bool) -> &mut Self {
         // Padding counts from the start of the stream: bodies begin at multiples of four.
         let mut body = head(0, rows);
@@ -129,8 +129,8 @@ impl Objects {
     }
 }
 
-/// An event type: its number, provider `Test`, event id and name, level 4, version 2, keyword 16; then what
-/// describes its fields.
+/// An event type: its number, provider `Test`, event id and name, level 4, version 2, keyword 16;
+/// then what describes its fields.
 pub fn event_type(id: u32, event_id: u32, name: &str, fields: &[u8]) -> Vec<u8> {
     let mut blob = id.to_le_bytes().to_vec();
     blob.extend(utf16z("Test"));

@@ -53,8 +53,8 @@ pub fn make(seed: u64, rounds: u64) -> Made {
     made
 }
 
-/// One flush: blocks of events of some of the threads, one block each or one for all; the first row of a
-/// thread is sorted if it may be.
+/// One flush: blocks of events of some of the threads, one block each or one for all; the first row
+/// of a thread is sorted if it may be.
 fn round(
     random: &mut Random,
     stream: &mut Objects,

@@ -20,8 +20,8 @@ pub fn all() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Every type of version 4, an object in an object, an event type whose fields are not described, one that
-/// has no name, and one that has neither name nor id.
+/// Every type of version 4, an object in an object, an event type whose fields are not described,
+/// one that has no name, and one that has neither name nor id.
 pub fn scalars() -> Vec<u8> {
     let scalar = |number: u32| code(&[number]);
     let point = object(&fields(&[("x", scalar(9)), ("y", scalar(18))]));
@@ -96,7 +96,8 @@ pub fn activities() -> Vec<u8> {
         .end()
 }
 
-/// Blocks that are not compressed. The reference reader does not skip padding, so there is none here.
+/// Blocks that are not compressed. The reference reader does not skip padding, so there is none
+/// here.
 pub fn plain() -> Vec<u8> {
     let mut stream = Objects::new();
     stream.plain_metadata(&[event_type(1, 1, "E", &fields(&[("n", code(&[9]))]))], false);
@@ -136,8 +137,9 @@ pub fn order() -> Vec<u8> {
     stream.end()
 }
 
-/// Numbers that skip: in a block, between blocks, before a sequence point; threads that are first seen in the
-/// middle, with a sequence point, or as those that an event is about. 2 + 9 + 5 + 20 + 4 are lost.
+/// Numbers that skip: in a block, between blocks, before a sequence point; threads that are first
+/// seen in the middle, with a sequence point, or as those that an event is about. 2 + 9 + 5 + 20 +
+/// 4 are lost.
 pub fn losses() -> Vec<u8> {
     let mut stream = Objects::new();
     stream.metadata(&[simple_type(1)]);

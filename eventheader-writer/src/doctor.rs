@@ -1,0 +1,184 @@
+//! Whether this machine can take tracepoints, and if not, why; and who listens to what.
+
+use std::{fmt, fs, io, path::PathBuf};
+
+use crate::tracefs::{self, Availability, STATUS};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// The kernel's version, as it says itself.
+    pub kernel: Option<String>,
+    /// `CONFIG_USER_EVENTS` of the running kernel, where it can be told.
+    pub config: Option<bool>,
+    /// Where tracefs is mounted, or would be.
+    pub folders: Vec<PathBuf>,
+    /// Whether this process can register tracepoints.
+    pub availability: Availability,
+    /// Every tracepoint of the machine that is registered through `user_events`.
+    pub tracepoints: Vec<Listed>,
+    /// Why these are not known, if they are not.
+    pub not_listed: Option<String>,
+}
+
+/// A tracepoint of any process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its name, without `user_events:`.
+    pub name: String,
+    /// Who listens, as the kernel calls it: `perf`, `ftrace`. Empty: nobody.
+    pub listeners: Vec<String>,
+}
+
+/// Looks at the machine. Opens and reads files, and registers nothing.
+#[must_use]
+pub fn doctor() -> Diagnosis {
+    let availability = match tracefs::open() {
+        Ok((_, path)) => Availability::Ready { path },
+        Err(problem) => problem,
+    };
+    let is_linux = cfg!(target_os = "linux");
+    let folders = if is_linux { tracefs::folders() } else { Vec::new() };
+    let (tracepoints, not_listed) = match list(&folders) {
+        Ok(tracepoints) => (tracepoints, None),
+        Err(reason) => (Vec::new(), Some(reason)),
+    };
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").ok();
+    let kernel = kernel.map(|version| version.trim().to_owned());
+    let config = configured(&availability, kernel.as_deref());
+    Diagnosis { kernel, config, folders, availability, tracepoints, not_listed }
+}
+
+impl Diagnosis {
+    /// Whether this process can write tracepoints.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        matches!(self.availability, Availability::Ready { .. })
+    }
+
+    /// The command that records every tracepoint that is registered now; `None` where none is.
+    #[must_use]
+    pub fn command(&self) -> Option<String> {
+        let events: Vec<String> =
+            self.tracepoints.iter().map(|one| format!("-e user_events:{}", one.name)).collect();
+        (!events.is_empty()).then(|| format!("perf record -a {}", events.join(" ")))
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes = if self.is_ready() { "yes" } else { "no" };
+        writeln!(f, "Can this machine take tracepoints from this user?  {yes}")?;
+        writeln!(f, "  {}", self.availability.explanation())?;
+        match &self.kernel {
+            Some(kernel) => writeln!(f, "kernel:              {kernel} (6.4 or later is needed)")?,
+            None => writeln!(f, "kernel:              no Linux")?,
+        }
+        let config = match self.config {
+            Some(true) => "yes",
+            Some(false) => "no: another kernel is needed",
+            None => "not known: the kernel does not show its configuration to this user",
+        };
+        writeln!(f, "CONFIG_USER_EVENTS:  {config}")?;
+        if let Some(reason) = &self.not_listed {
+            return writeln!(f, "tracepoints:         not known: {reason}");
+        }
+        writeln!(f, "tracepoints:         {}", self.tracepoints.len())?;
+        for one in &self.tracepoints {
+            let who = match one.listeners.as_slice() {
+                [] => "nobody listens".to_owned(),
+                who => format!("{} listens", who.join(" and ")),
+            };
+            writeln!(f, "  {}  ({who})", one.name)?;
+        }
+        match self.command() {
+            Some(command) => writeln!(f, "record them:         {command}")?,
+            None => writeln!(
+                f,
+                "No tracepoint is registered: they appear when a program registers them, at its start \
+                 or with the first event of a type."
+            )?,
+        }
+        writeln!(f, "look at them:        perf script")
+    }
+}
+
+fn list(folders: &[PathBuf]) -> Result<Vec<Listed>, String> {
+    let mut reason = "there is no user_events_status".to_owned();
+    for folder in folders {
+        let path = folder.join(STATUS);
+        match fs::read_to_string(&path) {
+            Ok(text) => return Ok(listed(&text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => reason = format!("{}: {error}", path.display()),
+        }
+    }
+    Err(reason)
+}
+
+/// The lines of the kernel's file: `name`, or `name # Used by who who`; then a blank line and counts.
+fn listed(text: &str) -> Vec<Listed> {
+    let of_line = |line: &str| {
+        let (name, comment) = line.split_once('#').unwrap_or((line, ""));
+        let listeners = comment.trim().strip_prefix("Used by").unwrap_or_default();
+        Listed {
+            name: name.trim().to_owned(),
+            listeners: listeners.split_whitespace().map(str::to_owned).collect(),
+        }
+    };
+    text.lines().take_while(|line| !line.trim().is_empty()).map(of_line).collect()
+}
+
+/// Whether the kernel has user_events, as far as files tell: the tracefs that it shows, or a copy of
+/// its configuration in the usual places. (`/proc/config.gz` is packed; that it says yes is known
+/// once tracefs shows it.)
+fn configured(availability: &Availability, kernel: Option<&str>) -> Option<bool> {
+    match availability {
+        Availability::Ready { .. } => return Some(true),
+        Availability::NoUserEvents { .. } | Availability::Unsupported => return Some(false),
+        _ => {}
+    }
+    let kernel = kernel?;
+    let text = [format!("/boot/config-{kernel}"), format!("/lib/modules/{kernel}/config")]
+        .iter()
+        .find_map(|path| fs::read_to_string(path).ok())?;
+    Some(text.lines().any(|line| line == "CONFIG_USER_EVENTS=y"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_list_is_read() {
+        let text = "Contoso_L4K1 # Used by perf ftrace\nContoso_L5K0\n\nActive: 2\nBusy: 1\n";
+        let expected = [("Contoso_L4K1", &["perf", "ftrace"][..]), ("Contoso_L5K0", &[])];
+        let found = listed(text);
+        let found: Vec<_> =
+            found.iter().map(|one| (one.name.as_str(), one.listeners.as_slice())).collect();
+        for ((name, listeners), (found_name, found_listeners)) in expected.iter().zip(&found) {
+            assert_eq!(name, found_name);
+            assert_eq!(listeners, found_listeners);
+        }
+        assert_eq!(found.len(), 2);
+        assert!(listed("\nActive: 0\nBusy: 0\n").is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words() {
+        let diagnosis = Diagnosis {
+            kernel: Some("6.1.0".to_owned()),
+            config: None,
+            folders: Vec::new(),
+            availability: Availability::NoTracefs,
+            tracepoints: vec![Listed { name: "A_L1K0".to_owned(), listeners: Vec::new() }],
+            not_listed: None,
+        };
+        let text = diagnosis.to_string();
+        assert!(text.contains("mount -t tracefs"), "{text}");
+        assert!(text.contains("A_L1K0  (nobody listens)"), "{text}");
+        assert!(text.contains("perf record -a -e user_events:A_L1K0"), "{text}");
+    }
+}

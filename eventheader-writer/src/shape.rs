@@ -1,0 +1,246 @@
+//! What a field is in a tracepoint: its encoding and its format, and how an absent value looks.
+//!
+#![doc = include_str!("../docs/shapes.md")]
+
+use trace_event::{ArrayLayout, FieldFormat, FieldSchema, FieldType, StrEncoding, check};
+
+/// Numbers of encodings.
+pub(crate) mod encoding {
+    pub(crate) const STRUCT: u8 = 1;
+    pub(crate) const VALUE8: u8 = 2;
+    pub(crate) const VALUE16: u8 = 3;
+    pub(crate) const VALUE32: u8 = 4;
+    pub(crate) const VALUE64: u8 = 5;
+    pub(crate) const VALUE128: u8 = 6;
+    pub(crate) const Z_STRING_CHAR8: u8 = 7;
+    pub(crate) const Z_STRING_CHAR16: u8 = 8;
+    pub(crate) const Z_STRING_CHAR32: u8 = 9;
+    pub(crate) const STRING_LENGTH16_CHAR8: u8 = 10;
+    pub(crate) const STRING_LENGTH16_CHAR16: u8 = 11;
+    pub(crate) const STRING_LENGTH16_CHAR32: u8 = 12;
+    pub(crate) const BINARY_LENGTH16_CHAR8: u8 = 13;
+    /// The number of elements stands in the metadata.
+    pub(crate) const CONSTANT_ARRAY: u8 = 0x20;
+    /// The number of elements stands in the payload.
+    pub(crate) const VARIABLE_ARRAY: u8 = 0x40;
+    /// A format follows.
+    pub(crate) const HAS_FORMAT: u8 = 0x80;
+}
+
+/// Numbers of formats.
+pub(crate) mod format {
+    pub(crate) const DEFAULT: u8 = 0;
+    pub(crate) const UNSIGNED: u8 = 1;
+    pub(crate) const SIGNED: u8 = 2;
+    pub(crate) const HEX: u8 = 3;
+    pub(crate) const ERRNO: u8 = 4;
+    pub(crate) const PID: u8 = 5;
+    pub(crate) const TIME: u8 = 6;
+    pub(crate) const BOOLEAN: u8 = 7;
+    pub(crate) const FLOAT: u8 = 8;
+    pub(crate) const HEX_BYTES: u8 = 9;
+    pub(crate) const LATIN1: u8 = 10;
+    pub(crate) const UTF: u8 = 11;
+    pub(crate) const UTF_BOM: u8 = 12;
+    pub(crate) const XML: u8 = 13;
+    pub(crate) const JSON: u8 = 14;
+    pub(crate) const UUID: u8 = 15;
+    pub(crate) const PORT: u8 = 16;
+    pub(crate) const IP_ADDRESS: u8 = 17;
+    /// A tag follows.
+    pub(crate) const HAS_TAG: u8 = 0x80;
+}
+
+/// What one value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// So many bytes, whatever the value.
+    Fixed { encoding: u8, format: u8, size: u16 },
+    /// Bytes that say themselves where they end.
+    Delimited { encoding: u8, format: u8 },
+    /// Fields of its own.
+    Struct(&'static [FieldSchema]),
+    /// Elements.
+    Array(&'static FieldType, ArrayLayout),
+    /// A value or none.
+    Option(&'static FieldType),
+}
+
+/// The two fields of a socket address.
+pub(crate) const SOCKET_ADDRESS: &[FieldSchema] = &[
+    FieldSchema::new("address", FieldType::IpAddr),
+    FieldSchema { format: FieldFormat::Port, ..FieldSchema::new("port", FieldType::U16) },
+];
+
+/// What a value of this type is, in this format.
+pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
+    use {FieldFormat as F, FieldType as T, encoding::*, format::*};
+    match *ty {
+        T::Bool | T::Bool8 => scalar(VALUE8, BOOLEAN, 1),
+        T::U8 => scalar(VALUE8, integer(wanted, UNSIGNED), 1),
+        T::U16 => scalar(VALUE16, integer(wanted, UNSIGNED), 2),
+        T::U32 => scalar(VALUE32, integer(wanted, UNSIGNED), 4),
+        T::U64 | T::VarUInt => scalar(VALUE64, integer(wanted, UNSIGNED), 8),
+        T::DurationNanos => scalar(VALUE64, UNSIGNED, 8),
+        T::I8 => scalar(VALUE8, integer(wanted, SIGNED), 1),
+        T::I16 => scalar(VALUE16, integer(wanted, SIGNED), 2),
+        T::I32 => scalar(VALUE32, integer(wanted, SIGNED), 4),
+        T::I64 | T::VarInt | T::UnixNanos => scalar(VALUE64, integer(wanted, SIGNED), 8),
+        T::DateTime => scalar(VALUE64, TIME, 8),
+        T::U128 | T::I128 => scalar(VALUE128, HEX_BYTES, 16),
+        T::F32 => scalar(VALUE32, FLOAT, 4),
+        T::F64 => scalar(VALUE64, FLOAT, 8),
+        T::Char => scalar(VALUE32, UTF, 4),
+        T::Utf16Unit => scalar(VALUE16, UTF, 2),
+        T::Guid => scalar(VALUE128, UUID, 16),
+        T::Str(StrEncoding::Utf16Nul) => {
+            Shape::Delimited { encoding: Z_STRING_CHAR16, format: text(wanted) }
+        }
+        T::Str(_) => Shape::Delimited { encoding: STRING_LENGTH16_CHAR8, format: text(wanted) },
+        T::IpAddr => Shape::Delimited { encoding: BINARY_LENGTH16_CHAR8, format: IP_ADDRESS },
+        T::SocketAddr => Shape::Struct(SOCKET_ADDRESS),
+        T::Array(T::U8, ArrayLayout::Fixed(4)) if matches!(wanted, F::IpAddress) => {
+            scalar(VALUE32, IP_ADDRESS, 4)
+        }
+        T::Array(T::U8, ArrayLayout::Fixed(16)) if matches!(wanted, F::IpAddress) => {
+            Shape::Delimited { encoding: BINARY_LENGTH16_CHAR8, format: IP_ADDRESS }
+        }
+        T::Array(T::U8, _) if matches!(wanted, F::HexBytes) => {
+            Shape::Delimited { encoding: BINARY_LENGTH16_CHAR8, format: HEX_BYTES }
+        }
+        T::Array(element, ArrayLayout::Fixed(_)) if is_struct(element, wanted) => {
+            Shape::Array(element, ArrayLayout::Counted)
+        }
+        T::Array(element, layout) => Shape::Array(element, layout),
+        T::Object(fields) => Shape::Struct(fields),
+        T::Option(inner) => match nullable(inner, wanted) {
+            Some(shape) => shape,
+            None => Shape::Option(inner),
+        },
+    }
+}
+
+/// Whether the payload says how many elements an array has.
+pub(crate) const fn counts_elements(
+    element: &'static FieldType,
+    layout: ArrayLayout,
+    wanted: FieldFormat,
+) -> bool {
+    let ArrayLayout::Fixed(count) = layout else { return true };
+    match (element, wanted) {
+        (FieldType::U8, FieldFormat::HexBytes) => true,
+        (FieldType::U8, FieldFormat::IpAddress) => count == 16,
+        _ => is_struct(element, wanted),
+    }
+}
+
+/// How an option begins in the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// A length in bytes: 0, or this one.
+    Size(u16),
+    /// A count: 0 or 1.
+    Count,
+    /// 0, or nothing, for the value has a length of its own.
+    Own,
+}
+
+/// How an option of this type begins.
+pub(crate) const fn option_start(inner: &'static FieldType, wanted: FieldFormat) -> Start {
+    if !check::has_null(inner, wanted) {
+        return Start::Count;
+    }
+    match (of(inner, wanted), inner) {
+        (Shape::Fixed { .. }, FieldType::Char | FieldType::Utf16Unit) => Start::Count,
+        (Shape::Fixed { size, .. }, _) => Start::Size(size),
+        _ => Start::Own,
+    }
+}
+
+/// Bytes that every value of a type takes; 0 where they vary.
+pub(crate) const fn fixed_size(ty: &'static FieldType, wanted: FieldFormat) -> usize {
+    if let FieldType::Array(element, layout @ ArrayLayout::Fixed(count)) = *ty {
+        let says = if counts_elements(element, layout, wanted) { 2 } else { 0 };
+        let element = fixed_size(element, wanted);
+        return if element == 0 { 0 } else { element.saturating_mul(count as usize) + says };
+    }
+    match of(ty, wanted) {
+        Shape::Fixed { size, .. } => size as usize,
+        Shape::Struct(fields) => {
+            let (mut sum, mut at) = (0_usize, 0);
+            while at < fields.len() {
+                let size = fixed_size(&fields[at].ty, fields[at].format);
+                if size == 0 {
+                    return 0;
+                }
+                sum = sum.saturating_add(size);
+                at += 1;
+            }
+            sum
+        }
+        Shape::Delimited { .. } | Shape::Array(..) | Shape::Option(_) => 0,
+    }
+}
+
+/// Whether a field stands behind the ones that have no location.
+pub(crate) const fn is_located(ty: &FieldType) -> bool {
+    matches!(
+        ty,
+        FieldType::Str(
+            StrEncoding::Utf16RelLoc
+                | StrEncoding::Utf16DataLoc
+                | StrEncoding::Utf8RelLoc
+                | StrEncoding::Utf8DataLoc
+        ) | FieldType::Array(_, ArrayLayout::RelLoc | ArrayLayout::DataLoc)
+    )
+}
+
+/// Whether an element is a struct: of its own, or because it would be an array.
+const fn is_struct(element: &'static FieldType, wanted: FieldFormat) -> bool {
+    matches!(of(element, wanted), Shape::Struct(_) | Shape::Array(..) | Shape::Option(_))
+}
+
+const fn scalar(encoding: u8, format: u8, size: u16) -> Shape {
+    Shape::Fixed { encoding, format, size }
+}
+
+/// An option that is one value, which may be null.
+const fn nullable(inner: &'static FieldType, wanted: FieldFormat) -> Option<Shape> {
+    if !check::has_null(inner, wanted) {
+        return None;
+    }
+    let (encoding, format) = match (of(inner, wanted), inner) {
+        (Shape::Fixed { format, .. }, FieldType::Char) => {
+            (encoding::STRING_LENGTH16_CHAR32, format)
+        }
+        (Shape::Fixed { format, .. }, FieldType::Utf16Unit) => {
+            (encoding::STRING_LENGTH16_CHAR16, format)
+        }
+        (Shape::Fixed { format, .. } | Shape::Delimited { format, .. }, _) => {
+            (encoding::BINARY_LENGTH16_CHAR8, format)
+        }
+        _ => return None,
+    };
+    Some(Shape::Delimited { encoding, format })
+}
+
+const fn integer(wanted: FieldFormat, natural: u8) -> u8 {
+    match wanted {
+        FieldFormat::Hex => format::HEX,
+        FieldFormat::Errno => format::ERRNO,
+        FieldFormat::Pid => format::PID,
+        FieldFormat::Time => format::TIME,
+        FieldFormat::Port => format::PORT,
+        FieldFormat::IpAddress => format::IP_ADDRESS,
+        FieldFormat::HexBytes => format::HEX_BYTES,
+        FieldFormat::Default | FieldFormat::Xml | FieldFormat::Json => natural,
+    }
+}
+
+const fn text(wanted: FieldFormat) -> u8 {
+    match wanted {
+        FieldFormat::Xml => format::XML,
+        FieldFormat::Json => format::JSON,
+        _ => format::UTF,
+    }
+}

@@ -1,0 +1,470 @@
+//! What is registered: the types and run-time tracepoints of the process, the descriptor that they
+//! are registered with, and what became of both.
+//!
+//! # One registration a type, one tracepoint a (provider, level, keywords, group)
+//!
+//! The kernel keeps a bit of a *word* at whether somebody listens, and a registration has one word. A
+//! type's own word is what an emit loads, for sessions of other backends have their bits in it. So
+//! each type is registered with its own word, under the name that all types of the same provider,
+//! level, keywords and group share; for the kernel that is one tracepoint, and the same write index.
+//! Rejected: one registration for all types of a tracepoint, whose word an emit would have to load
+//! besides the type's: a second load and branch in every emit, listened to or not, to save some
+//! microseconds and about a hundred bytes of the kernel's memory a type, once.
+//!
+//! # When
+//!
+//! A type is registered with the kernel when it is registered at all: by its first emit, or earlier
+//! by [`register`](crate::register()). Where the kernel cannot take it the type waits, and the next
+//! registration of another type (once a second at most) or [`retry`] tries again. Waiting costs an
+//! emit nothing: the word stays 0.
+//!
+//! # fork
+//!
+//! The kernel copies registrations with the address space, and the child inherits the descriptor, so
+//! the child's events are written as the parent's are. Our lock is taken for the time of the `fork`,
+//! so that the child finds its content whole.
+//!
+//! # Unloading and exit
+//!
+//! At `exit`, and when a library that contains this crate is unloaded, every word is unregistered
+//! before its memory can become something else's. From then on nothing is registered.
+
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    ffi::CString,
+    fs::File,
+    io,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use trace_event::{
+    EventType, KERNEL_BIT,
+    registry::{self, Backend, BackendEntry},
+};
+
+use crate::{
+    header::{self, Preamble},
+    sync::{AtomicU32, AtomicU64, Ordering},
+    sys,
+    tracefs::{self, Availability},
+};
+
+/// The bit of a word that the kernel owns.
+pub(crate) const KERNEL: u32 = 1 << KERNEL_BIT;
+
+/// How long after a failure nobody tries again unasked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The tracepoints of this process, as they are now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Whether events can go to the kernel.
+    pub availability: Availability,
+    /// What is registered with the kernel, or waits for that, by name; types that share a name are
+    /// one.
+    pub tracepoints: Vec<TracepointStatus>,
+    /// Types that cannot be tracepoints, in words. Their events are not written.
+    pub refused: Vec<String>,
+}
+
+/// One tracepoint of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TracepointStatus {
+    /// Its name, without `user_events:`.
+    pub name: String,
+    /// The number with which events of it begin; `None` while it waits to be registered.
+    pub write_index: Option<u32>,
+    /// Whether somebody listens.
+    pub enabled: bool,
+    /// How many event types (and run-time tracepoints) share it.
+    pub types: usize,
+}
+
+/// What is registered, and what waits or was refused.
+#[must_use]
+pub fn status() -> Status {
+    let state = lock();
+    let mut tracepoints: Vec<TracepointStatus> = Vec::new();
+    for entry in &state.entries {
+        let enabled = entry.word.load(Ordering::Relaxed) & KERNEL != 0 && entry.is_registered;
+        let write_index = entry.is_registered.then(|| entry.channel.write_index()).flatten();
+        match tracepoints.iter_mut().find(|known| known.name == entry.name) {
+            Some(known) => {
+                known.types += 1;
+                known.enabled |= enabled;
+                known.write_index = known.write_index.or(write_index);
+            }
+            None => tracepoints.push(TracepointStatus {
+                name: entry.name.clone(),
+                write_index,
+                enabled,
+                types: 1,
+            }),
+        }
+    }
+    tracepoints.sort_by(|a, b| a.name.cmp(&b.name));
+    Status {
+        availability: state.availability.clone(),
+        tracepoints,
+        refused: state.refused.iter().map(|(_, words)| words.clone()).collect(),
+    }
+}
+
+/// Tries to register whatever waits: for tracefs that was mounted meanwhile, or rights that were
+/// given. Returns what came of it.
+pub fn retry() -> Status {
+    install();
+    {
+        let mut state = lock();
+        state.last_failure = None;
+        state.register_waiting();
+    }
+    status()
+}
+
+/// Sends events to a file in place of the kernel: each as one `write` of what the kernel would get.
+/// All tracepoints are enabled.
+///
+/// For tests, benchmarks and recordings of one's own. Meant to be called once, before the first
+/// registration; a later call moves what is registered to the new file.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Unsupported`] where the system is not Linux.
+pub fn redirect(file: File) -> io::Result<()> {
+    if !cfg!(target_os = "linux") {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    install();
+    let mut state = lock();
+    state.unregister_all();
+    // The old descriptor stays open: an event may be on its way to it.
+    if let Some(Target { file, .. }) = state.target.replace(Target::plain(file)) {
+        std::mem::forget(file);
+    }
+    state.is_closed = false;
+    state.availability = Availability::Redirected;
+    state.register_waiting();
+    Ok(())
+}
+
+/// Makes this crate hear of event types. Done by everything that registers.
+pub(crate) fn install() {
+    static BACKEND: BackendEntry = BackendEntry::new(&Tracepoints);
+    static HANDLERS: OnceLock<()> = OnceLock::new();
+    HANDLERS.get_or_init(|| {
+        sys::at_fork(before_fork, in_parent, in_child);
+        sys::at_unload(at_unload);
+    });
+    registry::install(&BACKEND);
+}
+
+/// Where the events of a tracepoint go: descriptor and write index in one, so that both are read at
+/// once.
+#[derive(Debug)]
+pub(crate) struct Channel(AtomicU64);
+
+impl Channel {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+
+    /// The descriptor and the write index, if there are any.
+    #[inline(always)]
+    pub(crate) fn load(&self) -> Option<(i32, u32)> {
+        // Relaxed: both numbers are in the one word, and stand for things of the kernel's.
+        let value = self.0.load(Ordering::Relaxed);
+        (value != u64::MAX).then_some(((value >> 32) as i32, value as u32))
+    }
+
+    fn write_index(&self) -> Option<u32> {
+        self.load().map(|(_, index)| index)
+    }
+
+    fn store(&self, fd: i32, index: u32) {
+        self.0.store(u64::from(fd as u32) << 32 | u64::from(index), Ordering::Relaxed);
+    }
+}
+
+/// The constant part of a type's events, and where they go.
+#[derive(Debug)]
+pub(crate) struct TypePoint {
+    pub(crate) preamble: Preamble,
+    pub(crate) channel: Channel,
+}
+
+/// That of a type, by its index in the registry; `None` before it is registered or where it was
+/// refused.
+#[inline(always)]
+pub(crate) fn type_point(index: u32) -> Option<&'static TypePoint> {
+    let leaf = POINTS.get(index as usize / LEAF)?.get()?;
+    leaf.get(index as usize % LEAF)?.get()
+}
+
+/// Waits for a registration that is under way.
+#[cold]
+pub(crate) fn settle() {
+    drop(lock());
+}
+
+/// A tracepoint that is made at run time: its word, and where its events go. They are never freed,
+/// but used again.
+#[derive(Debug)]
+pub(crate) struct RuntimePoint {
+    pub(crate) word: AtomicU32,
+    pub(crate) channel: Channel,
+}
+
+/// Registers a tracepoint that is made at run time.
+pub(crate) fn register_runtime(name: String) -> &'static RuntimePoint {
+    install();
+    let mut state = lock();
+    let point = state.free.pop().unwrap_or_else(|| {
+        let point = RuntimePoint { word: AtomicU32::new(0), channel: Channel::new() };
+        Box::leak(Box::new(point))
+    });
+    state.add(Entry { name, word: &point.word, channel: &point.channel, is_registered: false });
+    point
+}
+
+/// Ends what [`register_runtime`] began.
+pub(crate) fn unregister_runtime(point: &'static RuntimePoint) {
+    let mut state = lock();
+    let at = state.entries.iter().position(|entry| std::ptr::eq(entry.word, &point.word));
+    let Some(at) = at else { return };
+    let entry = state.entries.swap_remove(at);
+    if entry.is_registered && !state.unregister(&entry) {
+        // The kernel may go on setting the word: nobody else must get it.
+        return;
+    }
+    point.channel.0.store(u64::MAX, Ordering::Relaxed);
+    point.word.store(0, Ordering::Relaxed);
+    state.free.push(point);
+}
+
+const LEAF: usize = 128;
+type Leaf = Box<[OnceLock<TypePoint>]>;
+static POINTS: [OnceLock<Leaf>; registry::MAX_TYPES as usize / LEAF + 1] =
+    [const { OnceLock::new() }; registry::MAX_TYPES as usize / LEAF + 1];
+
+static STATE: Mutex<State> = Mutex::new(State::new());
+
+fn lock() -> MutexGuard<'static, State> {
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct State {
+    target: Option<Target>,
+    availability: Availability,
+    last_failure: Option<Instant>,
+    entries: Vec<Entry>,
+    /// Index of a refused type, and why.
+    refused: Vec<(u32, String)>,
+    free: Vec<&'static RuntimePoint>,
+    /// The process or the library ends.
+    is_closed: bool,
+}
+
+/// One word.
+#[derive(Debug)]
+struct Entry {
+    name: String,
+    word: &'static AtomicU32,
+    channel: &'static Channel,
+    is_registered: bool,
+}
+
+/// Where events go.
+#[derive(Debug)]
+struct Target {
+    file: File,
+    /// `None`: the kernel. Else the write indexes of names.
+    names: Option<HashMap<String, u32>>,
+    path: PathBuf,
+}
+
+impl Target {
+    fn plain(file: File) -> Self {
+        Self { file, names: Some(HashMap::new()), path: PathBuf::new() }
+    }
+}
+
+impl State {
+    const fn new() -> Self {
+        Self {
+            target: None,
+            availability: Availability::Unknown,
+            last_failure: None,
+            entries: Vec::new(),
+            refused: Vec::new(),
+            free: Vec::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Registers a word, or has it wait.
+    fn add(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
+        if !soon {
+            self.register_waiting();
+        }
+    }
+
+    fn register_waiting(&mut self) {
+        if self.is_closed || self.entries.iter().all(|entry| entry.is_registered) {
+            return;
+        }
+        if self.target.is_none() {
+            match tracefs::open() {
+                Ok((file, path)) => {
+                    self.availability = Availability::Ready { path: path.clone() };
+                    self.target = Some(Target { file, names: None, path });
+                }
+                Err(problem) => {
+                    self.availability = problem;
+                    self.last_failure = Some(Instant::now());
+                    return;
+                }
+            }
+        }
+        let Some(target) = &mut self.target else { return };
+        let mut failure = None;
+        for entry in self.entries.iter_mut().filter(|entry| !entry.is_registered) {
+            match register(target, entry) {
+                Ok(()) => entry.is_registered = true,
+                Err(error) => failure = error.raw_os_error().or(failure),
+            }
+        }
+        self.last_failure = failure.map(|_| Instant::now());
+        let path = target.path.clone();
+        self.availability = match failure {
+            Some(errno) => Availability::Failed { path, errno },
+            None if target.names.is_some() => Availability::Redirected,
+            None => Availability::Ready { path },
+        };
+    }
+
+    /// Whether the kernel has let go of the word.
+    fn unregister(&self, entry: &Entry) -> bool {
+        match &self.target {
+            Some(Target { file, names: None, .. }) => {
+                sys::unregister(file, entry.word, KERNEL_BIT).is_ok()
+            }
+            _ => {
+                entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
+                true
+            }
+        }
+    }
+
+    fn unregister_all(&mut self) {
+        let mut entries = std::mem::take(&mut self.entries);
+        for entry in entries.iter_mut().filter(|entry| entry.is_registered) {
+            self.unregister(entry);
+            entry.is_registered = false;
+        }
+        self.entries = entries;
+    }
+}
+
+fn register(target: &mut Target, entry: &Entry) -> io::Result<()> {
+    let fd = raw(&target.file);
+    match &mut target.names {
+        None => {
+            let command = CString::new(header::registration(&entry.name))?;
+            let index = sys::register(&target.file, &command, entry.word, KERNEL_BIT)?;
+            entry.channel.store(fd, index);
+        }
+        Some(names) => {
+            let next = names.len() as u32;
+            let index = *names.entry(entry.name.clone()).or_insert(next);
+            entry.channel.store(fd, index);
+            entry.word.fetch_or(KERNEL, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn raw(file: &File) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(file)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn raw(_: &File) -> i32 {
+    -1
+}
+
+/// All tracepoints together, as the registry of types sees them.
+#[derive(Debug)]
+struct Tracepoints;
+
+impl Backend for Tracepoints {
+    fn attach(&self, _: &'static EventType) {}
+
+    fn settled(&self, ty: &'static EventType) {
+        let mut state = lock();
+        if state.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
+            return;
+        }
+        let (index, schema) = (ty.index() as usize, ty.schema());
+        let Some(leaf) = POINTS.get(index / LEAF) else { return };
+        let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| OnceLock::new()).collect());
+        let slot = &leaf[index % LEAF];
+        if slot.get().is_none() {
+            match Preamble::of_schema(schema) {
+                Ok(preamble) => {
+                    let _ = slot.set(TypePoint { preamble, channel: Channel::new() });
+                }
+                Err(error) => {
+                    if state.refused.iter().all(|(refused, _)| *refused != ty.index()) {
+                        state.refused.push((ty.index(), error.to_string()));
+                    }
+                    return;
+                }
+            }
+        }
+        let Some(point) = slot.get() else { return };
+        let level = header::level(schema.level);
+        state.add(Entry {
+            name: header::tracepoint_name(&schema.provider, level, schema.keywords),
+            word: ty.enabled_word(),
+            channel: &point.channel,
+            is_registered: false,
+        });
+    }
+}
+
+thread_local! {
+    /// The lock, while this thread forks.
+    static FORKING: Cell<Option<MutexGuard<'static, State>>> = const { Cell::new(None) };
+}
+
+extern "C" fn before_fork() {
+    // Not where the thread is ending, whose thread locals are gone: the child then takes its chance.
+    let _ = FORKING.try_with(|held| held.set(Some(lock())));
+}
+
+extern "C" fn in_parent() {
+    let _ = FORKING.try_with(Cell::take);
+}
+
+extern "C" fn in_child() {
+    let _ = FORKING.try_with(Cell::take);
+    // A registration that another thread had begun is forgotten, and its lock with it.
+    registry::after_fork(0);
+}
+
+extern "C" fn at_unload() {
+    // Not for the price of a hang: a thread that is stopped may hold it.
+    let Ok(mut state) = STATE.try_lock() else { return };
+    state.is_closed = true;
+    state.unregister_all();
+}

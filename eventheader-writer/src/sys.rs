@@ -1,0 +1,149 @@
+//! The system calls: registration of a word, writing an event, handlers for `fork` and unloading.
+//!
+//! Invariants:
+//!
+//! - K1: a word that the kernel is told of is `'static` and an `AtomicU32`: the kernel sets and clears
+//!   one bit of it at any time, by an atomic operation, until it is told otherwise or the process
+//!   ends. Words of a library that is unloaded are unregistered before ([`at_unload`]).
+//! - K2: pointers within the arguments of a call are to objects that live until the call returns; the
+//!   kernel keeps none of them but the word's address.
+//! - K3: handlers take no argument, do not unwind, and may run at any `fork` or exit.
+
+pub(crate) use imp::{at_fork, at_unload, register, unregister, write};
+
+/// `EBADF` where there are error numbers: nobody listens any more.
+#[cfg(target_os = "linux")]
+pub(crate) const EBADF: i32 = libc::EBADF;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const EBADF: i32 = 9;
+
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "K1, K2, K3")]
+mod imp {
+    use std::{ffi::CStr, fs::File, io, os::fd::AsRawFd};
+
+    use crate::sync::AtomicU32;
+
+    /// `_IOWR('*', 0, struct user_reg *)`: the size is that of the pointer.
+    const REGISTER: u32 = 0xC000_2A00 | (size_of::<usize>() as u32) << 16;
+    /// `_IOW('*', 2, struct user_unreg *)`.
+    const UNREGISTER: u32 = 0x4000_2A02 | (size_of::<usize>() as u32) << 16;
+
+    /// `struct user_reg` of `linux/user_events.h`.
+    #[repr(C, packed)]
+    struct UserReg {
+        size: u32,
+        enable_bit: u8,
+        enable_size: u8,
+        flags: u16,
+        enable_addr: u64,
+        name_args: u64,
+        write_index: u32,
+    }
+
+    /// `struct user_unreg`.
+    #[repr(C, packed)]
+    struct UserUnreg {
+        size: u32,
+        disable_bit: u8,
+        reserved: u8,
+        reserved2: u16,
+        disable_addr: u64,
+    }
+
+    /// Registers a tracepoint: the kernel keeps `bit` of `word` at whether somebody listens. The
+    /// number is what an event of it begins with.
+    pub(crate) fn register(
+        file: &File,
+        command: &CStr,
+        word: &'static AtomicU32,
+        bit: u32,
+    ) -> io::Result<u32> {
+        let mut request = UserReg {
+            size: size_of::<UserReg>() as u32,
+            enable_bit: bit as u8,
+            enable_size: size_of::<AtomicU32>() as u8,
+            flags: 0,
+            enable_addr: std::ptr::from_ref(word).expose_provenance() as u64,
+            name_args: command.as_ptr().expose_provenance() as u64,
+            write_index: 0,
+        };
+        // SAFETY: K1, K2. The kernel writes the last member of the request and one bit of the word.
+        let result = unsafe {
+            libc::ioctl(file.as_raw_fd(), REGISTER as _, std::ptr::from_mut(&mut request))
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(request.write_index) }
+    }
+
+    /// Has the kernel forget a word; it clears the bit.
+    pub(crate) fn unregister(file: &File, word: &'static AtomicU32, bit: u32) -> io::Result<()> {
+        let request = UserUnreg {
+            size: size_of::<UserUnreg>() as u32,
+            disable_bit: bit as u8,
+            reserved: 0,
+            reserved2: 0,
+            disable_addr: std::ptr::from_ref(word).expose_provenance() as u64,
+        };
+        // SAFETY: K2; clears a bit of a word that is `'static` (K1).
+        let result =
+            unsafe { libc::ioctl(file.as_raw_fd(), UNREGISTER as _, std::ptr::from_ref(&request)) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Writes an event; an error is its number.
+    #[inline(always)]
+    pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<(), i32> {
+        // SAFETY: K2. A descriptor that is closed or another's by now is an error of the call, or
+        // takes the bytes: memory is not in danger. (Those in use are never closed.)
+        let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+        if usize::try_from(written) == Ok(bytes.len()) { Ok(()) } else { Err(error(written)) }
+    }
+
+    #[cold]
+    fn error(written: isize) -> i32 {
+        if written >= 0 {
+            return libc::EIO;
+        }
+        io::Error::last_os_error().raw_os_error().unwrap_or(0)
+    }
+
+    /// Has functions called around every `fork`.
+    pub(crate) fn at_fork(
+        before: extern "C" fn(),
+        in_parent: extern "C" fn(),
+        in_child: extern "C" fn(),
+    ) {
+        // SAFETY: K3. Without memory for another handler the call fails, and nothing is called.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+    }
+
+    /// Has a function called at `exit`, or when the library that this is part of is unloaded (the C
+    /// library knows which library calls).
+    pub(crate) fn at_unload(handler: extern "C" fn()) {
+        // SAFETY: K3.
+        unsafe { libc::atexit(handler) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod imp {
+    use std::{ffi::CStr, fs::File, io};
+
+    use crate::sync::AtomicU32;
+
+    pub(crate) fn register(_: &File, _: &CStr, _: &'static AtomicU32, _: u32) -> io::Result<u32> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn unregister(_: &File, _: &'static AtomicU32, _: u32) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(crate) fn write(_: i32, _: &[u8]) -> Result<(), i32> {
+        Err(0)
+    }
+
+    pub(crate) fn at_fork(_: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
+
+    pub(crate) fn at_unload(_: extern "C" fn()) {}
+}

@@ -1,0 +1,65 @@
+//! Events as `tracepoint_decode` reads them: another implementation of the format, by its authors.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use serde_json::{Map, Value};
+use tracepoint_decode::{
+    EventHeaderEnumeratorContext, EventHeaderEnumeratorState, PerfConvertOptions,
+};
+
+/// An event, decoded.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) keyword: u64,
+    pub(crate) id: u16,
+    pub(crate) version: u8,
+    pub(crate) tag: u16,
+    pub(crate) opcode: u8,
+    pub(crate) level: u8,
+    pub(crate) activity: Option<[u8; 16]>,
+    pub(crate) related: Option<[u8; 16]>,
+    /// Name and value of each field.
+    pub(crate) fields: Map<String, Value>,
+}
+
+/// Decodes an event, from its header on.
+///
+/// # Panics
+/// Where the decoder finds a mistake, or does not use up all of the bytes.
+#[track_caller]
+pub(crate) fn decode(tracepoint: &str, bytes: &[u8]) -> Decoded {
+    let mut context = EventHeaderEnumeratorContext::new();
+    let mut enumerator = context
+        .enumerate_with_name_and_data(tracepoint, bytes, u32::MAX)
+        .unwrap_or_else(|error| panic!("{error:?} in {bytes:02x?}"));
+    let info = enumerator.event_info();
+    let header = info.header();
+    let mut decoded = Decoded {
+        provider: info.provider_name().to_owned(),
+        name: String::from_utf8(info.name_bytes().to_vec()).expect("UTF-8"),
+        keyword: info.keyword(),
+        id: header.id,
+        version: header.version,
+        tag: header.tag,
+        opcode: header.opcode.as_int(),
+        level: header.level.as_int(),
+        activity: info.activity_id().copied(),
+        related: info.related_activity_id().copied(),
+        fields: Map::new(),
+    };
+    let mut json = String::from("{");
+    let options = PerfConvertOptions::Default;
+    enumerator.write_json_item_and_move_next_sibling(&mut json, false, options).expect("a string");
+    json.push('}');
+    assert_eq!(
+        enumerator.state(),
+        EventHeaderEnumeratorState::AfterLastItem,
+        "{:?} in {bytes:02x?}",
+        enumerator.last_error()
+    );
+    assert!(enumerator.raw_data_position().is_empty(), "bytes are left of {bytes:02x?}: {json}");
+    decoded.fields = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
+    decoded
+}
