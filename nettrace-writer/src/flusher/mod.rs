@@ -14,10 +14,11 @@
 mod output;
 mod segment;
 mod signals;
+mod source;
 mod trace;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::HashSet,
     panic,
     sync::Arc,
     time::{Duration, Instant},
@@ -29,11 +30,11 @@ use crate::{
     error::Error,
     flusher::{
         output::Output,
-        segment::Segment,
+        source::{Collected, Source},
         trace::{Trace, TraceThread},
     },
-    local::{self, ThreadBuffer},
-    record::{Asked, Sealed, Waiting},
+    local,
+    record::Sealed,
     shared::{Command, Shared},
     sink::Sink,
     sync::{Ordering, thread},
@@ -61,22 +62,6 @@ pub(crate) struct Schedule {
     pub(crate) sequence_point_bytes: u64,
     pub(crate) sequence_point_interval: Duration,
     pub(crate) prefault: u32,
-}
-
-/// One thread of the session.
-#[derive(Debug)]
-struct Source {
-    buffer: Arc<ThreadBuffer>,
-    trace: TraceThread,
-    /// Rows in hand, the oldest first.
-    segments: VecDeque<Segment>,
-    /// What was seen of it in this round.
-    asked: Option<Asked>,
-    waiting: Option<Waiting>,
-    /// A number up to which everything is in hand or dropped, if that is known of this round.
-    settled: Option<u64>,
-    /// The owner has gone, and everything of it is in hand.
-    ended: bool,
 }
 
 /// See the module.
@@ -360,16 +345,7 @@ impl Flusher {
         let new = std::mem::take(&mut self.session.roster.lock().new);
         for buffer in new {
             let trace = self.trace.thread(Some(&buffer.thread));
-            let segments = VecDeque::new();
-            self.sources.push(Source {
-                buffer,
-                trace,
-                segments,
-                asked: None,
-                waiting: None,
-                settled: None,
-                ended: false,
-            });
+            self.sources.push(Source::new(buffer, trace));
         }
     }
 
@@ -524,108 +500,4 @@ impl Flusher {
     fn fail(&mut self, error: Error) {
         self.failed.get_or_insert(error);
     }
-}
-
-/// What a visit to a thread brought.
-enum Collected {
-    All,
-    /// The thread is still in the middle of an event.
-    Busy,
-    /// It must be asked once more.
-    MovedOn,
-}
-
-impl Source {
-    /// Before the heavy barrier.
-    fn ask(&mut self) {
-        self.settled = None;
-        self.asked = Some(self.buffer.record.ask());
-    }
-
-    /// After it.
-    fn wait(&mut self) {
-        self.waiting = Some(self.buffer.record.wait());
-    }
-
-    fn collect(
-        &mut self,
-        session: &Shared,
-        deadline: Instant,
-        collected: &mut Vec<Sealed>,
-    ) -> Collected {
-        let record = &self.buffer.record;
-        let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else {
-            return Collected::All;
-        };
-        let result = if !wait_until(deadline, || waiting.is_over(record)) {
-            // What it sealed before can be had; the rest must wait.
-            record.take_sealed(&session.pool, collected);
-            Collected::Busy
-        } else if record.collect(&session.pool, asked, collected) {
-            self.settle(asked, false);
-            Collected::All
-        } else {
-            Collected::MovedOn
-        };
-        self.keep(session, collected);
-        result
-    }
-
-    /// Collects what an owner wrote that has moved on. `false`: it is in the middle of it.
-    fn collect_rest(
-        &mut self,
-        session: &Shared,
-        deadline: Instant,
-        collected: &mut Vec<Sealed>,
-    ) -> bool {
-        let record = &self.buffer.record;
-        let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else { return true };
-        let all = wait_until(deadline, || waiting.is_over(record))
-            && wait_until(deadline, || record.collect_rest(&session.pool, asked, collected));
-        if all {
-            self.settle(asked, true);
-        }
-        self.keep(session, collected);
-        all
-    }
-
-    /// Everything up to what was asked for is in hand.
-    fn settle(&mut self, asked: Asked, again: bool) {
-        self.settled = Some(asked.settled(again));
-        self.ended = asked.exited;
-    }
-
-    /// Puts what was collected to what is in hand.
-    fn keep(&mut self, session: &Shared, collected: &mut Vec<Sealed>) {
-        for sealed in collected.drain(..) {
-            if sealed.rows == 0 {
-                session.pool.give(sealed.chunk);
-            } else {
-                self.segments.push_back(Segment::new(&sealed));
-            }
-        }
-    }
-
-    /// Whether the thread has ended and everything of it is written.
-    fn is_done(&self) -> bool {
-        self.ended && self.segments.is_empty()
-    }
-}
-
-/// Waits until `done`, first spinning, then sleeping: an event takes nanoseconds, a thread that was preempted in one
-/// milliseconds. Not yielding: among many busy threads that can take a second.
-fn wait_until(deadline: Instant, mut done: impl FnMut() -> bool) -> bool {
-    for _ in 0..100 {
-        if done() {
-            return true;
-        }
-        std::hint::spin_loop();
-    }
-    while !done() {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_micros(50));
-    }
-    true
 }
