@@ -50,7 +50,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         }
     }
     println!(
-        "{} safeguards taken out, {} of them missed",
+        "{} safeguards taken out; a test failed without {} of them",
         names.len(),
         names.len() - survivors.len()
     );
