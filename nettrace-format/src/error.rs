@@ -47,6 +47,14 @@ pub enum FormatError {
         /// The size in bytes.
         size: usize,
     },
+    /// The description of an event type, or a part of it, that exceeds 65,535 bytes; or more than
+    /// 65,535 fields in it.
+    DescriptionTooLarge {
+        /// The type's metadata id.
+        id: u32,
+        /// The size in bytes, or the number of fields.
+        size: usize,
+    },
     /// More than 65,535 fields in an event or object.
     TooManyFields {
         /// How many there are.
@@ -205,6 +213,11 @@ impl fmt::Display for FormatError {
                 f,
                 "message, description and key-values of event {event:?} take {size} bytes and the \
                  format allows 65535; shorten them"
+            ),
+            Self::DescriptionTooLarge { id, size } => write!(
+                f,
+                "the description of event type {id} or a part of it has a size of {size} and the \
+                 format allows 65535; leave out texts or fields"
             ),
             Self::TooManyFields { count } => write!(
                 f,

@@ -12,6 +12,7 @@ use trace_event::EventSchema;
 use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     error::FormatError,
+    heph,
     payload::Refusal,
     v5, v6,
 };
@@ -27,6 +28,8 @@ pub enum Format {
     V5,
     /// NetTrace version 4, as .NET Core 3 writes it: no arrays and no opcodes either.
     V4,
+    /// The format of Heph's trace system, version 0.1.0: spans with attributes. See [`heph`] for what becomes of what.
+    Heph,
 }
 
 /// A row with everything that a format may want to say of it.
@@ -43,6 +46,8 @@ pub struct Row<'a> {
 }
 
 /// How many things a trace does not say because its format has no words for them. All are 0 for version 6.
+///
+/// Which those are: see [`v5`] and [`heph`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -50,11 +55,11 @@ pub struct LeftOut {
     pub events: u64,
     /// Labels of events.
     pub labels: u64,
-    /// Names of threads.
+    /// Names of threads; that of a thread which events are about once more after each sequence point.
     pub thread_names: u64,
     /// Key-value pairs of the trace.
     pub key_values: u64,
-    /// Event types whose message template, description, key-values, opcode or provider GUID is not said.
+    /// Event types of which something is not said: message template, description, key-values, opcode or provider GUID.
     pub types: u64,
 }
 
@@ -69,6 +74,7 @@ pub struct Stream {
 enum Kind {
     V6(v6::RowEncoder),
     V5(V5),
+    Heph(heph::Stream),
 }
 
 /// What a stream of version 4 or 5 keeps.
@@ -123,14 +129,7 @@ impl V5 {
         };
         let mut header = v5::Row::from(row.header);
         header.payload_len = payload.len() as u32;
-        let mut left_out = 0;
-        for label in row.labels {
-            match label {
-                Label::ActivityId(id) => header.activity = Some(*id),
-                Label::RelatedActivityId(id) => header.related = Some(*id),
-                _ => left_out += 1,
-            }
-        }
+        let left_out = put_labels(row.labels, &mut header);
         if is_first {
             self.encoder = v5::RowEncoder::new();
             self.encoder.full_row(&header, out);
@@ -150,6 +149,7 @@ impl Stream {
             Format::V6 => Kind::V6(v6::RowEncoder::new()),
             Format::V5 => Kind::V5(V5::new(v5::Version::V5)),
             Format::V4 => Kind::V5(V5::new(v5::Version::V4)),
+            Format::Heph => Kind::Heph(heph::Stream::new()),
         };
         Self { left_out: LeftOut::default(), kind }
     }
@@ -163,6 +163,7 @@ impl Stream {
             Format::V6 => v6::metadata_row(1, schema, &mut Vec::new()),
             Format::V5 => v5::check(v5::Version::V5, schema),
             Format::V4 => v5::check(v5::Version::V4, schema),
+            Format::Heph => heph::check(schema),
         }
     }
 
@@ -172,12 +173,24 @@ impl Stream {
         self.left_out
     }
 
-    /// What a complete stream ends with. At most 16 bytes; readers tell it from a block by as many.
+    /// What a complete stream ends with. At most 16 bytes; readers tell it from a block by as many. Empty where a stream is complete
+    /// behind each of its blocks.
     #[must_use]
     pub fn end_of_stream(&self) -> &'static [u8] {
         match self.kind {
             Kind::V6(_) => &v6::END_OF_STREAM,
             Kind::V5(_) => &v5::Stream::END_OF_STREAM,
+            Kind::Heph(_) => &[],
+        }
+    }
+
+    /// How so many bytes begin that readers skip, whatever the others are; only where there is no
+    /// [end of stream](Self::end_of_stream).
+    #[must_use]
+    pub fn padding(&self) -> Option<fn(u32) -> [u8; heph::PADDING]> {
+        match self.kind {
+            Kind::V6(_) | Kind::V5(_) => None,
+            Kind::Heph(_) => Some(heph::padding),
         }
     }
 
@@ -187,7 +200,18 @@ impl Stream {
     pub fn names_threads_by_os_id(&self) -> bool {
         match self.kind {
             Kind::V6(_) => false,
-            Kind::V5(_) => true,
+            Kind::V5(_) | Kind::Heph(_) => true,
+        }
+    }
+
+    /// Where the indices begin of threads that are not named by an id of the operating system. Ids from there on must not be used as
+    /// indices: they could be a second thread's.
+    #[must_use]
+    pub fn first_thread_index(&self) -> u64 {
+        match self.kind {
+            Kind::V6(_) | Kind::V5(_) => 1 << 32,
+            // An index has 32 bits. Linux gives no id beyond 22.
+            Kind::Heph(_) => 1 << 22,
         }
     }
 
@@ -197,6 +221,7 @@ impl Stream {
         match &self.kind {
             Kind::V6(_) => true,
             Kind::V5(v5) => !v5.maps_any,
+            Kind::Heph(_) => false,
         }
     }
 
@@ -222,6 +247,11 @@ impl Stream {
                 let said = ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"];
                 let unsaid = info.key_values.iter().filter(|(key, _)| !said.contains(key));
                 self.left_out.key_values += unsaid.count() as u64;
+                Ok(())
+            }
+            Kind::Heph(heph) => {
+                heph.begin(info, out)?;
+                self.left_out.key_values += info.key_values.len() as u64;
                 Ok(())
             }
         }
@@ -251,6 +281,12 @@ impl Stream {
                 self.left_out.types += unsaid.count() as u64;
                 Ok(())
             }
+            Kind::Heph(heph) => {
+                heph.define(types)?;
+                let unsaid = types.iter().filter(|(_, schema)| has_more_than_values(schema));
+                self.left_out.types += unsaid.count() as u64;
+                Ok(())
+            }
         }
     }
 
@@ -273,6 +309,21 @@ impl Stream {
                 self.left_out.thread_names += u64::from(thread.name.is_some());
                 Ok(())
             }
+            Kind::Heph(heph) => {
+                heph.thread(thread);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes note of a thread that rows will be about, up to the next sequence point, and that they name by its id in the operating
+    /// system.
+    pub fn subject(&mut self, os_id: u64, name: Option<&str>) {
+        let Some(name) = name else { return };
+        match &mut self.kind {
+            Kind::V6(_) => {}
+            Kind::V5(_) => self.left_out.thread_names += 1,
+            Kind::Heph(heph) => heph.subject(os_id, name),
         }
     }
 
@@ -281,7 +332,7 @@ impl Stream {
     #[must_use]
     pub fn introduces_threads(&self) -> bool {
         match self.kind {
-            Kind::V6(_) => true,
+            Kind::V6(_) | Kind::Heph(_) => true,
             Kind::V5(_) => false,
         }
     }
@@ -298,6 +349,7 @@ impl Stream {
         match &mut self.kind {
             Kind::V6(_) => v6::remove_thread_block(threads, out),
             Kind::V5(_) => Ok(()),
+            Kind::Heph(heph) => heph.remove_threads(numbers(threads), out),
         }
     }
 
@@ -315,6 +367,8 @@ impl Stream {
         match &mut self.kind {
             Kind::V6(_) => v6::stack_block(id, &[addresses], pointer_size, out),
             Kind::V5(v5) => v5.stream.stack_block(id, &[addresses], pointer_size, out),
+            // Rows have it with them.
+            Kind::Heph(_) => Ok(()),
         }
     }
 
@@ -330,7 +384,7 @@ impl Stream {
     ) -> Result<(), FormatError> {
         match &mut self.kind {
             Kind::V6(_) => v6::label_list_block(id, &[labels], out),
-            Kind::V5(_) => Ok(()),
+            Kind::V5(_) | Kind::Heph(_) => Ok(()),
         }
     }
 
@@ -357,6 +411,19 @@ impl Stream {
                 self.left_out.events += u64::from(told.is_err());
                 told.map(drop)
             }
+            Kind::Heph(heph) => {
+                let told = heph.row(&row.header, row.labels, row.stack, row.payload, out);
+                self.left_out.events += u64::from(told.is_err());
+                told
+            }
+        }
+    }
+
+    /// Takes note of rows that stand behind one as they were recorded, all with its labels. Only where
+    /// the stream [takes such](Self::takes_rows_as_recorded).
+    pub fn rows_as_recorded(&mut self, labels: &[Label<'_>], rows: u64) {
+        if let Kind::V5(_) = self.kind {
+            self.left_out.labels += rows * put_labels(labels, &mut v5::Row::default());
         }
     }
 
@@ -380,6 +447,7 @@ impl Stream {
                 v5.stream.event_block(first_ts, last_ts, rows_len, out)?;
                 Ok(&v5::Stream::END_OF_BLOCK)
             }
+            Kind::Heph(_) => Ok(&[]),
         }
     }
 
@@ -398,19 +466,45 @@ impl Stream {
                 v6::sequence_point(timestamp, v6::SequencePointFlags::default(), threads, out)
             }
             Kind::V5(v5) => {
-                let threads: Vec<_> =
-                    threads.iter().map(|thread| (thread.thread, thread.sequence)).collect();
+                let threads: Vec<_> = numbers(threads).collect();
                 v5.stream.sequence_point(timestamp, &threads, out)
+            }
+            Kind::Heph(heph) => {
+                heph.forget_subjects();
+                heph.numbers(numbers(threads), out)
             }
         }
     }
 }
 
+fn numbers(threads: &[v6::ThreadSequence]) -> impl Iterator<Item = (u64, u32)> + Clone {
+    threads.iter().map(|thread| (thread.thread, thread.sequence))
+}
+
+/// Says in a row's header what it can of labels. Returns how many that leaves out: of each
+/// activity id a row has one, the last.
+fn put_labels(labels: &[Label<'_>], row: &mut v5::Row) -> u64 {
+    let mut left_out = 0;
+    for label in labels {
+        let unsaid = match label {
+            Label::ActivityId(id) => row.activity.replace(*id),
+            Label::RelatedActivityId(id) => row.related.replace(*id),
+            _ => Some([0; 16]),
+        };
+        left_out += u64::from(unsaid.is_some());
+    }
+    left_out
+}
+
 /// Whether versions 4 and 5 say everything that version 6 would of a type.
 fn v5_says_all(version: v5::Version, schema: &EventSchema) -> bool {
-    schema.message.is_none()
-        && schema.description.is_none()
-        && schema.key_values.is_empty()
-        && schema.provider.guid.is_none()
-        && (schema.opcode.is_none() || version == v5::Version::V5)
+    !has_more_than_values(schema) && (schema.opcode.is_none() || version == v5::Version::V5)
+}
+
+/// Whether a type says something of itself that is in none of its events.
+fn has_more_than_values(schema: &EventSchema) -> bool {
+    schema.message.is_some()
+        || schema.description.is_some()
+        || !schema.key_values.is_empty()
+        || schema.provider.guid.is_some()
 }

@@ -1,6 +1,6 @@
-//! One small file of each version with every block, compared byte for byte with `golden/`:
+//! One small file of each format with everything that it has, compared byte for byte with `golden/`:
 //! `complete.nettrace` is of version 6, `complete-v5.nettrace` and `complete-v4.nettrace` are of the
-//! older ones.
+//! older ones, `complete.heph` is Heph's.
 //!
 //! The files are never rewritten by a test run. Where a format is meant to change: delete its file,
 //! run `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
@@ -10,9 +10,12 @@ mod support;
 use std::{io::Write, path::PathBuf};
 
 use nettrace_format::{
+    content::{SystemTimeParts, TraceInfo},
+    heph,
     v5::{self, Version},
     v6::{self, Label, RowHeader, SequencePointFlags, ThreadInfo, ThreadSequence},
 };
+use nettrace_reader::heph::{Options, Reader, Value, verify};
 use serde_json::json;
 use trace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
@@ -76,6 +79,15 @@ const EVERYTHING: EventSchema = EventSchema {
     key_values: &[("owner", "nobody")],
     ..schema(500, "Everything", FIELDS)
 };
+
+const LABELS: [Label<'_>; 6] = [
+    Label::ActivityId([1; 16]),
+    Label::RelatedActivityId([2; 16]),
+    Label::TraceId([3; 16]),
+    Label::SpanId(4),
+    Label::Str("key", "value"),
+    Label::Int("number", -5),
+];
 
 const SMALL: EventSchema = schema(501, "Small", &[field("v", Type::U32)]);
 
@@ -148,15 +160,7 @@ fn complete() -> Vec<u8> {
     v6::thread_row(&worker, &mut rows).unwrap();
     v6::thread_block(&rows, &mut out).unwrap();
     v6::stack_block(1, &[&[0x1000, 0x2000], &[0x3000]], 8, &mut out).unwrap();
-    let labels = [
-        Label::ActivityId([1; 16]),
-        Label::RelatedActivityId([2; 16]),
-        Label::TraceId([3; 16]),
-        Label::SpanId(4),
-        Label::Str("key", "value"),
-        Label::Int("number", -5),
-    ];
-    v6::label_list_block(1, &[&labels, &[Label::Int("one", 1)]], &mut out).unwrap();
+    v6::label_list_block(1, &[&LABELS, &[Label::Int("one", 1)]], &mut out).unwrap();
 
     let payload = everything();
     let small = |value: u32| value.to_le_bytes().to_vec();
@@ -209,9 +213,53 @@ fn complete_older(version: Version) -> Vec<u8> {
     out
 }
 
+/// The same in Heph's format, and the example of its document.
+fn complete_heph() -> Vec<u8> {
+    static EVERYTHING: EventSchema = self::EVERYTHING;
+    static SMALL: EventSchema = self::SMALL;
+    let info = TraceInfo {
+        sync_utc: SystemTimeParts::from_unix_millis(1_610_113_734_118),
+        sync_ticks: 1_000,
+        ticks_per_second: 10_000_000,
+        pointer_size: 8,
+        key_values: &[],
+    };
+    let (mut stream, mut out) = (heph::Stream::new(), Vec::new());
+    stream.begin(&info, &mut out).unwrap();
+    stream.define(&[(1, &EVERYTHING), (2, &SMALL)]).unwrap();
+    let worker = ThreadInfo { index: 2, name: Some("wörker"), ..ThreadInfo::default() };
+    stream.thread(&worker);
+    let row = |metadata_id, sequence| RowHeader {
+        metadata_id,
+        sequence,
+        capture_thread: 2,
+        thread: 2,
+        processor: u32::MAX,
+        timestamp: 1_000 + 5 * u64::from(sequence),
+        ..RowHeader::default()
+    };
+    let small = |value: u32| value.to_le_bytes().to_vec();
+    // The first two are missing, then one, then one behind the last.
+    let first = RowHeader { processor: 1, ..row(1, 3) };
+    stream.row(&first, &LABELS, &[0x1000, 0x2000], &everything(), &mut out).unwrap();
+    let about = RowHeader { thread: 3, ..row(2, 5) };
+    stream.row(&about, &[Label::Int("one", 1)], &[], &small(1), &mut out).unwrap();
+    stream.remove_threads([(2, 6)], &mut out).unwrap();
+    let size = heph::PADDING as u32 + 2;
+    out.extend(heph::padding(size));
+    out.extend([0xAA; 2]);
+    let header = heph::EventHeader { substream: 1, start: 100, end: 200, ..Default::default() };
+    let mut packet = heph::EventPacket::begin(&header, "My event", &mut out).unwrap();
+    packet.attribute("Test", heph::Value::U64(123)).unwrap();
+    packet.attribute("Test2", heph::Value::F64Array(&[123.456, 789.0])).unwrap();
+    packet.finish().unwrap();
+    out
+}
+
 /// Each golden file, and what is written now.
-fn files() -> [(&'static str, Vec<u8>); 3] {
+fn files() -> [(&'static str, Vec<u8>); 4] {
     [
+        ("complete.heph", complete_heph()),
         ("complete.nettrace", complete()),
         ("complete-v5.nettrace", complete_older(Version::V5)),
         ("complete-v4.nettrace", complete_older(Version::V4)),
@@ -239,7 +287,7 @@ fn complete_files() {
 
 #[test]
 fn readers_take_the_golden_files() {
-    for (name, _) in files() {
+    for (name, _) in files().iter().filter(|(name, _)| name.ends_with(".nettrace")) {
         let golden = std::fs::read(path(name)).unwrap();
         dotnet_trace_opens(&golden);
         let Some(verdict) = judge_events(&golden) else { return };
@@ -248,7 +296,7 @@ fn readers_take_the_golden_files() {
         let fields = &verdict.events[0]["fields"];
         assert_eq!(fields["utf16"], "aé€🎈\u{FFFD}z", "{name}");
         assert_eq!(fields["rel"], "behind", "{name}");
-        let (option, nested, objects) = match name {
+        let (option, nested, objects) = match *name {
             "complete-v4.nettrace" => {
                 (json!("[77]"), json!("[[], [9]]"), json!("[{number: -1, text: \"o\"}]"))
             }
@@ -263,6 +311,36 @@ fn readers_take_the_golden_files() {
         assert_eq!(fields["objects"], objects, "{name}");
         assert_eq!(verdict.events[3]["fields"]["v"], 3, "{name}");
     }
+}
+
+#[test]
+fn our_reader_takes_the_golden_heph_file() {
+    let golden = std::fs::read(path("complete.heph")).unwrap();
+    let report = verify(&*golden, Options::default(), 5).unwrap();
+    assert!(report.is_sound(), "{:?}", report.violations);
+    assert_eq!((report.events, report.lost, report.packets), (3, 4, 7));
+    let mut reader = Reader::new(&*golden);
+    let first = reader.next_event().unwrap().unwrap();
+    assert_eq!((first.stream, first.counter, first.substream), (2, 3, 4));
+    assert_eq!((first.start, first.end, first.description), (1_500, 1_500, "Everything"));
+    let attributes: Vec<_> = first.attributes().map(Result::unwrap).collect();
+    let attribute = |name| attributes.iter().find(|(found, _)| *found == name).unwrap().1.clone();
+    assert_eq!(attribute("@thread"), Value::Text("wörker"));
+    assert_eq!(attribute("@trace"), Value::Text(&"03".repeat(16)));
+    assert_eq!(attribute("u128"), Value::Text("5"));
+    assert_eq!(attribute("varint"), Value::I64(-300));
+    assert_eq!(attribute("rel"), Value::Text("behind"));
+    assert_eq!(attribute("option"), Value::U64(77));
+    assert_eq!(attributes.len(), 16 + FIELDS.len());
+    let second = reader.next_event().unwrap().unwrap();
+    assert_eq!((second.counter, second.attributes().last().unwrap().unwrap().0), (5, "v"));
+    // The document's example, byte for byte.
+    let example = b"\xC1\xFC\x1F\xB7\0\0\0\x5B\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\
+        \0\0\0\0\0\0\0\x64\0\0\0\0\0\0\0\xC8\0\x08My event\
+        \0\x04Test\x01\0\0\0\0\0\0\0\x7B\
+        \0\x05Test2\x83\0\x02\x40\x5E\xDD\x2F\x1A\x9F\xBE\x77\x40\x88\xA8\0\0\0\0\0";
+    assert_eq!(example.len(), 91);
+    assert!(golden.ends_with(example));
 }
 
 #[test]

@@ -286,6 +286,7 @@ fn everything_else_of_an_event() {
         timestamp: 1_050,
         thread_name: Some("worker"),
         subject: Some(8),
+        subject_name: Some("idler"),
         processor: Some(2),
         labels: &labels,
         stack: &[0x10, u64::MAX],
@@ -302,6 +303,7 @@ fn everything_else_of_an_event() {
         "@version: u 2",
         "@thread: s worker",
         "@subject: u 8",
+        "@subject_thread: s idler",
         "@processor: u 2",
         "@stack: [u 16; u 18446744073709551615]",
         "@activity: s 01010101-0101-0101-0101-010101010101",
@@ -366,8 +368,11 @@ fn fields_with_a_role_make_a_span() {
     };
     check(start + 100, Some(EPOCH + 300), (100, 300));
     check(start + 100, None, (100, 500));
-    // An end before the start is the application's affair.
-    check(start + 300, Some(EPOCH + 100), (300, 100));
+    // What begins in the future has no length; nor has what ends before it starts, which is told.
+    check(start + 600, None, (600, 600));
+    let (from, to, _, attributes) = span(SPAN, &span_payload(start + 300, Some(EPOCH + 100)));
+    assert_eq!((from, to), (300, 300));
+    assert_eq!(attributes[1], format!("to: u {}", EPOCH + 100));
     // What began before the trace did is told twice.
     let (from, _, _, attributes) = span(SPAN, &span_payload(start - 1, None));
     assert_eq!(from, 0);
@@ -402,8 +407,9 @@ fn fields_with_a_role_make_a_span() {
         e.u8(2);
         e.i128(i128::from(EPOCH) + 7);
     });
-    let (start, end, description, _) = span(OBJECT, &object);
-    assert_eq!((start, end), (500, 7));
+    let (start, end, description, attributes) = span(OBJECT, &object);
+    assert_eq!((start, end), (500, 500));
+    assert_eq!(attributes, [format!("end: s {}", EPOCH + 7)]);
     assert_eq!(description, r#"{"deep":{"x":1,"y":"a"},"n":2}"#);
 
     const MAYBE: &[FieldSchema] = &[role("what", T::Option(&T::U8), FieldRole::Description)];

@@ -6,7 +6,7 @@ use heph_support::{field, payload, role, schema};
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    heph::Stream,
+    heph::{PADDING, Stream, padding},
     payload::Refusal,
 };
 use nettrace_reader::heph::{Options, Reader, Value, verify};
@@ -54,6 +54,14 @@ fn rows_become_packets() {
     stream.row(&header, &[Label::Int("k", 1)], &[5, 6], &text, &mut out).unwrap();
     stream.row(&beat(9, 2), &[], &[], &[], &mut out).unwrap();
     stream.row(&beat(4, 1), &[], &[], &[], &mut out).unwrap();
+    // A thread that has a name, one whose name is said for others' events, one that has none.
+    stream.subject(8, "idler");
+    for (subject, sequence) in [(9, 2), (8, 3), (7, 4)] {
+        let header = RowHeader { thread: subject, ..beat(4, sequence) };
+        stream.row(&header, &[], &[], &[], &mut out).unwrap();
+    }
+    stream.forget_subjects();
+    stream.row(&RowHeader { thread: 8, ..beat(4, 5) }, &[], &[], &[], &mut out).unwrap();
 
     let mut reader = Reader::new(&*out);
     let event = reader.next_event().unwrap().unwrap();
@@ -69,9 +77,23 @@ fn rows_become_packets() {
     assert_eq!(event.attributes().count(), 5);
     let event = reader.next_event().unwrap().unwrap();
     assert_eq!((event.stream, event.attributes().count()), (4, 4));
+    let mut subjects = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let mut subject = (0, String::new());
+        for (name, value) in event.attributes().map(Result::unwrap) {
+            match (name, value) {
+                ("@subject", Value::U64(stream)) => subject.0 = stream,
+                ("@subject_thread", Value::Text(name)) => subject.1 = name.to_owned(),
+                _ => {}
+            }
+        }
+        subjects.push(subject);
+    }
+    let expected = [(9, "worker"), (8, "idler"), (7, ""), (8, "")];
+    assert_eq!(subjects, expected.map(|(stream, name)| (stream, name.to_owned())));
     assert!(reader.next_event().unwrap().is_none());
     assert_eq!(reader.epoch(), Some(1_700_000_000_123_000_000));
-    assert_eq!((reader.totals().lost, reader.totals().packets), (0, 4));
+    assert_eq!((reader.totals().lost, reader.totals().packets), (0, 8));
 }
 
 /// However events go missing, the reader counts as many.
@@ -110,6 +132,27 @@ fn every_loss_is_told() {
     stream.row(&beat(6, 0), &[], &[], &[], &mut out).unwrap();
     stream.row(&beat(6, 1), &[], &[], &[], &mut out).unwrap();
     assert_eq!(lost(&out), (7, many));
+    // So many that the counter seems to go back.
+    let far = 2_u32.pow(31) + 7;
+    stream.row(&beat(6, far), &[], &[], &[], &mut out).unwrap();
+    assert_eq!(lost(&out), (8, many + u64::from(far) - 2));
+    stream.row(&beat(6, far + 2), &[], &[], &[], &mut out).unwrap();
+    assert_eq!(lost(&out), (9, many + u64::from(far) - 1));
+}
+
+#[test]
+fn padding_says_nothing() {
+    let (mut stream, mut out) = begun();
+    for size in [PADDING as u32, 4_096] {
+        let end = out.len() + size as usize;
+        out.extend(padding(size));
+        // Whatever was there.
+        out.resize(end, 0xC1);
+    }
+    stream.row(&beat(1, 1), &[], &[], &[], &mut out).unwrap();
+    let report = verify(&*out, Options::default(), 5).unwrap();
+    assert!(report.is_sound() && report.lost == 0, "{:?}", report.violations);
+    assert_eq!((report.events, report.packets), (1, 4));
 }
 
 #[test]

@@ -462,6 +462,22 @@ proptest! {
     }
 }
 
+/// Counts fields.
+struct Count(u64);
+
+impl Visitor for Count {
+    type Error = Mismatch;
+
+    fn value(&mut self, _: Value<'_>) -> Result<(), Mismatch> {
+        Ok(())
+    }
+
+    fn begin_field(&mut self, _: &FieldSchema) -> Result<(), Mismatch> {
+        self.0 += 1;
+        Ok(())
+    }
+}
+
 /// Few bytes that point again and again at the same data, or hold what has no size, end in an error
 /// soon.
 #[test]
@@ -472,6 +488,15 @@ fn bombs() {
     const FIELDS: &[FieldSchema] = &[field("f", Type::Array(&MORE, Layout::Fixed(u16::MAX)))];
     let mut collector = Collector::default();
     assert!(walk(FIELDS, &[], &mut collector).is_err());
+
+    // As many elements as may be, of objects with as many fields as metadata can describe: 300
+    // million values.
+    const EMPTY: FieldSchema = field("e", NOTHING);
+    const WIDE: Type = Type::Object(&[EMPTY; 5_000]);
+    const WIDER: &[FieldSchema] = &[field("f", Type::Array(&WIDE, Layout::Fixed(u16::MAX)))];
+    let mut count = Count(0);
+    assert!(walk(WIDER, &[], &mut count).is_err());
+    assert!(count.0 < 200_000, "{}", count.0);
 
     const BYTES: Type = Type::Array(&Type::U8, Layout::DataLoc);
     const LISTS: &[FieldSchema] = &[field("f", Type::Array(&BYTES, Layout::Counted))];

@@ -29,6 +29,8 @@ pub struct EventInfo<'a> {
     pub thread_name: Option<&'a str>,
     /// Another thread that the event is about, by its stream.
     pub subject: Option<u32>,
+    /// That thread's name.
+    pub subject_name: Option<&'a str>,
     /// The processor it ran on.
     pub processor: Option<u32>,
     /// Its labels.
@@ -100,6 +102,10 @@ impl EventWriter {
             }
             if let Some(end) = roles.end {
                 (header.end, kept.end) = end.resolve(&self.clock, header.start, false);
+            }
+            if header.end < header.start {
+                header.end = header.start;
+                kept.end = roles.end.is_some();
             }
             if roles.is_described {
                 // It is made of characters.
@@ -233,6 +239,9 @@ fn about_event(
     }
     if let Some(subject) = info.subject {
         packet.attribute("@subject", Value::U64(subject.into()))?;
+    }
+    if let Some(name) = info.subject_name {
+        packet.attribute("@subject_thread", Value::Str(name))?;
     }
     if let Some(processor) = info.processor {
         packet.attribute("@processor", Value::U64(processor.into()))?;

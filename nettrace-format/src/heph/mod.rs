@@ -17,7 +17,7 @@
 //! | the field with the role `description` | description; without it the event's name |
 //! | provider, name, id | attributes `@provider`, `@event`, `@id` |
 //! | level, keywords, opcode, version | attributes `@level`, `@keywords`, `@opcode`, `@version`; all but the level only where they are not 0 |
-//! | another thread that the event is about | attribute `@subject`: that thread's stream |
+//! | another thread that the event is about | attribute `@subject`: that thread's stream; its name, where it has one, is `@subject_thread` |
 //! | processor | attribute `@processor`, where it is known |
 //! | stack | attribute `@stack`: an array of addresses, leaf first |
 //! | labels `ActivityId`, `RelatedActivityId` | attributes `@activity`, `@related`: a GUID as text |
@@ -48,14 +48,20 @@
 //! | array of UTF-16 code units | string |
 //! | array of arrays, objects or options | array of strings, each the JSON of an element |
 //!
+//! # Options of our own
+//!
+//! Readers skip options that they do not know. [`LOST`] says what no counter shows, [`PAD`] says
+//! nothing: a file grows by whole packets at any instant because new ones are written into padding
+//! and then take its place.
+//!
 //! # Start, end, description
 //!
 //! A start or end is a `SystemTime`, an integer (nanoseconds since 1970-01-01 UTC) or a `Duration`:
 //! a start that long before the event's own time, or an end that long behind the start. An option
 //! that is absent counts as if the field were not there. The format counts from the trace's epoch,
 //! which is the time at which the session started, and has no negative times: what began earlier
-//! begins at 0, and the field is then an attribute as well, with its value. An end before the start
-//! is written as it is.
+//! begins at 0, and the field is then an attribute as well, with its value. The same holds for an
+//! end before the start: the span has no length then. So every start is at most its end.
 //!
 //! A description can be any field; what is no text is spelled as JSON.
 //!
@@ -78,6 +84,6 @@ mod stream;
 pub use crate::heph::{
     clock::Clock,
     event::{EventInfo, EventWriter, check},
-    packet::{EventHeader, EventPacket, Value, epoch, option},
+    packet::{EventHeader, EventPacket, PAD, PADDING, Value, epoch, option, padding},
     stream::{LOST, Stream},
 };

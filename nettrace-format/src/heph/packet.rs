@@ -47,6 +47,26 @@ pub fn option(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), FormatE
     Ok(())
 }
 
+/// The option that bytes without meaning are the value of: room that a file sink has taken and not
+/// yet used. An invention of this project; other readers skip it as they do all options that they
+/// do not know.
+pub const PAD: &str = "nettrace.pad";
+
+/// The bytes that [`padding`] begins with, and at the same time its least size.
+pub const PADDING: usize = 10 + PAD.len();
+
+/// What `size` bytes of padding begin with, these included: the metadata packet of an option whose
+/// value is the rest, whatever stands there. `size` is [`PADDING`] or more.
+#[must_use]
+pub fn padding(size: u32) -> [u8; PADDING] {
+    let mut start = [0; PADDING];
+    start[..4].copy_from_slice(&METADATA_MAGIC.to_be_bytes());
+    start[4..8].copy_from_slice(&size.to_be_bytes());
+    start[8..10].copy_from_slice(&(PAD.len() as u16).to_be_bytes());
+    start[10..].copy_from_slice(PAD.as_bytes());
+    start
+}
+
 /// What every event packet says, besides its description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventHeader {

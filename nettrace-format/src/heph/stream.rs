@@ -24,6 +24,9 @@ use crate::{
 /// bits).
 pub const LOST: &str = "nettrace.lost";
 
+/// Half of all numbers: what lies so far ahead seems to lie behind.
+const HALF: u32 = 1 << 31;
+
 /// The processor of a row that does not know it.
 const NO_PROCESSOR: u32 = u32::MAX;
 
@@ -35,6 +38,8 @@ pub struct Stream {
     /// By metadata id.
     types: Vec<Option<&'static EventSchema>>,
     threads: BTreeMap<u64, Thread>,
+    /// Names of threads that events are about.
+    subjects: BTreeMap<u64, String>,
 }
 
 /// What is known of a thread.
@@ -83,8 +88,20 @@ impl Stream {
         self.threads.entry(thread.index).or_default().name = thread.name.map(str::to_owned);
     }
 
+    /// Takes note of the name of a thread that rows will be about and that may have none of its
+    /// own. Nothing is written.
+    pub fn subject(&mut self, index: u64, name: &str) {
+        self.subjects.insert(index, name.to_owned());
+    }
+
+    /// Forgets those names.
+    pub fn forget_subjects(&mut self) {
+        self.subjects.clear();
+    }
+
     /// Appends the packet of a row; before it, where it is its thread's first and events before it
-    /// are missing, the option that [says so](LOST).
+    /// are missing, or so many are missing that the counter does not show it, the option that
+    /// [says so](LOST).
     ///
     /// # Errors
     /// Why the event cannot be told. Its number is then missing, and `out` is as it was.
@@ -101,19 +118,27 @@ impl Stream {
             return Err(Refusal::Malformed);
         };
         let before = out.len();
+        let is_about_another = header.thread != header.capture_thread;
+        let subject_name = if is_about_another {
+            let of_thread = self.threads.get(&header.thread).and_then(|thread| thread.name.clone());
+            self.subjects.get(&header.thread).cloned().or(of_thread)
+        } else {
+            None
+        };
         let thread = self.threads.entry(header.capture_thread).or_default();
         let stream = stream(header.capture_thread)?;
         let missing = header.sequence.wrapping_sub(thread.last).wrapping_sub(1);
-        if thread.last == 0 && missing > 0 {
+        let shows = thread.last != 0 && missing < HALF;
+        if missing > 0 && !shows {
             lost(stream, header.sequence.wrapping_sub(1), missing, out);
         }
-        let is_about_another = header.thread != header.capture_thread;
         let info = EventInfo {
             stream,
             counter: header.sequence,
             timestamp: header.timestamp,
             thread_name: thread.name.as_deref(),
             subject: if is_about_another { Some(self::stream(header.thread)?) } else { None },
+            subject_name: subject_name.as_deref(),
             processor: Some(header.processor).filter(|processor| *processor != NO_PROCESSOR),
             labels,
             stack,

@@ -193,9 +193,8 @@ pub fn walk<V: Visitor>(
     fields.iter().try_for_each(|field| walker.field(field, visitor))
 }
 
-/// How many values without a size of their own a payload may have (elements that are objects
-/// without fields, which no metadata describes): so that few bytes cannot keep a walk busy for
-/// long.
+/// How many values without a size of their own a payload may have (objects without fields, arrays of
+/// none), as elements and as fields: so that few bytes cannot keep a walk busy for long.
 const SPARE: usize = 1 << 16;
 
 struct Walker<'a> {
@@ -211,8 +210,18 @@ struct Walker<'a> {
 impl<'a> Walker<'a> {
     fn field<V: Visitor>(&mut self, field: &FieldSchema, visitor: &mut V) -> Result<(), V::Error> {
         visitor.begin_field(field)?;
-        self.ty(&field.ty, visitor)?;
+        self.sized(&field.ty, visitor)?;
         visitor.end_field(field)
+    }
+
+    /// A value, which is one of a few if it has no size.
+    fn sized<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
+        let before = self.at;
+        self.ty(ty, visitor)?;
+        if self.at == before {
+            self.spare = self.spare.checked_sub(1).ok_or_else(|| self.mismatch())?;
+        }
+        Ok(())
     }
 
     fn ty<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
@@ -329,11 +338,7 @@ impl<'a> Walker<'a> {
     ) -> Result<(), V::Error> {
         visitor.begin_array(element, len)?;
         for _ in 0..len {
-            let before = self.at;
-            self.ty(element, visitor)?;
-            if self.at == before {
-                self.spare = self.spare.checked_sub(1).ok_or_else(|| self.mismatch())?;
-            }
+            self.sized(element, visitor)?;
         }
         visitor.end_array()
     }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | Trace | [`trace_block`] |
 //! | Event | [`event_block_header`] and rows by [`RowEncoder`], or [`uncompressed_row`] |
-//! | Metadata | rows by [`metadata_row`], [`metadata_block`] |
+//! | Metadata | rows by [`metadata_row`] or [`description_row`], [`metadata_block`] |
 //! | SequencePoint | [`sequence_point`] |
 //! | Stack | [`stack_block`] |
 //! | Thread | rows by [`thread_row`], [`thread_block`] |
@@ -15,6 +15,7 @@
 //! | LabelList | [`label_list_block`] |
 
 mod block;
+mod description;
 mod label;
 mod metadata;
 mod row;
@@ -31,6 +32,7 @@ pub use crate::{
             BLOCK_HEADER, BlockKind, END_OF_STREAM, EVENT_BLOCK_HEADER, MAX_BLOCK_SIZE, block,
             event_block_header,
         },
+        description::{FieldDescription, PlainType, TypeCode, TypeDescription, description_row},
         label::label_list_block,
         metadata::{metadata_block, metadata_row},
         row::{

@@ -139,7 +139,11 @@ impl Flusher {
     fn start_stream(&mut self) -> Result<(), Error> {
         let header = self.trace.header(&self.session)?;
         let end = self.trace.end_of_stream();
-        self.sink.start(&header, end).map_err(Error::Sink)?;
+        let started = match self.trace.padding() {
+            Some(padding) => self.sink.start_padded(&header, padding),
+            None => self.sink.start(&header, end),
+        };
+        started.map_err(Error::Sink)?;
         let bytes = header.len() + end.len();
         self.session.sink.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())

@@ -18,13 +18,11 @@ use crate::{
     pool::Pool,
     row::Escape,
     shared::Shared,
+    sink::Padding,
     sync::thread,
     thread::ThreadRef,
 };
 
-/// Thread indices begin here, where no operating system has thread ids: the reference reader forgets threads by OS id when it is
-/// told an index.
-const FIRST_INDEX: u64 = 1 << 32;
 /// An event does not say on which processor it was recorded.
 const NO_PROCESSOR: u32 = u32::MAX;
 
@@ -105,10 +103,12 @@ impl Interned {
 
 impl Trace {
     pub(super) fn new(format: Format, key_values: Vec<(String, String)>) -> Self {
+        let stream = Stream::new(format);
         Self {
-            stream: Stream::new(format),
+            // Where no operating system has thread ids: the reference reader forgets threads by OS id when it is told an index.
+            next_index: stream.first_thread_index(),
+            stream,
             key_values,
-            next_index: FIRST_INDEX,
             os_ids: OsIds::default(),
             gone: Vec::new(),
             owed: 0,
@@ -153,6 +153,10 @@ impl Trace {
         self.stream.end_of_stream()
     }
 
+    pub(super) fn padding(&self) -> Option<Padding> {
+        self.stream.padding()
+    }
+
     /// Whether a sequence point should come soon: the reference reader remembers 4,999 threads where none are introduced, and what was
     /// lost of the others it does not count.
     pub(super) fn wants_point(&self) -> bool {
@@ -171,14 +175,12 @@ impl Trace {
     /// A thread that is new to the session. Nothing of it is in the trace yet.
     pub(super) fn thread(&mut self, who: Option<&ThreadRef>) -> TraceThread {
         let os_id = who.map_or(0, ThreadRef::os_id);
-        let (index, subject) = if self.stream.names_threads_by_os_id() {
-            // Numbers count the events of one index: another thread's must not go on where the last one's with the same id ended.
-            let index = if self.os_ids.claim(os_id) { os_id } else { self.take_index() };
-            (index, if os_id == 0 { index } else { os_id })
-        } else {
-            let index = self.take_index();
-            (index, index)
-        };
+        let by_os_id = self.stream.names_threads_by_os_id();
+        // Numbers count the events of one index: another thread's must not go on where the last one's with the same id ended.
+        let index = if by_os_id && self.os_ids.claim(os_id) { os_id } else { self.take_index() };
+        // Where a thread is introduced its index says all.
+        let has_name = by_os_id && !self.stream.introduces_threads() && self.is_name(os_id);
+        let subject = if has_name { os_id } else { index };
         TraceThread {
             index,
             subject,
@@ -188,6 +190,11 @@ impl Trace {
             has_rows: false,
             labels: Vec::new(),
         }
+    }
+
+    /// Whether an id of the operating system can stand for its thread.
+    fn is_name(&self, os_id: u64) -> bool {
+        os_id != 0 && os_id < self.stream.first_thread_index()
     }
 
     fn take_index(&mut self) -> u64 {
@@ -280,6 +287,7 @@ impl Trace {
         let told = self.stream.row(&row, true, &mut self.scratch);
         debug_assert!(told.is_ok(), "what is taken as recorded has no payload of its own");
         // What follows the first row is as the producer wrote it.
+        self.stream.rows_as_recorded(&list, segment.rows.saturating_sub(1));
         let rows_len = self.scratch.len() + (segment.end - walk.at);
         let tail = out.own(|out| {
             let tail = self.stream.event_block(first.timestamp, segment.last_ts, rows_len, out)?;
@@ -421,17 +429,19 @@ impl Trace {
             return Ok(None);
         };
         let (number, os_id) = (u64::from_le_bytes(*number), u64::from_le_bytes(*os_id));
-        if os_id != 0 && self.stream.names_threads_by_os_id() {
-            return Ok(Some(os_id));
-        }
         if let Some(&index) = self.related.get(&number) {
             return Ok(Some(index));
+        }
+        let name = String::from_utf8_lossy(&bytes[16..]);
+        let name = (!name.is_empty()).then_some(&*name);
+        if self.stream.names_threads_by_os_id() && self.is_name(os_id) {
+            self.related.insert(number, os_id);
+            self.stream.subject(os_id, name);
+            return Ok(Some(os_id));
         }
         // A thread may have two entries: one for what it emits, one for what is said of it.
         let index = self.take_index();
         self.related.insert(number, index);
-        let name = String::from_utf8_lossy(&bytes[16..]);
-        let name = (!name.is_empty()).then_some(&*name);
         declare(&mut self.stream, index, name, Some(os_id), out)?;
         Ok(Some(index))
     }
@@ -467,11 +477,10 @@ impl Trace {
         self.stacks = Interned::default();
         self.label_lists = Interned::default();
         // What was only spoken of is introduced again when it is needed again, so that the table does not grow for ever.
-        let related: Vec<_> = self
-            .related
-            .drain()
-            .map(|(_, thread)| ThreadSequence { thread, sequence: 0 })
-            .collect();
+        let first = self.stream.first_thread_index();
+        let related = self.related.drain().filter(|&(_, thread)| thread >= first);
+        let related: Vec<_> =
+            related.map(|(_, thread)| ThreadSequence { thread, sequence: 0 }).collect();
         self.remove(&related, out)
     }
 

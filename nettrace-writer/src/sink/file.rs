@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use super::complete::CompleteFile;
 use super::failure::{Failure, during};
+use super::padded::PaddedFile;
 use super::platform::{Found, Identity, OpenDirectory, RegularFile};
 use super::publish::publish;
 use super::stream::{StreamSink, not_started};
-use super::{Batch, Sink, WriteError};
+use super::{Batch, Padding, Sink, WriteError};
 
 /// How long the opening of a named pipe waits for its reader.
 const DEFAULT_READER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -75,8 +76,10 @@ impl FileOptions {
 /// - After an error the sink stays failed: each later batch gives the first error's kind, and keeps
 ///   0.
 ///
-/// A format without an end of stream gets its batches in order; there a kill in the middle of a
-/// write leaves part of the last batch.
+/// In a format without an end of stream, padding stands behind the last block, at most up to the end
+/// of the next memory page, until the session ends; a kill leaves it, and may leave as much of it as
+/// the last batch has bytes. Without padding either ([`Sink::start`] with an empty end) batches are
+/// written in order, and a kill in the middle of a write leaves part of the last one.
 ///
 /// Someone who copies the file while it grows gets a valid trace, unless the copy reads one half of
 /// the few bytes that are being switched before and the other half after the switch.
@@ -96,9 +99,17 @@ pub struct FileSink {
 enum State {
     Closed,
     Regular(CompleteFile<RegularFile>),
+    Padded(PaddedFile<RegularFile>),
     Stream(StreamSink<File>),
     /// A regular file that is complete and takes no more.
     Failed(Failure),
+}
+
+/// What stands behind the last block, so that the file is complete.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    Mark(&'static [u8]),
+    Padding(Padding),
 }
 
 impl FileSink {
@@ -117,6 +128,7 @@ impl FileSink {
     pub(super) fn length(&self) -> Option<u64> {
         match &self.state {
             State::Regular(file) => Some(file.length()),
+            State::Padded(file) => Some(file.length()),
             _ => None,
         }
     }
@@ -125,11 +137,22 @@ impl FileSink {
     pub(super) fn identity(&self) -> Option<Identity> {
         match &self.state {
             State::Regular(file) => file.calls().identity().ok(),
+            State::Padded(file) => file.calls().identity().ok(),
             _ => None,
         }
     }
 
-    fn open(&self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<State> {
+    fn begin(&mut self, header: &[u8], ending: Ending) -> io::Result<()> {
+        self.finish()?;
+        if let State::Failed(failure) = &self.state {
+            return Err(failure.again());
+        }
+        let opened = self.open(header, ending);
+        self.state = opened.map_err(|source| self.context("cannot create the trace", source))?;
+        Ok(())
+    }
+
+    fn open(&self, header: &[u8], ending: Ending) -> io::Result<State> {
         let options = &self.options;
         let Some(name) = options.path.file_name() else {
             return Err(refusal(ErrorKind::InvalidInput, "the path does not end with a file name"));
@@ -138,9 +161,9 @@ impl FileSink {
         match directory.look(name)? {
             Found::Nothing => {}
             Found::Regular if options.overwrite => {}
-            Found::Stream => return self.open_stream(&directory, header, end_of_stream),
+            Found::Stream => return self.open_stream(&directory, header, ending),
             Found::BlockDevice if options.overwrite => {
-                return self.open_stream(&directory, header, end_of_stream);
+                return self.open_stream(&directory, header, ending);
             }
             Found::Regular | Found::BlockDevice => {
                 let text = "it exists; choose another name, or allow it with `overwrite(true)`";
@@ -162,19 +185,34 @@ impl FileSink {
                 return Err(refusal(ErrorKind::Unsupported, text));
             }
         }
-        publish(&mut directory, name, options.overwrite, header, end_of_stream).map(State::Regular)
+        let overwrite = options.overwrite;
+        match ending {
+            Ending::Mark(end_of_stream) => {
+                let begin = |file| CompleteFile::begin(file, header, end_of_stream);
+                publish(&mut directory, name, overwrite, begin, CompleteFile::calls)
+                    .map(State::Regular)
+            }
+            Ending::Padding(padding) => {
+                let begin = |file| PaddedFile::begin(file, header, padding);
+                publish(&mut directory, name, overwrite, begin, PaddedFile::calls)
+                    .map(State::Padded)
+            }
+        }
     }
 
     fn open_stream(
         &self,
         directory: &OpenDirectory,
         header: &[u8],
-        end_of_stream: &'static [u8],
+        ending: Ending,
     ) -> io::Result<State> {
         let name = self.options.path.file_name().unwrap_or_default();
         let file = directory.open_stream(name, self.options.reader_timeout)?;
         let mut stream = StreamSink::new(file);
-        stream.start(header, end_of_stream)?;
+        match ending {
+            Ending::Mark(end_of_stream) => stream.start(header, end_of_stream)?,
+            Ending::Padding(padding) => stream.start_padded(header, padding)?,
+        }
         Ok(State::Stream(stream))
     }
 
@@ -185,18 +223,17 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
-        self.finish()?;
-        if let State::Failed(failure) = &self.state {
-            return Err(failure.again());
-        }
-        let opened = self.open(header, end_of_stream);
-        self.state = opened.map_err(|source| self.context("cannot create the trace", source))?;
-        Ok(())
+        self.begin(header, Ending::Mark(end_of_stream))
+    }
+
+    fn start_padded(&mut self, header: &[u8], padding: Padding) -> io::Result<()> {
+        self.begin(header, Ending::Padding(padding))
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         let result = match &mut self.state {
             State::Regular(file) => file.append(batch),
+            State::Padded(file) => file.append(batch),
             State::Stream(stream) => stream.write(batch),
             State::Closed => Err(WriteError { source: not_started(), kept: 0 }),
             State::Failed(failure) => {
@@ -208,7 +245,7 @@ impl Sink for FileSink {
             let misuse =
                 source.kind() == ErrorKind::InvalidInput && source.raw_os_error().is_none();
             let source = self.context("cannot write the trace", source);
-            if matches!(self.state, State::Regular(_)) && !misuse {
+            if matches!(self.state, State::Regular(_) | State::Padded(_)) && !misuse {
                 self.state = State::Failed(Failure::of(&source));
             }
             WriteError { source, kept }
@@ -221,6 +258,7 @@ impl Sink for FileSink {
         match &mut self.state {
             State::Closed | State::Failed(_) => return Ok(()),
             State::Regular(file) => file.finish(),
+            State::Padded(file) => file.finish(),
             State::Stream(stream) => {
                 let finished = stream.finish();
                 finished.map_err(|source| self.context("cannot end the trace", source))?;

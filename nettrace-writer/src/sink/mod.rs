@@ -5,6 +5,7 @@ mod complete;
 mod failure;
 mod file;
 mod memory;
+mod padded;
 mod pieces;
 #[cfg(not(unix))]
 #[path = "portable.rs"]
@@ -46,6 +47,10 @@ pub struct WriteError {
     pub kept: u64,
 }
 
+/// How padding begins: so many bytes, these included and no fewer than these, that readers skip
+/// whatever the others are.
+pub type Padding = fn(size: u32) -> [u8; 22];
+
 /// Receives a trace. Implement it for a destination of your own, or use [`StreamSink`] for any
 /// `Write`.
 ///
@@ -61,6 +66,17 @@ pub trait Sink: Send {
     /// # Errors
     /// What kept the stream from being opened.
     fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()>;
+
+    /// Starts a stream of a format without an end of stream, in which readers skip padding. That is
+    /// for sinks which have use for it, to keep a file complete; to the others it is
+    /// [`start`](Self::start) with an empty end. No block is shorter than what padding begins with.
+    ///
+    /// # Errors
+    /// As with [`start`](Self::start).
+    fn start_padded(&mut self, header: &[u8], padding: Padding) -> io::Result<()> {
+        let _ = padding;
+        self.start(header, &[])
+    }
 
     /// Adds whole blocks.
     ///

@@ -153,7 +153,7 @@ pub(super) enum Found {
 #[cfg(test)]
 mod tests {
     use super::super::Batch;
-    use super::super::publish::publish;
+    use super::super::publish::publish_marked;
     use super::*;
 
     const END: &[u8] = &[0; 4];
@@ -165,7 +165,7 @@ mod tests {
         let name = path.file_name().unwrap();
         let mut directory = OpenDirectory::open(folder.path()).unwrap();
         assert_eq!(directory.look(name).unwrap(), Found::Nothing);
-        let mut file = publish(&mut directory, name, false, b"header", END).unwrap();
+        let mut file = publish_marked(&mut directory, name, false, b"header", END).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"header\0\0\0\0");
         assert_eq!(directory.look(name).unwrap(), Found::Regular);
         assert_eq!(file.calls().identity().unwrap(), Identity::at(&path).unwrap());
@@ -177,9 +177,9 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"headerblockblockblockblock\0\0\0\0");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-        let taken = publish(&mut directory, name, false, b"header", END).unwrap_err();
+        let taken = publish_marked(&mut directory, name, false, b"header", END).unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
-        publish(&mut directory, name, true, b"other", END).unwrap();
+        publish_marked(&mut directory, name, true, b"other", END).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"other\0\0\0\0");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

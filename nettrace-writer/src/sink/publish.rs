@@ -20,7 +20,9 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 
-use super::complete::{CompleteFile, FileCalls};
+#[cfg(test)]
+use super::complete::CompleteFile;
+use super::complete::FileCalls;
 
 /// How many hidden names are tried before that is an error.
 const HIDDEN_NAMES: u32 = 1_000;
@@ -52,22 +54,23 @@ pub(super) trait Directory {
     fn remove(&mut self, name: &OsStr) -> io::Result<()>;
 }
 
-/// Creates the file `name` with header and end of stream in it.
+/// Creates the file `name`, with what `begin` writes into it: a complete stream. `calls` gives the
+/// file again.
 ///
 /// # Errors
 /// [`ErrorKind::AlreadyExists`] where the name is taken and `overwrite` is not set; what the
 /// operating system says otherwise. The name is then as it was before.
-pub(super) fn publish<D: Directory>(
+pub(super) fn publish<D: Directory, W>(
     directory: &mut D,
     name: &OsStr,
     overwrite: bool,
-    header: &[u8],
-    end_of_stream: &'static [u8],
-) -> io::Result<CompleteFile<D::File>> {
+    begin: impl Fn(D::File) -> io::Result<W>,
+    calls: impl Fn(&W) -> &D::File,
+) -> io::Result<W> {
     if !overwrite {
         if let Ok(unnamed) = directory.create_unnamed() {
-            let file = CompleteFile::begin(unnamed, header, end_of_stream)?;
-            match directory.link_unnamed(file.calls(), name) {
+            let file = begin(unnamed)?;
+            match directory.link_unnamed(calls(&file), name) {
                 Ok(()) => return Ok(file),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
                 Err(_) => {} // no way to name it here: the next way
@@ -75,7 +78,7 @@ pub(super) fn publish<D: Directory>(
         }
     }
     let (hidden, empty) = create_hidden(directory)?;
-    let result = CompleteFile::begin(empty, header, end_of_stream).and_then(|file| {
+    let result = begin(empty).and_then(|file| {
         if overwrite {
             directory.rename(&hidden, name)?;
         } else {
@@ -87,6 +90,19 @@ pub(super) fn publish<D: Directory>(
         let _ = directory.remove(&hidden); // what went wrong before is what the caller must know
     }
     result
+}
+
+/// The same with a header and an end of stream.
+#[cfg(test)]
+pub(super) fn publish_marked<D: Directory>(
+    directory: &mut D,
+    name: &OsStr,
+    overwrite: bool,
+    header: &[u8],
+    end_of_stream: &'static [u8],
+) -> io::Result<CompleteFile<D::File>> {
+    let begin = |file| CompleteFile::begin(file, header, end_of_stream);
+    publish(directory, name, overwrite, begin, CompleteFile::calls)
 }
 
 fn create_hidden<D: Directory>(directory: &mut D) -> io::Result<(OsString, D::File)> {

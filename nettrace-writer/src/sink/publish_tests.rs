@@ -161,7 +161,7 @@ impl Directory for Files {
 
 fn run(files: &mut Files) -> io::Result<()> {
     let overwrite = files.overwrite;
-    let result = publish(files, OsStr::new(NAME), overwrite, HEADER, END).map(drop);
+    let result = publish_marked(files, OsStr::new(NAME), overwrite, HEADER, END).map(drop);
     files.check();
     result
 }

@@ -11,12 +11,14 @@ use super::failure::{Failure, during};
 use super::file::FileSink;
 use super::platform::Identity;
 use super::stream::not_started;
-use super::{Batch, Sink, WriteError};
+use super::{Batch, Padding, Sink, WriteError};
 
 /// Fewest digits of a file's number; a longer number has more.
 const DIGITS: usize = 8;
 /// How many taken numbers are stepped over before that is an error.
 const MAX_TAKEN: u32 = 1_000;
+/// What the length of a padded file is a multiple of.
+const PAGE: u64 = 4_096;
 
 /// When a [`RotatingFiles`] begins a new file, and what it keeps.
 ///
@@ -168,8 +170,10 @@ struct Current {
     sink: FileSink,
     opened: Instant,
     identity: Option<Identity>,
-    /// Bytes of header and end of stream.
-    empty_length: u64,
+    /// Whether nothing but the header is in it.
+    is_empty: bool,
+    /// How much a batch may add beyond its own size.
+    slack: u64,
     length: u64,
 }
 
@@ -187,23 +191,29 @@ impl RotatingFiles {
         self.current.as_ref().map(|current| current.sink.path())
     }
 
-    fn open(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
+    /// Opens the next file: `start` starts the stream in it, and makes it so long. A batch may add
+    /// `slack` bytes beyond its own size.
+    fn open(
+        &mut self,
+        empty_length: u64,
+        slack: u64,
+        start: impl Fn(&mut FileSink) -> io::Result<()>,
+    ) -> io::Result<()> {
         if self.next_number.is_none() {
             self.next_number = Some(self.look_through()?);
         }
-        let empty_length = (header.len() + end_of_stream.len()) as u64;
         self.make_room(empty_length, 1)?;
         for _ in 0..MAX_TAKEN {
             let number = self.next_number.unwrap_or(1);
             self.next_number = Some(number.saturating_add(1));
             let mut sink = FileSink::new(self.path_of(number));
-            match sink.start(header, end_of_stream) {
+            match start(&mut sink) {
                 Ok(()) => {
                     let identity = sink.identity();
                     let opened = Instant::now();
                     let length = sink.length().unwrap_or(empty_length);
                     self.current =
-                        Some(Current { sink, opened, identity, empty_length: length, length });
+                        Some(Current { sink, opened, identity, is_empty: true, slack, length });
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -294,7 +304,18 @@ impl Sink for RotatingFiles {
             return Err(failure.again());
         }
         self.finish()?;
-        self.open(header, end_of_stream).map_err(|error| self.remember(error))
+        let empty_length = (header.len() + end_of_stream.len()) as u64;
+        let opened = self.open(empty_length, 0, |sink| sink.start(header, end_of_stream));
+        opened.map_err(|error| self.remember(error))
+    }
+
+    fn start_padded(&mut self, header: &[u8], padding: Padding) -> io::Result<()> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.again());
+        }
+        self.finish()?;
+        let opened = self.open(PAGE, 2 * PAGE, |sink| sink.start_padded(header, padding));
+        opened.map_err(|error| self.remember(error))
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
@@ -302,7 +323,8 @@ impl Sink for RotatingFiles {
             return Err(WriteError { source: failure.again(), kept: 0 });
         }
         let size: u64 = batch.pieces.iter().map(|piece| piece.len() as u64).sum();
-        if let Err(error) = self.make_room(size, 0) {
+        let slack = self.current.as_ref().map_or(0, |current| current.slack);
+        if let Err(error) = self.make_room(size + slack, 0) {
             return Err(WriteError { source: self.remember(error), kept: 0 });
         }
         let Some(current) = &mut self.current else {
@@ -310,7 +332,10 @@ impl Sink for RotatingFiles {
         };
         let result = current.sink.write(batch);
         match result {
-            Ok(()) => current.length += size,
+            Ok(()) => {
+                current.length = current.sink.length().unwrap_or(current.length + size);
+                current.is_empty &= size == 0;
+            }
             Err(WriteError { source, kept }) => {
                 current.length += kept;
                 return Err(WriteError { source: self.remember(source), kept });
@@ -321,7 +346,7 @@ impl Sink for RotatingFiles {
 
     fn wants_restart(&mut self, next: u64) -> bool {
         let Some(current) = &self.current else { return false };
-        if self.failure.is_some() || current.length <= current.empty_length {
+        if self.failure.is_some() || current.is_empty {
             return false;
         }
         let size = current.length.saturating_add(next);

@@ -1,0 +1,235 @@
+//! A file that is a complete stream at every instant, for formats without an end of stream: there a
+//! stream is complete behind each block, and readers skip padding, of any size and content.
+//!
+//! # Guarantees
+//! - Between any two operations, and where the process is killed in the middle of one, the file
+//!   holds the header, the batches up to one point, and padding.
+//! - A batch that fails part-way leaves exactly its first `kept` bytes in the stream.
+//! - A file that was ended has no padding behind its last block.
+//!
+//! # How
+//! A file grows page by page: a write that is stopped has written up to the end of one. So
+//! ```text
+//! before   ... block | padding .......|
+//! step 1   ... block | padding .......| padding of a page | padding of a page |
+//! step 2   ... block | padding ...............................................|   one size changes
+//! step 3   ... block | padding, rest of the batch ................. | padding |   within the padding
+//! step 4   ... block | first bytes, rest of the batch ............. | padding |
+//! ```
+//! Steps 2 and 4 are writes of [`START`] bytes. They never lie on two pages: where the next padding
+//! would begin too close to the end of a page, a short padding before it moves it to the next one.
+
+use std::io::{self, ErrorKind, IoSlice};
+
+use super::{
+    Batch, Padding, WriteError,
+    complete::{FileCalls, batch_size},
+    pieces::{Cursor, WINDOW},
+};
+
+/// The bytes that a padding begins with, which is also its least size.
+const START: usize = 22;
+
+/// Memory pages are no smaller anywhere, and their sizes multiples of it.
+const PAGE: u64 = 4_096;
+
+/// An open file and where its stream ends.
+#[derive(Debug)]
+pub(super) struct PaddedFile<F> {
+    calls: F,
+    padding: Padding,
+    /// A padding of one page. In memory that was written to before, so that no write of it is
+    /// stopped half-way by a page fault.
+    page: Vec<u8>,
+    /// Where the padding begins, never on the last `START - 1` bytes of a page.
+    end: u64,
+    /// Where it ends; a multiple of [`PAGE`], or `end` if the file was cut.
+    length: u64,
+}
+
+impl<F: FileCalls> PaddedFile<F> {
+    /// Writes the header into an empty file that nobody knows by name yet.
+    pub(super) fn begin(calls: F, header: &[u8], padding: Padding) -> io::Result<Self> {
+        let mut page = padding(PAGE as u32).to_vec();
+        page.resize(PAGE as usize, 0);
+        let mut file = Self { calls, padding, page, end: 0, length: 0 };
+        let size = header.len() as u64;
+        let gap = gap(size);
+        let length = after(size + gap);
+        let content = vec![0; (length - size) as usize];
+        let pieces = [IoSlice::new(header), IoSlice::new(&content)];
+        file.write_all_at(Cursor::new(&pieces, &[]), 0)?;
+        (file.end, file.length) = (size + gap, length);
+        let (tail, used) = file.tail(size);
+        file.write_all_at(Cursor::new(&[], &tail[..used]), size)?;
+        Ok(file)
+    }
+
+    /// Adds a batch; on an error as much of it stays as fits in whole blocks.
+    pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        let size = batch_size(batch, &[0; START])?;
+        if size == 0 {
+            return Ok(());
+        }
+        let target = after(self.end + size + gap(self.end + size));
+        if u32::try_from(target - self.end).is_err() {
+            let text = "a batch of 4 GiB or more cannot be written at once";
+            let source = io::Error::new(ErrorKind::InvalidInput, text);
+            return Err(WriteError { source, kept: 0 });
+        }
+        let error = self.extend(target).err();
+        let kept = match &error {
+            None => size,
+            // The padding goes on behind it.
+            Some(_) => {
+                let fits =
+                    |&&end: &&u64| after(self.end + end + gap(self.end + end)) <= self.length;
+                batch.block_ends.iter().rev().find(fits).copied().unwrap_or(0)
+            }
+        };
+        let done = if kept > 0 { self.put(batch, kept) } else { Ok(()) };
+        let (source, kept) = match (done, error) {
+            (Ok(()), None) => return Ok(()),
+            (Ok(()), Some(source)) => (source, kept),
+            (Err(source), _) => (source, 0),
+        };
+        self.cut();
+        Err(WriteError { source, kept })
+    }
+
+    /// Cuts off the padding. The stream itself is complete before and after.
+    pub(super) fn finish(&mut self) {
+        self.cut();
+    }
+
+    /// Length of the file, in bytes.
+    pub(super) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(super) fn calls(&self) -> &F {
+        &self.calls
+    }
+
+    /// Makes the file so long: steps 1 and 2. On an error it is as long as it could be made.
+    fn extend(&mut self, target: u64) -> io::Result<()> {
+        if target <= self.length {
+            return Ok(());
+        }
+        // A page that the limit would cut short is not begun: no reader could make sense of it.
+        let limit = self.calls.size_limit();
+        let within = (limit.saturating_sub(self.length) / PAGE).min((target - self.length) / PAGE);
+        let page = std::mem::take(&mut self.page);
+        let pages = vec![IoSlice::new(&page); within as usize];
+        let (done, mut result) = self.write_some_at(Cursor::new(&pages, &[]), self.length);
+        drop(pages);
+        self.page = page;
+        if result.is_ok() && self.length + done < target {
+            result = Err(self.calls.too_large());
+        }
+        let before = self.length;
+        self.length += done / PAGE * PAGE;
+        if result.is_err() {
+            // A part of a page is nothing.
+            let _ = self.calls.truncate(self.length);
+        }
+        self.pad().inspect_err(|_| {
+            // There are several paddings now; that of before is what can be written into.
+            self.length = before;
+            let _ = self.calls.truncate(before);
+        })?;
+        result
+    }
+
+    /// Has the padding reach from the end of the stream to that of the file.
+    fn pad(&mut self) -> io::Result<()> {
+        let start = (self.padding)((self.length - self.end) as u32);
+        self.write_all_at(Cursor::new(&[], &start), self.end)
+    }
+
+    /// Writes the first `kept` bytes of a batch into the padding: steps 3 and 4.
+    fn put(&mut self, batch: &Batch<'_>, kept: u64) -> io::Result<()> {
+        let mut left = kept as usize;
+        let pieces = batch.pieces.iter().map(|piece| {
+            let len = piece.len().min(left);
+            left -= len;
+            IoSlice::new(&piece[..len])
+        });
+        let pieces: Vec<_> = pieces.collect();
+        let (tail, used) = self.tail(self.end + kept);
+        let mut rest = Cursor::new(&pieces, &tail[..used]);
+        let mut first = [0; START];
+        rest.take(&mut first);
+        self.write_all_at(rest, self.end + START as u64)?;
+        if let Err(error) = self.write_all_at(Cursor::new(&[], &first), self.end) {
+            let _ = self.pad();
+            return Err(error);
+        }
+        self.end += kept + gap(self.end + kept);
+        Ok(())
+    }
+
+    /// What stands behind the last block, which ends at `end`: a short padding where the next would
+    /// lie on two pages, and how that one begins. The second part says how many of the bytes count.
+    fn tail(&self, end: u64) -> ([u8; 2 * START], usize) {
+        let mut tail = [0; 2 * START];
+        let gap = gap(end);
+        let next = (self.padding)((self.length - end - gap) as u32);
+        if gap == 0 {
+            tail[..START].copy_from_slice(&next);
+            return (tail, START);
+        }
+        tail[..START].copy_from_slice(&(self.padding)(START as u32));
+        tail[START..].copy_from_slice(&next);
+        (tail, 2 * START)
+    }
+
+    /// A failure harms nobody: readers skip the padding.
+    fn cut(&mut self) {
+        if self.length > self.end && self.calls.truncate(self.end).is_ok() {
+            self.length = self.end;
+        }
+    }
+
+    fn write_all_at(&mut self, rest: Cursor<'_>, offset: u64) -> io::Result<()> {
+        self.write_some_at(rest, offset).1
+    }
+
+    /// Says how many bytes were written, too.
+    fn write_some_at(&mut self, mut rest: Cursor<'_>, offset: u64) -> (u64, io::Result<()>) {
+        let limit = self.calls.size_limit();
+        let mut done = 0;
+        let mut window = [IoSlice::new(&[]); WINDOW];
+        while !rest.is_empty() {
+            if offset + done >= limit {
+                return (done, Err(self.calls.too_large()));
+            }
+            let used = rest.fill(&mut window);
+            match self.calls.write_at(&window[..used], offset + done) {
+                Ok(0) => return (done, Err(ErrorKind::WriteZero.into())),
+                Ok(count) => {
+                    rest.advance(count);
+                    done += count as u64;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(source) => return (done, Err(source)),
+            }
+        }
+        (done, Ok(()))
+    }
+}
+
+/// How much stands between a block's end and the padding behind it.
+fn gap(end: u64) -> u64 {
+    let too_close = PAGE - end % PAGE < START as u64;
+    if too_close { START as u64 } else { 0 }
+}
+
+/// The first end of a page behind a place.
+fn after(end: u64) -> u64 {
+    (end / PAGE + 1) * PAGE
+}
+
+#[cfg(test)]
+#[path = "padded_tests.rs"]
+mod tests;
