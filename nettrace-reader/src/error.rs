@@ -165,7 +165,9 @@ impl fmt::Display for ErrorKind {
                 "an object is of the unknown type {name:?} and cannot be skipped: use a newer reader"
             ),
             Self::NoTraceBlock => write!(f, "the first block is not a Trace block"),
-            Self::Malformed { block, what } => write!(f, "a {block} block is damaged: {what}"),
+            Self::Malformed { block, what } => {
+                write!(f, "damage in a block of kind {block}: {what}")
+            }
             Self::Undefined { table, id } => {
                 write!(f, "{table} {id} is referred to but not defined before")
             }

@@ -5,12 +5,10 @@
 //! objects ([`objects`]). [`Blocks`] yields a kind and a body whatever the framing; how a body is
 //! to be read, [`Format`] says.
 
-use std::io::Read;
-
 use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result},
-    input::Input,
+    input::{Input, Source},
 };
 
 mod objects;
@@ -48,14 +46,16 @@ pub(crate) struct Blocks<R> {
     open: bool,
     /// Bodies may be so large.
     limit: usize,
+    /// Of the current block.
+    head: Option<BlockHead>,
 }
 
-impl<R: Read> Blocks<R> {
+impl<R: Source> Blocks<R> {
     /// Reads the stream header. Bodies of more than `limit` bytes are refused.
     pub(crate) fn open(source: R, limit: usize) -> Result<Self> {
         let mut input = Input::new(source);
         let (format, minor) = read_stream_header(&mut input)?;
-        Ok(Self { input, format, minor, current: 0, open: false, limit })
+        Ok(Self { input, format, minor, current: 0, open: false, limit, head: None })
     }
 
     /// How the stream's blocks are to be read.
@@ -100,10 +100,17 @@ impl<R: Read> Blocks<R> {
             return Err(Error::new(head.offset, ErrorKind::Truncated { missing }));
         }
         self.current = size;
+        self.head = Some(head);
         Ok(head)
     }
 
+    /// The head of the block that [`next`](Self::next) moved to; `None` before the first.
+    pub(crate) fn head(&self) -> Option<BlockHead> {
+        self.head
+    }
+
     /// The body of the block that [`next`](Self::next) moved to.
+    #[inline]
     pub(crate) fn body(&self) -> &[u8] {
         self.input.window(self.current)
     }
@@ -113,7 +120,7 @@ impl<R: Read> Blocks<R> {
 const V6_BLOCK_HEADER: usize = 4;
 
 /// Reads the header of a V6 block; returns the size of its body too.
-fn read_block_header<R: Read>(input: &mut Input<R>) -> Result<(BlockHead, usize)> {
+fn read_block_header<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, usize)> {
     let offset = input.offset();
     let header = fill(input, V6_BLOCK_HEADER)?;
     let Ok(header) = <[u8; V6_BLOCK_HEADER]>::try_from(header) else {
@@ -136,7 +143,7 @@ fn read_block_header<R: Read>(input: &mut Input<R>) -> Result<(BlockHead, usize)
 
 /// Checks the stream header; returns the minor version too. Sizes: NetTrace V6, "Stream header";
 /// how the older versions are told apart by it: the same, and V4 before it.
-fn read_stream_header<R: Read>(input: &mut Input<R>) -> Result<(Format, u32)> {
+fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<(Format, u32)> {
     let magic = b"Nettrace";
     let header = fill(input, 20)?;
     if header.get(..8) != Some(magic) {
@@ -181,7 +188,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes([four[0], four[1], four[2], four[3]]))
 }
 
-fn fill<R: Read>(input: &mut Input<R>, len: usize) -> Result<&[u8]> {
+fn fill<R: Source>(input: &mut Input<R>, len: usize) -> Result<&[u8]> {
     let offset = input.offset();
     input.fill(len).map_err(|source| Error::new(offset, ErrorKind::Io(source)))
 }

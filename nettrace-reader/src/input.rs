@@ -8,21 +8,42 @@ const CHUNK: usize = 256 * 1024;
 /// The window at the start: small streams are read with small windows.
 const FIRST: usize = 8 * 1024;
 
-/// A window over the source. What has been consumed is thrown away when more is needed.
-#[derive(Debug)]
-pub(crate) struct Input<R> {
-    source: R,
+/// Where the bytes of a stream come from: any [`std::io::Read`], or a
+/// [`ReadAhead`](crate::ReadAhead).
+///
+/// Nothing else can implement it.
+#[expect(private_bounds, reason = "so that nothing else can implement it")]
+pub trait Source: Pull {}
+
+impl<S: Pull> Source for S {}
+
+/// The part of [`Source`] that is this crate's own.
+pub(crate) trait Pull {
+    /// Adds bytes to the window, of which `wanted` are to be there in the end, and `consumed` have
+    /// gone by. Returns how many; 0 at the end of the source.
+    fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize>;
+}
+
+/// A window over a source: `buffer[start..end]`.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
     buffer: Vec<u8>,
-    /// The window is `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Stream offset of `buffer[start]`.
+}
+
+/// The source and the window over it. What has been consumed is thrown away when more is needed.
+#[derive(Debug)]
+pub(crate) struct Input<S> {
+    source: S,
+    window: Window,
+    /// Stream offset of the window's first byte.
     offset: u64,
 }
 
-impl<R: Read> Input<R> {
-    pub(crate) fn new(source: R) -> Self {
-        Self { source, buffer: Vec::new(), start: 0, end: 0, offset: 0 }
+impl<S: Source> Input<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Self { source, window: Window::default(), offset: 0 }
     }
 
     /// Stream offset of the first byte that is not consumed.
@@ -33,8 +54,8 @@ impl<R: Read> Input<R> {
     /// The first `len` bytes of the window; fewer if the source ended before. The window grows as the
     /// bytes arrive, so that a length that lies costs no more memory than the stream is long.
     pub(crate) fn fill(&mut self, len: usize) -> io::Result<&[u8]> {
-        while self.end - self.start < len {
-            if self.read_some(len)? == 0 {
+        while self.window.held() < len {
+            if self.source.pull(&mut self.window, len, self.offset)? == 0 {
                 break;
             }
         }
@@ -42,33 +63,84 @@ impl<R: Read> Input<R> {
     }
 
     /// What [`fill`](Self::fill) last made available, up to `len` bytes.
+    #[inline]
     pub(crate) fn window(&self, len: usize) -> &[u8] {
-        &self.buffer[self.start..self.end.min(self.start + len)]
+        let bytes = self.window.bytes();
+        &bytes[..len.min(bytes.len())]
     }
 
     pub(crate) fn consume(&mut self, len: usize) {
-        debug_assert!(len <= self.end - self.start);
-        self.start += len;
+        debug_assert!(len <= self.window.held());
+        self.window.start += len;
         self.offset += len as u64;
     }
+}
 
-    fn read_some(&mut self, wanted: usize) -> io::Result<usize> {
-        let held = self.end - self.start;
-        if self.start > 0 && (held == 0 || self.buffer.len() - self.end < CHUNK / 4) {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.start = 0;
-            self.end = held;
+impl Window {
+    #[inline]
+    pub(crate) fn held(&self) -> usize {
+        self.end - self.start
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Makes another buffer the window; returns the one before.
+    pub(crate) fn replace(&mut self, buffer: Vec<u8>, start: usize, end: usize) -> Vec<u8> {
+        self.start = start;
+        self.end = end;
+        std::mem::replace(&mut self.buffer, buffer)
+    }
+
+    /// Sees to it that `len` bytes fit behind the window. Returns the buffer if it was too small.
+    pub(crate) fn make_room(&mut self, len: usize) -> Option<Vec<u8>> {
+        let (held, size) = (self.held(), self.buffer.len());
+        if size - self.end >= len {
+            return None;
         }
-        let size = self.buffer.len();
-        let warming_up = size < CHUNK && self.offset > size as u64;
-        if self.end == size || warming_up {
+        // Bytes are moved into at least as much free space, so a byte is moved once or twice.
+        if self.start >= held && size - held >= len {
+            self.move_to_front();
+            return None;
+        }
+        let mut larger = Vec::with_capacity((2 * held).max(held + len));
+        larger.extend_from_slice(self.bytes());
+        larger.resize(larger.capacity(), 0);
+        Some(self.replace(larger, 0, held))
+    }
+
+    /// Adds bytes, for which there is room.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
+        self.end += bytes.len();
+    }
+
+    fn move_to_front(&mut self) {
+        let held = self.held();
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.start = 0;
+        self.end = held;
+    }
+}
+
+impl<R: Read> Pull for R {
+    fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize> {
+        let held = window.held();
+        if window.start > 0 && (held == 0 || window.buffer.len() - window.end < CHUNK / 4) {
+            window.move_to_front();
+        }
+        let size = window.buffer.len();
+        let warming_up = size < CHUNK && consumed > size as u64;
+        if window.end == size || warming_up {
             let grown = (size * 2).clamp(FIRST, wanted.max(CHUNK));
-            self.buffer.resize(grown.max(self.end + 1), 0);
+            window.buffer.resize(grown.max(window.end + 1), 0);
         }
         loop {
-            match self.source.read(&mut self.buffer[self.end..]) {
+            match self.read(&mut window.buffer[window.end..]) {
                 Ok(count) => {
-                    self.end += count;
+                    window.end += count;
                     return Ok(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -117,6 +189,6 @@ mod tests {
     fn a_lying_length_costs_no_memory() {
         let mut input = Input::new(&[1_u8, 2, 3][..]);
         assert_eq!(input.fill(16 << 20).unwrap(), [1, 2, 3]);
-        assert!(input.buffer.len() <= super::CHUNK);
+        assert!(input.window.buffer.len() <= super::CHUNK);
     }
 }

@@ -5,10 +5,12 @@
 //! - [`SortedReader`] delivers them in the order of time, as far as the stream allows to tell.
 //! - [`verify`] checks everything that a writer promises by writing a stream.
 //!
-//! The source is any [`std::io::Read`], pipes included; it is read once, front to back. Memory is
-//! bounded by [`Options`] whatever the stream says. Damage is an [`Error`] with an offset and a
-//! kind, after everything before it was delivered. This crate shares no code with the writer of
-//! this project, so that a misread specification cannot cancel out.
+//! The source is any [`std::io::Read`], pipes included; it is read once, front to back, by a thread
+//! of its own if it is wrapped in [`ReadAhead`]. Where events are only to be counted,
+//! [`Reader::read_to_end`] is the fastest way. Memory is bounded by [`Options`] whatever the stream
+//! says. Damage is an [`Error`] with an offset and a kind, after everything before it was
+//! delivered. This crate shares no code with the writer of this project, so that a misread
+//! specification cannot cancel out.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,20 +30,27 @@
 #![forbid(unsafe_code)]
 
 pub use crate::{
+    ahead::ReadAhead,
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
+    input::Source,
     labels::{Label, LabelList},
-    reader::{Options, Reader, Totals},
+    options::Options,
+    reader::{
+        Reader, Totals,
+        items::{Item, SequencePoint},
+    },
     rows::Header,
     schema::{Field, Metadata, Type},
     sorted::SortedReader,
-    tables::ThreadTotals,
+    tables::{ThreadTotals, TypeTotals},
     trace::{Stack, Thread, Trace, WallTime},
     value::{Fields, Value},
     verify::{Report, Rule, Violation, verify, verify_with},
 };
 
+mod ahead;
 mod block;
 mod cursor;
 mod error;
@@ -51,6 +60,7 @@ pub mod heph;
 mod input;
 mod labels;
 mod metadata;
+mod options;
 mod reader;
 mod rows;
 mod schema;

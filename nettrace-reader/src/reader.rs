@@ -1,74 +1,26 @@
 //! Events in the order of the stream.
 
-use std::io::Read;
-
 use crate::{
     block::{self, BlockKind},
     cursor::Cursor,
     error::{Damage, Error, ErrorKind, Result, Table},
     event::Event,
     framing::{BlockHead, Blocks, Format},
+    input::Source,
     labels, metadata,
+    options::Options,
     rows::{EventBlock, Rows},
     schema::Metadata,
     sorted::SortedReader,
-    tables::{Slot, Tables, ThreadTotals, undefined},
+    tables::{Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
     trace::Trace,
 };
 
-/// How much memory a reader may take, and what it keeps.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub(crate) definitions_limit: usize,
-    pub(crate) block_limit: usize,
-    pub(crate) sort_limit: usize,
-    pub(crate) keep_thread_totals: bool,
-}
-
-impl Default for Options {
-    /// 256 MiB for definitions, 64 MiB for one block, 1 GiB for events that wait to be sorted, no
-    /// totals of threads.
-    fn default() -> Self {
-        Self {
-            definitions_limit: 256 << 20,
-            block_limit: 64 << 20,
-            sort_limit: 1 << 30,
-            keep_thread_totals: false,
-        }
-    }
-}
+pub(crate) mod items;
 
 impl Options {
-    /// About how many bytes the definitions that are valid at one time (threads, event types,
-    /// stacks, label lists) may take.
-    pub fn definitions_limit(mut self, bytes: usize) -> Self {
-        self.definitions_limit = bytes;
-        self
-    }
-
-    /// How many bytes one block may have. Version 6 allows 16 MiB, versions 4 and 5 allow 2 GiB;
-    /// the blocks of real producers have some 100 KiB.
-    pub fn block_limit(mut self, bytes: usize) -> Self {
-        self.block_limit = bytes;
-        self
-    }
-
-    /// How many bytes the events may take that wait until the stream says that nothing earlier
-    /// comes.
-    pub fn sort_limit(mut self, bytes: usize) -> Self {
-        self.sort_limit = bytes;
-        self
-    }
-
-    /// Whether to keep what is known of each thread after the stream removes it. Takes memory for
-    /// each thread, within the limit for definitions.
-    pub fn keep_thread_totals(mut self, keep: bool) -> Self {
-        self.keep_thread_totals = keep;
-        self
-    }
-
     /// Opens a stream with these options: reads its header and its Trace block.
-    pub fn open<R: Read>(self, source: R) -> Result<Reader<R>> {
+    pub fn open<R: Source>(self, source: R) -> Result<Reader<R>> {
         let mut blocks = Blocks::open(source, self.block_limit)?;
         let format = blocks.format();
         let head = blocks.next()?;
@@ -83,7 +35,11 @@ impl Options {
             tables,
             options: self,
             totals: Totals { blocks: 1, ..Totals::default() },
+            earliest: u64::MAX,
+            latest: 0,
             finished_threads: Vec::new(),
+            finished_types: Vec::new(),
+            finished_types_cost: 0,
             current: Current::default(),
             state: State::BetweenBlocks,
         })
@@ -122,13 +78,19 @@ pub struct Reader<R> {
     pub(crate) tables: Tables,
     pub(crate) options: Options,
     totals: Totals,
+    /// Of all events; the earliest is the largest number before there is one.
+    earliest: u64,
+    latest: u64,
     finished_threads: Vec<ThreadTotals>,
+    finished_types: Vec<TypeTotals>,
+    /// About how many bytes those take.
+    finished_types_cost: usize,
     pub(crate) current: Current,
     state: State,
 }
 
 /// The event block that is being read, and the row in it that was read last.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Current {
     pub(crate) rows: Rows,
     pub(crate) end: usize,
@@ -146,26 +108,6 @@ pub(crate) struct Current {
     label_list: u32,
     /// Whether the fields above, which save looking up what the row before had too, are valid.
     warm: bool,
-}
-
-impl Default for Current {
-    fn default() -> Self {
-        Self {
-            rows: Rows::none(),
-            end: 0,
-            base: 0,
-            payload: 0,
-            metadata_id: 0,
-            metadata: 0,
-            capture_index: 0,
-            capture_thread: 0,
-            thread_index: 0,
-            thread: 0,
-            stack_id: 0,
-            label_list: 0,
-            warm: false,
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +130,7 @@ pub(crate) enum Step {
     End,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Source> Reader<R> {
     /// Opens a stream with the default [`Options`].
     pub fn new(source: R) -> Result<Self> {
         Options::default().open(source)
@@ -197,14 +139,29 @@ impl<R: Read> Reader<R> {
     /// The next event; `None` at the end of the stream and after an error.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
+        if self.step_like() || self.next_row()? {
+            return Ok(Some(self.current_event()));
+        }
+        Ok(None)
+    }
+
+    /// Reads on to the end of the stream for what is counted alone: [`totals`](Self::totals), those
+    /// of types and of threads. Several times faster than to look at every event.
+    ///
+    /// # Errors
+    /// As [`next_event`](Self::next_event); what stands before the damage is counted.
+    pub fn read_to_end(&mut self) -> Result<()> {
         loop {
             match self.step()? {
-                Step::Row => return Ok(Some(self.current_event())),
+                Step::Row => {
+                    self.pass_like_rows();
+                    continue;
+                }
                 Step::BlockEnd => {}
                 Step::SequencePoint { flush_threads, flush_metadata } => {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
-                Step::End => return Ok(None),
+                Step::End => return Ok(()),
             }
             self.tables.forget_removed_threads();
         }
@@ -255,22 +212,78 @@ impl<R: Read> Reader<R> {
         &self.finished_threads
     }
 
+    /// The event types that are defined at this point, and those that the stream made invalid if
+    /// [`Options::keep_type_totals`] asked for them, with the number of their events so far.
+    pub fn type_totals(&self) -> impl Iterator<Item = TypeTotals> {
+        let live = self.tables.all_metadata().iter().zip(self.tables.type_counts());
+        let live = live.map(|(metadata, counts)| type_totals(metadata.clone(), *counts));
+        self.finished_types.iter().cloned().chain(live)
+    }
+
+    /// When the earliest and the latest event so far happened, in ticks.
+    pub fn time_span(&self) -> Option<(u64, u64)> {
+        (self.totals.events > 0).then_some((self.earliest, self.latest))
+    }
+
     /// How many bytes of the stream have been read and used.
     pub fn offset(&self) -> u64 {
         self.blocks.offset()
+    }
+
+    /// Moves on to the next row, if there is one.
+    #[inline(never)]
+    fn next_row(&mut self) -> Result<bool> {
+        loop {
+            match self.step()? {
+                Step::Row => return Ok(true),
+                Step::BlockEnd => {}
+                Step::SequencePoint { flush_threads, flush_metadata } => {
+                    self.pass_sequence_point(flush_threads, flush_metadata);
+                }
+                Step::End => return Ok(false),
+            }
+            self.tables.forget_removed_threads();
+        }
+    }
+
+    /// Moves on by one row, if that is there and says nothing but its time, as most do.
+    #[inline(always)]
+    fn step_like(&mut self) -> bool {
+        // Between blocks no row is left.
+        if !self.current.warm {
+            return false;
+        }
+        let Some(payload) = self.current.rows.next_like(self.blocks.body()) else { return false };
+        self.current.payload = payload;
+        let header = &self.current.rows.header;
+        self.totals.events += 1;
+        self.totals.payload_bytes += u64::from(header.payload_size);
+        self.earliest = self.earliest.min(header.timestamp);
+        self.latest = self.latest.max(header.timestamp);
+        self.tables.count_type(self.current.metadata, 1, header.payload_size);
+        let thread = self.tables.thread_mut(self.current.capture_thread);
+        thread.events += 1;
+        // That of the row before and one more: nothing was lost.
+        thread.last_sequence = header.sequence_number;
+        true
     }
 
     /// Moves on by one row, or to the next thing that matters to who waits for rows.
     #[inline]
     pub(crate) fn step(&mut self) -> Result<Step> {
         if self.state == State::InEventBlock {
+            if self.step_like() {
+                return Ok(Step::Row);
+            }
             if self.current.rows.position < self.current.end {
                 let row = self.read_row();
                 if row.is_err() {
                     self.state = State::Ended;
+                    self.current.warm = false;
                 }
                 return row.map(|()| Step::Row);
             }
+            self.current.warm = false;
             self.state = State::BetweenBlocks;
             return Ok(Step::BlockEnd);
         }
@@ -305,6 +318,9 @@ impl<R: Read> Reader<R> {
         let header = &self.current.rows.header;
         self.totals.events += 1;
         self.totals.payload_bytes += u64::from(header.payload_size);
+        self.earliest = self.earliest.min(header.timestamp);
+        self.latest = self.latest.max(header.timestamp);
+        self.tables.count_type(self.current.metadata, 1, header.payload_size);
         let thread = self.tables.thread_mut(self.current.capture_thread);
         thread.events += 1;
         let before = thread.step_backs;
@@ -314,6 +330,31 @@ impl<R: Read> Reader<R> {
             self.totals.step_backs += thread.step_backs - before;
         }
         Ok(())
+    }
+
+    /// Counts the rows behind the last one that differ from it in nothing but time and payload.
+    /// Afterwards the last of them is the current row, but [`current_event`](Self::current_event)
+    /// must not be asked for it.
+    #[inline]
+    pub(crate) fn pass_like_rows(&mut self) {
+        let current = &mut self.current;
+        if !current.warm {
+            return;
+        }
+        let passed = current.rows.pass_like(self.blocks.body());
+        if passed.rows == 0 {
+            return;
+        }
+        let header = &current.rows.header;
+        let (events, size) = (u64::from(passed.rows), header.payload_size);
+        self.totals.events += events;
+        self.totals.payload_bytes += events * u64::from(size);
+        self.earliest = self.earliest.min(passed.earliest);
+        self.latest = self.latest.max(passed.latest);
+        self.tables.count_type(current.metadata, events, size);
+        let thread = self.tables.thread_mut(current.capture_thread);
+        thread.events += events;
+        thread.last_sequence = header.sequence_number;
     }
 
     /// Looks up what the row that begins at `start` of the body refers to.
@@ -379,7 +420,16 @@ impl<R: Read> Reader<R> {
     }
 
     fn parse_block(&mut self, head: BlockHead) -> std::result::Result<Step, Stop> {
-        let Self { blocks, tables, totals, finished_threads, options, current, .. } = self;
+        let Self {
+            blocks,
+            tables,
+            totals,
+            finished_threads,
+            finished_types_cost,
+            options,
+            current,
+            ..
+        } = self;
         let format = blocks.format();
         let body = blocks.body();
         let mut cursor = Cursor::new(body, head.body);
@@ -432,6 +482,19 @@ impl<R: Read> Reader<R> {
                     let kept = finished_threads.len() + tables.live_threads().count();
                     check_kept(head.offset, kept, options.definitions_limit)?;
                 }
+                if options.keep_type_totals && point.flush_metadata {
+                    let types = tables.all_metadata().iter();
+                    *finished_types_cost += types.map(cost_of_metadata).sum::<usize>();
+                    if *finished_types_cost > options.definitions_limit {
+                        let limit = options.definitions_limit;
+                        let what = "keeping the totals of all event types";
+                        return Err(Error::new(
+                            head.offset,
+                            ErrorKind::LimitExceeded { what, limit },
+                        )
+                        .into());
+                    }
+                }
                 return Ok(Step::SequencePoint {
                     flush_threads: point.flush_threads,
                     flush_metadata: point.flush_metadata,
@@ -456,9 +519,17 @@ impl<R: Read> Reader<R> {
             self.tables.flush_threads();
         }
         if flush_metadata {
-            self.tables.flush_metadata();
+            let (types, counts) = self.tables.flush_metadata();
+            if self.options.keep_type_totals {
+                let types = types.into_iter().zip(counts);
+                self.finished_types.extend(types.map(|(it, counts)| type_totals(it, counts)));
+            }
         }
     }
+}
+
+fn type_totals(metadata: Metadata, (events, payload_bytes): (u64, u64)) -> TypeTotals {
+    TypeTotals { metadata, events, payload_bytes }
 }
 
 /// Whether so many threads may be kept that are gone.
@@ -490,6 +561,12 @@ fn checkpoint(
 enum Stop {
     Damage(Damage),
     Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
 }
 
 impl From<Damage> for Stop {

@@ -96,6 +96,15 @@ pub(crate) struct Rows {
     pub(crate) refers_anew: bool,
 }
 
+/// What [`Rows::pass_like`] passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// How many; a row has two bytes at least, so a block has fewer than 2^32.
+    pub(crate) rows: u32,
+    pub(crate) earliest: u64,
+    pub(crate) latest: u64,
+}
+
 /// How headers are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Coding {
@@ -107,16 +116,55 @@ enum Coding {
     PlainV5,
 }
 
-impl Rows {
+impl Default for Rows {
     /// No rows at all.
-    pub(crate) fn none() -> Self {
+    fn default() -> Self {
         Self { coding: Coding::V6, position: 0, header: Header::default(), refers_anew: true }
     }
+}
 
+impl Rows {
     /// Reads one row of `body`, up to its payload, and moves behind the payload. Returns where the
     /// payload begins. `base` is the stream offset of the body.
     #[inline]
     pub(crate) fn next(&mut self, body: &[u8], base: u64) -> Read<usize> {
+        match self.next_like(body) {
+            Some(payload) => Ok(payload),
+            None => self.next_other(body, base),
+        }
+    }
+
+    /// The same, if the row says nothing but when it was and whether it is sorted, as most do.
+    /// `None` for any other, damaged ones included: nothing has changed then.
+    #[inline(always)]
+    pub(crate) fn next_like(&mut self, body: &[u8]) -> Option<usize> {
+        let mut at = self.position;
+        let flags = *body.get(at)?;
+        if flags & !SORTED != 0 || !self.is_compressed() {
+            return None;
+        }
+        at += 1;
+        let elapsed = number(body, &mut at)?;
+        let size = self.header.payload_size as usize;
+        if body.len() - at < size {
+            return None;
+        }
+        let header = &mut self.header;
+        header.sequence_number = header.sequence_number.wrapping_add(1);
+        header.timestamp = header.timestamp.wrapping_add(elapsed);
+        header.is_sorted = flags != 0;
+        self.refers_anew = false;
+        self.position = at + size;
+        Some(at)
+    }
+
+    #[inline]
+    fn is_compressed(&self) -> bool {
+        matches!(self.coding, Coding::V6 | Coding::V5)
+    }
+
+    #[inline(never)]
+    fn next_other(&mut self, body: &[u8], base: u64) -> Read<usize> {
         let start = self.position;
         let payload = match self.coding {
             Coding::V6 => self.compressed_header::<true>(body),
@@ -137,6 +185,39 @@ impl Rows {
         }
         self.position = payload + size;
         Ok(payload)
+    }
+
+    /// Passes over the rows that say nothing but when they were, as most do. Stops in front of any
+    /// other, sorted and damaged ones included.
+    #[inline]
+    pub(crate) fn pass_like(&mut self, body: &[u8]) -> Passed {
+        let mut passed = Passed { rows: 0, earliest: u64::MAX, latest: 0 };
+        if !self.is_compressed() {
+            return passed;
+        }
+        let size = self.header.payload_size as usize;
+        let (mut position, mut timestamp) = (self.position, self.header.timestamp);
+        while let Some(0) = body.get(position) {
+            let mut at = position + 1;
+            let Some(elapsed) = number(body, &mut at) else { break };
+            if body.len() - at < size {
+                break;
+            }
+            position = at + size;
+            timestamp = timestamp.wrapping_add(elapsed);
+            passed.rows += 1;
+            passed.earliest = passed.earliest.min(timestamp);
+            passed.latest = passed.latest.max(timestamp);
+        }
+        if passed.rows > 0 {
+            let header = &mut self.header;
+            header.sequence_number = header.sequence_number.wrapping_add(passed.rows);
+            header.timestamp = timestamp;
+            header.is_sorted = false;
+            self.refers_anew = false;
+            self.position = position;
+        }
+        passed
     }
 
     /// The versions differ in two flags: 16 and 32.
@@ -177,7 +258,7 @@ impl Rows {
                 header.related_activity_id = guid(body, &mut at)?;
             }
         }
-        header.is_sorted = flags & 64 != 0;
+        header.is_sorted = flags & SORTED != 0;
         if flags & 128 != 0 {
             header.payload_size = number32(body, &mut at)?;
         }
@@ -293,6 +374,9 @@ impl PlainV5 {
 /// The flags of a compressed header that stand for event type, threads, stack and label list.
 const REFERENCES: u8 = 1 | 2 | 4 | 8 | 16;
 
+/// The flag of a compressed header that marks an event as sorted.
+const SORTED: u8 = 64;
+
 /// The size of an uncompressed header.
 const PLAIN_HEADER: usize = 52;
 
@@ -313,19 +397,16 @@ fn guid(body: &[u8], at: &mut usize) -> Option<[u8; 16]> {
 
 #[inline]
 fn number32(body: &[u8], at: &mut usize) -> Option<u32> {
-    let first = *body.get(*at)?;
-    if first < 0x80 {
-        *at += 1;
-        return Some(first.into());
-    }
     let before = *at;
-    let value = long_number(body, at)?;
+    let value = number(body, at)?;
     if *at - before > 5 {
         return None;
     }
     u32::try_from(value).ok()
 }
 
+/// One and two bytes are the usual: differences of times, and those that a writer has padded. That
+/// these are branches lets the processor guess where the next row begins.
 #[inline]
 fn number(body: &[u8], at: &mut usize) -> Option<u64> {
     let first = *body.get(*at)?;
@@ -333,10 +414,13 @@ fn number(body: &[u8], at: &mut usize) -> Option<u64> {
         *at += 1;
         return Some(first.into());
     }
+    if let Some(second @ 0..0x80) = body.get(*at + 1) {
+        *at += 2;
+        return Some(u64::from(first & 0x7F) | u64::from(*second) << 7);
+    }
     long_number(body, at)
 }
 
-#[inline]
 fn long_number(body: &[u8], at: &mut usize) -> Option<u64> {
     let mut value = 0;
     for (i, byte) in body[*at..].iter().take(10).enumerate() {

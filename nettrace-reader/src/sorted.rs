@@ -10,15 +10,13 @@
 //! table whose free places are used last in first out, and a binary heap takes them up in that
 //! order.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    io::Read,
-};
+use std::collections::{HashMap, VecDeque};
 
 use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
+    input::Source,
     reader::{Reader, Step, Totals},
     rows::Rows,
     schema::Metadata,
@@ -34,7 +32,7 @@ use crate::{
 pub struct SortedReader<R> {
     reader: Reader<R>,
     /// The threads that have events waiting. Places of threads that have none left are reused.
-    lanes: Vec<Option<Lane>>,
+    lanes: Vec<Lane>,
     free_lanes: Vec<usize>,
     lane_of: HashMap<Slot, usize>,
     /// While events are released: the lanes that have some to release, by their next timestamp.
@@ -48,21 +46,29 @@ pub struct SortedReader<R> {
     segment: Option<Segment>,
     /// The lane whose first event was delivered last.
     delivered: Option<usize>,
+    /// Up to here that lane stays at the top of the heap.
+    until: u64,
     waiting_bytes: usize,
+    /// Buffers of runs that are over, for those to come, and what they take in all.
     spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
 }
 
 /// The events of one capture thread that wait.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lane {
     capture_thread: Slot,
-    runs: VecDeque<Run>,
+    /// The first run; without bytes where nothing waits.
+    front: Run,
+    /// The runs behind it.
+    rest: VecDeque<Run>,
+    /// What the row before referred to, as far as that was looked up.
     metadata: Option<(u32, Slot)>,
     thread: Option<(u64, Slot)>,
 }
 
 /// A stretch of rows, copied from a block. The next row to deliver is decoded already.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Run {
     bytes: Vec<u8>,
     base: u64,
@@ -97,7 +103,7 @@ enum After {
     Fail(Error),
 }
 
-impl<R: Read> SortedReader<R> {
+impl<R: Source> SortedReader<R> {
     pub(crate) fn new(reader: Reader<R>) -> Self {
         Self {
             reader,
@@ -110,22 +116,43 @@ impl<R: Read> SortedReader<R> {
             after: After::ReadOn,
             segment: None,
             delivered: None,
+            until: 0,
             waiting_bytes: 0,
             spare: Vec::new(),
+            spare_bytes: 0,
         }
     }
 
     /// The next event; `None` at the end of the stream and after an error. When the stream is
     /// damaged, everything that was read before is delivered first, sorted, and then the error.
+    #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
-        loop {
-            if let Some(lane) = self.delivered.take() {
-                self.advance_heap(lane)?;
+        if let Some(place) = self.delivered {
+            let front = &mut self.lanes[place].front;
+            // Mostly the same thread goes on.
+            if front.decode_like() || front.decode_other()? {
+                if front.timestamp() <= self.until {
+                    return self.lane_event(place).map(Some);
+                }
+            } else {
+                self.end_run(place);
             }
-            if let Some((_, lane)) = self.heap.first() {
-                let lane = *lane;
-                self.delivered = Some(lane);
-                return self.lane_event(lane).map(Some);
+        }
+        self.next_of_another()
+    }
+
+    /// The next event, where it is not known to be of the same thread as the last.
+    fn next_of_another(&mut self) -> Result<Option<Event<'_>>> {
+        loop {
+            if let Some(place) = self.delivered.take() {
+                self.advance_heap(place);
+            }
+            if let Some((_, place)) = self.heap.first() {
+                let place = *place;
+                self.delivered = Some(place);
+                let others = self.heap.iter().skip(1).take(2).map(|(timestamp, _)| *timestamp);
+                self.until = others.fold(self.release.last(), u64::min);
+                return self.lane_event(place).map(Some);
             }
             self.release = Release::Nothing;
             match std::mem::replace(&mut self.after, After::ReadOn) {
@@ -230,21 +257,24 @@ impl<R: Read> SortedReader<R> {
             self.start_release(Release::EarlierThan(timestamp));
             return Ok(());
         }
-        match &mut self.segment {
-            Some(segment) if segment.capture_thread == current.capture_thread => {
-                segment.end = current.rows.position;
-            }
-            _ => {
-                let segment = Segment {
-                    capture_thread: current.capture_thread,
-                    start,
-                    first: current.rows,
-                    payload: current.payload,
-                    end: current.rows.position,
-                };
-                self.end_segment()?;
-                self.segment = Some(segment);
-            }
+        let goes_on = match &self.segment {
+            Some(segment) => segment.capture_thread == current.capture_thread,
+            None => false,
+        };
+        if !goes_on {
+            let segment = Segment {
+                capture_thread: current.capture_thread,
+                start,
+                first: current.rows,
+                payload: current.payload,
+                end: start,
+            };
+            self.end_segment()?;
+            self.segment = Some(segment);
+        }
+        self.reader.pass_like_rows();
+        if let Some(segment) = &mut self.segment {
+            segment.end = self.reader.current.rows.position;
         }
         Ok(())
     }
@@ -254,41 +284,59 @@ impl<R: Read> SortedReader<R> {
         let Some(segment) = self.segment.take() else { return Ok(()) };
         let start = segment.start;
         let base = self.reader.current.base + start as u64;
-        let rows = &self.reader.blocks.body()[start..segment.end];
+        let size = segment.end - start;
         let limit = self.reader.options.sort_limit;
-        self.waiting_bytes += rows.len() + size_of::<Run>();
-        if self.waiting_bytes > limit {
+        if self.waiting_bytes + size + size_of::<Run>() > limit {
             let what = "sorting the events between two marks of the stream";
             return Err(Error::new(base, ErrorKind::LimitExceeded { what, limit }));
         }
-        let mut bytes = self.spare.pop().unwrap_or_default();
-        bytes.clear();
+        let mut bytes = self.buffer(size);
+        let rows = &self.reader.blocks.body()[start..segment.end];
         bytes.extend_from_slice(rows);
         let mut run = Run { bytes, base, rows: segment.first, payload: segment.payload - start };
         run.rows.position -= start;
-        self.earliest = self.earliest.min(run.rows.header.timestamp);
-        let lane = match self.lane_of.get(&segment.capture_thread) {
-            Some(lane) => *lane,
+        self.waiting_bytes += run.cost();
+        while self.waiting_bytes + self.spare_bytes > limit {
+            let Some(spare) = self.spare.pop() else { break };
+            self.spare_bytes -= spare.capacity();
+        }
+        self.earliest = self.earliest.min(run.timestamp());
+        let place = match self.lane_of.get(&segment.capture_thread) {
+            Some(place) => *place,
             None => self.add_lane(segment.capture_thread),
         };
-        if let Some(lane) = &mut self.lanes[lane] {
-            lane.runs.push_back(run);
+        let lane = &mut self.lanes[place];
+        if lane.is_empty() {
+            lane.front = run
+        } else {
+            lane.rest.push_back(run)
         }
         Ok(())
     }
 
-    fn add_lane(&mut self, capture_thread: Slot) -> usize {
-        let lane = Lane { capture_thread, runs: VecDeque::new(), metadata: None, thread: None };
-        let place = match self.free_lanes.pop() {
-            Some(place) => {
-                self.lanes[place] = Some(lane);
-                place
+    /// An empty buffer for so many bytes. Those of runs that are over are used again: to give memory
+    /// back and have it again at each mark would take longer than everything else here.
+    fn buffer(&mut self, size: usize) -> Vec<u8> {
+        let mut bytes = match self.spare.pop() {
+            Some(bytes) => {
+                self.spare_bytes -= bytes.capacity();
+                bytes
             }
-            None => {
-                self.lanes.push(Some(lane));
-                self.lanes.len() - 1
-            }
+            None => Vec::new(),
         };
+        bytes.clear();
+        if bytes.capacity() < size || bytes.capacity() / 2 > size.max(SMALL_BUFFER) {
+            bytes = Vec::with_capacity(size);
+        }
+        bytes
+    }
+
+    fn add_lane(&mut self, capture_thread: Slot) -> usize {
+        let place = self.free_lanes.pop().unwrap_or_else(|| {
+            self.lanes.push(Lane::default());
+            self.lanes.len() - 1
+        });
+        self.lanes[place].capture_thread = capture_thread;
         self.lane_of.insert(capture_thread, place);
         place
     }
@@ -307,7 +355,8 @@ impl<R: Read> SortedReader<R> {
         };
         let mut remaining = u64::MAX;
         for (place, lane) in self.lanes.iter().enumerate() {
-            if let Some(timestamp) = lane.as_ref().and_then(Lane::timestamp) {
+            if !lane.is_empty() {
+                let timestamp = lane.front.timestamp();
                 if release.covers(timestamp) {
                     self.heap.push((timestamp, place));
                 } else {
@@ -323,41 +372,42 @@ impl<R: Read> SortedReader<R> {
         }
     }
 
-    /// The first event of the lane at the top of the heap has been delivered: the next one takes
-    /// its place, or another lane.
-    fn advance_heap(&mut self, place: usize) -> Result<()> {
-        let Some(lane) = &mut self.lanes[place] else { return Ok(()) };
-        if let Some(run) = lane.runs.front_mut() {
-            if run.rows.position < run.bytes.len() {
-                run.decode()?;
-            } else if let Some(run) = lane.runs.pop_front() {
-                self.waiting_bytes -= run.bytes.len() + size_of::<Run>();
-                if self.spare.len() < SPARE_BUFFERS && run.bytes.capacity() <= SPARE_SIZE {
-                    self.spare.push(run.bytes);
-                }
-            }
+    /// All rows of a lane's first run have been delivered: the next run takes its place.
+    fn end_run(&mut self, place: usize) {
+        let lane = &mut self.lanes[place];
+        let next = lane.rest.pop_front().unwrap_or_default();
+        let run = std::mem::replace(&mut lane.front, next);
+        self.waiting_bytes -= run.cost();
+        let taken = self.waiting_bytes + self.spare_bytes + run.bytes.capacity();
+        if taken <= self.reader.options.sort_limit {
+            self.spare_bytes += run.bytes.capacity();
+            self.spare.push(run.bytes);
         }
-        match lane.timestamp() {
-            Some(timestamp) if self.release.covers(timestamp) => self.heap[0].0 = timestamp,
-            next => {
-                if next.is_none() {
-                    self.lane_of.remove(&lane.capture_thread);
-                    self.lanes[place] = None;
-                    self.free_lanes.push(place);
-                }
-                self.heap.swap_remove(0);
-            }
-        }
-        sift_down(&mut self.heap, 0);
-        Ok(())
     }
 
+    /// An event of the lane at the top of the heap has been delivered, and the next one decoded:
+    /// that takes its place, or another lane.
+    fn advance_heap(&mut self, place: usize) {
+        let lane = &mut self.lanes[place];
+        let is_over = lane.is_empty();
+        if !is_over && self.release.covers(lane.front.timestamp()) {
+            self.heap[0].0 = lane.front.timestamp();
+        } else {
+            if is_over {
+                self.lane_of.remove(&lane.capture_thread);
+                *lane = Lane::default();
+                self.free_lanes.push(place);
+            }
+            self.heap.swap_remove(0);
+        }
+        sift_down(&mut self.heap, 0);
+    }
+
+    #[inline]
     fn lane_event(&mut self, place: usize) -> Result<Event<'_>> {
         let tables = &self.reader.tables;
-        // A lane in the heap has a run: the fallbacks are never taken.
-        let ended = || Error::new(0, ErrorKind::NoEndOfStream);
-        let lane = self.lanes[place].as_mut().ok_or_else(ended)?;
-        let run = lane.runs.front().ok_or_else(ended)?;
+        let lane = &mut self.lanes[place];
+        let run = &lane.front;
         let header = &run.rows.header;
         let metadata = match lane.metadata {
             Some((id, slot)) if id == header.metadata_id => slot,
@@ -386,28 +436,60 @@ impl<R: Read> SortedReader<R> {
     }
 }
 
-/// How many buffers of runs are kept for reuse, and up to which size in bytes.
-const SPARE_BUFFERS: usize = 64;
-const SPARE_SIZE: usize = 1 << 20;
+/// Buffers up to this size in bytes are used for any number of bytes that they can hold.
+const SMALL_BUFFER: usize = 4096;
 
 impl Lane {
-    /// When its next event happened.
-    fn timestamp(&self) -> Option<u64> {
-        self.runs.front().map(|run| run.rows.header.timestamp)
+    /// Whether no event waits.
+    fn is_empty(&self) -> bool {
+        self.front.bytes.is_empty()
     }
 }
 
 impl Run {
-    fn decode(&mut self) -> Result<()> {
+    /// When its next event happened.
+    fn timestamp(&self) -> u64 {
+        self.rows.header.timestamp
+    }
+
+    /// How many bytes it takes.
+    fn cost(&self) -> usize {
+        self.bytes.capacity() + size_of::<Self>()
+    }
+
+    /// Moves on by one row, if that is there and says nothing but its time, as most do.
+    #[inline(always)]
+    fn decode_like(&mut self) -> bool {
+        let payload = self.rows.next_like(&self.bytes);
+        self.payload = payload.unwrap_or(self.payload);
+        payload.is_some()
+    }
+
+    /// Moves on by one row, if there is one.
+    #[inline(never)]
+    fn decode_other(&mut self) -> Result<bool> {
+        if self.rows.position == self.bytes.len() {
+            return Ok(false);
+        }
         self.payload = self
             .rows
             .next(&self.bytes, self.base)
             .map_err(|damage| Error::malformed(BlockKind::Event, damage))?;
-        Ok(())
+        Ok(true)
     }
 }
 
 impl Release {
+    /// The latest timestamp that it covers.
+    fn last(self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            // There is something to release, so this is not 0.
+            Self::EarlierThan(stop) => stop.saturating_sub(1),
+            Self::Everything => u64::MAX,
+        }
+    }
+
     fn covers(self, timestamp: u64) -> bool {
         match self {
             Self::Nothing => false,

@@ -81,6 +81,17 @@ impl ThreadTotals {
     }
 }
 
+/// An event type and how its events were counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TypeTotals {
+    /// The type as the stream described it.
+    pub metadata: Metadata,
+    /// How many events of it were read.
+    pub events: u64,
+    /// Bytes of their payloads.
+    pub payload_bytes: u64,
+}
+
 /// Where a thread or event type is kept.
 pub(crate) type Slot = u32;
 
@@ -100,6 +111,8 @@ pub(crate) struct Tables {
     /// How many sequence points there were.
     epoch: u64,
     metadata: Vec<Metadata>,
+    /// How many events of each type there were, and the bytes of their payloads.
+    type_counts: Vec<(u64, u64)>,
     metadata_slots: HashMap<u32, Slot>,
     threads: Vec<ThreadTotals>,
     thread_slots: HashMap<u64, Slot>,
@@ -133,6 +146,7 @@ impl Tables {
             has_tags: false,
             epoch: 0,
             metadata: Vec::new(),
+            type_counts: Vec::new(),
             metadata_slots: HashMap::new(),
             threads: Vec::new(),
             thread_slots: HashMap::new(),
@@ -156,20 +170,22 @@ impl Tables {
         &self.metadata[slot as usize]
     }
 
-    /// Whether the fields of an event type are stated. In versions 4 and 5 a type without fields
-    /// may be one whose fields the producer does not describe.
+    /// Whether the fields of an event type are stated. A type without fields may be one whose fields
+    /// the producer does not describe: those of the .NET runtime are, also where their trace was
+    /// converted to version 6.
     pub(crate) fn has_fields(&self, slot: Slot) -> bool {
-        self.format == Format::V6 || !self.metadata(slot).fields.is_empty()
+        !self.metadata(slot).fields.is_empty()
     }
 
     /// Whether readers that tell event types by provider and event id take this one for that of
-    /// `id` without harm. .NET has such types in several versions.
+    /// `id` without harm. .NET has such types in several versions; so has a trace of .NET that was
+    /// converted to version 6.
     pub(crate) fn is_alike(&self, id: u32, metadata: &Metadata) -> bool {
-        self.format == Format::V5
-            && self.metadata_slot(id).is_some_and(|slot| {
-                let other = self.metadata(slot);
-                (&other.name, &other.fields) == (&metadata.name, &metadata.fields)
-            })
+        self.metadata_slot(id).is_some_and(|slot| {
+            let other = self.metadata(slot);
+            (&other.name, &other.fields) == (&metadata.name, &metadata.fields)
+                && (self.format == Format::V5 || other.version != metadata.version)
+        })
     }
 
     /// Whether the numbers of a thread may begin anew: its id was given to another thread.
@@ -191,13 +207,29 @@ impl Tables {
         self.has_tags |= metadata.has_tags;
         self.metadata_slots.insert(id, self.metadata.len() as Slot);
         self.metadata.push(metadata);
+        self.type_counts.push((0, 0));
         Ok(())
     }
 
-    pub(crate) fn flush_metadata(&mut self) {
-        self.metadata.clear();
+    /// Returns what is forgotten.
+    pub(crate) fn flush_metadata(&mut self) -> (Vec<Metadata>, Vec<(u64, u64)>) {
         self.metadata_slots.clear();
         self.cost.metadata = 0;
+        (std::mem::take(&mut self.metadata), std::mem::take(&mut self.type_counts))
+    }
+
+    /// Counts events of a type, and the bytes of their payloads, which have `payload_size` each.
+    #[inline]
+    pub(crate) fn count_type(&mut self, slot: Slot, events: u64, payload_size: u32) {
+        let (all, bytes) = &mut self.type_counts[slot as usize];
+        *all += events;
+        *bytes += events * u64::from(payload_size);
+    }
+
+    /// How many events of each type in [`all_metadata`](Self::all_metadata) there were, and the
+    /// bytes of their payloads.
+    pub(crate) fn type_counts(&self) -> &[(u64, u64)] {
+        &self.type_counts
     }
 
     pub(crate) fn thread_slot(&self, index: u64) -> Option<Slot> {

@@ -1,8 +1,8 @@
 //! Whether a stream keeps every promise that a writer of the format makes.
 
-use std::{fmt, io::Read};
+use std::fmt;
 
-use crate::{error::Result, reader::Options, verify::checker::Checker};
+use crate::{error::Result, input::Source, options::Options, verify::checker::Checker};
 
 mod checker;
 mod threads;
@@ -11,7 +11,7 @@ mod threads;
 ///
 /// # Errors
 /// Only where the source itself fails. Damage of the stream is a violation.
-pub fn verify<R: Read>(source: R) -> Result<Report> {
+pub fn verify<R: Source>(source: R) -> Result<Report> {
     verify_with(source, Options::default(), 100)
 }
 
@@ -19,7 +19,7 @@ pub fn verify<R: Read>(source: R) -> Result<Report> {
 ///
 /// # Errors
 /// Only where the source itself fails. Damage of the stream is a violation.
-pub fn verify_with<R: Read>(source: R, options: Options, most: usize) -> Result<Report> {
+pub fn verify_with<R: Source>(source: R, options: Options, most: usize) -> Result<Report> {
     Checker::new(options, most).run(source)
 }
 
@@ -99,15 +99,15 @@ pub enum Rule {
     /// The numbers of a thread never go back, those that sequence points and removals give
     /// included. In versions 4 and 5 they may begin again at 1: another thread has got the id.
     SequenceNumbers,
-    /// A provider gives each event id to one event type; in versions 4 and 5, to several of one
-    /// name and the same fields.
+    /// A provider gives each event id to one event type; or to several of one name and the same
+    /// fields, which in version 6 must be versions of one type.
     EventIds,
     /// No thread index is the operating system's id of another live thread.
     ThreadIds,
     /// A payload has at most 65,535 bytes.
     PayloadSize,
-    /// A payload has exactly the fields that its event type states. (In versions 4 and 5 an event
-    /// type without fields may be one whose fields are not stated.)
+    /// A payload has exactly the fields that its event type states. (An event type without fields
+    /// may be one whose fields are not stated.)
     PayloadFields,
 }
 

@@ -214,6 +214,32 @@ fn losses_at_the_ends_of_a_stream_are_said() {
     assert!(error.to_string().contains("16 bytes") && error.offset() == 23, "{error}");
 }
 
+/// Room that a file sink has taken: nothing in it means anything.
+#[test]
+fn padding_is_skipped() {
+    let pad = |size: usize| option(b"nettrace.pad", &event(9, 9).repeat(size / 43 + 1)[..size]);
+    let bytes = [pad(100_000), event(1, 1), pad(0), event(1, 2), pad(43)].concat();
+    let mut reader = Reader::new(&*bytes);
+    while reader.next_event().unwrap().is_some() {}
+    let totals = reader.totals();
+    assert_eq!((totals.events, totals.lost, totals.packets), (2, 0, 5));
+    assert_eq!((totals.unknown_options, totals.padding), (0, 3 * 22 + 100_043));
+    assert!(verify(&*bytes, Options::default(), 1).unwrap().is_sound());
+    let cut = error(&bytes[..bytes.len() - 1]);
+    assert!(matches!(cut.kind(), ErrorKind::Truncated { missing: 1 }), "{cut}");
+}
+
+#[test]
+fn an_event_that_ends_before_it_starts_is_a_violation() {
+    let mut reversed = event(1, 1);
+    reversed[31] = 1; // the start; the end is 0
+    let bytes = [event(1, 0), reversed].concat();
+    let report = verify(&*bytes, Options::default(), 5).unwrap();
+    let violations: Vec<_> = report.violations.iter().map(ToString::to_string).collect();
+    assert_eq!(violations, ["at byte 43: event 1 of stream 1 ends before it starts"]);
+    assert_eq!(report.events, 2);
+}
+
 #[test]
 fn events_of_any_size_within_the_limit() {
     let text = [&b"\0\x01t\x84\xFF\xFF"[..], &[0; 2 * 65_535]].concat();

@@ -9,13 +9,11 @@
 //! and the sections behind it; the tags of values: the FastSerialization library that they refer
 //! to.
 
-use std::io::Read;
-
 use super::{BlockHead, fill, word};
 use crate::{
     block::{BlockKind, V5_TRACE_SIZE},
     error::{Error, ErrorKind, Result},
-    input::Input,
+    input::{Input, Source},
 };
 
 /// The header of the library, its length in front of it.
@@ -39,7 +37,7 @@ pub(super) fn begins(stream: &[u8]) -> bool {
 }
 
 /// Names the version of a stream that has no magic, by its first object.
-pub(super) fn old_version<R: Read>(input: &mut Input<R>) -> Result<&'static str> {
+pub(super) fn old_version<R: Source>(input: &mut Input<R>) -> Result<&'static str> {
     let start = fill(input, 128)?;
     let object = start.get(HEADER.len()..).unwrap_or_default();
     let [BEGIN_OBJECT | BEGIN_PRIVATE_OBJECT, BEGIN_OBJECT | BEGIN_PRIVATE_OBJECT, rest @ ..] =
@@ -58,7 +56,7 @@ pub(super) fn old_version<R: Read>(input: &mut Input<R>) -> Result<&'static str>
 }
 
 /// Reads what stands behind the magic of V4 and V5.
-pub(super) fn read_stream_header<R: Read>(input: &mut Input<R>) -> Result<()> {
+pub(super) fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<()> {
     let offset = input.offset();
     let header = fill(input, HEADER.len())?;
     if !HEADER.starts_with(header) {
@@ -74,7 +72,7 @@ pub(super) fn read_stream_header<R: Read>(input: &mut Input<R>) -> Result<()> {
 }
 
 /// Reads the start of an object, or the end of the stream. Returns the size of the body too.
-pub(super) fn read_start<R: Read>(input: &mut Input<R>) -> Result<(BlockHead, usize)> {
+pub(super) fn read_start<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, usize)> {
     let offset = input.offset();
     match fill(input, 1)?.first() {
         None => return Err(Error::new(offset, ErrorKind::NoEndOfStream)),
@@ -98,7 +96,7 @@ pub(super) fn read_start<R: Read>(input: &mut Input<R>) -> Result<(BlockHead, us
 }
 
 /// Finds the end of an object behind its body.
-pub(super) fn read_end<R: Read>(input: &mut Input<R>) -> Result<()> {
+pub(super) fn read_end<R: Source>(input: &mut Input<R>) -> Result<()> {
     loop {
         let offset = input.offset();
         let head = fill(input, 5)?;
@@ -130,7 +128,7 @@ pub(super) fn read_end<R: Read>(input: &mut Input<R>) -> Result<()> {
 }
 
 /// Skips so many bytes, which may be more than fit in memory.
-fn skip<R: Read>(input: &mut Input<R>, offset: u64, mut size: u64) -> Result<()> {
+fn skip<R: Source>(input: &mut Input<R>, offset: u64, mut size: u64) -> Result<()> {
     const AT_ONCE: u64 = 1 << 16;
     while size > 0 {
         let held = fill(input, size.min(AT_ONCE) as usize)?.len();
@@ -144,7 +142,7 @@ fn skip<R: Read>(input: &mut Input<R>, offset: u64, mut size: u64) -> Result<()>
 }
 
 /// Reads the type of an object; its first tag is not consumed yet.
-fn read_type<R: Read>(input: &mut Input<R>, offset: u64) -> Result<BlockKind> {
+fn read_type<R: Source>(input: &mut Input<R>, offset: u64) -> Result<BlockKind> {
     const FIXED: usize = 15;
     let head = exactly(input, offset, FIXED)?;
     if head[1] != BEGIN_PRIVATE_OBJECT || head[2] != NULL_REFERENCE {
@@ -193,7 +191,10 @@ fn read_type<R: Read>(input: &mut Input<R>, offset: u64) -> Result<BlockKind> {
 }
 
 /// Reads the size of a body and the padding in front of it.
-fn read_size<R: Read>(input: &mut Input<R>, offset: u64) -> Result<(usize, Option<&'static str>)> {
+fn read_size<R: Source>(
+    input: &mut Input<R>,
+    offset: u64,
+) -> Result<(usize, Option<&'static str>)> {
     let size = word(exactly(input, offset, 4)?, 0).unwrap_or(0);
     if size > i32::MAX as u32 {
         return Err(broken(offset, "a block has a negative size"));
@@ -207,7 +208,7 @@ fn read_size<R: Read>(input: &mut Input<R>, offset: u64) -> Result<(usize, Optio
 }
 
 /// The next `len` bytes of the object that begins at `offset`.
-fn exactly<R: Read>(input: &mut Input<R>, offset: u64, len: usize) -> Result<&[u8]> {
+fn exactly<R: Source>(input: &mut Input<R>, offset: u64, len: usize) -> Result<&[u8]> {
     let bytes = fill(input, len)?;
     if bytes.len() < len {
         let missing = (len - bytes.len()) as u64;

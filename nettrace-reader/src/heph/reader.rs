@@ -20,6 +20,9 @@ const EPOCH: &[u8] = b"epoch";
 /// stream (32 bits), the number of the last of them (32 bits), how many (64 bits).
 const LOST: &[u8] = b"nettrace.lost";
 
+/// The option of NetTrace for Rust that says nothing: room which its file sink has not used.
+const PAD: &[u8] = b"nettrace.pad";
+
 /// The largest packet of an option that is looked at.
 const MOST_OPTION: usize = MIN_METADATA + LOST.len() + 16;
 
@@ -91,6 +94,9 @@ pub struct Totals {
     pub packets: u64,
     /// Metadata packets whose option nobody knows.
     pub unknown_options: u64,
+    /// Bytes of packets without meaning (`nettrace.pad`): a file that is being written, or whose
+    /// writer was killed, ends with some.
+    pub padding: u64,
 }
 
 /// What was read so far of one stream.
@@ -257,7 +263,8 @@ impl<R: io::Read> Reader<R> {
             return Err(packet(offset + 8, "the name of an option exceeds its packet"));
         }
         let value_at = MIN_METADATA + usize::from(name_len);
-        let known = match head.get(MIN_METADATA..value_at) {
+        let name = head.get(MIN_METADATA..value_at);
+        let known = match name {
             Some(EPOCH) => Some((8, "the epoch does not have 8 bytes")),
             Some(LOST) => Some((16, "what is lost does not have 16 bytes")),
             _ => None,
@@ -278,6 +285,8 @@ impl<R: io::Read> Reader<R> {
                 [which, count] => self.lose((which >> 32) as u32, which as u32, count, offset)?,
                 _ => {}
             }
+        } else if name == Some(PAD) {
+            self.totals.padding = self.totals.padding.saturating_add(size);
         } else {
             self.totals.unknown_options += 1;
         }

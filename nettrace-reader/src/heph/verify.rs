@@ -57,8 +57,8 @@ impl Report {
 }
 
 /// Reads a trace to its end and checks that packets are whole, that descriptions and attributes can
-/// be read, that the numbers of a stream never go back, and that no two epochs contradict each
-/// other. The report holds the first `most` violations.
+/// be read, that no event ends before it starts, that the numbers of a stream never go back, and
+/// that no two epochs contradict each other. The report holds the first `most` violations.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] and [`ErrorKind::LimitExceeded`]: then nothing is known. Everything else is a
@@ -77,6 +77,10 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
             }
         };
         let (offset, stream, counter) = (event.offset, event.stream, event.counter);
+        if event.end < event.start {
+            let what = format!("event {counter} of stream {stream} ends before it starts");
+            report.add(offset, what, most);
+        }
         if let Some(error) = event.attributes().find_map(Result::err) {
             stop(error, &mut report, most)?;
         }

@@ -1,14 +1,15 @@
 //! The checks, block by block and row by row, in constant memory.
 
-use std::{collections::HashMap, io::Read};
+use std::collections::HashMap;
 
 use crate::{
     block::{self, BlockKind, SequencePoint},
     cursor::Cursor,
     error::{Damage, Error, ErrorKind, Result, Table},
     framing::{BlockHead, Blocks, Format},
+    input::Source,
     labels, metadata,
-    reader::Options,
+    options::Options,
     rows::{EventBlock, Header},
     schema::{Field, Metadata, Type},
     tables::{Slot, Tables},
@@ -59,7 +60,7 @@ impl Checker {
         }
     }
 
-    pub(super) fn run<R: Read>(mut self, source: R) -> Result<Report> {
+    pub(super) fn run<R: Source>(mut self, source: R) -> Result<Report> {
         match self.check(source) {
             Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => Err(error),
             Err(error) => {
@@ -71,7 +72,7 @@ impl Checker {
         }
     }
 
-    fn check<R: Read>(&mut self, source: R) -> Result<()> {
+    fn check<R: Source>(&mut self, source: R) -> Result<()> {
         let mut blocks = Blocks::open(source, self.options.block_limit)?;
         let format = blocks.format();
         let head = blocks.next()?;

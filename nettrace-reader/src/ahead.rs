@@ -1,0 +1,277 @@
+//! Reading ahead: a thread of its own has the source's next bytes ready.
+//!
+//! It reads pieces and hands them over through a bounded queue; used ones come back by another.
+//! Nothing is copied: a piece leaves room in front, into which the few bytes go that are left of
+//! the one before, and then is the window itself. Only where more is left than that, or a source
+//! that gives little at a time would have the same bytes moved again and again, the new bytes are
+//! copied behind the old ones.
+//!
+//! Rejected: to parse ahead too. Headers of rows take more bytes decoded than encoded, and handing
+//! those over costs what decoding does; and whatever needs a lookup stays in order anyway. What is
+//! left to gain is the time in the system: half of it all where events are only counted. Where there
+//! is one processor there is nothing to gain, and the source is read as any other.
+
+use std::{
+    fmt,
+    io::{self, Read},
+    sync::mpsc::{self, Receiver, SyncSender},
+    thread,
+};
+
+use crate::input::{Pull, Window};
+
+/// A source of bytes for readers, read by a thread of its own a little ahead of where they are.
+///
+/// Worth while where reading takes time: from files, pipes, decompressors. Takes up to 4 MiB. More
+/// of the source may be read than the reader asks for, beyond the end of the stream too. The thread
+/// ends with the source, or at its next read after this is dropped. Where the process has one
+/// processor only, there is no thread.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use nettrace_reader::{ReadAhead, Reader};
+///
+/// let file = std::fs::File::open("service.nettrace")?;
+/// let mut reader = Reader::new(ReadAhead::new(file)?)?;
+/// reader.read_to_end()?;
+/// println!("{} events", reader.totals().events);
+/// # Ok(())
+/// # }
+/// ```
+pub struct ReadAhead(Reading);
+
+enum Reading {
+    Ahead(Ahead),
+    Directly(Box<dyn Read + Send>),
+}
+
+/// The reader's end of the queues.
+#[derive(Debug)]
+struct Ahead {
+    full: Receiver<io::Result<Piece>>,
+    used: SyncSender<Vec<u8>>,
+}
+
+/// A buffer with [`ROOM`] bytes in front and `len` bytes of the source behind them.
+#[derive(Debug)]
+struct Piece {
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+/// How much is asked of the source at once.
+const ASKED: usize = 512 << 10;
+
+/// How much of the piece before may be left: real producers' blocks have 100 KiB and less.
+const ROOM: usize = 128 << 10;
+
+/// How many pieces there are.
+const PIECES: usize = 4;
+
+impl ReadAhead {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// Where the system gives no thread. What goes wrong with the source is told to the reader, in
+    /// its place.
+    pub fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
+        let processors = thread::available_parallelism();
+        if processors.is_ok_and(|processors| processors.get() == 1) {
+            return Ok(Self(Reading::Directly(Box::new(source))));
+        }
+        Ahead::new(source).map(|ahead| Self(Reading::Ahead(ahead)))
+    }
+}
+
+impl Pull for ReadAhead {
+    fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize> {
+        match &mut self.0 {
+            Reading::Ahead(ahead) => ahead.pull(window),
+            Reading::Directly(source) => source.pull(window, wanted, consumed),
+        }
+    }
+}
+
+impl fmt::Debug for ReadAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_thread = matches!(self.0, Reading::Ahead(_));
+        f.debug_struct("ReadAhead").field("has_thread", &has_thread).finish_non_exhaustive()
+    }
+}
+
+impl Ahead {
+    fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
+        let (to_reader, full) = mpsc::sync_channel(PIECES);
+        let (used, from_reader) = mpsc::sync_channel(PIECES);
+        spawn(move || read(source, &to_reader, &from_reader))?;
+        Ok(Self { full, used })
+    }
+
+    /// Gives back a buffer. One that is not a piece's had to grow, and stays away.
+    fn give_back(&self, buffer: Vec<u8>) {
+        if buffer.len() == ROOM + ASKED {
+            // The queue holds all there are; and a thread that has ended needs none.
+            let _ = self.used.try_send(buffer);
+        }
+    }
+
+    fn pull(&mut self, window: &mut Window) -> io::Result<usize> {
+        // No more sender: the source has ended.
+        let Ok(piece) = self.full.recv() else { return Ok(0) };
+        let Piece { mut buffer, len } = piece?;
+        let held = window.held();
+        if held <= ROOM.min(len) {
+            buffer[ROOM - held..ROOM].copy_from_slice(window.bytes());
+            self.give_back(window.replace(buffer, ROOM - held, ROOM + len));
+        } else {
+            if let Some(outgrown) = window.make_room(len) {
+                self.give_back(outgrown);
+            }
+            window.append(&buffer[ROOM..ROOM + len]);
+            self.give_back(buffer);
+        }
+        Ok(len)
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "the reader's only thread; it shares nothing but two queues"
+)]
+fn spawn(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // Nobody waits for it: it may be in a read that never returns.
+    thread::Builder::new().name("nettrace-read".to_owned()).spawn(run).map(drop)
+}
+
+/// What the thread does.
+fn read<R: Read>(
+    mut source: R,
+    to_reader: &SyncSender<io::Result<Piece>>,
+    from_reader: &Receiver<Vec<u8>>,
+) {
+    let mut made = 0;
+    loop {
+        let mut buffer = if made < PIECES {
+            made += 1;
+            vec![0; ROOM + ASKED]
+        } else {
+            match from_reader.recv() {
+                Ok(buffer) => buffer,
+                Err(_) => return,
+            }
+        };
+        let result = loop {
+            match source.read(&mut buffer[ROOM..]) {
+                Ok(0) => return,
+                Ok(len) => break Ok(Piece { buffer, len }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let failed = result.is_err();
+        if to_reader.send(result).is_err() || failed {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use super::{ASKED, Ahead, ROOM, ReadAhead, Reading};
+    use crate::input::Input;
+
+    /// With a thread, however many processors there are.
+    fn ahead<R: Read + Send + 'static>(source: R) -> ReadAhead {
+        ReadAhead(Reading::Ahead(Ahead::new(source).unwrap()))
+    }
+
+    /// Gives pieces of all sizes, and then fails if it is told to.
+    struct Uneven {
+        bytes: Vec<u8>,
+        at: usize,
+        reads: usize,
+        fails: bool,
+    }
+
+    impl Read for Uneven {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            self.reads += 1;
+            let most = match self.reads % 7 {
+                0 => return Err(io::ErrorKind::Interrupted.into()),
+                1 => 1,
+                2 => 3000,
+                3 => ROOM + 5,
+                _ => usize::MAX,
+            };
+            let count = most.min(out.len()).min(self.bytes.len() - self.at);
+            if count == 0 && self.fails {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            out[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+            self.at += count;
+            Ok(count)
+        }
+    }
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len as u32).map(|i| (i % 65_521 % 251) as u8).collect()
+    }
+
+    /// Sizes of windows from nothing to several pieces, so that all ways are gone.
+    #[test]
+    fn windows_slide_over_the_source() {
+        for (fails, has_thread) in [(false, true), (true, true), (false, false), (true, false)] {
+            let bytes = bytes(12 << 20);
+            let source = Uneven { bytes: bytes.clone(), at: 0, reads: 0, fails };
+            let mut input = Input::new(match has_thread {
+                true => ahead(source),
+                false => ReadAhead(Reading::Directly(Box::new(source))),
+            });
+            let sizes = [0, 1, 17, 32_000, ROOM - 1, ROOM + 1, 100, ASKED, 3 * ASKED, 5, 200_000];
+            let mut at = 0;
+            for (i, size) in sizes.iter().cycle().enumerate() {
+                let got = match input.fill(*size) {
+                    Ok(got) => got.to_vec(),
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+                        assert!(fails);
+                        break;
+                    }
+                };
+                assert!(got == bytes[at..(at + size).min(bytes.len())], "{i}");
+                assert_eq!(input.offset(), at as u64);
+                // Sometimes only a part is consumed.
+                let used = if i % 3 == 0 { got.len() / 2 } else { got.len() };
+                input.consume(used);
+                at += used;
+                if got.len() < *size {
+                    assert!(!fails);
+                    break;
+                }
+            }
+            assert!(at > bytes.len() - 4 * ASKED);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_stops_the_thread() {
+        struct Endless(std::sync::mpsc::Sender<()>);
+
+        impl Read for Endless {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                out.fill(0);
+                self.0.send(()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+                Ok(out.len())
+            }
+        }
+
+        let (sender, reads) = std::sync::mpsc::channel();
+        let mut input = Input::new(ahead(Endless(sender)));
+        assert_eq!(input.fill(10).unwrap(), [0; 10]);
+        drop(input);
+        // The channel is closed when the thread, and with it the source, is gone.
+        assert!(reads.iter().count() <= 2 * super::PIECES + 1);
+    }
+}
