@@ -1,12 +1,13 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
-use clap::{Parser, Subcommand, ValueHint};
+use clap::{Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use nettrace_format::Format;
 use nettrace_reader::Options;
 
-/// Shows and checks NetTrace traces (.nettrace, format versions 4, 5 and 6).
+/// Shows, checks and converts NetTrace traces (.nettrace, format versions 4, 5 and 6).
 #[derive(Debug, Parser)]
 #[command(
     name = "nettrace",
@@ -17,7 +18,7 @@ use nettrace_reader::Options;
         Exit codes:\n  \
         0  the trace was read to its end; verify: it keeps every promise\n  \
         1  the trace is damaged, ends early, or breaks a promise; what was readable was shown\n  \
-        2  wrong use, or the file cannot be opened or read"
+        2  wrong use, or a file cannot be opened, read or written"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -63,11 +64,64 @@ pub(crate) enum Command {
         #[arg(long, default_value_t = 100)]
         most: usize,
     },
+    /// Write a trace again in another version of the format; lists what that cannot say
+    ///
+    /// What was read and what was left out is said on standard error. A damaged trace is converted
+    /// as far as it can be read; the result is complete, and the exit code 1.
+    Convert {
+        /// The trace, or - for standard input
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        /// Where the result goes, or - for standard output. A file gets its name when it is complete
+        #[arg(value_hint = ValueHint::FilePath)]
+        out: PathBuf,
+        /// The format of the result
+        #[arg(long, value_enum)]
+        to: TargetFormat,
+        /// Replace OUT if it exists
+        #[arg(long)]
+        force: bool,
+    },
     /// Print the completion script for a shell
     Completions {
         /// Which shell
         shell: Shell,
     },
+}
+
+/// What a trace can be converted to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetFormat {
+    /// NetTrace version 6
+    V6,
+    /// NetTrace version 5, as .NET 5 to 10 write it
+    V5,
+    /// NetTrace version 4, as .NET Core 3 writes it
+    V4,
+    /// The format of Heph's trace system, version 0.1.0
+    Heph,
+}
+
+impl TargetFormat {
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Self::V6 => Format::V6,
+            Self::V5 => Format::V5,
+            Self::V4 => Format::V4,
+            Self::Heph => Format::Heph,
+        }
+    }
+}
+
+impl fmt::Display for TargetFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V6 => "NetTrace V6",
+            Self::V5 => "NetTrace V5",
+            Self::V4 => "NetTrace V4",
+            Self::Heph => "Heph",
+        })
+    }
 }
 
 /// Bounds on memory, for traces that are not to be trusted.

@@ -2,6 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
+use nettrace_format::FormatError;
 use nettrace_reader::ErrorKind;
 
 /// Why a command stopped.
@@ -15,6 +16,14 @@ pub(crate) enum Failure {
     Broken(u64),
     /// The output cannot be written.
     Output(io::Error),
+    /// The file that was to be made cannot be.
+    Destination(String, io::Error),
+    /// The trace cannot be said in another format.
+    Format(FormatError),
+    /// Going on would take too much memory: of what, and how much there may be.
+    TooMuch(&'static str, usize),
+    /// A Heph trace is to be converted.
+    HephSource,
 }
 
 impl Failure {
@@ -28,9 +37,10 @@ impl Failure {
         }
         eprintln!("nettrace: {self}");
         ExitCode::from(match self {
-            Self::Broken(_) => 1,
+            Self::Broken(_) | Self::Format(_) | Self::TooMuch(..) => 1,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) => 2,
+            Self::Destination(..) | Self::HephSource => 2,
         })
     }
 }
@@ -43,6 +53,16 @@ impl fmt::Display for Failure {
             Self::Broken(1) => f.write_str("the trace breaks 1 promise"),
             Self::Broken(count) => write!(f, "the trace breaks {count} promises"),
             Self::Output(error) => write!(f, "cannot write the output: {error}"),
+            Self::Destination(file, error) => write!(f, "cannot write {file}: {error}"),
+            Self::Format(error) => write!(f, "cannot be converted: {error}"),
+            Self::TooMuch(what, limit) => write!(
+                f,
+                "{what} exceed {limit}; --definitions-limit raises the bound if the trace is to be \
+                 trusted"
+            ),
+            Self::HephSource => f.write_str(
+                "a Heph trace cannot be converted; NetTrace V4, V5 and V6 can (dump --json shows it)",
+            ),
         }
     }
 }
@@ -50,6 +70,12 @@ impl fmt::Display for Failure {
 impl From<nettrace_reader::Error> for Failure {
     fn from(error: nettrace_reader::Error) -> Self {
         Self::Trace(error)
+    }
+}
+
+impl From<FormatError> for Failure {
+    fn from(error: FormatError) -> Self {
+        Self::Format(error)
     }
 }
 

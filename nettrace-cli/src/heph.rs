@@ -20,7 +20,7 @@ use crate::{
     failure::Failure,
     json::{self, Members},
     number, shown,
-    source::{self, Source},
+    source::{self, Bytes, Source},
 };
 
 /// How many descriptions are counted one by one, and how many bytes they may take.
@@ -30,7 +30,7 @@ const MOST_NAME_BYTES: usize = 16 << 20;
 /// A trace, by the kind of its format.
 pub(crate) enum Trace {
     NetTrace(Source),
-    Heph(Source),
+    Heph(Bytes),
 }
 
 /// Opens a trace and looks which kind it is: whatever is no Heph trace counts as NetTrace.
@@ -42,13 +42,17 @@ pub(crate) fn open(file: &Path) -> Result<Trace, Failure> {
         .read_to_end(&mut first)
         .map_err(|error| Failure::Open(file.display().to_string(), error))?;
     let is_heph = is_heph(&first);
-    let source = Box::new(io::Cursor::new(first).chain(source));
-    Ok(if is_heph { Trace::Heph(source) } else { Trace::NetTrace(source) })
+    let source = io::Cursor::new(first).chain(source);
+    if is_heph {
+        return Ok(Trace::Heph(Box::new(source)));
+    }
+    let ahead = Source::new(source);
+    Ok(Trace::NetTrace(ahead.map_err(|error| Failure::Open(file.display().to_string(), error))?))
 }
 
 /// `nettrace info`.
 pub(crate) fn info(
-    source: Source,
+    source: Bytes,
     limits: Limits,
     all_streams: bool,
     out: &mut impl Write,
@@ -89,6 +93,9 @@ pub(crate) fn info(
     }
     writeln!(out, "bytes read       {}", reader.offset())?;
     writeln!(out, "packets          {}", totals.packets)?;
+    if totals.padding > 0 {
+        writeln!(out, "padding          {} bytes", totals.padding)?;
+    }
     if totals.unknown_options > 0 {
         writeln!(out, "unknown options  {}", totals.unknown_options)?;
     }
@@ -98,7 +105,7 @@ pub(crate) fn info(
 }
 
 /// `nettrace dump`.
-pub(crate) fn dump(source: Source, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn dump(source: Bytes, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
     each(source, limits, out, |event, out| {
         write!(out, "{:>14} [#{}", Millis(event.start), event.stream)?;
         if event.substream != 0 {
@@ -121,7 +128,7 @@ pub(crate) fn dump(source: Source, limits: Limits, out: &mut impl Write) -> Resu
 
 /// `nettrace dump --json`.
 pub(crate) fn dump_json(
-    source: Source,
+    source: Bytes,
     limits: Limits,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -135,7 +142,7 @@ pub(crate) fn dump_json(
 }
 
 /// `nettrace headers`: stream, counter, substream, start, end, description.
-pub(crate) fn headers(source: Source, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
+pub(crate) fn headers(source: Bytes, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
     each(source, limits, out, |event, out| {
         let Event { stream, counter, substream, start, end, description, .. } = event;
         let description = description.escape_debug();
@@ -145,7 +152,7 @@ pub(crate) fn headers(source: Source, limits: Limits, out: &mut impl Write) -> R
 
 /// `nettrace verify`.
 pub(crate) fn check(
-    source: Source,
+    source: Bytes,
     limits: Limits,
     most: usize,
     out: &mut impl Write,
@@ -172,7 +179,7 @@ fn options(limits: Limits) -> Options {
 
 /// Shows every event, and a line of totals behind the last.
 fn each<W: Write>(
-    source: Source,
+    source: Bytes,
     limits: Limits,
     out: &mut W,
     mut show: impl FnMut(&Event<'_>, &mut W) -> io::Result<()>,
@@ -228,7 +235,7 @@ fn write_names(
     Ok(())
 }
 
-fn write_streams(reader: &Reader<Source>, all: bool, out: &mut impl Write) -> Result<(), Failure> {
+fn write_streams(reader: &Reader<Bytes>, all: bool, out: &mut impl Write) -> Result<(), Failure> {
     let mut streams: Vec<&StreamTotals> = reader.streams().collect();
     if streams.is_empty() {
         return Ok(());

@@ -1,11 +1,8 @@
 //! `nettrace info`: what was traced, when, by whom, how many events, how many lost.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    io::Write,
-};
+use std::{collections::BTreeMap, io::Write};
 
-use nettrace_reader::{Event, Metadata, Reader, ThreadTotals};
+use nettrace_reader::{Reader, ThreadTotals};
 
 use crate::{args::Limits, failure::Failure, shown, source::Source};
 
@@ -15,18 +12,11 @@ pub(crate) fn run(
     all_threads: bool,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let options = limits.options().keep_thread_totals(true);
+    let options = limits.options().keep_thread_totals(true).keep_type_totals(true);
     let mut reader = options.open(source)?;
-    let mut counts = Counts::default();
-    let end = loop {
-        match reader.next_event() {
-            Ok(Some(event)) => counts.count(&event),
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
-    write_trace(&reader, &counts, out)?;
-    write_events(&counts, out)?;
+    let end = reader.read_to_end();
+    write_trace(&reader, out)?;
+    write_events(&reader, out)?;
     write_threads(&reader, all_threads, out)?;
     if end.is_err() {
         writeln!(out, "\nThe trace is damaged; this is what could be read.")?;
@@ -34,60 +24,21 @@ pub(crate) fn run(
     Ok(end?)
 }
 
-/// Events by type, and when they were.
-#[derive(Default)]
-struct Counts {
-    first: Option<u64>,
-    last: u64,
-    /// By metadata id. A type whose id is defined anew moves to `past`.
-    types: HashMap<u32, TypeCount>,
-    past: Vec<TypeCount>,
-}
-
-struct TypeCount {
-    metadata: Metadata,
-    events: u64,
-    bytes: u64,
-}
-
-impl Counts {
-    fn count(&mut self, event: &Event<'_>) {
-        let header = event.header;
-        self.first = Some(self.first.map_or(header.timestamp, |first| first.min(header.timestamp)));
-        self.last = self.last.max(header.timestamp);
-        let metadata = event.metadata();
-        let new = || TypeCount { metadata: metadata.clone(), events: 0, bytes: 0 };
-        let count = self.types.entry(header.metadata_id).or_insert_with(new);
-        let known = &count.metadata;
-        if (&known.provider, known.event_id, &known.name)
-            != (&metadata.provider, metadata.event_id, &metadata.name)
-        {
-            self.past.push(std::mem::replace(count, new()));
-        }
-        count.events += 1;
-        count.bytes += event.payload.len() as u64;
+/// Events and payload bytes, by provider, event id and display name.
+fn by_name(reader: &Reader<Source>) -> BTreeMap<(String, u32, String), (u64, u64)> {
+    let mut out = BTreeMap::new();
+    for totals in reader.type_totals().filter(|totals| totals.events > 0) {
+        let metadata = totals.metadata;
+        let name = shown::name(&metadata, shown::type_opcode(&metadata));
+        let key = (metadata.provider, metadata.event_id, name);
+        let (events, bytes) = out.entry(key).or_default();
+        *events += totals.events;
+        *bytes += totals.payload_bytes;
     }
-
-    /// Events and payload bytes, by provider, event id and display name.
-    fn by_name(&self) -> BTreeMap<(&str, u32, String), (u64, u64)> {
-        let mut out = BTreeMap::new();
-        for count in self.types.values().chain(&self.past) {
-            let metadata = &count.metadata;
-            let opcode = shown::type_opcode(metadata);
-            let key = (&*metadata.provider, metadata.event_id, shown::name(metadata, opcode));
-            let (events, bytes) = out.entry(key).or_default();
-            *events += count.events;
-            *bytes += count.bytes;
-        }
-        out
-    }
+    out
 }
 
-fn write_trace(
-    reader: &Reader<Source>,
-    counts: &Counts,
-    out: &mut impl Write,
-) -> Result<(), Failure> {
+fn write_trace(reader: &Reader<Source>, out: &mut impl Write) -> Result<(), Failure> {
     let (trace, totals) = (reader.trace(), reader.totals());
     match reader.major_version() {
         major @ 6.. => {
@@ -97,8 +48,8 @@ fn write_trace(
     }
     writeln!(out, "started          {}", trace.sync_time)?;
     writeln!(out, "clock            {} ticks a second", trace.ticks_per_second)?;
-    if let Some(first) = counts.first {
-        let [first, last] = [first, counts.last].map(|time| trace.milliseconds(time));
+    if let Some((first, last)) = reader.time_span() {
+        let [first, last] = [first, last].map(|time| trace.milliseconds(time));
         writeln!(out, "first event      {first:.4} ms after the start")?;
         writeln!(out, "last event       {last:.4} ms after the start")?;
     }
@@ -136,8 +87,8 @@ fn write_trace(
     Ok(())
 }
 
-fn write_events(counts: &Counts, out: &mut impl Write) -> Result<(), Failure> {
-    let by_name = counts.by_name();
+fn write_events(reader: &Reader<Source>, out: &mut impl Write) -> Result<(), Failure> {
+    let by_name = by_name(reader);
     if by_name.is_empty() {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! The command `nettrace`: what is in a trace, and whether it is sound.
+//! The command `nettrace`: what is in a trace, whether it is sound, and the same trace in other
+//! formats.
 
 use std::{
     io::{self, Write},
@@ -14,6 +15,7 @@ use crate::{
 };
 
 mod args;
+mod convert;
 mod dump;
 mod failure;
 mod headers;
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     let stdout = io::stdout();
     let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
     let result = run(args, &mut out).and_then(|()| Ok(out.flush()?));
+    source::hide_progress();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -63,6 +66,12 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
         Command::Verify { file, most } => match heph::open(&file)? {
             Trace::NetTrace(source) => verify::run(source, limits, most, out),
             Trace::Heph(source) => heph::check(source, limits, most, out),
+        },
+        Command::Convert { file, out: path, to, force } => match heph::open(&file)? {
+            Trace::NetTrace(source) => {
+                convert::run(source, limits, convert::Task { out: &path, to, force }, out)
+            }
+            Trace::Heph(_) => Err(Failure::HephSource),
         },
         Command::Completions { shell } => {
             // Written to memory first: the generator panics where a pipe breaks.

@@ -4,21 +4,26 @@ use std::{
     fs::File,
     io::{self, IsTerminal, Read},
     path::Path,
-    time::Duration,
+    sync::OnceLock,
+    time::{Duration, Instant},
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
+use nettrace_reader::ReadAhead;
 
 use crate::failure::Failure;
 
-/// A trace to be read.
-pub(crate) type Source = Box<dyn Read>;
+/// The bytes of a trace.
+pub(crate) type Bytes = Box<dyn Read + Send>;
+
+/// A NetTrace trace to be read: while one piece is looked at, the next is read.
+pub(crate) type Source = ReadAhead;
 
 /// Opens `file`, or standard input for `-`. While it is read, standard error shows how far, if it is a
 /// terminal, standard output is none, and a second has gone by.
-pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
-    let (source, size): (Source, _) = if file.as_os_str() == "-" {
-        (Box::new(io::stdin().lock()), None)
+pub(crate) fn open(file: &Path) -> Result<Bytes, Failure> {
+    let (source, size): (Bytes, _) = if file.as_os_str() == "-" {
+        (Box::new(io::stdin()), None)
     } else {
         let fail = |error| Failure::Open(file.display().to_string(), error);
         let file = File::open(file).map_err(fail)?;
@@ -36,8 +41,20 @@ pub(crate) fn open(file: &Path) -> Result<Source, Failure> {
             .with_style(style("{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}")),
         None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes} {bytes_per_sec}")),
     };
-    Ok(Box::new(Watched { source, bar: Some(bar), started: std::time::Instant::now() }))
+    let bar = SHOWN.get_or_init(|| bar);
+    Ok(Box::new(Watched { source, bar, seen: 0, started: Instant::now() }))
 }
+
+/// Takes the progress off the terminal, before something else is said there.
+pub(crate) fn hide_progress() {
+    if let Some(bar) = SHOWN.get() {
+        bar.finish_and_clear();
+    }
+}
+
+/// The progress of the trace. Whoever reads ahead does not end with the command, which may not want
+/// all of it, so that the command itself must see to the bar.
+static SHOWN: OnceLock<ProgressBar> = OnceLock::new();
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
@@ -47,33 +64,19 @@ fn style(template: &str) -> ProgressStyle {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Watched {
-    source: Source,
-    bar: Option<ProgressBar>,
-    started: std::time::Instant,
+    source: Bytes,
+    bar: &'static ProgressBar,
+    seen: u64,
+    started: Instant,
 }
 
 impl Read for Watched {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.source.read(buffer)?;
-        if let Some(bar) = &self.bar {
-            if count == 0 {
-                bar.finish_and_clear();
-                self.bar = None;
-            } else if self.started.elapsed() > PATIENCE {
-                bar.inc(count as u64);
-            } else {
-                // Counts without drawing.
-                bar.update(|state| state.set_pos(state.pos() + count as u64));
-            }
+        self.seen += count as u64;
+        if self.started.elapsed() > PATIENCE && !self.bar.is_finished() {
+            self.bar.set_position(self.seen);
         }
         Ok(count)
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }

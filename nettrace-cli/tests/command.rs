@@ -9,7 +9,11 @@ use std::{
 };
 
 use serde_json::Value;
-use support::{EventType, Row, Stream, samples, v5_samples};
+use support::{
+    EventType, Row, Stream, samples,
+    v5::{self, Objects},
+    v5_samples,
+};
 
 #[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
 fn nettrace(args: &[&str], input: &[u8]) -> Output {
@@ -153,6 +157,62 @@ fn info_names_what_was_lost() {
         "           0              0  #7 process 77 tid 1007 \"worker 7\"",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+/// Streams of versions 4 and 5 with one thing wrong behind three events.
+#[test]
+fn damage_is_said_behind_what_was_readable() {
+    let mut stream = Objects::new();
+    stream.metadata(&[v5::simple_type(1)]);
+    stream.events(&[Row::new(5, 1, 2000), Row::new(5, 2, 2001), Row::new(5, 3, 2002)]);
+    let sound = stream.bytes;
+    let begun = |name| Objects { bytes: sound.clone() }.start(name, 2, 2).bytes.clone();
+    let block = |size: i32, body: &[u8]| {
+        let mut bytes = begun(v5::STACKS);
+        bytes.extend(size.to_le_bytes());
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes.extend(body);
+        bytes
+    };
+    let cases = [
+        ("ends without its end-of-stream block", sound.clone()),
+        ("ends in the middle of a block, 3 bytes short", block(100, &[0; 97])),
+        ("a block has a negative size", block(-1, &[0; 97])),
+        ("one block would take more than 67108864 bytes", block(i32::MAX, &[0; 97])),
+        ("an object does not end behind its content", block(8, &[0; 9])),
+        ("an object is of the unknown type \"Novelty\"", [begun("Novelty"), vec![0]].concat()),
+        ("neither an object nor the end of the stream", [sound.clone(), vec![9]].concat()),
+    ];
+    for (says, bytes) in cases {
+        for (args, last) in [
+            (&["headers"][..], "# events=3 lost=0 "),
+            (&["dump"], ""),
+            (&["dump", "--json"], "# events=3 lost=0 "),
+            (&["info"], "The trace is damaged; this is what could be read."),
+        ] {
+            let output = nettrace(&[args, &["-"]].concat(), &bytes);
+            assert_eq!(output.status.code(), Some(1), "{says} {args:?}");
+            let errors = stderr(&output).lines().last().unwrap();
+            let (place, what) = errors.split_once(": ").unwrap().1.split_once(": ").unwrap();
+            let offset: usize = place.strip_prefix("at byte ").unwrap().parse().unwrap();
+            assert!((sound.len()..=bytes.len()).contains(&offset), "{errors}");
+            assert!(what.contains(says), "{errors}");
+            let shown = stdout(&output);
+            assert!(shown.lines().last().unwrap().starts_with(last), "{says} {args:?}\n{shown}");
+            let events = shown.lines().filter(|line| line.contains("E1")).count();
+            let expected = match args {
+                ["info"] => 1,
+                ["headers"] => 0,
+                _ => 3,
+            };
+            assert_eq!(events, expected, "{says} {args:?}\n{shown}");
+        }
+        let output = nettrace(&["verify", "-"], &bytes);
+        assert_eq!(output.status.code(), Some(1), "{says}");
+        let report = stdout(&output);
+        assert!(report.contains(": readable: ") && report.contains(says), "{report}");
+        assert!(report.contains("# violations=1 events=3 "), "{report}");
     }
 }
 

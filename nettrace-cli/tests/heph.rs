@@ -115,3 +115,40 @@ fn sound_and_damaged_traces() {
     // What is too short to tell is taken for NetTrace.
     assert!(nettrace(&["info"], &TRACE[..3]).2.contains("at byte 0: "));
 }
+
+/// What NetTrace for Rust says by options of its own: events that are missing where no counter shows
+/// it, and room that is not used.
+#[test]
+fn options_of_our_own() {
+    let lost = b"\x75\xD1\x1D\x4D\0\0\0\x27\0\x0Dnettrace.lost\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x02";
+    let pad = b"\x75\xD1\x1D\x4D\0\0\0\x18\0\x0Cnettrace.pad??";
+    let unknown = b"\x75\xD1\x1D\x4D\0\0\0\x0C\0\x01x!";
+    let trace = [TRACE, lost, pad, unknown].concat();
+    let (code, text, _) = nettrace(&["info"], &trace);
+    assert_eq!(code, 0);
+    for line in [
+        "lost events      4",
+        "padding          24 bytes",
+        "unknown options  1",
+        "           2              4  #0 (0 to 5)",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+    }
+    let (code, text, _) = nettrace(&["verify"], &trace);
+    assert_eq!((code, &*text), (0, "# violations=0 events=2 lost=4 packets=6 bytes=257\n"));
+    // From a file as from a pipe.
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &trace).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_nettrace"))
+        .args(["headers".as_ref(), file.path().as_os_str()])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.lines().count() == 3, "{text}");
+    // A span that ends before it starts breaks a promise.
+    let mut reversed = TRACE.to_vec();
+    reversed[23 + 24 + 7] = 0xFF;
+    let (code, text, _) = nettrace(&["verify"], &reversed);
+    assert_eq!(code, 1);
+    assert!(text.starts_with("at byte 23: event 0 of stream 0 ends before it starts"), "{text}");
+}

@@ -1,0 +1,155 @@
+//! Where the result goes.
+//!
+//! A file gets its name when it is complete, so that nobody takes half a trace for a whole one, and
+//! so that a trace can take its own place. Until then it is `.nettrace-PID-N` in the same
+//! directory, which a process that is killed leaves behind.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    path::{Path, PathBuf},
+};
+
+use crate::failure::Failure;
+
+/// A place that takes bytes in order.
+#[derive(Debug)]
+pub(super) struct Destination<'a, W: Write> {
+    place: Place<'a, W>,
+    written: u64,
+}
+
+#[derive(Debug)]
+enum Place<'a, W: Write> {
+    Stdout(&'a mut W),
+    /// A device or named pipe.
+    Stream(File, PathBuf),
+    File(NewFile),
+}
+
+impl<'a, W: Write> Destination<'a, W> {
+    /// `-` is `stdout`. A file must not be there yet, unless `force` allows to replace it; a
+    /// symbolic link is refused even then.
+    pub(super) fn open(path: &Path, force: bool, stdout: &'a mut W) -> Result<Self, Failure> {
+        if path.as_os_str() == "-" {
+            return Ok(Self { place: Place::Stdout(stdout), written: 0 });
+        }
+        let refuse = |why| Err(Failure::Destination(path.display().to_string(), refusal(why)));
+        let place = match fs::symlink_metadata(path).map(|metadata| metadata.file_type()) {
+            Ok(kind) if kind.is_symlink() => return refuse("it is a symbolic link"),
+            Ok(kind) if kind.is_dir() => return refuse("it is a directory"),
+            Ok(kind) if kind.is_file() && !force => {
+                return refuse("it exists; --force replaces it");
+            }
+            Ok(kind) if !kind.is_file() => Place::Stream(
+                OpenOptions::new().write(true).open(path).map_err(|e| failed(path, e))?,
+                path.to_owned(),
+            ),
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(path, error)),
+            _ => Place::File(NewFile::create(path, force).map_err(|e| failed(path, e))?),
+        };
+        Ok(Self { place, written: 0 })
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.written += bytes.len() as u64;
+        match &mut self.place {
+            Place::Stdout(out) => Ok(out.write_all(bytes)?),
+            Place::Stream(file, path) => match file.write_all(bytes) {
+                // As with standard output: whoever read it has had enough.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(error.into()),
+                result => result.map_err(|error| failed(path, error)),
+            },
+            Place::File(file) => {
+                file.file.write_all(bytes).map_err(|error| failed(&file.path, error))
+            }
+        }
+    }
+
+    /// Everything is written. Returns how many bytes that is.
+    pub(super) fn finish(self) -> Result<u64, Failure> {
+        match self.place {
+            Place::Stdout(out) => out.flush()?,
+            Place::Stream(..) => {}
+            Place::File(mut file) => {
+                let path = file.path.clone();
+                file.publish().map_err(|error| failed(&path, error))?;
+            }
+        }
+        Ok(self.written)
+    }
+}
+
+/// A file under a hidden name; it goes away unless it is published.
+#[derive(Debug)]
+struct NewFile {
+    file: File,
+    hidden: Option<PathBuf>,
+    path: PathBuf,
+    force: bool,
+}
+
+impl NewFile {
+    fn create(path: &Path, force: bool) -> io::Result<Self> {
+        /// How many hidden names are tried before that is an error.
+        const NAMES: u32 = 1000;
+
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let process = std::process::id();
+        for number in 0..NAMES {
+            let hidden = path.with_file_name(format!(".nettrace-{process}-{number}"));
+            match options.open(&hidden) {
+                Ok(file) => {
+                    let (hidden, path) = (Some(hidden), path.to_owned());
+                    return Ok(Self { file, hidden, path, force });
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(refusal("too many files .nettrace-PID-N lie beside it; remove them"))
+    }
+
+    /// Gives the file its name.
+    fn publish(&mut self) -> io::Result<()> {
+        let Some(hidden) = &self.hidden else { return Ok(()) };
+        if self.force {
+            fs::rename(hidden, &self.path)?;
+        } else {
+            match fs::hard_link(hidden, &self.path) {
+                Ok(()) => {
+                    // The file is in its place; this is its second name.
+                    let _ = fs::remove_file(hidden);
+                }
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
+                Err(_) => {
+                    // No hard links here: an empty file claims the name.
+                    drop(OpenOptions::new().write(true).create_new(true).open(&self.path)?);
+                    fs::rename(hidden, &self.path)?;
+                }
+            }
+        }
+        self.hidden = None;
+        Ok(())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            // What went wrong before is what the caller must know.
+            let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+fn refusal(why: &'static str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, why)
+}
+
+fn failed(path: &Path, error: io::Error) -> Failure {
+    Failure::Destination(path.display().to_string(), error)
+}

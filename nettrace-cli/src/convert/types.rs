@@ -1,0 +1,337 @@
+//! Event types and labels, from the reader's words to the writer's.
+
+use std::{collections::HashMap, mem::size_of};
+
+use nettrace_format::{
+    Format, FormatError, Stream,
+    content::Label,
+    v6::{FieldDescription, PlainType, TypeCode, TypeDescription},
+};
+use nettrace_reader::{Field, Metadata, Type};
+use trace_event::{
+    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
+};
+
+use crate::convert::turned;
+
+/// A type as version 6 describes it: just as the source does.
+pub(super) fn description(of: &Metadata) -> TypeDescription<'_> {
+    TypeDescription {
+        id: of.id,
+        provider: &of.provider,
+        event_id: of.event_id,
+        name: &of.name,
+        fields: fields(&of.fields).unwrap_or_default(),
+        opcode: of.opcode,
+        keywords: of.keywords,
+        level: of.level,
+        version: of.version,
+        message: of.message_template.as_deref(),
+        description: of.description.as_deref(),
+        provider_guid: of.provider_guid.map(turned),
+        key_values: pairs(&of.key_values),
+    }
+}
+
+/// Pairs of texts, borrowed.
+pub(super) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
+    of.iter().map(|(key, value)| (&**key, &**value)).collect()
+}
+
+/// A label; `None` of a kind that is newer than this program.
+pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
+    use nettrace_reader::Label as Read;
+    Some(match of {
+        Read::ActivityId(id) => Label::ActivityId(turned(*id)),
+        Read::RelatedActivityId(id) => Label::RelatedActivityId(turned(*id)),
+        Read::TraceId(id) => Label::TraceId(*id),
+        Read::SpanId(id) => Label::SpanId(*id),
+        Read::Text(key, value) => Label::Str(key, value),
+        Read::Number(key, value) => Label::Int(key, *value),
+        Read::OpCode(value) => Label::OpCode(*value),
+        Read::Keywords(value) => Label::Keywords(*value),
+        Read::Level(value) => Label::Level(*value),
+        Read::Version(value) => Label::Version(*value),
+        _ => return None,
+    })
+}
+
+/// `None` where a type is newer than this program.
+fn fields(of: &[Field]) -> Option<Vec<FieldDescription<'_>>> {
+    of.iter()
+        .map(|field| Some(FieldDescription { name: &field.name, ty: code(&field.ty)? }))
+        .collect()
+}
+
+fn code(of: &Type) -> Option<TypeCode<'_>> {
+    let boxed = |of| Some(Box::new(code(of)?));
+    Some(TypeCode::Plain(match of {
+        Type::Object(members) => return Some(TypeCode::Object(fields(members)?)),
+        Type::Array(element) => return Some(TypeCode::Array(boxed(element)?)),
+        Type::FixedArray(element, count) => {
+            return Some(TypeCode::FixedArray(boxed(element)?, *count));
+        }
+        Type::RelLoc(element) => return Some(TypeCode::RelLoc(boxed(element)?)),
+        Type::DataLoc(element) => return Some(TypeCode::DataLoc(boxed(element)?)),
+        Type::Boolean => PlainType::Boolean,
+        Type::Utf16CodeUnit => PlainType::Utf16CodeUnit,
+        Type::Int8 => PlainType::SByte,
+        Type::UInt8 => PlainType::Byte,
+        Type::Int16 => PlainType::Int16,
+        Type::UInt16 => PlainType::UInt16,
+        Type::Int32 => PlainType::Int32,
+        Type::UInt32 => PlainType::UInt32,
+        Type::Int64 => PlainType::Int64,
+        Type::UInt64 => PlainType::UInt64,
+        Type::Single => PlainType::Single,
+        Type::Double => PlainType::Double,
+        Type::DateTime => PlainType::DateTime,
+        Type::Guid => PlainType::Guid,
+        Type::Utf16String => PlainType::NullTerminatedUtf16String,
+        Type::VarInt => PlainType::VarInt,
+        Type::VarUInt => PlainType::VarUInt,
+        Type::Utf8CodeUnit => PlainType::Utf8CodeUnit,
+        Type::Boolean8 => PlainType::Boolean8,
+        _ => return None,
+    }))
+}
+
+/// The fields of an event whose payload is just bytes, in formats where fields have to be said: a
+/// counted array. See [`Known::opaque_id`].
+const OPAQUE: &[FieldSchema] =
+    &[FieldSchema::new("payload", FieldType::Array(&FieldType::U8, ArrayLayout::Counted))];
+
+/// The types of a result that knows schemas, as sessions have them.
+///
+/// A schema lives as long as the process: streams keep references to it. So each is made once,
+/// however often the source describes the same type, and what all of them take is bounded: see
+/// [`define`](Self::define).
+#[derive(Debug)]
+pub(super) struct Types {
+    format: Format,
+    /// By provider, event id and name: those that are alike.
+    known: HashMap<(String, u32, String), Vec<(Metadata, Known)>>,
+    last_id: u32,
+    /// About how many bytes the schemas take, and may take.
+    cost: usize,
+    limit: usize,
+}
+
+/// A type of the result.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    /// The id that rows of the result have.
+    pub(super) id: u32,
+    /// The id for rows whose payload is told as bytes; only in formats whose readers do not take
+    /// one type for the other.
+    pub(super) opaque_id: Option<u32>,
+    /// Whether fields are described.
+    pub(super) has_fields: bool,
+    /// Whether payloads are told value by value, and may hold dates of which there are two sizes.
+    pub(super) has_dates: bool,
+}
+
+/// A type that the result did not have yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Definition {
+    pub(super) known: Known,
+    /// What is to be defined, by id.
+    pub(super) schemas: [Option<(u32, &'static EventSchema)>; 2],
+    /// Whether the fields could not be described.
+    pub(super) lost_fields: bool,
+    /// Whether level or event id are not what they were.
+    pub(super) lost_numbers: bool,
+}
+
+/// What cannot be defined.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Refused {
+    Format(FormatError),
+    /// All types together would take more memory than this many bytes.
+    Limit(usize),
+}
+
+impl Types {
+    /// Types for a format, whose schemas may take `limit` bytes.
+    pub(super) fn new(format: Format, limit: usize) -> Self {
+        Self { format, known: HashMap::new(), last_id: 0, cost: 0, limit }
+    }
+
+    /// The type of the result that says what `of` does, if there is one.
+    pub(super) fn find(&self, of: &Metadata) -> Option<Known> {
+        let alike = self.known.get(&(of.provider.clone(), of.event_id, of.name.clone()))?;
+        alike.iter().find(|(other, _)| is_same(other, of)).map(|(_, known)| *known)
+    }
+
+    /// Makes a type of the result for `of`, which [`find`](Self::find) did not find.
+    pub(super) fn define(&mut self, of: &Metadata) -> Result<Definition, Refused> {
+        self.cost += size_of::<Metadata>() + size_of::<EventSchema>() + cost(of);
+        if self.cost > self.limit {
+            return Err(Refused::Limit(self.limit));
+        }
+        let lost_numbers = u16::try_from(of.event_id).is_err() || of.level > Level::Verbose as u8;
+        let described = field_schemas(&of.fields).map(|fields| schema(of, fields));
+        let described = described.filter(|schema| Stream::check(self.format, schema).is_ok());
+        let lost_fields = described.is_none();
+        let plain = match described {
+            Some(schema) => schema,
+            None => schema(of, &[]),
+        };
+        Stream::check(self.format, plain).map_err(Refused::Format)?;
+        let id = self.next_id();
+        let mut schemas = [Some((id, plain)), None];
+        let mut opaque_id = None;
+        if self.format == Format::Heph {
+            // What the type says of itself, it says once.
+            let bare = Metadata {
+                message_template: None,
+                description: None,
+                key_values: Vec::new(),
+                provider_guid: None,
+                ..of.clone()
+            };
+            let opaque = schema(&bare, OPAQUE);
+            let id = self.next_id();
+            schemas[1] = Some((id, opaque));
+            opaque_id = Some(id);
+        }
+        let has_fields = !plain.fields.is_empty();
+        let has_dates = of.fields.iter().any(|field| has_dates(&field.ty));
+        let known = Known { id, opaque_id, has_fields, has_dates: has_fields && has_dates };
+        let key = (of.provider.clone(), of.event_id, of.name.clone());
+        self.known.entry(key).or_default().push((of.clone(), known));
+        Ok(Definition { known, schemas, lost_fields, lost_numbers })
+    }
+
+    fn next_id(&mut self) -> u32 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+/// Whether two types say the same, whatever their ids.
+fn is_same(a: &Metadata, b: &Metadata) -> bool {
+    a.fields == b.fields
+        && (a.opcode, a.keywords, a.level, a.version) == (b.opcode, b.keywords, b.level, b.version)
+        && (&a.message_template, &a.description) == (&b.message_template, &b.description)
+        && (&a.provider_guid, &a.key_values) == (&b.provider_guid, &b.key_values)
+}
+
+fn schema(of: &Metadata, fields: &'static [FieldSchema]) -> &'static EventSchema {
+    let level =
+        [Level::LogAlways, Level::Critical, Level::Error, Level::Warning, Level::Informational];
+    let key_values: Vec<_> =
+        of.key_values.iter().map(|(key, value)| (leaked(key), leaked(value))).collect();
+    Box::leak(Box::new(EventSchema {
+        provider: ProviderSchema {
+            name: leaked(&of.provider),
+            guid: of.provider_guid.map(turned),
+            group: None,
+        },
+        name: leaked(&of.name),
+        id: of.event_id as u16,
+        id_is_explicit: true,
+        version: of.version,
+        level: level.get(usize::from(of.level)).copied().unwrap_or(Level::Verbose),
+        keywords: of.keywords,
+        opcode: of.opcode,
+        tag: 0,
+        message: of.message_template.as_deref().map(leaked),
+        description: of.description.as_deref().map(leaked),
+        key_values: key_values.leak(),
+        fields,
+    }))
+}
+
+fn leaked(text: &str) -> &'static str {
+    text.to_owned().leak()
+}
+
+/// `None` where a type is newer than this program.
+fn field_schemas(of: &[Field]) -> Option<&'static [FieldSchema]> {
+    let fields: Option<Vec<_>> = of
+        .iter()
+        .map(|field| Some(FieldSchema::new(leaked(&field.name), field_type(&field.ty)?)))
+        .collect();
+    Some(fields?.leak())
+}
+
+fn field_type(of: &Type) -> Option<FieldType> {
+    let element = |of| Some::<&'static FieldType>(Box::leak(Box::new(field_type(of)?)));
+    Some(match of {
+        Type::Object(fields) => FieldType::Object(field_schemas(fields)?),
+        Type::Boolean => FieldType::Bool,
+        Type::Boolean8 => FieldType::Bool8,
+        Type::Utf16CodeUnit => FieldType::Utf16Unit,
+        Type::Int8 => FieldType::I8,
+        Type::UInt8 | Type::Utf8CodeUnit => FieldType::U8,
+        Type::Int16 => FieldType::I16,
+        Type::UInt16 => FieldType::U16,
+        Type::Int32 => FieldType::I32,
+        Type::UInt32 => FieldType::U32,
+        Type::Int64 => FieldType::I64,
+        Type::UInt64 => FieldType::U64,
+        Type::Single => FieldType::F32,
+        Type::Double => FieldType::F64,
+        Type::DateTime => FieldType::DateTime,
+        Type::Guid => FieldType::Guid,
+        Type::Utf16String => FieldType::Str(StrEncoding::Utf16Nul),
+        Type::VarInt => FieldType::VarInt,
+        Type::VarUInt => FieldType::VarUInt,
+        Type::Array(of) => match **of {
+            Type::Utf16CodeUnit => FieldType::Str(StrEncoding::Utf16),
+            Type::Utf8CodeUnit => FieldType::Str(StrEncoding::Utf8),
+            _ => FieldType::Array(element(of)?, ArrayLayout::Counted),
+        },
+        Type::FixedArray(of, count) => FieldType::Array(element(of)?, ArrayLayout::Fixed(*count)),
+        Type::RelLoc(of) => match **of {
+            Type::Utf16CodeUnit => FieldType::Str(StrEncoding::Utf16RelLoc),
+            Type::Utf8CodeUnit => FieldType::Str(StrEncoding::Utf8RelLoc),
+            _ => FieldType::Array(element(of)?, ArrayLayout::RelLoc),
+        },
+        Type::DataLoc(of) => match **of {
+            Type::Utf16CodeUnit => FieldType::Str(StrEncoding::Utf16DataLoc),
+            Type::Utf8CodeUnit => FieldType::Str(StrEncoding::Utf8DataLoc),
+            _ => FieldType::Array(element(of)?, ArrayLayout::DataLoc),
+        },
+        _ => return None,
+    })
+}
+
+/// Whether dates are in a type.
+fn has_dates(of: &Type) -> bool {
+    match of {
+        Type::DateTime => true,
+        Type::Object(fields) => fields.iter().any(|field| has_dates(&field.ty)),
+        Type::Array(of) | Type::FixedArray(of, _) | Type::RelLoc(of) | Type::DataLoc(of) => {
+            has_dates(of)
+        }
+        _ => false,
+    }
+}
+
+/// About how many bytes the parts of a type take, in the table and as a schema.
+fn cost(of: &Metadata) -> usize {
+    let texts =
+        of.key_values.iter().map(|(key, value)| key.len() + value.len() + 64).sum::<usize>()
+            + of.provider.len()
+            + of.name.len()
+            + of.message_template.as_ref().map_or(0, String::len)
+            + of.description.as_ref().map_or(0, String::len);
+    // In the table (with its key) and in up to three schemas.
+    5 * texts + 2 * of.fields.iter().map(cost_of_field).sum::<usize>()
+}
+
+fn cost_of_field(field: &Field) -> usize {
+    field.name.len() + size_of::<Field>() + size_of::<FieldSchema>() + cost_of_type(&field.ty)
+}
+
+fn cost_of_type(of: &Type) -> usize {
+    match of {
+        Type::Object(fields) => fields.iter().map(cost_of_field).sum(),
+        Type::Array(of) | Type::FixedArray(of, _) | Type::RelLoc(of) | Type::DataLoc(of) => {
+            size_of::<Type>() + size_of::<FieldType>() + cost_of_type(of)
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,224 @@
+//! Traces written again: what is in the result is what was in the source, by reading both.
+
+mod convert_support;
+#[path = "../../nettrace-reader/tests/support/mod.rs"]
+mod support;
+
+use convert_support::{
+    convert, dotnet_traces, events, heph_events, is_activity, is_sound, items, left_out, lost,
+    shown, values,
+};
+use nettrace_reader::{Event, Reader};
+use support::{random, samples, v5_random, v5_samples};
+
+/// Streams of version 6 by hand and of chance.
+fn current() -> Vec<(String, Vec<u8>)> {
+    let by_hand = samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    let by_chance = (0..12).map(|i| (format!("seed {i}"), random::make(i, 10 + i * 8).bytes));
+    by_hand.chain(by_chance).collect()
+}
+
+/// Streams of versions 4 and 5: by hand, of chance, and of real programs.
+fn older() -> Vec<(String, Vec<u8>)> {
+    let by_hand = v5_samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    let by_chance = (0..12).map(|i| (format!("seed {i}"), v5_random::make(i, 10 + i * 8).bytes));
+    let real = dotnet_traces().into_iter().map(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        (name, std::fs::read(path).unwrap())
+    });
+    by_hand.chain(by_chance).chain(real).collect()
+}
+
+/// The same without the longest of the real ones.
+fn short_older() -> impl Iterator<Item = (String, Vec<u8>)> {
+    older().into_iter().filter(|(_, bytes)| bytes.len() < 1 << 20)
+}
+
+#[test]
+fn version_6_to_6_keeps_everything() {
+    for (name, bytes) in current() {
+        let (converted, said) = convert(&bytes, "v6");
+        let (before, after) = (items(&bytes), items(&converted));
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before, after, "{name}");
+        }
+        assert_eq!(before.len(), after.len(), "{name}");
+        assert_eq!(lost(&bytes), lost(&converted), "{name}");
+        assert_eq!(is_sound(&bytes), is_sound(&converted), "{name}");
+        assert_eq!(left_out(&said), 0, "{name}: {said}");
+        // Nothing is left to be changed.
+        assert!(convert(&converted, "v6").0 == converted, "{name}");
+    }
+}
+
+#[test]
+fn versions_5_and_4_to_6_keep_everything() {
+    for (name, bytes) in older() {
+        let (converted, said) = convert(&bytes, "v6");
+        let (before, after) = (events(&bytes, shown), events(&converted, shown));
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before, after, "{name}");
+        }
+        assert_eq!(before.len(), after.len(), "{name}");
+        assert_eq!(lost(&bytes), lost(&converted), "{name}");
+        assert!(!is_sound(&bytes) || is_sound(&converted), "{name}");
+        let (from, to) = (Reader::new(&*bytes).unwrap(), Reader::new(&*converted).unwrap());
+        assert_eq!(from.trace(), to.trace(), "{name}");
+        assert_eq!(to.major_version(), 6);
+        let is_renumbered = said.contains("threads' numbers");
+        assert!(left_out(&said) == 0 || is_renumbered, "{name}: {said}");
+        if !is_renumbered {
+            let number = |event: &Event<'_>, _| event.header.sequence_number.to_string();
+            assert_eq!(events(&bytes, number), events(&converted, number), "{name}");
+        }
+        assert!(convert(&converted, "v6").0 == converted, "{name}");
+    }
+}
+
+/// To the older versions, of which payloads are compared by their values.
+#[test]
+fn version_6_to_5_keeps_what_5_can_say() {
+    let show = |event: &Event<'_>, number: u32| {
+        let header = event.header;
+        let labels: Vec<_> = event.labels().iter().filter(|it| is_activity(it)).cloned().collect();
+        let stack: Option<Vec<u64>> = event.stack().map(|stack| stack.addresses().collect());
+        let number = if event.capture_thread().events == 1 { number.min(1) } else { number };
+        format!(
+            "{} #{number} of {:?} about {:?} on {} sorted {} stack {stack:?} labels {labels:?} {} \
+             {} {:?} {:?}",
+            header.timestamp,
+            event.capture_thread().thread.os_thread_id,
+            event.thread().os_thread_id,
+            header.processor,
+            header.is_sorted,
+            event.metadata().provider,
+            event.metadata().event_id as u16,
+            event.metadata().name.replace('\0', "\u{FFFD}"),
+            values(event)
+        )
+    };
+    let mut converted_whole = 0;
+    for (name, bytes) in current() {
+        let (converted, said) = convert(&bytes, "v5");
+        // A thread's first number is 1; what was lost before it is missing behind it. And what was
+        // lost of a thread without events is missing behind another's: numbers are not compared.
+        let show = |event: &Event<'_>, number| match &*name {
+            "losses" | "flushes" => show(event, 0),
+            _ => show(event, number),
+        };
+        let (before, after) = (events(&bytes, show), events(&converted, show));
+        let is_whole = !said.contains(" events, whose payload");
+        // Threads without an id of their own, or with that of another, have another here.
+        let has_ids = !["threads", "names"].contains(&&*name);
+        if is_whole && has_ids {
+            for (before, after) in before.iter().zip(&after) {
+                assert_eq!(before, after, "{name}");
+            }
+            assert_eq!(before.len(), after.len(), "{name}");
+            converted_whole += 1;
+        }
+        assert!(is_sound(&converted), "{name}");
+        assert!(convert(&converted, "v5").0 == converted, "{name}");
+    }
+    assert!(converted_whole > 15, "{converted_whole}");
+}
+
+#[test]
+fn losses_are_the_same_in_every_version() {
+    for (name, bytes) in current() {
+        for to in ["v5", "v4"] {
+            let (converted, said) = convert(&bytes, to);
+            let refused: u64 = said
+                .lines()
+                .filter(|line| line.contains(" events, whose payload"))
+                .map(|line| line.split(": ").nth(1).unwrap().split(' ').next().unwrap())
+                .map(|count| count.parse::<u64>().unwrap())
+                .sum();
+            assert_eq!(lost(&converted), lost(&bytes) + refused, "{name} {to}: {said}");
+            assert!(is_sound(&converted), "{name} {to}");
+        }
+    }
+    for (name, bytes) in older() {
+        for to in ["v5", "v4"] {
+            let (converted, said) = convert(&bytes, to);
+            assert!(!said.contains(" events, whose payload"), "{name} {to}: {said}");
+            assert_eq!(lost(&converted), lost(&bytes), "{name} {to}");
+            assert!(!is_sound(&bytes) || is_sound(&converted), "{name} {to}");
+        }
+    }
+}
+
+#[test]
+fn version_5_to_5_and_4_keeps_the_rows() {
+    let show = |event: &Event<'_>, _| {
+        let header = event.header;
+        format!("{header:?} {:?} {:?}", event.metadata().name, event.labels())
+            .replace(&format!("metadata_id: {}", header.metadata_id), "")
+            .replace(&format!("payload_size: {}", header.payload_size), "")
+    };
+    for (name, bytes) in older() {
+        for to in ["v5", "v4"] {
+            let (converted, _) = convert(&bytes, to);
+            assert_eq!(events(&bytes, show), events(&converted, show), "{name} {to}");
+        }
+        let (converted, _) = convert(&bytes, "v5");
+        let payload = |event: &Event<'_>, _| format!("{:?}", event.payload);
+        assert_eq!(events(&bytes, payload), events(&converted, payload), "{name}");
+        assert!(convert(&converted, "v5").0 == converted, "{name}");
+    }
+}
+
+/// And back: what version 5 has said, version 6 says no less.
+#[test]
+fn there_and_back() {
+    for (name, bytes) in short_older() {
+        let (current, _) = convert(&bytes, "v6");
+        let (back, _) = convert(&current, "v5");
+        let (again, _) = convert(&back, "v6");
+        // A thread's first number is 1 in version 5; what was lost before it is missing behind it.
+        let show = |event: &Event<'_>, number| match event.capture_thread().events {
+            1 => shown(event, 1),
+            _ => shown(event, number),
+        };
+        let (before, after) = (events(&current, show), events(&again, show));
+        for (before, after) in before.iter().zip(&after) {
+            assert_eq!(before, after, "{name}");
+        }
+        assert_eq!(before.len(), after.len(), "{name}");
+        assert_eq!(lost(&bytes), lost(&back), "{name}");
+    }
+}
+
+#[test]
+fn heph_has_every_event() {
+    for (name, bytes) in current().into_iter().chain(short_older()) {
+        let (converted, said) = convert(&bytes, "heph");
+        let read = heph_events(&converted);
+        let expected = events(&bytes, |event, _| {
+            let trace = event.trace();
+            let ticks = u128::from(event.header.timestamp.saturating_sub(trace.sync_ticks));
+            let nanos = ticks * 1_000_000_000 / u128::from(trace.ticks_per_second);
+            format!("{} {} {}", nanos, event.metadata().provider, event.metadata().event_id)
+        });
+        let shown: Vec<_> = read
+            .iter()
+            .map(|(_, _, start, attributes)| {
+                let value = |key: &str| {
+                    let rest = attributes.split(&format!("{key}=")).nth(1).unwrap();
+                    rest.split_once('(').unwrap().1.split(')').next().unwrap().to_owned()
+                };
+                let provider = attributes.split("@provider=Text(\"").nth(1).unwrap();
+                let provider = provider.split("\") @event=").next().unwrap();
+                format!("{start} {provider} {}", value("@id"))
+            })
+            .collect();
+        assert!(!said.contains(" events, whose"), "{name}: {said}");
+        if !["names", "text"].contains(&&*name) {
+            assert_eq!(expected, shown, "{name}");
+        }
+        assert_eq!(expected.len(), shown.len(), "{name}");
+        let mut reader = nettrace_reader::heph::Options::default().open(&*converted);
+        while reader.next_event().unwrap().is_some() {}
+        assert_eq!(reader.totals().lost, lost(&bytes), "{name}");
+    }
+}

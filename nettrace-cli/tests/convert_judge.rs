@@ -1,0 +1,121 @@
+//! Converted traces through the reference reader, beside what it reads in their sources.
+
+mod convert_support;
+#[path = "../../nettrace-reader/tests/support/mod.rs"]
+mod support;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use convert_support::{convert, dotnet_traces, judge};
+use support::{random, samples, v5_random, v5_samples};
+
+/// What the reference says of a file, without the time it took; and its exit code.
+fn lines(judge: &Path, command: &str, file: &Path) -> (Option<i32>, Vec<String>) {
+    let output = Command::new(judge).arg(command).arg(file).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| line.split(" read_ms=").next().unwrap().to_owned());
+    (output.status.code(), lines.collect())
+}
+
+/// A trace and the same in other versions, as files.
+struct Traces {
+    judge: PathBuf,
+    dir: tempfile::TempDir,
+}
+
+impl Traces {
+    /// `None` where there is no reference.
+    fn new() -> Option<Self> {
+        Some(Self { judge: judge()?, dir: tempfile::tempdir().unwrap() })
+    }
+
+    /// What the reference says of `bytes`, and of the same in another version.
+    fn both(&self, command: &str, bytes: &[u8], to: &str) -> [(Option<i32>, Vec<String>); 2] {
+        let (from, out) = (self.dir.path().join("from"), self.dir.path().join("out"));
+        fs::write(&from, bytes).unwrap();
+        fs::write(&out, convert(bytes, to).0).unwrap();
+        [lines(&self.judge, command, &from), lines(&self.judge, command, &out)]
+    }
+}
+
+fn older() -> Vec<(String, Vec<u8>)> {
+    let by_hand = v5_samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    let by_chance = (0..2).map(|i| (format!("v5 seed {i}"), v5_random::make(i, 10 + i * 8).bytes));
+    let real = dotnet_traces().into_iter().map(|path| {
+        (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())
+    });
+    by_hand.chain(by_chance).chain(real).collect()
+}
+
+fn current() -> Vec<(String, Vec<u8>)> {
+    let by_hand = samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
+    let by_chance = (0..2).map(|i| (format!("seed {i}"), random::make(i, 10 + i * 8).bytes));
+    by_hand.chain(by_chance).collect()
+}
+
+#[test]
+fn version_6_to_6_is_the_same_to_it() {
+    let Some(traces) = Traces::new() else { return };
+    for (name, bytes) in current() {
+        for command in ["headers", "events"] {
+            let [before, after] = traces.both(command, &bytes, "v6");
+            for (before, after) in before.1.iter().zip(&after.1) {
+                assert_eq!(before, after, "{name} {command}");
+            }
+            assert_eq!(before, after, "{name} {command}");
+        }
+    }
+}
+
+#[test]
+fn versions_5_and_4_to_6_are_the_same_to_it() {
+    let Some(traces) = Traces::new() else { return };
+    for (name, bytes) in older() {
+        let [before, after] = traces.both("headers", &bytes, "v6");
+        for (before, after) in before.1.iter().zip(&after.1) {
+            // Of older versions it shows no processor where an event is about another thread than
+            // the one that recorded it. It is in the trace, and in version 6 it is shown.
+            let without_processor = |line: &str| -> Vec<String> {
+                let columns = line.split('\t').enumerate().filter(|(i, _)| *i != 7);
+                columns.map(|(_, column)| column.to_owned()).collect()
+            };
+            assert_eq!(without_processor(before), without_processor(after), "{name}");
+        }
+        assert_eq!((before.0, before.1.len()), (after.0, after.1.len()), "{name}");
+        if name.ends_with(".nettrace") {
+            let [before, after] = traces.both("stacks", &bytes, "v6");
+            assert!(before == after, "{name}");
+        }
+        // Values: what it adds for version 6 are labels, in place of the ids of rows.
+        let [before, after] = traces.both("events", &bytes, "v6");
+        for (before, after) in before.1.iter().zip(&after.1) {
+            let fields = |line: &str| line.split(",\"fields\":").nth(1).map(str::to_owned);
+            assert_eq!(fields(before), fields(after), "{name}");
+            let ticks = |line: &str| line.split("\"ticks\":").nth(1).map(|it| it[..8].to_owned());
+            assert_eq!(ticks(before), ticks(after), "{name}");
+        }
+    }
+}
+
+/// To the older versions: everything arrives, in order, and nothing is missing that was not.
+#[test]
+fn the_older_versions_are_whole_to_it() {
+    let Some(traces) = Traces::new() else { return };
+    let word = |line: &str, key: &str| {
+        line.split(' ').find_map(|word| word.strip_prefix(key).map(str::to_owned)).unwrap()
+    };
+    // By turns, since each call takes a while.
+    let all = current().into_iter().chain(older()).zip(["v5", "v4"].into_iter().cycle());
+    for ((name, bytes), to) in all {
+        let [before, after] = traces.both("headers", &bytes, to);
+        assert_eq!(after.0, Some(0), "{name} {to}");
+        let (before, after) = (before.1.last().unwrap(), after.1.last().unwrap());
+        for key in ["events=", "lost=", "unsorted=", "ptr=", "cpus=", "start=", "duration_ms="] {
+            assert_eq!(word(before, key), word(after, key), "{name} {to} {key}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What tests of `nettrace convert` share: the command on bytes, and what is in a trace as text.
+#![allow(dead_code, unreachable_pub)] // each test takes what it needs
+
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use nettrace_reader::{Event, Item, Label, Options, Reader, Stack, Thread, Value};
+
+/// The command with `input` behind its standard input.
+#[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
+pub fn nettrace(args: &[&str], input: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    // It may stop reading before the end: what cannot be written does not matter.
+    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
+pub fn stderr(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// Converts by pipes; what was said goes second.
+pub fn convert(bytes: &[u8], to: &str) -> (Vec<u8>, String) {
+    let output = nettrace(&["convert", "-", "-", "--to", to], bytes);
+    let said = stderr(&output).to_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    (output.stdout, said)
+}
+
+/// How many things were left out, by the last line that was said.
+pub fn left_out(said: &str) -> u64 {
+    let last = said.lines().last().unwrap();
+    let word = last.split(' ').find_map(|word| word.strip_prefix("left_out=")).unwrap();
+    word.parse().unwrap()
+}
+
+/// Everything that a stream says, in its order, but how it is cut into blocks.
+pub fn items(bytes: &[u8]) -> Vec<String> {
+    let mut reader = Reader::new(bytes).unwrap();
+    let mut items = vec![format!("{:?}", reader.trace())];
+    let mut sequence_points = 0;
+    loop {
+        let item = match reader.next_item().unwrap() {
+            Some(Item::EventBlock) => continue,
+            Some(Item::Event(event)) => shown(&event, event.header.sequence_number),
+            // Blocks of definitions may be cut differently, too.
+            Some(Item::Metadata(types)) => {
+                items.extend(types.iter().map(|of| format!("{of:?}")));
+                continue;
+            }
+            Some(Item::Threads(threads)) => {
+                items.extend(threads.iter().map(|of| format!("{of:?}")));
+                continue;
+            }
+            Some(Item::Stacks(stacks)) => {
+                items.extend(stacks.iter().map(|of| format!("{of:?}")));
+                continue;
+            }
+            Some(Item::LabelLists(lists)) => {
+                items.extend(lists.iter().map(|of| format!("{of:?}")));
+                continue;
+            }
+            Some(Item::RemovedThreads(threads)) => {
+                items.extend(threads.iter().map(|of| format!("removed {of:?}")));
+                continue;
+            }
+            Some(item) => {
+                sequence_points += u64::from(matches!(item, Item::SequencePoint(_)));
+                format!("{item:?}")
+            }
+            None => break,
+        };
+        items.push(item);
+    }
+    assert_eq!(reader.totals().sequence_points, sequence_points);
+    items
+}
+
+/// One event with all that it refers to, whatever the version of the format: what has a number in
+/// the stream is shown by what is behind it.
+pub fn shown(event: &Event<'_>, sequence: u32) -> String {
+    let metadata = event.metadata();
+    let header = event.header;
+    let stack: Option<Vec<u64>> =
+        event.stack().as_ref().map(|stack| Stack::addresses(stack).collect());
+    format!(
+        "{} #{sequence} of {} about {} on {:#x} sorted {} stack {stack:x?} labels {:?} {}/{}/{:?} \
+         v{} l{} k{:x} o{:?} message {:?} description {:?} guid {:?} keys {:?} fields {:?}: {:x?}",
+        header.timestamp,
+        who(&event.capture_thread().thread),
+        who(event.thread()),
+        header.processor,
+        header.is_sorted,
+        event.labels(),
+        metadata.provider,
+        metadata.event_id,
+        metadata.name,
+        metadata.version,
+        metadata.level,
+        metadata.keywords,
+        metadata.opcode,
+        metadata.message_template,
+        metadata.description,
+        metadata.provider_guid,
+        metadata.key_values,
+        metadata.fields,
+        event.payload
+    )
+}
+
+fn who(thread: &Thread) -> String {
+    let Thread { name, process_id, os_thread_id, key_values, .. } = thread;
+    format!("{name:?} {process_id:?} {os_thread_id:?} {key_values:?}")
+}
+
+/// All events of a stream, in its order, as `show` has them with their numbers. A thread's numbers
+/// are shown as the reader counts them: from 1, and from one to the next by what is lost between.
+pub fn events(bytes: &[u8], mut show: impl FnMut(&Event<'_>, u32) -> String) -> Vec<String> {
+    let mut reader = Reader::new(bytes).unwrap();
+    let mut seen: BTreeMap<Option<u64>, (u32, u64)> = BTreeMap::new();
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let totals = event.capture_thread();
+        let key = totals.thread.os_thread_id;
+        let (number, lost) = seen.entry(key).or_default();
+        // A thread that is introduced again has lost nothing yet.
+        let missing = totals.lost.checked_sub(*lost).unwrap_or(totals.lost);
+        (*number, *lost) = (number.wrapping_add(missing as u32 + 1), totals.lost);
+        let number = *number;
+        events.push(show(&event, number));
+    }
+    events
+}
+
+pub fn lost(bytes: &[u8]) -> u64 {
+    let mut reader = Reader::new(bytes).unwrap();
+    while reader.next_event().unwrap().is_some() {}
+    reader.totals().lost
+}
+
+pub fn is_sound(bytes: &[u8]) -> bool {
+    let report = nettrace_reader::verify(bytes).unwrap();
+    report.violations.iter().for_each(|violation| println!("{violation}"));
+    report.is_sound()
+}
+
+/// The values of an event as another version may have them too: text whatever its encoding, arrays
+/// whatever their layout. What readers would not show the same is the same here: NUL is U+FFFD.
+pub fn values(event: &Event<'_>) -> Vec<String> {
+    event
+        .fields()
+        .map(|field| {
+            let (name, value) = field.unwrap();
+            format!("{}={}", name.replace('\0', "\u{FFFD}"), plain(&value))
+        })
+        .collect()
+}
+
+fn plain(value: &Value<'_>) -> String {
+    match value {
+        Value::Text(text) => format!("{:?}", text.replace('\0', "\u{FFFD}")),
+        Value::Bytes(bytes) => format!("{bytes:?}"),
+        Value::Utf8CodeUnit(unit) => format!("{unit}"),
+        Value::Array(values) => {
+            let values: Vec<_> = values.iter().map(plain).collect();
+            format!("[{}]", values.join(", "))
+        }
+        // An array within an array is in an object of its own in our versions 4 and 5.
+        Value::Object(fields) => match &fields[..] {
+            [("items" | "value", value @ (Value::Array(_) | Value::Bytes(_) | Value::Text(_)))] => {
+                plain(value)
+            }
+            fields => {
+                let fields: Vec<_> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{name}: {}", plain(value)))
+                    .collect();
+                format!("{{{}}}", fields.join(", "))
+            }
+        },
+        value => {
+            let text = format!("{value:?}");
+            let number =
+                text.split_once('(').map(|(_, rest)| rest.trim_end_matches(')').to_owned());
+            number.unwrap_or(text)
+        }
+    }
+}
+
+/// Whether a label is one that versions 4 and 5 have too.
+pub fn is_activity(label: &Label) -> bool {
+    matches!(label, Label::ActivityId(_) | Label::RelatedActivityId(_))
+}
+
+/// The reference reader: `NETTRACE_JUDGE`, or beside the workspace. `None`, with a line that says
+/// so, where it is absent.
+pub fn judge() -> Option<PathBuf> {
+    let path = match std::env::var_os("NETTRACE_JUDGE") {
+        Some(path) => PathBuf::from(path),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge"),
+    };
+    if path.exists() {
+        return Some(path);
+    }
+    println!("skipped: no judge at {}", path.display());
+    None
+}
+
+/// Real .NET traces: in `NETTRACE_DOTNET_DATA`, or beside the workspace. None, with a line that
+/// says so, where they are absent.
+pub fn dotnet_traces() -> Vec<PathBuf> {
+    let dir = match std::env::var_os("NETTRACE_DOTNET_DATA") {
+        Some(dir) => PathBuf::from(dir),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/dotnet"),
+    };
+    let Ok(entries) = std::fs::read_dir(&dir) else {
+        println!("skipped: no .NET traces in {}", dir.display());
+        return Vec::new();
+    };
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut traces: Vec<_> =
+        paths.filter(|path| path.extension().is_some_and(|it| it == "nettrace")).collect();
+    traces.sort();
+    assert!(!traces.is_empty(), "no trace in {}", dir.display());
+    traces
+}
+
+/// The events of a Heph trace: stream, counter, start and attributes.
+pub fn heph_events(bytes: &[u8]) -> Vec<(u32, u32, u64, String)> {
+    let mut reader = nettrace_reader::heph::Options::default().open(bytes);
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let attributes: Vec<_> =
+            event.attributes().map(|it| it.unwrap()).map(|(k, v)| format!("{k}={v:?}")).collect();
+        events.push((event.stream, event.counter, event.start, attributes.join(" ")));
+    }
+    events
+}
+
+/// Everything that can be read, and whether that was all.
+pub fn read_on(bytes: &[u8], limits: Options) -> (u64, bool) {
+    let mut reader = limits.open(bytes).unwrap();
+    loop {
+        match reader.next_event() {
+            Ok(Some(_)) => {}
+            Ok(None) => return (reader.totals().events, true),
+            Err(_) => return (reader.totals().events, false),
+        }
+    }
+}
