@@ -5,7 +5,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// What became of the events of this process since its start, all tracepoints together.
 ///
 /// An event that was emitted while its tracepoint was enabled is in exactly one of `written`,
-/// `disabled`, `too_large` and `failed`.
+/// `disabled`, `too_large`, `nested` and `failed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -18,8 +18,11 @@ pub struct Counters {
     /// Refused: beyond [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES), which the kernel would take and
     /// not deliver.
     pub too_large: u64,
-    /// Refused by the system for another reason: number of the error (`errno`), and how many. Numbers
-    /// that do not fit the table are 0.
+    /// Refused: emitted by the encoding of an event that was emitted by the encoding of another,
+    /// and so on, more than four deep.
+    pub nested: u64,
+    /// Refused by the system for another reason: number of the error (`errno`), and how many.
+    /// Numbers that do not fit the table are 0.
     pub failed: Vec<(i32, u64)>,
 }
 
@@ -46,6 +49,7 @@ pub fn counters() -> Counters {
         cut: CUT.load(Ordering::Relaxed),
         disabled: DISABLED.load(Ordering::Relaxed),
         too_large: TOO_LARGE.load(Ordering::Relaxed),
+        nested: NESTED.load(Ordering::Relaxed),
         failed: failed.collect(),
     }
 }
@@ -68,6 +72,10 @@ pub(crate) fn count_too_large() {
     TOO_LARGE.fetch_add(1, Ordering::Relaxed);
 }
 
+pub(crate) fn count_nested() {
+    NESTED.fetch_add(1, Ordering::Relaxed);
+}
+
 pub(crate) fn count_failed(errno: i32) {
     let at = usize::try_from(errno).ok().filter(|&at| at < FAILED.len()).unwrap_or(0);
     FAILED[at].fetch_add(1, Ordering::Relaxed);
@@ -83,6 +91,7 @@ static SHARDS: [Shard; 16] = [const { Shard { written: AtomicU64::new(0) } }; 16
 static CUT: AtomicU64 = AtomicU64::new(0);
 static DISABLED: AtomicU64 = AtomicU64::new(0);
 static TOO_LARGE: AtomicU64 = AtomicU64::new(0);
+static NESTED: AtomicU64 = AtomicU64::new(0);
 static FAILED: [AtomicU64; 160] = [const { AtomicU64::new(0) }; 160];
 
 /// A thread's shard: the address of a thread local tells threads apart.

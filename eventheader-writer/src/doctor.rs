@@ -4,6 +4,9 @@ use std::{fmt, fs, io, path::PathBuf};
 
 use crate::tracefs::{self, Availability, STATUS};
 
+/// What shows the fields of events, which `perf script` does not know.
+const DECODE: &str = "eventheader decode perf.data";
+
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -97,11 +100,11 @@ impl fmt::Display for Diagnosis {
             Some(command) => writeln!(f, "record them:         {command}")?,
             None => writeln!(
                 f,
-                "No tracepoint is registered: they appear when a program registers them, at its start \
-                 or with the first event of a type."
+                "No tracepoint is registered: they appear when a program registers them, at its \
+                 start or with the first event of a type."
             )?,
         }
-        writeln!(f, "look at them:        perf script")
+        writeln!(f, "look at them:        perf script; with all fields: {DECODE}")
     }
 }
 
@@ -118,7 +121,8 @@ fn list(folders: &[PathBuf]) -> Result<Vec<Listed>, String> {
     Err(reason)
 }
 
-/// The lines of the kernel's file: `name`, or `name # Used by who who`; then a blank line and counts.
+/// The lines of the kernel's file: `name`, or `name # Used by who who`; then a blank line and
+/// counts.
 fn listed(text: &str) -> Vec<Listed> {
     let of_line = |line: &str| {
         let (name, comment) = line.split_once('#').unwrap_or((line, ""));
@@ -131,13 +135,15 @@ fn listed(text: &str) -> Vec<Listed> {
     text.lines().take_while(|line| !line.trim().is_empty()).map(of_line).collect()
 }
 
-/// Whether the kernel has user_events, as far as files tell: the tracefs that it shows, or a copy of
-/// its configuration in the usual places. (`/proc/config.gz` is packed; that it says yes is known
-/// once tracefs shows it.)
+/// Whether the kernel has user_events, as far as files tell: the tracefs that it shows, or a copy
+/// of its configuration in the usual places. (`/proc/config.gz` is packed; that it says yes is
+/// known once tracefs shows it.)
 fn configured(availability: &Availability, kernel: Option<&str>) -> Option<bool> {
     match availability {
         Availability::Ready { .. } => return Some(true),
-        Availability::NoUserEvents { .. } | Availability::Unsupported => return Some(false),
+        Availability::NoTracing | Availability::NoUserEvents { .. } | Availability::Unsupported => {
+            return Some(false);
+        }
         _ => {}
     }
     let kernel = kernel?;
@@ -180,5 +186,6 @@ mod tests {
         assert!(text.contains("mount -t tracefs"), "{text}");
         assert!(text.contains("A_L1K0  (nobody listens)"), "{text}");
         assert!(text.contains("perf record -a -e user_events:A_L1K0"), "{text}");
+        assert!(text.contains(DECODE), "{text}");
     }
 }

@@ -1,4 +1,5 @@
-//! What can go wrong. Writing an event never returns an error: it counts ([`Counters`](crate::Counters)).
+//! What can go wrong. Writing an event never returns an error: it counts
+//! ([`Counters`](crate::Counters)).
 
 use std::{error, fmt};
 
@@ -71,8 +72,8 @@ impl fmt::Display for Error {
             ),
             Self::TooManyFields { field, count } => write!(
                 f,
-                "the struct in field `{field}` has {count} fields, and 127 are the most; group some \
-                 of them in a struct of their own"
+                "the struct in field `{field}` has {count} fields, and 127 are the most; group \
+                 some of them in a struct of their own"
             ),
             Self::TooDeep { field } => write!(
                 f,
@@ -91,8 +92,8 @@ impl fmt::Display for Error {
             ),
             Self::TooLarge { event } => write!(
                 f,
-                "event `{event}` is larger than the {} bytes that the kernel delivers; record less, \
-                 or split it",
+                "event `{event}` is larger than the {} bytes that the kernel delivers; record \
+                 less, or split it",
                 crate::MAX_EVENT_BYTES
             ),
         }

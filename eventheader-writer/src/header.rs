@@ -15,6 +15,9 @@ const FIELDS: &str = " u8 eventheader_flags; u8 version; u16 id; u16 tag; u8 opc
 const HEADER_BYTES: usize = 8;
 const EXTENSION_BYTES: usize = 4;
 
+/// What stands before the metadata of an event without an activity.
+pub(crate) const BEFORE_METADATA: usize = HEADER_BYTES + EXTENSION_BYTES;
+
 mod flag {
     pub(super) const POINTER64: u8 = 1;
     pub(super) const LITTLE_ENDIAN: u8 = 2;
@@ -40,8 +43,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// That of a type. An id that was derived from the name is left out: what it would promise, that
-    /// the version changes with the layout, nobody has promised.
+    /// That of a type. An id that was derived from the name is left out: what it would promise,
+    /// that the version changes with the layout, nobody has promised.
     pub(crate) fn of_schema(schema: &EventSchema) -> Self {
         Self {
             id: if schema.id_is_explicit { schema.id } else { 0 },
@@ -68,45 +71,58 @@ impl Preamble {
 
     /// From a header and metadata; `event` is for the error.
     pub(crate) fn new(header: Header, metadata: &[u8], event: &str) -> Result<Self, Error> {
-        let size = HEADER_BYTES + EXTENSION_BYTES + metadata.len();
-        let limit = MAX_EVENT_BYTES;
-        // Room for the extension with activity ids.
-        if size + EXTENSION_BYTES + 32 > limit {
-            return Err(Error::Metadata { event: event.to_owned(), size, limit });
-        }
-        let mut bytes = Vec::with_capacity(size);
-        bytes.extend_from_slice(&[FLAGS, header.version]);
-        bytes.extend_from_slice(&header.id.to_ne_bytes());
-        bytes.extend_from_slice(&header.tag.to_ne_bytes());
-        bytes.extend_from_slice(&[header.opcode, header.level]);
-        // Fits: it is below the limit.
-        bytes.extend_from_slice(&(metadata.len() as u16).to_ne_bytes());
-        bytes.extend_from_slice(&extension::METADATA.to_ne_bytes());
+        let mut bytes = vec![0; BEFORE_METADATA];
         bytes.extend_from_slice(metadata);
+        complete(header, &mut bytes, event)?;
         Ok(Self { bytes: bytes.into() })
     }
 
     /// Starts an event: the number that the kernel knows the tracepoint by, then the header.
     #[inline(always)]
     pub(crate) fn begin(&self, index: u32, activity: &Activity<'_>, buffer: &mut Buffer) {
-        buffer.put(&index.to_ne_bytes());
-        let Some(id) = activity.id else { return buffer.put(&self.bytes) };
-        self.begin_in_activity(id, activity.related, buffer);
+        begin(&self.bytes, index, activity, buffer);
     }
+}
 
-    #[cold]
-    fn begin_in_activity(&self, id: &[u8; 16], related: Option<&[u8; 16]>, buffer: &mut Buffer) {
-        let (header, metadata) = self.bytes.split_at(HEADER_BYTES);
-        buffer.put(header);
-        let size = if related.is_some() { 32_u16 } else { 16 };
-        buffer.put(&size.to_ne_bytes());
-        buffer.put(&(extension::ACTIVITY_ID | extension::CHAIN).to_ne_bytes());
-        buffer.put(id);
-        if let Some(related) = related {
-            buffer.put(related);
-        }
-        buffer.put(metadata);
+/// Writes header and extension into the first [`BEFORE_METADATA`] bytes, which metadata follows.
+/// `event` is for the error.
+pub(crate) fn complete(header: Header, bytes: &mut [u8], event: &str) -> Result<(), Error> {
+    let (size, limit) = (bytes.len(), MAX_EVENT_BYTES);
+    // Room for the extension with activity ids.
+    if size + EXTENSION_BYTES + 32 > limit {
+        return Err(Error::Metadata { event: event.to_owned(), size, limit });
     }
+    // Fits: it is below the limit.
+    let metadata_len = (size - BEFORE_METADATA) as u16;
+    bytes[..2].copy_from_slice(&[FLAGS, header.version]);
+    bytes[2..4].copy_from_slice(&header.id.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&header.tag.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&[header.opcode, header.level]);
+    bytes[8..10].copy_from_slice(&metadata_len.to_ne_bytes());
+    bytes[10..12].copy_from_slice(&extension::METADATA.to_ne_bytes());
+    Ok(())
+}
+
+/// Starts an event with bytes that are [`complete`].
+#[inline(always)]
+pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &mut Buffer) {
+    buffer.put(&index.to_ne_bytes());
+    let Some(id) = activity.id else { return buffer.put(bytes) };
+    begin_in_activity(bytes, id, activity.related, buffer);
+}
+
+#[cold]
+fn begin_in_activity(bytes: &[u8], id: &[u8; 16], related: Option<&[u8; 16]>, buffer: &mut Buffer) {
+    let (header, metadata) = bytes.split_at(HEADER_BYTES);
+    buffer.put(header);
+    let size = if related.is_some() { 32_u16 } else { 16 };
+    buffer.put(&size.to_ne_bytes());
+    buffer.put(&(extension::ACTIVITY_ID | extension::CHAIN).to_ne_bytes());
+    buffer.put(id);
+    if let Some(related) = related {
+        buffer.put(related);
+    }
+    buffer.put(metadata);
 }
 
 /// The activity that an event belongs to.

@@ -31,13 +31,13 @@
 //! # Tracepoints
 //!
 //! A tracepoint is what can be switched on: all events of the same provider, level, keywords and
-//! group share one, named after these: `Contoso_Checkout_L4K1`. What is not an ASCII letter, a digit
-//! or `_` in a provider's name becomes `_` there. `LogAlways`, which the format does not have, is
-//! level 1.
+//! group share one, named after these: `Contoso_Checkout_L4K1`. What is not an ASCII letter, a
+//! digit or `_` in a provider's name becomes `_` there. `LogAlways`, which the format does not
+//! have, is level 1.
 //!
-//! Tracepoints appear with the first event of a type, or with [`register`](register()); `eventheader
-//! doctor` lists them, and says what is wrong where none can appear. A kernel that cannot take them
-//! costs an application nothing and fails nothing: see [`status`] and [`retry`].
+//! Tracepoints appear with the first event of a type, or with [`register`](register());
+//! `eventheader doctor` lists them, and says what is wrong where none can appear. A kernel that
+//! cannot take them costs an application nothing and fails nothing: see [`status`] and [`retry`].
 //!
 //! # Fields
 //!
@@ -62,16 +62,29 @@
 //! - [`Emit::emit`] never fails. While nobody listens it is one load and one branch; while somebody
 //!   does, it is one system call, and allocates nothing, whatever the event's size.
 //! - No event is lost without a count: see [`Counters`].
+//! - An event may be emitted while another is being made (by an encoding, or a signal handler),
+//!   four within each other.
 //! - The word of a type is shared: with `nettrace-writer`, one `emit` reaches sessions and
 //!   tracepoints, decided by one load.
-//! - A forked child goes on writing. Tracepoints are unregistered at exit, and before a library that
-//!   contains this crate is unloaded.
+//! - A forked child goes on writing. Tracepoints are unregistered at exit, and before a library
+//!   that contains this crate is unloaded.
 //! - Everything compiles, and does nothing, where the system is not Linux; [`status`] says so.
 //!
 //! # In signal handlers
 //!
-//! An event of a type that is registered may be emitted in a signal handler; `errno` may change. The
-//! first event of a type takes locks, which a handler must not: register the type before.
+//! An event of a type that is registered may be emitted in a signal handler; `errno` may change. It
+//! takes about 9 KB of stack, which an alternate stack must have. The first event of a type takes
+//! locks, which a handler must not: register the type before.
+//!
+//! # With NetTrace
+//!
+//! A type that derives `TraceEvent` here or through `nettrace-writer` implements the same trait,
+//! with the same word. The emit of this crate reaches tracepoints alone; that of `nettrace-writer`
+//! sessions and, with its feature `user_events`, tracepoints. Import one of the two `Emit` in a
+//! module, or `emit` is ambiguous. In a process that has both crates but not that feature, every
+//! type that registers appears as a tracepoint, and only the emit of this crate writes to it.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "has a seam")]
 
 mod buffer;
 mod counters;
@@ -82,6 +95,7 @@ mod error;
 mod header;
 mod metadata;
 mod register;
+mod registrar;
 mod runtime;
 mod shape;
 mod state;

@@ -7,11 +7,11 @@ use crate::{
     state::{self, Status},
 };
 
-/// Registers event types, so that `perf` can see and record their tracepoints before the first event.
-/// Returns what is registered now.
+/// Registers event types, so that `perf` can see and record their tracepoints before the first
+/// event. Returns what is registered now.
 ///
-/// Give it the `TYPES` of each event: [`register!`](crate::register!) writes the list. Registering a
-/// type again does nothing. A kernel that cannot take tracepoints is no error; see
+/// Give it the `TYPES` of each event: [`register!`](crate::register!) writes the list. Registering
+/// a type again does nothing. A kernel that cannot take tracepoints is no error; see
 /// [`Status::availability`], and [`retry`](crate::retry).
 ///
 /// # Errors

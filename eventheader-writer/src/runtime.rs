@@ -10,7 +10,7 @@ use crate::{
     emit::{self, Context},
     encoder::EventHeaderEncoder,
     error::Error,
-    header::{self, Header, Preamble},
+    header::{self, Header},
     metadata::{self, Arity},
     shape::{encoding, format},
     state::{self, KERNEL, RuntimePoint},
@@ -39,8 +39,8 @@ impl DynamicProvider {
         Ok(Self { name: name.to_owned(), group: None })
     }
 
-    /// Puts the provider into a group: lower-case letters and digits; at most 233 bytes together with
-    /// the provider's name.
+    /// Puts the provider into a group: lower-case letters and digits; at most 233 bytes together
+    /// with the provider's name.
     ///
     /// # Errors
     /// [`Error::Name`].
@@ -57,8 +57,8 @@ impl DynamicProvider {
         Err(Error::Name { what: "group", name: group.to_owned(), problem })
     }
 
-    /// Registers the tracepoint for events of that level and those keywords; it lasts as long as what
-    /// is returned. Where the kernel cannot take it, it waits: see [`retry`](crate::retry).
+    /// Registers the tracepoint for events of that level and those keywords; it lasts as long as
+    /// what is returned. Where the kernel cannot take it, it waits: see [`retry`](crate::retry).
     #[must_use]
     pub fn tracepoint(&self, level: Level, keywords: u64) -> Tracepoint {
         let level = header::level(level);
@@ -98,7 +98,7 @@ impl Drop for Tracepoint {
 }
 
 /// An event whose name and fields are known only at run time. It can be used again after
-/// [`clear`](Self::clear).
+/// [`clear`](Self::clear), and then allocates nothing.
 ///
 /// Mistakes are kept, and [`write`](Self::write) returns the first of them.
 ///
@@ -120,6 +120,7 @@ impl Drop for Tracepoint {
 pub struct EventBuilder {
     name: String,
     header: Header,
+    /// Header and metadata. The header is written at the end.
     metadata: Vec<u8>,
     payload: Box<Buffer>,
     /// Where the number of fields of each open struct stands, and the number.
@@ -152,6 +153,7 @@ impl EventBuilder {
         self.name.push_str(name);
         self.header = Header::default();
         self.metadata.clear();
+        self.metadata.resize(header::BEFORE_METADATA, 0);
         self.payload.clear();
         self.structs.clear();
         self.has_fields = false;
@@ -249,8 +251,8 @@ impl EventBuilder {
         self
     }
 
-    /// Adds text whose encoding a byte order mark at its beginning tells, UTF-8 without one; at most
-    /// 65,535 bytes.
+    /// Adds text whose encoding a byte order mark at its beginning tells, UTF-8 without one; at
+    /// most 65,535 bytes.
     pub fn add_text_with_bom(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR8, format::UTF_BOM, text.len());
         self.payload.put(text);
@@ -344,7 +346,7 @@ impl EventBuilder {
             self.has_fields = true;
         }
         let header = Header { level: tracepoint.level, ..self.header };
-        let preamble = Preamble::new(header, &self.metadata, &self.name)?;
+        header::complete(header, &mut self.metadata, &self.name)?;
         if !tracepoint.is_enabled() {
             return Ok(());
         }
@@ -353,7 +355,7 @@ impl EventBuilder {
             crate::counters::count_too_large();
             return Err(too_large());
         }
-        if emit::write_runtime(&tracepoint.point.channel, &preamble, payload, context) {
+        if emit::write_runtime(&tracepoint.point.channel, &self.metadata, payload, context) {
             Ok(())
         } else {
             Err(too_large())

@@ -105,9 +105,10 @@ pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
         T::Array(T::U8, ArrayLayout::Fixed(16)) if matches!(wanted, F::IpAddress) => {
             Shape::Delimited { encoding: BINARY_LENGTH16_CHAR8, format: IP_ADDRESS }
         }
-        T::Array(T::U8, _) if matches!(wanted, F::HexBytes) => {
-            Shape::Delimited { encoding: BINARY_LENGTH16_CHAR8, format: HEX_BYTES }
+        T::Array(T::U8, ArrayLayout::Fixed(16)) if matches!(wanted, F::Uuid) => {
+            scalar(VALUE128, UUID, 16)
         }
+        T::Array(element, _) if check::is_one_value(element, wanted) => one_value(element, wanted),
         T::Array(element, ArrayLayout::Fixed(_)) if is_struct(element, wanted) => {
             Shape::Array(element, ArrayLayout::Counted)
         }
@@ -128,9 +129,8 @@ pub(crate) const fn counts_elements(
 ) -> bool {
     let ArrayLayout::Fixed(count) = layout else { return true };
     match (element, wanted) {
-        (FieldType::U8, FieldFormat::HexBytes) => true,
         (FieldType::U8, FieldFormat::IpAddress) => count == 16,
-        _ => is_struct(element, wanted),
+        _ => check::is_one_value(element, wanted) || is_struct(element, wanted),
     }
 }
 
@@ -224,8 +224,28 @@ const fn nullable(inner: &'static FieldType, wanted: FieldFormat) -> Option<Shap
     Some(Shape::Delimited { encoding, format })
 }
 
+/// A sequence that is text or bytes.
+const fn one_value(element: &'static FieldType, wanted: FieldFormat) -> Shape {
+    let encoding = match (element, wanted) {
+        (_, FieldFormat::HexBytes) => encoding::BINARY_LENGTH16_CHAR8,
+        (FieldType::U8, _) => encoding::STRING_LENGTH16_CHAR8,
+        (FieldType::U16 | FieldType::Utf16Unit, _) => encoding::STRING_LENGTH16_CHAR16,
+        _ => encoding::STRING_LENGTH16_CHAR32,
+    };
+    let format = match wanted {
+        FieldFormat::HexBytes => format::HEX_BYTES,
+        FieldFormat::Latin1 => format::LATIN1,
+        FieldFormat::UtfBom => format::UTF_BOM,
+        _ => text(wanted),
+    };
+    Shape::Delimited { encoding, format }
+}
+
 const fn integer(wanted: FieldFormat, natural: u8) -> u8 {
     match wanted {
+        FieldFormat::Signed => format::SIGNED,
+        FieldFormat::Unsigned => format::UNSIGNED,
+        FieldFormat::Boolean => format::BOOLEAN,
         FieldFormat::Hex => format::HEX,
         FieldFormat::Errno => format::ERRNO,
         FieldFormat::Pid => format::PID,
@@ -233,7 +253,7 @@ const fn integer(wanted: FieldFormat, natural: u8) -> u8 {
         FieldFormat::Port => format::PORT,
         FieldFormat::IpAddress => format::IP_ADDRESS,
         FieldFormat::HexBytes => format::HEX_BYTES,
-        FieldFormat::Default | FieldFormat::Xml | FieldFormat::Json => natural,
+        _ => natural,
     }
 }
 

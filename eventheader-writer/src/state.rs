@@ -3,26 +3,32 @@
 //!
 //! # One registration a type, one tracepoint a (provider, level, keywords, group)
 //!
-//! The kernel keeps a bit of a *word* at whether somebody listens, and a registration has one word. A
-//! type's own word is what an emit loads, for sessions of other backends have their bits in it. So
-//! each type is registered with its own word, under the name that all types of the same provider,
-//! level, keywords and group share; for the kernel that is one tracepoint, and the same write index.
-//! Rejected: one registration for all types of a tracepoint, whose word an emit would have to load
-//! besides the type's: a second load and branch in every emit, listened to or not, to save some
-//! microseconds and about a hundred bytes of the kernel's memory a type, once.
+//! The kernel keeps a bit of a *word* at whether somebody listens, and a registration has one word.
+//! A type's own word is what an emit loads, for sessions of other backends have their bits in it.
+//! So each type is registered with its own word, under the name that all types of the same
+//! provider, level, keywords and group share; for the kernel that is one tracepoint, and the same
+//! write index. Rejected: one registration for all types of a tracepoint, whose word an emit would
+//! have to load besides the type's: a second load and branch in every emit, listened to or not, to
+//! save some microseconds and about a hundred bytes of the kernel's memory a type, once.
 //!
 //! # When
 //!
 //! A type is registered with the kernel when it is registered at all: by its first emit, or earlier
 //! by [`register`](crate::register()). Where the kernel cannot take it the type waits, and the next
 //! registration of another type (once a second at most) or [`retry`] tries again. Waiting costs an
-//! emit nothing: the word stays 0.
+//! emit nothing: the word stays 0. A tracepoint that the kernel refuses keeps none of the others
+//! out.
+//!
+//! The kernel may set a word before the thread that registers it has said where events go. Another
+//! thread that emits in between waits for it; a signal handler on the very thread does not, and its
+//! event is counted as [`disabled`](crate::Counters::disabled).
 //!
 //! # fork
 //!
-//! The kernel copies registrations with the address space, and the child inherits the descriptor, so
-//! the child's events are written as the parent's are. Our lock is taken for the time of the `fork`,
-//! so that the child finds its content whole.
+//! The child inherits the descriptor, and its words are registered for it, by the kernel or by us
+//! ([`registrar`]), so its events are written as the parent's are. Our lock is taken for the time
+//! of the `fork`, so that the child finds its content whole. A type whose registration another
+//! thread had begun just then is not registered in the child; [`retry`] does that.
 //!
 //! # Unloading and exit
 //!
@@ -35,6 +41,7 @@ use std::{
     ffi::CString,
     fs::File,
     io,
+    ops::{Deref, DerefMut},
     path::PathBuf,
     sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
@@ -47,7 +54,8 @@ use trace_event::{
 
 use crate::{
     header::{self, Preamble},
-    sync::{AtomicU32, AtomicU64, Ordering},
+    registrar,
+    sync::{AtomicU32, AtomicU64, Ordering, pause},
     sys,
     tracefs::{self, Availability},
 };
@@ -57,6 +65,9 @@ pub(crate) const KERNEL: u32 = 1 << KERNEL_BIT;
 
 /// How long after a failure nobody tries again unasked.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often the end of the process asks for the lock, with a pause of a millisecond in between.
+const UNLOAD_TRIES: u32 = 500;
 
 /// The tracepoints of this process, as they are now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +94,8 @@ pub struct TracepointStatus {
     pub enabled: bool,
     /// How many event types (and run-time tracepoints) share it.
     pub types: usize,
+    /// Why the kernel refused it, if it did: the error's number (`errno`).
+    pub error: Option<i32>,
 }
 
 /// What is registered, and what waits or was refused.
@@ -98,12 +111,14 @@ pub fn status() -> Status {
                 known.types += 1;
                 known.enabled |= enabled;
                 known.write_index = known.write_index.or(write_index);
+                known.error = known.error.or(entry.error);
             }
             None => tracepoints.push(TracepointStatus {
                 name: entry.name.clone(),
                 write_index,
                 enabled,
                 types: 1,
+                error: entry.error,
             }),
         }
     }
@@ -119,11 +134,8 @@ pub fn status() -> Status {
 /// given. Returns what came of it.
 pub fn retry() -> Status {
     install();
-    {
-        let mut state = lock();
-        state.last_failure = None;
-        state.register_waiting();
-    }
+    describe_all();
+    lock().register_waiting();
     status()
 }
 
@@ -206,10 +218,15 @@ pub(crate) fn type_point(index: u32) -> Option<&'static TypePoint> {
     leaf.get(index as usize % LEAF)?.get()
 }
 
-/// Waits for a registration that is under way.
+/// Waits for a registration that is under way. `false`: it is this thread's own, which a signal
+/// handler has interrupted.
 #[cold]
-pub(crate) fn settle() {
-    drop(lock());
+pub(crate) fn settle() -> bool {
+    let is_own = LOCKED_HERE.get();
+    if !is_own {
+        drop(lock());
+    }
+    !is_own
 }
 
 /// A tracepoint that is made at run time: its word, and where its events go. They are never freed,
@@ -228,7 +245,7 @@ pub(crate) fn register_runtime(name: String) -> &'static RuntimePoint {
         let point = RuntimePoint { word: AtomicU32::new(0), channel: Channel::new() };
         Box::leak(Box::new(point))
     });
-    state.add(Entry { name, word: &point.word, channel: &point.channel, is_registered: false });
+    state.add(Entry::new(name, &point.word, &point.channel));
     point
 }
 
@@ -254,8 +271,54 @@ static POINTS: [OnceLock<Leaf>; registry::MAX_TYPES as usize / LEAF + 1] =
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
-fn lock() -> MutexGuard<'static, State> {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+thread_local! {
+    /// Whether this thread has the lock.
+    static LOCKED_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The state, locked by this thread.
+struct Locked(Option<MutexGuard<'static, State>>);
+
+fn lock() -> Locked {
+    LOCKED_HERE.set(true);
+    Locked(Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
+}
+
+impl Deref for Locked {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        self.0.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut State {
+        self.0.as_mut().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // In this order, for signal handlers.
+        self.0 = None;
+        LOCKED_HERE.set(false);
+        if MISSED.load(Ordering::Relaxed) != 0 && MISSED.swap(0, Ordering::Relaxed) != 0 {
+            describe_all();
+        }
+    }
+}
+
+/// Whether types were registered by a thread that had the lock: in a signal handler, or in another
+/// handler of a `fork`. They are described when it gives the lock back.
+static MISSED: AtomicU32 = AtomicU32::new(0);
+
+/// Describes and registers whatever types there are.
+fn describe_all() {
+    let mut state = lock();
+    for ty in registry::types().filter(|ty| ty.is_registered()) {
+        state.describe(ty);
+    }
 }
 
 #[derive(Debug)]
@@ -278,6 +341,14 @@ struct Entry {
     word: &'static AtomicU32,
     channel: &'static Channel,
     is_registered: bool,
+    /// Why not.
+    error: Option<i32>,
+}
+
+impl Entry {
+    fn new(name: String, word: &'static AtomicU32, channel: &'static Channel) -> Self {
+        Self { name, word, channel, is_registered: false, error: None }
+    }
 }
 
 /// Where events go.
@@ -308,13 +379,48 @@ impl State {
         }
     }
 
+    /// Makes the constant part of a type's events, and registers its word. Does nothing for a type
+    /// that is known or refused.
+    fn describe(&mut self, ty: &'static EventType) {
+        if self.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
+            return;
+        }
+        let (index, schema) = (ty.index() as usize, ty.schema());
+        let Some(leaf) = POINTS.get(index / LEAF) else { return };
+        let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| OnceLock::new()).collect());
+        let slot = &leaf[index % LEAF];
+        if slot.get().is_none() {
+            match Preamble::of_schema(schema) {
+                Ok(preamble) => {
+                    let _ = slot.set(TypePoint { preamble, channel: Channel::new() });
+                }
+                Err(error) => {
+                    if self.refused.iter().all(|(refused, _)| *refused != ty.index()) {
+                        self.refused.push((ty.index(), error.to_string()));
+                    }
+                    return;
+                }
+            }
+        }
+        let Some(point) = slot.get() else { return };
+        let level = header::level(schema.level);
+        let name = header::tracepoint_name(&schema.provider, level, schema.keywords);
+        self.add(Entry::new(name, ty.enabled_word(), &point.channel));
+    }
+
     /// Registers a word, or has it wait.
-    fn add(&mut self, entry: Entry) {
-        self.entries.push(entry);
+    fn add(&mut self, mut entry: Entry) {
         let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
         if !soon {
-            self.register_waiting();
+            self.entries.push(entry);
+            return self.register_waiting();
         }
+        // What failed a moment ago is left alone; this one has not been tried.
+        if let Some(target) = self.target.as_mut().filter(|_| !self.is_closed) {
+            register(target, &mut entry);
+        }
+        self.entries.push(entry);
+        self.judge();
     }
 
     fn register_waiting(&mut self) {
@@ -323,10 +429,7 @@ impl State {
         }
         if self.target.is_none() {
             match tracefs::open() {
-                Ok((file, path)) => {
-                    self.availability = Availability::Ready { path: path.clone() };
-                    self.target = Some(Target { file, names: None, path });
-                }
+                Ok((file, path)) => self.target = Some(Target { file, names: None, path }),
                 Err(problem) => {
                     self.availability = problem;
                     self.last_failure = Some(Instant::now());
@@ -335,19 +438,25 @@ impl State {
             }
         }
         let Some(target) = &mut self.target else { return };
-        let mut failure = None;
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_registered) {
-            match register(target, entry) {
-                Ok(()) => entry.is_registered = true,
-                Err(error) => failure = error.raw_os_error().or(failure),
-            }
+            register(target, entry);
         }
-        self.last_failure = failure.map(|_| Instant::now());
+        let failed = self.entries.iter().any(|entry| !entry.is_registered);
+        self.last_failure = failed.then(Instant::now);
+        self.judge();
+    }
+
+    /// Says what the target is good for: with one tracepoint registered, others' refusal is their
+    /// own affair.
+    fn judge(&mut self) {
+        let Some(target) = &self.target else { return };
         let path = target.path.clone();
+        let failure = self.entries.iter().find_map(|entry| entry.error);
+        let works = self.entries.iter().any(|entry| entry.is_registered);
         self.availability = match failure {
-            Some(errno) => Availability::Failed { path, errno },
-            None if target.names.is_some() => Availability::Redirected,
-            None => Availability::Ready { path },
+            _ if target.names.is_some() => Availability::Redirected,
+            Some(errno) if !works => Availability::Failed { path, errno },
+            _ => Availability::Ready { path },
         };
     }
 
@@ -355,13 +464,26 @@ impl State {
     fn unregister(&self, entry: &Entry) -> bool {
         match &self.target {
             Some(Target { file, names: None, .. }) => {
-                sys::unregister(file, entry.word, KERNEL_BIT).is_ok()
+                registrar::unregister(raw(file), entry.word, KERNEL_BIT).is_ok()
             }
             _ => {
                 entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
                 true
             }
         }
+    }
+
+    /// Registers what is registered once more: the kernel has forgotten it.
+    fn register_again(&mut self) {
+        let Some(target) = self.target.as_mut().filter(|target| target.names.is_none()) else {
+            return;
+        };
+        for entry in self.entries.iter_mut().filter(|entry| entry.is_registered) {
+            // The bit is that of the parent, at the time of the fork.
+            entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
+            register(target, entry);
+        }
+        self.judge();
     }
 
     fn unregister_all(&mut self) {
@@ -374,22 +496,29 @@ impl State {
     }
 }
 
-fn register(target: &mut Target, entry: &Entry) -> io::Result<()> {
+/// Registers a word that is not; says in the entry what came of it.
+fn register(target: &mut Target, entry: &mut Entry) {
     let fd = raw(&target.file);
-    match &mut target.names {
-        None => {
-            let command = CString::new(header::registration(&entry.name))?;
-            let index = sys::register(&target.file, &command, entry.word, KERNEL_BIT)?;
-            entry.channel.store(fd, index);
-        }
+    let index = match &mut target.names {
+        None => CString::new(header::registration(&entry.name))
+            .map_err(io::Error::from)
+            .and_then(|command| registrar::register(fd, &command, entry.word, KERNEL_BIT)),
         Some(names) => {
             let next = names.len() as u32;
-            let index = *names.entry(entry.name.clone()).or_insert(next);
-            entry.channel.store(fd, index);
-            entry.word.fetch_or(KERNEL, Ordering::Relaxed);
+            Ok(*names.entry(entry.name.clone()).or_insert(next))
         }
+    };
+    entry.is_registered = index.is_ok();
+    match index {
+        Ok(index) => {
+            entry.error = None;
+            entry.channel.store(fd, index);
+            if target.names.is_some() {
+                entry.word.fetch_or(KERNEL, Ordering::Relaxed);
+            }
+        }
+        Err(error) => entry.error = Some(error.raw_os_error().unwrap_or(0)),
     }
-    Ok(())
 }
 
 #[cfg(target_os = "linux")]
@@ -410,45 +539,22 @@ impl Backend for Tracepoints {
     fn attach(&self, _: &'static EventType) {}
 
     fn settled(&self, ty: &'static EventType) {
-        let mut state = lock();
-        if state.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
-            return;
+        if LOCKED_HERE.get() {
+            MISSED.store(1, Ordering::Relaxed);
+        } else {
+            lock().describe(ty);
         }
-        let (index, schema) = (ty.index() as usize, ty.schema());
-        let Some(leaf) = POINTS.get(index / LEAF) else { return };
-        let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| OnceLock::new()).collect());
-        let slot = &leaf[index % LEAF];
-        if slot.get().is_none() {
-            match Preamble::of_schema(schema) {
-                Ok(preamble) => {
-                    let _ = slot.set(TypePoint { preamble, channel: Channel::new() });
-                }
-                Err(error) => {
-                    if state.refused.iter().all(|(refused, _)| *refused != ty.index()) {
-                        state.refused.push((ty.index(), error.to_string()));
-                    }
-                    return;
-                }
-            }
-        }
-        let Some(point) = slot.get() else { return };
-        let level = header::level(schema.level);
-        state.add(Entry {
-            name: header::tracepoint_name(&schema.provider, level, schema.keywords),
-            word: ty.enabled_word(),
-            channel: &point.channel,
-            is_registered: false,
-        });
     }
 }
 
 thread_local! {
     /// The lock, while this thread forks.
-    static FORKING: Cell<Option<MutexGuard<'static, State>>> = const { Cell::new(None) };
+    static FORKING: Cell<Option<Locked>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
-    // Not where the thread is ending, whose thread locals are gone: the child then takes its chance.
+    // Not where the thread is ending, whose thread locals are gone: the child then takes its
+    // chance.
     let _ = FORKING.try_with(|held| held.set(Some(lock())));
 }
 
@@ -457,14 +563,28 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    let _ = FORKING.try_with(Cell::take);
+    let is_forgotten = registrar::after_fork();
+    if let Ok(Some(mut state)) = FORKING.try_with(Cell::take) {
+        if is_forgotten {
+            state.register_again();
+        }
+    }
     // A registration that another thread had begun is forgotten, and its lock with it.
     registry::after_fork(0);
 }
 
 extern "C" fn at_unload() {
-    // Not for the price of a hang: a thread that is stopped may hold it.
-    let Ok(mut state) = STATE.try_lock() else { return };
-    state.is_closed = true;
-    state.unregister_all();
+    // A registration takes microseconds; a thread that is stopped within one must not hold up the
+    // exit for ever.
+    for _ in 0..UNLOAD_TRIES {
+        if let Ok(mut state) = STATE.try_lock() {
+            state.is_closed = true;
+            return state.unregister_all();
+        }
+        pause();
+    }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+#[path = "state_tests.rs"]
+mod tests;

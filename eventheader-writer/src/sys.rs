@@ -1,15 +1,16 @@
-//! The system calls: registration of a word, writing an event, handlers for `fork` and unloading.
+//! The system calls: registration of a word, writing an event, handlers for `fork` and unloading,
+//! and a thread without signals.
 //!
 //! Invariants:
 //!
-//! - K1: a word that the kernel is told of is `'static` and an `AtomicU32`: the kernel sets and clears
-//!   one bit of it at any time, by an atomic operation, until it is told otherwise or the process
-//!   ends. Words of a library that is unloaded are unregistered before ([`at_unload`]).
-//! - K2: pointers within the arguments of a call are to objects that live until the call returns; the
-//!   kernel keeps none of them but the word's address.
+//! - K1: a word that the kernel is told of is `'static` and an `AtomicU32`: the kernel sets and
+//!   clears one bit of it at any time, by an atomic operation, until it is told otherwise or the
+//!   process ends. Words of a library that is unloaded are unregistered before ([`at_unload`]).
+//! - K2: pointers within the arguments of a call are to objects that live until the call returns;
+//!   the kernel keeps none of them but the word's address.
 //! - K3: handlers take no argument, do not unwind, and may run at any `fork` or exit.
 
-pub(crate) use imp::{at_fork, at_unload, register, unregister, write};
+pub(crate) use imp::{at_fork, at_unload, register, unregister, without_signals, write};
 
 /// `EBADF` where there are error numbers: nobody listens any more.
 #[cfg(target_os = "linux")]
@@ -20,7 +21,7 @@ pub(crate) const EBADF: i32 = 9;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "K1, K2, K3")]
 mod imp {
-    use std::{ffi::CStr, fs::File, io, os::fd::AsRawFd};
+    use std::{ffi::CStr, io, mem::MaybeUninit, ptr};
 
     use crate::sync::AtomicU32;
 
@@ -54,7 +55,7 @@ mod imp {
     /// Registers a tracepoint: the kernel keeps `bit` of `word` at whether somebody listens. The
     /// number is what an event of it begins with.
     pub(crate) fn register(
-        file: &File,
+        fd: i32,
         command: &CStr,
         word: &'static AtomicU32,
         bit: u32,
@@ -64,29 +65,26 @@ mod imp {
             enable_bit: bit as u8,
             enable_size: size_of::<AtomicU32>() as u8,
             flags: 0,
-            enable_addr: std::ptr::from_ref(word).expose_provenance() as u64,
+            enable_addr: ptr::from_ref(word).expose_provenance() as u64,
             name_args: command.as_ptr().expose_provenance() as u64,
             write_index: 0,
         };
         // SAFETY: K1, K2. The kernel writes the last member of the request and one bit of the word.
-        let result = unsafe {
-            libc::ioctl(file.as_raw_fd(), REGISTER as _, std::ptr::from_mut(&mut request))
-        };
+        let result = unsafe { libc::ioctl(fd, REGISTER as _, ptr::from_mut(&mut request)) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(request.write_index) }
     }
 
     /// Has the kernel forget a word; it clears the bit.
-    pub(crate) fn unregister(file: &File, word: &'static AtomicU32, bit: u32) -> io::Result<()> {
+    pub(crate) fn unregister(fd: i32, word: &'static AtomicU32, bit: u32) -> io::Result<()> {
         let request = UserUnreg {
             size: size_of::<UserUnreg>() as u32,
             disable_bit: bit as u8,
             reserved: 0,
             reserved2: 0,
-            disable_addr: std::ptr::from_ref(word).expose_provenance() as u64,
+            disable_addr: ptr::from_ref(word).expose_provenance() as u64,
         };
         // SAFETY: K2; clears a bit of a word that is `'static` (K1).
-        let result =
-            unsafe { libc::ioctl(file.as_raw_fd(), UNREGISTER as _, std::ptr::from_ref(&request)) };
+        let result = unsafe { libc::ioctl(fd, UNREGISTER as _, ptr::from_ref(&request)) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -123,19 +121,36 @@ mod imp {
         // SAFETY: K3.
         unsafe { libc::atexit(handler) };
     }
+
+    /// Runs `start`, which starts a thread, with all signals blocked: the thread inherits that.
+    pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: K2; fills the set.
+        unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // SAFETY: K2; the first set was filled above, the second is filled if the call succeeds.
+        let status =
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+        let result = start();
+        if status == 0 {
+            // SAFETY: K2; the call that filled the set succeeded.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+        }
+        result
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod imp {
-    use std::{ffi::CStr, fs::File, io};
+    use std::{ffi::CStr, io};
 
     use crate::sync::AtomicU32;
 
-    pub(crate) fn register(_: &File, _: &CStr, _: &'static AtomicU32, _: u32) -> io::Result<u32> {
+    pub(crate) fn register(_: i32, _: &CStr, _: &'static AtomicU32, _: u32) -> io::Result<u32> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(crate) fn unregister(_: &File, _: &'static AtomicU32, _: u32) -> io::Result<()> {
+    pub(crate) fn unregister(_: i32, _: &'static AtomicU32, _: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -146,4 +161,8 @@ mod imp {
     pub(crate) fn at_fork(_: extern "C" fn(), _: extern "C" fn(), _: extern "C" fn()) {}
 
     pub(crate) fn at_unload(_: extern "C" fn()) {}
+
+    pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
+        start()
+    }
 }

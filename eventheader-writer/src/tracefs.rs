@@ -21,6 +21,8 @@ pub enum Availability {
     Redirected,
     /// Neither tracefs nor debugfs is mounted.
     NoTracefs,
+    /// The same, and mounting would not help: the kernel was built without tracing.
+    NoTracing,
     /// tracefs is mounted, but the kernel was built without `CONFIG_USER_EVENTS`, or is older than
     /// 6.4.
     NoUserEvents {
@@ -54,6 +56,11 @@ impl Availability {
             Self::NoTracefs => "tracefs is not mounted; as root: mount -t tracefs tracefs \
                                 /sys/kernel/tracing"
                 .to_owned(),
+            Self::NoTracing => {
+                "the kernel was built without tracing, for /proc/filesystems has no \
+                                tracefs; it needs CONFIG_USER_EVENTS=y and what that asks for"
+                    .to_owned()
+            }
             Self::NoUserEvents { tracefs } => format!(
                 "{} has no user_events_data: the kernel needs version 6.4 or later and \
                  CONFIG_USER_EVENTS=y",
@@ -112,7 +119,20 @@ pub(crate) fn open() -> Result<(File, PathBuf), Availability> {
             problem = found;
         }
     }
+    if problem == Availability::NoTracefs && !is_known("tracefs") {
+        problem = Availability::NoTracing;
+    }
     Err(problem)
+}
+
+/// Whether the kernel knows a kind of file system; so it is taken where it does not say.
+fn is_known(kind: &str) -> bool {
+    fs::read_to_string("/proc/filesystems").map_or(true, |list| lists(&list, kind))
+}
+
+/// A line has the kind as its last word; before it may stand `nodev`.
+fn lists(list: &str, kind: &str) -> bool {
+    list.lines().any(|line| line.split_whitespace().last() == Some(kind))
 }
 
 /// Where tracefs may be: the usual place first, then what is mounted.
@@ -166,6 +186,13 @@ fn is_tracefs(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_of_file_systems_are_whole_words() {
+        let list = "nodev\tsysfs\nnodev\ttracefs2\n\text4\n";
+        assert!(lists(list, "ext4") && lists(list, "sysfs"));
+        assert!(!lists(list, "tracefs") && !lists(list, "nodev"));
+    }
 
     #[test]
     fn mounts_are_found_wherever_they_are() {

@@ -559,3 +559,47 @@ fn what_does_not_fit_is_refused() {
     assert!(matches!(fits(most + 1), Err(Error::TooLarge { event }) if event == "Large"));
     assert!(matches!(fits(100_000), Err(Error::TooLarge { .. })));
 }
+
+#[test]
+fn numbers_and_bytes_in_other_words() {
+    #[derive(TraceEvent)]
+    struct Words<'a> {
+        #[trace_event(format = signed)]
+        signed: u8,
+        #[trace_event(format = unsigned)]
+        unsigned: [i16; 2],
+        #[trace_event(format = boolean)]
+        truth: Option<u32>,
+        #[trace_event(format = uuid)]
+        uuids: [[u8; 16]; 1],
+        #[trace_event(format = latin1)]
+        latin1: &'a [u8],
+        #[trace_event(format = utf)]
+        names: Vec<&'a [u8]>,
+        #[trace_event(format = utf_bom)]
+        utf16: &'a [u16],
+        #[trace_event(format = utf)]
+        utf32: [char; 2],
+        #[trace_event(format = json)]
+        json: Option<&'a [u8]>,
+    }
+    let event = Words {
+        signed: 255,
+        unsigned: [-1, 1],
+        truth: Some(1),
+        uuids: [*Uuid::from_u128(1).as_bytes()],
+        latin1: b"\xDF",
+        names: vec![b"a", "é".as_bytes()],
+        utf16: &[0xFEFF, 0xD83C, 0xDF88],
+        utf32: ['ß', 'x'],
+        json: Some(b"[]"),
+    };
+    check(
+        &event,
+        json!({
+            "signed": -1, "unsigned": [65_535, 1], "truth": true,
+            "uuids": ["00000000-0000-0000-0000-000000000001"], "latin1": "ß", "names": ["a", "é"],
+            "utf16": "\u{1F388}", "utf32": "ßx", "json": ["[]"],
+        }),
+    );
+}

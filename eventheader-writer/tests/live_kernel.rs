@@ -11,7 +11,7 @@ mod decoder;
 mod machine;
 
 use std::{
-    fs, io,
+    env, fs, io,
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
@@ -24,7 +24,7 @@ use eventheader_writer::{
 };
 use serde_json::{Value, json};
 
-use decoder::decode;
+use decoder::{Decoded, decode_filled};
 use machine::{
     Recording, Sample, finish_role, inside, listen, listeners, registered, role, start_role,
     wait_until,
@@ -109,7 +109,7 @@ fn threads_write_while_listeners_come_and_go() {
 }
 
 fn step(sample: &Sample) -> (u64, u64) {
-    let fields = decode(&sample.tracepoint, &sample.bytes).fields;
+    let fields = decode(sample).fields;
     (fields["thread"].as_u64().expect("a number"), fields["number"].as_u64().expect("a number"))
 }
 
@@ -139,7 +139,7 @@ fn an_event_of_the_largest_size_arrives_and_a_larger_one_is_counted() {
     let samples = recording.finish();
 
     let text = |sample: &Sample| {
-        let fields = decode(&name, &sample.bytes).fields;
+        let fields = decode(sample).fields;
         fields["text"].as_str().expect("text").to_owned()
     };
     let texts: Vec<String> = samples.iter().map(text).collect();
@@ -165,6 +165,18 @@ fn a_tracepoint_goes_with_its_guard_and_with_its_process() {
     wait_until("the other guard's word is set", || two.is_enabled());
     listen(&name, false);
     drop(two);
+    assert!(status().tracepoints.iter().all(|point| point.name != name));
+    // What takes the place of the dropped ones hears nothing of who listens to them.
+    let others = [4, 8].map(|keywords| provider.tracepoint(Level::Error, keywords));
+    listen(&name, true);
+    thread::sleep(Duration::from_millis(500));
+    assert!(others.iter().all(|other| !other.is_enabled()));
+    listen(&name, false);
+    for other in &others {
+        listen(other.name(), true);
+        wait_until("the word is set", || other.is_enabled());
+        listen(other.name(), false);
+    }
     let again = provider.tracepoint(Level::Error, 2);
     assert_eq!(listeners(&name), Some(Vec::new()), "registered once more");
     drop(again);
@@ -190,14 +202,17 @@ fn two_processes_share_a_tracepoint() {
     let child = start_role("in_a_role", "says", None);
     let id = child.id();
     finish_role(child);
+    wait_until("the word is set", || is_enabled(&name));
+    let before = counters();
     Said { words: "parent".into() }.emit();
+    assert_eq!(since(&before), counts(1));
     let samples = recording.finish();
     assert_eq!(said(&samples), [(id, "child".into()), (std::process::id(), "parent".into())]);
 }
 
 fn said(samples: &[Sample]) -> Vec<(u32, String)> {
     let words = |sample: &Sample| {
-        let decoded = decode(&sample.tracepoint, &sample.bytes);
+        let decoded = decode(sample);
         assert_eq!((decoded.provider.as_str(), decoded.name.as_str()), ("Live_Shared", "Said"));
         decoded.fields["words"].as_str().expect("text").to_owned()
     };
@@ -220,13 +235,18 @@ fn a_forked_child_writes_and_leaves_its_parent_alone() {
     }
     let name = registered::<Said>();
     // One child from before anybody listens, and one from after.
+    let is_recording = env::temp_dir().join("live-recording");
     let first = Forked::new(|| {
         wait_until("the word is set in the child", || is_enabled("Live_Shared_L3K0"));
+        // perf listens on one processor after the other.
+        wait_until("all of perf listens", || is_recording.exists());
         Said { words: "first".into() }.emit();
     });
     let recording = Recording::start(&[&name]);
+    fs::write(&is_recording, "").expect("there is room for nothing");
     let ids = [first.id(), {
         first.wait();
+        fs::remove_file(&is_recording).expect("it is ours");
         let second = Forked::new(|| {
             Said { words: "second".into() }.emit();
             // A type that the child is the first to register.
@@ -237,6 +257,7 @@ fn a_forked_child_writes_and_leaves_its_parent_alone() {
         id
     }];
     // At its exit the child has unregistered its words, not ours.
+    assert!(is_enabled(&name));
     Said { words: "parent".into() }.emit();
     let samples = recording.finish();
     let expected = [(ids[0], "first"), (ids[1], "second"), (std::process::id(), "parent")];
@@ -247,6 +268,59 @@ fn a_forked_child_writes_and_leaves_its_parent_alone() {
 #[derive(TraceEvent)]
 #[trace_event(provider = "Live_Born")]
 struct Born;
+
+#[test]
+fn a_registration_outlives_the_thread_that_made_it() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Live_Brief")]
+    struct Brief;
+    if !inside() {
+        return;
+    }
+    let provider = DynamicProvider::new("Live_Passed_On").expect("a good name");
+    let made = thread::spawn(move || {
+        // The first event of its type.
+        Brief.emit();
+        provider.tracepoint(Level::Informational, 1)
+    });
+    let guard = made.join().expect("it ends well");
+    // The kernel clears up after a thread in its own time.
+    thread::sleep(Duration::from_millis(500));
+    for name in ["Live_Brief_L4K0", guard.name()] {
+        listen(name, true);
+        wait_until("the word is set", || is_enabled(name));
+    }
+    let before = counters();
+    thread::spawn(|| Brief.emit()).join().expect("it ends well");
+    Brief.emit();
+    assert_eq!(since(&before), counts(2));
+    for name in ["Live_Brief_L4K0", guard.name()] {
+        listen(name, false);
+        wait_until("the word is cleared", || !is_enabled(name));
+    }
+    let name = guard.name().to_owned();
+    thread::spawn(|| drop(guard)).join().expect("it ends well");
+    assert!(status().tracepoints.iter().all(|point| point.name != name));
+    let again = DynamicProvider::new("Live_Passed_On").expect("a good name");
+    let again = again.tracepoint(Level::Informational, 1);
+    listen(&name, true);
+    wait_until("the word is set again", || again.is_enabled());
+    listen(&name, false);
+}
+
+#[test]
+fn a_process_of_one_thread_needs_no_second() {
+    if !inside() {
+        return;
+    }
+    let output = finish_role(start_role("in_a_role", "alone", None));
+    assert!(output.contains("registered Live_Alone_L4K0"), "{output}");
+}
+
+/// How many threads this process has.
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").expect("proc is mounted").count()
+}
 
 /// A child that `fork` has made.
 struct Forked(libc::pid_t);
@@ -286,8 +360,8 @@ fn tracefs_may_come_late() {
     if !inside() {
         return;
     }
-    // In a process that has not opened it yet.
-    run("umount", &["/sys/kernel/tracing"]);
+    // In a process that has not opened it yet. This one has, and keeps what it has opened.
+    run("umount", &["-l", "/sys/kernel/tracing"]);
     let child = start_role("in_a_role", "waits", None);
     let output = child.wait_with_output().expect("it ends");
     let _ = Command::new("mount").args(["-t", "tracefs", "trace", "/sys/kernel/tracing"]).status();
@@ -340,7 +414,7 @@ fn events_made_at_run_time_arrive() {
         .expect("it fits");
     let samples = recording.finish();
     let [sample] = &samples[..] else { panic!("{samples:?}") };
-    let decoded = decode(&sample.tracepoint, &sample.bytes);
+    let decoded = decode(sample);
     assert_eq!((decoded.provider.as_str(), decoded.keyword), ("Live_Plugins", 0x2A));
     assert_eq!((decoded.name.as_str(), decoded.id, decoded.level), ("Loaded", 7, 5));
     let limits = json!({"sizes": [1, 2, 3], "mark": "ß"});
@@ -362,7 +436,7 @@ fn the_doctor_sees_the_kernel_as_it_is() {
     println!("{text}");
     assert!(output.status.success(), "{text}");
     assert!(text.contains(&format!("{name}  (ftrace")), "{text}");
-    assert!(text.contains(&format!("perf record -a -e user_events:{name}")), "{text}");
+    assert!(text.contains("perf record -a ") && text.contains(&format!(" -e user_events:{name}")));
 }
 
 /// What the programs do that the tests above start. As a test of its own it does nothing.
@@ -382,6 +456,25 @@ fn in_a_role() {
             wait_until("the word is set", || is_enabled("Live_Shared_L3K0"));
             Said { words: "child".into() }.emit();
         }
+        Some("alone") => Forked::new(|| {
+            #[derive(TraceEvent)]
+            #[trace_event(provider = "Live_Alone")]
+            struct Alone;
+
+            assert_eq!(threads(), 1);
+            assert_eq!(registered::<Alone>(), "Live_Alone_L4K0");
+            assert_eq!(threads(), 1, "no thread was needed");
+            // Any other thread descends from this one.
+            thread::spawn(registered::<Said>).join().expect("it ends well");
+            thread::sleep(Duration::from_millis(500));
+            for name in ["Live_Alone_L4K0", "Live_Shared_L3K0"] {
+                listen(name, true);
+                wait_until("the word is set", || is_enabled(name));
+                listen(name, false);
+            }
+            println!("registered Live_Alone_L4K0");
+        })
+        .wait(),
         Some("nobody") => {
             let before = counters();
             Said { words: "in vain".into() }.emit();
@@ -409,11 +502,17 @@ fn in_a_role() {
             listen("Live_Late_L4K0", false);
             println!("registered Live_Late_L4K0");
             // Whoever mounts it once more finds it free.
-            run("umount", &["/sys/kernel/tracing"]);
+            run("umount", &["-l", "/sys/kernel/tracing"]);
         }
         Some(other) => panic!("no such role: {other}"),
         None => {}
     }
+}
+
+/// The event, which `perf` has recorded with less than 8 bytes of filling.
+#[track_caller]
+fn decode(sample: &Sample) -> Decoded {
+    decode_filled(&sample.tracepoint, &sample.bytes, 7)
 }
 
 /// Whether this process knows that somebody listens.

@@ -5,7 +5,6 @@
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a test that waits")]
-#![allow(unreachable_pub, reason = "what is public in another test's module is not here")]
 
 #[path = "decode.rs"]
 mod decode;

@@ -1,5 +1,5 @@
-//! Whole way of events through a descriptor of the test's own: what would reach the kernel, write by
-//! write. One process, one descriptor, so one test after the other.
+//! Whole way of events through a descriptor of the test's own: what would reach the kernel, write
+//! by write. One process, one descriptor, so one test after the other.
 #![cfg(target_os = "linux")]
 
 mod decoder;

@@ -274,16 +274,24 @@ fn schema_value(
          character, `,`, `:` or `;`",
     );
     let named = event.variant.unwrap_or(container.ident).span();
+    let size = assertion(
+        named,
+        &quote!(#private::check::structs_are_small(__TRACE_EVENT_FIELDS)),
+        "a struct or tuple in a field of this event has more than 127 fields, which tracepoints \
+         could not describe: group some of them in a struct of their own, or mark them \
+         `#[trace_event(skip)]`",
+    );
     let nesting = assertion(
         named,
         &quote!(#private::check::can_nest(__TRACE_EVENT_FIELDS)),
-        "no struct within an event has more than 127 fields, and none is more than 8 deep: \
-         tracepoints could not describe it (sequences and options within each other count as \
-         structs)",
+        "structs within the fields of this event are more than 8 deep, which decoders of \
+         tracepoints do not follow: flatten them (sequences and options within each other count \
+         as structs)",
     );
     let described = quote!({
         const __TRACE_EVENT_FIELDS: &[#private::FieldSchema] =
             <#fields_of as __TraceEventFields>::#fields;
+        #size
         #nesting
         __TRACE_EVENT_FIELDS
     });

@@ -52,12 +52,19 @@ pub(crate) const LOCATIONS: &[(&str, &str)] = &[
 
 /// The formats of `format = …`.
 pub(crate) const FORMATS: &[(&str, &str)] = &[
+    ("signed", "Signed"),
+    ("unsigned", "Unsigned"),
     ("hex", "Hex"),
+    ("boolean", "Boolean"),
     ("errno", "Errno"),
     ("pid", "Pid"),
     ("time", "Time"),
     ("port", "Port"),
     ("ip_address", "IpAddress"),
+    ("uuid", "Uuid"),
+    ("latin1", "Latin1"),
+    ("utf", "Utf"),
+    ("utf_bom", "UtfBom"),
     ("xml", "Xml"),
     ("json", "Json"),
     ("hex_bytes", "HexBytes"),

@@ -140,6 +140,10 @@ impl SessionBuilder {
 
     /// The format; default [`Format::V6`], which alone says everything. See [`Format`] for what the others cannot.
     ///
+    /// Threads record the same whatever the format, at the same cost. What a trace then does not say is counted
+    /// ([`Stats::left_out`](crate::Stats::left_out)); an event that the format cannot hold is counted as well
+    /// ([`Stats::not_in_format`](crate::Stats::not_in_format)), and readers find its number missing.
+    ///
     /// A session records every type that its format can describe. Of one that it cannot, nothing is recorded, and
     /// [`refused_types`](crate::refused_types) says why; [`register`](Self::register) makes that an error of [`start`](Self::start).
     pub fn format(mut self, format: Format) -> Self {

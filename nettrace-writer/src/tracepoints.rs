@@ -1,25 +1,106 @@
 //! The join with Linux tracepoints: feature `user_events`.
 //!
 //! With it, [`emit`](crate::Emit::emit) reaches sessions and the event's tracepoint, decided by one
-//! load of one word: sessions and the kernel have a bit each in it. A word that says "one session and
-//! nobody else" takes the same instructions as without the feature; tracepoints are written on the way
-//! of words that say anything else.
+//! load of one word: sessions and the kernel have a bit each in it. A word that says "one session
+//! and nobody else" takes the same instructions as without the feature; tracepoints are written on
+//! the way of words that say anything else.
+//!
+//! ```no_run
+//! use nettrace_writer::{Emit, Session, TraceEvent, tracepoints};
+//!
+//! #[derive(TraceEvent)]
+//! #[trace_event(provider = "Contoso-Checkout")]
+//! struct Answered<'a> {
+//!     url: &'a str,
+//!     micros: u64,
+//! }
+//!
+//! // `perf record -e user_events:Contoso_Checkout_L4K0` finds it from here on.
+//! tracepoints::register!(Answered)?;
+//! let session = Session::builder().file("checkout.nettrace").start()?;
+//! // Into the file, and to `perf` while that records.
+//! Answered { url: "/cart", micros: 180 }.emit();
+//! session.finish()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! A tracepoint gets the fields of the event, and of the [labels](crate::enter_labels) in force the
-//! activity and the one it comes from: EventHeader has no place for other labels, stacks and related
-//! threads. Sessions and tracepoints each have their own counts: [`counters`], [`Stats`](crate::Stats).
+//! activity and the one it comes from: EventHeader has no place for other labels, stacks and
+//! related threads. Sessions and tracepoints each have their own counts: [`counters`],
+//! [`Stats`](crate::Stats).
 //!
-//! What is here is of the crate `eventheader_writer`, where the rest of it is described: what becomes
-//! of each type of field, providers and events that are known at run time.
+//! # Two crates, one derive
+//!
+//! What is here is of the crate `eventheader_writer`, where the rest of it is described: what
+//! becomes of each type of field, providers and events that are known at run time.
+//!
+//! A type that derives `TraceEvent` through either crate implements the same trait, with the same
+//! word, and goes through the `emit` of either: `nettrace_writer::Emit` reaches sessions and, with
+//! this feature, tracepoints; `eventheader_writer::Emit` reaches tracepoints alone. So a library
+//! may derive and emit through this crate, and the application decides by the feature. Import one
+//! of the two traits in a module, not both, or `emit` is ambiguous.
+//!
+//! # In signal handlers
+//!
+//! What the [crate](crate#in-signal-handlers) says holds. An event that interrupts another of its
+//! thread is dropped by sessions, and written to its tracepoint. Besides its usual needs that takes
+//! about 9 KB of stack. The functions here are not for handlers.
 
-use eventheader_writer::Context;
+use std::{fs::File, io};
+
 pub use eventheader_writer::{
-    Availability, Counters, OnTooLarge, Status, TracepointStatus, counters, doctor, on_too_large,
-    register, retry, status,
+    Availability, Counters, Diagnosis, DynamicProvider, Error, EventBuilder, Listed,
+    MAX_EVENT_BYTES, OnTooLarge, Status, Tracepoint, TracepointStatus, counters, doctor,
+    on_too_large,
 };
 use trace_event::{EventType, KERNEL_BIT, TraceEvent};
 
-use crate::labels;
+#[doc(inline)]
+pub use crate::__register_tracepoints as register;
+use crate::{labels, local};
+
+/// Registers event types, so that `perf` can see and record their tracepoints before the first
+/// event. Returns what is registered now.
+///
+/// Give it the `TYPES` of each event: [`register!`](macro@register) writes the list. As
+/// [`eventheader_writer::register()`].
+///
+/// # Errors
+/// The first type that is refused, as [`Error`] says; the others are registered.
+pub fn register(types: &[&[&'static EventType]]) -> Result<Status, Error> {
+    holding_locks(|| eventheader_writer::register(types))
+}
+
+/// What is registered, and what waits or was refused.
+#[must_use]
+pub fn status() -> Status {
+    holding_locks(eventheader_writer::status)
+}
+
+/// Tries to register whatever waits, as [`eventheader_writer::retry`].
+pub fn retry() -> Status {
+    holding_locks(eventheader_writer::retry)
+}
+
+/// Sends events to a file in place of the kernel, as [`eventheader_writer::redirect`]: for tests
+/// and benchmarks.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] where the system is not Linux; what the duplication of the
+/// descriptor says.
+pub fn redirect(file: &File) -> io::Result<()> {
+    holding_locks(|| eventheader_writer::redirect(file.try_clone()?))
+}
+
+/// Registers the types of events as tracepoints: `register!(Started, Stopped)?`. See
+/// [`register`](fn@crate::tracepoints::register).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __register_tracepoints {
+    ($($event:ty),+ $(,)?) => {
+        $crate::tracepoints::register(&[$(<$event as $crate::TraceEvent>::TYPES),+])
+    };
+}
 
 /// Writes an event to its tracepoint, if the kernel's bit is in the word.
 pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: u32) {
@@ -27,7 +108,7 @@ pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, w
         return;
     }
     let (id, related) = labels::activity();
-    let mut context = Context::new();
+    let mut context = eventheader_writer::Context::new();
     if let Some(id) = &id {
         context = context.activity(id);
     }
@@ -35,4 +116,10 @@ pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, w
         context = context.related(related);
     }
     eventheader_writer::write_if_enabled(event, ty, word, &context);
+}
+
+/// Has the first event of a type in a signal handler wait that comes meanwhile (see
+/// [`missed`](crate::sessions::missed)), where it would wait for this thread for ever.
+fn holding_locks<R>(f: impl Fn() -> R) -> R {
+    local::holding_locks(&f).unwrap_or_else(f)
 }

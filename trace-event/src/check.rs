@@ -79,12 +79,19 @@ pub const fn format_fits(format: FieldFormat, ty: &FieldType) -> bool {
     use FieldType as T;
     match (format, ty) {
         (FieldFormat::Default, _)
-        | (FieldFormat::HexBytes, T::Array(T::U8, _))
+        | (FieldFormat::Uuid, T::Guid | T::Array(T::U8, ArrayLayout::Fixed(16)))
         | (
             FieldFormat::IpAddress,
             T::IpAddr | T::U32 | T::Array(T::U8, ArrayLayout::Fixed(4 | 16)),
         ) => true,
+        (_, T::Array(element, _)) if is_one_value(element, format) => true,
         (_, T::Array(element, _) | T::Option(element)) => format_fits(format, element),
+        (FieldFormat::Signed | FieldFormat::Unsigned, ty) => {
+            is_integer(ty) && !matches!(ty, T::U128 | T::I128)
+        }
+        (FieldFormat::Boolean, ty) => {
+            matches!(ty, T::U8 | T::I8 | T::U16 | T::I16 | T::U32 | T::I32)
+        }
         (FieldFormat::Hex | FieldFormat::HexBytes, ty) => is_integer(ty),
         (FieldFormat::Errno | FieldFormat::Pid, ty) => matches!(ty, T::U32 | T::I32),
         (FieldFormat::Time, ty) => {
@@ -92,7 +99,30 @@ pub const fn format_fits(format: FieldFormat, ty: &FieldType) -> bool {
         }
         (FieldFormat::Port, ty) => matches!(ty, T::U16),
         (FieldFormat::Xml | FieldFormat::Json, ty) => matches!(ty, T::Str(_)),
-        (FieldFormat::IpAddress, _) => false,
+        (
+            FieldFormat::IpAddress
+            | FieldFormat::Uuid
+            | FieldFormat::Latin1
+            | FieldFormat::Utf
+            | FieldFormat::UtfBom,
+            _,
+        ) => false,
+    }
+}
+
+/// Whether a sequence of these elements, presented so, is one value of a tracepoint: text, or bytes
+/// in hexadecimal. (What is an address or a GUID is one as well, but not of any length.)
+#[must_use]
+pub const fn is_one_value(element: &FieldType, format: FieldFormat) -> bool {
+    use FieldFormat as F;
+    match element {
+        FieldType::U8 => {
+            matches!(format, F::HexBytes | F::Latin1 | F::Utf | F::UtfBom | F::Xml | F::Json)
+        }
+        FieldType::U16 | FieldType::Utf16Unit | FieldType::U32 | FieldType::Char => {
+            matches!(format, F::Utf | F::UtfBom)
+        }
+        _ => false,
     }
 }
 
@@ -102,6 +132,25 @@ pub const MAX_NESTING: usize = 8;
 /// The most fields of a struct within a tracepoint's event: the metadata has seven bits for it.
 pub const MAX_STRUCT_FIELDS: usize = 127;
 
+/// Whether no struct within these fields has more than [`MAX_STRUCT_FIELDS`] fields.
+#[must_use]
+pub const fn structs_are_small(fields: &[FieldSchema]) -> bool {
+    let mut at = 0;
+    while at < fields.len() {
+        let mut ty = &fields[at].ty;
+        while let FieldType::Array(inner, _) | FieldType::Option(inner) = ty {
+            ty = inner;
+        }
+        if let FieldType::Object(inner) = ty {
+            if inner.len() > MAX_STRUCT_FIELDS || !structs_are_small(inner) {
+                return false;
+            }
+        }
+        at += 1;
+    }
+    true
+}
+
 /// Whether a tracepoint can describe these fields: no struct within them has more than
 /// [`MAX_STRUCT_FIELDS`] fields, and none is more than [`MAX_NESTING`] deep.
 #[must_use]
@@ -109,13 +158,13 @@ pub const fn can_nest(fields: &[FieldSchema]) -> bool {
     fields_nest(fields, MAX_NESTING)
 }
 
-/// Whether a tracepoint has a null for values of a type: those that take a fixed number of bytes, and
-/// addresses. An option of any other type is an array of no or one element there.
+/// Whether a tracepoint has a null for values of a type: those that take a fixed number of bytes,
+/// and addresses. An option of any other type is an array of no or one element there.
 #[must_use]
 pub const fn has_null(ty: &FieldType, format: FieldFormat) -> bool {
     match ty {
         FieldType::Array(FieldType::U8, ArrayLayout::Fixed(_)) => {
-            matches!(format, FieldFormat::HexBytes | FieldFormat::IpAddress)
+            matches!(format, FieldFormat::HexBytes | FieldFormat::IpAddress | FieldFormat::Uuid)
         }
         FieldType::Str(_)
         | FieldType::SocketAddr
@@ -137,17 +186,19 @@ const fn fields_nest(fields: &[FieldSchema], room: usize) -> bool {
     true
 }
 
-/// `element`: whether the type is that of an element, where a sequence needs a struct around it, for
-/// there are no arrays of arrays.
+/// `element`: whether the type is that of an element, where a sequence needs a struct around it,
+/// for there are no arrays of arrays.
 const fn type_nests(ty: &FieldType, format: FieldFormat, element: bool, room: usize) -> bool {
     match ty {
         FieldType::Object(fields) => {
             room > 0 && fields.len() <= MAX_STRUCT_FIELDS && fields_nest(fields, room - 1)
         }
         FieldType::SocketAddr => room > 0,
-        FieldType::Array(FieldType::U8, _) if !matches!(format, FieldFormat::Default) => {
-            // One value: bytes in hexadecimal, or an address. (Numbers in other formats: an array.)
-            matches!(format, FieldFormat::HexBytes | FieldFormat::IpAddress) || !element || room > 0
+        FieldType::Array(inner, _) if is_one_value(inner, format) => true,
+        FieldType::Array(FieldType::U8, ArrayLayout::Fixed(_))
+            if matches!(format, FieldFormat::IpAddress | FieldFormat::Uuid) =>
+        {
+            true
         }
         FieldType::Option(inner) if has_null(inner, format) => true,
         FieldType::Array(inner, _) | FieldType::Option(inner) => {
@@ -218,6 +269,9 @@ mod tests {
         assert!(can_nest(&MANY));
         assert!(!can_nest(&within(FieldType::Object(&MANY))));
         assert!(can_nest(&within(FieldType::Object(&MANY[..127]))));
+        static WIDE: FieldType = FieldType::Object(&MANY);
+        assert!(!structs_are_small(&within(FieldType::Option(&WIDE))));
+        assert!(structs_are_small(&MANY) && structs_are_small(&LEVELS[8]));
     }
 
     #[test]

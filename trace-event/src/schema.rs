@@ -110,7 +110,13 @@ pub enum FieldRole {
 pub enum FieldFormat {
     /// As the type suggests.
     Default,
+    /// An integer as a signed one, whatever its type.
+    Signed,
+    /// An integer as an unsigned one.
+    Unsigned,
     Hex,
+    /// An integer as a truth value: 0 is false.
+    Boolean,
     Errno,
     Pid,
     /// Seconds since 1970.
@@ -118,6 +124,14 @@ pub enum FieldFormat {
     /// A network port; stored big endian by EventHeader.
     Port,
     IpAddress,
+    /// 16 bytes in the order of RFC 4122.
+    Uuid,
+    /// Bytes as text of Latin-1.
+    Latin1,
+    /// Bytes as UTF-8, numbers of 16 bits as UTF-16, numbers of 32 bits and characters as UTF-32.
+    Utf,
+    /// The same, where a byte order mark at the beginning says otherwise.
+    UtfBom,
     Xml,
     Json,
     HexBytes,

@@ -30,6 +30,13 @@ pub(crate) struct Decoded {
 /// Where the decoder finds a mistake, or does not use up all of the bytes.
 #[track_caller]
 pub(crate) fn decode(tracepoint: &str, bytes: &[u8]) -> Decoded {
+    decode_filled(tracepoint, bytes, 0)
+}
+
+/// The same for an event with up to `filling` zeros behind it: a record of `perf` is a multiple of
+/// 8 bytes long, whatever the event's size.
+#[track_caller]
+pub(crate) fn decode_filled(tracepoint: &str, bytes: &[u8], filling: usize) -> Decoded {
     let mut context = EventHeaderEnumeratorContext::new();
     let mut enumerator = context
         .enumerate_with_name_and_data(tracepoint, bytes, u32::MAX)
@@ -59,7 +66,9 @@ pub(crate) fn decode(tracepoint: &str, bytes: &[u8]) -> Decoded {
         "{:?} in {bytes:02x?}",
         enumerator.last_error()
     );
-    assert!(enumerator.raw_data_position().is_empty(), "bytes are left of {bytes:02x?}: {json}");
+    let rest = enumerator.raw_data_position();
+    let is_filling = rest.len() <= filling && rest.iter().all(|&byte| byte == 0);
+    assert!(is_filling, "bytes are left of {bytes:02x?}: {json}");
     decoded.fields = serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}: {json}"));
     decoded
 }

@@ -1,0 +1,61 @@
+//! `eventheader doctor`: can this machine take tracepoints, which are registered, who listens, and
+//! how to record them. `eventheader decode FILE`: what `perf` has recorded, as JSON.
+//!
+//! Exit code 0 if all is well, 1 if not (for `doctor`: no tracepoints here), 2 for a mistake on the
+//! command line.
+
+#[cfg(feature = "decode")]
+mod decode;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: eventheader doctor
+       eventheader decode FILE
+
+doctor  says whether this machine can take EventHeader tracepoints (Linux user_events) from this
+        user and if not, why; lists those that are registered, with who listens; prints the perf
+        command to use
+decode  prints the EventHeader events in a file that `perf record` has written, one JSON object a
+        line (where this program was built with `--features decode`)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["doctor"] => {
+            let diagnosis = eventheader_writer::doctor();
+            print!("{diagnosis}");
+            if diagnosis.is_ready() { ExitCode::SUCCESS } else { ExitCode::from(1) }
+        }
+        ["decode", file] => decode(file),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+#[cfg(feature = "decode")]
+fn decode(file: &str) -> ExitCode {
+    match decode::print(file, &mut std::io::stdout().lock()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {file}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(not(feature = "decode"))]
+fn decode(_: &str) -> ExitCode {
+    eprintln!(
+        "error: this program was built without its decoder; run it by\n  \
+         cargo run -p eventheader-writer --features decode --bin eventheader -- decode FILE"
+    );
+    ExitCode::FAILURE
+}

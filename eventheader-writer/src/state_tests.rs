@@ -1,0 +1,76 @@
+//! What needs the state's own parts: the state is one for the process, so one test after the other.
+
+use trace_event::{EventSchema, Level, ProviderSchema};
+
+use super::*;
+
+const fn schema(name: &'static str, id: u16) -> EventSchema {
+    EventSchema {
+        provider: ProviderSchema { name: "State-Tests", guid: None, group: None },
+        name,
+        id,
+        id_is_explicit: true,
+        version: 0,
+        level: Level::Informational,
+        keywords: id as u64,
+        opcode: None,
+        tag: 0,
+        message: None,
+        description: None,
+        key_values: &[],
+        fields: &[],
+    }
+}
+
+fn tracepoint(name: &str) -> Option<TracepointStatus> {
+    status().tracepoints.into_iter().find(|one| one.name == name)
+}
+
+#[test]
+fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
+    static FIRST_SCHEMA: EventSchema = schema("First", 1);
+    static FIRST: EventType = EventType::new(&FIRST_SCHEMA);
+    static SECOND_SCHEMA: EventSchema = schema("Second", 2);
+    static SECOND: EventType = EventType::new(&SECOND_SCHEMA);
+    static THIRD_SCHEMA: EventSchema = schema("Third", 3);
+    static THIRD: EventType = EventType::new(&THIRD_SCHEMA);
+
+    // A kernel that refuses: this is no file for registrations.
+    let file = File::options().write(true).open("/dev/null").unwrap();
+    let path = PathBuf::from("/dev/null");
+    lock().target = Some(Target { file, names: None, path: path.clone() });
+    install();
+    registry::register(&FIRST).unwrap();
+    let refused = |name| tracepoint(name).map(|one| (one.error, one.enabled, one.write_index));
+    assert_eq!(refused("State_Tests_L4K1"), Some((Some(libc::ENOTTY), false, None)));
+    assert_eq!(status().availability, Availability::Failed { path, errno: libc::ENOTTY });
+    assert_eq!(FIRST.enabled(), 0);
+    // It is too soon for the first one, but nobody has tried the second.
+    registry::register(&SECOND).unwrap();
+    assert_eq!(refused("State_Tests_L4K2"), Some((Some(libc::ENOTTY), false, None)));
+
+    // A handler that this thread runs while it has the lock.
+    let locked = lock();
+    registry::register(&THIRD).unwrap();
+    assert!(!settle(), "it would wait for itself");
+    assert_eq!(locked.entries.len(), 2);
+    drop(locked);
+    assert!(tracepoint("State_Tests_L4K3").is_some(), "made up for");
+    assert!(settle());
+
+    redirect(File::options().write(true).open("/dev/null").unwrap()).unwrap();
+    assert_eq!(status().availability, Availability::Redirected);
+    for ty in [&FIRST, &SECOND, &THIRD] {
+        assert_eq!(ty.enabled(), KERNEL);
+    }
+    assert!(status().tracepoints.iter().all(|one| one.error.is_none() && one.enabled));
+
+    // At the end everything is unregistered, and what comes later waits for ever.
+    at_unload();
+    assert!([&FIRST, &SECOND, &THIRD].iter().all(|ty| ty.enabled() == 0));
+    let late = register_runtime("State_Tests_L1K0".to_owned());
+    assert_eq!(late.word.load(Ordering::Relaxed), 0);
+    assert_eq!(tracepoint("State_Tests_L1K0").and_then(|one| one.write_index), None);
+    unregister_runtime(late);
+    assert!(tracepoint("State_Tests_L1K0").is_none());
+}

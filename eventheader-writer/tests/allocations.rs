@@ -1,0 +1,96 @@
+//! Writing an event allocates nothing: not for events of any size, with or without activities, cut
+//! or refused, nor for events made at run time in the memory of the one before.
+#![cfg(target_os = "linux")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    fs::File,
+};
+
+use eventheader_writer::{
+    Context, DynamicProvider, Emit, EventBuilder, Level, OnTooLarge, TraceEvent, counters,
+    emit_lazy, on_too_large, redirect, register,
+};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[allow(unsafe_code, reason = "an allocator that counts")]
+// SAFETY: hands every call on to the system's allocator as it is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: as of the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as of the caller's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// How many allocations of this thread `work` makes.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = ALLOCATIONS.get();
+    work();
+    ALLOCATIONS.get() - before
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Allocations")]
+struct Event<'a> {
+    number: u64,
+    maybe: Option<u32>,
+    list: &'a [u16],
+    texts: &'a [&'a str],
+}
+
+#[test]
+fn nothing_is_allocated() {
+    redirect(File::options().write(true).open("/dev/null").unwrap()).unwrap();
+    register!(Event<'_>).unwrap();
+    assert!(allocations(|| drop(Box::new(1))) > 0, "the count counts");
+    let long = "x".repeat(3_000);
+    let (id, related) = ([1; 16], [2; 16]);
+    let context = Context::new().activity(&id).related(&related);
+    fn of<'a>(texts: &'a [&'a str]) -> Event<'a> {
+        Event { number: 1, maybe: Some(2), list: &[3, 4], texts }
+    }
+    let made = allocations(|| {
+        let three = [long.as_str(); 3];
+        for texts in [&[][..], &["a", "b"], &three[..1], &three[..2], &three] {
+            (&of(texts)).emit();
+            of(texts).emit_with(&context);
+            emit_lazy(|| of(texts));
+        }
+        on_too_large(OnTooLarge::Cut);
+        of(&three).emit();
+    });
+    assert_eq!(made, 0);
+    let counts = counters();
+    assert_eq!((counts.written, counts.too_large, counts.cut), (13, 3, 1));
+    assert_eq!(counts.failed_in_all(), 0);
+
+    let provider = DynamicProvider::new("Allocations").unwrap();
+    let tracepoint = provider.tracepoint(Level::Informational, 1);
+    let mut builder = EventBuilder::new("First");
+    let write = |builder: &mut EventBuilder, name: &str| {
+        builder.clear(name).id(1, 2).attribute("key", "value");
+        builder.add("number", &7_u64).add("text", long.as_str()).add("maybe", &None::<u8>);
+        builder.add_struct("inner", |inner| {
+            inner.add("list", &[1_u8, 2][..]);
+        });
+        builder.write_with(&tracepoint, &context).unwrap();
+    };
+    write(&mut builder, "First");
+    assert_eq!(allocations(|| write(&mut builder, "Later")), 0);
+    assert_eq!(counters().written, 15);
+}
