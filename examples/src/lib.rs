@@ -5,6 +5,8 @@
 //! - `stress`: as many events as a machine can, counted twice.
 //! - `stream`: the trace goes to standard output, for a pipe.
 //! - `killme`: emits until it is killed.
+//! - `user_events`: a service that emits through Linux tracepoints alone.
+//! - `both`: one struct and one emit, for a file and a tracepoint.
 //!
 //! Each prints its numbers as one JSON object on its last line and exits with 0 when all went well, 1
 //! when not, 2 when its arguments make no sense.

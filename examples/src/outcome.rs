@@ -14,7 +14,7 @@ pub type Failure = Box<dyn Error>;
 
 /// The counts of a session under the names that all examples use. `attempted` is `written` +
 /// `dropped`; `lost_in_sink` is the part of `dropped` that was recorded but could not be written.
-/// `bytes` is the size of the trace.
+/// `bytes` is the size of the trace; a Heph file may have a few bytes of padding more.
 #[must_use]
 pub fn numbers(stats: &Stats) -> Map<String, Value> {
     let counts = json!({

@@ -10,7 +10,8 @@ use nettrace_writer::{
 /// `--out`, `--overwrite` and `--format`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Output {
-    /// Where the trace goes: a new file or a device [default: the program's name with .nettrace]
+    /// Where the trace goes: a new file or a device [default: the program's name with
+    /// .nettrace or .heph]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace the file if there is one
@@ -30,6 +31,8 @@ pub enum FormatName {
     V5,
     /// NetTrace version 4, which has no arrays
     V4,
+    /// Heph's trace format 0.1.0
+    Heph,
 }
 
 impl From<FormatName> for Format {
@@ -38,15 +41,17 @@ impl From<FormatName> for Format {
             FormatName::V6 => Self::V6,
             FormatName::V5 => Self::V5,
             FormatName::V4 => Self::V4,
+            FormatName::Heph => Self::Heph,
         }
     }
 }
 
 impl Output {
-    /// The path that was given, or `name.nettrace` in the current folder.
+    /// The path that was given, or `name.nettrace` (`name.heph`) in the current folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.nettrace")))
+        let extension = if self.format == FormatName::Heph { "heph" } else { "nettrace" };
+        self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.{extension}")))
     }
 
     /// Whether the trace is to go to standard output: no `--out`, or `--out -`.

@@ -1,16 +1,19 @@
-//! `--format v5` and `--format v4`: what holds of version 6 holds of the older ones, in the reference
-//! reader, in ours and in `dotnet-trace`.
+//! `--format v5`, `v4` and `heph`: what holds of version 6 holds of the other formats, in our reader,
+//! and of the older versions in the reference reader and in `dotnet-trace`, too.
 
 mod support;
 
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use examples::types::{self, ADDRESSES, RELATED};
+use serde_json::{Map, Value, json};
 
 use crate::support::{
     ALL_TYPES, DIRSCAN, KILLME, STREAM, STRESS, assert_holds, assert_same_events, directory,
-    dotnet_trace_opens, run,
+    dotnet_trace_opens, own_events, run,
 };
 
-const FORMATS: [&str; 2] = ["v5", "v4"];
+const FORMATS: [&str; 3] = ["v5", "v4", "heph"];
 
 #[test]
 fn every_example_writes_what_every_reader_opens() {
@@ -46,7 +49,7 @@ fn a_pipe_gets_the_same_bytes() {
         let output = Command::new(STREAM).args(args).output().unwrap();
         assert!(output.status.success());
         std::fs::write(&trace, output.stdout).unwrap();
-        let events = support::own_events(&trace).len() as u64;
+        let events = own_events(&trace).len() as u64;
         assert!(events > 0);
         assert_holds(&trace, events, 0);
     }
@@ -67,26 +70,93 @@ fn starved_threads_are_accounted_for() {
     }
 }
 
-#[cfg(unix)]
+/// Fields of every type, labels, stack and thread reach a packet.
 #[test]
-fn a_killed_program_leaves_a_complete_file() {
+fn every_value_is_in_a_heph_trace() {
     let directory = directory();
-    for format in FORMATS {
-        for kill in 0..10 {
-            let trace = directory.path().join(format!("{kill}.{format}.nettrace"));
-            let mut program = Command::new(KILLME)
-                .args(["--flush-interval", "1", "--rate", "1000000", "--format", format, "--out"])
-                .arg(&trace)
-                .stdout(Stdio::null())
-                .spawn()
-                .unwrap();
-            std::thread::sleep(std::time::Duration::from_millis(40 + 17 * kill));
-            program.kill().unwrap();
-            program.wait().unwrap();
-            if trace.exists() {
-                let events = support::own_events(&trace).len() as u64;
-                assert_holds(&trace, events, 0);
-            }
+    let trace = directory.path().join("all.heph");
+    let ran = run(ALL_TYPES, &["--format", "heph"], &trace).well().balanced();
+    let events = own_events(&trace);
+    let samples = types::samples(false);
+    assert_eq!(events.len(), samples.len() + 1);
+    for (sample, event) in samples.iter().zip(&events) {
+        // The reference reader sets the opcode apart.
+        assert_eq!(event["description"], sample.name.replace('/', ""));
+        let attributes = event["fields"].as_object().unwrap();
+        let fields = sample.fields.as_object().unwrap();
+        for (field, value) in fields {
+            assert!(is_told(attributes, field, value), "{field} is {value}: {attributes:#?}");
         }
+        let others = attributes.keys().filter(|name| !name.starts_with('@'));
+        let others = others.filter(|name| !fields.contains_key(name.split('.').next().unwrap()));
+        assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new(), "{}", sample.name);
+    }
+    let sequences = events.iter().find(|event| event["description"] == "Sequences").unwrap();
+    assert_eq!(sequences["fields"]["empty"], json!([]));
+    let related = events.last().unwrap();
+    assert_eq!(related["fields"]["@event"], RELATED);
+    assert_eq!(related["fields"]["@subject"], ran.numbers["about_thread"]);
+    assert_eq!(related["fields"]["@subject"], events[0]["thread"], "the main thread");
+    assert_eq!(related["fields"]["@subject_thread"], "main");
+    let stacks: Vec<_> = events.iter().filter_map(|event| event["fields"].get("@stack")).collect();
+    assert_eq!(stacks, [&json!(ADDRESSES)]);
+    let labelled = |key| events.iter().any(|event| event["fields"].get(key).is_some());
+    for key in ["@activity", "@related", "@trace", "@span", "@label.k", "@label.m", "@thread"] {
+        assert!(labelled(key), "{key}");
+    }
+}
+
+/// Whether attributes tell what our reader shows of a version 6 trace.
+fn is_told(attributes: &Map<String, Value>, name: &str, value: &Value) -> bool {
+    if let Some(told) = attributes.get(name) {
+        return is_same(value, told);
+    }
+    match value {
+        // An object is an attribute for each of its fields.
+        Value::Object(inner) => inner
+            .iter()
+            .all(|(field, value)| is_told(attributes, &format!("{name}.{field}"), value)),
+        // An option is an attribute or none.
+        Value::Array(values) if values.len() <= 1 => {
+            values.iter().all(|value| is_told(attributes, name, value))
+        }
+        _ => false,
+    }
+}
+
+fn is_same(value: &Value, told: &Value) -> bool {
+    match (value, told) {
+        (Value::Bool(value), Value::Number(told)) => told.as_u64() == Some(u64::from(*value)),
+        (Value::Object(value), told) if value.len() == 1 && value.contains_key("items") => {
+            is_same(&value["items"], told)
+        }
+        (Value::Object(value), told) if value.len() == 1 && value.contains_key("value") => {
+            is_same(&value["value"], told)
+        }
+        (Value::Object(value), Value::String(told)) if value.contains_key("high") => {
+            let high = value["high"]
+                .as_i64()
+                .map_or_else(|| i128::from(value["high"].as_u64().unwrap()), i128::from);
+            let number = high << 64 | i128::from(value["low"].as_u64().unwrap());
+            *told == number.to_string() || *told == (number as u128).to_string()
+        }
+        (Value::Array(values), Value::Array(told)) if values.len() == told.len() => {
+            values.iter().zip(told).all(|(value, told)| is_same(value, told))
+        }
+        (Value::Array(values), Value::Null) => values.is_empty(),
+        (Value::Object(values), Value::Object(told)) => {
+            values.len() == told.len()
+                && values
+                    .iter()
+                    .all(|(name, value)| told.get(name).is_some_and(|told| is_same(value, told)))
+        }
+        (Value::Array(_) | Value::Object(_), Value::String(text)) => {
+            // What is in arrays of arrays and objects is JSON; an option of text is text.
+            serde_json::from_str(text).is_ok_and(|told| is_same(value, &told))
+                || matches!(value, Value::Array(values)
+                    if matches!(&values[..], [Value::String(value)] if value == text))
+        }
+        (Value::Array(values), told) if values.len() == 1 => is_same(&values[0], told),
+        _ => value == told,
     }
 }

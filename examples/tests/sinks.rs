@@ -18,6 +18,8 @@ use crate::support::{
     run,
 };
 
+const FORMATS: [&str; 4] = ["v6", "v5", "v4", "heph"];
+
 /// A file system of so many bytes in memory; unmounted in the end.
 struct Tmpfs(tempfile::TempDir);
 
@@ -47,12 +49,16 @@ impl Drop for Tmpfs {
 fn a_full_disk_ends_the_trace_at_a_whole_block() {
     let Some(disk) = Tmpfs::mount(1 << 20) else { return };
     let trace = disk.0.path().join("stress.nettrace");
-    let ran = run(STRESS, &["--seconds", "0.4", "--threads", "3"], &trace).balanced();
-    assert_eq!(ran.code, Some(1));
-    assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
-    assert!(ran.number("written") > 0);
-    assert!(ran.number("lost_in_sink") > 0);
-    assert_written(&trace, &ran);
+    for format in FORMATS {
+        let args = ["--seconds", "0.3", "--threads", "3", "--format", format];
+        let ran = run(STRESS, &args, &trace).balanced();
+        assert_eq!(ran.code, Some(1));
+        assert!(ran.stderr.contains("No space left"), "{}", ran.stderr);
+        assert!(ran.number("written") > 0, "{format}");
+        assert!(ran.number("lost_in_sink") > 0, "{format}");
+        assert_written(&trace, &ran);
+        fs::remove_file(&trace).unwrap();
+    }
 }
 
 #[test]
@@ -75,13 +81,17 @@ fn a_file_size_limit_is_met_without_a_signal() {
     let directory = directory();
     let trace = directory.path().join("limited.nettrace");
     // In units of 512 bytes.
-    let script = "ulimit -f 600; exec \"$0\" --seconds 0.3 --out \"$1\"";
-    let mut command = Command::new("sh");
-    let ran = ran(command.args(["-c", script, STRESS]).arg(&trace).output().unwrap()).balanced();
-    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("too large"), "{}", ran.stderr);
-    assert!(fs::metadata(&trace).unwrap().len() <= 600 * 512);
-    assert_written(&trace, &ran);
+    let script = "ulimit -f 600; exec \"$0\" --seconds 0.3 --format \"$1\" --out \"$2\"";
+    for format in FORMATS {
+        let mut command = Command::new("sh");
+        command.args(["-c", script, STRESS, format]).arg(&trace);
+        let ran = ran(command.output().unwrap()).balanced();
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.stderr.contains("too large"), "{}", ran.stderr);
+        assert!(fs::metadata(&trace).unwrap().len() <= 600 * 512);
+        assert_written(&trace, &ran);
+        fs::remove_file(&trace).unwrap();
+    }
 }
 
 /// The trace opens, and has exactly the events that the program says were written.

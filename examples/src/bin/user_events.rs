@@ -79,6 +79,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     println!("{}", status.availability.explanation());
     let names = status.tracepoints.iter().map(|one| format!("-e user_events:{}", one.name));
     println!("perf record -a {}", names.collect::<Vec<_>>().join(" "));
+    println!("Then: perf script; with all fields: eventheader decode perf.data");
 
     let start = Instant::now();
     let end = start + wanted;

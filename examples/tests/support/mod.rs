@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::Value;
 
-pub(crate) use own::{own_events, read};
+pub(crate) use own::{is_heph, own_events, read};
 
 pub(crate) const DIRSCAN: &str = env!("CARGO_BIN_EXE_dirscan");
 pub(crate) const ALL_TYPES: &str = env!("CARGO_BIN_EXE_all_types");
@@ -116,8 +116,12 @@ fn tool(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Asserts that the reference reader reads the trace to its end, in order.
+/// Asserts that the reference reader reads the trace to its end, in order; `None` also for a Heph
+/// trace.
 pub(crate) fn judged(mode: &str, trace: &Path) -> Option<Verdict> {
+    if is_heph(trace) {
+        return None;
+    }
     judge().map(|judge| Verdict::new(Command::new(judge).arg(mode).arg(trace).output().unwrap()))
 }
 
@@ -127,8 +131,11 @@ pub(crate) fn judged_from(mode: &str, source: Stdio) -> Option<Verdict> {
     Some(Verdict::new(command.args([mode, "-"]).stdin(source).output().unwrap()))
 }
 
-/// Asserts that `dotnet-trace` opens the trace.
+/// Asserts that `dotnet-trace` opens the trace, unless it is a Heph trace.
 pub(crate) fn dotnet_trace_opens(trace: &Path) {
+    if is_heph(trace) {
+        return;
+    }
     let Some(tool) = tool("dotnet-trace") else { return };
     let args =
         [OsStr::new("report"), trace.as_os_str(), "topN".as_ref(), "-n".as_ref(), "3".as_ref()];

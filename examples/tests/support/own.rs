@@ -1,8 +1,11 @@
 //! Our own reader's view of a trace, in the form of the reference reader's.
 
-use std::{io::BufReader, path::Path};
+use std::{
+    io::{BufReader, Read},
+    path::Path,
+};
 
-use nettrace_reader::{Event, Reader, Value, verify};
+use nettrace_reader::{Event, Reader, Value, heph, verify};
 use serde_json::{Map, json};
 
 use super::open;
@@ -13,8 +16,21 @@ pub(crate) struct Own {
     pub(crate) lost: u64,
 }
 
+/// Whether the trace is in Heph's format, which the reference reader does not know.
+pub(crate) fn is_heph(trace: &Path) -> bool {
+    let mut first = Vec::new();
+    open(trace).take(4).read_to_end(&mut first).unwrap();
+    heph::is_heph(&first)
+}
+
 /// Reads a trace to its end, and asserts that it keeps every promise of a writer.
 pub(crate) fn read(trace: &Path) -> Own {
+    if is_heph(trace) {
+        let source = BufReader::new(open(trace));
+        let report = heph::verify(source, heph::Options::default(), 5).unwrap();
+        assert!(report.is_sound(), "{}: {:#?}", trace.display(), report.violations);
+        return Own { events: report.events, lost: report.lost };
+    }
     let report = verify(open(trace)).unwrap();
     assert!(report.is_sound(), "{}: {:#?}", trace.display(), report.violations);
     let mut events = Reader::new(BufReader::new(open(trace))).unwrap();
@@ -24,14 +40,47 @@ pub(crate) fn read(trace: &Path) -> Own {
     own
 }
 
-/// Each event in the order of time.
+/// Each event in the order of time; of a Heph trace in that of the file.
 pub(crate) fn own_events(trace: &Path) -> Vec<serde_json::Value> {
+    if is_heph(trace) {
+        return heph_events(trace);
+    }
     let mut reader = Reader::new(BufReader::new(open(trace))).unwrap().sorted();
     let mut events = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
         events.push(object(&event));
     }
     events
+}
+
+fn heph_events(trace: &Path) -> Vec<serde_json::Value> {
+    let mut reader = heph::Reader::new(BufReader::new(open(trace)));
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let attributes = event.attributes().map(|attribute| attribute.unwrap());
+        let fields: Map<_, _> =
+            attributes.map(|(name, value)| (name.to_owned(), heph_value(&value))).collect();
+        events.push(json!({
+            "description": event.description,
+            "thread": event.stream,
+            "number": event.counter,
+            "start": event.start,
+            "end": event.end,
+            "fields": fields,
+        }));
+    }
+    events
+}
+
+fn heph_value(value: &heph::Value<'_>) -> serde_json::Value {
+    match value {
+        heph::Value::U64(value) => json!(value),
+        heph::Value::I64(value) => json!(value),
+        heph::Value::F64(value) => float(*value),
+        heph::Value::Text(text) => json!(text),
+        heph::Value::Array(values) => values.iter().map(|value| heph_value(&value)).collect(),
+        other => panic!("an unknown value {other:?}"),
+    }
 }
 
 fn object(event: &Event<'_>) -> serde_json::Value {
@@ -55,14 +104,17 @@ fn object(event: &Event<'_>) -> serde_json::Value {
     })
 }
 
-fn shown(value: &Value<'_>) -> serde_json::Value {
-    let float = |value: f64| match value {
+fn float(value: f64) -> serde_json::Value {
+    match value {
         // The reference reader writes such numbers without a point.
         value if value.fract() == 0.0 && value.abs() < 1e15 => json!(value as i64),
         value if value.is_finite() => json!(value),
         value if value.is_nan() => json!("NaN"),
         value => json!(if value > 0.0 { "Infinity" } else { "-Infinity" }),
-    };
+    }
+}
+
+fn shown(value: &Value<'_>) -> serde_json::Value {
     match value {
         Value::Bool(value) => json!(value),
         Value::Utf16CodeUnit(unit) => json!(String::from_utf16_lossy(&[*unit])),
