@@ -1,18 +1,14 @@
 //! What an event costs that nobody listens to: in instructions, and in time beside an empty loop.
 
-use std::{
-    env,
-    hint::black_box,
-    process::{Command, ExitCode},
-    time::Instant,
-};
+use std::{hint::black_box, process::ExitCode, time::Instant};
 
 use benches::{
-    disassembly::Path,
+    disassembly::{self, Path},
     events::PROVIDER,
     options::Options,
     report::{Report, median},
 };
+use eventheader_writer as tracepoints;
 use nettrace_writer::{Emit, Session, TraceEvent, emit_lazy};
 
 /// As an application defines its own. (One of another crate may be reached by way of the table of
@@ -20,6 +16,14 @@ use nettrace_writer::{Emit, Session, TraceEvent, emit_lazy};
 #[derive(TraceEvent)]
 #[trace_event(provider = "Bench-Disabled", id = 2)]
 struct Disabled {
+    a: u64,
+    b: u64,
+}
+
+/// The same as a tracepoint that nobody listens to.
+#[derive(TraceEvent)]
+#[trace_event(provider = "Bench_Unheard")]
+struct Unheard {
     a: u64,
     b: u64,
 }
@@ -33,6 +37,8 @@ fn main() -> ExitCode {
     let session = session.expect("a device takes a trace");
     emit(1, 2);
     emit_made_late(1, 2);
+    emit_tracepoint(1, 2);
+    emit_tracepoint_made_late(1, 2);
     if options.wants("disabled_extra_ns") {
         time(&options, &mut report);
     }
@@ -57,21 +63,40 @@ fn emit_made_late(a: u64, b: u64) {
     emit_lazy(|| Disabled { a, b });
 }
 
+/// What a program does that knows the crate for tracepoints alone.
+#[inline(never)]
+fn emit_tracepoint(a: u64, b: u64) {
+    tracepoints::Emit::emit(Unheard { a, b });
+}
+
+/// And here the event is made only if somebody listens.
+#[inline(never)]
+fn emit_tracepoint_made_late(a: u64, b: u64) {
+    tracepoints::emit_lazy(|| Unheard { a, b });
+}
+
 /// The loops take turns, so that all see the same machine.
 fn time(options: &Options, report: &mut Report) {
     let (rounds, turns) = options.amount((201, 200_000), (3, 1_000));
     let (mut empty, mut disabled, mut lazy) = (Vec::new(), Vec::new(), Vec::new());
+    let mut unheard = Vec::new();
     for _ in 0..rounds {
         empty.push(nanoseconds(turns, |_| ()));
         disabled.push(nanoseconds(turns, |number| Disabled { a: number, b: number }.emit()));
         lazy.push(nanoseconds(turns, |number| emit_lazy(|| Disabled { a: number, b: number })));
+        unheard.push(nanoseconds(turns, |number| {
+            tracepoints::Emit::emit(Unheard { a: number, b: number });
+        }));
     }
     let (empty, disabled, lazy) = (median(empty), median(disabled), median(lazy));
+    let unheard = median(unheard);
     report.figure("empty_loop_ns", empty);
     report.figure("disabled_loop_ns", disabled);
     report.figure("disabled_lazy_loop_ns", lazy);
+    report.figure("tracepoint_disabled_loop_ns", unheard);
     report.ratio("disabled_extra_ns", disabled - empty);
     report.ratio("disabled_lazy_extra_ns", lazy - empty);
+    report.ratio("tracepoint_disabled_extra_ns", unheard - empty);
 }
 
 /// What one turn of a loop takes.
@@ -91,28 +116,21 @@ fn instructions(report: &mut Report) -> bool {
         report.skip(name, "this is no optimised program for x86-64 Linux");
         return true;
     }
-    black_box([emit as fn(u64, u64), emit_made_late]);
-    let program = env::current_exe().expect("the system knows what it runs");
-    let output = Command::new("objdump")
-        .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--wide"])
-        .arg(program)
-        .output();
-    let text = match output {
-        Ok(output) if output.status.success() => output.stdout,
-        Ok(output) => {
-            report.skip(name, String::from_utf8_lossy(&output.stderr).trim());
-            return true;
-        }
-        Err(error) => {
-            report.skip(name, &format!("objdump: {error}"));
+    black_box([emit as fn(u64, u64), emit_made_late, emit_tracepoint, emit_tracepoint_made_late]);
+    let text = match disassembly::of_this_program() {
+        Ok(text) => text,
+        Err(reason) => {
+            report.skip(name, &reason);
             return true;
         }
     };
-    let text = String::from_utf8_lossy(&text);
     let mut good = true;
-    for (function, name) in
-        [("disabled::emit>", "disabled"), ("disabled::emit_made_late>", "disabled_lazy")]
-    {
+    for (function, name) in [
+        ("disabled::emit>", "disabled"),
+        ("disabled::emit_made_late>", "disabled_lazy"),
+        ("disabled::emit_tracepoint>", "tracepoint_disabled"),
+        ("disabled::emit_tracepoint_made_late>", "tracepoint_disabled_lazy"),
+    ] {
         let Some(path) = Path::shortest(&text, function) else {
             println!("the disassembly shows no way through `{function}` without a call");
             return false;

@@ -21,9 +21,11 @@ criterion_group!(emit, two_u64, jitter_three_types, string_16, disabled);
 criterion_main!(emit);
 
 fn two_u64(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("two_u64");
+    // The same with tracepoints compiled in, which nobody listens to.
+    let name = if cfg!(feature = "user_events") { "two_u64_user_events" } else { "two_u64" };
+    let mut group = criterion.benchmark_group(name);
     floor(&mut group);
-    recording("two_u64", || {
+    recording(name, || {
         group.bench_function("nettrace", |bencher| {
             let mut number = 0;
             bencher.iter(|| {

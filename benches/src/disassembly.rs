@@ -1,6 +1,82 @@
 //! The shortest way through a function, in the words of `objdump` (AT&T syntax).
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, env, fmt, process::Command};
+
+/// What `objdump` says of the program that runs.
+///
+/// # Errors
+/// Why it says nothing, in words.
+pub fn of_this_program() -> Result<String, String> {
+    if cfg!(debug_assertions) || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Err("this is no optimised program for x86-64 Linux".to_owned());
+    }
+    let program = env::current_exe().map_err(|error| error.to_string())?;
+    let output = Command::new("objdump")
+        .args(["--disassemble", "--demangle", "--no-show-raw-insn", "--wide"])
+        .arg(program)
+        .output();
+    let output = output.map_err(|error| format!("objdump: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Every instruction of the function whose name contains `name`; the first such function. Where code
+/// and data are is left out, so that the same function of another program has the same lines.
+#[must_use]
+pub fn without_addresses(disassembly: &str, name: &str) -> Vec<String> {
+    let lines = function(disassembly, name);
+    let start = lines.first().map_or(0, |line| line.address);
+    let end = lines.last().map_or(0, |line| line.address);
+    let instruction = |line: &Line<'_>| {
+        let text = line.instruction.split(['#', '<']).next().unwrap_or_default().trim_end();
+        let words = text.split_whitespace().map(|word| match (target(text), word) {
+            // Within the function it is a distance; elsewhere the linker has chosen it.
+            (Some(to), word) if u64::from_str_radix(word, 16) == Ok(to) => {
+                if (start..=end).contains(&to) {
+                    format!("+{:x}", to - start)
+                } else {
+                    "…".into()
+                }
+            }
+            (_, word) if word.contains("(%rip)") || word.contains("%fs:") => elsewhere(word),
+            (_, word) => word.to_owned(),
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let mut instructions: Vec<String> = lines.iter().map(instruction).collect();
+    // Between functions there is filling.
+    while instructions.last().is_some_and(|last| last == "int3" || last.starts_with("nop")) {
+        instructions.pop();
+    }
+    for at in 1..instructions.len() {
+        // The place of a thread local, which the next instruction uses.
+        let before = &instructions[at - 1];
+        if let Some((_, register)) =
+            before.strip_prefix("mov $0xffff").and_then(|t| t.split_once(','))
+        {
+            if instructions[at].contains("%fs:") && instructions[at].contains(register) {
+                instructions[at - 1] = format!("mov …,{register}");
+            }
+        }
+    }
+    instructions
+}
+
+/// Operands without the distance to what they name: `0x2f(%rip)`, `%fs:0xfffffffffffffff8`.
+fn elsewhere(operands: &str) -> String {
+    let operand = |text: &str| match text.split_once("%fs:") {
+        Some((before, rest)) => {
+            let rest = rest.trim_start_matches(|c: char| c == '-' || c.is_ascii_alphanumeric());
+            format!("{before}%fs:…{rest}")
+        }
+        None if text.ends_with("(%rip)") => "…(%rip)".to_owned(),
+        None => text.to_owned(),
+    };
+    // Commas within brackets part registers, of which none stands beside these.
+    operands.split(',').map(operand).collect::<Vec<_>>().join(",")
+}
 
 /// Instructions from the entry of a function to a return, without a call.
 #[derive(Debug)]
@@ -141,7 +217,7 @@ fn is_store(instruction: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Path;
+    use super::{Path, without_addresses};
 
     const TEXT: &str = "\
 0000000000001000 <other>:
@@ -181,6 +257,28 @@ mod tests {
         let path = Path::shortest(text, "site").unwrap();
         assert_eq!((path.instructions(), path.loads()), (6, 2));
         assert_eq!((path.stores(), path.branches()), (2, 1));
+    }
+
+    #[test]
+    fn the_same_code_elsewhere_has_the_same_lines() {
+        let here = without_addresses(TEXT, "some::site");
+        assert_eq!(here[0], "mov …(%rip),%eax");
+        assert_eq!(here[2], "jne +b");
+        assert_eq!(here[6], "call …");
+        assert_eq!(here.len(), 8);
+        // As the linker of another program may place it.
+        let moved =
+            TEXT.replace("    10", "    20").replace(" 101b", " 201b").replace("0x2f", "0x7");
+        assert_eq!(without_addresses(&moved, "some::site"), here);
+        let other = TEXT.replace("test ", "or   ");
+        assert_ne!(without_addresses(&other, "some::site"), here);
+        let local = "<a>:\n  10:\tmov %fs:0xfffffffffffffff8,%rax\n  18:\tmov %fs:0x0(%rdi),%eax\n";
+        let expected = ["mov %fs:…,%rax", "mov %fs:…(%rdi),%eax"];
+        assert_eq!(without_addresses(local, "<a>"), expected);
+        let local =
+            "<a>:\n  10:\tmov $0xffffffffffffffe8,%rcx\n  18:\tmov %fs:(%rcx,%rax,8),%rdi\n";
+        let expected = ["mov …,%rcx", "mov %fs:…(%rcx,%rax,8),%rdi"];
+        assert_eq!(without_addresses(local, "<a>"), expected);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is recorded.
 
+use std::hint::black_box;
+
 use nettrace_writer::TraceEvent;
 
 /// The provider that the benchmarks' sessions listen to.
@@ -36,6 +38,37 @@ pub struct Three {
     pub b: u64,
     /// A shorter one.
     pub c: u32,
+}
+
+/// What tracepoints are measured by: five numbers and a text.
+#[derive(Debug, TraceEvent)]
+#[trace_event(provider = "Bench_Tracepoints", keywords = 0x1)]
+pub struct Work<'a> {
+    /// A number.
+    pub a: u64,
+    /// Another.
+    pub b: u64,
+    /// A shorter one.
+    pub c: u32,
+    /// One with a sign.
+    pub d: i32,
+    /// One with a fraction.
+    pub e: f64,
+    /// The text.
+    pub text: &'a str,
+}
+
+impl Work<'static> {
+    /// The payload in a tracepoint, in bytes: the text has two for its length.
+    pub const PAYLOAD: usize = 8 + 8 + 4 + 4 + 8 + 2 + 16;
+
+    /// One in which all depends on `number`, but for the text.
+    #[inline(always)]
+    #[must_use]
+    pub fn new(number: u64) -> Self {
+        let text = black_box("sixteen letters.");
+        Self { a: number, b: number ^ 0xFF, c: number as u32, d: -7, e: number as f64, text }
+    }
 }
 
 /// A text.

@@ -1,71 +1,7 @@
-//! Sound streams, changed in a few places: bytes flipped, numbers replaced, blocks cut, doubled, swapped.
+//! Sound streams of version 6, changed in a few places.
 #![no_main]
 
-use std::sync::LazyLock;
-
 use libfuzzer_sys::fuzz_target;
-use nettrace_fuzz::{check, objects, random, seeds};
+use nettrace_fuzz::changes;
 
-static SEEDS: LazyLock<Vec<Vec<u8>>> =
-    LazyLock::new(|| seeds().into_iter().map(|(_, bytes)| bytes).collect());
-
-fuzz_target!(|orders: &[u8]| {
-    let mut orders = orders.iter().copied();
-    let Some(first) = orders.next() else { return };
-    let mut bytes = match usize::from(first) {
-        known if known < SEEDS.len() => SEEDS[known].clone(),
-        seed => random(10, seed as u64),
-    };
-    while let (Some(what), Some(high), Some(low)) = (orders.next(), orders.next(), orders.next()) {
-        let place = usize::from(high) << 8 | usize::from(low);
-        change(&mut bytes, what, place, &mut orders);
-        if bytes.is_empty() || bytes.len() > 1 << 20 {
-            return;
-        }
-    }
-    check(&bytes);
-});
-
-fn change(bytes: &mut Vec<u8>, what: u8, place: usize, orders: &mut impl Iterator<Item = u8>) {
-    let value = orders.next().unwrap_or(0xFF);
-    let at = place % bytes.len();
-    if what % 9 > 5 && objects::is_objects(bytes) {
-        return objects::change(bytes, what % 9, place, value);
-    }
-    // Where blocks begin: the stream header has 20 bytes.
-    let mut starts = vec![20];
-    while let Some([a, b, c, kind]) = starts.last().and_then(|at| bytes.get(*at..*at + 4)) {
-        let size = usize::from(*a) | usize::from(*b) << 8 | usize::from(*c) << 16;
-        if *kind == 0 {
-            break;
-        }
-        starts.push(starts[starts.len() - 1] + 4 + size);
-    }
-    let block = |n: usize| {
-        let n = n % starts.len();
-        let end = starts.get(n + 1).map_or(bytes.len(), |end| *end);
-        starts[n].min(bytes.len())..end.min(bytes.len())
-    };
-    match what % 9 {
-        0 => bytes[at] = value,
-        1 => bytes[at] ^= 1 << (value % 8),
-        2 => bytes[at] = bytes[at].wrapping_add(value),
-        3 => drop(bytes.drain(at..(at + usize::from(value)).min(bytes.len()))),
-        4 => drop(bytes.splice(at..at, std::iter::repeat_n(0x80, value.into()))),
-        5 => bytes.truncate(at),
-        6 => {
-            // A block once more, somewhere else.
-            let copy = bytes[block(place)].to_vec();
-            let to = block(value.into()).start;
-            drop(bytes.splice(to..to, copy));
-        }
-        7 => drop(bytes.drain(block(place))),
-        _ => {
-            // A block of another kind.
-            let start = block(place).start;
-            if let Some(kind) = bytes.get_mut(start + 3) {
-                *kind = value % 12;
-            }
-        }
-    }
-}
+fuzz_target!(|orders: &[u8]| changes::run(orders, false));

@@ -7,10 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_reader::{Error, Options, Reader, verify_with};
+use nettrace_reader::{Error, Item, Options, Reader, Totals, verify_with};
 
+pub mod changes;
 pub mod heph;
-pub mod objects;
+mod objects;
 #[path = "../../nettrace-reader/tests/support/mod.rs"]
 pub mod support;
 
@@ -42,32 +43,68 @@ fn bounded(read: impl FnOnce()) {
 fn read(bytes: &[u8]) {
     let options = Options::default().definitions_limit(LIMIT).sort_limit(LIMIT);
     let report = verify_with(bytes, options.clone(), 3).expect("a slice cannot fail");
+    let options = options.keep_thread_totals(true).keep_type_totals(true);
     let raw = unsorted(bytes, options.clone());
+    let counted = counted(bytes, options.clone());
+    let items = items(bytes, options.clone());
     let (sorted, sorted_end) = sorted(bytes, options);
     match (&raw, &sorted_end) {
-        (Ok(events), Ok(())) => assert_eq!(*events, sorted),
+        (Ok(totals), Ok(())) => assert_eq!(totals.events, sorted),
         // What waits to be sorted has a limit of its own; the rest fails in the same place.
         (Ok(_), Err(error)) => assert!(error.to_string().contains("more than"), "{error}"),
-        (Err(error), Ok(())) => panic!("only unsorted: {error}"),
+        (Err((_, error)), Ok(())) => panic!("only unsorted: {error}"),
         (Err(_), Err(_)) => {}
     }
     if report.is_sound() {
-        assert!(raw.is_ok(), "sound, but {}", raw.unwrap_err());
+        assert!(raw.is_ok(), "sound, but {:?}", raw.unwrap_err());
+    }
+    let raw = raw.map_err(|(totals, error)| (totals, error.to_string()));
+    let counted = counted.map_err(|(totals, error)| (totals, error.to_string()));
+    assert_eq!(raw, counted);
+    let events = raw.map_or_else(|(totals, _)| totals.events, |totals| totals.events);
+    assert_eq!(events, items);
+}
+
+/// What was counted, also before an error.
+type Outcome = Result<Totals, (Totals, Error)>;
+
+/// Reads in the order of the stream.
+fn unsorted(bytes: &[u8], options: Options) -> Outcome {
+    let mut reader = options.open(bytes).map_err(|error| (Totals::default(), error))?;
+    loop {
+        match reader.next_event() {
+            Ok(Some(event)) => {
+                for field in event.fields() {
+                    if field.is_err() {
+                        break;
+                    }
+                }
+                let _ = (event.stack().map(|stack| stack.addresses().count()), event.opcode());
+            }
+            Ok(None) => return Ok(reader.totals().clone()),
+            Err(error) => return Err((reader.totals().clone(), error)),
+        }
     }
 }
 
-/// Reads in the order of the stream. Returns how many events there were.
-fn unsorted(bytes: &[u8], options: Options) -> Result<u64, Error> {
-    let mut reader = options.keep_thread_totals(true).open(bytes)?;
-    while let Some(event) = reader.next_event()? {
-        for field in event.fields() {
-            if field.is_err() {
-                break;
-            }
-        }
-        let _ = (event.stack().map(|stack| stack.addresses().count()), event.opcode());
+/// Counts without looking.
+fn counted(bytes: &[u8], options: Options) -> Outcome {
+    let mut reader = options.open(bytes).map_err(|error| (Totals::default(), error))?;
+    let end = reader.read_to_end();
+    let totals = reader.totals().clone();
+    let by_types: u64 = reader.type_totals().map(|it| it.events).sum();
+    assert_eq!(by_types, totals.events);
+    end.map(|()| totals.clone()).map_err(|error| (totals, error))
+}
+
+/// Reads everything that the stream says. Returns how many events are among it.
+fn items(bytes: &[u8], options: Options) -> u64 {
+    let mut events = 0;
+    let Ok(mut reader) = options.open(bytes) else { return 0 };
+    while let Ok(Some(item)) = reader.next_item() {
+        events += u64::from(matches!(item, Item::Event(_)));
     }
-    Ok(reader.totals().events)
+    events
 }
 
 fn sorted(bytes: &[u8], options: Options) -> (u64, Result<(), Error>) {

@@ -8,6 +8,8 @@
 //! - What criterion cannot measure (throughput of the whole way, bytes, memory) is a `[[bench]]`
 //!   with `harness = false` that prints a line `ratio NAME VALUE` for each result. It gets
 //!   criterion's options on its command line and ignores them.
+//! - What a feature costs that is only compiled in is measured by running a benchmark once more with
+//!   it ([`FEATURED`]). Lines `instruction …` of both runs must be the same.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -28,6 +30,10 @@ const OPTIONS: [&str; 6] = [
     "--noplot",
     "--color=never",
 ];
+
+/// Benchmarks that run once more, each with its feature and what is wanted of it.
+const FEATURED: [(&str, &str, &str); 2] =
+    [("emit", "user_events", "two_u64"), ("hot_path", "user_events", "hot_path")];
 
 /// How often criterion's benchmarks run.
 const RUNS: usize = 3;
@@ -50,21 +56,45 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
     }
     let mut printed = BTreeMap::new();
     let mut runs = Vec::new();
-    for bench in benches {
+    let mut instructions: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let usual = benches.iter().map(|bench| (bench.as_str(), None));
+    let featured = FEATURED.iter().filter(|(bench, ..)| benches.iter().any(|name| name == bench));
+    let featured = featured.map(|&(bench, feature, part)| (bench, Some((feature, part))));
+    for (bench, feature) in usual.chain(featured) {
+        let mut seen = Vec::new();
         for number in 1..=RUNS {
-            let results = home.join(format!("{bench}-{number}"));
-            let before = printed.len();
-            Step::cargo()
-                .args(["bench", "-p", "benches", "--locked", "--bench", bench, "--"])
-                .args(filter)
-                .args(OPTIONS)
-                .env("CRITERION_HOME", &results)
-                .watch(|line| printed.extend(printed_ratio(line)))?;
+            let results =
+                home.join(format!("{bench}{}-{number}", feature.map_or("", |(name, _)| name)));
+            let before = printed.len() + seen.len();
+            let mut step =
+                Step::cargo().args(["bench", "-p", "benches", "--locked", "--bench", bench]);
+            if let Some((feature, _)) = feature {
+                step = step.args(["--features", feature]);
+            }
+            step = step.arg("--").args(OPTIONS).env("CRITERION_HOME", &results);
+            step = match feature {
+                Some((_, part)) if filter.is_empty() => step.arg(part),
+                _ => step.args(filter),
+            };
+            step.watch(|line| {
+                printed.extend(printed_ratio(line));
+                seen.extend(line.strip_prefix("instruction ").map(str::to_owned));
+            })?;
             runs.push(scenarios(&results)?);
-            if printed.len() > before {
+            if printed.len() + seen.len() > before {
                 // Not one of criterion's: it has its own idea of how often to measure.
                 break;
             }
+        }
+        let Some((feature, _)) = feature else {
+            instructions.insert(bench, seen);
+            continue;
+        };
+        let without = instructions.get(bench).map(Vec::as_slice).unwrap_or_default();
+        if !without.is_empty() || !seen.is_empty() {
+            let changed = changed(without, &seen);
+            println!("{bench}: {changed} of {} instructions are others with {feature}", seen.len());
+            printed.insert(format!("{bench}_changed_by_{feature}"), changed as f64);
         }
     }
 
@@ -97,6 +127,12 @@ impl Row {
     fn ratio(&self) -> f64 {
         self.time / self.floor
     }
+}
+
+/// How many lines differ, those that one has and the other has not included.
+fn changed(one: &[String], other: &[String]) -> usize {
+    let pairs = one.iter().zip(other).filter(|(one, other)| one != other).count();
+    pairs + one.len().abs_diff(other.len())
 }
 
 /// Reads every result below criterion's folder: `<group>/<function>/new/estimates.json`, and
@@ -205,6 +241,14 @@ mod tests {
         let found = by_name(&[run(10.0, 20.0), run(10.0, 11.0), run(20.0, 24.0)]);
         let ratios: Vec<_> = found["a"].iter().map(Row::ratio).collect();
         assert_eq!(ratios, [1.1, 1.2, 2.0]);
+    }
+
+    #[test]
+    fn instructions_that_differ_are_counted() {
+        let lines = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(changed(&lines("a b c"), &lines("a b c")), 0);
+        assert_eq!(changed(&lines("a b c"), &lines("a x c d")), 2);
+        assert_eq!(changed(&lines("a b c"), &lines("a")), 2);
     }
 
     #[test]

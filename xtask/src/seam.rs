@@ -14,7 +14,9 @@ use crate::{
 
 /// The files of published packages that may name atomics, threads or loom, each with its reason.
 const SEAMS: &[(&str, &str)] = &[
+    ("nettrace-reader/src/ahead.rs", "the thread that reads a source ahead"),
     ("nettrace-writer/src/sync.rs", "the writer's seam"),
+    ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("trace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("trace-event/src/field/number.rs", "an atomic number can be a field of an event"),
     ("trace-event/src/registry.rs", "the list of event types, which every backend shares"),

@@ -63,7 +63,8 @@ fn perf_listens_to_a_user_event() -> Outcome {
         .stderr(Stdio::null())
         .spawn()?;
     wait_until(|| Ok(listeners(&name)?.is_some_and(|text| text.contains("perf"))))?;
-    Command::new("kill").args(["-INT", &perf.id().to_string()]).status()?;
+    // A shell has it; the program of that name is not everywhere.
+    Command::new("sh").args(["-c", "kill -INT $0", &perf.id().to_string()]).status()?;
     perf.wait()?;
     wait_until(|| Ok(listeners(&name)?.as_deref() == Some("")))?;
     fs::remove_file(&data)?;

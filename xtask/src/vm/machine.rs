@@ -71,7 +71,10 @@ pub(super) fn run(
     lines.finish(&mut each);
     if !ended {
         show_log(folder);
-        return Err(Error::Nothing(format!("the job did not end within {} s", limit.as_secs())));
+        return Err(Error::Nothing(format!(
+            "the job did not end within {} s; NETTRACE_VM_SECONDS gives it longer",
+            limit.as_secs()
+        )));
     }
     let status = fs::read_to_string(job.join("status")).unwrap_or_default();
     match status.trim().parse() {
@@ -112,9 +115,8 @@ fn start(kernel: &Path, folder: &Path, job: &Path) -> Result<Child> {
     command.args(["-display", "none", "-serial"]);
     command.arg(format!("file:{}", for_qemu(&folder.join("log"))));
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(folder.join("files.gz"));
-    // The emulated counter is good; the timer that the kernel would check it by comes late where the
-    // host is busy, and without the counter the machine's clock goes in steps of 4 ms.
-    command.args(["-append", "console=ttyS0 panic=-1 reboot=t tsc=reliable"]);
+    let told = format!("console=ttyS0 panic=-1 reboot=t tsc=reliable{}", counter_rate());
+    command.args(["-append", &told]);
     for (name, path, more) in [("host", Path::new("/"), ",readonly=on"), ("job", job, "")] {
         let path = for_qemu(path);
         command
@@ -126,6 +128,27 @@ fn start(kernel: &Path, folder: &Path, job: &Path) -> Result<Child> {
     command
         .spawn()
         .map_err(|source| Error::Start { command: "setpriv … qemu-system-x86_64".into(), source })
+}
+
+/// What tells the kernel how fast the processor's counter is, which QEMU passes on as it is.
+///
+/// The timer by which the kernel would find out comes late where the host is busy, and without the
+/// counter the machine's clock goes in steps of 4 ms. A host that is a virtual machine itself knows
+/// one frequency only, that of the counter. Elsewhere the kernel is left to find out.
+fn counter_rate() -> String {
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let kilohertz = kilohertz(&processors);
+    kilohertz.map(|rate| format!(" tsc_early_khz={rate}")).unwrap_or_default()
+}
+
+fn kilohertz(processors: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let mut lines = processors.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+    };
+    let is_virtual = value("flags")?.split(' ').any(|flag| flag == "hypervisor");
+    let megahertz: f64 = value("cpu MHz").filter(|_| is_virtual)?.parse().ok()?;
+    (megahertz >= 1.0).then_some((megahertz * 1e3) as u64)
 }
 
 /// `path` as a part of an option, where a comma ends it unless doubled.
@@ -206,6 +229,14 @@ mod tests {
         }
         lines.finish(&mut |line: &str| seen.push(line.to_owned()));
         assert_eq!(seen, ["test a ... ok", "test b", "end"]);
+    }
+
+    #[test]
+    fn the_counter_is_known_where_the_host_is_virtual() {
+        let one = "processor\t: 0\ncpu MHz\t\t: 2499.998\nflags\t\t: fpu hypervisor tsc\n";
+        assert_eq!(kilohertz(one), Some(2_499_998));
+        assert_eq!(kilohertz(&one.replace("hypervisor ", "")), None);
+        assert_eq!(kilohertz(""), None);
     }
 
     #[test]

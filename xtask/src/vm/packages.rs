@@ -25,8 +25,11 @@ const PROGRAMS: [(&str, &str); 13] = [
 ];
 
 /// Files that are needed, each with its package.
-const FILES: [(&str, &str); 2] =
-    [("/usr/include/libelf.h", "libelf-dev"), ("/usr/include/gelf.h", "libelf-dev")];
+const FILES: [(&str, &str); 3] = [
+    ("/usr/include/stdio.h", "libc6-dev"),
+    ("/usr/include/libelf.h", "libelf-dev"),
+    ("/usr/include/gelf.h", "libelf-dev"),
+];
 
 /// Sees to it that every tool is there, by way of apt-get where this is a root's Debian.
 ///
