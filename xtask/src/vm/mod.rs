@@ -4,7 +4,7 @@
 //! QEMU's emulation, runs them inside as root and passes on what they print. `cargo xtask vm
 //! --shell COMMAND` does so with any command, in the current folder.
 //!
-//! Code map: [`packages`] sees to the tools, [`kernel`] builds the kernel once and keeps it,
+//! Code map: [`packages`] sees to the tools, [`mod@kernel`] builds the kernel once and keeps it,
 //! [`machine`] boots it for one job. The recipe (configuration, first program) is in `vm/` at the
 //! root of the workspace.
 //!
