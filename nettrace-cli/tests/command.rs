@@ -1,45 +1,21 @@
 //! The command as users run it: files, pipes, exit codes, what it prints.
 
+mod program;
 #[path = "../../nettrace-reader/tests/support/mod.rs"]
 mod support;
 
 use std::{
-    io::{Read, Write},
+    io::Read,
     process::{Command, Output, Stdio},
 };
 
+use program::{nettrace, stderr, stdout};
 use serde_json::Value;
 use support::{
     EventType, Row, Stream, samples,
     v5::{self, Objects},
     v5_samples,
 };
-
-#[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
-fn nettrace(args: &[&str], input: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    let input = input.to_vec();
-    // It may stop reading before the end: what cannot be written does not matter.
-    let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().unwrap();
-    writer.join().unwrap();
-    output
-}
-
-fn stdout(output: &Output) -> &str {
-    std::str::from_utf8(&output.stdout).unwrap()
-}
-
-fn stderr(output: &Output) -> &str {
-    std::str::from_utf8(&output.stderr).unwrap()
-}
 
 #[test]
 fn a_file_and_a_pipe_give_the_same() {

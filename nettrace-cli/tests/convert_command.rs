@@ -1,13 +1,15 @@
 //! `nettrace convert` as users run it: where the result goes, what is refused, damage, exit codes.
 
 mod convert_support;
+mod program;
 #[path = "../../nettrace-reader/tests/support/mod.rs"]
 mod support;
 
 use std::{fs, path::Path};
 
-use convert_support::{convert, events, items, lost, nettrace, read_on, stderr};
+use convert_support::{convert, events, items, lost, read_on};
 use nettrace_reader::Options;
+use program::{nettrace, stderr};
 use support::{EventType, Row, Stream, samples, v5::Objects, v5_samples};
 
 const FORMATS: [&str; 4] = ["v6", "v5", "v4", "heph"];

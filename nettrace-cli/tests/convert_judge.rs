@@ -1,6 +1,7 @@
 //! Converted traces through the reference reader, beside what it reads in their sources.
 
 mod convert_support;
+mod program;
 #[path = "../../nettrace-reader/tests/support/mod.rs"]
 mod support;
 
@@ -10,7 +11,8 @@ use std::{
     process::Command,
 };
 
-use convert_support::{convert, dotnet_traces, judge};
+use convert_support::convert;
+use program::{dotnet_traces, judge};
 use support::{random, samples, v5_random, v5_samples};
 
 /// What the reference says of a file, without the time it took; and its exit code.

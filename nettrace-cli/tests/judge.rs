@@ -1,28 +1,13 @@
 //! The same streams through this command and through the reference reader, line by line.
 
+mod program;
 #[path = "../../nettrace-reader/tests/support/mod.rs"]
 mod support;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{path::Path, process::Command};
 
+use program::judge;
 use support::{random, samples, v5_random, v5_samples};
-
-/// The reference reader: `NETTRACE_JUDGE`, or beside the workspace. `None`, with a line that says so,
-/// where it is absent.
-fn judge() -> Option<PathBuf> {
-    let path = match std::env::var_os("NETTRACE_JUDGE") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge"),
-    };
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: no judge at {}", path.display());
-    None
-}
 
 fn lines(program: &Path, args: &[&str], file: &Path) -> (Option<i32>, Vec<String>) {
     let output = Command::new(program).args(args).arg(file).output().unwrap();

@@ -1,32 +1,11 @@
 //! Real .NET traces through the command, beside what the reference reader sees in them.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+mod program;
 
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use program::{dotnet_traces as traces, judge};
 use serde_json::Value;
-
-/// The traces: in `NETTRACE_DOTNET_DATA`, or beside the workspace. None, with a line that says so,
-/// where they are absent.
-fn traces() -> Vec<PathBuf> {
-    let dir = match std::env::var_os("NETTRACE_DOTNET_DATA") {
-        Some(dir) => PathBuf::from(dir),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/dotnet"),
-    };
-    let Ok(entries) = fs::read_dir(&dir) else {
-        println!("skipped: no .NET traces in {}", dir.display());
-        return Vec::new();
-    };
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut traces: Vec<_> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == "nettrace")).collect();
-    traces.sort();
-    assert!(!traces.is_empty(), "no trace in {}", dir.display());
-    traces
-}
 
 /// What the command prints, without the time it took.
 fn lines(args: &[&str], file: &Path) -> Vec<String> {
@@ -64,14 +43,7 @@ fn headers_are_those_of_the_reference() {
 /// Every line of the longest trace too, and every value: against the reference reader itself.
 #[test]
 fn the_reference_itself_prints_the_same() {
-    let judge = match std::env::var_os("NETTRACE_JUDGE") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge"),
-    };
-    if !judge.exists() {
-        println!("skipped: no judge at {}", judge.display());
-        return;
-    }
+    let Some(judge) = judge() else { return };
     for trace in traces() {
         let name = trace.file_stem().unwrap().to_string_lossy();
         for (args, reference) in [(&["headers"][..], "headers"), (&["dump", "--json"], "events")] {

@@ -10,7 +10,10 @@
 //! table whose free places are used last in first out, and a binary heap takes them up in that
 //! order.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, VecDeque},
+};
 
 use crate::{
     block::BlockKind,
@@ -38,8 +41,9 @@ pub struct SortedReader<R> {
     /// While events are released: the lanes that have some to release, by their next timestamp.
     heap: Vec<(u64, usize)>,
     release: Release,
-    /// No waiting event is earlier than this: most marks release nothing, and need not look.
-    earliest: u64,
+    /// All other lanes in which events wait, by their next timestamp: most marks release nothing or
+    /// little, and need not look at every lane.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// What to do when everything that is being released has been delivered.
     after: After,
     /// Rows of the current block that are not in a lane yet.
@@ -112,7 +116,7 @@ impl<R: Source> SortedReader<R> {
             lane_of: HashMap::new(),
             heap: Vec::new(),
             release: Release::Nothing,
-            earliest: u64::MAX,
+            waiting: BinaryHeap::new(),
             after: After::ReadOn,
             segment: None,
             delivered: None,
@@ -300,13 +304,13 @@ impl<R: Source> SortedReader<R> {
             let Some(spare) = self.spare.pop() else { break };
             self.spare_bytes -= spare.capacity();
         }
-        self.earliest = self.earliest.min(run.timestamp());
         let place = match self.lane_of.get(&segment.capture_thread) {
             Some(place) => *place,
             None => self.add_lane(segment.capture_thread),
         };
         let lane = &mut self.lanes[place];
         if lane.is_empty() {
+            self.waiting.push(Reverse((run.timestamp(), place)));
             lane.front = run
         } else {
             lane.rest.push_back(run)
@@ -344,29 +348,15 @@ impl<R: Source> SortedReader<R> {
     fn start_release(&mut self, release: Release) {
         self.release = release;
         self.heap.clear();
-        if !release.covers(self.earliest) {
-            return;
-        }
-        // What stays in a lane from which something is released is at the end of the release or
-        // later.
-        self.earliest = match release {
-            Release::EarlierThan(stop) => stop,
-            Release::Nothing | Release::Everything => u64::MAX,
-        };
-        let mut remaining = u64::MAX;
-        for (place, lane) in self.lanes.iter().enumerate() {
-            if !lane.is_empty() {
-                let timestamp = lane.front.timestamp();
-                if release.covers(timestamp) {
-                    self.heap.push((timestamp, place));
-                } else {
-                    remaining = remaining.min(timestamp);
-                }
+        while let Some(Reverse((timestamp, place))) = self.waiting.peek().copied() {
+            if !release.covers(timestamp) {
+                break;
             }
+            self.waiting.pop();
+            self.heap.push((timestamp, place));
         }
-        if self.heap.is_empty() {
-            self.earliest = remaining;
-        }
+        // As the reference reader takes them up.
+        self.heap.sort_unstable_by_key(|(_, place)| *place);
         for at in (0..self.heap.len() / 2).rev() {
             sift_down(&mut self.heap, at);
         }
@@ -397,6 +387,8 @@ impl<R: Source> SortedReader<R> {
                 self.lane_of.remove(&lane.capture_thread);
                 *lane = Lane::default();
                 self.free_lanes.push(place);
+            } else {
+                self.waiting.push(Reverse((lane.front.timestamp(), place)));
             }
             self.heap.swap_remove(0);
         }

@@ -197,3 +197,31 @@ proptest! {
         prop_assert_eq!((report.lost, report.events), (made.lost, made.rows.len() as u64));
     }
 }
+
+/// Marks that release one event each, while events of very many threads wait: what a mark costs does
+/// not depend on how many. (Looking at each thread for each mark took half a minute here.)
+#[test]
+fn many_threads_that_wait_do_not_slow_down_marks() {
+    const THREADS: u64 = 40_000;
+    let mut stream = Stream::new();
+    stream.simple_metadata(1);
+    for thread in 0..=THREADS {
+        stream.thread(1 << 32 | thread);
+    }
+    for thread in 0..THREADS {
+        stream.events(&[Row::new(1 << 32 | thread, 1, u64::MAX - thread)]);
+    }
+    let rows = (0..2 * THREADS).map(|at| {
+        let row = Row::new(1 << 32 | THREADS, at as u32 + 1, at);
+        if at % 2 == 1 { row.sorted() } else { row }
+    });
+    for rows in rows.collect::<Vec<_>>().chunks(1_000) {
+        stream.events(rows);
+    }
+    let bytes = stream.end();
+    let begun = std::time::Instant::now();
+    let events = sorted(&bytes);
+    assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+    assert_eq!(events.len() as u64, 3 * THREADS);
+    assert!(events.is_sorted_by_key(|(_, _, time)| *time));
+}

@@ -213,6 +213,7 @@ impl ThreadBuffer {
 }
 
 /// In a child process: the sessions are the parent's, and so are the references, which are left as they are.
+#[cfg(unix)]
 pub(crate) fn forget_all() {
     for slot in 0..SESSION_BITS {
         std::mem::forget(take(slot));

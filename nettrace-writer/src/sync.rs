@@ -50,6 +50,7 @@ mod locks {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
+        #[cfg(unix)]
         pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
             let start = Instant::now();
             loop {

@@ -540,3 +540,46 @@ fn labels_that_stay_in_force_are_left_out_of_each_event() {
         assert_eq!(stats.left_out.labels, left_out, "{format:?}");
     }
 }
+
+/// Versions 4 and 5 tell losses by the numbers of threads that have events: in a file without any they
+/// have to wait for the next.
+#[test]
+fn what_is_lost_while_a_file_has_no_event_is_told_in_the_next() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Formats-Owed")]
+    struct Plain {
+        number: u64,
+    }
+    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    for format in FORMATS {
+        let directory = tempfile::tempdir().unwrap();
+        let options = RotationOptions::new(directory.path(), "part").file_age(Duration::ZERO);
+        let sink = options.build().unwrap();
+        let builder = Session::builder().sink(sink).provider("Formats-Owed").format(format);
+        let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+        for number in 0..3 {
+            Plain { number }.emit();
+            session.flush().unwrap();
+            session.pretend_dropped(5);
+            session.flush().unwrap();
+            session.flush().unwrap();
+        }
+        Plain { number: 3 }.emit();
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.written, stats.dropped()), (4, 15), "{format:?}");
+        let files = fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().path());
+        let lost = files.map(|path| count_lost(format, &fs::read(path).unwrap()));
+        assert_eq!(lost.sum::<u64>(), 15, "{format:?}");
+    }
+}
+
+fn count_lost(format: Format, bytes: &[u8]) -> u64 {
+    if format == Format::Heph {
+        let mut reader = heph::Reader::new(bytes);
+        while reader.next_event().unwrap().is_some() {}
+        return reader.totals().lost;
+    }
+    let mut reader = nettrace_reader::Reader::new(bytes).unwrap();
+    reader.read_to_end().unwrap();
+    reader.totals().lost
+}

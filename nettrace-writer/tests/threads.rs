@@ -14,12 +14,14 @@ use std::{
     time::Duration,
 };
 
+use nettrace_reader::{Reader, heph};
 use nettrace_writer::{
-    Emit, OnFull, Session, TraceEvent,
+    Emit, Format, OnFull, Session, TraceEvent,
     sink::{MemorySink, StreamSink},
 };
+use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
 
-use crate::trace_support::{check, held::Held, memory, read, resident, threads};
+use crate::trace_support::{Hostile, check, held::Held, memory, read, resident, schema, threads};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Threads-Births")]
@@ -299,4 +301,56 @@ fn threads_that_wait_at_a_stalled_sink_lose_nothing() {
     let stats = session.finish().unwrap();
     assert_eq!((stats.attempted, stats.dropped()), (301, 0), "{stats:?}");
     check(&sink.bytes(), &stats);
+}
+
+/// What was lost without a buffer is told although another thread is stuck in an event to the end, so
+/// that there is no sequence point.
+#[test]
+fn losses_without_a_buffer_are_told_beside_a_thread_that_is_stuck() {
+    const VALUE: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
+    static SCHEMA: EventSchema = schema("Threads-Stalled", "Stuck", 7, VALUE);
+    static STUCK: EventType = EventType::new(&SCHEMA);
+    for format in [Format::V6, Format::V5, Format::Heph] {
+        let sink = MemorySink::new();
+        let (held, hold) = Held::new(sink.clone());
+        let builder = Session::builder().sink(held).provider("Threads-Stalled").format(format);
+        let builder = builder.budget(336 << 10).chunk_size(4_096).prefault(0);
+        let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
+        hold.hold();
+        Stalled { value: 0 }.emit();
+        while !hold.waits() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (begun, is_begun) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let stuck = thread::spawn(move || {
+            let bytes = || {
+                let _ = begun.send(());
+                let _ = may_go_on.recv();
+                vec![1; 8]
+            };
+            Hostile { ty: &STUCK, bytes: &bytes }.emit();
+        });
+        is_begun.recv().unwrap();
+        for value in 1..=2_000 {
+            thread::spawn(move || Stalled { value }.emit()).join().unwrap();
+        }
+        hold.let_go();
+        let stats = session.finish().unwrap();
+        drop(go_on);
+        stuck.join().unwrap();
+        assert!(stats.dropped.no_room > 1_000, "{stats:?}");
+        assert_eq!(missing(format, &sink.bytes()), stats.dropped(), "{format:?} {stats:?}");
+    }
+}
+
+fn missing(format: Format, bytes: &[u8]) -> u64 {
+    if format == Format::Heph {
+        let mut reader = heph::Reader::new(bytes);
+        while reader.next_event().unwrap().is_some() {}
+        return reader.totals().lost;
+    }
+    let mut reader = Reader::new(bytes).unwrap();
+    reader.read_to_end().unwrap();
+    reader.totals().lost
 }

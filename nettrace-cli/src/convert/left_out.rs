@@ -7,10 +7,16 @@ pub(super) struct LeftOut {
     pub(super) large_events: u64,
     /// Events whose payload has to be told value by value, but is not what their type says.
     pub(super) strange_events: u64,
+    /// Events whose payload has bytes behind the fields of their type, which are not told.
+    pub(super) longer_events: u64,
+    /// Times before the clock of the trace began, which became its beginning.
+    pub(super) early_times: u64,
     /// Labels of events.
     pub(super) labels: u64,
     /// Stacks.
     pub(super) stacks: u64,
+    /// Stacks that events refer to and that the source does not define.
+    pub(super) undefined_stacks: u64,
     /// Names of threads.
     pub(super) thread_names: u64,
     /// Key-values of threads.
@@ -31,6 +37,8 @@ pub(super) struct LeftOut {
     pub(super) type_fields: u64,
     /// Event types whose level or event id became another.
     pub(super) type_numbers: u64,
+    /// Blocks of kinds that are newer than this program.
+    pub(super) unknown_blocks: u64,
 }
 
 impl LeftOut {
@@ -39,8 +47,11 @@ impl LeftOut {
         [
             (self.large_events, "events, whose payload would be too large"),
             (self.strange_events, "events, whose payload is not what their type says"),
+            (self.longer_events, "events' bytes behind the fields of their type"),
+            (self.early_times, "events' times before the trace's beginning, which became that"),
             (self.labels, "labels of events"),
             (self.stacks, "stacks"),
+            (self.undefined_stacks, "events' stacks, which the source does not define"),
             (self.thread_names, "names of threads"),
             (self.thread_key_values, "key-values of threads"),
             (self.thread_processes, "processes of threads"),
@@ -51,6 +62,7 @@ impl LeftOut {
             (self.type_texts, "event types' texts, key-values, opcodes or GUIDs"),
             (self.type_fields, "event types' fields; their payloads are as they were"),
             (self.type_numbers, "event types' levels or ids, which became others"),
+            (self.unknown_blocks, "blocks of unknown kinds"),
         ]
         .into_iter()
         .filter(|(count, _)| *count > 0)

@@ -71,7 +71,8 @@ pub(crate) fn run(
     target.finish(&mut bytes)?;
     destination.write(&bytes)?;
     let written = destination.finish()?;
-    report(&reader, target.left_out(), task.to, written)?;
+    let unknown_blocks = reader.totals().unknown_blocks;
+    report(&reader, LeftOut { unknown_blocks, ..target.left_out() }, task.to, written)?;
     Ok(end?)
 }
 

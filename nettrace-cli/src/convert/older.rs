@@ -44,6 +44,8 @@ pub(super) struct Older {
     is_from_older: bool,
     pointer_size: u32,
     process_id: Option<u64>,
+    /// What the clock showed when the trace began.
+    sync_ticks: u64,
     types: Types,
     /// By the metadata ids of the source.
     known: HashMap<u32, Known>,
@@ -102,6 +104,7 @@ impl Older {
             is_from_older: version < 6,
             pointer_size: 8,
             process_id: None,
+            sync_ticks: 0,
             types: Types::new(format, limit),
             known: HashMap::new(),
             threads: HashMap::new(),
@@ -144,6 +147,8 @@ impl Older {
         if self.format == Format::Heph {
             self.addresses.clear();
             self.addresses.extend(event.stack().iter().flat_map(Stack::addresses));
+            self.left_out.undefined_stacks +=
+                u64::from(header.stack_id != 0 && event.stack().is_none());
         }
         let has_labels = header.label_list != 0 || self.is_from_older;
         let read = if has_labels { event.labels() } else { Default::default() };
@@ -196,6 +201,8 @@ impl Older {
         if !(is_opaque && known.opaque_id.is_some() || known.has_dates && has_long_dates(event)) {
             let row = Row { header, labels, stack, payload };
             told = self.stream.row(&row, is_first, &mut self.rows);
+            let is_longer = told.is_ok() && known.is_mapped && is_longer(event);
+            self.left_out.longer_events += u64::from(is_longer);
         }
         if let (Err(Refusal::Malformed), Some(metadata_id)) = (told, known.opaque_id) {
             self.payload.clear();
@@ -211,6 +218,9 @@ impl Older {
     /// Takes note of a row that was written, and of the number that it should have had.
     fn told(&mut self, header: &RowHeader, real: u32) {
         let ts = header.timestamp;
+        // Only there is time counted from the beginning.
+        let is_early = self.format == Format::Heph && ts < self.sync_ticks;
+        self.left_out.early_times += u64::from(is_early);
         let (first, last) = self.block.unwrap_or((ts, ts));
         self.block = Some((first.min(ts), last.max(ts)));
         self.last_ts = self.last_ts.max(ts);
@@ -384,11 +394,12 @@ impl Older {
             threads.retain(|entry| entry.thread != id);
             self.untold.insert(id);
         }
+        for entry in &*threads {
+            self.untold.remove(&entry.thread);
+        }
         for id in std::mem::take(&mut self.untold) {
-            if threads.iter().all(|entry| entry.thread != id) {
-                let sequence = self.claims.get(&id).map_or(0, |claim| claim.last);
-                threads.push(ThreadSequence { thread: id, sequence });
-            }
+            let sequence = self.claims.get(&id).map_or(0, |claim| claim.last);
+            threads.push(ThreadSequence { thread: id, sequence });
         }
     }
 
@@ -450,6 +461,7 @@ impl Older {
 impl Target for Older {
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.pointer_size = info.pointer_size;
+        self.sync_ticks = info.sync_ticks;
         let process = info.key_values.iter().find(|(key, _)| *key == "ProcessId");
         self.process_id = process.and_then(|(_, id)| id.parse().ok());
         Ok(self.stream.begin(info, out)?)
@@ -497,6 +509,12 @@ impl Target for Older {
             ..self.left_out
         }
     }
+}
+
+/// Whether an event's payload goes on behind the last field of its type.
+fn is_longer(event: &Event<'_>) -> bool {
+    let mut fields = event.fields();
+    fields.by_ref().all(|field| field.is_ok()) && fields.used() < event.payload.len()
 }
 
 /// Whether an event has dates of sixteen bytes, which no other version has.

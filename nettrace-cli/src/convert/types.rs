@@ -5,6 +5,7 @@ use std::{collections::HashMap, mem::size_of};
 use nettrace_format::{
     Format, FormatError, Stream,
     content::Label,
+    v5,
     v6::{FieldDescription, PlainType, TypeCode, TypeDescription},
 };
 use nettrace_reader::{Field, Metadata, Type};
@@ -129,6 +130,9 @@ pub(super) struct Known {
     pub(super) has_fields: bool,
     /// Whether payloads are told value by value, and may hold dates of which there are two sizes.
     pub(super) has_dates: bool,
+    /// Whether payloads are other bytes than those of the source, so that what no field describes is
+    /// not in them.
+    pub(super) is_mapped: bool,
 }
 
 /// A type that the result did not have yet.
@@ -197,7 +201,14 @@ impl Types {
         }
         let has_fields = !plain.fields.is_empty();
         let has_dates = of.fields.iter().any(|field| has_dates(&field.ty));
-        let known = Known { id, opaque_id, has_fields, has_dates: has_fields && has_dates };
+        let is_mapped = has_fields
+            && match self.format {
+                Format::V4 => v5::needs_mapping(v5::Version::V4, plain),
+                Format::V5 => v5::needs_mapping(v5::Version::V5, plain),
+                _ => true,
+            };
+        let has_dates = has_fields && has_dates;
+        let known = Known { id, opaque_id, has_fields, has_dates, is_mapped };
         let key = (of.provider.clone(), of.event_id, of.name.clone());
         self.known.entry(key).or_default().push((of.clone(), known));
         Ok(Definition { known, schemas, lost_fields, lost_numbers })

@@ -291,7 +291,8 @@ impl Flusher {
                 source.ended = true;
             }
         }
-        let told = self.tell_numbers(false).and_then(|()| self.remove_ended()).and_then(|()| {
+        let told = self.tell_numbers(true).and_then(|()| self.remove_ended()).and_then(|()| {
+            self.trace.remove_thread(&mut self.unplaced, &mut self.out)?;
             if self.trace.removes_threads_at_points() {
                 // Claims an order that holds: whatever is in hand is written, and nothing else is to come.
                 let ts = self.session.floor.raise(0);

@@ -127,7 +127,7 @@ impl Trace {
         self.defined.clear();
         self.newest_type = None;
         self.gone.clear();
-        self.owed = 0;
+        // What is owed stays: a stream without a row had no place for it.
         self.latest = ThreadSequence { thread: 0, sequence: 0 };
         self.stacks = Interned::default();
         self.label_lists = Interned::default();

@@ -78,6 +78,7 @@ fn settle_all() {
 }
 
 /// In a child process: the events were the parent's.
+#[cfg(unix)]
 pub(super) fn forget() {
     PENDING.store(0, Ordering::Relaxed);
     MISSED.iter().for_each(|entry| entry.count.store(0, Ordering::Relaxed));

@@ -18,6 +18,10 @@
 //! ```
 //! Steps 2 and 4 are writes of [`START`] bytes. They never lie on two pages: where the next padding
 //! would begin too close to the end of a page, a short padding before it moves it to the next one.
+//!
+//! That a stopped write ends with a page is how Linux's page cache works. Where a file system has blocks
+//! smaller than a page and is full, a write can end inside of one; the file is cut to what is sound
+//! right after it, and only a kill in between leaves it with an unfinished padding at its end.
 
 use std::io::{self, ErrorKind, IoSlice};
 
