@@ -6,7 +6,7 @@ use std::io::BufReader;
 
 use examples::types::{self, ADDRESSES, RELATED};
 use nettrace_reader::{Label, Reader};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     ALL_TYPES, Ran, assert_holds, directory, dotnet_trace_opens, judged, open, own_events, run,
@@ -62,6 +62,65 @@ fn our_reader_shows_every_value() {
     }
     assert_eq!(events[samples.len()]["thread"], ran.numbers["about_thread"]);
     assert_holds(&trace, events.len() as u64, 0);
+}
+
+/// Every value, as the tables of `nettrace_format::v5` say that the version has it.
+#[test]
+fn the_older_versions_have_every_value() {
+    let directory = directory();
+    for format in ["v5", "v4"] {
+        let trace = directory.path().join(format!("{format}.nettrace"));
+        run(ALL_TYPES, &["--format", format], &trace).well().balanced();
+        let samples = types::samples(false);
+        let Some(verdict) = judged("events", &trace) else { return };
+        assert_eq!((verdict.events, verdict.lost), (samples.len() as u64 + 1, 0));
+        let own = own_events(&trace);
+        for ((sample, event), own) in samples.iter().zip(&verdict.lines).zip(&own) {
+            for (field, value) in sample.fields.as_object().unwrap() {
+                let value = in_version(format, value);
+                assert_eq!(event["fields"][field], value, "{format}: {field} of {}", sample.name);
+                assert_eq!(own["fields"][field], value, "{format}: {field} of {}", sample.name);
+            }
+        }
+    }
+}
+
+/// A value as a version has it: no NUL in text; in version 4 lists as text.
+fn in_version(format: &str, value: &Value) -> Value {
+    match value {
+        Value::String(text) => text.replace('\0', "\u{fffd}").into(),
+        Value::Array(_) if format == "v4" => as_text(value).into(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (key.clone(), in_version(format, value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
+/// An element of a list as version 4 spells it.
+fn as_text(value: &Value) -> String {
+    let joined = |parts: Vec<String>| parts.join(", ");
+    match value {
+        Value::Array(list) => format!("[{}]", joined(list.iter().map(as_text).collect())),
+        // A GUID is no text there.
+        Value::String(text) if text.len() == 36 && text.matches('-').count() == 4 => text.clone(),
+        Value::String(text) => format!("\"{text}\""),
+        Value::Object(fields) => match fields.iter().collect::<Vec<_>>()[..] {
+            // What version 6 needs to put a list, or 128 bits, into a list.
+            [(name, list)] if name == "items" || name == "value" => as_text(list),
+            [(high, above), (low, below)] if high == "high" && low == "low" && *above == 0 => {
+                as_text(below)
+            }
+            ref fields => {
+                let mut fields = fields.to_vec();
+                fields.sort_by_key(|(name, _)| name.to_lowercase());
+                let parts =
+                    fields.iter().map(|(name, value)| format!("{name}: {}", as_text(value)));
+                format!("{{{}}}", joined(parts.collect()))
+            }
+        },
+        other => other.to_string(),
+    }
 }
 
 /// What the reference reader does not show: our own does.
