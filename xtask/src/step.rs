@@ -6,7 +6,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     ops::AddAssign,
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use crate::error::{Error, Result};
@@ -117,6 +117,27 @@ impl Step {
         self.watch(|line| tally.read(line))
     }
 
+    /// Runs tests, passing their output on, until one fails: whether one did. The others are then ended.
+    pub(crate) fn fails(mut self) -> Result<bool> {
+        self.announce();
+        self.command.stdout(Stdio::piped());
+        // A group of its own: cargo's children are to end with it.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
+        let mut child = self.command.spawn().map_err(|source| self.start_error(source))?;
+        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
+        for line in lines.into_iter().flatten().map_while(std::io::Result::ok) {
+            println!("{line}");
+            if line.starts_with("test ") && line.ends_with(" ... FAILED") {
+                end_group(&mut child);
+                child.wait().map_err(|source| self.start_error(source))?;
+                return Ok(true);
+            }
+        }
+        let status = child.wait().map_err(|source| self.start_error(source))?;
+        self.judge(status).map(|()| false)
+    }
+
     fn announce(&self) {
         println!("$ {}", self.shown);
         // Standard error of the command goes straight to the same place: keep the order.
@@ -133,6 +154,17 @@ impl Step {
         }
         Err(Error::Failed { command: self.shown.clone(), code: status.code() })
     }
+}
+
+/// Ends a process that leads a group, and the group.
+fn end_group(leader: &mut Child) {
+    if cfg!(unix) {
+        // The shell's own command: not every machine has a program of that name.
+        let kill = format!("kill -KILL -{}", leader.id());
+        let _ = Command::new("sh").args(["-c", &kill]).status();
+    }
+    // Where there are no groups; and if it ends by itself just now, all is well.
+    let _ = leader.kill();
 }
 
 /// How many tests ran.
