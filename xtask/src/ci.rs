@@ -39,7 +39,7 @@ pub(crate) const LANES: &[Lane] = &[
     Lane { name: "msrv", what: "the oldest promised compiler builds it", run: lanes::msrv },
     Lane { name: "windows", what: "it compiles for Windows", run: lanes::windows },
     Lane { name: "vm", what: "the live tests pass in a kernel with user_events", run: vm::run },
-    Lane { name: "fuzz-smoke", what: "every fuzz target survives 30 s", run: lanes::fuzz_smoke },
+    Lane { name: "fuzz-smoke", what: "every fuzz target survives 20 s", run: lanes::fuzz_smoke },
 ];
 
 /// Runs the lanes called `names`, or all; the last line printed counts the tests.

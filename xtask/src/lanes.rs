@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Seconds that each fuzz target gets in the smoke run.
-const FUZZ_SECONDS: u32 = 30;
+const FUZZ_SECONDS: u32 = 20;
 
 /// Formatting, of the packages outside the workspace too.
 pub(crate) fn fmt(workspace: &Workspace, _: &mut Tally) -> Result<()> {
