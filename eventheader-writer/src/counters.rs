@@ -5,7 +5,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// What became of the events of this process since its start, all tracepoints together.
 ///
 /// An event that was emitted while its tracepoint was enabled is in exactly one of `written`,
-/// `disabled`, `too_large`, `nested` and `failed`.
+/// `disabled`, `too_large`, `nested`, `panicked` and `failed`. A forked child goes on from the
+/// numbers of its parent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -13,7 +14,8 @@ pub struct Counters {
     pub written: u64,
     /// Of those written: with texts cut to fit ([`OnTooLarge::Cut`](crate::OnTooLarge::Cut)).
     pub cut: u64,
-    /// Not taken because the last listener went while the event was being made; no error.
+    /// Not taken because the last listener went while the event was being made; no error. Or because
+    /// it is the first of its type, in a signal handler that interrupted its thread's registering.
     pub disabled: u64,
     /// Refused: beyond [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES), which the kernel would take and
     /// not deliver.
@@ -21,6 +23,8 @@ pub struct Counters {
     /// Refused: emitted by the encoding of an event that was emitted by the encoding of another,
     /// and so on, more than four deep.
     pub nested: u64,
+    /// Lost because their encoding panicked; the panic goes on to who emitted them.
+    pub panicked: u64,
     /// Refused by the system for another reason: number of the error (`errno`), and how many.
     /// Numbers that do not fit the table are 0.
     pub failed: Vec<(i32, u64)>,
@@ -50,6 +54,7 @@ pub fn counters() -> Counters {
         disabled: DISABLED.load(Ordering::Relaxed),
         too_large: TOO_LARGE.load(Ordering::Relaxed),
         nested: NESTED.load(Ordering::Relaxed),
+        panicked: PANICKED.load(Ordering::Relaxed),
         failed: failed.collect(),
     }
 }
@@ -65,7 +70,14 @@ pub(crate) fn count_cut() {
 }
 
 pub(crate) fn count_disabled() {
-    DISABLED.fetch_add(1, Ordering::Relaxed);
+    count_missed(1);
+}
+
+/// Counts events that came where their type could not be registered. For backends that share the
+/// word.
+#[doc(hidden)]
+pub fn count_missed(count: u64) {
+    DISABLED.fetch_add(count, Ordering::Relaxed);
 }
 
 pub(crate) fn count_too_large() {
@@ -74,6 +86,10 @@ pub(crate) fn count_too_large() {
 
 pub(crate) fn count_nested() {
     NESTED.fetch_add(1, Ordering::Relaxed);
+}
+
+pub(crate) fn count_panicked() {
+    PANICKED.fetch_add(1, Ordering::Relaxed);
 }
 
 pub(crate) fn count_failed(errno: i32) {
@@ -92,6 +108,7 @@ static CUT: AtomicU64 = AtomicU64::new(0);
 static DISABLED: AtomicU64 = AtomicU64::new(0);
 static TOO_LARGE: AtomicU64 = AtomicU64::new(0);
 static NESTED: AtomicU64 = AtomicU64::new(0);
+static PANICKED: AtomicU64 = AtomicU64::new(0);
 static FAILED: [AtomicU64; 160] = [const { AtomicU64::new(0) }; 160];
 
 /// A thread's shard: the address of a thread local tells threads apart.

@@ -119,7 +119,7 @@ pub use crate::{
 };
 
 #[doc(hidden)]
-pub use crate::emit::write_if_enabled;
+pub use crate::{counters::count_missed, emit::write_if_enabled};
 
 /// What the macros' expansions name. Not for people.
 #[doc(hidden)]

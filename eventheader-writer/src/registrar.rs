@@ -14,10 +14,15 @@
 //! - Otherwise a thread is started for nothing else (`eventheader`). It makes the calls for
 //!   everybody, and waits for the next, until the process ends. It takes no signals. A library that
 //!   has this crate in it and was loaded at run time then stays in memory, even when it is closed:
-//!   the C library keeps code that a thread has yet to run at its end (seen with glibc).
+//!   the C library keeps code that a thread has yet to run at its end (seen with glibc). In a
+//!   static constructor of such a library no thread can start: the dynamic linker waits for the
+//!   constructor, and the thread for the linker (seen with glibc). So the wait for it is short, and
+//!   what was given up by then the thread registers when it starts.
 //!
-//! A forked child has one thread. Where that is no member, it registers every word anew, and founds
-//! a family of the first kind.
+//! A forked child has one thread. Unless that is a member for certain, it registers every word
+//! anew, and so founds a family of the first kind. (It can be one by chance: a thread that another
+//! library has made a founder passes its family on to ours if it starts it. So the child
+//! unregisters each word first, for the kernel takes none twice.)
 //!
 //! Rejected: registering in whatever thread comes along, and again when that ends, which leaves a
 //! time without registration, and nobody to register in.
@@ -26,6 +31,7 @@
 //! during a `fork`.
 
 use std::{
+    cell::Cell,
     ffi::{CStr, CString},
     fs, io,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -33,9 +39,13 @@ use std::{
 };
 
 use crate::{
+    state,
     sync::{AtomicU32, Ordering, spawn},
     sys,
 };
+
+/// How long the thread may take to start and make its first call.
+const START_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the thread may take for a call. It waits for nothing but the kernel; if it does not
 /// answer, somebody has stopped it.
@@ -54,14 +64,18 @@ enum Caller {
     Anybody = 1,
     /// The thread that was started for it.
     Thread = 2,
-    /// That thread, but it has not answered the last time.
+    /// That thread, but it has not answered the last time. It makes up for that when it can.
     Lost = 3,
+}
+
+thread_local! {
+    /// Whether this is the thread that was started for the calls.
+    static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
 static CALLER: AtomicU32 = AtomicU32::new(Caller::Unknown as u32);
 
-/// Where the thread finds its task, and leaves the answer. In a forked child it is not touched, for
-/// the thread may have held the lock.
+/// Where the thread finds its task, and leaves the answer. Its lock is [held](hold) during a `fork`.
 static DESK: Desk = Desk { task: Mutex::new(Task::None), changed: Condvar::new() };
 
 #[derive(Debug)]
@@ -112,17 +126,31 @@ pub(crate) fn unregister(fd: i32, word: &'static AtomicU32, bit: u32) -> io::Res
     run(Call { fd, word, bit, command: None }).map(|_| ())
 }
 
-/// To be called in a forked child. `true`: the kernel has forgotten every word there, and they are
-/// to be registered again.
+/// Keeps the thread from what it shares with others.
+pub(crate) struct Held {
+    _task: MutexGuard<'static, Task>,
+}
+
+/// To be called before a `fork`, with the lock of the state, so that no call is under way.
+pub(crate) fn hold() -> Held {
+    Held { _task: desk() }
+}
+
+/// To be called in a forked child. `true`: the kernel may have forgotten every word there, and they
+/// are to be registered again.
 pub(crate) fn after_fork() -> bool {
     let had_thread = matches!(caller(), Caller::Thread | Caller::Lost);
     if had_thread {
-        set(Caller::Anybody);
+        // With the first registration the child founds a family, in its one thread or another.
+        set(Caller::Unknown);
     }
     had_thread
 }
 
 fn run(call: Call) -> io::Result<u32> {
+    if IS_CALLER.get() {
+        return call.make();
+    }
     match caller() {
         Caller::Anybody => call.make(),
         Caller::Thread => ask(call, PATIENCE),
@@ -136,7 +164,7 @@ fn run(call: Call) -> io::Result<u32> {
         }
         Caller::Unknown => {
             sys::without_signals(|| spawn("eventheader", serve))?;
-            ask(call, PATIENCE)
+            ask(call, START_PATIENCE)
         }
     }
 }
@@ -159,19 +187,28 @@ fn ask(call: Call, patience: Duration) -> io::Result<u32> {
         return result;
     }
     set(Caller::Lost);
-    Err(io::ErrorKind::TimedOut.into())
+    DESK.changed.notify_all();
+    Err(io::Error::from_raw_os_error(sys::ETIMEDOUT))
 }
 
 /// What the thread does.
 fn serve() {
+    IS_CALLER.set(true);
     let mut task = desk();
     loop {
-        let waits = |task: &mut Task| !matches!(task, Task::Asked(_));
+        let waits = |task: &mut Task| !matches!(task, Task::Asked(_)) && caller() != Caller::Lost;
         task = DESK.changed.wait_while(task, waits).unwrap_or_else(PoisonError::into_inner);
         if let Task::Asked(call) = &*task {
             let result = call.make();
             *task = Task::Answered(result);
             DESK.changed.notify_all();
+        } else {
+            // Whoever holds the locks that this takes waits for this thread a moment only, for it
+            // counts as lost.
+            drop(task);
+            let _ = state::retry();
+            task = desk();
+            set(Caller::Thread);
         }
     }
 }
@@ -181,7 +218,8 @@ fn desk() -> MutexGuard<'static, Task> {
 }
 
 fn caller() -> Caller {
-    // Relaxed, here and below: read and written by who holds the state's lock.
+    // Relaxed, here and below: read and written by who holds the state's lock, or the desk's. What
+    // somebody has just written changes how long one waits, no more.
     match CALLER.load(Ordering::Relaxed) {
         0 => Caller::Unknown,
         1 => Caller::Anybody,
@@ -192,4 +230,18 @@ fn caller() -> Caller {
 
 fn set(caller: Caller) {
     CALLER.store(caller as u32, Ordering::Relaxed);
+}
+
+/// As if the thread had not answered; whether it makes up for that.
+#[cfg(all(test, target_os = "linux"))]
+pub(crate) fn lose() -> bool {
+    let task = desk();
+    assert_eq!(caller(), Caller::Thread);
+    set(Caller::Lost);
+    DESK.changed.notify_all();
+    drop(task);
+    (0..10_000).any(|_| {
+        crate::sync::pause();
+        caller() == Caller::Thread
+    })
 }

@@ -43,7 +43,7 @@ use std::{
     io,
     ops::{Deref, DerefMut},
     path::PathBuf,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
     time::{Duration, Instant},
 };
 
@@ -473,12 +473,14 @@ impl State {
         }
     }
 
-    /// Registers what is registered once more: the kernel has forgotten it.
+    /// Registers what is registered once more: the kernel has forgotten it, most likely. If another
+    /// user of tracepoints in the process has made both threads one family it has not.
     fn register_again(&mut self) {
         let Some(target) = self.target.as_mut().filter(|target| target.names.is_none()) else {
             return;
         };
         for entry in self.entries.iter_mut().filter(|entry| entry.is_registered) {
+            let _ = registrar::unregister(raw(&target.file), entry.word, KERNEL_BIT);
             // The bit is that of the parent, at the time of the fork.
             entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
             register(target, entry);
@@ -548,14 +550,17 @@ impl Backend for Tracepoints {
 }
 
 thread_local! {
-    /// The lock, while this thread forks.
-    static FORKING: Cell<Option<Locked>> = const { Cell::new(None) };
+    /// The locks, in the order of their end, while this thread forks.
+    static FORKING: Cell<Option<(registrar::Held, Locked)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
     // Not where the thread is ending, whose thread locals are gone: the child then takes its
     // chance.
-    let _ = FORKING.try_with(|held| held.set(Some(lock())));
+    let _ = FORKING.try_with(|forking| {
+        let state = lock();
+        forking.set(Some((registrar::hold(), state)));
+    });
 }
 
 extern "C" fn in_parent() {
@@ -564,7 +569,8 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     let is_forgotten = registrar::after_fork();
-    if let Ok(Some(mut state)) = FORKING.try_with(Cell::take) {
+    if let Ok(Some((held, mut state))) = FORKING.try_with(Cell::take) {
+        drop(held);
         if is_forgotten {
             state.register_again();
         }
@@ -577,11 +583,16 @@ extern "C" fn at_unload() {
     // A registration takes microseconds; a thread that is stopped within one must not hold up the
     // exit for ever.
     for _ in 0..UNLOAD_TRIES {
-        if let Ok(mut state) = STATE.try_lock() {
-            state.is_closed = true;
-            return state.unregister_all();
-        }
-        pause();
+        let mut state = match STATE.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                pause();
+                continue;
+            }
+        };
+        state.is_closed = true;
+        return state.unregister_all();
     }
 }
 

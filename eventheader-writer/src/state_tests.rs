@@ -3,6 +3,7 @@
 use trace_event::{EventSchema, Level, ProviderSchema};
 
 use super::*;
+use crate::sync;
 
 const fn schema(name: &'static str, id: u16) -> EventSchema {
     EventSchema {
@@ -35,6 +36,13 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     static THIRD_SCHEMA: EventSchema = schema("Third", 3);
     static THIRD: EventType = EventType::new(&THIRD_SCHEMA);
 
+    // A thread makes the calls, for this is not the only one.
+    sync::spawn("another", || {
+        loop {
+            sync::pause();
+        }
+    })
+    .unwrap();
     // A kernel that refuses: this is no file for registrations.
     let file = File::options().write(true).open("/dev/null").unwrap();
     let path = PathBuf::from("/dev/null");
@@ -48,6 +56,11 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     // It is too soon for the first one, but nobody has tried the second.
     registry::register(&SECOND).unwrap();
     assert_eq!(refused("State_Tests_L4K2"), Some((Some(libc::ENOTTY), false, None)));
+
+    // The thread that registers is given up, and tries once more when it can.
+    lock().entries.iter_mut().for_each(|entry| entry.error = Some(libc::ETIMEDOUT));
+    assert!(registrar::lose());
+    assert!(lock().entries.iter().all(|entry| entry.error == Some(libc::ENOTTY)));
 
     // A handler that this thread runs while it has the lock.
     let locked = lock();
@@ -65,7 +78,13 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     }
     assert!(status().tracepoints.iter().all(|one| one.error.is_none() && one.enabled));
 
-    // At the end everything is unregistered, and what comes later waits for ever.
+    // At the end everything is unregistered, even if a thread has panicked with the lock, and what
+    // comes later waits for ever.
+    let held = std::panic::catch_unwind(|| {
+        let _locked = lock();
+        std::panic::resume_unwind(Box::new(()));
+    });
+    assert!(held.is_err() && STATE.is_poisoned());
     at_unload();
     assert!([&FIRST, &SECOND, &THIRD].iter().all(|ty| ty.enabled() == 0));
     let late = register_runtime("State_Tests_L1K0".to_owned());

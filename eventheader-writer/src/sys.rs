@@ -18,6 +18,12 @@ pub(crate) const EBADF: i32 = libc::EBADF;
 #[cfg(not(target_os = "linux"))]
 pub(crate) const EBADF: i32 = 9;
 
+/// `ETIMEDOUT` where there are error numbers: the thread that registers has not answered.
+#[cfg(target_os = "linux")]
+pub(crate) const ETIMEDOUT: i32 = libc::ETIMEDOUT;
+#[cfg(not(target_os = "linux"))]
+pub(crate) const ETIMEDOUT: i32 = 110;
+
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code, reason = "K1, K2, K3")]
 mod imp {

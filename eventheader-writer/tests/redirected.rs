@@ -7,16 +7,18 @@ mod decoder;
 use std::{
     fs::File,
     os::{fd::OwnedFd, unix::net::UnixDatagram},
-    sync::{Mutex, MutexGuard, PoisonError},
+    panic::catch_unwind,
+    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
 };
 
 use decoder::{Decoded, decode};
 use eventheader_writer::{
     Availability, Context, Counters, DynamicProvider, Emit, Error, EventBuilder, FieldFormat,
-    Level, MAX_EVENT_BYTES, OnTooLarge, TraceEvent, counters, emit, on_too_large, redirect,
-    register, status,
+    Level, MAX_EVENT_BYTES, OnTooLarge, TraceEvent, TraceField, counters, emit, encoded,
+    on_too_large, redirect, register, status, write_if_enabled,
 };
 use serde_json::{Value, json};
+use trace_event::{FieldType, KERNEL_BIT, NOT_REGISTERED, PayloadEncoder};
 
 /// The far end of what events are written to.
 struct Kernel {
@@ -202,6 +204,60 @@ fn a_listener_that_went_is_no_error() {
     assert_eq!(kernel.counted(), [0, 1, 0, 1]);
     let no_space = counters().failed.into_iter().find(|(errno, _)| *errno == 28);
     assert_eq!(no_space, Some((28, 1)));
+}
+
+#[test]
+fn a_text_that_was_cut_in_vain_is_not_counted_as_cut() {
+    let kernel = Kernel::new();
+    on_too_large(OnTooLarge::Cut);
+    redirect(File::open("/dev/null").unwrap()).unwrap();
+    Large::new(&"x".repeat(9_000), "").emit();
+    assert_eq!(kernel.counted(), [0, 1, 0, 0]);
+    assert_eq!(counters().cut, kernel.before.cut);
+}
+
+#[test]
+fn an_event_that_panics_is_counted() {
+    struct Panics;
+    impl TraceField for Panics {
+        const TYPE: FieldType = FieldType::U8;
+
+        fn encode_field<E: PayloadEncoder>(&self, _: &mut E) {
+            panic!("as this test wants it");
+        }
+    }
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Redirected-Tests")]
+    struct Panicking(String, Panics);
+
+    let kernel = Kernel::new();
+    on_too_large(OnTooLarge::Cut);
+    for len in [1, 9_000] {
+        let emitted = catch_unwind(|| Panicking("x".repeat(len), Panics).emit());
+        assert!(emitted.is_err());
+    }
+    assert!(kernel.next().is_none());
+    assert_eq!(kernel.counted(), [0; 4]);
+    assert_eq!(counters().panicked - kernel.before.panicked, 2);
+    let _ = catch_unwind(|| encoded(&Panicking(String::new(), Panics), &Context::new()));
+    assert_eq!(counters().panicked - kernel.before.panicked, 2, "nobody emitted it");
+}
+
+/// Who reads the word of a type just before another thread registers that, finds it registered with
+/// a value that is not a listener's.
+#[test]
+fn an_event_that_meets_a_registration_is_none_without_a_listener() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Redirected-Tests")]
+    struct Met;
+    let kernel = Kernel::new();
+    let status = register!(Met).unwrap();
+    assert!(status.tracepoints.iter().all(|one| one.enabled));
+    let ty = Met::TYPES[0];
+    ty.enabled_word().fetch_and(!(1 << KERNEL_BIT), Ordering::Relaxed);
+    write_if_enabled(&Met, ty, NOT_REGISTERED, &Context::new());
+    assert!(kernel.next().is_none());
+    assert_eq!(kernel.counted(), [0; 4]);
 }
 
 #[test]

@@ -132,8 +132,9 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
     mut word: u32,
     context: &Context<'_>,
 ) {
-    if word == NOT_REGISTERED && !ty.is_registered() {
-        if !sessions::register(ty) {
+    if word == NOT_REGISTERED {
+        // Registered it may be: by a thread that was a moment earlier.
+        if !ty.is_registered() && !sessions::register(ty) {
             return;
         }
         word = ty.enabled();

@@ -44,7 +44,7 @@
 //!
 //! What the [crate](crate#in-signal-handlers) says holds. An event that interrupts another of its
 //! thread is dropped by sessions, and written to its tracepoint. Besides its usual needs that takes
-//! about 9 KB of stack. The functions here are not for handlers.
+//! about 9 KB of stack, and `errno` may change. The functions here are not for handlers.
 
 use std::{fs::File, io};
 
@@ -116,6 +116,14 @@ pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, w
         context = context.related(related);
     }
     eventheader_writer::write_if_enabled(event, ty, word, &context);
+}
+
+/// Counts events that came before their type could be registered, if the kernel's bit is in the word
+/// now.
+pub(crate) fn count_missed(ty: &'static EventType, count: u64) {
+    if ty.enabled() & 1 << KERNEL_BIT != 0 {
+        eventheader_writer::count_missed(count);
+    }
 }
 
 /// Has the first event of a type in a signal handler wait that comes meanwhile (see

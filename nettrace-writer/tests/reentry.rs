@@ -404,6 +404,11 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
         return;
     }
     const SIGNALS: u64 = 7;
+    #[cfg(feature = "user_events")]
+    {
+        let file = std::fs::File::options().write(true).open("/dev/null").unwrap();
+        nettrace_writer::tracepoints::redirect(&file).unwrap();
+    }
     let sink = MemorySink::new();
     let (held, hold) = Held::new(sink.clone());
     let builder = Session::builder().sink(held).provider("Reentry-First");
@@ -441,4 +446,9 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
     assert_eq!((stats.attempted, stats.written), (SIGNALS + 2, 2), "{stats:?}");
     assert_eq!(stats.dropped.reentrant, SIGNALS, "{stats:?}");
     check(&sink.bytes(), &stats);
+    #[cfg(feature = "user_events")]
+    {
+        let counts = nettrace_writer::tracepoints::counters();
+        assert_eq!((counts.written, counts.disabled), (2, SIGNALS), "{counts:?}");
+    }
 }

@@ -347,6 +347,7 @@ fn an_event_that_panics_is_counted_where_it_is_lost() {
     }));
     assert!(caught.is_err());
     kernel.got_nothing();
+    assert_eq!(counters().panicked - kernel.before.panicked, 1);
     Work { value: 2 }.emit();
     kernel.got(&Work { value: 2 });
     let stats = session.finish().unwrap();

@@ -83,7 +83,9 @@ fn collect(folder: &Path, names: &mut BTreeMap<String, bool>) -> Result<()> {
         } else if path.extension().is_some_and(|end| end == "rs") {
             let is_modelled = !path.iter().any(|part| part == "flusher");
             let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
-            names.extend(names_in(&text).map(|name| (name, is_modelled)));
+            for name in names_in(&text) {
+                *names.entry(name).or_insert(true) &= is_modelled;
+            }
         }
     }
     Ok(())

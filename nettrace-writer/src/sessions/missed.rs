@@ -1,7 +1,8 @@
 //! First events of a type that came in a signal handler while their thread held locks of ours.
 //!
 //! Such an event cannot register its type, hence nobody knows yet which sessions listen to it. It is noted here, without a lock, and when the
-//! thread has given its locks back it registers the type and counts the event, as refused, in every session that listens.
+//! thread has given its locks back it registers the type and counts the event, as refused, in every session that listens; at a tracepoint
+//! that is listened to as well.
 
 use std::ptr;
 
@@ -69,6 +70,8 @@ fn settle_all() {
         if !register(ty) {
             continue; // refused, like all of its type
         }
+        #[cfg(feature = "user_events")]
+        crate::tracepoints::count_missed(ty, count);
         for (slot, unplaced) in UNPLACED.iter().enumerate().take(SESSION_BITS as usize) {
             if ty.enabled() & (1 << slot) != 0 {
                 unplaced.fetch_add(count, Ordering::Relaxed);

@@ -3,17 +3,19 @@
 use std::io::{self, Write};
 
 use tracepoint_decode::{
-    EventHeaderEnumeratorContext, PerfConvertOptions, PerfEventHeaderType, PerfSampleEventInfo,
+    EventHeaderEnumerator, EventHeaderEnumeratorContext, EventHeaderEnumeratorError,
+    EventHeaderEnumeratorState, PerfConvertOptions, PerfEventHeaderType, PerfSampleEventInfo,
 };
 use tracepoint_perf::{PerfDataFileEventOrder, PerfDataFileReader};
 
 /// Prints each event as a line: its name, its fields, and what `perf` and the event's header say of
-/// it. What is no EventHeader event, and records of losses, are counted on standard error.
+/// it. What is no EventHeader event or a damaged one, and records of losses, are counted on standard
+/// error.
 pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
     let mut reader = PerfDataFileReader::new();
     reader.open_file(file, PerfDataFileEventOrder::Time)?;
     let mut context = EventHeaderEnumeratorContext::new();
-    let (mut others, mut losses) = (0_u64, 0_u64);
+    let (mut others, mut damaged, mut losses) = (0_u64, 0_u64, 0_u64);
     while reader.move_next_event()? {
         let event = reader.current_event();
         match event.header.ty {
@@ -21,8 +23,9 @@ pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
                 let info = reader.get_sample_event_info(&event);
                 let info = info.map_err(|error| io::Error::other(format!("{error:?}")))?;
                 match line(&mut context, &info) {
-                    Some(line) => writeln!(out, "{line}")?,
-                    None => others += 1,
+                    Ok(line) => writeln!(out, "{line}")?,
+                    Err(EventHeaderEnumeratorError::NotEventHeader) => others += 1,
+                    Err(_) => damaged += 1,
                 }
             }
             PerfEventHeaderType::Lost | PerfEventHeaderType::LostSamples => losses += 1,
@@ -33,26 +36,88 @@ pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
     if others > 0 {
         eprintln!("{others} events of other kinds were left out");
     }
+    if damaged > 0 {
+        eprintln!("{damaged} events are damaged and were left out");
+    }
     if losses > 0 {
         eprintln!("perf could not keep up {losses} times: events are missing");
     }
     Ok(())
 }
 
-/// `None`: this is no EventHeader event.
+/// How many steps the decoder may take for one event. What fits in an event needs some ten thousand;
+/// a damaged one can claim any number of elements.
+const MAX_STEPS: u32 = 1 << 20;
+
 fn line(
     context: &mut EventHeaderEnumeratorContext,
     info: &PerfSampleEventInfo<'_>,
-) -> Option<String> {
-    let mut enumerator = context.enumerate(info).ok()?;
+) -> Result<String, EventHeaderEnumeratorError> {
+    let mut enumerator = context.enumerate_with_limit(info, MAX_STEPS)?;
+    let mut line = name_and_fields(&mut enumerator)?;
     let described = enumerator.event_info();
-    let mut line = format!("{{\"event\":\"{}\",\"fields\":{{", described.json_identity_display());
-    let options = PerfConvertOptions::Default.and_not(PerfConvertOptions::Space);
-    enumerator.write_json_item_and_move_next_sibling(&mut line, false, options).ok()?;
-    let mut meta = String::new();
     let mut display = described.json_meta_display(Some(info));
-    display.convert_options(options);
-    display.write_to(&mut meta).ok()?;
-    line.push_str(&format!("}},\"meta\":{{{meta}}}}}"));
-    Some(line)
+    display.convert_options(options());
+    line.push_str(",\"meta\":{");
+    display.write_to(&mut line).expect("a string takes everything");
+    line.push_str("}}");
+    Ok(line)
+}
+
+/// The beginning of a JSON object.
+fn name_and_fields(
+    enumerator: &mut EventHeaderEnumerator<'_, '_, '_>,
+) -> Result<String, EventHeaderEnumeratorError> {
+    let name = enumerator.event_info().json_identity_display();
+    let mut out = format!("{{\"event\":\"{name}\",\"fields\":{{");
+    enumerator
+        .write_json_item_and_move_next_sibling(&mut out, false, options())
+        .expect("a string takes everything");
+    out.push('}');
+    match enumerator.state() {
+        EventHeaderEnumeratorState::AfterLastItem => Ok(out),
+        _ => Err(enumerator.last_error()),
+    }
+}
+
+fn options() -> PerfConvertOptions {
+    PerfConvertOptions::Default.and_not(PerfConvertOptions::Space)
+}
+
+#[cfg(test)]
+mod tests {
+    use eventheader_writer::{Context, TraceEvent, TraceField, encoded};
+
+    use super::*;
+
+    #[derive(Clone, TraceField)]
+    struct Element {
+        value: u8,
+    }
+
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Decode-Tests")]
+    struct Many {
+        elements: Vec<Element>,
+        last: u32,
+    }
+
+    fn decode(event: &[u8]) -> Result<String, EventHeaderEnumeratorError> {
+        let mut context = EventHeaderEnumeratorContext::new();
+        let name = "Decode_Tests_L4K0";
+        name_and_fields(&mut context.enumerate_with_name_and_data(name, event, MAX_STEPS)?)
+    }
+
+    #[test]
+    fn an_event_of_many_structs_is_shown_whole_and_a_damaged_one_not_at_all() {
+        let event = Many { elements: vec![Element { value: 1 }; 8_000], last: 7 };
+        let mut event = encoded(&event, &Context::new()).unwrap();
+        let line = decode(&event).unwrap() + "}";
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(line["event"], "Decode_Tests:Many");
+        assert_eq!(line["fields"]["elements"].as_array().map(Vec::len), Some(8_000));
+        assert_eq!(line["fields"]["last"], 7);
+        event.truncate(event.len() - 1);
+        assert!(decode(&event).is_err());
+    }
 }

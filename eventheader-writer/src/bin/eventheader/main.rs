@@ -20,7 +20,9 @@ decode  prints the EventHeader events in a file that `perf record` has written, 
         line (where this program was built with `--features decode`)";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // The decoder takes names of files as UTF-8; any other is one of a file that there is not.
+    let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let arguments: Vec<_> = arguments.collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["doctor"] => {
             let diagnosis = eventheader_writer::doctor();
