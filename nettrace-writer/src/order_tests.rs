@@ -38,7 +38,9 @@ fn order_holds_at_full_speed() {
     let deadline = Instant::now() + Duration::from_secs(5);
     let (mut rounds, mut points, mut written, mut dropped) = (0, 0, 0, 0);
     for run in 0_u32.. {
-        if run >= 4 && Instant::now() > deadline {
+        let late = Instant::now().saturating_duration_since(deadline);
+        // A machine that has other things to do makes few points in that time, and is given more.
+        if run >= 4 && !late.is_zero() && (points > 40 || late > Duration::from_secs(60)) {
             break;
         }
         let on_full = if run % 2 == 0 { OnFull::Drop } else { OnFull::Block };

@@ -52,7 +52,9 @@ fn a_hundred_thousand_births_leave_nothing_behind() {
     let grown = resident().saturating_sub(before);
     let stats = session.finish().unwrap();
     assert!(grown < 8 << 20, "{grown} bytes more after 80,000 further threads");
-    assert_eq!((stats.attempted, stats.threads), (300_000, 100_000), "{stats:?}");
+    assert_eq!(stats.attempted, 300_000, "{stats:?}");
+    // Where the flusher gets no processor for long, a thread may find no buffer, and what it emits is dropped.
+    assert!(stats.threads == 100_000 || stats.dropped.no_room > 0, "{stats:?}");
     check(&fs::read(&path).unwrap(), &stats);
 }
 
