@@ -21,6 +21,7 @@ use crate::{
     json::{self, Members},
     number, shown,
     source::{self, Bytes, Source},
+    verify::tell,
 };
 
 /// How many descriptions are counted one by one, and how many bytes they may take.
@@ -158,19 +159,11 @@ pub(crate) fn check(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let report = verify(source, options(limits), most)?;
-    for violation in &report.violations {
-        writeln!(out, "{violation}")?;
-    }
-    let hidden = report.count - report.violations.len() as u64;
-    if hidden > 0 {
-        writeln!(out, "… and {hidden} more")?;
-    }
-    writeln!(
-        out,
-        "# violations={} events={} lost={} packets={} bytes={}",
-        report.count, report.events, report.lost, report.packets, report.bytes
-    )?;
-    if report.is_sound() { Ok(()) } else { Err(Failure::Broken(report.count)) }
+    let totals = format!(
+        "events={} lost={} packets={} bytes={}",
+        report.events, report.lost, report.packets, report.bytes
+    );
+    tell(&report.violations, report.count, &totals, out)
 }
 
 fn options(limits: Limits) -> Options {

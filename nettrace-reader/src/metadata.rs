@@ -88,6 +88,23 @@ fn parse_type(cursor: &mut Cursor<'_>, depth: u32) -> Read<Type> {
     };
     Ok(match cursor.u8()? {
         1 => Type::Object(parse_fields(cursor, depth + 1)?),
+        19 => Type::Array(element(cursor)?),
+        20 => Type::VarInt,
+        21 => Type::VarUInt,
+        22 => Type::FixedArray(element(cursor)?, cursor.u16()?),
+        23 => Type::Utf8CodeUnit,
+        24 => Type::RelLoc(fixed(cursor)?),
+        25 => Type::DataLoc(fixed(cursor)?),
+        26 => Type::Boolean8,
+        code => {
+            plain_type(code.into()).ok_or_else(|| at.damage("a field has an unknown type code"))?
+        }
+    })
+}
+
+/// The types that every version has under the same code and that have no parts.
+fn plain_type(code: u32) -> Option<Type> {
+    Some(match code {
         3 => Type::Boolean,
         4 => Type::Utf16CodeUnit,
         5 => Type::Int8,
@@ -103,15 +120,7 @@ fn parse_type(cursor: &mut Cursor<'_>, depth: u32) -> Read<Type> {
         16 => Type::DateTime,
         17 => Type::Guid,
         18 => Type::Utf16String,
-        19 => Type::Array(element(cursor)?),
-        20 => Type::VarInt,
-        21 => Type::VarUInt,
-        22 => Type::FixedArray(element(cursor)?, cursor.u16()?),
-        23 => Type::Utf8CodeUnit,
-        24 => Type::RelLoc(fixed(cursor)?),
-        25 => Type::DataLoc(fixed(cursor)?),
-        26 => Type::Boolean8,
-        _ => return Err(at.damage("a field has an unknown type code")),
+        _ => return None,
     })
 }
 

@@ -11,6 +11,7 @@ use crate::{
     v5::metadata,
     v6::{
         BlockKind, MAX_BLOCK_SIZE,
+        block::runs,
         stack::{check_ids, id_prefix, stack_rows},
     },
 };
@@ -211,24 +212,15 @@ impl Stream {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         let start = out.len();
-        let (mut first, mut first_at) = (0, 0);
-        while first < ends.len() {
-            let fitting = ends[first..]
-                .iter()
-                .take_while(|&&end| end - first_at + PREFIX <= MAX_BLOCK_SIZE)
-                .count();
-            // A row that does not fit alone is what `open` complains about.
-            let next = first + fitting.max(1);
-            let next_at = ends[next - 1];
+        for (numbers, bytes) in runs(ends, PREFIX) {
             let position = self.position + (out.len() - start) as u64;
-            if let Err(error) = open(kind, next_at - first_at + PREFIX, position, out) {
+            if let Err(error) = open(kind, bytes.len() + PREFIX, position, out) {
                 out.truncate(start);
                 return Err(error);
             }
-            out.extend_from_slice(&prefix(first..next));
-            out.extend_from_slice(&rows[first_at..next_at]);
+            out.extend_from_slice(&prefix(numbers));
+            out.extend_from_slice(&rows[bytes]);
             out.push(tag::END_OBJECT);
-            (first, first_at) = (next, next_at);
         }
         self.position += (out.len() - start) as u64;
         Ok(())

@@ -122,23 +122,36 @@ pub(super) fn split<const PREFIX: usize>(
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     let start = out.len();
-    let (mut first, mut first_at) = (0, 0);
-    while first < ends.len() {
-        let fitting = ends[first..]
-            .iter()
-            .take_while(|&&end| end - first_at + PREFIX <= MAX_BLOCK_SIZE)
-            .count();
-        let next = first + fitting;
-        if fitting == 0 {
-            out.truncate(start);
-            let size = ends[first] - first_at + PREFIX;
-            return Err(FormatError::BlockTooLarge { kind, size });
+    for (numbers, bytes) in runs(ends, PREFIX) {
+        match header(kind, bytes.len() + PREFIX) {
+            Ok(header) => out.extend_from_slice(&header),
+            Err(error) => {
+                out.truncate(start);
+                return Err(error);
+            }
         }
-        let next_at = ends[next - 1];
-        out.extend_from_slice(&header(kind, next_at - first_at + PREFIX)?);
-        out.extend_from_slice(&prefix(first..next));
-        out.extend_from_slice(&rows[first_at..next_at]);
-        (first, first_at) = (next, next_at);
+        out.extend_from_slice(&prefix(numbers));
+        out.extend_from_slice(&rows[bytes]);
     }
     Ok(())
+}
+
+/// Which rows go together into a block that begins with `prefix` bytes: their numbers, and where their
+/// bytes are. A row that does not fit alone comes alone, and its block is too large.
+pub(crate) fn runs(
+    ends: &[usize],
+    prefix: usize,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let (mut first, mut first_at) = (0, 0);
+    core::iter::from_fn(move || {
+        let fitting = ends[first..]
+            .iter()
+            .take_while(|&&end| end - first_at + prefix <= MAX_BLOCK_SIZE)
+            .count();
+        let next = first + fitting.max(1);
+        let next_at = *ends.get(next - 1)?;
+        let run = (first..next, first_at..next_at);
+        (first, first_at) = (next, next_at);
+        Some(run)
+    })
 }

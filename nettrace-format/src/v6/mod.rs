@@ -14,7 +14,7 @@
 //! | RemoveThread | [`remove_thread_block`] |
 //! | LabelList | [`label_list_block`] |
 
-mod block;
+pub(crate) mod block;
 mod description;
 mod label;
 mod metadata;

@@ -14,7 +14,7 @@ use crate::{
     cursor::{Cursor, Read},
     error::Damage,
     framing::Format,
-    metadata::MAX_DEPTH,
+    metadata::{MAX_DEPTH, plain_type},
     rows::EventBlock,
     schema::{Field, Metadata, Type},
 };
@@ -125,22 +125,7 @@ fn parse_type(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Result<Typ
     }
     Ok(match cursor.u32()? {
         1 => Type::Object(parse_fields(cursor, layout, depth + 1)?),
-        3 => Type::Boolean,
-        4 => Type::Utf16CodeUnit,
-        5 => Type::Int8,
-        6 => Type::UInt8,
-        7 => Type::Int16,
-        8 => Type::UInt16,
-        9 => Type::Int32,
-        10 => Type::UInt32,
-        11 => Type::Int64,
-        12 => Type::UInt64,
-        13 => Type::Single,
-        14 => Type::Double,
-        16 => Type::DateTime,
-        17 => Type::Guid,
-        18 => Type::Utf16String,
         19 if layout == Layout::V2 => Type::Array(Box::new(parse_type(cursor, layout, depth + 1)?)),
-        _ => return Err(Stop::UnknownType),
+        code => plain_type(code).ok_or(Stop::UnknownType)?,
     })
 }
