@@ -21,7 +21,11 @@ use nettrace_writer::{
 };
 use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
 
-use crate::trace_support::{Hostile, check, held::Held, memory, read, resident, schema, threads};
+use crate::trace_support::{
+    Hostile, check,
+    held::{Held, Hold},
+    memory, read, resident, schema, threads,
+};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Threads-Births")]
@@ -255,11 +259,12 @@ struct Stalled {
     value: u64,
 }
 
-/// Many threads that emit an event each while the sink takes nothing.
-fn births_at_a_stalled_sink(on_full: OnFull, births: u64) -> (MemorySink, Session, u64) {
+/// A session with little memory whose sink takes nothing, after one event.
+fn stalled(format: Format, on_full: OnFull) -> (MemorySink, Session, Arc<Hold>) {
     let sink = MemorySink::new();
     let (held, hold) = Held::new(sink.clone());
-    let builder = Session::builder().sink(held).provider("Threads-Stalled").on_full(on_full);
+    let builder = Session::builder().sink(held).provider("Threads-Stalled");
+    let builder = builder.format(format).on_full(on_full);
     let builder = builder.budget(336 << 10).chunk_size(4_096).prefault(0);
     let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
     hold.hold();
@@ -267,6 +272,12 @@ fn births_at_a_stalled_sink(on_full: OnFull, births: u64) -> (MemorySink, Sessio
     while !hold.waits() {
         thread::sleep(Duration::from_millis(1));
     }
+    (sink, session, hold)
+}
+
+/// Many threads that emit an event each while the sink takes nothing.
+fn births_at_a_stalled_sink(on_full: OnFull, births: u64) -> (MemorySink, Session, u64) {
+    let (sink, session, hold) = stalled(Format::V6, on_full);
     let mut waiting = Vec::new();
     for value in 1..=births {
         let thread = thread::spawn(move || Stalled { value }.emit());
@@ -313,16 +324,7 @@ fn losses_without_a_buffer_are_told_beside_a_thread_that_is_stuck() {
     static SCHEMA: EventSchema = schema("Threads-Stalled", "Stuck", 7, VALUE);
     static STUCK: EventType = EventType::new(&SCHEMA);
     for format in [Format::V6, Format::V5, Format::Heph] {
-        let sink = MemorySink::new();
-        let (held, hold) = Held::new(sink.clone());
-        let builder = Session::builder().sink(held).provider("Threads-Stalled").format(format);
-        let builder = builder.budget(336 << 10).chunk_size(4_096).prefault(0);
-        let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
-        hold.hold();
-        Stalled { value: 0 }.emit();
-        while !hold.waits() {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let (sink, session, hold) = stalled(format, OnFull::Drop);
         let (begun, is_begun) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();
         let stuck = thread::spawn(move || {
