@@ -1,4 +1,5 @@
-//! What an event costs that nobody listens to: in instructions, and in time beside an empty loop.
+//! What an emit, a traced call and a scope of labels cost while nobody listens: in instructions,
+//! and in time beside an empty loop.
 
 use std::{hint::black_box, process::ExitCode, time::Instant};
 
@@ -9,10 +10,10 @@ use benches::{
     report::{Report, median},
 };
 use eventheader_writer as tracepoints;
-use nettrace_writer::{Emit, Session, TraceEvent, emit_lazy};
+use nettrace_writer::{Context, Emit, Label, Session, TraceEvent, emit_lazy, enter_labels, traced};
 
-/// As an application defines its own. (One of another crate may be reached by way of the table of
-/// imported addresses, which is a load more.)
+/// An event type of this crate, as in most applications. A type of another crate can cost one more
+/// load: the program may reach it through a table of imported addresses.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Bench-Disabled", id = 2)]
 struct Disabled {
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let options = Options::from_env();
     let mut report = Report::default();
     let mut good = true;
-    // The type has to register, and to learn that nobody wants it.
+    // The first event registers the type, and the type learns that no session wants it.
     let session = Session::builder().file("/dev/null").provider(PROVIDER).start();
     let session = session.expect("a device takes a trace");
     emit(1, 2);
@@ -51,31 +52,51 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What is looked at: the event is inlined, as it is anywhere.
+/// The function whose instructions are counted. The emit is inlined into it.
 #[inline(never)]
 fn emit(a: u64, b: u64) {
     Disabled { a, b }.emit();
 }
 
-/// The same for an event that is made only if somebody listens.
+/// The same with an event that is made only if somebody listens.
 #[inline(never)]
 fn emit_made_late(a: u64, b: u64) {
     emit_lazy(|| Disabled { a, b });
 }
 
-/// What a program does that knows the crate for tracepoints alone.
+/// The same in a program that uses tracepoints alone.
 #[inline(never)]
 fn emit_tracepoint(a: u64, b: u64) {
     tracepoints::Emit::emit(Unheard { a, b });
 }
 
-/// And here the event is made only if somebody listens.
+/// The same with a tracepoint event that is made only if somebody listens.
 #[inline(never)]
 fn emit_tracepoint_made_late(a: u64, b: u64) {
     tracepoints::emit_lazy(|| Unheard { a, b });
 }
 
-/// The loops take turns, so that all see the same machine.
+/// The same with a stack.
+#[inline(never)]
+fn emit_with(a: u64, b: u64) {
+    Disabled { a, b }.emit_with(&Context::new().stack(&[a, b]));
+}
+
+/// A function whose calls are events.
+#[inline(never)]
+#[traced(provider = "Bench-Disabled")]
+fn called(a: u64, b: u64) {
+    let _ = (a, b);
+}
+
+/// A scope of labels.
+#[inline(never)]
+fn labelled(a: u64, b: u64) {
+    let _scope = enter_labels(&[Label::SpanId(a), Label::Keywords(b)]);
+}
+
+/// Times the loops. They take turns, so that a change of the machine's speed affects all of them
+/// alike.
 fn time(options: &Options, report: &mut Report) {
     let (rounds, turns) = options.amount((201, 200_000), (3, 1_000));
     let (mut empty, mut disabled, mut lazy) = (Vec::new(), Vec::new(), Vec::new());
@@ -99,7 +120,7 @@ fn time(options: &Options, report: &mut Report) {
     report.ratio("tracepoint_disabled_extra_ns", unheard - empty);
 }
 
-/// What one turn of a loop takes.
+/// The time that one turn of a loop takes, in nanoseconds.
 #[inline(always)]
 fn nanoseconds(turns: u64, work: impl Fn(u64)) -> f64 {
     let start = Instant::now();
@@ -109,7 +130,8 @@ fn nanoseconds(turns: u64, work: impl Fn(u64)) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / turns as f64
 }
 
-/// Looks at this very program. `false`: a path is longer than one load and one branch.
+/// Counts the instructions of this program's own functions. Returns `false` if a path is longer
+/// than one load and one branch.
 fn instructions(report: &mut Report) -> bool {
     let name = "disabled_instructions";
     if cfg!(debug_assertions) || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
@@ -117,6 +139,7 @@ fn instructions(report: &mut Report) -> bool {
         return true;
     }
     black_box([emit as fn(u64, u64), emit_made_late, emit_tracepoint, emit_tracepoint_made_late]);
+    black_box([emit_with as fn(u64, u64), called, labelled]);
     let text = match disassembly::of_this_program() {
         Ok(text) => text,
         Err(reason) => {
@@ -130,9 +153,12 @@ fn instructions(report: &mut Report) -> bool {
         ("disabled::emit_made_late>", "disabled_lazy"),
         ("disabled::emit_tracepoint>", "tracepoint_disabled"),
         ("disabled::emit_tracepoint_made_late>", "tracepoint_disabled_lazy"),
+        ("disabled::emit_with>", "disabled_with"),
+        ("disabled::called>", "disabled_traced"),
+        ("disabled::labelled>", "disabled_labels"),
     ] {
         let Some(path) = Path::shortest(&text, function) else {
-            println!("the disassembly shows no way through `{function}` without a call");
+            println!("the disassembly shows no path through `{function}` without a call");
             return false;
         };
         print!("{name}:\n{path}");
@@ -140,8 +166,10 @@ fn instructions(report: &mut Report) -> bool {
         report.ratio(&format!("{name}_loads"), path.loads() as f64);
         report.ratio(&format!("{name}_branches"), path.branches() as f64);
         report.ratio(&format!("{name}_stores"), path.stores() as f64);
-        if path.loads() != 1 || path.branches() != 1 {
-            println!("{name}: this is not one load and one branch");
+        // The word that labels depend on is in another crate: its address may take a load, too.
+        let loads = if name == "disabled_labels" { 1..=2 } else { 1..=1 };
+        if !loads.contains(&path.loads()) || path.branches() != 1 {
+            println!("{name}: this path is not one load and one branch");
             good = false;
         }
     }

@@ -1,6 +1,6 @@
-//! What one event costs the thread that emits it, while a session records and flushes.
+//! What an emit costs its thread while a session records and flushes.
 //!
-//! The sink is a device that takes everything, so that the flusher is never the reason to wait.
+//! The sink is a device that takes everything, so the thread never waits for the flusher.
 #![allow(missing_docs, reason = "criterion's macros make public functions")]
 
 use std::hint::black_box;
@@ -14,14 +14,14 @@ use criterion::{
 };
 use nettrace_writer::{Emit, Session};
 
-/// The most turns of an idle loop between two events, less one; a power of two.
+/// The number of different gaps between two events, in turns of an idle loop; a power of two.
 const GAPS: u64 = 32;
 
 criterion_group!(emit, two_u64, jitter_three_types, string_16, disabled);
 criterion_main!(emit);
 
 fn two_u64(criterion: &mut Criterion) {
-    // The same with tracepoints compiled in, which nobody listens to.
+    // The feature compiles tracepoints in. Nobody listens to them.
     let name = if cfg!(feature = "user_events") { "two_u64_user_events" } else { "two_u64" };
     let mut group = criterion.benchmark_group(name);
     floor(&mut group);
@@ -49,8 +49,8 @@ fn string_16(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// A loop of unpredictable length before each event, which is of another type than the one before:
-/// three of them to a turn, one after the other, so that nothing has to choose among them.
+/// Runs a loop of unpredictable length before each event, and alternates between three event types.
+/// The three emits follow one another in the code, so no branch chooses among them.
 fn jitter_three_types(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("jitter_three_types");
     group.bench_function("floor", |bencher| {
@@ -81,7 +81,7 @@ fn jitter_three_types(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// An event that the session does not want, beside a loop that does nothing.
+/// An event that the session does not want, beside an empty loop.
 fn disabled(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("disabled");
     group.bench_function("floor", |bencher| {
@@ -114,7 +114,8 @@ fn floor(group: &mut BenchmarkGroup<'_, WallTime>) {
     });
 }
 
-/// Runs `work` while a session with default settings records, and says so if much was not recorded.
+/// Runs `work` while a session with default settings records. Prints the share of dropped events if
+/// it is large.
 fn recording(scenario: &str, work: impl FnOnce()) {
     let session = Session::builder().file("/dev/null").provider(PROVIDER).start();
     let session = session.expect("a device takes a trace");
@@ -128,7 +129,7 @@ fn recording(scenario: &str, work: impl FnOnce()) {
     }
 }
 
-/// Pseudo-random gaps: the xorshift generator of Marsaglia (2003), 64 bits.
+/// Pseudo-random gaps, from the 64-bit xorshift generator of Marsaglia (2003).
 struct Gaps(u64);
 
 impl Gaps {

@@ -1,8 +1,8 @@
-//! The instructions of an emit while a session records.
+//! Prints the instructions of an emit while a session records.
 //!
-//! Printed without addresses, a line each. `cargo xtask bench` compares those of this program with
-//! those of the same one built with the feature `user_events`: that tracepoints are compiled in must
-//! not be seen where only sessions listen.
+//! Each instruction is one line without addresses. `cargo xtask bench` compares this program with
+//! the same program built with the feature `user_events`. Compiling tracepoints in must not change
+//! the path of a session's events.
 
 use std::{hint::black_box, process::ExitCode};
 
@@ -14,8 +14,8 @@ use benches::{
 };
 use nettrace_writer::{Emit, Session};
 
-/// The functions that an event of a recording thread passes through: that of who emits, and that of
-/// the event's type.
+/// The functions on the path of an event: the caller's, and the one that is specific to the event
+/// type.
 const FUNCTIONS: [&str; 2] = ["hot_path::emit>", "nettrace_writer::emit::emit_enabled"];
 
 fn main() -> ExitCode {

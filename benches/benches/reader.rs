@@ -1,5 +1,6 @@
-//! How fast a trace is read, beside the reference reader's `summary` of the same file, without the
-//! time that it takes to start. Ratios are its time to ours: how many times as fast we are.
+//! How fast a trace is read, beside the reference reader's `summary` of the same file. The start-up
+//! time of the reference reader is subtracted. A ratio is its time divided by ours: how many times
+//! as fast we are.
 
 use std::{
     fs::{self, File},
@@ -14,17 +15,17 @@ use benches::{
     events::{PROVIDER, Two},
     machine,
     options::Options,
-    reference,
     report::Report,
 };
 use nettrace_reader::{ReadAhead, Reader, Source, verify};
 use nettrace_writer::{Emit, OnFull, Session};
 use tempfile::TempDir;
+use testkit::reference;
 
-/// Bytes that one event takes in the file, about.
+/// About how many bytes one event takes in the file.
 const ROW: u64 = 19;
 
-/// A way to read a trace: returns how many events there were.
+/// A way to read a trace. Returns the number of events.
 type Way = fn(File) -> nettrace_reader::Result<u64>;
 
 const WAYS: [(&str, Way); 7] = [
@@ -48,7 +49,7 @@ fn main() {
 
 fn reader(options: &Options, report: &mut Report) {
     let number: u64 = options.amount(50_000_000, 20_000);
-    // In memory, or the disk is what is measured.
+    // The trace lies in memory. On a disk the benchmark would measure the disk.
     let folder = match machine::tmpfs() {
         Some(tmpfs) if machine::available() > Some(3 * number * ROW) => {
             tempfile::Builder::new().tempdir_in(tmpfs)
@@ -64,13 +65,13 @@ fn reader(options: &Options, report: &mut Report) {
     report.figure("reader_file_events", number);
     report.figure("reader_file_bytes", fs::metadata(&trace).expect("it is there").len());
 
-    let judge = reference::tool("judge");
+    let judge = reference::find("judge");
     if let Err(why) = &judge {
         report.skip("reader: the ratios", why);
     }
     let mut best = [f64::MAX; WAYS.len()];
     let (mut theirs, mut start) = (f64::MAX, f64::MAX);
-    // By turns: neighbours on the machine come and go.
+    // The ways take turns, because other programs load the machine to varying degrees.
     for _ in 0..options.amount(3, 1) {
         for ((name, way), best) in WAYS.iter().zip(&mut best) {
             let begin = Instant::now();
@@ -89,7 +90,7 @@ fn reader(options: &Options, report: &mut Report) {
     if let Some(bytes) = machine::resident() {
         report.figure("reader_resident_bytes", bytes);
     }
-    // What a few thousand events take is lost in the time to start.
+    // The time for a few thousand events is lost in the start-up time.
     if judge.is_err() || !options.measure {
         return;
     }
@@ -101,13 +102,13 @@ fn reader(options: &Options, report: &mut Report) {
     }
 }
 
-/// What `nettrace info` does.
+/// Only counts: `Reader::read_to_end`.
 fn count<S: Source>(mut reader: Reader<S>) -> nettrace_reader::Result<u64> {
     reader.read_to_end()?;
     Ok(reader.totals().events)
 }
 
-/// Looks at every event, in the order of the file.
+/// Visits every event, in the order of the file.
 fn events<S: Source>(mut reader: Reader<S>) -> nettrace_reader::Result<u64> {
     let mut seen = 0;
     while let Some(event) = reader.next_event()? {
@@ -117,7 +118,7 @@ fn events<S: Source>(mut reader: Reader<S>) -> nettrace_reader::Result<u64> {
     Ok(seen)
 }
 
-/// Looks at every event, in the order of time, as the reference reader does.
+/// Visits every event in the order of time, as the reference reader does.
 fn sorted<S: Source>(reader: Reader<S>) -> nettrace_reader::Result<u64> {
     let mut reader = reader.sorted();
     let mut seen = 0;
@@ -132,7 +133,7 @@ fn ahead(file: File) -> ReadAhead {
     ReadAhead::new(file).expect("the system has a thread")
 }
 
-/// Writes a trace of so many events of one thread.
+/// Writes a trace with `number` events of one thread.
 fn write(folder: &TempDir, name: &str, number: u64) -> PathBuf {
     let path = folder.path().join(name).with_extension("nettrace");
     let session = Session::builder().file(&path).on_full(OnFull::Block).provider(PROVIDER);

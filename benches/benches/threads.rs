@@ -1,4 +1,4 @@
-//! What many threads cost: an event on each of them, their birth, and their idleness.
+//! What many threads cost: events on each of them, their start and end, and their idleness.
 
 use std::{
     sync::mpsc::{self, Sender},
@@ -15,9 +15,9 @@ use benches::{
 };
 use nettrace_writer::{Emit, OnFull, Session};
 
-/// Events that a thread emits when it is its turn: more than one chunk of memory takes.
+/// Events that a thread emits in one turn. They fill more than one chunk of memory.
 const BURST: u64 = 4_000;
-/// Stacks are no part of what is measured.
+/// The stack size of each thread; small, since stacks are not what is measured.
 const STACK: usize = 128 << 10;
 
 fn main() {
@@ -35,8 +35,9 @@ fn main() {
     report.finish();
 }
 
-/// The same number of events from 1, 10, 100 and 1,000 threads, which take turns, beside the floor
-/// on the same threads: caches see to it that even the floor has its price.
+/// Emits the same number of events from 1, 10, 100 and 1,000 threads, which take turns. Beside them
+/// the floor runs on as many threads, since with many threads the caches make even the floor
+/// slower.
 fn cost(options: &Options, report: &mut Report) {
     let numbers: &[usize] = options.amount(&[1, 10, 100, 1_000], &[1, 10]);
     let (rounds, turns) = options.amount((3, 3_000), (1, 20));
@@ -72,7 +73,7 @@ fn burst_of_events() {
     }
 }
 
-/// One ring for each thread.
+/// The floor with one ring for each thread.
 fn burst_of_floor() -> impl FnMut() + Send + Clone + 'static {
     let mut floor = None;
     move || {
@@ -83,8 +84,8 @@ fn burst_of_floor() -> impl FnMut() + Send + Clone + 'static {
     }
 }
 
-/// Nanoseconds that an event takes on threads of which one runs at a time; the median of all turns,
-/// but for the first of each thread.
+/// Nanoseconds an event on threads of which one runs at a time: the median of all turns without the
+/// first of each thread.
 fn taking_turns(threads: usize, turns: usize, work: impl FnMut() + Send + Clone + 'static) -> f64 {
     let (done, times) = mpsc::channel();
     let crew: Vec<(Sender<()>, JoinHandle<()>)> =
@@ -102,7 +103,7 @@ fn taking_turns(threads: usize, turns: usize, work: impl FnMut() + Send + Clone 
     median(all)
 }
 
-/// A thread that works each time it is told to, and says how long it took.
+/// Starts a thread that runs `work` each time it is told to, and sends back how long it took.
 fn member(
     mut work: impl FnMut() + Send + 'static,
     done: Sender<Duration>,
@@ -125,11 +126,12 @@ fn dismiss(crew: Vec<(Sender<()>, JoinHandle<()>)>) {
     }
 }
 
-/// What is left of threads that have emitted a few events and are gone.
+/// How much memory stays in use after threads have emitted a few events and ended.
 fn births(options: &Options, report: &mut Report) {
     let name = "threads_births";
     let (before, births) = options.amount((10_000, 100_000), (20, 100));
-    // Little memory, which is in use all over before the first look: none of the growth is of buffers.
+    // The budget is small, and in use entirely before the first look. So buffers add nothing to the
+    // growth.
     let builder = Session::builder().file("/dev/null").provider(PROVIDER);
     let session = builder.budget(1 << 20).on_full(OnFull::Block).start();
     let session = session.expect("a device takes a trace");
@@ -163,8 +165,8 @@ fn births(options: &Options, report: &mut Report) {
     report.ratio("threads_births_growth_bytes_each", growth / births as f64);
 }
 
-/// What threads hold that have emitted and do so no more. Stacks and buffers that were used for the
-/// first time are in it.
+/// How much memory idle threads hold after they have emitted. This includes the pages of stacks and
+/// buffers that were used for the first time.
 fn idle(options: &Options, report: &mut Report) {
     let name = "threads_idle_kib_each";
     let threads = options.amount(1_000, 10);
@@ -183,12 +185,12 @@ fn idle(options: &Options, report: &mut Report) {
     report.ratio(name, each / 1024.0);
 }
 
-/// Memory in use while so many threads are alive: before each of them emits one event, and after it.
+/// Memory in use while `threads` threads are alive: before each of them emits one event, and after.
 fn around(threads: usize, session: &Session) -> (Option<u64>, Option<u64>) {
     let (done, answers) = mpsc::channel();
     let work = || Two { a: 1, b: 2 }.emit();
     let crew: Vec<_> = (0..threads).map(|_| member(work, done.clone())).collect();
-    // A thread is there when it is asleep, which nobody tells us.
+    // A thread is ready once it sleeps. Nothing signals that, so wait.
     thread::sleep(Duration::from_millis(200));
     let before = machine::resident();
     for (go, _) in &crew {

@@ -1,4 +1,4 @@
-//! The whole way: one thread emits at full speed, the flusher writes, and everything is counted.
+//! The whole path: one thread emits at full speed, the flusher writes, and every event is counted.
 
 use std::{
     fs::{self, File},
@@ -14,17 +14,18 @@ use benches::{
     floor::Floor,
     machine,
     options::Options,
-    reference,
     report::{Report, median},
 };
 use nettrace_writer::{Emit, OnFull, Session, SessionBuilder, Stats, sink::MemorySink};
 use tempfile::TempDir;
+use testkit::reference;
 
 /// Events between two looks at the clock.
 const BATCH: u64 = 1_000;
-/// Bytes of one write of the loop that does nothing but write.
+/// Bytes of one write in the loop that only writes.
 const PIECE: usize = 256 << 10;
-/// Bytes that one of these events takes in a file, about: enough to stop in time.
+/// About how many bytes one of these events takes in a file. This is accurate enough to stop in
+/// time.
 const ROW: u64 = TWO_PAYLOAD + 3;
 
 fn main() {
@@ -47,8 +48,8 @@ fn seconds(options: &Options) -> Duration {
     options.amount(Duration::from_secs(5), Duration::from_millis(20))
 }
 
-/// Into a device that takes everything, beside the floor alone before and after, and beside another
-/// recorder.
+/// Records into a device that takes everything. Compares with the floor, measured before and after,
+/// and with another recorder.
 fn dev_null(options: &Options, report: &mut Report) {
     let span = seconds(options);
     let before = floor_rate(span / 5);
@@ -87,11 +88,11 @@ fn floor_rate(span: Duration) -> f64 {
     number as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Events a second of .NET's EventPipe with the same event, into a file in memory.
+/// How many events a second .NET's EventPipe records: the same event, into a file in memory.
 fn eventpipe_rate(options: &Options) -> Result<f64, String> {
-    let tool = reference::tool("eventpipe-bench")?;
+    let tool = reference::find("eventpipe-bench")?;
     let folder = folder().map_err(|error| error.to_string())?;
-    // Whole seconds, so at least one.
+    // The recorder takes whole seconds, so at least one.
     let seconds = options.amount("5", "1");
     let output = Command::new(tool)
         .args(["two", "1", seconds, "256"])
@@ -105,12 +106,13 @@ fn eventpipe_rate(options: &Options) -> Result<f64, String> {
     rate.ok_or_else(|| format!("eventpipe-bench printed {text:?}"))
 }
 
-/// Into new files in memory, waiting instead of dropping, beside a loop that only writes as much.
+/// Records into new files in memory, and waits instead of dropping. Compares with a loop that only
+/// writes as many bytes.
 ///
-/// What is measured is pages that the system has to find, and those that the machine itself has never
-/// given out cost several times as much. So a larger file that is not counted comes first, and what
-/// is counted takes turns. Even the fastest file cannot take more than a thread can emit: the
-/// second ratio is that to the lesser of the two.
+/// The cost is that of finding free pages. Pages that the machine hands out for the first time cost
+/// several times as much. So a larger file comes first and is not counted; then the measured runs
+/// take turns. No file can be filled faster than a thread can emit. The second ratio is therefore
+/// to the lower of the two rates.
 fn file_tmpfs(options: &Options, report: &mut Report) {
     let name = "file_tmpfs";
     let (Some(_), Some(available)) = (machine::tmpfs(), machine::available()) else {
@@ -167,8 +169,8 @@ fn bare_rate(path: &Path, bytes: u64) -> io::Result<f64> {
     Ok(bytes as f64 / start.elapsed().as_secs_f64())
 }
 
-/// What the format adds to the payloads of one type of event, 1 µs apart; everything in the file
-/// counts.
+/// What the format adds to the payloads of events of one type, 1 µs apart. All bytes of the file
+/// count.
 fn header_bytes(options: &Options, report: &mut Report) {
     let events = options.amount(500_000, 2_000);
     let memory = MemorySink::new();
@@ -190,21 +192,21 @@ fn header_bytes(options: &Options, report: &mut Report) {
     report.ratio("header_bytes_per_event", headers as f64 / stats.written as f64);
 }
 
-/// What became of one thread's events.
+/// The result of one thread's events.
 struct Run {
     stats: Stats,
-    /// From the first event until the last one was written.
+    /// From the first event until the last one is written.
     seconds: f64,
 }
 
 impl Run {
-    /// Only what was written counts.
+    /// Only events that were written count.
     fn events_per_second(&self) -> f64 {
         self.stats.written as f64 / self.seconds
     }
 }
 
-/// Emits at full speed for some time, but not more than so many events.
+/// Emits at full speed for `span`, but at most `most` events.
 fn record(builder: SessionBuilder, span: Duration, most: u64) -> Run {
     let session = builder.provider(PROVIDER).start().expect("the sink takes a trace");
     let (start, mut number) = (Instant::now(), 0);
@@ -220,13 +222,13 @@ fn record(builder: SessionBuilder, span: Duration, most: u64) -> Run {
     Run { stats, seconds }
 }
 
-/// A speed is worth nothing if events are missing.
+/// Checks that no event is missing. Otherwise a rate would mean nothing.
 fn check(stats: &Stats, emitted: u64) {
     assert_eq!(stats.attempted, emitted, "the session counted something else than the loop");
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "events are unaccounted for");
 }
 
-/// A new folder in memory where there is such a thing, else where temporary files go.
+/// A new folder in memory, or where temporary files go if the system has no such folder.
 fn folder() -> io::Result<TempDir> {
     let builder = tempfile::Builder::new();
     match machine::tmpfs() {

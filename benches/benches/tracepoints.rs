@@ -1,11 +1,14 @@
-//! What one event costs that goes to a tracepoint, beside a bare `writev` of the same bytes into the
+//! What an event costs that goes to a tracepoint, beside a bare `writev` of the same bytes to the
 //! same descriptor.
 //!
-//! Few kernels have user_events, so the descriptors here are plain ones: `/dev/null`, which does the
-//! least that any can do, and a file in memory, which takes the bytes as a buffer of the kernel does.
-//! Run by root of a kernel that has them, the program measures the real thing as well, with tracefs
-//! listening: `cargo xtask vm --shell PROGRAM --bench`. That one's processor is emulated, and copies
-//! and computes many times slower than it enters the kernel: for looking at, not for figures.
+//! Few kernels have user_events, so the program writes to plain descriptors. `/dev/null` does as
+//! little as any descriptor can. A file in memory copies the bytes, as the kernel's trace buffer
+//! does.
+//!
+//! With a kernel that has user_events, and as root, the program also measures real tracepoints
+//! while tracefs listens: `cargo xtask vm --shell PROGRAM --bench`. The processor there is
+//! emulated. It copies and computes many times slower than it enters the kernel, so those figures
+//! only give an impression.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -27,14 +30,14 @@ use eventheader_writer::{
     Context, Emit, TraceEvent, counters, encoded, redirect, register, status,
 };
 
-/// Events of a round; then a file begins again at its start.
+/// Events in a round. After each round a file is rewound.
 const EVENTS: u64 = 1_000;
 
 fn main() -> ExitCode {
     let options = Options::from_env();
     let mut report = Report::default();
     let mut good = true;
-    // First, for what is redirected is not registered with the kernel.
+    // This comes first, because a redirected tracepoint is not registered with the kernel.
     if options.wants("tracepoint_kernel") {
         good &= kernel(&options, &mut report);
     }
@@ -55,10 +58,10 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Into a file of our own.
+/// Writes into a file of our own.
 fn plain(name: &str, file: File, options: &Options, report: &mut Report) -> bool {
     let copy = file.try_clone().expect("one more descriptor");
-    let registered = register(&[Work::TYPES]).expect("the type can be described");
+    let registered = register(&[Work::event_types()]).expect("the type can be described");
     assert_eq!(registered.tracepoints.len(), 1);
     match redirect(copy) {
         Ok(()) => compare(name, file, options, report),
@@ -69,10 +72,10 @@ fn plain(name: &str, file: File, options: &Options, report: &mut Report) -> bool
     }
 }
 
-/// Through the kernel.
+/// Writes through the kernel.
 fn kernel(options: &Options, report: &mut Report) -> bool {
     let name = "tracepoint_kernel";
-    let status = register(&[Work::TYPES]).expect("the type can be described");
+    let status = register(&[Work::event_types()]).expect("the type can be described");
     let switch =
         format!("/sys/kernel/tracing/events/user_events/{}/enable", status.tracepoints[0].name);
     let Some(file) = descriptor() else {
@@ -94,7 +97,8 @@ fn is_enabled() -> bool {
     status().tracepoints.iter().any(|point| point.enabled)
 }
 
-/// A copy of the descriptor that the crate writes to: the number of a tracepoint is one of its own.
+/// A copy of the descriptor that the crate writes to. The index of a tracepoint is valid only for
+/// the descriptor that registered it.
 #[allow(unsafe_code, reason = "a descriptor by its number")]
 fn descriptor() -> Option<File> {
     let mut entries = fs::read_dir("/proc/self/fd").ok()?.flatten();
@@ -107,10 +111,12 @@ fn descriptor() -> Option<File> {
     borrowed.try_clone_to_owned().ok().map(File::from)
 }
 
-/// Events of five numbers and a text, against their bytes as they are: in one piece, and in the
-/// three pieces that need no copy (number of the tracepoint, constant part, payload). They take
-/// turns, so that all see the same machine. `write` stands beside them, for it is what the crate
-/// calls: the system need not look for the pieces. `false`: not every event was written.
+/// Compares events of five numbers and a text with plain writes of their bytes: in one piece, and
+/// in the three pieces that need no copy (index of the tracepoint, constant part, payload).
+///
+/// All loops take turns, so that a change of the machine's speed affects all of them alike. `write`
+/// is there because the crate calls it too; unlike `writev`, it has no list of pieces to process.
+/// Returns `false` if not every event was written.
 fn compare(name: &str, mut file: File, options: &Options, report: &mut Report) -> bool {
     let (rounds, events) = options.amount((801, EVENTS), (3, 10));
     let index = status().tracepoints[0].write_index.expect("it is registered").to_ne_bytes();
@@ -153,10 +159,10 @@ fn compare(name: &str, mut file: File, options: &Options, report: &mut Report) -
     written == rounds * events
 }
 
-/// What one turn of a loop takes.
+/// The time that one turn of a loop takes, in nanoseconds.
 #[inline(always)]
 fn nanoseconds(file: &mut File, turns: u64, work: impl Fn(&File, u64)) -> f64 {
-    // What cannot be rewound needs it not.
+    // A descriptor that cannot be rewound does not need it.
     let _ = file.rewind();
     let start = Instant::now();
     for number in 0..turns {

@@ -1,11 +1,11 @@
-//! The shortest way through a function, in the words of `objdump` (AT&T syntax).
+//! The shortest path through a function, found in the output of `objdump` (AT&T syntax).
 
 use std::{collections::HashMap, env, fmt, process::Command};
 
-/// What `objdump` says of the program that runs.
+/// Disassembles the running program with `objdump`.
 ///
 /// # Errors
-/// Why it says nothing, in words.
+/// The reason why there is no disassembly, as a sentence.
 pub fn of_this_program() -> Result<String, String> {
     if cfg!(debug_assertions) || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
         return Err("this is no optimised program for x86-64 Linux".to_owned());
@@ -22,8 +22,8 @@ pub fn of_this_program() -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Every instruction of the function whose name contains `name`; the first such function. Where code
-/// and data are is left out, so that the same function of another program has the same lines.
+/// Every instruction of the first function whose name contains `name`. Addresses of code and data
+/// are left out, so the same function has the same lines in another program.
 #[must_use]
 pub fn without_addresses(disassembly: &str, name: &str) -> Vec<String> {
     let lines = function(disassembly, name);
@@ -32,7 +32,7 @@ pub fn without_addresses(disassembly: &str, name: &str) -> Vec<String> {
     let instruction = |line: &Line<'_>| {
         let text = line.instruction.split(['#', '<']).next().unwrap_or_default().trim_end();
         let words = text.split_whitespace().map(|word| match (target(text), word) {
-            // Within the function it is a distance; elsewhere the linker has chosen it.
+            // An address within the function becomes a distance. The linker has chosen all others.
             (Some(to), word) if u64::from_str_radix(word, 16) == Ok(to) => {
                 if (start..=end).contains(&to) {
                     format!("+{:x}", to - start)
@@ -46,12 +46,12 @@ pub fn without_addresses(disassembly: &str, name: &str) -> Vec<String> {
         words.collect::<Vec<_>>().join(" ")
     };
     let mut instructions: Vec<String> = lines.iter().map(instruction).collect();
-    // Between functions there is filling.
+    // Padding between functions.
     while instructions.last().is_some_and(|last| last == "int3" || last.starts_with("nop")) {
         instructions.pop();
     }
     for at in 1..instructions.len() {
-        // The place of a thread local, which the next instruction uses.
+        // The offset of a thread local, which the next instruction uses.
         let before = &instructions[at - 1];
         if let Some((_, register)) =
             before.strip_prefix("mov $0xffff").and_then(|t| t.split_once(','))
@@ -64,7 +64,7 @@ pub fn without_addresses(disassembly: &str, name: &str) -> Vec<String> {
     instructions
 }
 
-/// Operands without the distance to what they name: `0x2f(%rip)`, `%fs:0xfffffffffffffff8`.
+/// Removes the distance to what an operand names: `0x2f(%rip)`, `%fs:0xfffffffffffffff8`.
 fn elsewhere(operands: &str) -> String {
     let operand = |text: &str| match text.split_once("%fs:") {
         Some((before, rest)) => {
@@ -74,7 +74,7 @@ fn elsewhere(operands: &str) -> String {
         None if text.ends_with("(%rip)") => "…(%rip)".to_owned(),
         None => text.to_owned(),
     };
-    // Commas within brackets part registers, of which none stands beside these.
+    // This also splits at commas within brackets. There it only separates registers.
     operands.split(',').map(operand).collect::<Vec<_>>().join(",")
 }
 
@@ -91,13 +91,13 @@ struct Line<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// The shortest one through the function whose name contains `name`; the first such function.
+    /// The shortest path through the first function whose name contains `name`.
     #[must_use]
     pub fn shortest(disassembly: &'a str, name: &str) -> Option<Self> {
         let lines = function(disassembly, name);
         let places: HashMap<u64, usize> =
             lines.iter().enumerate().map(|(place, line)| (line.address, place)).collect();
-        // Breadth first: places that can be reached, and the place that each was reached from.
+        // A breadth-first search. For each reachable instruction, the one that it was reached from.
         let mut from: HashMap<usize, Option<usize>> = HashMap::from([(0, None)]);
         let mut front = vec![0];
         while !front.is_empty() {
@@ -130,13 +130,14 @@ impl<'a> Path<'a> {
         None
     }
 
-    /// How many instructions, the return included.
+    /// The number of instructions, including the return.
     #[must_use]
     pub fn instructions(&self) -> usize {
         self.instructions.len()
     }
 
-    /// How many read memory. A comparison with memory is one; an address that is computed is none.
+    /// The number of instructions that read memory. A comparison with memory counts; computing an
+    /// address does not.
     #[must_use]
     pub fn loads(&self) -> usize {
         self.count(|text| {
@@ -145,13 +146,13 @@ impl<'a> Path<'a> {
         })
     }
 
-    /// How many write memory, what is pushed included.
+    /// The number of instructions that write memory, including pushes.
     #[must_use]
     pub fn stores(&self) -> usize {
         self.count(|text| mnemonic(text).starts_with("push") || (touches(text) && is_store(text)))
     }
 
-    /// How many decide where to go on.
+    /// The number of conditional jumps.
     #[must_use]
     pub fn branches(&self) -> usize {
         self.count(|text| mnemonic(text).starts_with('j') && mnemonic(text) != "jmp")
@@ -197,7 +198,7 @@ fn mnemonic(instruction: &str) -> &str {
     instruction.split_whitespace().next().unwrap_or_default()
 }
 
-/// Where `jne 401020 <name+0x20>` goes.
+/// The target of `jne 401020 <name+0x20>`.
 fn target(instruction: &str) -> Option<u64> {
     u64::from_str_radix(instruction.split_whitespace().nth(1)?, 16).ok()
 }
@@ -208,7 +209,7 @@ fn touches(instruction: &str) -> bool {
     instruction.contains('(') && !mnemonic.starts_with("lea") && !mnemonic.starts_with("nop")
 }
 
-/// Whether the last operand, which is the one that is changed, is in memory.
+/// Whether the last operand, which is the destination, is in memory.
 fn is_store(instruction: &str) -> bool {
     let operands = instruction.split('#').next().unwrap_or_default().trim_end();
     let mnemonic = mnemonic(instruction);
@@ -266,7 +267,7 @@ mod tests {
         assert_eq!(here[2], "jne +b");
         assert_eq!(here[6], "call …");
         assert_eq!(here.len(), 8);
-        // As the linker of another program may place it.
+        // The same code as the linker of another program may place it.
         let moved =
             TEXT.replace("    10", "    20").replace(" 101b", " 201b").replace("0x2f", "0x7");
         assert_eq!(without_addresses(&moved, "some::site"), here);

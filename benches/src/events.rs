@@ -1,4 +1,4 @@
-//! What is recorded.
+//! The events that the benchmarks record.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ pub const PROVIDER: &str = "Bench";
 /// The payload of [`Two`], in bytes.
 pub const TWO_PAYLOAD: u64 = 16;
 
-/// 8 bytes.
+/// An event of 8 bytes.
 #[derive(Debug, TraceEvent)]
 #[trace_event(provider = "Bench", id = 1)]
 pub struct One {
@@ -18,7 +18,7 @@ pub struct One {
     pub a: u64,
 }
 
-/// 16 bytes: the usual event of the benchmarks.
+/// An event of 16 bytes: the usual one in the benchmarks.
 #[derive(Debug, TraceEvent)]
 #[trace_event(provider = "Bench", id = 2)]
 pub struct Two {
@@ -28,7 +28,7 @@ pub struct Two {
     pub b: u64,
 }
 
-/// 20 bytes.
+/// An event of 20 bytes.
 #[derive(Debug, TraceEvent)]
 #[trace_event(provider = "Bench", id = 3)]
 pub struct Three {
@@ -40,7 +40,7 @@ pub struct Three {
     pub c: u32,
 }
 
-/// What tracepoints are measured by: five numbers and a text.
+/// The event that tracepoints are measured with: five numbers and a text.
 #[derive(Debug, TraceEvent)]
 #[trace_event(provider = "Bench_Tracepoints", keywords = 0x1)]
 pub struct Work<'a> {
@@ -59,10 +59,10 @@ pub struct Work<'a> {
 }
 
 impl Work<'static> {
-    /// The payload in a tracepoint, in bytes: the text has two for its length.
+    /// The size of the payload in a tracepoint, in bytes. Two bytes state the length of the text.
     pub const PAYLOAD: usize = 8 + 8 + 4 + 4 + 8 + 2 + 16;
 
-    /// One in which all depends on `number`, but for the text.
+    /// An event whose numbers are all computed from `number`. The text is constant.
     #[inline(always)]
     #[must_use]
     pub fn new(number: u64) -> Self {
@@ -71,7 +71,7 @@ impl Work<'static> {
     }
 }
 
-/// A text.
+/// An event with a text.
 #[derive(Debug, TraceEvent)]
 #[trace_event(provider = "Bench", id = 4)]
 pub struct Text<'a> {
@@ -79,7 +79,7 @@ pub struct Text<'a> {
     pub text: &'a str,
 }
 
-/// [`Two`] of a provider that no session listens to.
+/// Like [`Two`], but of a provider that no session listens to.
 #[derive(Debug, TraceEvent)]
 #[trace_event(provider = "Bench-Disabled", id = 1)]
 pub struct Disabled {

@@ -1,8 +1,9 @@
-//! The floor: the least that anybody must do. Read the counter, store 24 bytes in warm memory.
+//! The floor: the least work that any recorder must do. It reads the counter and stores 24 bytes in
+//! warm memory.
 
 use crate::clock::ticks;
 
-/// Records that the ring holds: 48 KiB, which stay in the second-level cache.
+/// How many records the ring holds. They take 48 KiB, which stay in the second-level cache.
 const SLOTS: usize = 2048;
 
 /// A ring of records that nobody reads.
@@ -13,7 +14,7 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// A ring whose pages are in hand.
+    /// A ring whose pages have been touched.
     #[must_use]
     pub fn new() -> Self {
         Self { ring: Box::new([[1; 3]; SLOTS]), next: 0 }

@@ -1,10 +1,9 @@
-//! What the benchmarks share.
+//! Code that the benchmarks share.
 //!
-//! Code map: [`floor`] is the least that any recorder must do, [`clock`] the counter that it reads,
-//! [`events`] what is recorded, [`options`] the command line, [`report`] how a result is printed,
-//! [`machine`] what the system says of memory, [`disassembly`] what the compiler made of a
-//! function, [mod@reference] finds the tools of other makers that
-//! stand beside the workspace.
+//! Code map: [`floor`] is the least work that any recorder must do. [`clock`] is the counter that
+//! it reads. [`events`] are the events that are recorded. [`options`] parses the command line.
+//! [`report`] prints results. [`machine`] asks the system about memory. [`disassembly`] looks at
+//! what the compiler made of a function.
 
 pub mod clock;
 pub mod disassembly;
@@ -12,5 +11,4 @@ pub mod events;
 pub mod floor;
 pub mod machine;
 pub mod options;
-pub mod reference;
 pub mod report;

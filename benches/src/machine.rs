@@ -1,20 +1,20 @@
-//! What the system says of memory. All of it is Linux's; elsewhere there is no answer.
+//! What the system says about memory. Only Linux answers.
 
 use std::{fs, path::Path};
 
-/// Memory of this process that is in use, in bytes.
+/// Resident memory of this process, in bytes.
 #[must_use]
 pub fn resident() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// Memory that can be had without swapping, in bytes.
+/// Memory that is available without swapping, in bytes.
 #[must_use]
 pub fn available() -> Option<u64> {
     kibibytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
 }
 
-/// A folder whose files are memory.
+/// A folder whose files are kept in memory.
 #[must_use]
 pub fn tmpfs() -> Option<&'static Path> {
     let mounts = fs::read_to_string("/proc/mounts").ok()?;

@@ -1,17 +1,18 @@
-//! The command line of the programs that criterion has no part in.
+//! The command line of the benchmarks that do not use criterion.
 
 use std::env;
 
-/// What `cargo bench` and `cargo test` pass on.
+/// The arguments that `cargo bench` and `cargo test` pass on.
 ///
-/// Criterion's options are passed to every benchmark alike; they are ignored here.
+/// Every benchmark gets criterion's options as well. They are ignored here.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Measure. If not (`cargo test`), only a little of everything is run, to see that it does.
+    /// Whether to measure. If not (`cargo test`), each scenario only runs briefly, to show that it
+    /// works.
     pub measure: bool,
-    /// There is nothing to list, so nothing to do.
+    /// `--list` was given. These programs have nothing to list, so they do nothing.
     list: bool,
-    /// Parts of the names of scenarios; none for all of them.
+    /// Parts of the names of the scenarios to run. Empty: all of them.
     filter: Vec<String>,
 }
 
@@ -35,14 +36,14 @@ impl Options {
         options
     }
 
-    /// Whether the scenario with this name is asked for.
+    /// Whether the scenario `name` is to run.
     #[must_use]
     pub fn wants(&self, scenario: &str) -> bool {
         !self.list
             && (self.filter.is_empty() || self.filter.iter().any(|part| scenario.contains(part)))
     }
 
-    /// `full` where it is measured, else `little`.
+    /// `full` if the program measures, otherwise `little`.
     pub fn amount<T>(&self, full: T, little: T) -> T {
         if self.measure { full } else { little }
     }

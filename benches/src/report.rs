@@ -1,5 +1,5 @@
-//! How a result is printed: a line `ratio NAME VALUE` for each, which `cargo xtask bench` collects,
-//! and one JSON object with everything behind them as the last line.
+//! Prints results. Each result is a line `ratio NAME VALUE`, which `cargo xtask bench` collects.
+//! The last line is one JSON object with all results and the figures behind them.
 
 use serde_json::{Map, Value};
 
@@ -10,7 +10,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Prints a result. Not every one is a ratio; the name says what it is.
+    /// Prints a result. Not every result is a ratio; its name says what it is.
     pub fn ratio(&mut self, name: &str, value: f64) {
         println!("ratio {name} {value}");
         self.figure(name, value);
@@ -34,10 +34,10 @@ impl Report {
     }
 }
 
-/// The middle one, or the mean of the two in the middle.
+/// The median: the middle value, or the mean of the two in the middle.
 ///
 /// # Panics
-/// If there is none.
+/// If `values` is empty.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

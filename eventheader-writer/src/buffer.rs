@@ -1,27 +1,26 @@
-//! The bytes of one event, on the stack of who emits it: as many as the kernel delivers, none of
-//! them set before they are written.
+//! The buffer for one event, on the emitting thread's stack. It has the size of the largest event
+//! that the kernel delivers, and is not zeroed.
 //!
-//! Invariant B1: the first `len` bytes are initialised. `len` grows only by as many bytes as were
+//! Invariant B1: the first `len` bytes are initialised. `len` grows only by the number of bytes
 //! copied, and never beyond the array.
 #![allow(unsafe_code, reason = "B1: an array that is not zeroed for every event")]
 
 use std::{fmt, mem::MaybeUninit, ptr, slice};
 
-/// The most bytes of an event that the kernel delivers, counted from the header on, extensions and
-/// payload included.
+/// The most bytes of an event that the kernel delivers: header, extensions and payload together.
 ///
 /// `perf` takes at most 8,192 bytes for a tracepoint's record, of which 8 are the kernel's own
-/// (`PERF_MAX_TRACE_SIZE` and `struct trace_entry`). It reports the writing of anything larger as a
-/// success, and drops it. (tracefs' own ring buffer, as in `cat trace_pipe`, holds somewhat less
+/// (`PERF_MAX_TRACE_SIZE` and `struct trace_entry`). The kernel drops a larger event and reports
+/// its writing as a success. (tracefs' own ring buffer, as in `cat trace_pipe`, holds somewhat less
 /// than a page.)
 pub const MAX_EVENT_BYTES: usize = 8_192 - 8;
 
-/// What the kernel wants before the event: the number that registration gave.
+/// The size of the write index, which goes before each event: the number from its registration.
 pub(crate) const INDEX_BYTES: usize = 4;
 
 const CAPACITY: usize = INDEX_BYTES + MAX_EVENT_BYTES;
 
-/// A buffer that remembers when something did not fit.
+/// A buffer that remembers whether something did not fit.
 pub(crate) struct Buffer {
     bytes: [MaybeUninit<u8>; CAPACITY],
     len: usize,
@@ -29,20 +28,20 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// An empty one.
+    /// An empty buffer.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
         Self { bytes: [MaybeUninit::uninit(); CAPACITY], len: 0, overflowed: false }
     }
 
-    /// Forgets everything.
+    /// Empties the buffer.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.overflowed = false;
     }
 
-    /// Appends bytes, or remembers that they did not fit.
+    /// Appends bytes. If they do not fit, remembers that instead.
     #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
         let Some(end) = self.len.checked_add(bytes.len()).filter(|&end| end <= CAPACITY) else {
@@ -63,14 +62,14 @@ impl Buffer {
         }
     }
 
-    /// What was appended.
+    /// The bytes appended so far.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: B1.
         unsafe { slice::from_raw_parts(self.bytes.as_ptr().cast(), self.len) }
     }
 
-    /// How much was appended.
+    /// The number of bytes appended so far.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -82,7 +81,7 @@ impl Buffer {
         self.overflowed
     }
 
-    /// Remembers that the event cannot be written.
+    /// Marks the event as one that cannot be written.
     #[inline(always)]
     pub(crate) fn fail(&mut self) {
         self.overflowed = true;

@@ -1,44 +1,50 @@
-//! What became of events.
+//! Counts of written, refused and lost events.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What became of the events of this process since its start, all tracepoints together.
+/// The counts of this process's events since its start, over all tracepoints.
 ///
-/// An event that was emitted while its tracepoint was enabled is in exactly one of `written`,
-/// `disabled`, `too_large`, `nested`, `panicked` and `failed`. A forked child goes on from the
-/// numbers of its parent.
+/// Each event that was emitted while its tracepoint was enabled counts in exactly one of `written`,
+/// `disabled`, `too_large`, `nested`, `panicked` and `failed`. A forked child continues its
+/// parent's counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
-    /// Handed to the kernel.
+    /// Written to the kernel.
     pub written: u64,
-    /// Of those written: with texts cut to fit ([`OnTooLarge::Cut`](crate::OnTooLarge::Cut)).
+    /// The part of `written` whose texts were cut to fit
+    /// ([`OnTooLarge::Cut`](crate::OnTooLarge::Cut)).
     pub cut: u64,
-    /// Not taken because the last listener went while the event was being made; no error. Or because
-    /// it is the first of its type, in a signal handler that interrupted its thread's registering.
+    /// Not written, because the last listener left while the event was being encoded. This is not
+    /// an error. Also counts the first event of a type if a signal handler emits it while
+    /// interrupting that type's registration on the same thread.
     pub disabled: u64,
-    /// Refused: beyond [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES), which the kernel would take and
-    /// not deliver.
+    /// Refused: larger than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES). The kernel would accept
+    /// the event but not deliver it.
     pub too_large: u64,
-    /// Refused: emitted by the encoding of an event that was emitted by the encoding of another,
-    /// and so on, more than four deep.
+    /// Refused: emitted while encoding another event, with more than four events nested this way.
     pub nested: u64,
-    /// Lost because their encoding panicked; the panic goes on to who emitted them.
+    /// Lost because the encoding panicked. The panic continues in the emitting thread.
     pub panicked: u64,
-    /// Refused by the system for another reason: number of the error (`errno`), and how many.
-    /// Numbers that do not fit the table are 0.
+    /// Refused by the system for another reason: error number (`errno`) and count. Errors that do
+    /// not fit in the table have the number 0.
     pub failed: Vec<(i32, u64)>,
 }
 
 impl Counters {
-    /// All of [`failed`](Self::failed).
+    /// The sum of the counts in [`failed`](Self::failed).
     #[must_use]
     pub fn failed_in_all(&self) -> u64 {
         self.failed.iter().map(|(_, count)| count).sum()
     }
 }
 
-/// The counters as they are now. Each is exact once no thread emits.
+/// The current counts. Each is exact once no thread emits.
+///
+/// ```
+/// let counters = eventheader_writer::counters();
+/// println!("{} events were written, {} failed", counters.written, counters.failed_in_all());
+/// ```
 #[must_use]
 pub fn counters() -> Counters {
     let sum = |count: fn(&Shard) -> &AtomicU64| {
@@ -61,7 +67,7 @@ pub fn counters() -> Counters {
 
 #[inline(always)]
 pub(crate) fn count_written() {
-    // Relaxed, here and below: numbers, through which nothing is read.
+    // Relaxed, here and below: these are only counts; nothing is read through them.
     shard().written.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -73,8 +79,8 @@ pub(crate) fn count_disabled() {
     count_missed(1);
 }
 
-/// Counts events that came where their type could not be registered. For backends that share the
-/// word.
+/// Counts events that were emitted when their type could not be registered. For backends that share
+/// the word.
 #[doc(hidden)]
 pub fn count_missed(count: u64) {
     DISABLED.fetch_add(count, Ordering::Relaxed);
@@ -97,7 +103,7 @@ pub(crate) fn count_failed(errno: i32) {
     FAILED[at].fetch_add(1, Ordering::Relaxed);
 }
 
-/// Threads count in different cache lines, mostly.
+/// A part of the counts. Threads mostly count in different cache lines.
 #[repr(align(128))]
 struct Shard {
     written: AtomicU64,
@@ -111,11 +117,11 @@ static NESTED: AtomicU64 = AtomicU64::new(0);
 static PANICKED: AtomicU64 = AtomicU64::new(0);
 static FAILED: [AtomicU64; 160] = [const { AtomicU64::new(0) }; 160];
 
-/// A thread's shard: the address of a thread local tells threads apart.
+/// The current thread's shard, chosen by the address of a thread local.
 #[inline(always)]
 fn shard() -> &'static Shard {
     thread_local!(static HERE: u8 = const { 0 });
     let address = HERE.with(|here| std::ptr::from_ref(here).addr());
-    // Thread locals of different threads are stacks or heap blocks apart.
+    // Thread locals of different threads are at least a stack or heap block apart.
     &SHARDS[(address >> 12 ^ address >> 16 ^ address >> 23) % SHARDS.len()]
 }

@@ -1,27 +1,27 @@
-//! Whether this machine can take tracepoints, and if not, why; and who listens to what.
+//! Finds out whether this machine can take tracepoints, and if not, why, and who listens to them.
 
 use std::{fmt, fs, io, path::PathBuf};
 
 use crate::tracefs::{self, Availability, STATUS};
 
-/// What shows the fields of events, which `perf script` does not know.
+/// The command that shows the fields of events; `perf script` cannot.
 const DECODE: &str = "eventheader decode perf.data";
 
-/// What was found.
+/// The result of [`doctor`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// The kernel's version, as it says itself.
+    /// The version that the kernel reports.
     pub kernel: Option<String>,
-    /// `CONFIG_USER_EVENTS` of the running kernel, where it can be told.
+    /// Whether the running kernel has `CONFIG_USER_EVENTS`; `None` if unknown.
     pub config: Option<bool>,
-    /// Where tracefs is mounted, or would be.
+    /// The folders where tracefs is mounted, or would be.
     pub folders: Vec<PathBuf>,
     /// Whether this process can register tracepoints.
     pub availability: Availability,
     /// Every tracepoint of the machine that is registered through `user_events`.
     pub tracepoints: Vec<Listed>,
-    /// Why these are not known, if they are not.
+    /// Why the tracepoints could not be listed, if so.
     pub not_listed: Option<String>,
 }
 
@@ -31,11 +31,18 @@ pub struct Diagnosis {
 pub struct Listed {
     /// Its name, without `user_events:`.
     pub name: String,
-    /// Who listens, as the kernel calls it: `perf`, `ftrace`. Empty: nobody.
+    /// Its listeners, as the kernel names them: `perf`, `ftrace`. Empty if nobody listens.
     pub listeners: Vec<String>,
 }
 
-/// Looks at the machine. Opens and reads files, and registers nothing.
+/// Examines the machine. It opens and reads files, and registers nothing.
+///
+/// ```
+/// let diagnosis = eventheader_writer::doctor();
+/// if !diagnosis.is_ready() {
+///     println!("{diagnosis}");
+/// }
+/// ```
 #[must_use]
 pub fn doctor() -> Diagnosis {
     let availability = match tracefs::open() {
@@ -61,7 +68,13 @@ impl Diagnosis {
         matches!(self.availability, Availability::Ready { .. })
     }
 
-    /// The command that records every tracepoint that is registered now; `None` where none is.
+    /// The command that records every registered tracepoint; `None` if none is registered.
+    ///
+    /// ```
+    /// if let Some(command) = eventheader_writer::doctor().command() {
+    ///     println!("To record everything: {command}");
+    /// }
+    /// ```
     #[must_use]
     pub fn command(&self) -> Option<String> {
         let events: Vec<String> =
@@ -77,7 +90,7 @@ impl fmt::Display for Diagnosis {
         writeln!(f, "  {}", self.availability.explanation())?;
         match &self.kernel {
             Some(kernel) => writeln!(f, "kernel:              {kernel} (6.4 or later is needed)")?,
-            None => writeln!(f, "kernel:              no Linux")?,
+            None => writeln!(f, "kernel:              not Linux")?,
         }
         let config = match self.config {
             Some(true) => "yes",
@@ -121,8 +134,8 @@ fn list(folders: &[PathBuf]) -> Result<Vec<Listed>, String> {
     Err(reason)
 }
 
-/// The lines of the kernel's file: `name`, or `name # Used by who who`; then a blank line and
-/// counts.
+/// Parses the lines of the kernel's file: `name`, or `name # Used by who who`, up to the blank line
+/// before the counts.
 fn listed(text: &str) -> Vec<Listed> {
     let of_line = |line: &str| {
         let (name, comment) = line.split_once('#').unwrap_or((line, ""));
@@ -135,9 +148,9 @@ fn listed(text: &str) -> Vec<Listed> {
     text.lines().take_while(|line| !line.trim().is_empty()).map(of_line).collect()
 }
 
-/// Whether the kernel has user_events, as far as files tell: the tracefs that it shows, or a copy
-/// of its configuration in the usual places. (`/proc/config.gz` is packed; that it says yes is
-/// known once tracefs shows it.)
+/// Whether the kernel has user_events, as far as files show: the mounted tracefs, or a copy of the
+/// configuration in the usual places. (`/proc/config.gz` is compressed and not read; if it says
+/// yes, tracefs shows that too once it is mounted.)
 fn configured(availability: &Availability, kernel: Option<&str>) -> Option<bool> {
     match availability {
         Availability::Ready { .. } => return Some(true),

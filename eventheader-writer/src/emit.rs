@@ -1,21 +1,20 @@
-//! The way of an event from the caller to the kernel.
+//! Encodes an event and writes it to the kernel.
 //!
-//! An event is made in one buffer on the stack, and handed over by one `write`: write index,
-//! header, metadata, payload. Rejected: `writev` of three pieces, index, constant part and payload,
-//! which saves the copy of the constant part but has the kernel look at three pieces, and copy
-//! each. Measured by `cargo bench -p benches --bench tracepoints`, for five numbers and a text,
-//! medians of rounds that take turns:
+//! An event is encoded in one buffer on the stack and written by one `write`: write index, header,
+//! metadata, payload. Rejected: a `writev` of index, constant part and payload. It saves copying
+//! the constant part, but the kernel must check and copy three pieces. Measured by `cargo bench -p
+//! benches --bench tracepoints`, for five numbers and a text, as medians of interleaved rounds:
 //!
-//! | into | `/dev/null` | a file in memory |
+//! | write to | `/dev/null` | a file in memory |
 //! |---|---|---|
-//! | bare `writev` of the finished bytes, in one piece | 300 ns | 741 ns |
+//! | bare `writev` of the encoded bytes, in one piece | 300 ns | 741 ns |
 //! | the same in three pieces | × 1.03 | × 1.07 |
-//! | bare `write` of the finished bytes | × 0.70 | × 0.86 |
-//! | an emit, with making the event | × 0.97 | × 0.97 |
+//! | bare `write` of the encoded bytes | × 0.70 | × 0.86 |
+//! | a whole emit, with encoding | × 0.97 | × 0.97 |
 
 use std::{cell::Cell, mem, num::NonZero};
 
-use trace_event::{EventType, NOT_REGISTERED, TraceEvent, registry};
+use nettrace_event::{EventType, NOT_REGISTERED, TraceEvent, registry};
 
 use crate::{
     buffer::{Buffer, INDEX_BYTES},
@@ -28,31 +27,44 @@ use crate::{
     sys,
 };
 
-/// The id of an activity: 16 bytes, unique within a trace; usually those of a UUID.
+/// An activity id: 16 bytes, unique within a trace, usually those of a UUID.
 pub type ActivityId = [u8; 16];
 
-/// What accompanies one event besides its payload.
+/// The context of one event: what is written besides its payload.
+///
+/// ```
+/// use eventheader_writer::{ActivityId, Context, Emit};
+/// # use eventheader_writer::TraceEvent;
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+/// # struct Slow { micros: u64 }
+///
+/// let request: ActivityId = [7; 16];
+/// let query: ActivityId = [8; 16];
+/// // The request has caused the query.
+/// Slow { micros: 180 }.emit_with(&Context::new().activity(&query).related(&request));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
     activity: Activity<'a>,
 }
 
 impl<'a> Context<'a> {
-    /// Nothing.
+    /// An empty context.
     #[must_use]
     pub const fn new() -> Self {
         Self { activity: Activity { id: None, related: None } }
     }
 
-    /// The activity that the event belongs to.
+    /// Sets the activity that the event belongs to.
     #[must_use]
     pub const fn activity(mut self, id: &'a ActivityId) -> Self {
         self.activity.id = Some(id);
         self
     }
 
-    /// The activity that this one comes from: said by the event that starts it. Without an
-    /// [`activity`](Self::activity) it is left out, for the format has no place for it alone.
+    /// Sets the activity that caused this one, for the event that starts it. Without an
+    /// [`activity`](Self::activity) it is left out, because the format cannot store it alone.
     #[must_use]
     pub const fn related(mut self, id: &'a ActivityId) -> Self {
         self.activity.related = Some(id);
@@ -60,13 +72,13 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Writing, for everything that derives [`TraceEvent`].
+/// Writes events. Implemented for every type that derives [`TraceEvent`].
 pub trait Emit: TraceEvent {
-    /// Writes the event to its tracepoint if somebody listens to that. While nobody does, this is
-    /// one load and one branch.
+    /// Writes the event to its tracepoint if somebody listens. While nobody listens, this is one
+    /// load and one branch.
     ///
-    /// Never fails, and never panics by itself; what cannot be written is
-    /// [counted](crate::counters). Calls the kernel once.
+    /// It never fails, and never panics unless the event's own encoding does. An event that cannot
+    /// be written is [counted](crate::counters). Makes one system call.
     #[inline(always)]
     fn emit(self)
     where
@@ -92,7 +104,7 @@ pub trait Emit: TraceEvent {
 
 impl<T: TraceEvent + ?Sized> Emit for T {}
 
-/// Writes an event, whose value is made only if somebody listens.
+/// Writes an event, evaluating its expression only if somebody listens.
 ///
 /// ```
 /// # use eventheader_writer::{TraceEvent, emit};
@@ -109,7 +121,17 @@ macro_rules! emit {
     };
 }
 
-/// Writes the event that `event` makes, which it is asked for only if somebody listens.
+/// Writes the event that `event` returns. Calls `event` only if somebody listens.
+///
+/// ```
+/// use eventheader_writer::emit_lazy;
+/// # use eventheader_writer::TraceEvent;
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+/// # struct Slow { micros: u64 }
+/// # fn measure() -> u64 { 180 }
+/// emit_lazy(|| Slow { micros: measure() });
+/// ```
 #[inline(always)]
 pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     if T::is_any_enabled() {
@@ -117,29 +139,49 @@ pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     }
 }
 
-/// What becomes of an event beyond [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
+/// What to do with an event larger than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnTooLarge {
-    /// It is not written, and counted as [`too_large`](crate::Counters::too_large).
+    /// Do not write it, and count it as [`too_large`](crate::Counters::too_large).
     #[default]
     Refuse,
-    /// Its texts are cut to 2,048 bytes, or half of that and so on down to 16, until it fits. A
-    /// text that was cut ends with `…`. The event is written and counted as
-    /// [`cut`](crate::Counters::cut) as well. If that is not enough it is refused.
+    /// Cut its texts to 2,048 bytes, or to half of that and so on down to 16, until it fits. A cut
+    /// text ends with `…`. The event is written and also counted as [`cut`](crate::Counters::cut).
+    /// An event that still does not fit is refused.
     Cut,
 }
 
-/// Chooses what becomes of events that are too large, from now on, in the whole process.
+/// Sets what to do with events that are too large, from now on, in the whole process.
+///
+/// ```
+/// use eventheader_writer::{OnTooLarge, on_too_large};
+///
+/// on_too_large(OnTooLarge::Cut);
+/// ```
 pub fn on_too_large(policy: OnTooLarge) {
-    // Relaxed: nothing else is read through it.
+    // Relaxed: only this value is read.
     CUT.store(u32::from(policy == OnTooLarge::Cut), Ordering::Relaxed);
 }
 
-/// The bytes of an event, as the kernel delivers them: from the header on.
+/// Encodes an event. Returns its bytes as the kernel delivers them, starting with the header.
+///
+/// ```
+/// use eventheader_writer::{Context, encoded, layout::Header};
+/// # use eventheader_writer::TraceEvent;
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+/// # struct Slow { micros: u64 }
+///
+/// let bytes = encoded(&Slow { micros: 180 }, &Context::new())?;
+/// let header = Header::from_bytes(bytes[..8].try_into().unwrap());
+/// // Level 3 is a warning.
+/// assert_eq!(header.level, 3);
+/// # Ok::<(), eventheader_writer::Error>(())
+/// ```
 ///
 /// # Errors
-/// The type cannot be described, or the event is too large.
+/// [`Error`] if the type cannot be described or the event is too large.
 pub fn encoded<T: TraceEvent + ?Sized>(event: &T, context: &Context<'_>) -> Result<Vec<u8>, Error> {
     let schema = event.event_type().schema();
     let preamble = Preamble::of_schema(schema)?;
@@ -151,8 +193,8 @@ pub fn encoded<T: TraceEvent + ?Sized>(event: &T, context: &Context<'_>) -> Resu
     Ok(buffer.bytes()[INDEX_BYTES..].to_vec())
 }
 
-/// Writes an event of which it is known that the kernel's bit, and perhaps more, was in its word.
-/// For backends that share the word.
+/// Writes an event whose word had the kernel's bit set, possibly among others. For backends that
+/// share the word.
 #[doc(hidden)]
 #[inline]
 pub fn write_if_enabled<T: TraceEvent + ?Sized>(
@@ -176,19 +218,19 @@ pub fn write_if_enabled<T: TraceEvent + ?Sized>(
     }
 }
 
-/// How many events of a thread may be made one within the other: an encoding may emit, and a signal
-/// handler. Each takes a buffer's worth of stack, and an event that emits itself would take all.
+/// The most events that one thread may encode at once: an encoding and a signal handler may emit.
+/// Each event takes a buffer on the stack, and an event that emits itself would overflow the stack.
 const MAX_NESTING: u32 = 4;
 
 thread_local! {
     static NESTING: Cell<u32> = const { Cell::new(0) };
 }
 
-/// An event that is being made.
+/// A level of nesting: an event that is being encoded.
 struct Nesting;
 
 impl Nesting {
-    /// `None`: there are too many already.
+    /// Returns `None` if too many events are being encoded.
     #[inline(always)]
     fn enter() -> Option<Self> {
         let depth = NESTING.get();
@@ -206,7 +248,7 @@ impl Drop for Nesting {
     }
 }
 
-/// Counts the event if its encoding unwinds.
+/// Counts the event if its encoding panics.
 struct Unwinding;
 
 impl Drop for Unwinding {
@@ -216,7 +258,8 @@ impl Drop for Unwinding {
     }
 }
 
-/// Hands bytes to the kernel: the write index first. Counts what becomes of them; `true`: written.
+/// Writes bytes, which begin with the write index, to the kernel. Counts the result; `true` if
+/// written.
 #[inline(always)]
 fn deliver(fd: i32, bytes: &[u8]) -> bool {
     let result = sys::write(fd, bytes);
@@ -227,7 +270,7 @@ fn deliver(fd: i32, bytes: &[u8]) -> bool {
     result.is_ok()
 }
 
-/// Whether texts are to be cut.
+/// Whether texts that do not fit are cut.
 pub(crate) fn cuts() -> bool {
     CUT.load(Ordering::Relaxed) != 0
 }
@@ -236,19 +279,19 @@ static CUT: AtomicU32 = AtomicU32::new(0);
 
 static NO_CONTEXT: Context<'static> = Context::new();
 
-/// One function for each type of event, called where somebody listens: the call keeps the disabled
-/// path short.
+/// Called while somebody listens. It is a function per event type, not inlined, so that the
+/// disabled path stays short.
 #[inline(never)]
 fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: NonZero<u32>) {
     write_if_enabled(event, ty, word.get(), &NO_CONTEXT);
 }
 
-/// Registers a type at its first event, if nobody did so a moment ago; returns its word.
+/// Registers a type at its first event, unless another thread has just done so. Returns its word.
 #[cold]
 fn register_first(ty: &'static EventType) -> u32 {
     if !ty.is_registered() {
         state::install();
-        // A type that is refused has the word 0, and `refused_types` and `register` say why.
+        // A refused type has the word 0; `refused_types` and `register` report the reason.
         let _ = registry::register(ty);
     }
     ty.enabled()
@@ -279,7 +322,7 @@ fn make<T: TraceEvent + ?Sized>(
     event.encode(&mut EventHeaderEncoder::new(buffer, text_limit));
 }
 
-/// The kernel has set the word before the registering thread has said where events go.
+/// Writes an event that saw the kernel's bit before the registering thread published its channel.
 #[cold]
 fn write_later<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, context: &Context<'_>) {
     let point = state::settle().then(|| state::type_point(ty.index())).flatten();
@@ -293,7 +336,7 @@ fn write_later<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, contex
     deliver(fd, buffer.bytes());
 }
 
-/// The event does not fit.
+/// Handles an event that does not fit.
 #[cold]
 #[inline(never)]
 fn write_cut<T: TraceEvent + ?Sized>(
@@ -323,8 +366,8 @@ fn not_delivered(errno: i32) {
     if errno == sys::EBADF { counters::count_disabled() } else { counters::count_failed(errno) }
 }
 
-/// Writes an event that is made at run time: header with metadata, and payload. `false`: it is too
-/// large.
+/// Writes an event that was built at run time: header with metadata, and payload. Returns `false`
+/// if it is too large.
 pub(crate) fn write_runtime(
     channel: &Channel,
     described: &[u8],

@@ -1,26 +1,26 @@
-//! Values as tracepoints have them in a payload: what [`shape`](crate::shape) says, in the order of
-//! the machine, without padding.
+//! Encodes values as tracepoint payloads: as [`shape`](crate::shape) describes, in native byte
+//! order, without padding.
 
 use std::net::{IpAddr, SocketAddr};
 
-use trace_event::{ArrayLayout, FieldFormat, FieldType, PayloadEncoder, StrEncoding};
+use nettrace_event::{ArrayLayout, FieldFormat, FieldType, PayloadEncoder, StrEncoding};
 
 use crate::{
     buffer::Buffer,
     shape::{self, Start},
 };
 
-/// What a text ends with that was cut.
+/// Ends a text that was cut.
 const ELLIPSIS: &str = "…";
 
-/// Writes the payload of one event behind what the buffer holds.
+/// Writes the payload of one event to a buffer.
 #[derive(Debug)]
 pub(crate) struct EventHeaderEncoder<'a> {
     buffer: &'a mut Buffer,
     format: FieldFormat,
-    /// Texts are cut to so many bytes.
+    /// The most bytes of a text; longer ones are cut.
     text_limit: usize,
-    /// Where the length of the location's data stands.
+    /// The position of the length of the current location's data.
     location: usize,
 }
 
@@ -58,7 +58,7 @@ impl<'a> EventHeaderEncoder<'a> {
     }
 }
 
-/// Methods for numbers whose bytes are their own.
+/// Generates methods for numbers that are stored as their own bytes.
 macro_rules! numbers {
     ($($method:ident: $ty:ty;)*) => {
         $(
@@ -84,17 +84,10 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
         f64: f64;
         var_uint: u64;
         var_int: i64;
-        utf16_unit: u16;
-        duration_nanos: u64;
     }
 
     #[inline(always)]
     fn bool(&mut self, value: bool) {
-        self.u8(value.into());
-    }
-
-    #[inline(always)]
-    fn bool8(&mut self, value: bool) {
         self.u8(value.into());
     }
 
@@ -242,7 +235,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
             FieldType::Array(element, _) => shape::fixed_size(element, self.format),
             _ => 1,
         };
-        // An array of nothing is refused with its type.
+        // Elements of size 0 cannot occur: their type is refused.
         let count = size.checked_div(element).unwrap_or(0);
         match u16::try_from(count) {
             Ok(count) => self.buffer.patch(self.location, count),

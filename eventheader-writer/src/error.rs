@@ -1,111 +1,99 @@
-//! What can go wrong. Writing an event never returns an error: it counts
-//! ([`Counters`](crate::Counters)).
+//! The errors of this crate. Writing an event never returns an error: failures are counted in
+//! [`Counters`](crate::Counters).
 
-use std::{error, fmt};
+use std::fmt;
 
-use trace_event::registry::RegisterError;
+use nettrace_event::registry::RegisterError;
 
-/// Why a type of event, or an event made at run time, is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::MAX_EVENT_BYTES;
+
+/// Why an event type, or an event built at run time, is refused.
+///
+/// [`Display`](fmt::Display) writes one message that includes the cause, and
+/// [`source`](std::error::Error::source) is always `None`. [`Debug`](fmt::Debug) writes the same
+/// message, because `fn main() -> Result<(), Error>` prints an error by its `Debug`.
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The registry of types refused it.
+    #[error("{0}")]
     Register(RegisterError),
-    /// A name that a tracepoint or its metadata cannot spell.
+    /// A tracepoint or its metadata cannot contain this name.
+    #[error("the {what} name {name:?} {problem}; give it another")]
     Name {
-        /// What has the name: "provider", "group", "event", "field", "attribute".
+        /// The kind of name: "provider", "group", "event", "field", "attribute".
         what: &'static str,
         /// The name.
         name: String,
         /// What is wrong with it.
         problem: &'static str,
     },
-    /// A struct without fields within the event: the format has no spelling for it.
+    /// The event has a struct without fields, which the format cannot describe.
+    #[error(
+        "field `{field}` holds a struct without fields, which no tracepoint can describe; leave it \
+         out with `#[trace_event(skip)]`"
+    )]
     EmptyStruct {
-        /// The field that holds it.
+        /// The field with that struct.
         field: String,
     },
-    /// A struct with more than 127 fields.
+    /// A struct has more than 127 fields.
+    #[error(
+        "the struct in field `{field}` has {count} fields, and the limit is 127; group some of \
+         them in a struct of their own"
+    )]
     TooManyFields {
-        /// The field that holds it.
+        /// The field with that struct.
         field: String,
-        /// How many there are.
+        /// The number of fields.
         count: usize,
     },
-    /// Structs more than 8 deep.
+    /// Structs are nested more than 8 deep.
+    #[error(
+        "field `{field}` nests a ninth struct, and decoders follow 8; flatten the event (nested \
+         sequences and options count as structs)"
+    )]
     TooDeep {
-        /// The field at which the ninth begins.
+        /// The field with the ninth struct.
         field: String,
     },
-    /// A format that does not suit the type of its field.
+    /// A field's format does not fit its type.
+    #[error(
+        "the format of field `{field}` does not fit its type; leave it at the default or choose \
+         another"
+    )]
     Format {
         /// The field.
         field: String,
     },
-    /// The names and types of the fields leave no room for a payload: every event carries them.
+    /// The header and metadata, which every event carries, leave no room for a payload.
+    #[error(
+        "the header, names and types of event `{event}` take {size} of the {limit} bytes that the \
+         kernel delivers; shorten names or split the event"
+    )]
     Metadata {
-        /// The event.
+        /// The event's name.
         event: String,
-        /// Bytes of the header and the metadata.
+        /// Size in bytes of header and metadata.
         size: usize,
-        /// Bytes that there may be.
+        /// The limit in bytes for the whole event.
         limit: usize,
     },
-    /// The event exceeds [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
+    /// The event exceeds [`MAX_EVENT_BYTES`].
+    #[error(
+        "event `{event}` is larger than the {limit} bytes that the kernel delivers; record less, \
+         or split it",
+        limit = MAX_EVENT_BYTES
+    )]
     TooLarge {
-        /// The event.
+        /// The event's name.
         event: String,
     },
 }
 
-impl fmt::Display for Error {
+impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Register(_) => f.write_str("the event type is refused; see the cause"),
-            Self::Name { what, name, problem } => {
-                write!(f, "the {what} name {name:?} {problem}; give it another")
-            }
-            Self::EmptyStruct { field } => write!(
-                f,
-                "field `{field}` holds a struct without fields, which no tracepoint can describe; \
-                 leave it out with `#[trace_event(skip)]`"
-            ),
-            Self::TooManyFields { field, count } => write!(
-                f,
-                "the struct in field `{field}` has {count} fields, and 127 are the most; group \
-                 some of them in a struct of their own"
-            ),
-            Self::TooDeep { field } => write!(
-                f,
-                "field `{field}` begins a ninth struct within the others, and decoders follow 8; \
-                 flatten the event (sequences and options within each other count as structs)"
-            ),
-            Self::Format { field } => write!(
-                f,
-                "the format of field `{field}` does not suit its type; leave it at the default or \
-                 choose another"
-            ),
-            Self::Metadata { event, size, limit } => write!(
-                f,
-                "event `{event}` spends {size} bytes on its header, names and types, of {limit} \
-                 that the kernel delivers in all; shorten names or split the event"
-            ),
-            Self::TooLarge { event } => write!(
-                f,
-                "event `{event}` is larger than the {} bytes that the kernel delivers; record \
-                 less, or split it",
-                crate::MAX_EVENT_BYTES
-            ),
-        }
-    }
-}
-
-impl error::Error for Error {
-    fn source(&self) -> Option<&(dyn error::Error + 'static)> {
-        match self {
-            Self::Register(error) => Some(error),
-            _ => None,
-        }
+        fmt::Display::fmt(self, f)
     }
 }
 

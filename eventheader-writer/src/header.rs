@@ -1,75 +1,48 @@
-//! What stands before a payload: the header and its extensions; and the name under which the kernel
-//! knows the tracepoint.
+//! The part of an event before its payload: the header and its extensions. Also the tracepoint's
+//! name.
 
-use trace_event::{EventSchema, Level, ProviderSchema};
+use nettrace_event::{EventSchema, Level, ProviderSchema};
 
 use crate::{
     buffer::{Buffer, MAX_EVENT_BYTES},
     error::Error,
+    layout::{ExtensionHeader, Header, extension, flag},
     metadata,
 };
 
-/// The fields that every such tracepoint declares, as registration spells them.
+/// The fields that every EventHeader tracepoint declares, in the syntax of registration.
 const FIELDS: &str = " u8 eventheader_flags; u8 version; u16 id; u16 tag; u8 opcode; u8 level";
 
-const HEADER_BYTES: usize = 8;
-const EXTENSION_BYTES: usize = 4;
+/// Size in bytes of the part before the metadata, for an event without an activity.
+pub(crate) const BEFORE_METADATA: usize = Header::SIZE + ExtensionHeader::SIZE;
 
-/// What stands before the metadata of an event without an activity.
-pub(crate) const BEFORE_METADATA: usize = HEADER_BYTES + EXTENSION_BYTES;
-
-mod flag {
-    pub(super) const POINTER64: u8 = 1;
-    pub(super) const LITTLE_ENDIAN: u8 = 2;
-    pub(super) const EXTENSION: u8 = 4;
-}
-
-mod extension {
-    pub(super) const METADATA: u16 = 1;
-    pub(super) const ACTIVITY_ID: u16 = 2;
-    /// Another extension follows.
-    pub(super) const CHAIN: u16 = 0x8000;
-}
-
-/// What an event says in its header.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Header {
-    /// 0: none.
-    pub(crate) id: u16,
-    pub(crate) version: u8,
-    pub(crate) tag: u16,
-    pub(crate) opcode: u8,
-    pub(crate) level: u8,
-}
-
-impl Header {
-    /// That of a type. An id that was derived from the name is left out: what it would promise,
-    /// that the version changes with the layout, nobody has promised.
-    pub(crate) fn of_schema(schema: &EventSchema) -> Self {
-        Self {
-            id: if schema.id_is_explicit { schema.id } else { 0 },
-            version: schema.version,
-            tag: schema.tag,
-            opcode: schema.opcode.unwrap_or(0),
-            level: level(schema.level),
-        }
+/// The header of a type. It leaves out an id that was derived from the name. An id promises that
+/// the version changes with the layout, and for a derived id nobody has made that promise.
+pub(crate) fn of_schema(schema: &EventSchema) -> Header {
+    Header {
+        flags: FLAGS,
+        id: if schema.id_is_explicit { schema.id } else { 0 },
+        version: schema.version,
+        tag: schema.tag,
+        opcode: schema.opcode.unwrap_or(0),
+        level: level(schema.level),
     }
 }
 
-/// The part of an event that does not change: the header, and the extension with the metadata.
+/// The constant part of an event: the header and the extension with the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Preamble {
     bytes: Box<[u8]>,
 }
 
 impl Preamble {
-    /// That of a type.
+    /// The constant part of a type's events.
     pub(crate) fn of_schema(schema: &EventSchema) -> Result<Self, Error> {
         let metadata = metadata::of_schema(schema)?;
-        Self::new(Header::of_schema(schema), &metadata, schema.name)
+        Self::new(of_schema(schema), &metadata, schema.name)
     }
 
-    /// From a header and metadata; `event` is for the error.
+    /// Builds the constant part from a header and metadata; `event` names the event in errors.
     pub(crate) fn new(header: Header, metadata: &[u8], event: &str) -> Result<Self, Error> {
         let mut bytes = vec![0; BEFORE_METADATA];
         bytes.extend_from_slice(metadata);
@@ -77,33 +50,31 @@ impl Preamble {
         Ok(Self { bytes: bytes.into() })
     }
 
-    /// Starts an event: the number that the kernel knows the tracepoint by, then the header.
+    /// Starts an event: appends the write index and the header.
     #[inline(always)]
     pub(crate) fn begin(&self, index: u32, activity: &Activity<'_>, buffer: &mut Buffer) {
         begin(&self.bytes, index, activity, buffer);
     }
 }
 
-/// Writes header and extension into the first [`BEFORE_METADATA`] bytes, which metadata follows.
-/// `event` is for the error.
+/// Writes header and extension into the first [`BEFORE_METADATA`] bytes, before the metadata.
+/// `event` names the event in errors.
 pub(crate) fn complete(header: Header, bytes: &mut [u8], event: &str) -> Result<(), Error> {
     let (size, limit) = (bytes.len(), MAX_EVENT_BYTES);
-    // Room for the extension with activity ids.
-    if size + EXTENSION_BYTES + 32 > limit {
+    // Leave room for the extension with activity ids.
+    if size + ExtensionHeader::SIZE + 32 > limit {
         return Err(Error::Metadata { event: event.to_owned(), size, limit });
     }
-    // Fits: it is below the limit.
+    // Fits, because it is below the limit.
     let metadata_len = (size - BEFORE_METADATA) as u16;
-    bytes[..2].copy_from_slice(&[FLAGS, header.version]);
-    bytes[2..4].copy_from_slice(&header.id.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&header.tag.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&[header.opcode, header.level]);
-    bytes[8..10].copy_from_slice(&metadata_len.to_ne_bytes());
-    bytes[10..12].copy_from_slice(&extension::METADATA.to_ne_bytes());
+    let (start, rest) = bytes.split_at_mut(Header::SIZE);
+    start.copy_from_slice(&Header { flags: FLAGS, ..header }.to_bytes());
+    let extension = ExtensionHeader { size: metadata_len, kind: extension::METADATA };
+    rest[..ExtensionHeader::SIZE].copy_from_slice(&extension.to_bytes());
     Ok(())
 }
 
-/// Starts an event with bytes that are [`complete`].
+/// Starts an event with bytes that [`complete`] has completed.
 #[inline(always)]
 pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &mut Buffer) {
     buffer.put(&index.to_ne_bytes());
@@ -113,11 +84,11 @@ pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &
 
 #[cold]
 fn begin_in_activity(bytes: &[u8], id: &[u8; 16], related: Option<&[u8; 16]>, buffer: &mut Buffer) {
-    let (header, metadata) = bytes.split_at(HEADER_BYTES);
+    let (header, metadata) = bytes.split_at(Header::SIZE);
     buffer.put(header);
-    let size = if related.is_some() { 32_u16 } else { 16 };
-    buffer.put(&size.to_ne_bytes());
-    buffer.put(&(extension::ACTIVITY_ID | extension::CHAIN).to_ne_bytes());
+    let size = if related.is_some() { 32 } else { 16 };
+    let kind = extension::ACTIVITY_ID | extension::CHAIN;
+    buffer.put(&ExtensionHeader { size, kind }.to_bytes());
     buffer.put(id);
     if let Some(related) = related {
         buffer.put(related);
@@ -132,16 +103,16 @@ pub(crate) struct Activity<'a> {
     pub(crate) related: Option<&'a [u8; 16]>,
 }
 
-/// The number of a level. `LogAlways`, which the format does not have, is what no filter by level
-/// leaves out: critical.
+/// The number of a level. The format has no `LogAlways`. It becomes critical, which no level filter
+/// excludes.
 pub(crate) fn level(level: Level) -> u8 {
-    (level as u8).max(1)
+    level.number().max(1)
 }
 
 /// The name of a tracepoint: provider, level, keywords, group.
 ///
-/// What is not an ASCII letter, a digit or `_` in the provider's name becomes `_`: `perf` takes no
-/// others in the name of an event.
+/// Each character of the provider's name except ASCII letters, digits and `_` becomes `_`, because
+/// `perf` accepts no others in an event name.
 pub(crate) fn tracepoint_name(provider: &ProviderSchema, level: u8, keywords: u64) -> String {
     name_of(provider.name, provider.group, level, keywords)
 }
@@ -158,7 +129,7 @@ pub(crate) fn name_of(provider: &str, group: Option<&str>, level: u8, keywords: 
     name
 }
 
-/// What registration takes.
+/// The argument of a registration.
 pub(crate) fn registration(name: &str) -> String {
     format!("{name}{FIELDS}")
 }
@@ -181,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_header_byte_by_byte() {
-        let header = Header { id: 0x0102, version: 3, tag: 0x0405, opcode: 1, level: 2 };
+        let header = Header { id: 0x0102, version: 3, tag: 0x0405, opcode: 1, level: 2, flags: 0 };
         let preamble = Preamble::new(header, b"e\0", "e").unwrap();
         let mut buffer = Buffer::new();
         preamble.begin(9, &Activity::default(), &mut buffer);
@@ -202,7 +173,7 @@ mod tests {
     #[test]
     fn metadata_leaves_room() {
         let header = Header::default();
-        let most = MAX_EVENT_BYTES - HEADER_BYTES - EXTENSION_BYTES - EXTENSION_BYTES - 32;
+        let most = MAX_EVENT_BYTES - BEFORE_METADATA - ExtensionHeader::SIZE - 32;
         assert!(Preamble::new(header, &vec![b'x'; most], "e").is_ok());
         assert!(Preamble::new(header, &vec![b'x'; most + 1], "e").is_err());
     }

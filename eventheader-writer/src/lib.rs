@@ -1,7 +1,7 @@
-//! Writes EventHeader events to Linux tracepoints (`user_events`), which `perf record -e
-//! user_events:…` records and every EventHeader decoder understands.
+//! Writes EventHeader events to Linux tracepoints (`user_events`). `perf record -e user_events:…`
+//! records them, and every EventHeader decoder can read them.
 //!
-//! A struct that derives [`TraceEvent`] is an event; [`emit`](Emit::emit) writes it while somebody
+//! A struct that derives [`TraceEvent`] is an event. [`emit`](Emit::emit) writes it if somebody
 //! listens to its tracepoint.
 //!
 //! ```
@@ -30,18 +30,18 @@
 //!
 //! # Tracepoints
 //!
-//! A tracepoint is what can be switched on: all events of the same provider, level, keywords and
-//! group share one, named after these: `Contoso_Checkout_L4K1`. What is not an ASCII letter, a
-//! digit or `_` in a provider's name becomes `_` there. `LogAlways`, which the format does not
-//! have, is level 1.
+//! A tracepoint is the unit that listeners enable. All events with the same provider, level,
+//! keywords and group share one, whose name contains these: `Contoso_Checkout_L4K1`. In it, each
+//! character of the provider's name except ASCII letters, digits and `_` becomes `_`. The format
+//! has no `LogAlways`; it becomes level 1.
 //!
-//! Tracepoints appear with the first event of a type, or with [`register`](register());
-//! `eventheader doctor` lists them, and says what is wrong where none can appear. A kernel that
-//! cannot take them costs an application nothing and fails nothing: see [`status`] and [`retry`].
+//! Tracepoints appear with the first event of a type, or with [`register`](register()).
+//! `eventheader doctor` lists them, and says what is wrong if none can appear. On a kernel that
+//! cannot take tracepoints, events cost nothing and no call fails: see [`status`] and [`retry`].
 //!
 //! # Fields
 //!
-//! What becomes of each type of field:
+//! How each type of field is stored:
 //!
 #![doc = include_str!("../docs/shapes.md")]
 //!
@@ -49,40 +49,44 @@
 //!
 //! | for | see |
 //! |---|---|
-//! | attributes, types of fields, formats | the derives [`TraceEvent`](derive@TraceEvent) and [`TraceField`](derive@TraceField) |
+//! | attributes of events and formats | the derive [`TraceEvent`](derive@TraceEvent) |
+//! | types of fields | the derive [`TraceField`](derive@TraceField) |
 //! | providers and events known at run time | [`DynamicProvider`], [`EventBuilder`] |
 //! | activities | [`Context`] |
 //! | events that are too large | [`MAX_EVENT_BYTES`], [`on_too_large`] |
 //! | counts | [`counters`] |
 //! | what is registered, and why not | [`status`], [`doctor`](doctor()) |
+//! | the numbers of the format, to write a decoder | [`layout`] |
 //! | tests without a kernel | [`redirect`], [`encoded`] |
 //!
 //! # Promises
 //!
-//! - [`Emit::emit`] never fails. While nobody listens it is one load and one branch; while somebody
-//!   does, it is one system call, and allocates nothing, whatever the event's size.
+//! - [`Emit::emit`] never fails. While nobody listens it is one load and one branch. While somebody
+//!   listens it is one system call, and allocates nothing, whatever the event's size.
 //! - No event is lost without a count: see [`Counters`].
-//! - An event may be emitted while another is being made (by an encoding, or a signal handler),
-//!   four within each other.
-//! - The word of a type is shared: with `nettrace-writer`, one `emit` reaches sessions and
+//! - Up to four events can be nested: an encoding or a signal handler may emit an event while
+//!   another is being encoded.
+//! - The word of a type is shared. With `nettrace-writer`, one `emit` reaches sessions and
 //!   tracepoints, decided by one load.
-//! - A forked child goes on writing. Tracepoints are unregistered at exit, and before a library
+//! - A forked child continues to write. Tracepoints are unregistered at exit, and before a library
 //!   that contains this crate is unloaded.
-//! - Everything compiles, and does nothing, where the system is not Linux; [`status`] says so.
+//! - On other systems than Linux everything compiles and does nothing; [`status`] says so.
 //!
 //! # In signal handlers
 //!
-//! An event of a type that is registered may be emitted in a signal handler; `errno` may change. It
-//! takes about 9 KB of stack, which an alternate stack must have. The first event of a type takes
-//! locks, which a handler must not: register the type before.
+//! A signal handler may emit events of registered types. This may change `errno`, and takes about 9
+//! KB of stack, which an alternate stack must have. The first event of a type takes locks, which a
+//! handler must not do: register the type before.
 //!
 //! # With NetTrace
 //!
 //! A type that derives `TraceEvent` here or through `nettrace-writer` implements the same trait,
-//! with the same word. The emit of this crate reaches tracepoints alone; that of `nettrace-writer`
-//! sessions and, with its feature `user_events`, tracepoints. Import one of the two `Emit` in a
-//! module, or `emit` is ambiguous. In a process that has both crates but not that feature, every
-//! type that registers appears as a tracepoint, and only the emit of this crate writes to it.
+//! with the same word. The `emit` of this crate writes to tracepoints only. The `emit` of
+//! `nettrace-writer` writes to sessions and, with its feature `user_events`, to tracepoints. Import
+//! only one of the two `Emit` traits in a module, or `emit` is ambiguous.
+//!
+//! If a process has both crates without that feature, every registered type appears as a
+//! tracepoint, but only the `emit` of this crate writes to it.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "has a seam")]
 
@@ -92,7 +96,9 @@ mod doctor;
 mod emit;
 mod encoder;
 mod error;
+pub mod event;
 mod header;
+pub mod layout;
 mod metadata;
 mod register;
 mod registrar;
@@ -103,8 +109,8 @@ mod sync;
 mod sys;
 mod tracefs;
 
+pub use nettrace_event::{FieldFormat, Level, TraceEvent, TraceField, registry::RegisterError};
 pub use nettrace_macros::{TracepointEvent as TraceEvent, TracepointField as TraceField};
-pub use trace_event::{FieldFormat, Level, TraceEvent, TraceField};
 
 pub use crate::{
     buffer::MAX_EVENT_BYTES,
@@ -121,11 +127,12 @@ pub use crate::{
 #[doc(hidden)]
 pub use crate::{counters::count_missed, emit::write_if_enabled};
 
-/// What the macros' expansions name. Not for people.
+/// The path that the macros' expansions name. Not a public interface.
 #[doc(hidden)]
-pub use trace_event as __private;
+pub use nettrace_event as __private;
 
-/// Has this crate hear of every type that anyone registers. For backends that share the word.
+/// Installs this crate as a backend, which is told of every registered type. For backends that
+/// share the word.
 #[doc(hidden)]
 pub fn install() {
     state::install();

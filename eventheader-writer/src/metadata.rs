@@ -1,29 +1,28 @@
-//! The metadata of an event: its name and attributes, then name and type of each field. It is made
-//! once for a type, and every event carries it.
+//! The metadata of an event: its name and attributes, then the name and type of each field. It is
+//! built once for a type, and every event carries it.
 
-use trace_event::{
+use nettrace_event::{
     ArrayLayout, EventSchema, FieldFormat, FieldSchema, FieldType,
     check::{MAX_NAME, MAX_NESTING, MAX_STRUCT_FIELDS},
 };
 
 use crate::{
     error::Error,
-    shape::{self, Shape, encoding, format},
+    layout::{encoding, format},
+    shape::{self, Shape},
 };
 
 /// The metadata of a type.
 pub(crate) fn of_schema(schema: &EventSchema) -> Result<Vec<u8>, Error> {
     let mut out = Vec::with_capacity(256);
     name("event", schema.name, &mut out)?;
-    for (key, value) in schema.key_values {
-        attribute(key, value, &mut out)?;
-    }
+    attributes(schema.key_values, &mut out)?;
     out.push(0);
     fields(schema.fields, MAX_NESTING, &mut out)?;
     Ok(out)
 }
 
-/// Appends a name, without the NUL behind it.
+/// Appends a name, without a NUL after it.
 pub(crate) fn name(what: &'static str, text: &str, out: &mut Vec<u8>) -> Result<(), Error> {
     let problem = if text.is_empty() {
         "is empty"
@@ -61,18 +60,27 @@ pub(crate) fn attribute(key: &str, value: &str, out: &mut Vec<u8>) -> Result<(),
     Err(Error::Name { what: "attribute", name: key.to_owned(), problem })
 }
 
+/// The key-value pairs of an event or a field.
+type Pairs = [(&'static str, &'static str)];
+
+/// Appends attributes to a name.
+fn attributes(pairs: &Pairs, out: &mut Vec<u8>) -> Result<(), Error> {
+    pairs.iter().try_for_each(|(key, value)| attribute(key, value, out))
+}
+
 /// How many values a field has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arity {
     /// One.
     One,
-    /// As many as the metadata says.
+    /// The number in the metadata.
     Constant(u16),
-    /// As many as the payload says.
+    /// The number in the payload.
     Variable,
 }
 
-/// Appends a field: `text` is its name, `room` how many structs may still be within each other.
+/// Appends a field: `text` is its name, `room` the number of structs that may still be nested in
+/// it.
 pub(crate) fn field(
     text: &str,
     ty: &'static FieldType,
@@ -81,11 +89,11 @@ pub(crate) fn field(
     room: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
-    let described = Described { name: text, wanted, tag };
+    let described = Described { name: text, attributes: &[], wanted, tag };
     described.describe(ty, Arity::One, room, out)
 }
 
-/// Appends the name of a field and what stands behind it.
+/// Appends a field's name and description.
 pub(crate) fn entry(
     text: &str,
     encoding: u8,
@@ -95,6 +103,12 @@ pub(crate) fn entry(
     out: &mut Vec<u8>,
 ) -> Result<(), Error> {
     name("field", text, out)?;
+    description(encoding, format, tag, arity, out);
+    Ok(())
+}
+
+/// Appends the part of a field after its name.
+fn description(encoding: u8, format: u8, tag: u16, arity: Arity, out: &mut Vec<u8>) {
     out.push(0);
     let (array, count) = match arity {
         Arity::One => (0, None),
@@ -115,11 +129,11 @@ pub(crate) fn entry(
     if let Some(count) = count {
         out.extend_from_slice(&count.to_ne_bytes());
     }
-    Ok(())
 }
 
 struct Described<'a> {
     name: &'a str,
+    attributes: &'a Pairs,
     wanted: FieldFormat,
     tag: u16,
 }
@@ -134,7 +148,7 @@ impl Described<'_> {
     ) -> Result<(), Error> {
         match shape::of(ty, self.wanted) {
             Shape::Fixed { encoding, format, .. } | Shape::Delimited { encoding, format } => {
-                entry(self.name, encoding, format, self.tag, arity, out)
+                self.entry(encoding, format, arity, out)
             }
             Shape::Struct(members) => {
                 self.begin_struct(members.len(), arity, room, out)?;
@@ -151,7 +165,7 @@ impl Described<'_> {
         }
     }
 
-    /// An element that is an array itself: a struct with that as its only field.
+    /// Appends an element that is itself an array: a struct with that array as its only field.
     fn wrap(
         &self,
         inner: &str,
@@ -162,6 +176,19 @@ impl Described<'_> {
     ) -> Result<(), Error> {
         self.begin_struct(1, arity, room, out)?;
         field(inner, ty, self.wanted, 0, room - 1, out)
+    }
+
+    fn entry(
+        &self,
+        encoding: u8,
+        format: u8,
+        arity: Arity,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        name("field", self.name, out)?;
+        attributes(self.attributes, out)?;
+        description(encoding, format, self.tag, arity, out);
+        Ok(())
     }
 
     fn begin_struct(
@@ -178,18 +205,20 @@ impl Described<'_> {
         match u8::try_from(count) {
             Ok(0) => Err(Error::EmptyStruct { field: field() }),
             Ok(count) if usize::from(count) <= MAX_STRUCT_FIELDS => {
-                entry(self.name, encoding::STRUCT, count, self.tag, arity, out)
+                self.entry(encoding::STRUCT, count, arity, out)
             }
             _ => Err(Error::TooManyFields { field: field(), count }),
         }
     }
 }
 
-/// Fields, in the order of the payload: those that stand behind the others come last.
+/// Appends fields in the order of the payload: fields with a location come last.
 fn fields(of: &'static [FieldSchema], room: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     for located in [false, true] {
         for one in of.iter().filter(|one| shape::is_located(&one.ty) == located) {
-            field(one.name, &one.ty, one.format, one.tag, room, out)?;
+            let FieldSchema { name, format: wanted, tag, key_values: attributes, .. } = *one;
+            let described = Described { name, attributes, wanted, tag };
+            described.describe(&one.ty, Arity::One, room, out)?;
         }
     }
     Ok(())
@@ -202,7 +231,7 @@ fn arity_of(layout: ArrayLayout) -> Arity {
     }
 }
 
-/// Whether the encoding has that format where it says none.
+/// Whether `format` is the default of the encoding.
 fn is_default(encoding: u8, format: u8) -> bool {
     match encoding {
         encoding::VALUE8..=encoding::VALUE64 => format == format::UNSIGNED,

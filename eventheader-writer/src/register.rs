@@ -1,6 +1,6 @@
 //! Registration before the first event.
 
-use trace_event::{EventType, registry};
+use nettrace_event::{EventType, registry};
 
 use crate::{
     error::Error,
@@ -10,12 +10,24 @@ use crate::{
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
 ///
-/// Give it the `TYPES` of each event: [`register!`](crate::register!) writes the list. Registering
-/// a type again does nothing. A kernel that cannot take tracepoints is no error; see
-/// [`Status::availability`], and [`retry`](crate::retry).
+/// Pass the `event_types()` of each event; [`register!`](crate::register!) writes the list.
+/// Registering a type again does nothing. A kernel that cannot take tracepoints is not an error;
+/// see [`Status::availability`], and [`retry`](crate::retry).
+///
+/// ```
+/// use eventheader_writer::register;
+/// # use eventheader_writer::TraceEvent;
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+/// # struct Slow { micros: u64 }
+///
+/// let status = register(&[Slow::event_types()])?;
+/// assert_eq!(status.tracepoints[0].name, "Docs_L3K3");
+/// # Ok::<(), eventheader_writer::Error>(())
+/// ```
 ///
 /// # Errors
-/// The first type that is refused, as [`Error`] says; the others are registered.
+/// [`Error`] of the first refused type. The other types are registered.
 pub fn register(types: &[&[&'static EventType]]) -> Result<Status, Error> {
     state::install();
     let mut first = None;
@@ -35,6 +47,6 @@ pub fn register(types: &[&[&'static EventType]]) -> Result<Status, Error> {
 #[macro_export]
 macro_rules! register {
     ($($event:ty),+ $(,)?) => {
-        $crate::register(&[$(<$event as $crate::TraceEvent>::TYPES),+])
+        $crate::register(&[$(<$event as $crate::TraceEvent>::event_types()),+])
     };
 }

@@ -1,34 +1,36 @@
-//! Who registers words with the kernel: one thread for the whole process.
+//! Registers words with the kernel, from one thread for the whole process.
 //!
 //! The kernel keeps registrations by *families* of threads, not by process. The first registration
 //! that a thread makes founds a family; threads that a member creates later belong to it. A
-//! registration lasts as long as one member of its family lives, only a member can end it, and only
-//! a member's `fork` passes it on. So a registration that a worker thread makes, with the first
-//! event of a type for instance, ends with that worker, in silence: the word is never set again, or
-//! never cleared.
+//! registration lasts as long as any member of its family lives. Only a member can end it, and only
+//! a member's `fork` passes it on. So a registration that a worker thread makes, for instance with
+//! the first event of a type, silently ends with that worker: the kernel then never sets the word
+//! again, or never clears it.
 //!
 //! A family that lasts is founded in one of two ways:
 //!
-//! - The process has one thread at its first registration. All others will descend from it, and any
-//!   of them can register. This is so where `main` registers before it starts threads.
-//! - Otherwise a thread is started for nothing else (`eventheader`). It makes the calls for
-//!   everybody, and waits for the next, until the process ends. It takes no signals. A library that
-//!   has this crate in it and was loaded at run time then stays in memory, even when it is closed:
-//!   the C library keeps code that a thread has yet to run at its end (seen with glibc). In a
-//!   static constructor of such a library no thread can start: the dynamic linker waits for the
-//!   constructor, and the thread for the linker (seen with glibc). So the wait for it is short, and
-//!   what was given up by then the thread registers when it starts.
+//! - The process has one thread at its first registration. All other threads descend from it, so
+//!   any of them can register. This holds if `main` registers before it starts threads.
+//! - Otherwise this module starts a thread (`eventheader`) that only registers. It makes the calls
+//!   for all threads until the process ends, and takes no signals. A library that contains this
+//!   crate and was loaded at run time then stays in memory after it is closed: the C library keeps
+//!   code that a thread has yet to run at its end (seen with glibc).
 //!
-//! A forked child has one thread. Unless that is a member for certain, it registers every word
-//! anew, and so founds a family of the first kind. (It can be one by chance: a thread that another
-//! library has made a founder passes its family on to ours if it starts it. So the child
-//! unregisters each word first, for the kernel takes none twice.)
+//! In a static constructor of such a library no thread can start: the dynamic linker waits for the
+//! constructor, and the thread for the linker (seen with glibc). So the wait for the thread is
+//! short. The thread makes the calls that were given up by then when it starts.
 //!
-//! Rejected: registering in whatever thread comes along, and again when that ends, which leaves a
-//! time without registration, and nobody to register in.
+//! A forked child has one thread. Unless that thread certainly belongs to the family, it registers
+//! every word again, and so founds a family of the first kind. It can also belong to the family by
+//! chance: if the thread that started ours had itself founded a family, through another library, it
+//! passed that family on. So the child unregisters each word first, because the kernel does not
+//! register a word twice.
 //!
-//! Callers hold the lock of [`state`](crate::state): one call is under way at a time, and none
-//! during a `fork`.
+//! Rejected: registering in any thread, and again when that thread ends. This leaves a time without
+//! a registration, and possibly no thread to register in.
+//!
+//! Callers hold the lock of [`state`](crate::state). So at most one call is under way at a time,
+//! and none during a `fork`.
 
 use std::{
     cell::Cell,
@@ -47,24 +49,24 @@ use crate::{
 /// How long the thread may take to start and make its first call.
 const START_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long the thread may take for a call. It waits for nothing but the kernel; if it does not
-/// answer, somebody has stopped it.
+/// How long the thread may take for a call. It waits only for the kernel; if it does not answer in
+/// this time, somebody has stopped it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long once it has not answered.
+/// How long a call may take after the thread has failed to answer once.
 const SHORT_PATIENCE: Duration = Duration::from_millis(10);
 
-/// Who makes the calls.
+/// Which threads make the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum Caller {
-    /// Nobody has made one.
+    /// No call was made yet.
     Unknown = 0,
-    /// Whoever has something to register: all threads are of one family.
+    /// Any thread: all threads are of one family.
     Anybody = 1,
-    /// The thread that was started for it.
+    /// The thread that was started for the calls.
     Thread = 2,
-    /// That thread, but it has not answered the last time. It makes up for that when it can.
+    /// That thread, which has not answered the last call. It makes up for missed calls when it can.
     Lost = 3,
 }
 
@@ -75,7 +77,8 @@ thread_local! {
 
 static CALLER: AtomicU32 = AtomicU32::new(Caller::Unknown as u32);
 
-/// Where the thread finds its task, and leaves the answer. Its lock is [held](hold) during a `fork`.
+/// The place where the thread finds its task and leaves the answer. The lock is [held](hold) during
+/// a `fork`.
 static DESK: Desk = Desk { task: Mutex::new(Task::None), changed: Condvar::new() };
 
 #[derive(Debug)]
@@ -97,7 +100,7 @@ struct Call {
     fd: i32,
     word: &'static AtomicU32,
     bit: u32,
-    /// What is registered; without, the word is unregistered.
+    /// The tracepoint to register, or `None` to unregister the word.
     command: Option<CString>,
 }
 
@@ -110,8 +113,8 @@ impl Call {
     }
 }
 
-/// Registers a tracepoint: the kernel keeps `bit` of `word` at whether somebody listens, as long as
-/// the process lives. The number is what an event of it begins with.
+/// Registers a tracepoint for the life of the process: the kernel sets `bit` of `word` while
+/// somebody listens. Returns the write index, with which the tracepoint's events begin.
 pub(crate) fn register(
     fd: i32,
     command: &CStr,
@@ -121,27 +124,27 @@ pub(crate) fn register(
     run(Call { fd, word, bit, command: Some(command.to_owned()) })
 }
 
-/// Has the kernel forget a word; it clears the bit.
+/// Unregisters a word. The kernel clears the bit.
 pub(crate) fn unregister(fd: i32, word: &'static AtomicU32, bit: u32) -> io::Result<()> {
     run(Call { fd, word, bit, command: None }).map(|_| ())
 }
 
-/// Keeps the thread from what it shares with others.
+/// Locks the state that the thread shares with others, for the time of a `fork`.
 pub(crate) struct Held {
     _task: MutexGuard<'static, Task>,
 }
 
-/// To be called before a `fork`, with the lock of the state, so that no call is under way.
+/// Call this before a `fork`, with the lock of the state, so that no call is under way.
 pub(crate) fn hold() -> Held {
     Held { _task: desk() }
 }
 
-/// To be called in a forked child. `true`: the kernel may have forgotten every word there, and they
-/// are to be registered again.
+/// Call this in a forked child. Returns `true` if the kernel may have forgotten every word there,
+/// so that the words must be registered again.
 pub(crate) fn after_fork() -> bool {
     let had_thread = matches!(caller(), Caller::Thread | Caller::Lost);
     if had_thread {
-        // With the first registration the child founds a family, in its one thread or another.
+        // The child founds a family with its first registration, in its one thread or in another.
         set(Caller::Unknown);
     }
     had_thread
@@ -169,12 +172,12 @@ fn run(call: Call) -> io::Result<u32> {
     }
 }
 
-/// Whether this is the only thread of the process. Not where nobody can tell.
+/// Whether this is the only thread of the process. `false` if that is unknown.
 fn is_alone() -> bool {
     fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1)
 }
 
-/// Has the thread make a call. One that it has not begun in time is taken back.
+/// Passes a call to the thread and waits for it. Withdraws a call that it has not begun in time.
 fn ask(call: Call, patience: Duration) -> io::Result<u32> {
     let mut task = desk();
     *task = Task::Asked(call);
@@ -191,7 +194,7 @@ fn ask(call: Call, patience: Duration) -> io::Result<u32> {
     Err(io::Error::from_raw_os_error(sys::ETIMEDOUT))
 }
 
-/// What the thread does.
+/// The body of the thread.
 fn serve() {
     IS_CALLER.set(true);
     let mut task = desk();
@@ -203,8 +206,8 @@ fn serve() {
             *task = Task::Answered(result);
             DESK.changed.notify_all();
         } else {
-            // Whoever holds the locks that this takes waits for this thread a moment only, for it
-            // counts as lost.
+            // A thread that holds the locks needed here waits for this thread only briefly, because
+            // this one counts as lost.
             drop(task);
             let _ = state::retry();
             task = desk();
@@ -218,8 +221,8 @@ fn desk() -> MutexGuard<'static, Task> {
 }
 
 fn caller() -> Caller {
-    // Relaxed, here and below: read and written by who holds the state's lock, or the desk's. What
-    // somebody has just written changes how long one waits, no more.
+    // Relaxed, here and below: the value is read and written under the lock of the state or of the
+    // desk. A value written at this moment only changes how long a thread waits.
     match CALLER.load(Ordering::Relaxed) {
         0 => Caller::Unknown,
         1 => Caller::Anybody,
@@ -232,7 +235,7 @@ fn set(caller: Caller) {
     CALLER.store(caller as u32, Ordering::Relaxed);
 }
 
-/// As if the thread had not answered; whether it makes up for that.
+/// Acts as if the thread had not answered. Returns whether it makes up for that.
 #[cfg(all(test, target_os = "linux"))]
 pub(crate) fn lose() -> bool {
     let task = desk();

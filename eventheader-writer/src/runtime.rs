@@ -1,6 +1,6 @@
 //! Providers and events that are known only at run time.
 
-use trace_event::{
+use nettrace_event::{
     FieldFormat, FieldType, Level, PayloadEncoder as _, TraceField,
     check::{self, MAX_NESTING},
 };
@@ -10,14 +10,23 @@ use crate::{
     emit::{self, Context},
     encoder::EventHeaderEncoder,
     error::Error,
-    header::{self, Header},
+    header,
+    layout::{Header, encoding, format},
     metadata::{self, Arity},
-    shape::{encoding, format},
     state::{self, KERNEL, RuntimePoint},
     sync::Ordering,
 };
 
-/// A provider whose name is known only at run time: what makes [`Tracepoint`]s.
+/// A provider whose name is known only at run time. It registers [`Tracepoint`]s.
+///
+/// ```
+/// use eventheader_writer::{DynamicProvider, Level};
+///
+/// let provider = DynamicProvider::new("Contoso_Plugins")?.group("plugins")?;
+/// let loaded = provider.tracepoint(Level::Informational, 0x1);
+/// assert_eq!(loaded.name(), "Contoso_Plugins_L4K1Gplugins");
+/// # Ok::<(), eventheader_writer::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DynamicProvider {
     name: String,
@@ -25,31 +34,32 @@ pub struct DynamicProvider {
 }
 
 impl DynamicProvider {
-    /// A provider of that name: 1 to 233 bytes, no white space, control character, `,`, `:` or `;`.
-    /// What is not an ASCII letter, a digit or `_` becomes `_` in tracepoint names.
+    /// A provider with this name: 1 to 233 bytes, without white space, control characters, `,`, `:`
+    /// and `;`. In tracepoint names, each character except ASCII letters, digits and `_` becomes
+    /// `_`.
     ///
     /// # Errors
     /// [`Error::Name`].
     pub fn new(name: &str) -> Result<Self, Error> {
         if !check::is_provider_name(name, None) {
             let problem =
-                "has not 1 to 233 bytes without white space, control characters, `,`, `:` and `;`";
+                "must have 1 to 233 bytes without white space, control characters, `,`, `:` or `;`";
             return Err(Error::Name { what: "provider", name: name.to_owned(), problem });
         }
         Ok(Self { name: name.to_owned(), group: None })
     }
 
-    /// Puts the provider into a group: lower-case letters and digits; at most 233 bytes together
-    /// with the provider's name.
+    /// Puts the provider into a group: lower-case letters and digits. Provider and group together
+    /// have at most 233 bytes.
     ///
     /// # Errors
     /// [`Error::Name`].
     pub fn group(mut self, group: &str) -> Result<Self, Error> {
         let plain = group.bytes().all(|c| matches!(c, b'a'..=b'z' | b'0'..=b'9'));
         let problem = if group.is_empty() || !plain {
-            "has something else than lower-case letters and digits"
+            "has characters other than lower-case letters and digits"
         } else if !check::is_provider_name(&self.name, Some(group)) {
-            "is longer than the 233 bytes that provider and group may have together"
+            "exceeds the 233 bytes that provider and group may have together"
         } else {
             self.group = Some(group.to_owned());
             return Ok(self);
@@ -57,8 +67,9 @@ impl DynamicProvider {
         Err(Error::Name { what: "group", name: group.to_owned(), problem })
     }
 
-    /// Registers the tracepoint for events of that level and those keywords; it lasts as long as
-    /// what is returned. Where the kernel cannot take it, it waits: see [`retry`](crate::retry).
+    /// Registers the tracepoint for events with this level and these keywords. It stays registered
+    /// until the returned value is dropped. If the kernel cannot take it, it waits: see
+    /// [`retry`](crate::retry).
     #[must_use]
     pub fn tracepoint(&self, level: Level, keywords: u64) -> Tracepoint {
         let level = header::level(level);
@@ -67,7 +78,17 @@ impl DynamicProvider {
     }
 }
 
-/// A registered tracepoint for events that are made at run time. Dropping it unregisters it.
+/// A registered tracepoint for events that are built at run time. Dropping it unregisters it.
+///
+/// ```
+/// use eventheader_writer::{DynamicProvider, EventBuilder, Level};
+///
+/// let failed = DynamicProvider::new("Contoso_Plugins")?.tracepoint(Level::Error, 0x1);
+/// if failed.is_enabled() {
+///     EventBuilder::new("Failed").add("plugin", "spellcheck").write(&failed)?;
+/// }
+/// # Ok::<(), eventheader_writer::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Tracepoint {
     point: &'static RuntimePoint,
@@ -76,11 +97,11 @@ pub struct Tracepoint {
 }
 
 impl Tracepoint {
-    /// Whether somebody listens: one load.
+    /// Whether somebody listens. This is one load.
     #[inline(always)]
     #[must_use]
     pub fn is_enabled(&self) -> bool {
-        // Relaxed: whoever begins or ceases to listen is met or missed by events of that moment.
+        // Relaxed: an event may miss a listener that has just come, or meet one that has just gone.
         self.point.word.load(Ordering::Relaxed) & KERNEL != 0
     }
 
@@ -97,10 +118,10 @@ impl Drop for Tracepoint {
     }
 }
 
-/// An event whose name and fields are known only at run time. It can be used again after
+/// An event whose name and fields are known only at run time. It can be reused after
 /// [`clear`](Self::clear), and then allocates nothing.
 ///
-/// Mistakes are kept, and [`write`](Self::write) returns the first of them.
+/// The builder keeps the first mistake, and [`write`](Self::write) returns it.
 ///
 /// ```
 /// use eventheader_writer::{DynamicProvider, EventBuilder, FieldFormat, Level};
@@ -120,18 +141,18 @@ impl Drop for Tracepoint {
 pub struct EventBuilder {
     name: String,
     header: Header,
-    /// Header and metadata. The header is written at the end.
+    /// Header and metadata. The header is filled in last.
     metadata: Vec<u8>,
     payload: Box<Buffer>,
-    /// Where the number of fields of each open struct stands, and the number.
+    /// For each open struct: the position of its number of fields, and that number.
     structs: Vec<(usize, usize)>,
-    /// The fields go behind the attributes.
+    /// Whether there are fields: attributes must come before them.
     has_fields: bool,
     error: Option<Error>,
 }
 
 impl EventBuilder {
-    /// An event of that name, without fields: 1 to 255 bytes, no NUL or `;`.
+    /// An event with this name, without fields. The name has 1 to 255 bytes, without NUL and `;`.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let mut builder = Self {
@@ -147,7 +168,18 @@ impl EventBuilder {
         builder
     }
 
-    /// Begins another event, in the memory of this one.
+    /// Starts another event in the memory of this one.
+    ///
+    /// ```
+    /// use eventheader_writer::{DynamicProvider, EventBuilder, Level};
+    ///
+    /// let read = DynamicProvider::new("Contoso_Plugins")?.tracepoint(Level::Verbose, 0x1);
+    /// let mut event = EventBuilder::new("");
+    /// for size in [512_u64, 4_096] {
+    ///     event.clear("Read").add("bytes", &size).write(&read)?;
+    /// }
+    /// # Ok::<(), eventheader_writer::Error>(())
+    /// ```
     pub fn clear(&mut self, name: &str) -> &mut Self {
         self.name.clear();
         self.name.push_str(name);
@@ -161,27 +193,28 @@ impl EventBuilder {
         self
     }
 
-    /// A number that stands for this event for ever (not 0), and the version of its layout.
+    /// Sets the id, which must stand for this event for ever (not 0), and the version of its
+    /// layout.
     pub fn id(&mut self, id: u16, version: u8) -> &mut Self {
         (self.header.id, self.header.version) = (id, version);
         self
     }
 
-    /// A number of one's own meaning.
+    /// Sets a tag: a number with a meaning of your own.
     pub fn tag(&mut self, tag: u16) -> &mut Self {
         self.header.tag = tag;
         self
     }
 
-    /// What the event says of an activity: 0 nothing in particular, 1 its start, 2 its end.
+    /// Sets the opcode, the event's part in an activity: 0 none, 1 start, 2 end.
     pub fn opcode(&mut self, opcode: u8) -> &mut Self {
         self.header.opcode = opcode;
         self
     }
 
-    /// An attribute of the event's name. Call it before the first field.
+    /// Adds an attribute to the event's name. Call it before adding the first field.
     pub fn attribute(&mut self, key: &str, value: &str) -> &mut Self {
-        let problem = "comes after the first field, and attributes come before";
+        let problem = "comes after the first field, but attributes must come before it";
         let result = if self.has_fields {
             Err(Error::Name { what: "attribute", name: key.to_owned(), problem })
         } else {
@@ -196,7 +229,7 @@ impl EventBuilder {
         self.add_as(name, value, FieldFormat::Default)
     }
 
-    /// The same, presented in a format, which must suit the type.
+    /// Like [`add`](Self::add), with a format, which must fit the type.
     pub fn add_as<T: TraceField + ?Sized>(
         &mut self,
         name: &str,
@@ -206,7 +239,7 @@ impl EventBuilder {
         self.add_tagged(name, value, format, 0)
     }
 
-    /// The same, with a tag: a number of one's own meaning, 0 for none.
+    /// Like [`add_as`](Self::add_as), with a tag: a number with a meaning of your own, 0 for none.
     pub fn add_tagged<T: TraceField + ?Sized>(
         &mut self,
         name: &str,
@@ -230,7 +263,7 @@ impl EventBuilder {
         self
     }
 
-    /// Adds text as UTF-16 code units, in any encoding error that it has; at most 65,535.
+    /// Adds text as UTF-16 code units, at most 65,535. They are not checked and may be invalid.
     pub fn add_utf16(&mut self, name: &str, units: &[u16]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR16, format::UTF, units.len());
         units.iter().for_each(|unit| self.payload.put(&unit.to_ne_bytes()));
@@ -244,15 +277,15 @@ impl EventBuilder {
         self
     }
 
-    /// Adds text as bytes of Latin-1; at most 65,535.
+    /// Adds text as Latin-1 bytes, at most 65,535.
     pub fn add_latin1(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR8, format::LATIN1, text.len());
         self.payload.put(text);
         self
     }
 
-    /// Adds text whose encoding a byte order mark at its beginning tells, UTF-8 without one; at
-    /// most 65,535 bytes.
+    /// Adds text whose encoding a byte order mark at its start states; UTF-8 without one. At most
+    /// 65,535 bytes.
     pub fn add_text_with_bom(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR8, format::UTF_BOM, text.len());
         self.payload.put(text);
@@ -283,20 +316,35 @@ impl EventBuilder {
         self
     }
 
-    /// Adds bytes, shown in hexadecimal; at most 65,535.
+    /// Adds bytes, shown in hexadecimal, at most 65,535.
+    ///
+    /// ```
+    /// use eventheader_writer::EventBuilder;
+    ///
+    /// EventBuilder::new("Received").add_bytes("head", &[0xDE, 0xAD]);
+    /// ```
     pub fn add_bytes(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::BINARY_LENGTH16_CHAR8, format::HEX_BYTES, bytes.len());
         self.payload.put(bytes);
         self
     }
 
-    /// Adds a struct, whose fields `fields` adds: 1 to 127, and structs at most 8 deep.
+    /// Adds a struct. `fields` adds its fields: 1 to 127. Structs can be nested 8 deep.
+    ///
+    /// ```
+    /// use eventheader_writer::EventBuilder;
+    ///
+    /// let mut event = EventBuilder::new("Moved");
+    /// event.add_struct("to", |to| {
+    ///     to.add("x", &3_i32).add("y", &-5_i32);
+    /// });
+    /// ```
     pub fn add_struct(&mut self, name: &str, fields: impl FnOnce(&mut Self)) -> &mut Self {
         self.begin_field();
         let result = if self.structs.len() >= MAX_NESTING {
             Err(Error::TooDeep { field: name.to_owned() })
         } else {
-            // The number of fields, patched below; 1 keeps the byte there.
+            // The number of fields, patched below; the 1 reserves its byte.
             metadata::entry(name, encoding::STRUCT, 1, 0, Arity::One, &mut self.metadata)
         };
         self.keep(result);
@@ -318,20 +366,19 @@ impl EventBuilder {
         self
     }
 
-    /// Writes the event if somebody listens. What becomes of it then is
-    /// [counted](crate::counters).
+    /// Writes the event if somebody listens. Failures of the system are [counted](crate::counters).
     ///
     /// # Errors
-    /// The first mistake that was made since [`new`](Self::new) or [`clear`](Self::clear), or
-    /// [`Error::TooLarge`]. Events made at run time are never cut.
+    /// The first mistake since [`new`](Self::new) or [`clear`](Self::clear), or
+    /// [`Error::TooLarge`]. The texts of events built at run time are never cut.
     pub fn write(&mut self, tracepoint: &Tracepoint) -> Result<(), Error> {
         self.write_with(tracepoint, &Context::new())
     }
 
-    /// The same, with the event's activity.
+    /// Like [`write`](Self::write), with the event's activity.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub fn write_with(
         &mut self,
         tracepoint: &Tracepoint,

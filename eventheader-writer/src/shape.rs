@@ -1,68 +1,23 @@
-//! What a field is in a tracepoint: its encoding and its format, and how an absent value looks.
+//! How a tracepoint stores fields: encoding, format, and the form of an absent value.
 //!
 #![doc = include_str!("../docs/shapes.md")]
 
-use trace_event::{ArrayLayout, FieldFormat, FieldSchema, FieldType, StrEncoding, check};
+use nettrace_event::{ArrayLayout, FieldFormat, FieldSchema, FieldType, StrEncoding, check};
 
-/// Numbers of encodings.
-pub(crate) mod encoding {
-    pub(crate) const STRUCT: u8 = 1;
-    pub(crate) const VALUE8: u8 = 2;
-    pub(crate) const VALUE16: u8 = 3;
-    pub(crate) const VALUE32: u8 = 4;
-    pub(crate) const VALUE64: u8 = 5;
-    pub(crate) const VALUE128: u8 = 6;
-    pub(crate) const Z_STRING_CHAR8: u8 = 7;
-    pub(crate) const Z_STRING_CHAR16: u8 = 8;
-    pub(crate) const Z_STRING_CHAR32: u8 = 9;
-    pub(crate) const STRING_LENGTH16_CHAR8: u8 = 10;
-    pub(crate) const STRING_LENGTH16_CHAR16: u8 = 11;
-    pub(crate) const STRING_LENGTH16_CHAR32: u8 = 12;
-    pub(crate) const BINARY_LENGTH16_CHAR8: u8 = 13;
-    /// The number of elements stands in the metadata.
-    pub(crate) const CONSTANT_ARRAY: u8 = 0x20;
-    /// The number of elements stands in the payload.
-    pub(crate) const VARIABLE_ARRAY: u8 = 0x40;
-    /// A format follows.
-    pub(crate) const HAS_FORMAT: u8 = 0x80;
-}
+use crate::layout::{encoding, format};
 
-/// Numbers of formats.
-pub(crate) mod format {
-    pub(crate) const DEFAULT: u8 = 0;
-    pub(crate) const UNSIGNED: u8 = 1;
-    pub(crate) const SIGNED: u8 = 2;
-    pub(crate) const HEX: u8 = 3;
-    pub(crate) const ERRNO: u8 = 4;
-    pub(crate) const PID: u8 = 5;
-    pub(crate) const TIME: u8 = 6;
-    pub(crate) const BOOLEAN: u8 = 7;
-    pub(crate) const FLOAT: u8 = 8;
-    pub(crate) const HEX_BYTES: u8 = 9;
-    pub(crate) const LATIN1: u8 = 10;
-    pub(crate) const UTF: u8 = 11;
-    pub(crate) const UTF_BOM: u8 = 12;
-    pub(crate) const XML: u8 = 13;
-    pub(crate) const JSON: u8 = 14;
-    pub(crate) const UUID: u8 = 15;
-    pub(crate) const PORT: u8 = 16;
-    pub(crate) const IP_ADDRESS: u8 = 17;
-    /// A tag follows.
-    pub(crate) const HAS_TAG: u8 = 0x80;
-}
-
-/// What one value is.
+/// How one value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// So many bytes, whatever the value.
+    /// A fixed number of bytes.
     Fixed { encoding: u8, format: u8, size: u16 },
-    /// Bytes that say themselves where they end.
+    /// A varying number of bytes, with a length or a terminator.
     Delimited { encoding: u8, format: u8 },
-    /// Fields of its own.
+    /// A struct with these fields.
     Struct(&'static [FieldSchema]),
-    /// Elements.
+    /// An array of elements.
     Array(&'static FieldType, ArrayLayout),
-    /// A value or none.
+    /// A value that may be absent.
     Option(&'static FieldType),
 }
 
@@ -72,7 +27,7 @@ pub(crate) const SOCKET_ADDRESS: &[FieldSchema] = &[
     FieldSchema { format: FieldFormat::Port, ..FieldSchema::new("port", FieldType::U16) },
 ];
 
-/// What a value of this type is, in this format.
+/// How a value of this type is stored with this format.
 pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
     use {FieldFormat as F, FieldType as T, encoding::*, format::*};
     match *ty {
@@ -121,7 +76,7 @@ pub(crate) const fn of(ty: &'static FieldType, wanted: FieldFormat) -> Shape {
     }
 }
 
-/// Whether the payload says how many elements an array has.
+/// Whether the number of an array's elements is in the payload.
 pub(crate) const fn counts_elements(
     element: &'static FieldType,
     layout: ArrayLayout,
@@ -134,14 +89,14 @@ pub(crate) const fn counts_elements(
     }
 }
 
-/// How an option begins in the payload.
+/// The first bytes of an option in the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// A length in bytes: 0, or this one.
     Size(u16),
     /// A count: 0 or 1.
     Count,
-    /// 0, or nothing, for the value has a length of its own.
+    /// A length of 0 for an absent value; nothing for a value, which has its own length.
     Own,
 }
 
@@ -157,7 +112,7 @@ pub(crate) const fn option_start(inner: &'static FieldType, wanted: FieldFormat)
     }
 }
 
-/// Bytes that every value of a type takes; 0 where they vary.
+/// Size in bytes of every value of a type; 0 if it varies.
 pub(crate) const fn fixed_size(ty: &'static FieldType, wanted: FieldFormat) -> usize {
     if let FieldType::Array(element, layout @ ArrayLayout::Fixed(count)) = *ty {
         let says = if counts_elements(element, layout, wanted) { 2 } else { 0 };
@@ -182,7 +137,7 @@ pub(crate) const fn fixed_size(ty: &'static FieldType, wanted: FieldFormat) -> u
     }
 }
 
-/// Whether a field stands behind the ones that have no location.
+/// Whether a field has a location, and so comes after the fields without one.
 pub(crate) const fn is_located(ty: &FieldType) -> bool {
     matches!(
         ty,
@@ -195,7 +150,7 @@ pub(crate) const fn is_located(ty: &FieldType) -> bool {
     )
 }
 
-/// Whether an element is a struct: of its own, or because it would be an array.
+/// Whether an element is a struct: its own, or one around an array.
 const fn is_struct(element: &'static FieldType, wanted: FieldFormat) -> bool {
     matches!(of(element, wanted), Shape::Struct(_) | Shape::Array(..) | Shape::Option(_))
 }
@@ -204,7 +159,7 @@ const fn scalar(encoding: u8, format: u8, size: u16) -> Shape {
     Shape::Fixed { encoding, format, size }
 }
 
-/// An option that is one value, which may be null.
+/// The shape of an option that is stored as a single value, which can be null.
 const fn nullable(inner: &'static FieldType, wanted: FieldFormat) -> Option<Shape> {
     if !check::has_null(inner, wanted) {
         return None;
@@ -224,7 +179,7 @@ const fn nullable(inner: &'static FieldType, wanted: FieldFormat) -> Option<Shap
     Some(Shape::Delimited { encoding, format })
 }
 
-/// A sequence that is text or bytes.
+/// The shape of a sequence that is text or bytes.
 const fn one_value(element: &'static FieldType, wanted: FieldFormat) -> Shape {
     let encoding = match (element, wanted) {
         (_, FieldFormat::HexBytes) => encoding::BINARY_LENGTH16_CHAR8,

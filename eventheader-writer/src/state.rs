@@ -1,39 +1,40 @@
-//! What is registered: the types and run-time tracepoints of the process, the descriptor that they
-//! are registered with, and what became of both.
+//! The registered types and run-time tracepoints of the process, the descriptor that they are
+//! registered with, and their status.
 //!
-//! # One registration a type, one tracepoint a (provider, level, keywords, group)
+//! # One registration per type, one tracepoint per (provider, level, keywords, group)
 //!
-//! The kernel keeps a bit of a *word* at whether somebody listens, and a registration has one word.
-//! A type's own word is what an emit loads, for sessions of other backends have their bits in it.
-//! So each type is registered with its own word, under the name that all types of the same
-//! provider, level, keywords and group share; for the kernel that is one tracepoint, and the same
-//! write index. Rejected: one registration for all types of a tracepoint, whose word an emit would
-//! have to load besides the type's: a second load and branch in every emit, listened to or not, to
-//! save some microseconds and about a hundred bytes of the kernel's memory a type, once.
+//! The kernel sets a bit of a *word* while somebody listens, and a registration has one word. An
+//! emit loads its type's own word, because sessions of other backends have their bits in it. So
+//! each type is registered with its own word, under the name that all types of the same provider,
+//! level, keywords and group share. To the kernel these are one tracepoint with one write index.
 //!
-//! # When
+//! Rejected: one registration for all types of a tracepoint. An emit would have to load that word
+//! in addition to the type's: a second load and branch in every emit, listened to or not. It would
+//! save some microseconds and about a hundred bytes of kernel memory once per type.
 //!
-//! A type is registered with the kernel when it is registered at all: by its first emit, or earlier
-//! by [`register`](crate::register()). Where the kernel cannot take it the type waits, and the next
-//! registration of another type (once a second at most) or [`retry`] tries again. Waiting costs an
-//! emit nothing: the word stays 0. A tracepoint that the kernel refuses keeps none of the others
-//! out.
+//! # When types are registered
 //!
-//! The kernel may set a word before the thread that registers it has said where events go. Another
-//! thread that emits in between waits for it; a signal handler on the very thread does not, and its
-//! event is counted as [`disabled`](crate::Counters::disabled).
+//! A type is registered with the kernel when it is first registered in the process: by its first
+//! emit, or earlier by [`register`](crate::register()). If the kernel cannot take it, the type
+//! waits. The next registration of another type (at most once per second) or [`retry`] tries again.
+//! Waiting costs an emit nothing, because the word stays 0. If the kernel refuses one tracepoint,
+//! the others are still registered.
+//!
+//! The kernel may set a word before the registering thread has published where events go. Another
+//! thread that emits in between waits for it. A signal handler on the registering thread does not
+//! wait; its event counts as [`disabled`](crate::Counters::disabled).
 //!
 //! # fork
 //!
-//! The child inherits the descriptor, and its words are registered for it, by the kernel or by us
-//! ([`registrar`]), so its events are written as the parent's are. Our lock is taken for the time
-//! of the `fork`, so that the child finds its content whole. A type whose registration another
-//! thread had begun just then is not registered in the child; [`retry`] does that.
+//! The child inherits the descriptor. Its words are registered for it, by the kernel or by
+//! [`registrar`], so its events are written like the parent's. The lock is held during the `fork`,
+//! so the child finds its content consistent. A type that another thread was registering at that
+//! moment is not registered in the child; [`retry`] registers it.
 //!
 //! # Unloading and exit
 //!
 //! At `exit`, and when a library that contains this crate is unloaded, every word is unregistered
-//! before its memory can become something else's. From then on nothing is registered.
+//! before its memory is reused. From then on nothing is registered.
 
 use std::{
     cell::Cell,
@@ -47,7 +48,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use trace_event::{
+use nettrace_event::{
     EventType, KERNEL_BIT,
     registry::{self, Backend, BackendEntry},
 };
@@ -63,22 +64,23 @@ use crate::{
 /// The bit of a word that the kernel owns.
 pub(crate) const KERNEL: u32 = 1 << KERNEL_BIT;
 
-/// How long after a failure nobody tries again unasked.
+/// How long registrations are not tried again by themselves after a failure.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the end of the process asks for the lock, with a pause of a millisecond in between.
+/// How often the end of the process tries to take the lock, with a pause of a millisecond after
+/// each.
 const UNLOAD_TRIES: u32 = 500;
 
-/// The tracepoints of this process, as they are now.
+/// The current tracepoints of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
     /// Whether events can go to the kernel.
     pub availability: Availability,
-    /// What is registered with the kernel, or waits for that, by name; types that share a name are
-    /// one.
+    /// The tracepoints that are registered with the kernel or wait for that, by name. Types with
+    /// the same name share one.
     pub tracepoints: Vec<TracepointStatus>,
-    /// Types that cannot be tracepoints, in words. Their events are not written.
+    /// The types that cannot be tracepoints, each with the reason. Their events are not written.
     pub refused: Vec<String>,
 }
 
@@ -88,17 +90,23 @@ pub struct Status {
 pub struct TracepointStatus {
     /// Its name, without `user_events:`.
     pub name: String,
-    /// The number with which events of it begin; `None` while it waits to be registered.
+    /// The write index, with which its events begin; `None` while it waits to be registered.
     pub write_index: Option<u32>,
     /// Whether somebody listens.
     pub enabled: bool,
-    /// How many event types (and run-time tracepoints) share it.
+    /// The number of event types and run-time tracepoints that share it.
     pub types: usize,
-    /// Why the kernel refused it, if it did: the error's number (`errno`).
+    /// Why the kernel refused it, if it did: the error number (`errno`).
     pub error: Option<i32>,
 }
 
-/// What is registered, and what waits or was refused.
+/// The tracepoints that are registered, that wait, and that were refused.
+///
+/// ```
+/// for tracepoint in eventheader_writer::status().tracepoints {
+///     println!("user_events:{} enabled: {}", tracepoint.name, tracepoint.enabled);
+/// }
+/// ```
 #[must_use]
 pub fn status() -> Status {
     let state = lock();
@@ -130,8 +138,16 @@ pub fn status() -> Status {
     }
 }
 
-/// Tries to register whatever waits: for tracefs that was mounted meanwhile, or rights that were
-/// given. Returns what came of it.
+/// Tries to register the waiting types and tracepoints. Call it after mounting tracefs or granting
+/// rights. Returns the result.
+///
+/// ```
+/// # eventheader_writer::redirect(std::fs::File::create("/dev/null")?)?;
+/// let status = eventheader_writer::retry();
+/// println!("{}", status.availability.explanation());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[allow(clippy::must_use_candidate, reason = "it is called to register what waits")]
 pub fn retry() -> Status {
     install();
     describe_all();
@@ -139,15 +155,30 @@ pub fn retry() -> Status {
     status()
 }
 
-/// Sends events to a file in place of the kernel: each as one `write` of what the kernel would get.
-/// All tracepoints are enabled.
+/// Sends events to a file instead of the kernel. Each event is one `write` of the bytes that the
+/// kernel would get. All tracepoints are enabled.
 ///
-/// For tests, benchmarks and recordings of one's own. Meant to be called once, before the first
-/// registration; a later call moves what is registered to the new file.
+/// For tests, benchmarks and your own recordings. Call it once, before the first registration; a
+/// later call moves the registered tracepoints to the new file.
+///
+/// ```
+/// use eventheader_writer::{Emit, redirect};
+/// # use eventheader_writer::TraceEvent;
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+/// # struct Slow { micros: u64 }
+///
+/// # let path = std::env::temp_dir().join(format!("eventheader-docs-{}", std::process::id()));
+/// redirect(std::fs::File::create(&path)?)?;
+/// Slow { micros: 180 }.emit();
+/// assert!(std::fs::metadata(&path)?.len() > 0);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::Unsupported`] where the system is not Linux.
+/// [`io::ErrorKind::Unsupported`] on other systems than Linux.
 pub fn redirect(file: File) -> io::Result<()> {
     if !cfg!(target_os = "linux") {
         return Err(io::ErrorKind::Unsupported.into());
@@ -155,7 +186,7 @@ pub fn redirect(file: File) -> io::Result<()> {
     install();
     let mut state = lock();
     state.unregister_all();
-    // The old descriptor stays open: an event may be on its way to it.
+    // The old descriptor stays open, because an event may be being written to it.
     if let Some(Target { file, .. }) = state.target.replace(Target::plain(file)) {
         std::mem::forget(file);
     }
@@ -165,19 +196,23 @@ pub fn redirect(file: File) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this crate hear of event types. Done by everything that registers.
+/// Installs this crate as a backend. Every function that registers calls it.
 pub(crate) fn install() {
     static BACKEND: BackendEntry = BackendEntry::new(&Tracepoints);
-    static HANDLERS: OnceLock<()> = OnceLock::new();
-    HANDLERS.get_or_init(|| {
+    static HAS_HANDLERS: AtomicU32 = AtomicU32::new(0);
+    // Several threads may do this at once, and the handlers may be called more than once, which is
+    // harmless. Waiting for another thread would not be: a child of `fork` does not have that
+    // thread.
+    if HAS_HANDLERS.load(Ordering::Relaxed) == 0 {
         sys::at_fork(before_fork, in_parent, in_child);
         sys::at_unload(at_unload);
-    });
+        HAS_HANDLERS.store(1, Ordering::Relaxed);
+    }
     registry::install(&BACKEND);
 }
 
-/// Where the events of a tracepoint go: descriptor and write index in one, so that both are read at
-/// once.
+/// Where the events of a tracepoint go: descriptor and write index in one word, so that both are
+/// read at once.
 #[derive(Debug)]
 pub(crate) struct Channel(AtomicU64);
 
@@ -186,10 +221,10 @@ impl Channel {
         Self(AtomicU64::new(u64::MAX))
     }
 
-    /// The descriptor and the write index, if there are any.
+    /// The descriptor and the write index, if set.
     #[inline(always)]
     pub(crate) fn load(&self) -> Option<(i32, u32)> {
-        // Relaxed: both numbers are in the one word, and stand for things of the kernel's.
+        // Relaxed: both numbers are in the one word, and refer to objects of the kernel.
         let value = self.0.load(Ordering::Relaxed);
         (value != u64::MAX).then_some(((value >> 32) as i32, value as u32))
     }
@@ -210,7 +245,7 @@ pub(crate) struct TypePoint {
     pub(crate) channel: Channel,
 }
 
-/// That of a type, by its index in the registry; `None` before it is registered or where it was
+/// The point of a type, by its index in the registry; `None` if the type is not registered or was
 /// refused.
 #[inline(always)]
 pub(crate) fn type_point(index: u32) -> Option<&'static TypePoint> {
@@ -218,8 +253,8 @@ pub(crate) fn type_point(index: u32) -> Option<&'static TypePoint> {
     leaf.get(index as usize % LEAF)?.get()
 }
 
-/// Waits for a registration that is under way. `false`: it is this thread's own, which a signal
-/// handler has interrupted.
+/// Waits for a registration that is under way. Returns `false` if a signal handler has interrupted
+/// this thread's own registration.
 #[cold]
 pub(crate) fn settle() -> bool {
     let is_own = LOCKED_HERE.get();
@@ -229,15 +264,15 @@ pub(crate) fn settle() -> bool {
     !is_own
 }
 
-/// A tracepoint that is made at run time: its word, and where its events go. They are never freed,
-/// but used again.
+/// A tracepoint that is registered at run time: its word, and where its events go. It is never
+/// freed, but reused.
 #[derive(Debug)]
 pub(crate) struct RuntimePoint {
     pub(crate) word: AtomicU32,
     pub(crate) channel: Channel,
 }
 
-/// Registers a tracepoint that is made at run time.
+/// Registers a tracepoint at run time.
 pub(crate) fn register_runtime(name: String) -> &'static RuntimePoint {
     install();
     let mut state = lock();
@@ -249,14 +284,14 @@ pub(crate) fn register_runtime(name: String) -> &'static RuntimePoint {
     point
 }
 
-/// Ends what [`register_runtime`] began.
+/// Unregisters a tracepoint of [`register_runtime`].
 pub(crate) fn unregister_runtime(point: &'static RuntimePoint) {
     let mut state = lock();
     let at = state.entries.iter().position(|entry| std::ptr::eq(entry.word, &point.word));
     let Some(at) = at else { return };
     let entry = state.entries.swap_remove(at);
     if entry.is_registered && !state.unregister(&entry) {
-        // The kernel may go on setting the word: nobody else must get it.
+        // The kernel may still set the word, so it must not be reused.
         return;
     }
     point.channel.0.store(u64::MAX, Ordering::Relaxed);
@@ -272,7 +307,7 @@ static POINTS: [OnceLock<Leaf>; registry::MAX_TYPES as usize / LEAF + 1] =
 static STATE: Mutex<State> = Mutex::new(State::new());
 
 thread_local! {
-    /// Whether this thread has the lock.
+    /// Whether this thread holds the lock.
     static LOCKED_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -300,7 +335,7 @@ impl DerefMut for Locked {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // In this order, for signal handlers.
+        // A signal handler between the two must not find the lock held and the flag clear.
         self.0 = None;
         LOCKED_HERE.set(false);
         if MISSED.load(Ordering::Relaxed) != 0 && MISSED.swap(0, Ordering::Relaxed) != 0 {
@@ -309,11 +344,11 @@ impl Drop for Locked {
     }
 }
 
-/// Whether types were registered by a thread that had the lock: in a signal handler, or in another
-/// handler of a `fork`. They are described when it gives the lock back.
+/// Whether types were registered by a thread that already held the lock: in a signal handler, or in
+/// another `fork` handler. They are described when it releases the lock.
 static MISSED: AtomicU32 = AtomicU32::new(0);
 
-/// Describes and registers whatever types there are.
+/// Describes and registers all types that are not yet described.
 fn describe_all() {
     let mut state = lock();
     for ty in registry::types().filter(|ty| ty.is_registered()) {
@@ -327,21 +362,21 @@ struct State {
     availability: Availability,
     last_failure: Option<Instant>,
     entries: Vec<Entry>,
-    /// Index of a refused type, and why.
+    /// The index of each refused type, and the reason.
     refused: Vec<(u32, String)>,
     free: Vec<&'static RuntimePoint>,
-    /// The process or the library ends.
+    /// Whether the process or the library is ending.
     is_closed: bool,
 }
 
-/// One word.
+/// A registered or waiting word.
 #[derive(Debug)]
 struct Entry {
     name: String,
     word: &'static AtomicU32,
     channel: &'static Channel,
     is_registered: bool,
-    /// Why not.
+    /// Why it is not registered, if an attempt failed.
     error: Option<i32>,
 }
 
@@ -355,7 +390,7 @@ impl Entry {
 #[derive(Debug)]
 struct Target {
     file: File,
-    /// `None`: the kernel. Else the write indexes of names.
+    /// The write index of each name; `None` if the target is the kernel, which assigns them.
     names: Option<HashMap<String, u32>>,
     path: PathBuf,
 }
@@ -379,7 +414,7 @@ impl State {
         }
     }
 
-    /// Makes the constant part of a type's events, and registers its word. Does nothing for a type
+    /// Builds the constant part of a type's events, and registers its word. Does nothing for a type
     /// that is known or refused.
     fn describe(&mut self, ty: &'static EventType) {
         if self.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
@@ -408,14 +443,14 @@ impl State {
         self.add(Entry::new(name, ty.enabled_word(), &point.channel));
     }
 
-    /// Registers a word, or has it wait.
+    /// Registers a word, or makes it wait.
     fn add(&mut self, mut entry: Entry) {
         let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
         if !soon {
             self.entries.push(entry);
             return self.register_waiting();
         }
-        // What failed a moment ago is left alone; this one has not been tried.
+        // Skip words that failed a moment ago, but try this one.
         if let Some(target) = self.target.as_mut().filter(|_| !self.is_closed) {
             register(target, &mut entry);
         }
@@ -446,8 +481,8 @@ impl State {
         self.judge();
     }
 
-    /// Says what the target is good for: with one tracepoint registered, others' refusal is their
-    /// own affair.
+    /// Updates the availability of the target. If one tracepoint is registered, failures of others
+    /// do not affect it.
     fn judge(&mut self) {
         let Some(target) = &self.target else { return };
         let path = target.path.clone();
@@ -460,7 +495,7 @@ impl State {
         };
     }
 
-    /// Whether the kernel has let go of the word.
+    /// Unregisters a word. Returns whether the kernel has let go of it.
     fn unregister(&self, entry: &Entry) -> bool {
         match &self.target {
             Some(Target { file, names: None, .. }) => {
@@ -473,15 +508,15 @@ impl State {
         }
     }
 
-    /// Registers what is registered once more: the kernel has forgotten it, most likely. If another
-    /// user of tracepoints in the process has made both threads one family it has not.
+    /// Registers all registered words again, because the kernel has probably forgotten them. It has
+    /// not if another user of tracepoints in the process put both threads into one family.
     fn register_again(&mut self) {
         let Some(target) = self.target.as_mut().filter(|target| target.names.is_none()) else {
             return;
         };
         for entry in self.entries.iter_mut().filter(|entry| entry.is_registered) {
             let _ = registrar::unregister(raw(&target.file), entry.word, KERNEL_BIT);
-            // The bit is that of the parent, at the time of the fork.
+            // The bit is the parent's, copied at the time of the fork.
             entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
             register(target, entry);
         }
@@ -498,7 +533,7 @@ impl State {
     }
 }
 
-/// Registers a word that is not; says in the entry what came of it.
+/// Registers a waiting word and stores the result in its entry.
 fn register(target: &mut Target, entry: &mut Entry) {
     let fd = raw(&target.file);
     let index = match &mut target.names {
@@ -533,7 +568,7 @@ fn raw(_: &File) -> i32 {
     -1
 }
 
-/// All tracepoints together, as the registry of types sees them.
+/// All tracepoints together, as one backend of the registry of types.
 #[derive(Debug)]
 struct Tracepoints;
 
@@ -550,14 +585,18 @@ impl Backend for Tracepoints {
 }
 
 thread_local! {
-    /// The locks, in the order of their end, while this thread forks.
+    /// The locks that this thread holds during a `fork`, in the order of their release.
     static FORKING: Cell<Option<(registrar::Held, Locked)>> = const { Cell::new(None) };
 }
 
 extern "C" fn before_fork() {
-    // Not where the thread is ending, whose thread locals are gone: the child then takes its
-    // chance.
+    // Without thread locals the thread is ending. The `fork` then goes on without the locks.
     let _ = FORKING.try_with(|forking| {
+        // Called twice, or in a signal handler that interrupted the holder. That `fork` also goes
+        // on without the locks.
+        if LOCKED_HERE.get() {
+            return;
+        }
         let state = lock();
         forking.set(Some((registrar::hold(), state)));
     });
@@ -575,12 +614,12 @@ extern "C" fn in_child() {
             state.register_again();
         }
     }
-    // A registration that another thread had begun is forgotten, and its lock with it.
+    // Undoes a registration that another thread had begun, and its lock.
     registry::after_fork(0);
 }
 
 extern "C" fn at_unload() {
-    // A registration takes microseconds; a thread that is stopped within one must not hold up the
+    // A registration takes microseconds. A thread that is stopped during one must not delay the
     // exit for ever.
     for _ in 0..UNLOAD_TRIES {
         let mut state = match STATE.try_lock() {

@@ -1,6 +1,6 @@
-//! What needs the state's own parts: the state is one for the process, so one test after the other.
+//! Tests that use private parts of the state. The process has one state, so they run as one test.
 
-use trace_event::{EventSchema, Level, ProviderSchema};
+use nettrace_event::{EventSchema, Level, ProviderSchema};
 
 use super::*;
 use crate::sync;
@@ -36,33 +36,36 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     static THIRD_SCHEMA: EventSchema = schema("Third", 3);
     static THIRD: EventType = EventType::new(&THIRD_SCHEMA);
 
-    // A thread makes the calls, for this is not the only one.
+    // A thread makes the calls, because the process has more than one thread.
     sync::spawn("another", || {
         loop {
             sync::pause();
         }
     })
     .unwrap();
-    // A kernel that refuses: this is no file for registrations.
+    // A kernel that refuses: this file takes no registrations.
     let file = File::options().write(true).open("/dev/null").unwrap();
     let path = PathBuf::from("/dev/null");
+    // ENOTTY by a kernel; emulators of one do not know the call at all.
+    let refusal = sys::unregister(raw(&file), FIRST.enabled_word(), 31).unwrap_err();
+    let refusal = refusal.raw_os_error().unwrap();
     lock().target = Some(Target { file, names: None, path: path.clone() });
     install();
     registry::register(&FIRST).unwrap();
     let refused = |name| tracepoint(name).map(|one| (one.error, one.enabled, one.write_index));
-    assert_eq!(refused("State_Tests_L4K1"), Some((Some(libc::ENOTTY), false, None)));
-    assert_eq!(status().availability, Availability::Failed { path, errno: libc::ENOTTY });
+    assert_eq!(refused("State_Tests_L4K1"), Some((Some(refusal), false, None)));
+    assert_eq!(status().availability, Availability::Failed { path, errno: refusal });
     assert_eq!(FIRST.enabled(), 0);
-    // It is too soon for the first one, but nobody has tried the second.
+    // It is too soon to try the first again, but the second has not been tried.
     registry::register(&SECOND).unwrap();
-    assert_eq!(refused("State_Tests_L4K2"), Some((Some(libc::ENOTTY), false, None)));
+    assert_eq!(refused("State_Tests_L4K2"), Some((Some(refusal), false, None)));
 
-    // The thread that registers is given up, and tries once more when it can.
+    // The registering thread is given up, and tries again when it can.
     lock().entries.iter_mut().for_each(|entry| entry.error = Some(libc::ETIMEDOUT));
     assert!(registrar::lose());
-    assert!(lock().entries.iter().all(|entry| entry.error == Some(libc::ENOTTY)));
+    assert!(lock().entries.iter().all(|entry| entry.error == Some(refusal)));
 
-    // A handler that this thread runs while it has the lock.
+    // A handler that runs on this thread while it holds the lock.
     let locked = lock();
     registry::register(&THIRD).unwrap();
     assert!(!settle(), "it would wait for itself");
@@ -78,8 +81,8 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     }
     assert!(status().tracepoints.iter().all(|one| one.error.is_none() && one.enabled));
 
-    // At the end everything is unregistered, even if a thread has panicked with the lock, and what
-    // comes later waits for ever.
+    // At the end everything is unregistered, even if a thread panicked while holding the lock.
+    // Types that come later wait for ever.
     let held = std::panic::catch_unwind(|| {
         let _locked = lock();
         std::panic::resume_unwind(Box::new(()));

@@ -1,4 +1,4 @@
-//! The seam: atomics and threads of this crate are named here alone.
+//! The only module of this crate that names atomics and threads.
 
 use std::{io, thread, time::Duration};
 
@@ -9,7 +9,7 @@ pub(crate) fn pause() {
     thread::sleep(Duration::from_millis(1));
 }
 
-/// Starts a thread that nobody waits for.
+/// Starts a detached thread.
 pub(crate) fn spawn(name: &str, work: fn()) -> io::Result<()> {
     thread::Builder::new().name(name.to_owned()).stack_size(STACK_BYTES).spawn(work).map(|_| ())
 }

@@ -1,24 +1,25 @@
-//! The system calls: registration of a word, writing an event, handlers for `fork` and unloading,
-//! and a thread without signals.
+//! The system calls: registering a word, writing an event, handlers for `fork` and unloading, and
+//! blocking signals for a new thread.
 //!
 //! Invariants:
 //!
-//! - K1: a word that the kernel is told of is `'static` and an `AtomicU32`: the kernel sets and
-//!   clears one bit of it at any time, by an atomic operation, until it is told otherwise or the
-//!   process ends. Words of a library that is unloaded are unregistered before ([`at_unload`]).
-//! - K2: pointers within the arguments of a call are to objects that live until the call returns;
-//!   the kernel keeps none of them but the word's address.
+//! - K1: a word that the kernel is told of is `'static` and an `AtomicU32`. The kernel sets and
+//!   clears one bit of it at any time, by an atomic operation, until the word is unregistered or
+//!   the process ends. The words of a library are unregistered before it is unloaded
+//!   ([`at_unload`]).
+//! - K2: pointers in the arguments of a call point to objects that live until the call returns; the
+//!   kernel keeps none of them except the word's address.
 //! - K3: handlers take no argument, do not unwind, and may run at any `fork` or exit.
 
 pub(crate) use imp::{at_fork, at_unload, register, unregister, without_signals, write};
 
-/// `EBADF` where there are error numbers: nobody listens any more.
+/// `EBADF`, on systems with error numbers: nobody listens any more.
 #[cfg(target_os = "linux")]
 pub(crate) const EBADF: i32 = libc::EBADF;
 #[cfg(not(target_os = "linux"))]
 pub(crate) const EBADF: i32 = 9;
 
-/// `ETIMEDOUT` where there are error numbers: the thread that registers has not answered.
+/// `ETIMEDOUT`, on systems with error numbers: the registering thread has not answered.
 #[cfg(target_os = "linux")]
 pub(crate) const ETIMEDOUT: i32 = libc::ETIMEDOUT;
 #[cfg(not(target_os = "linux"))]
@@ -58,8 +59,8 @@ mod imp {
         disable_addr: u64,
     }
 
-    /// Registers a tracepoint: the kernel keeps `bit` of `word` at whether somebody listens. The
-    /// number is what an event of it begins with.
+    /// Registers a tracepoint: the kernel sets `bit` of `word` while somebody listens. Returns the
+    /// write index, with which its events begin.
     pub(crate) fn register(
         fd: i32,
         command: &CStr,
@@ -80,7 +81,7 @@ mod imp {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(request.write_index) }
     }
 
-    /// Has the kernel forget a word; it clears the bit.
+    /// Unregisters a word. The kernel clears the bit.
     pub(crate) fn unregister(fd: i32, word: &'static AtomicU32, bit: u32) -> io::Result<()> {
         let request = UserUnreg {
             size: size_of::<UserUnreg>() as u32,
@@ -94,11 +95,11 @@ mod imp {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Writes an event; an error is its number.
+    /// Writes an event. Returns the error number on failure.
     #[inline(always)]
     pub(crate) fn write(fd: i32, bytes: &[u8]) -> Result<(), i32> {
-        // SAFETY: K2. A descriptor that is closed or another's by now is an error of the call, or
-        // takes the bytes: memory is not in danger. (Those in use are never closed.)
+        // SAFETY: K2. If the descriptor is closed or reused by now, the call fails or another file
+        // takes the bytes; memory is not affected. (Descriptors in use are never closed.)
         let written = unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
         if usize::try_from(written) == Ok(bytes.len()) { Ok(()) } else { Err(error(written)) }
     }
@@ -111,32 +112,49 @@ mod imp {
         io::Error::last_os_error().raw_os_error().unwrap_or(0)
     }
 
-    /// Has functions called around every `fork`.
+    /// Registers functions to be called around every `fork`.
     pub(crate) fn at_fork(
         before: extern "C" fn(),
         in_parent: extern "C" fn(),
         in_child: extern "C" fn(),
     ) {
-        // SAFETY: K3. Without memory for another handler the call fails, and nothing is called.
+        // SAFETY: K3. If there is no memory for another handler, the call fails and nothing is
+        // called.
         unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     }
 
-    /// Has a function called at `exit`, or when the library that this is part of is unloaded (the C
-    /// library knows which library calls).
+    /// Registers a function to be called at `exit`, or when the library with this code is unloaded
+    /// (the C library knows which library calls).
     pub(crate) fn at_unload(handler: extern "C" fn()) {
         // SAFETY: K3.
         unsafe { libc::atexit(handler) };
     }
 
-    /// Runs `start`, which starts a thread, with all signals blocked: the thread inherits that.
+    const OWN_SIGNALS: [libc::c_int; 7] = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+        libc::SIGABRT,
+    ];
+
+    /// Runs `start`, which starts a thread, with signals blocked. The thread inherits the blocked
+    /// signals.
     pub(crate) fn without_signals<R>(start: impl FnOnce() -> R) -> R {
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: K2; fills the set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
+        // Keep the signals that a thread raises by its own faults: a crash handler must see them.
+        for signal in OWN_SIGNALS {
+            // SAFETY: K2; a set that was filled above.
+            unsafe { libc::sigdelset(all.as_mut_ptr(), signal) };
+        }
         // SAFETY: K2; the first set was filled above, the second is filled if the call succeeds.
         let status =
-            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
         let result = start();
         if status == 0 {
             // SAFETY: K2; the call that filled the set succeeded.

@@ -1,4 +1,4 @@
-//! Where the kernel's files are, and why they cannot be opened.
+//! Finds the kernel's files, and the reason if they cannot be opened.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -10,18 +10,18 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Availability {
-    /// Nothing was registered yet, so nobody has looked.
+    /// Unknown, because nothing was registered yet.
     Unknown,
-    /// They can.
+    /// Events go to the kernel.
     Ready {
-        /// The file that takes them.
+        /// The file that takes events.
         path: PathBuf,
     },
-    /// They go to a file of the application's choice ([`redirect`](crate::redirect)).
+    /// Events go to a file of the application's choice ([`redirect`](crate::redirect)).
     Redirected,
     /// Neither tracefs nor debugfs is mounted.
     NoTracefs,
-    /// The same, and mounting would not help: the kernel was built without tracing.
+    /// Neither is mounted, and mounting would not help: the kernel was built without tracing.
     NoTracing,
     /// tracefs is mounted, but the kernel was built without `CONFIG_USER_EVENTS`, or is older than
     /// 6.4.
@@ -29,24 +29,29 @@ pub enum Availability {
         /// Where tracefs is mounted.
         tracefs: PathBuf,
     },
-    /// This user may not open the file, or not see the folder that it would be in.
+    /// This user may not open the file, or not access its folder.
     NotPermitted {
         /// The file.
         path: PathBuf,
     },
-    /// Opening the file or registering failed otherwise.
+    /// Opening the file or registering failed for another reason.
     Failed {
         /// The file.
         path: PathBuf,
-        /// The error's number (`errno`).
+        /// The error number (`errno`).
         errno: i32,
     },
-    /// This system has no such tracepoints.
+    /// This system is not Linux and has no `user_events`.
     Unsupported,
 }
 
 impl Availability {
-    /// What is so and what can be done about it, in a sentence.
+    /// Describes the state in a sentence, with a remedy if there is one.
+    ///
+    /// ```
+    /// let status = eventheader_writer::status();
+    /// println!("{}", status.availability.explanation());
+    /// ```
     #[must_use]
     pub fn explanation(&self) -> String {
         match self {
@@ -57,8 +62,8 @@ impl Availability {
                                 /sys/kernel/tracing"
                 .to_owned(),
             Self::NoTracing => {
-                "the kernel was built without tracing, for /proc/filesystems has no \
-                                tracefs; it needs CONFIG_USER_EVENTS=y and what that asks for"
+                "the kernel was built without tracing, because /proc/filesystems has no tracefs; \
+                 it needs CONFIG_USER_EVENTS=y and the options that this depends on"
                     .to_owned()
             }
             Self::NoUserEvents { tracefs } => format!(
@@ -78,7 +83,7 @@ impl Availability {
                 io::Error::from_raw_os_error(*errno)
             ),
             Self::Unsupported => {
-                "this system has no user_events: they are part of Linux; nothing is written"
+                "this system has no user_events, which are part of Linux; nothing is written"
                     .to_owned()
             }
         }
@@ -102,7 +107,7 @@ pub(crate) fn open() -> Result<(File, PathBuf), Availability> {
     let mut problem = Availability::NoTracefs;
     for folder in folders() {
         let path = folder.join(DATA);
-        // The standard library opens close-on-exec.
+        // The standard library opens files close-on-exec.
         let error = match OpenOptions::new().write(true).open(&path) {
             Ok(file) => return Ok((file, path)),
             Err(error) => error,
@@ -125,17 +130,17 @@ pub(crate) fn open() -> Result<(File, PathBuf), Availability> {
     Err(problem)
 }
 
-/// Whether the kernel knows a kind of file system; so it is taken where it does not say.
+/// Whether the kernel knows a kind of file system; `true` if that is unknown.
 fn is_known(kind: &str) -> bool {
     fs::read_to_string("/proc/filesystems").map_or(true, |list| lists(&list, kind))
 }
 
-/// A line has the kind as its last word; before it may stand `nodev`.
+/// Whether the list contains the kind: the last word of a line, possibly after `nodev`.
 fn lists(list: &str, kind: &str) -> bool {
     list.lines().any(|line| line.split_whitespace().last() == Some(kind))
 }
 
-/// Where tracefs may be: the usual place first, then what is mounted.
+/// The folders that may be tracefs: the usual one first, then those that are mounted.
 pub(crate) fn folders() -> Vec<PathBuf> {
     let mut folders = vec![PathBuf::from(USUAL)];
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -147,7 +152,7 @@ pub(crate) fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// The mounts of tracefs, and the folder in a debugfs that stands for one.
+/// The mounts of tracefs, and the tracefs folder of a mounted debugfs.
 fn mounted(mounts: &str) -> Vec<PathBuf> {
     let of = |kind: &'static str, below: &'static str| {
         mounts.lines().filter_map(move |line| {
@@ -159,7 +164,7 @@ fn mounted(mounts: &str) -> Vec<PathBuf> {
     of("tracefs", "").chain(of("debugfs", "tracing")).collect()
 }
 
-/// What the kernel spells `\040` and the like.
+/// Decodes the kernel's escapes, such as `\040`.
 fn unescaped(text: &str) -> String {
     let mut parts = text.split('\\');
     let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();

@@ -13,8 +13,8 @@ use eventheader_writer::{Context, Error, TraceEvent, TraceField, encoded};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// The event's bytes as they are encoded. `live_values`, of which this file is a part as well, has
-/// another function of this name, which has the kernel deliver them.
+/// The event's bytes as encoded. `live_values` includes this file as a module and has its own
+/// function of this name, which returns the bytes that the kernel delivered.
 #[allow(dead_code, reason = "that one")]
 fn delivered<T: TraceEvent>(event: &T, context: &Context<'_>) -> Vec<u8> {
     encoded(event, context).expect("the event can be described")
@@ -412,7 +412,8 @@ fn absent_values_are_null_where_the_format_has_one() {
         json!({
             "bool": false, "u32": 0, "i64": -1, "f64": 0.5,
             "u128": "00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 01", "char": "ß", "unit": "A",
-            "uuid": "00000000-0000-0000-0000-000000000000", "ip": "127.0.0.1", "errno": "EACCES(13)",
+            "uuid": "00000000-0000-0000-0000-000000000000", "ip": "127.0.0.1",
+            "errno": "EACCES(13)",
             "mac": "01 02 03 04 05 06", "v4": "1.2.3.4", "text": [""], "bytes": [{"items": [1]}],
             "inner": [{"value": 5}], "socket": [{"address": "1.2.3.4", "port": 5}],
             "many": [], "texts": [], "twice": [],
@@ -483,7 +484,10 @@ fn tags_stand_behind_the_names() {
     }
     check(
         &Tagged { number: 1, list: [2, 3], part: Part { inside: 4 } },
-        json!({"number;tag=0x1": 1, "list;tag=0xFFFF": [2, 3], "part;tag=0x2": {"inside;tag=0x55AA": 4}}),
+        json!({
+            "number;tag=0x1": 1, "list;tag=0xFFFF": [2, 3],
+            "part;tag=0x2": {"inside;tag=0x55AA": 4},
+        }),
     );
 }
 
@@ -517,7 +521,7 @@ fn headers() {
     assert_eq!((decoded.activity, decoded.related), (Some(id), None));
     assert!(decoded.fields.is_empty());
 
-    // What is related to no activity has no place.
+    // A related activity without an activity is left out.
     let alone = encoded(&Derived, &Context::new().related(&related)).unwrap();
     assert_eq!(alone, encoded(&Derived, &Context::new()).unwrap());
 }

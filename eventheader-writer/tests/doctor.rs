@@ -1,4 +1,4 @@
-//! `eventheader doctor` as a user runs it, on whatever machine this is.
+//! Runs `eventheader doctor` as a user does, on any machine.
 
 use std::process::{Command, Output};
 
@@ -18,7 +18,7 @@ fn says_what_the_library_finds() {
     let answer = if found.is_ready() { "yes" } else { "no" };
     assert!(first.ends_with(answer), "{text}");
     assert!(rest.contains(&found.availability.explanation()), "{text}");
-    // What is wrong comes with what to do about it.
+    // A problem is reported with its remedy.
     let remedy = match found.availability {
         Availability::NoTracefs => "mount -t tracefs",
         Availability::NoTracing | Availability::NoUserEvents { .. } => "CONFIG_USER_EVENTS=y",

@@ -1,6 +1,6 @@
-//! Forks where the kernel's families of threads (see `registrar`) are not what is usual.
+//! Forks with unusual families of threads in the kernel (see `registrar`).
 //!
-//! Run by `cargo xtask vm`; elsewhere each test says that it is skipped.
+//! Run by `cargo xtask vm`. Elsewhere each test reports that it is skipped.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
@@ -44,7 +44,7 @@ fn a_child_that_inherits_no_registration_founds_a_family() {
     }
 }
 
-/// What the programs do that the tests above start. As a test of its own it does nothing.
+/// The work of the programs that the tests above start. Run as a test, it does nothing.
 #[test]
 fn in_a_role() {
     if role().is_some() {
@@ -53,7 +53,8 @@ fn in_a_role() {
     }
     match role().as_deref() {
         Some("adopted") => {
-            // The thread that starts the crate's own is a founder, and so passes its family on.
+            // The thread that starts the crate's own thread is a founder, and so passes on its
+            // family.
             register_as_another();
             assert_eq!(registered::<Related>(), NAME);
             listen(NAME, true);
@@ -68,7 +69,7 @@ fn in_a_role() {
             drop(provider.tracepoint(Level::Error, 1));
             in_a_child(|| {
                 thread::spawn(|| Related.emit()).join().expect("it ends well");
-                // The kernel clears up after a thread in its own time.
+                // The kernel cleans up after a thread with a delay.
                 thread::sleep(Duration::from_millis(500));
                 listen(NAME, true);
                 wait_until("the word is set", is_enabled);
@@ -94,7 +95,7 @@ fn is_enabled() -> bool {
     status().tracepoints.iter().any(|point| point.name == NAME && point.enabled)
 }
 
-/// Has a forked child do `work`, and waits for its end.
+/// Does `work` in a forked child, and waits for its end.
 #[track_caller]
 fn in_a_child(work: impl FnOnce()) {
     let mut status = 0;
@@ -109,7 +110,7 @@ fn in_a_child(work: impl FnOnce()) {
     assert_eq!((ended, status), (id, 0));
 }
 
-/// Registers a tracepoint as a library would that knows nothing of this crate.
+/// Registers a tracepoint as another library would.
 fn register_as_another() {
     /// `struct user_reg`.
     #[repr(C, packed)]
@@ -134,7 +135,7 @@ fn register_as_another() {
         command: c"Live_Another u32 number".as_ptr().expose_provenance() as u64,
         index: 0,
     };
-    // SAFETY: the kernel writes the last member of the request, and a bit of a word that is static.
+    // SAFETY: the kernel writes the last member of the request, and a bit of a static word.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), 0xC008_2A00, &raw mut request) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }

@@ -1,7 +1,7 @@
-//! What only a kernel can show: listeners that come and go, other processes and users, forks, a
-//! tracefs that is mounted late, and how large an event may be.
+//! Tests that need a kernel: listeners that come and go, other processes and users, forks, a
+//! tracefs that is mounted late, and the largest event.
 //!
-//! Run by `cargo xtask vm`; elsewhere each test says that it is skipped.
+//! Run by `cargo xtask vm`. Elsewhere each test reports that it is skipped.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
@@ -49,7 +49,7 @@ fn threads_write_while_listeners_come_and_go() {
     let name = registered::<Step>();
     let before = counters();
 
-    // Nobody but tracefs listens, at times: an event is written, or comes too late, or is not made.
+    // Only tracefs listens, at times: an event is written, or comes too late, or is not encoded.
     let (stop, emitted) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -101,7 +101,7 @@ fn threads_write_while_listeners_come_and_go() {
     let expected = (0..u64::from(THREADS)).flat_map(|thread| (0..500).map(move |n| (thread, n)));
     assert!(arrived.into_iter().eq(expected), "{} samples", samples.len());
 
-    // Nobody: nothing is made, nothing counted.
+    // Nobody listens: nothing is encoded or counted.
     wait_until("the word is cleared", || !is_enabled(&name));
     let before = counters();
     Step { thread: 0, number: 0 }.emit();
@@ -166,7 +166,7 @@ fn a_tracepoint_goes_with_its_guard_and_with_its_process() {
     listen(&name, false);
     drop(two);
     assert!(status().tracepoints.iter().all(|point| point.name != name));
-    // What takes the place of the dropped ones hears nothing of who listens to them.
+    // Tracepoints that reuse the dropped ones' words do not get their listeners.
     let others = [4, 8].map(|keywords| provider.tracepoint(Level::Error, keywords));
     listen(&name, true);
     thread::sleep(Duration::from_millis(500));
@@ -234,11 +234,11 @@ fn a_forked_child_writes_and_leaves_its_parent_alone() {
         return;
     }
     let name = registered::<Said>();
-    // One child from before anybody listens, and one from after.
+    // One child is forked before anybody listens, and one after.
     let is_recording = env::temp_dir().join("live-recording");
     let first = Forked::new(|| {
         wait_until("the word is set in the child", || is_enabled("Live_Shared_L3K0"));
-        // perf listens on one processor after the other.
+        // perf starts to listen on one processor after the other.
         wait_until("all of perf listens", || is_recording.exists());
         Said { words: "first".into() }.emit();
     });
@@ -256,7 +256,7 @@ fn a_forked_child_writes_and_leaves_its_parent_alone() {
         second.wait();
         id
     }];
-    // At its exit the child has unregistered its words, not ours.
+    // At its exit the child unregistered its words, not those of the parent.
     assert!(is_enabled(&name));
     Said { words: "parent".into() }.emit();
     let samples = recording.finish();
@@ -284,7 +284,7 @@ fn a_registration_outlives_the_thread_that_made_it() {
         provider.tracepoint(Level::Informational, 1)
     });
     let guard = made.join().expect("it ends well");
-    // The kernel clears up after a thread in its own time.
+    // The kernel cleans up after a thread with a delay.
     thread::sleep(Duration::from_millis(500));
     for name in ["Live_Brief_L4K0", guard.name()] {
         listen(name, true);
@@ -322,14 +322,14 @@ fn threads() -> usize {
     fs::read_dir("/proc/self/task").expect("proc is mounted").count()
 }
 
-/// A child that `fork` has made.
+/// A forked child.
 struct Forked(libc::pid_t);
 
 impl Forked {
-    /// Has a child do `work`, and end as a program does.
+    /// Does `work` in a child, which then ends like a program.
     fn new(work: impl FnOnce()) -> Self {
-        // SAFETY: tests run one after the other here, so no other thread holds a lock that the child
-        // would wait for; the child does its work and ends.
+        // SAFETY: tests run one after the other here, so no other thread holds a lock that the
+        // child would wait for; the child does its work and ends.
         match unsafe { libc::fork() } {
             0 => {
                 let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
@@ -360,7 +360,7 @@ fn tracefs_may_come_late() {
     if !inside() {
         return;
     }
-    // In a process that has not opened it yet. This one has, and keeps what it has opened.
+    // In a process that has not opened the file yet. This process has, and keeps it open.
     run("umount", &["-l", "/sys/kernel/tracing"]);
     let child = start_role("in_a_role", "waits", None);
     let output = child.wait_with_output().expect("it ends");
@@ -439,7 +439,7 @@ fn the_doctor_sees_the_kernel_as_it_is() {
     assert!(text.contains("perf record -a ") && text.contains(&format!(" -e user_events:{name}")));
 }
 
-/// What the programs do that the tests above start. As a test of its own it does nothing.
+/// The work of the programs that the tests above start. Run as a test, it does nothing.
 #[test]
 fn in_a_role() {
     match role().as_deref() {
@@ -448,7 +448,7 @@ fn in_a_role() {
             let point = point.tracepoint(Level::Informational, 0);
             assert!(listeners(point.name()).is_some());
             println!("registered {}", point.name());
-            // As a program that knows nothing of guards.
+            // Act like a program without guards.
             std::mem::forget(point);
         }
         Some("says") => {
@@ -464,7 +464,7 @@ fn in_a_role() {
             assert_eq!(threads(), 1);
             assert_eq!(registered::<Alone>(), "Live_Alone_L4K0");
             assert_eq!(threads(), 1, "no thread was needed");
-            // Any other thread descends from this one.
+            // All other threads descend from this one.
             thread::spawn(registered::<Said>).join().expect("it ends well");
             thread::sleep(Duration::from_millis(500));
             for name in ["Live_Alone_L4K0", "Live_Shared_L3K0"] {
@@ -501,7 +501,7 @@ fn in_a_role() {
             assert_eq!(since(&before), counts(1));
             listen("Live_Late_L4K0", false);
             println!("registered Live_Late_L4K0");
-            // Whoever mounts it once more finds it free.
+            // Leave it free for the next mount.
             run("umount", &["-l", "/sys/kernel/tracing"]);
         }
         Some(other) => panic!("no such role: {other}"),
@@ -509,7 +509,7 @@ fn in_a_role() {
     }
 }
 
-/// The event, which `perf` has recorded with less than 8 bytes of filling.
+/// Decodes the event, which `perf` recorded with less than 8 bytes of filling.
 #[track_caller]
 fn decode(sample: &Sample) -> Decoded {
     decode_filled(&sample.tracepoint, &sample.bytes, 7)
@@ -526,7 +526,7 @@ fn counts(written: u64) -> Counters {
     counts
 }
 
-/// What was counted since `before`.
+/// The counts since `before`.
 fn since(before: &Counters) -> Counters {
     let now = counters();
     let mut counts = counts(now.written - before.written);

@@ -1,7 +1,7 @@
-//! Every value of `decode.rs` once more: written to the kernel, recorded by `perf`, read from its
-//! file. What was recorded must be what was encoded, and decode to the values that went in.
+//! Every value of `decode.rs` again: written to the kernel, recorded by `perf`, and read from its
+//! file. The recorded bytes must be the encoded ones, and decode to the original values.
 //!
-//! Run by `cargo xtask vm`; elsewhere the tests of `decode.rs` run again as they are.
+//! Run by `cargo xtask vm`. Elsewhere the tests of `decode.rs` run again unchanged.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a test that waits")]
@@ -14,7 +14,7 @@ use eventheader_writer::{Context, Emit, TraceEvent, encoded};
 
 use machine::{Recording, inside, registered};
 
-/// The event's bytes, after the way through the kernel.
+/// The event's bytes as the kernel delivered them.
 pub(crate) fn delivered<T: TraceEvent>(event: &T, context: &Context<'_>) -> Vec<u8> {
     let bytes = encoded(event, context).expect("the event can be described");
     if !inside() {

@@ -1,5 +1,5 @@
-//! Events of any shape: what is encoded from made-up types and values is what the decoder shows, by
-//! the table in `docs/shapes.md`, which is told here once more, independently of the encoder.
+//! Encodes random types and values, and compares what the decoder shows with the table in
+//! `docs/shapes.md`, which this file implements independently of the encoder.
 
 mod decoder;
 mod generated;
@@ -9,14 +9,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use decoder::decode;
 use eventheader_writer::{Context, Error, FieldFormat, Level, TraceEvent, encoded};
 use generated::{Field, Ty, Val, encode, fields_and_values};
-use proptest::prelude::*;
-use serde_json::{Map, Value, json};
-use trace_event::{
+use nettrace_event::{
     ArrayLayout, EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema,
     check,
 };
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
 
-/// An event of a made-up type.
+/// An event of a random type.
 struct MadeUp {
     ty: &'static EventType,
     fields: Vec<Field>,
@@ -24,7 +24,9 @@ struct MadeUp {
 }
 
 impl TraceEvent for MadeUp {
-    const TYPES: &'static [&'static EventType] = &[];
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
 
     fn event_type(&self) -> &'static EventType {
         self.ty
@@ -47,9 +49,7 @@ struct Head {
 }
 
 fn head() -> impl Strategy<Value = Head> {
-    use Level::{Critical, Error, Informational, LogAlways, Verbose, Warning};
-    let levels = vec![LogAlways, Critical, Error, Warning, Informational, Verbose];
-    let level = proptest::sample::select(levels);
+    let level = any::<u8>().prop_map(Level::new);
     let id = proptest::option::of(1_u16..65_535);
     let numbers = (any::<u8>(), any::<Option<u8>>(), any::<u16>());
     let activities = (any::<Option<[u8; 16]>>(), any::<Option<[u8; 16]>>());
@@ -79,7 +79,10 @@ fn schema(head: &Head, fields: &[Field]) -> EventSchema {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(512), ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(512),
+        ..Default::default()
+    })]
 
     #[test]
     fn every_shape_and_value_is_shown(head in head(), (fields, values) in fields_and_values()) {
@@ -96,7 +99,8 @@ proptest! {
         let bytes = match encoded(&event, &context) {
             Ok(bytes) => bytes,
             Err(error) => {
-                // What the compiler lets pass is described, if there is room.
+                // A type that the compiler accepts can be described, if there is room for its
+                // metadata.
                 let expected = match error {
                     Error::TooDeep { .. } | Error::TooManyFields { .. } => {
                         !check::can_nest(schema.fields)
@@ -109,8 +113,8 @@ proptest! {
             }
         };
         prop_assert!(check::can_nest(schema.fields), "described though it nests too deep");
-        let level = (head.level as u8).max(1);
-        let decoded = decode(&format!("Made_Up_L{level}K0"), &bytes);
+        let level = head.level.number().max(1);
+        let decoded = decode(&format!("Made_Up_L{level:x}K0"), &bytes);
         prop_assert_eq!(decoded.id, head.id.unwrap_or(0));
         prop_assert_eq!((decoded.version, decoded.tag), (head.version, head.tag));
         prop_assert_eq!((decoded.level, decoded.opcode), (level, head.opcode.unwrap_or(0)));
@@ -123,21 +127,24 @@ proptest! {
 
 fn object(fields: &[Field], values: &[Val]) -> Value {
     let of = |(field, value): (&Field, &Val)| {
-        let name = match field.tag {
-            0 => field.schema.name.to_owned(),
-            tag => format!("{};tag=0x{tag:X}", field.schema.name),
-        };
+        let mut name = field.schema.name.to_owned();
+        for (key, value) in field.schema.key_values {
+            name.push_str(&format!(";{key}={}", value.replace(';', ";;")));
+        }
+        if field.tag != 0 {
+            name.push_str(&format!(";tag=0x{:X}", field.tag));
+        }
         (name, expected(&field.ty, value, field.format, false))
     };
     Value::from(fields.iter().zip(values).map(of).collect::<Map<_, _>>())
 }
 
-/// What a value is shown as; `element`: where it is one of several.
+/// The text that a value is shown as. `element` states that it is one of several.
 fn expected(ty: &Ty, value: &Val, format: FieldFormat, element: bool) -> Value {
     match (ty, value) {
         (Ty::Scalar(scalar), value) => expected_scalar(scalar, value, format),
         (Ty::Text(encoding), Val::Text(text)) => {
-            use trace_event::StrEncoding::Utf16Nul;
+            use nettrace_event::StrEncoding::Utf16Nul;
             json!(if *encoding == Utf16Nul { text.replace('\0', "\u{FFFD}") } else { text.clone() })
         }
         (Ty::Array(inner, count), Val::List(list)) => {
@@ -160,7 +167,7 @@ fn expected(ty: &Ty, value: &Val, format: FieldFormat, element: bool) -> Value {
     }
 }
 
-/// What stands for an absent value, where the format has something for it.
+/// The text for an absent value, if the format has one.
 fn null(ty: &Ty, format: FieldFormat) -> Option<Value> {
     let is_text_or_bytes = |scalar: &FieldType| {
         use FieldType::{Char, I128, U128, Utf16Unit};
@@ -181,7 +188,7 @@ fn null(ty: &Ty, format: FieldFormat) -> Option<Value> {
     }
 }
 
-/// A sequence that is one value.
+/// The text of a sequence that is a single value.
 fn expected_bytes(ty: &Ty, count: Option<u16>, list: &[Val], format: FieldFormat) -> Option<Value> {
     use FieldFormat as F;
     let Ty::Scalar(scalar) = ty else { return None };
@@ -252,7 +259,7 @@ fn expected_scalar(ty: &FieldType, value: &Val, format: FieldFormat) -> Value {
     }
 }
 
-/// An integer of so many bytes in the machine's order.
+/// An integer with the given bytes, in native byte order.
 fn integer(bytes: &[u8], is_signed: bool, format: FieldFormat) -> Value {
     let (unsigned, signed) = match *bytes {
         [a] => (u64::from(a), i64::from(a as i8)),
@@ -303,7 +310,7 @@ fn guid(bytes: &[u8; 16]) -> String {
     uuid::Uuid::from_bytes(*bytes).to_string()
 }
 
-/// Seconds since 1970 as a calendar has them: by counting days, four centuries at a time.
+/// Seconds since 1970 as a calendar date, computed by counting days in units of four centuries.
 fn calendar(seconds: i64) -> String {
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -323,8 +330,8 @@ fn calendar(seconds: i64) -> String {
     format!("{year:04}-{:02}-{:02}T{hour:02}:{minute:02}:{:02}Z", month + 1, days + 1, second % 60)
 }
 
-/// Where the two are not the same, but for the last digit of a float, and for the names of errors,
-/// which are the decoder's.
+/// The first difference between the two. Ignores the last digit of a float, and the names of
+/// errors, which are the decoder's.
 fn difference(expected: &Value, shown: &Value) -> Option<String> {
     let is_same = match (expected, shown) {
         (Value::Object(expected), Value::String(shown)) => {
@@ -350,7 +357,7 @@ fn difference(expected: &Value, shown: &Value) -> Option<String> {
     (!is_same).then(|| format!(": expected {expected:?}, shown {shown:?}"))
 }
 
-/// What no property says: that the sizes of the schema's arrays are those of their values.
+/// Not covered by the properties: the sizes of the schema's arrays are those of their values.
 #[test]
 fn an_array_of_another_length_is_refused() {
     static SCHEMA: EventSchema = EventSchema {
@@ -374,7 +381,10 @@ fn an_array_of_another_length_is_refused() {
     static TYPE: EventType = EventType::new(&SCHEMA);
     struct Wrong(usize);
     impl TraceEvent for Wrong {
-        const TYPES: &'static [&'static EventType] = &[&TYPE];
+        fn event_types() -> &'static [&'static EventType] {
+            static TYPES: [&EventType; 1] = [&TYPE];
+            &TYPES
+        }
 
         fn event_type(&self) -> &'static EventType {
             &TYPE

@@ -1,5 +1,5 @@
-//! Whole way of events through a descriptor of the test's own: what would reach the kernel, write
-//! by write. One process, one descriptor, so one test after the other.
+//! Checks events from the emit to the write, through a descriptor of the test that gets every write
+//! that the kernel would get. The process has one descriptor, so the tests run as one.
 #![cfg(target_os = "linux")]
 
 mod decoder;
@@ -8,7 +8,7 @@ use std::{
     fs::File,
     os::{fd::OwnedFd, unix::net::UnixDatagram},
     panic::catch_unwind,
-    sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::atomic::Ordering,
 };
 
 use decoder::{Decoded, decode};
@@ -17,20 +17,20 @@ use eventheader_writer::{
     Level, MAX_EVENT_BYTES, OnTooLarge, TraceEvent, TraceField, counters, emit, encoded,
     on_too_large, redirect, register, status, write_if_enabled,
 };
+use nettrace_event::{FieldType, KERNEL_BIT, NOT_REGISTERED, PayloadEncoder};
 use serde_json::{Value, json};
-use trace_event::{FieldType, KERNEL_BIT, NOT_REGISTERED, PayloadEncoder};
+use testkit::process::{Alone, one_at_a_time};
 
-/// The far end of what events are written to.
+/// The other end of the descriptor that events are written to.
 struct Kernel {
     events: UnixDatagram,
     before: Counters,
-    _alone: MutexGuard<'static, ()>,
+    _alone: Alone,
 }
 
 impl Kernel {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = one_at_a_time();
         let (near, events) = UnixDatagram::pair().unwrap();
         events.set_nonblocking(true).unwrap();
         redirect(File::from(OwnedFd::from(near))).unwrap();
@@ -53,7 +53,7 @@ impl Kernel {
         self.next().expect("an event").1
     }
 
-    /// Written, disabled, too large and failed since the beginning.
+    /// The counts of written, disabled, too large and failed events since the start.
     fn counted(&self) -> [u64; 4] {
         let of = |c: &Counters| [c.written, c.disabled, c.too_large, c.failed_in_all()];
         let (now, before) = (of(&counters()), of(&self.before));
@@ -170,7 +170,8 @@ fn texts_are_cut_where_that_is_wanted() {
     Large::new(&"é".repeat(4_096), "short").emit();
     let event = kernel.event();
     let text = event.fields["text"].as_str().unwrap();
-    // 2,048 bytes, of which the ellipsis takes three; the odd one would split a character.
+    // 2,048 bytes, of which the ellipsis takes three. One byte is left over, because the next
+    // character does not fit.
     assert_eq!(text, format!("{}…", "é".repeat(1_022)));
     assert_eq!(event.fields["wide"], "short");
     assert_eq!((&event.fields["before"], &event.fields["after"]), (&json!(1), &json!(2)));
@@ -194,7 +195,7 @@ fn texts_are_cut_where_that_is_wanted() {
 #[test]
 fn a_listener_that_went_is_no_error() {
     let kernel = Kernel::new();
-    // Not open for writing: the error is the one that the kernel reports where nobody listens.
+    // Not open for writing: the kernel reports the same error when nobody listens.
     redirect(File::open("/dev/null").unwrap()).unwrap();
     Answered { url: "", micros: 0 }.emit();
     assert_eq!(kernel.counted(), [0, 1, 0, 0]);
@@ -243,8 +244,8 @@ fn an_event_that_panics_is_counted() {
     assert_eq!(counters().panicked - kernel.before.panicked, 2, "nobody emitted it");
 }
 
-/// Who reads the word of a type just before another thread registers that, finds it registered with
-/// a value that is not a listener's.
+/// A thread that read a type's word just before another thread registered the type finds it
+/// registered with a value that belongs to no listener.
 #[test]
 fn an_event_that_meets_a_registration_is_none_without_a_listener() {
     #[derive(TraceEvent)]
@@ -253,7 +254,7 @@ fn an_event_that_meets_a_registration_is_none_without_a_listener() {
     let kernel = Kernel::new();
     let status = register!(Met).unwrap();
     assert!(status.tracepoints.iter().all(|one| one.enabled));
-    let ty = Met::TYPES[0];
+    let ty = Met::event_types()[0];
     ty.enabled_word().fetch_and(!(1 << KERNEL_BIT), Ordering::Relaxed);
     write_if_enabled(&Met, ty, NOT_REGISTERED, &Context::new());
     assert!(kernel.next().is_none());
@@ -334,7 +335,7 @@ fn events_made_at_run_time() {
         assert_eq!((event.name.as_str(), event.fields.len(), event.id), ("Second", 0, 0));
     }
 
-    // The word is used again, and nothing is left of the one before.
+    // The word is reused without the state of the earlier tracepoint.
     drop(tracepoint);
     assert!(status().tracepoints.iter().all(|one| one.name != "Run_Time_L3K2Gg1"));
     let other = provider.tracepoint(Level::Error, 0);

@@ -1,15 +1,18 @@
-//! What the example programs have in common: where the trace goes, how it ends, how fast to emit.
+//! What the example programs share: where the trace goes, how the program ends, and how fast it
+//! emits.
 //!
-//! - `dirscan`: worker threads walk and hash real files, with an event for each.
-//! - `all_types`: every type that a field can have, with known values ([`types`]).
-//! - `stress`: as many events as a machine can, counted twice.
-//! - `stream`: the trace goes to standard output, for a pipe.
+//! - `dirscan`: worker threads walk and hash real files, and emit an event for each.
+//! - `all_types`: emits every type that a field can have, with known values ([`types`]).
+//! - `stress`: emits as many events as the machine can, and counts them twice.
+//! - `stream`: writes the trace to standard output, for a pipe.
 //! - `killme`: emits until it is killed.
-//! - `user_events`: a service that emits through Linux tracepoints alone.
+//! - `user_events`: a service that emits only through Linux tracepoints.
+//! - `service`: the service on axum from the guide of `nettrace-writer` (feature `service`). It has
+//!   no arguments.
 //! - `both`: one struct and one emit, for a file and a tracepoint.
 //!
-//! Each prints its numbers as one JSON object on its last line and exits with 0 when all went well, 1
-//! when not, 2 when its arguments make no sense.
+//! Each program except `service` prints its numbers as one JSON object on its last line. It exits
+//! with 0 on success, 1 on failure, and 2 if its arguments are wrong.
 
 pub mod outcome;
 pub mod output;

@@ -1,4 +1,4 @@
-//! How a program ends: its numbers on the last line, its errors on standard error, its exit code.
+//! How a program ends: numbers on the last line, errors on standard error, and an exit code.
 
 use std::{
     error::Error,
@@ -6,15 +6,15 @@ use std::{
     process::ExitCode,
 };
 
-use nettrace_writer::Stats;
+use nettrace_writer::{Error as SessionError, Stats};
 use serde_json::{Map, Value, json};
 
-/// What keeps a program from doing its work.
+/// An error that ends a program.
 pub type Failure = Box<dyn Error>;
 
-/// The counts of a session under the names that all examples use. `attempted` is `written` +
-/// `dropped`; `lost_in_sink` is the part of `dropped` that was recorded but could not be written.
-/// `bytes` is the size of the trace; a Heph file may have a few bytes of padding more.
+/// The counts of a session, under the names that all examples use. `attempted` is `written` +
+/// `dropped`. `lost_in_sink` is the part of `dropped` that was recorded but could not be written.
+/// `bytes` is the size of the trace; a Heph file may have a few more bytes of padding.
 #[must_use]
 pub fn numbers(stats: &Stats) -> Map<String, Value> {
     let counts = json!({
@@ -31,10 +31,26 @@ pub fn numbers(stats: &Stats) -> Map<String, Value> {
     counts
 }
 
-/// Prints the numbers as one line of JSON to `out`. That the reader has gone is no error.
+/// Checks the end of a session for a program whose trace must have every event. A sink that failed
+/// only for a while is an error too.
 ///
 /// # Errors
-/// What the writer says otherwise.
+/// The session's error, or a message that contains the sink's last error.
+pub fn whole(stats: &Stats, result: Result<(), SessionError>) -> Result<(), Failure> {
+    result?;
+    match stats.last_sink_error {
+        Some(error) if stats.lost_in_sink > 0 => {
+            let lost = stats.lost_in_sink;
+            Err(format!("the trace lacks {lost} events that could not be written: {error}").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints the numbers as one line of JSON to `out`. It is no error if the reader has gone.
+///
+/// # Errors
+/// Any other error of the writer.
 pub fn print(numbers: &Map<String, Value>, mut out: impl Write) -> io::Result<()> {
     let mut line = serde_json::to_string(numbers)?;
     line.push('\n');
@@ -44,7 +60,7 @@ pub fn print(numbers: &Map<String, Value>, mut out: impl Write) -> io::Result<()
     }
 }
 
-/// The exit code, after the error with all its causes was printed to standard error.
+/// Prints the error with all its causes to standard error, and returns the exit code.
 #[must_use]
 pub fn exit(result: Result<(), Failure>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
@@ -52,7 +68,7 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_said = cause.to_string();
-        // Some errors say their cause's words as well as their own.
+        // Some messages already contain that of their cause.
         if !message.ends_with(&cause_said) {
             message.push_str(&format!("\n  because {cause_said}"));
         }
@@ -61,21 +77,15 @@ pub fn exit(result: Result<(), Failure>) -> ExitCode {
     if is_taken(&*error) {
         message.push_str("\n  --overwrite replaces the file");
     }
-    // Not `eprintln`, which panics where standard error is closed.
+    // `eprintln` would panic if standard error is closed.
     let _ = writeln!(io::stderr(), "{message}");
     ExitCode::FAILURE
 }
 
-/// Whether the cause is a file that exists already.
+/// Whether the cause is that the file already exists.
 fn is_taken(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            if error.kind() == io::ErrorKind::AlreadyExists {
-                return true;
-            }
-        }
-        next = error.source();
+    match error.downcast_ref() {
+        Some(SessionError::Sink(error)) => error.kind() == io::ErrorKind::AlreadyExists,
+        _ => false,
     }
-    false
 }

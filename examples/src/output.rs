@@ -1,7 +1,8 @@
-//! Where a trace goes, as the command line says it.
+//! The options that say where a trace goes.
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use nettrace_writer::{
     Format, OnFull, Session, SessionBuilder,
     sink::{FileOptions, StreamSink},
@@ -18,43 +19,25 @@ pub struct Output {
     #[arg(long)]
     overwrite: bool,
     /// The format of the trace
-    #[arg(long, value_enum, default_value_t = FormatName::V6)]
-    format: FormatName,
+    #[arg(long, value_parser = formats(), default_value_t = Format::V6)]
+    format: Format,
 }
 
-/// [`Format`], as a word of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum FormatName {
-    /// NetTrace version 6
-    V6,
-    /// NetTrace version 5, for readers of before 2025
-    V5,
-    /// NetTrace version 4, which has no arrays
-    V4,
-    /// Heph's trace format 0.1.0
-    Heph,
-}
-
-impl From<FormatName> for Format {
-    fn from(name: FormatName) -> Self {
-        match name {
-            FormatName::V6 => Self::V6,
-            FormatName::V5 => Self::V5,
-            FormatName::V4 => Self::V4,
-            FormatName::Heph => Self::Heph,
-        }
-    }
+/// Parses the name of a format.
+fn formats() -> impl TypedValueParser<Value = Format> {
+    let value = |format: &Format| PossibleValue::new(format.name()).help(format.about());
+    PossibleValuesParser::new(Format::ALL.iter().map(value)).try_map(|name| name.parse::<Format>())
 }
 
 impl Output {
-    /// The path that was given, or `name.nettrace` (`name.heph`) in the current folder.
+    /// The given path, or `name.nettrace` (`name.heph`) in the current folder.
     #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
-        let extension = if self.format == FormatName::Heph { "heph" } else { "nettrace" };
+        let extension = self.format.extension();
         self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.{extension}")))
     }
 
-    /// Whether the trace is to go to standard output: no `--out`, or `--out -`.
+    /// Whether the trace goes to standard output: without `--out`, or with `--out -`.
     #[must_use]
     pub fn is_stdout(&self) -> bool {
         self.out.as_ref().is_none_or(|path| path.as_os_str() == "-")
@@ -63,17 +46,17 @@ impl Output {
     /// A session that writes to [`path`](Self::path).
     pub fn session(&self, name: &str) -> SessionBuilder {
         let file = FileOptions::new(self.path(name)).overwrite(self.overwrite);
-        Session::builder().sink(file.build()).format(self.format.into())
+        Session::builder().sink(file.build()).format(self.format)
     }
 
-    /// A session that writes to standard output, unless there is an `--out` that is not `-`.
+    /// A session that writes to standard output, unless `--out` names a file.
     ///
     /// # Errors
-    /// Where standard output cannot be duplicated.
+    /// If standard output cannot be duplicated.
     pub fn stream_session(&self, name: &str) -> std::io::Result<SessionBuilder> {
         if self.is_stdout() {
             let sink = StreamSink::stdout()?;
-            return Ok(Session::builder().sink(sink).format(self.format.into()));
+            return Ok(Session::builder().sink(sink).format(self.format));
         }
         Ok(self.session(name))
     }
@@ -90,7 +73,7 @@ pub struct Memory {
     policy: Policy,
 }
 
-/// [`OnFull`], as a word of the command line.
+/// [`OnFull`] as a word of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Policy {
     /// It is dropped and counted
@@ -100,7 +83,7 @@ pub enum Policy {
 }
 
 impl Memory {
-    /// Sets both.
+    /// Sets both on a session.
     pub fn apply(self, session: SessionBuilder) -> SessionBuilder {
         session.budget(self.budget).on_full(match self.policy {
             Policy::Drop => OnFull::Drop,

@@ -1,18 +1,18 @@
-//! Emitting at a given rate.
+//! Emits at a given rate.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// Keeps a loop to so many rounds a second, in small bursts: a thread that sleeps between any two
-/// rounds would not get far.
+/// Limits a loop to a number of rounds a second. The loop runs in short bursts, because a thread
+/// that sleeps after each round would be too slow for high rates.
 #[derive(Debug)]
 pub struct Pace {
     start: Instant,
     rate: u64,
     done: u64,
-    /// How many rounds until the clock is looked at again.
+    /// How many rounds remain until the next look at the clock.
     left: u64,
 }
 
@@ -20,7 +20,7 @@ pub struct Pace {
 const BURST: Duration = Duration::from_millis(1);
 
 impl Pace {
-    /// So many rounds a second; 0 for no limit.
+    /// Allows `rate` rounds a second; 0 means no limit.
     #[must_use]
     pub fn new(rate: u64) -> Self {
         Self { start: Instant::now(), rate, done: 0, left: 0 }
@@ -45,7 +45,7 @@ impl Pace {
         if let Some(early) = due.checked_duration_since(now) {
             thread::sleep(early);
         } else if now - due > 100 * BURST {
-            // Far behind: what was missed is not made up for.
+            // The loop is far behind. It does not catch up.
             self.start = now;
             self.done = 0;
         }

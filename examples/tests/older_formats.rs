@@ -1,5 +1,5 @@
-//! `--format v5`, `v4` and `heph`: what holds of version 6 holds of the other formats, in our reader,
-//! and of the older versions in the reference reader and in `dotnet-trace`, too.
+//! `--format v5`, `v4` and `heph`: what holds for version 6 also holds for the other formats. Our
+//! reader checks all of them. The reference reader and `dotnet-trace` check versions 4 and 5.
 
 mod support;
 
@@ -70,7 +70,7 @@ fn starved_threads_are_accounted_for() {
     }
 }
 
-/// Fields of every type, labels, stack and thread reach a packet.
+/// Fields of every type, labels, stack and thread appear in packets.
 #[test]
 fn every_value_is_in_a_heph_trace() {
     let directory = directory();
@@ -80,7 +80,7 @@ fn every_value_is_in_a_heph_trace() {
     let samples = types::samples(false);
     assert_eq!(events.len(), samples.len() + 1);
     for (sample, event) in samples.iter().zip(&events) {
-        // The reference reader sets the opcode apart.
+        // The reference reader separates the opcode with a slash.
         assert_eq!(event["description"], sample.name.replace('/', ""));
         let attributes = event["fields"].as_object().unwrap();
         let fields = sample.fields.as_object().unwrap();
@@ -106,17 +106,17 @@ fn every_value_is_in_a_heph_trace() {
     }
 }
 
-/// Whether attributes tell what our reader shows of a version 6 trace.
+/// Whether the attributes have a value as our reader shows it for a version 6 trace.
 fn is_told(attributes: &Map<String, Value>, name: &str, value: &Value) -> bool {
     if let Some(told) = attributes.get(name) {
         return is_same(value, told);
     }
     match value {
-        // An object is an attribute for each of its fields.
+        // Each field of an object is an attribute.
         Value::Object(inner) => inner
             .iter()
             .all(|(field, value)| is_told(attributes, &format!("{name}.{field}"), value)),
-        // An option is an attribute or none.
+        // An option is one attribute, or none.
         Value::Array(values) if values.len() <= 1 => {
             values.iter().all(|value| is_told(attributes, name, value))
         }
@@ -151,7 +151,8 @@ fn is_same(value: &Value, told: &Value) -> bool {
                     .all(|(name, value)| told.get(name).is_some_and(|told| is_same(value, told)))
         }
         (Value::Array(_) | Value::Object(_), Value::String(text)) => {
-            // What is in arrays of arrays and objects is JSON; an option of text is text.
+            // Arrays and objects within arrays are stored as JSON. An option of text is stored as
+            // text.
             serde_json::from_str(text).is_ok_and(|told| is_same(value, &told))
                 || matches!(value, Value::Array(values)
                     if matches!(&values[..], [Value::String(value)] if value == text))

@@ -1,5 +1,5 @@
-//! The examples as a user runs them: what they print, what they refuse, and that every reader opens
-//! what they write and shows the same of each event.
+//! Runs the examples as a user does. Checks what they print and what they refuse, and that all
+//! readers open their traces and show the same events.
 
 mod support;
 
@@ -10,7 +10,7 @@ use crate::support::{
     dotnet_trace_opens, judged, own_events, run,
 };
 
-/// The SHA-256 of `abc`, from the standard, FIPS 180-4.
+/// The SHA-256 of `abc`, from the standard FIPS 180-4.
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
 #[test]
@@ -23,7 +23,7 @@ fn dirscan_records_each_file_directory_and_error() {
     fs::write(tree.join("inner/innermost/empty"), b"").unwrap();
     let trace = directory.path().join("scan.nettrace");
     let (root, mut roots) = (tree.to_str().unwrap(), vec![tree.to_str().unwrap()]);
-    // Opens, but its first page cannot be read, not even by root.
+    // It can be opened, but nobody can read its first page, not even root.
     let unreadable = "/proc/self/mem";
     let errors = u64::from(Path::new(unreadable).exists());
     if errors == 1 {
@@ -158,7 +158,7 @@ fn wrong_use_is_told() {
         (DIRSCAN, &[], 2, "<PATH>"),
         (STRESS, &["--threads", "0"], 1, "at least 1"),
         (STRESS, &["--seconds=-1"], 1, "no span of time"),
-        (STRESS, &["--budget", "1000"], 1, "give it more"),
+        (STRESS, &["--budget", "1000"], 1, "is too small"),
         (STREAM, &["--seconds", "nan"], 1, "no span of time"),
     ] {
         let ran = run(program, args, &trace);

@@ -1,5 +1,5 @@
-//! `user_events` and `both` as a user runs them, on a machine that can take tracepoints or not: that
-//! nobody records them is the same to both.
+//! Runs `user_events` and `both` as a user does. They behave the same whether the machine cannot
+//! take tracepoints or nobody records them.
 
 mod support;
 
@@ -83,7 +83,7 @@ fn wrong_use_is_told() {
     assert_eq!(std::fs::read(&trace).unwrap(), b"kept");
 }
 
-/// The first line is about this machine, in words.
+/// The first line describes this machine.
 #[track_caller]
 fn says_what_is_so(ran: &Ran) {
     let words = ran.stdout.lines().next().unwrap();
@@ -92,7 +92,7 @@ fn says_what_is_so(ran: &Ran) {
     assert!(known.iter().any(|known| words.contains(known)), "{words}");
 }
 
-/// A number, which a Heph trace has as text.
+/// A number, which a Heph trace stores as text.
 fn number(value: &Value) -> u64 {
     let text = || value.as_str().and_then(|text| text.parse().ok());
     value.as_u64().or_else(text).unwrap_or_else(|| panic!("{value} is no number"))

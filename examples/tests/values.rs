@@ -1,4 +1,4 @@
-//! `all_types`: what was written is what readers show, value by value.
+//! `all_types`: readers show every value as it was written.
 
 mod support;
 
@@ -64,7 +64,7 @@ fn our_reader_shows_every_value() {
     assert_holds(&trace, events.len() as u64, 0);
 }
 
-/// Every value, as the tables of `nettrace_format::v5` say that the version has it.
+/// Checks every value in the form that `nettrace_format::v5` documents for the version.
 #[test]
 fn the_older_versions_have_every_value() {
     let directory = directory();
@@ -85,7 +85,7 @@ fn the_older_versions_have_every_value() {
     }
 }
 
-/// A value as a version has it: no NUL in text; in version 4 lists as text.
+/// A value in the form of a version. Text has no NUL. In version 4 lists are text.
 fn in_version(format: &str, value: &Value) -> Value {
     match value {
         Value::String(text) => text.replace('\0', "\u{fffd}").into(),
@@ -97,16 +97,16 @@ fn in_version(format: &str, value: &Value) -> Value {
     }
 }
 
-/// An element of a list as version 4 spells it.
+/// An element of a list, as version 4 spells it.
 fn as_text(value: &Value) -> String {
     let joined = |parts: Vec<String>| parts.join(", ");
     match value {
         Value::Array(list) => format!("[{}]", joined(list.iter().map(as_text).collect())),
-        // A GUID is no text there.
+        // A GUID is not text there.
         Value::String(text) if text.len() == 36 && text.matches('-').count() == 4 => text.clone(),
         Value::String(text) => format!("\"{text}\""),
         Value::Object(fields) => match fields.iter().collect::<Vec<_>>()[..] {
-            // What version 6 needs to put a list, or 128 bits, into a list.
+            // Version 6 wraps a list, or 128 bits, in an object when it is an element of a list.
             [(name, list)] if name == "items" || name == "value" => as_text(list),
             [(high, above), (low, below)] if high == "high" && low == "low" && *above == 0 => {
                 as_text(below)
@@ -123,7 +123,7 @@ fn as_text(value: &Value) -> String {
     }
 }
 
-/// What the reference reader does not show: our own does.
+/// Checks with our reader what the reference reader does not show.
 #[test]
 fn descriptions_labels_and_stacks_are_there() {
     let directory = directory();
@@ -149,7 +149,7 @@ fn descriptions_labels_and_stacks_are_there() {
     assert_eq!((described.version, described.level, described.opcode), (3, 3, Some(42)));
     assert_eq!(described.keywords, 0x8000_0000_0001);
     assert_eq!(described.message_template.as_deref(), Some("{Größe} took {micros} µs"));
-    let description = "Everything that a type can say about itself.";
+    let description = "An event type with every attribute.";
     assert_eq!(described.description.as_deref(), Some(description));
     let guid = [
         0x67, 0x45, 0x23, 0x01, 0xab, 0x89, 0xef, 0xcd, 1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef,

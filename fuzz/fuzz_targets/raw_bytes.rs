@@ -1,19 +1,11 @@
-//! Any bytes at all, and any bytes behind a sound stream header and Trace block; where the first of
-//! them is odd, as that of an object is, behind those of version 4.
+//! Reads any bytes, alone or after a sound beginning of version 6 or 4.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nettrace_fuzz::{
-    check,
-    support::{Stream, v5::Objects},
-};
+use nettrace_fuzz::{Way, check};
 
-fuzz_target!(|bytes: &[u8]| {
-    check(bytes);
-    let mut stream = match bytes.first() {
-        Some(first) if first % 2 == 1 => Objects::new().bytes,
-        _ => Stream::new().bytes,
-    };
-    stream.extend(bytes);
-    check(&stream);
+fuzz_target!(|input: &[u8]| {
+    if let Some((way, bytes)) = Way::split(input) {
+        check(way, &[way.beginning(), bytes].concat());
+    }
 });

@@ -1,8 +1,11 @@
-//! What the target `heph` asks of the reader of Heph traces.
+//! The checks of the target `heph`.
 
-use nettrace_reader::heph::{Options, Reader, Value, verify};
+use nettrace_reader::{
+    Error,
+    heph::{Options, Reader, Value, verify},
+};
 
-/// A packet of each kind, all types of attributes.
+/// A packet of each kind, with all types of attributes.
 const SAMPLE: &[u8] = b"\x75\xD1\x1D\x4D\0\0\0\x17\0\x05epoch\x16\x58\x45\xE9\x12\x14\xEC\x90\
     \xC1\xFC\x1F\xB7\0\0\0\x5B\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\
     \0\0\0\0\0\0\0\x64\0\0\0\0\0\0\0\xC8\0\x08My event\
@@ -13,54 +16,68 @@ const SAMPLE: &[u8] = b"\x75\xD1\x1D\x4D\0\0\0\x17\0\x05epoch\x16\x58\x45\xE9\x1
     \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\
     \0\x01b\x04\0\x02\xC3\xA9\0\0\x84\0\x02\0\x01x\0\x01y\0\x01c\x82\0\0";
 
-/// Bounds that small inputs reach.
+/// Limits that small inputs can reach.
 fn options() -> Options {
     Options::default().packet_limit(1 << 16).streams_limit(1 << 12)
 }
 
-/// Reads `bytes` in every way there is, within bounds of memory and time.
-pub fn check(bytes: &[u8]) {
-    crate::bounded(|| {
-        let mut reader = options().open(bytes);
-        let mut values = 0;
-        let end = loop {
-            match reader.next_event() {
-                Ok(Some(event)) => {
-                    values += event
-                        .attributes()
-                        .map_while(Result::ok)
-                        .fold(event.description.len(), |sum, (name, value)| {
-                            sum + name.len() + size(&value)
-                        })
-                }
-                Ok(None) => break Ok(()),
-                Err(error) => break Err(error),
+/// Reads `bytes` in one way: as a whole, byte by byte, or by `verify`. Limits memory and time.
+pub fn check(way: u8, bytes: &[u8]) {
+    crate::bounded(|| match way % 4 {
+        0 => {
+            let mut dribbled = options().open(OneByOne(bytes));
+            while let Ok(Some(_)) = dribbled.next_event() {}
+            assert_eq!(dribbled.totals(), read(bytes).0.totals());
+        }
+        1 => {
+            if let Ok(report) = verify(bytes, options(), 3) {
+                let (reader, end) = read(bytes);
+                assert_eq!(report.events, reader.totals().events);
+                assert!(!report.is_sound() || end.is_ok());
             }
-        };
-        assert!(values <= bytes.len(), "more values than bytes");
-        assert!(reader.offset() <= bytes.len() as u64);
-        if let Err(error) = &end {
-            assert!(error.offset() <= bytes.len() as u64, "{error}");
         }
-        let mut dribbled = options().open(OneByOne(bytes));
-        while let Ok(Some(_)) = dribbled.next_event() {}
-        assert_eq!(dribbled.totals(), reader.totals());
-        if let Ok(report) = verify(bytes, options(), 3) {
-            assert_eq!(report.events, reader.totals().events);
-            assert!(!report.is_sound() || end.is_ok());
+        _ => {
+            let (reader, end) = read(bytes);
+            assert!(reader.offset() <= bytes.len() as u64);
+            if let Err(error) = &end {
+                assert!(error.offset() <= bytes.len() as u64, "{error}");
+            }
         }
-        drop(Reader::new(bytes));
     });
 }
 
-/// A sound trace, in which places that `orders` name are changed.
+/// Reads to the end, including attributes.
+fn read(bytes: &[u8]) -> (Reader<&[u8]>, Result<(), Error>) {
+    let mut reader = options().open(bytes);
+    let mut values = 0;
+    let end = loop {
+        match reader.next_event() {
+            Ok(Some(event)) => {
+                values += event
+                    .attributes()
+                    .map_while(Result::ok)
+                    .fold(event.description.len(), |sum, (name, value)| {
+                        sum + name.len() + size(&value)
+                    })
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    assert!(values <= bytes.len(), "more values than bytes");
+    (reader, end)
+}
+
+/// The number of events of a complete trace.
+pub fn events(bytes: &[u8]) -> u64 {
+    let mut reader = Reader::new(bytes);
+    while reader.next_event().expect("a whole trace").is_some() {}
+    reader.totals().events
+}
+
+/// A sound trace, changed in the places that `orders` names.
 pub fn mutated(orders: &[u8]) -> Vec<u8> {
     let mut bytes = SAMPLE.repeat(2);
-    if orders.len() < 4 {
-        // The counter of the second half begins anew.
-        let report = verify(SAMPLE, options(), 1).expect("a slice cannot fail");
-        assert!(report.is_sound(), "{report:?}");
-    }
     for order in orders.chunks_exact(4).take(64) {
         let at = usize::from(u16::from_be_bytes([order[1], order[2]])) % bytes.len();
         match order[0] % 4 {
@@ -88,7 +105,7 @@ fn size(value: &Value<'_>) -> usize {
     }
 }
 
-/// Gives a byte at a time.
+/// Returns one byte at a time.
 struct OneByOne<'a>(&'a [u8]);
 
 impl std::io::Read for OneByOne<'_> {

@@ -1,10 +1,10 @@
-//! Streams of versions 4 and 5, changed object by object: what is behind a change stays readable,
-//! since each object gets its padding anew.
+//! Changes streams of versions 4 and 5 object by object. The padding of each object is computed
+//! anew, so objects after a change stay readable.
 
-use crate::support::v5::{EVENTS, METADATA, Objects, POINT, STACKS};
+use crate::streams::v5::{EVENTS, METADATA, Objects, POINT, STACKS};
 
-/// The objects behind the Trace object: names and bodies. What cannot be read stays behind them as
-/// it is.
+/// The objects after the Trace object, by name and body. Bytes that cannot be parsed follow them
+/// unchanged.
 struct Parts {
     objects: Vec<(String, Vec<u8>)>,
     rest: Vec<u8>,
@@ -15,7 +15,7 @@ pub fn is_objects(bytes: &[u8]) -> bool {
     bytes.starts_with(b"Nettrace\x14")
 }
 
-/// An object once more somewhere else (6), none of one (7), or one of another type (anything else).
+/// Repeats an object elsewhere (6), removes one (7), or gives one another type (any other `what`).
 pub fn change(bytes: &mut Vec<u8>, what: u8, place: usize, value: u8) {
     let mut parts = Parts::read(bytes);
     let count = parts.objects.len();
@@ -54,7 +54,7 @@ impl Parts {
     }
 }
 
-/// The object at `at`, and where it ends.
+/// The object at `at`, and its end.
 fn read_object(bytes: &[u8], at: usize) -> Option<((String, Vec<u8>), usize)> {
     let word = |at: usize| -> Option<usize> {
         let four = bytes.get(at..at + 4)?.try_into().ok()?;

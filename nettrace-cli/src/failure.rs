@@ -1,86 +1,85 @@
-//! How a command ends when it does not end well.
+//! [`Failure`]: why a command failed, and its exit code.
 
-use std::{fmt, io, process::ExitCode};
+use std::{
+    io::{self, ErrorKind::BrokenPipe},
+    process::ExitCode,
+};
 
 use nettrace_format::FormatError;
 use nettrace_reader::ErrorKind;
 
-/// Why a command stopped.
-#[derive(Debug)]
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub(crate) enum Failure {
     /// The file cannot be opened.
-    Open(String, io::Error),
+    #[error("cannot open {0}: {1}")]
+    Open(String, #[source] io::Error),
     /// The trace is damaged, or could not be read.
-    Trace(nettrace_reader::Error),
-    /// The trace breaks this many promises; they were shown.
+    #[error(transparent)]
+    Trace(#[from] nettrace_reader::Error),
+    /// The trace breaks this many promises. They were shown.
+    #[error("the trace breaks {0} promise{s}", s = if *.0 == 1 { "" } else { "s" })]
     Broken(u64),
     /// The output cannot be written.
-    Output(io::Error),
-    /// The file that was to be made cannot be.
-    Destination(String, io::Error),
-    /// The trace cannot be said in another format.
-    Format(FormatError),
-    /// Going on would take too much memory: of what, and how much there may be.
+    #[error("cannot write the output: {0}")]
+    Output(#[from] io::Error),
+    /// The output file cannot be created or written.
+    #[error("cannot write {0}: {1}")]
+    Destination(String, #[source] io::Error),
+    /// The trace cannot be expressed in another format.
+    #[error("the trace cannot be converted: {0}")]
+    Format(#[from] FormatError),
+    /// A limit on memory would be exceeded: by what, and the limit.
+    #[error("{0} exceed {1}; if you trust the trace, raise the bound with --definitions-limit")]
     TooMuch(&'static str, usize),
-    /// A Heph trace is to be converted.
+    /// The source of a conversion is a Heph trace.
+    #[error(
+        "a Heph trace cannot be converted, only NetTrace V4, V5 and V6; `nettrace dump --json` \
+         shows a Heph trace as JSON"
+    )]
     HephSource,
+    /// A filter refers to something that Heph traces do not have.
+    #[error("events of a Heph trace have no {0}: filter by --event, --thread or --where instead")]
+    NotInHeph(&'static str),
+    /// `--show` with a Heph trace.
+    #[error("events of a Heph trace have nothing that is shown only on demand: leave --show out")]
+    NothingMoreInHeph,
+    /// A filter by time for a trace without a tick frequency.
+    #[error("the trace does not state how long a tick is: --from and --to cannot be used")]
+    NoTimes,
+    /// A filter by time of day for a trace without one.
+    #[error(
+        "the trace does not state by the wall clock when it starts: give --from and --to in \
+         seconds since the start"
+    )]
+    NoWallClock,
 }
 
 impl Failure {
-    /// Says on standard error why, and gives the exit code.
+    /// Writes the message to standard error and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         if let Self::Output(error) = self {
-            if error.kind() == io::ErrorKind::BrokenPipe {
-                // Whoever read the output has had enough.
+            if error.kind() == BrokenPipe {
+                // The reader of the output has closed it. That is no failure.
                 return ExitCode::SUCCESS;
             }
         }
-        eprintln!("nettrace: {self}");
+        // If standard error is closed, only the exit code is left.
+        let _ = crate::summary::say(Some(format_args!("nettrace: {self}")));
         ExitCode::from(match self {
             Self::Broken(_) | Self::Format(_) | Self::TooMuch(..) => 1,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
-            Self::Trace(_) | Self::Open(..) | Self::Output(_) => 2,
-            Self::Destination(..) | Self::HephSource => 2,
+            Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
+            Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => 2,
+            Self::NoTimes | Self::NoWallClock => 2,
         })
     }
 }
 
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Open(file, error) => write!(f, "cannot open {file}: {error}"),
-            Self::Trace(error) => error.fmt(f),
-            Self::Broken(1) => f.write_str("the trace breaks 1 promise"),
-            Self::Broken(count) => write!(f, "the trace breaks {count} promises"),
-            Self::Output(error) => write!(f, "cannot write the output: {error}"),
-            Self::Destination(file, error) => write!(f, "cannot write {file}: {error}"),
-            Self::Format(error) => write!(f, "cannot be converted: {error}"),
-            Self::TooMuch(what, limit) => write!(
-                f,
-                "{what} exceed {limit}; --definitions-limit raises the bound if the trace is to be \
-                 trusted"
-            ),
-            Self::HephSource => f.write_str(
-                "a Heph trace cannot be converted; NetTrace V4, V5 and V6 can (dump --json shows it)",
-            ),
-        }
-    }
-}
-
-impl From<nettrace_reader::Error> for Failure {
-    fn from(error: nettrace_reader::Error) -> Self {
-        Self::Trace(error)
-    }
-}
-
-impl From<FormatError> for Failure {
-    fn from(error: FormatError) -> Self {
-        Self::Format(error)
-    }
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Self {
-        Self::Output(error)
+impl From<serde_json::Error> for Failure {
+    /// Serialization itself cannot fail, so this is an error of the output.
+    fn from(error: serde_json::Error) -> Self {
+        Self::Output(error.into())
     }
 }

@@ -1,40 +1,63 @@
 //! `nettrace headers`: one line of columns for each event.
 
-use std::{io::Write, time::Instant};
+use std::{fmt, io::Write};
 
-use crate::{args::Limits, failure::Failure, shown::Shower, source::Source, summary::Delivered};
+use crate::{
+    args::Limits,
+    dump::{each, processor},
+    failure::Failure,
+    filter::FilterOptions,
+    source::Source,
+    spelling::OneLine,
+};
 
-pub(crate) fn run(source: Source, limits: Limits, out: &mut impl Write) -> Result<(), Failure> {
-    let started = Instant::now();
-    let mut events = limits.options().open(source)?.sorted();
-    let mut shower = Shower::new(events.major_version());
-    let mut delivered = Delivered::default();
-    let end = loop {
-        let event = match events.next_event() {
-            Ok(Some(event)) => event,
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
-        };
-        delivered.count(&event);
-        let shown = shower.show(&event);
+pub(crate) fn run(
+    source: Source,
+    limits: Limits,
+    options: &FilterOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    each(source, limits, options, out, |event, _, clock, line| {
+        let metadata = event.metadata();
         writeln!(
-            out,
-            "{}\t{}\t{}\t{}\t0x{:x}\t{}\t{}\t{}\t{:.4}\t{}\t{:08x}",
-            event.metadata().provider,
-            shown.event_id,
+            line,
+            "{}\t{}\t{}\t{}\t0x{:x}\t{}\t{}\t{}\t{}\t{}\t{:08x}",
+            OneLine(&metadata.provider),
+            metadata.event_id,
             event.version(),
             event.level(),
             event.keywords(),
-            shown.opcode,
-            shown.thread,
-            shown.processor,
-            shown.milliseconds,
+            event.opcode(),
+            OrDash(event.thread().os_thread_id),
+            OrDash(processor(event)),
+            OrDash(clock.since_start(event.header.timestamp).map(Milliseconds)),
             event.payload.len(),
             fnv1a(event.payload)
-        )?;
-    };
-    delivered.write(events.trace(), events.totals(), started, out)?;
-    Ok(end?)
+        )
+    })
+}
+
+/// Shows a value, or a dash if it is unknown.
+struct OrDash<T>(Option<T>);
+
+impl<T: fmt::Display> fmt::Display for OrDash<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("-"),
+        }
+    }
+}
+
+/// Nanoseconds as milliseconds with six decimals.
+struct Milliseconds(i128);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let nanos = self.0.unsigned_abs();
+        write!(f, "{sign}{}.{:06}", nanos / 1_000_000, nanos % 1_000_000)
+    }
 }
 
 /// FNV-1a with 32 bits.

@@ -1,4 +1,4 @@
-//! Where a trace comes from, with progress on the terminal where it takes long.
+//! The input of a command: a file or standard input, with progress on the terminal.
 
 use std::{
     fs::File,
@@ -16,11 +16,11 @@ use crate::failure::Failure;
 /// The bytes of a trace.
 pub(crate) type Bytes = Box<dyn Read + Send>;
 
-/// A NetTrace trace to be read: while one piece is looked at, the next is read.
+/// The bytes of a NetTrace trace. A thread reads the next piece while one is decoded.
 pub(crate) type Source = ReadAhead;
 
-/// Opens `file`, or standard input for `-`. While it is read, standard error shows how far, if it is a
-/// terminal, standard output is none, and a second has gone by.
+/// Opens `file`, or standard input for `-`. Shows progress on standard error after the first
+/// second, if that is a terminal and standard output is not.
 pub(crate) fn open(file: &Path) -> Result<Bytes, Failure> {
     let (source, size): (Bytes, _) = if file.as_os_str() == "-" {
         (Box::new(io::stdin()), None)
@@ -45,22 +45,22 @@ pub(crate) fn open(file: &Path) -> Result<Bytes, Failure> {
     Ok(Box::new(Watched { source, bar, seen: 0, started: Instant::now() }))
 }
 
-/// Takes the progress off the terminal, before something else is said there.
+/// Removes the progress bar from the terminal, before something else is written there.
 pub(crate) fn hide_progress() {
     if let Some(bar) = SHOWN.get() {
         bar.finish_and_clear();
     }
 }
 
-/// The progress of the trace. Whoever reads ahead does not end with the command, which may not want
-/// all of it, so that the command itself must see to the bar.
+/// The progress bar. The thread that reads ahead may still be running when the command ends, so the
+/// command must be able to remove the bar.
 static SHOWN: OnceLock<ProgressBar> = OnceLock::new();
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// How long nothing is shown.
+/// The time before progress is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 struct Watched {

@@ -1,20 +1,44 @@
-//! The last line of `dump` and `headers`: what the reference prints, but for the time it took.
+//! The summary that `dump` and `headers` write to standard error after the last event.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+    time::Instant,
+};
 
-use nettrace_reader::{Totals, Trace};
+use nettrace_reader::{Event, Totals, Trace};
 
-/// What is counted of the events that were delivered.
-#[derive(Debug, Default)]
-pub(crate) struct Delivered {
+use crate::clock::Clock;
+
+/// The counts of the summary.
+#[derive(Debug)]
+pub(crate) struct Summary {
+    started: Instant,
     events: u64,
+    shown: u64,
     payload_bytes: u64,
+    payload_errors: u64,
     unsorted: u64,
     last: Option<u64>,
+    stopped_early: bool,
 }
 
-impl Delivered {
-    pub(crate) fn count(&mut self, event: &nettrace_reader::Event<'_>) {
+impl Summary {
+    pub(crate) fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            events: 0,
+            shown: 0,
+            payload_bytes: 0,
+            payload_errors: 0,
+            unsorted: 0,
+            last: None,
+            stopped_early: false,
+        }
+    }
+
+    /// Counts an event, whether it is shown or not.
+    pub(crate) fn count(&mut self, event: &Event<'_>) {
         self.events += 1;
         self.payload_bytes += event.payload.len() as u64;
         let timestamp = event.header.timestamp;
@@ -24,32 +48,46 @@ impl Delivered {
         self.last = Some(timestamp);
     }
 
-    /// `lost` is 32 bits wide and wraps, as in the reference.
-    pub(crate) fn write(
-        &self,
-        trace: &Trace,
-        totals: &Totals,
-        started: std::time::Instant,
-        out: &mut impl Write,
-    ) -> io::Result<()> {
-        let Self { events, payload_bytes, unsorted, .. } = self;
-        let cpus = trace.value("HardwareThreadCount").and_then(|n| n.parse().ok()).unwrap_or(0_i32);
-        writeln!(
-            out,
-            "# events={events} lost={} payload_bytes={payload_bytes} unsorted={unsorted} ptr={} \
-             cpus={cpus} start={} duration_ms={:.4} read_ms={}",
-            totals.lost as i32,
-            trace.pointer_size,
-            trace.sync_time,
-            self.duration(trace),
-            started.elapsed().as_millis()
-        )
+    /// Counts an event that passed the filters.
+    pub(crate) fn count_shown(&mut self, has_payload_error: bool) {
+        self.shown += 1;
+        self.payload_errors += u64::from(has_payload_error);
     }
 
-    /// Milliseconds from the start to the last event, cut to 100 ns; negative where there is no event.
-    /// Computed step by step as the reference does it.
-    fn duration(&self, trace: &Trace) -> f64 {
-        let ticks = i128::from(self.last.unwrap_or(0)) - i128::from(trace.sync_ticks);
-        (ticks as f64 * 1e7 / trace.ticks_per_second.max(1) as f64).trunc() / 1e4
+    /// The number of events that passed the filters.
+    pub(crate) fn shown(&self) -> u64 {
+        self.shown
+    }
+
+    /// Notes that the trace was not read to its end.
+    pub(crate) fn stopped_early(&mut self) {
+        self.stopped_early = true;
+    }
+
+    /// Writes one line of `key=value`.
+    pub(crate) fn write(&self, trace: &Trace, totals: &Totals, clock: &Clock) -> io::Result<()> {
+        let Self { events, shown, payload_bytes, unsorted, payload_errors, .. } = self;
+        let since_start = self.last.and_then(|last| clock.since_start(last)).unwrap_or(0);
+        say(Some(format_args!(
+            "# events={events} shown={shown} lost={} payload_bytes={payload_bytes} \
+             payload_errors={payload_errors} unsorted={unsorted} pointer_bytes={} start={} \
+             last_event_ns={since_start} read_ms={}{}",
+            totals.lost,
+            trace.pointer_size,
+            trace.sync_time,
+            self.started.elapsed().as_millis(),
+            if self.stopped_early { " (not read to the end: --head)" } else { "" },
+        )))
+    }
+}
+
+/// Writes a line to standard error, if there is one. A closed standard error is not a failure.
+pub(crate) fn say(text: Option<impl fmt::Display>) -> io::Result<()> {
+    let Some(text) = text else { return Ok(()) };
+    // The line must not mix with the progress bar.
+    crate::source::hide_progress();
+    match writeln!(io::stderr(), "{text}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
     }
 }

@@ -1,25 +1,25 @@
-//! Traces written again: what is in the result is what was in the source, by reading both.
+//! Converts traces, and compares the contents of the result with those of the source.
 
 mod convert_support;
 mod program;
-#[path = "../../nettrace-reader/tests/support/mod.rs"]
-mod support;
 
 use convert_support::{
     convert, events, heph_events, is_activity, is_sound, items, left_out, lost, shown, values,
 };
 use nettrace_reader::{Event, Reader};
-use program::dotnet_traces;
-use support::{EventType, Row, Stream, random, samples, v5_random, v5_samples};
+use testkit::{
+    reference::dotnet_traces,
+    streams::{EventType, Row, Stream, random, samples, v5_random, v5_samples},
+};
 
-/// Streams of version 6 by hand and of chance.
+/// Handmade and random streams of version 6.
 fn current() -> Vec<(String, Vec<u8>)> {
     let by_hand = samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
     let by_chance = (0..12).map(|i| (format!("seed {i}"), random::make(i, 10 + i * 8).bytes));
     by_hand.chain(by_chance).collect()
 }
 
-/// Streams of versions 4 and 5: by hand, of chance, and of real programs.
+/// Streams of versions 4 and 5: handmade, random, and from real programs.
 fn older() -> Vec<(String, Vec<u8>)> {
     let by_hand = v5_samples::all().into_iter().map(|(name, bytes)| (name.to_owned(), bytes));
     let by_chance = (0..12).map(|i| (format!("seed {i}"), v5_random::make(i, 10 + i * 8).bytes));
@@ -30,14 +30,14 @@ fn older() -> Vec<(String, Vec<u8>)> {
     by_hand.chain(by_chance).chain(real).collect()
 }
 
-/// Those are passed over, whatever the target is.
+/// The number of unknown blocks, which every conversion drops.
 fn unknown_blocks(bytes: &[u8]) -> u64 {
     let mut reader = Reader::new(bytes).unwrap();
     reader.read_to_end().unwrap();
     reader.totals().unknown_blocks
 }
 
-/// The same without the longest of the real ones.
+/// The same without the longest real trace.
 fn short_older() -> impl Iterator<Item = (String, Vec<u8>)> {
     older().into_iter().filter(|(_, bytes)| bytes.len() < 1 << 20)
 }
@@ -54,7 +54,7 @@ fn version_6_to_6_keeps_everything() {
         assert_eq!(lost(&bytes), lost(&converted), "{name}");
         assert_eq!(is_sound(&bytes), is_sound(&converted), "{name}");
         assert_eq!(left_out(&said), unknown_blocks(&bytes), "{name}: {said}");
-        // Nothing is left to be changed.
+        // A second conversion changes nothing.
         assert!(convert(&converted, "v6").0 == converted, "{name}");
     }
 }
@@ -84,7 +84,7 @@ fn versions_5_and_4_to_6_keep_everything() {
     }
 }
 
-/// To the older versions, of which payloads are compared by their values.
+/// Converts to the older versions. Payloads are compared by their values.
 #[test]
 fn version_6_to_5_keeps_what_5_can_say() {
     let show = |event: &Event<'_>, number: u32| {
@@ -109,15 +109,15 @@ fn version_6_to_5_keeps_what_5_can_say() {
     let mut converted_whole = 0;
     for (name, bytes) in current() {
         let (converted, said) = convert(&bytes, "v5");
-        // A thread's first number is 1; what was lost before it is missing behind it. And what was
-        // lost of a thread without events is missing behind another's: numbers are not compared.
+        // The first number of a thread is 1, so earlier losses show up after it. Losses of a thread
+        // without events show up on another thread. So numbers are not compared for these streams.
         let show = |event: &Event<'_>, number| match &*name {
             "losses" | "flushes" => show(event, 0),
             _ => show(event, number),
         };
         let (before, after) = (events(&bytes, show), events(&converted, show));
-        let is_whole = !said.contains(" events, whose payload");
-        // Threads without an id of their own, or with that of another, have another here.
+        let is_whole = !said.contains(" events whose payload");
+        // A thread without an id, or with the id of another thread, gets a new id.
         let has_ids = !["threads", "names"].contains(&&*name);
         if is_whole && has_ids {
             for (before, after) in before.iter().zip(&after) {
@@ -139,7 +139,7 @@ fn losses_are_the_same_in_every_version() {
             let (converted, said) = convert(&bytes, to);
             let refused: u64 = said
                 .lines()
-                .filter(|line| line.contains(" events, whose payload"))
+                .filter(|line| line.contains(" events whose payload"))
                 .map(|line| line.split(": ").nth(1).unwrap().split(' ').next().unwrap())
                 .map(|count| count.parse::<u64>().unwrap())
                 .sum();
@@ -150,7 +150,7 @@ fn losses_are_the_same_in_every_version() {
     for (name, bytes) in older() {
         for to in ["v5", "v4"] {
             let (converted, said) = convert(&bytes, to);
-            assert!(!said.contains(" events, whose payload"), "{name} {to}: {said}");
+            assert!(!said.contains(" events whose payload"), "{name} {to}: {said}");
             assert_eq!(lost(&converted), lost(&bytes), "{name} {to}");
             assert!(!is_sound(&bytes) || is_sound(&converted), "{name} {to}");
         }
@@ -177,14 +177,14 @@ fn version_5_to_5_and_4_keeps_the_rows() {
     }
 }
 
-/// And back: what version 5 has said, version 6 says no less.
+/// Converts from version 5 to version 6, which must not lose anything.
 #[test]
 fn there_and_back() {
     for (name, bytes) in short_older() {
         let (current, _) = convert(&bytes, "v6");
         let (back, _) = convert(&current, "v5");
         let (again, _) = convert(&back, "v6");
-        // A thread's first number is 1 in version 5; what was lost before it is missing behind it.
+        // In version 5 the first number of a thread is 1, so earlier losses show up after it.
         let show = |event: &Event<'_>, number| match event.capture_thread().events {
             1 => shown(event, 1),
             _ => shown(event, number),
@@ -232,7 +232,7 @@ fn heph_has_every_event() {
     }
 }
 
-/// Whatever the source has beyond what the target gets is listed.
+/// Lists everything in the source that the target cannot store.
 #[test]
 fn what_nobody_describes_is_listed() {
     const VAR_UINT: u8 = 21;
@@ -242,7 +242,7 @@ fn what_nobody_describes_is_listed() {
     stream.metadata(&EventType::new(1, "P", 1, "E").field("a", &[VAR_UINT]));
     let activity = |byte| [&[ACTIVITY], &[byte; 16][..]].concat();
     stream.label_lists(1, &[&[activity(7), activity(8)]]);
-    // Three bytes behind the field, and before the trace's clock began.
+    // Three bytes after the field, and a time before the start of the trace.
     let longer = Row::new(1, 1, 10).payload(&[5, 1, 2, 3]);
     let labelled = Row::new(1, 2, 2_000).payload(&[5]).labels(1);
     let mut on_a_stack = Row::new(1, 3, 2_001).payload(&[5]);
@@ -250,10 +250,10 @@ fn what_nobody_describes_is_listed() {
     stream.events(&[longer, labelled, on_a_stack]).block(99, b"something of the future");
     let bytes = stream.end();
     let (longer, blocks) =
-        ("1 events' bytes behind the fields of their type", "1 blocks of unknown kinds");
+        ("1 events' bytes behind the last field of their type", "1 blocks of unknown kinds");
     let (labels, names) = ("1 labels of events", "1 names of threads");
-    let early = "1 events' times before the trace's beginning, which became that";
-    let stacks = "1 events' stacks, which the source does not define";
+    let early = "1 times before the start of the trace, which became the start";
+    let stacks = "1 references to stacks that the source does not define";
     let keys = "2 key-values of the trace";
     for (to, listed) in [
         ("v6", &[blocks][..]),
@@ -263,7 +263,7 @@ fn what_nobody_describes_is_listed() {
     ] {
         let (_, said) = convert(&bytes, to);
         for line in listed {
-            assert!(said.contains(&format!(" cannot say it: {line}\n")), "{to} {line}: {said}");
+            assert!(said.contains(&format!(" cannot express it: {line}\n")), "{to} {line}: {said}");
         }
         assert_eq!(said.lines().count(), listed.len() + 1, "{to}: {said}");
     }

@@ -1,25 +1,23 @@
-//! `nettrace convert` as users run it: where the result goes, what is refused, damage, exit codes.
+//! Runs `nettrace convert` as a user does: output files, refusals, damaged input, exit codes.
 
 mod convert_support;
 mod program;
-#[path = "../../nettrace-reader/tests/support/mod.rs"]
-mod support;
 
 use std::{fs, path::Path};
 
 use convert_support::{convert, events, items, lost, read_on};
 use nettrace_reader::Options;
 use program::{nettrace, stderr};
-use support::{EventType, Row, Stream, samples, v5::Objects, v5_samples};
+use testkit::streams::{EventType, Row, Stream, samples, v5::Objects, v5_samples};
 
 const FORMATS: [&str; 4] = ["v6", "v5", "v4", "heph"];
 
-/// The arguments of a conversion.
+/// The arguments of one conversion.
 fn task<'a>(from: &'a Path, out: &'a Path, to: &'a str) -> Vec<&'a str> {
     vec!["convert", from.to_str().unwrap(), out.to_str().unwrap(), "--to", to]
 }
 
-/// The names in a directory, hidden ones too.
+/// The names in a directory, including hidden ones.
 fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     let mut names: Vec<_> =
@@ -62,12 +60,12 @@ fn what_exists_is_replaced_only_by_force() {
     assert_eq!(nettrace(&forced, b"").status.code(), Some(0));
     assert_eq!(items(&fs::read(&out).unwrap()), items(&samples::order()));
 
-    // In its own place too.
+    // The result can replace its source.
     let in_place = [&task(&from, &from, "v5")[..], &["--force"]].concat();
     assert_eq!(nettrace(&in_place, b"").status.code(), Some(0));
     assert!(fs::read(&from).unwrap() == convert(&samples::order(), "v5").0);
 
-    // Where the source is no trace, what was there stays.
+    // If the source is no trace, the existing file stays.
     fs::write(&from, b"no trace").unwrap();
     let before = fs::read(&out).unwrap();
     let failed = nettrace(&forced, b"");
@@ -138,7 +136,7 @@ fn what_was_readable_is_in_a_complete_result() {
         }
     }
     assert!(cuts > 100, "{cuts}");
-    // Damage in the middle: what stands before it.
+    // If the middle is damaged, the result has what comes before.
     let mut bytes = samples::order();
     let at = bytes.len() - 40;
     bytes[at..].fill(0xFF);
@@ -149,10 +147,10 @@ fn what_was_readable_is_in_a_complete_result() {
     assert!(readable > 0);
 }
 
-/// Whatever the bytes are: an error or a result that can be read to its end; never a panic.
+/// For any bytes there is either an error or a readable result, and never a panic.
 #[test]
 fn damage_of_chance() {
-    let mut random = support::random::Random::new(7);
+    let mut random = testkit::streams::random::Random::new(7);
     let samples = samples::all().into_iter().chain(v5_samples::all()).collect::<Vec<_>>();
     let (mut whole, mut damaged) = (0, 0);
     for (round, to) in (0..160).zip(FORMATS.into_iter().cycle()) {
@@ -204,7 +202,7 @@ fn what_no_byte_of_can_be_read_makes_no_file() {
     }
 }
 
-/// What a version has no words for is counted by kind.
+/// What a version cannot store is counted by kind.
 #[test]
 fn what_is_left_out_is_listed() {
     let said = |bytes: &[u8], to: &str| convert(bytes, to).1;
@@ -217,24 +215,24 @@ fn what_is_left_out_is_listed() {
     stream.thread(5).thread_row(&[9, 2, 1, 4, 1, b'k', 1, b'v']);
     stream.label_lists(1, &[&[[&[5, 1, b'k'][..], &[1, b'v']].concat(), vec![7, 3]]]);
     stream.events(&[Row::new(5, 1, 1000).payload(&[7, 1, 0, 9]).labels(1)]);
-    // A payload that is shorter than its fields, and one that would be too long.
+    // A payload that is shorter than its fields, and one that would become too long.
     stream.events(&[Row::new(5, 2, 1001).payload(&[7])]);
     let long = [&[7, 0xF0, 0xFF][..], &[200; 0xFFF0]].concat();
     stream.events(&[Row::new(9, 4, 1002).payload(&long)]);
     let bytes = stream.end();
     let v5 = said(&bytes, "v5");
     for line in [
-        "1 events, whose payload would be too large",
-        "1 events, whose payload is not what their type says",
+        "1 events whose payload would be too large",
+        "1 events whose payload does not fit their type",
         "2 labels of events",
         "1 names of threads",
         "1 key-values of threads",
         "1 processes of threads",
         "1 key-values of the trace",
         "1 event types' texts, key-values, opcodes or GUIDs",
-        "1 event types' levels or ids, which became others",
+        "1 event types' levels or ids, which were changed",
     ] {
-        contains(&v5, &format!("left out, for NetTrace V5 cannot say it: {line}"));
+        contains(&v5, &format!("left out, because NetTrace V5 cannot express it: {line}"));
     }
     assert!(v5.contains("# events=3 lost=3 left_out=10 "), "{v5}");
     let heph = said(&bytes, "heph");
@@ -243,11 +241,11 @@ fn what_is_left_out_is_listed() {
     assert!(said(&bytes, "v6").contains("# events=3 lost=3 left_out=0 "));
 }
 
-/// Blocks that version 6 does not allow, of versions that do.
+/// Blocks that are legal in the older versions, but not in version 6.
 #[test]
 fn large_blocks_are_cut() {
     let mut objects = Objects::new();
-    objects.metadata(&[support::v5::simple_type(1)]);
+    objects.metadata(&[testkit::streams::v5::simple_type(1)]);
     let rows: Vec<_> =
         (1..=500).map(|i| Row::new(5, i, 1000 + u64::from(i)).payload(&[3; 60_000])).collect();
     objects.events(&rows);
@@ -263,13 +261,14 @@ fn large_blocks_are_cut() {
     }
 }
 
-/// Threads whose ids others have, had, or will have.
+/// Threads whose ids other threads have, had or will have.
 #[test]
 fn ids_of_threads_are_unique_in_the_older_versions() {
     let mut stream = Stream::new();
     stream.simple_metadata(1);
     let tid = |index: u8, tid: u8| vec![index, 3, tid];
-    // 5 and 6 have one id at the same time; 7 gets it when both are gone; 8 and 9 have none.
+    // Threads 5 and 6 have the same id at the same time. Thread 7 gets it when both have ended.
+    // Threads 8 and 9 have no id.
     stream.thread_row(&tid(5, 100)).thread_row(&tid(6, 100));
     stream.events(&[Row::new(5, 1, 1000), Row::new(5, 2, 1001)]);
     stream.events(&[Row::new(6, 3, 1002), Row::new(6, 4, 1003)]);
@@ -278,9 +277,9 @@ fn ids_of_threads_are_unique_in_the_older_versions() {
     stream.thread_row(&tid(7, 100)).thread_row(&[8]).thread_row(&[9]);
     stream.events(&[Row::new(7, 1, 1020), Row::new(7, 3, 1021)]);
     stream.events(&[Row::new(8, 1, 1022)]);
-    // All of 9 is lost.
+    // All events of thread 9 are lost.
     stream.sequence_point(1030, 0, &[(7, 3), (8, 1), (9, 7)]);
-    // All of 10 is lost too; then 11 gets its id.
+    // All events of thread 10 are lost too. Then thread 11 gets its id.
     stream.thread_row(&tid(10, 50)).remove_thread(10, 6).thread_row(&tid(11, 50));
     stream.events(&[Row::new(11, 1, 1040), Row::new(11, 2, 1041)]);
     let bytes = stream.end();
@@ -301,16 +300,16 @@ fn ids_of_threads_are_unique_in_the_older_versions() {
     assert_eq!((reader.totals().events, reader.totals().lost), (9, lost(&bytes)));
 }
 
-/// Readers of version 5 see the loss of billions where the numbers of a thread begin again.
+/// If the numbers of a thread begin again, those in version 6 go on.
 #[test]
 fn an_id_that_another_thread_gets_is_no_loss() {
     let mut objects = Objects::new();
-    objects.metadata(&[support::v5::simple_type(1)]);
+    objects.metadata(&[testkit::streams::v5::simple_type(1)]);
     objects.events(&[Row::new(5, 1, 1000), Row::new(5, 2, 1001)]);
     objects.events(&[Row::new(5, 1, 1002), Row::new(5, 3, 1003)]);
     objects.sequence_point(1010, &[(5, 4)]);
     let bytes = objects.end();
-    assert_eq!(lost(&bytes), (1 << 31) - 1 + 2);
+    assert_eq!(lost(&bytes), 2);
     let (converted, said) = convert(&bytes, "v6");
     assert_eq!(lost(&converted), 2);
     assert!(said.contains("1 threads' numbers"), "{said}");
@@ -319,7 +318,30 @@ fn an_id_that_another_thread_gets_is_no_loss() {
     assert_eq!(lost(&converted), lost(&bytes));
 }
 
-/// A stack that readers do not survive, in version 6, is none.
+/// A sequence point states a lower bound, which the reference reader takes for the last number. If
+/// the bound is less than the last number, the result has the last number instead.
+#[test]
+fn a_sequence_point_behind_the_events_is_no_loss() {
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1);
+    stream.events(&[Row::new(5, 1, 1000), Row::new(5, 2, 1001), Row::new(5, 3, 1002)]);
+    stream.sequence_point(1010, 0, &[(5, 1)]).events(&[Row::new(5, 5, 1011)]);
+    let bytes = stream.end();
+    let reference = |bytes: &[u8]| {
+        let options = nettrace_reader::Options::default();
+        let options = options.dialect(nettrace_reader::Dialect::Reference);
+        let mut reader = options.open(bytes).unwrap();
+        reader.read_to_end().unwrap();
+        reader.totals().lost
+    };
+    assert_eq!((lost(&bytes), reference(&bytes)), (1, (1 << 31) - 1 + 3));
+    for to in ["v5", "v4"] {
+        let (converted, _) = convert(&bytes, to);
+        assert_eq!((lost(&converted), reference(&converted)), (1, 1), "{to}");
+    }
+}
+
+/// A stack that would crash readers of version 6 is replaced by none.
 #[test]
 fn stacks_that_are_too_deep_are_left_out() {
     let deep = [7_u64; 9000];
@@ -340,7 +362,7 @@ fn stacks_that_are_too_deep_are_left_out() {
     }
 }
 
-/// What cannot be written is an error of the output, and leaves nothing.
+/// If the result cannot be written, that is an error of the output, and leaves no file.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_an_error() {
@@ -353,7 +375,7 @@ fn a_full_disk_is_an_error() {
     assert_eq!(names(dir.path()), ["from"]);
 }
 
-/// However long a trace is. Measured where the system tells it.
+/// The memory does not depend on the length of the trace. Measured where the system reports it.
 #[cfg(target_os = "linux")]
 #[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
 #[test]
@@ -391,7 +413,7 @@ fn memory_does_not_grow_with_the_trace() {
             stream.events(&rows).sequence_point(time, 0, &[(5, (block + 1) * ROWS)]);
             stdin.write_all(&stream.bytes).unwrap();
         }
-        // All but what is in the pipe was read.
+        // Everything except the pipe's content was read.
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
         let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
@@ -406,7 +428,7 @@ fn memory_does_not_grow_with_the_trace() {
     }
 }
 
-/// An endless number of types, each of which lives as long as the process, meets the bound.
+/// An endless number of types reaches the limit, because each type lives as long as the process.
 #[test]
 fn types_are_bounded() {
     let mut stream = Stream::new();
@@ -419,7 +441,7 @@ fn types_are_bounded() {
     let output = nettrace(&args, &bytes);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("event types exceed 4194304"), "{}", stderr(&output));
-    // The same type again and again is one.
+    // A type that is repeated counts once.
     let mut stream = Stream::new();
     for i in 1..20_000 {
         stream.metadata(&EventType::new(i, "P", 7, "the same"));
@@ -440,5 +462,22 @@ fn help_and_completion_know_it() {
         let script = nettrace(&["completions", shell], b"").stdout;
         let script = String::from_utf8(script).unwrap();
         assert!(script.contains("convert") && script.contains("heph"), "{shell}");
+    }
+}
+
+/// The fields of unknown types are left out, but the payloads stay. Parts of threads and event
+/// types that are newer than the command are left out too.
+#[test]
+fn what_is_unknown_stays_in_payloads() {
+    let event = testkit::streams::EventType::new(1, "P", 1, "E").field("a", &[6]).field("b", &[99]);
+    let mut stream = Stream::new();
+    stream.thread_row(&[5, 77, 1, 2]).metadata(&event.optional(&[77, 1]));
+    let bytes = stream.events(&[Row::new(5, 1, 1000).payload(&[1, 2, 3])]).end();
+    for (to, payload) in [("v6", &[1, 2, 3][..]), ("v5", &[1, 2, 3])] {
+        let (converted, said) = convert(&bytes, to);
+        let payloads = events(&converted, |event, _| format!("{:?}", event.payload));
+        assert_eq!(payloads, [format!("{payload:?}")], "{to}");
+        assert!(said.contains("2 parts of unknown kinds of threads and event types"), "{said}");
+        assert!(said.contains("1 descriptions of event types' fields"), "{said}");
     }
 }

@@ -1,13 +1,13 @@
-//! What blocks are made from, whatever the version of the format.
+//! The values that callers pass to the writers, shared by all versions of the format.
 
 use alloc::vec::Vec;
 
 use crate::error::FormatError;
 
-/// A moment in UTC, in the parts that the Trace block stores.
+/// A moment in UTC, split into the parts that the Trace block stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemTimeParts {
-    /// Year, 1 to 9999 (what the reference reader's `DateTime` can hold).
+    /// Year, 1 to 9999: the range of the reference reader's `DateTime`.
     pub year: u16,
     /// Month, 1 to 12.
     pub month: u16,
@@ -26,9 +26,15 @@ pub struct SystemTimeParts {
 }
 
 impl SystemTimeParts {
-    /// The parts of a time given in milliseconds since 1970-01-01 UTC (proleptic Gregorian
-    /// calendar, no leap seconds). Times outside of the years 1 to 9999 become the nearest time
-    /// within.
+    /// Converts milliseconds since 1970-01-01 UTC (proleptic Gregorian calendar, no leap seconds).
+    /// A time before year 1 or after year 9999 becomes the nearest time in that range.
+    ///
+    /// ```
+    /// use nettrace_format::content::SystemTimeParts;
+    ///
+    /// let time = SystemTimeParts::from_unix_millis(951_782_400_000);
+    /// assert_eq!((time.year, time.month, time.day), (2000, 2, 29));
+    /// ```
     #[must_use]
     pub const fn from_unix_millis(millis: i64) -> Self {
         const FIRST: i64 = -62_135_596_800_000; // 0001-01-01T00:00:00.000
@@ -43,7 +49,7 @@ impl SystemTimeParts {
         let days = millis.div_euclid(86_400_000);
         let of_day = millis.rem_euclid(86_400_000);
 
-        // Years are counted from 1 March, in cycles of 400 years: the leap day is a year's last.
+        // Count years from 1 March, in cycles of 400 years, so that the leap day ends its year.
         let day_count = days + 719_468; // days since 0000-03-01
         let cycle = day_count.div_euclid(146_097);
         let of_cycle = day_count.rem_euclid(146_097);
@@ -68,24 +74,24 @@ impl SystemTimeParts {
     }
 }
 
-/// What is said once of a whole trace.
+/// The facts about a whole trace, written once at its start.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceInfo<'a> {
-    /// The time at which the clock stood at [`sync_ticks`](Self::sync_ticks).
+    /// The time of day when the trace's clock read [`sync_ticks`](Self::sync_ticks).
     pub sync_utc: SystemTimeParts,
-    /// The trace's clock at [`sync_utc`](Self::sync_utc), in ticks.
+    /// The reading of the trace's clock at [`sync_utc`](Self::sync_utc), in ticks.
     pub sync_ticks: u64,
-    /// Ticks in a second.
+    /// Ticks per second.
     pub ticks_per_second: u64,
     /// Size of a pointer in bytes: 4 or 8.
     pub pointer_size: u32,
-    /// Free text about the trace. Keys with a meaning: `ProcessId`, `HardwareThreadCount`,
-    /// `ExpectedCPUSamplingRate`, `SystemPageSize`.
+    /// Further key-value pairs. Readers interpret the keys `ProcessId`, `HardwareThreadCount`,
+    /// `ExpectedCPUSamplingRate` and `SystemPageSize`.
     pub key_values: &'a [(&'a str, &'a str)],
 }
 
 impl TraceInfo<'_> {
-    /// Whether every version can say it.
+    /// Checks that every version can write these facts.
     pub(crate) fn check(&self) -> Result<(), FormatError> {
         if !matches!(self.pointer_size, 4 | 8) {
             return Err(FormatError::PointerSize { given: self.pointer_size });
@@ -96,8 +102,8 @@ impl TraceInfo<'_> {
         Ok(())
     }
 
-    /// Appends what every version begins its description of a trace with: a time, the clock at that
-    /// time, and the clock's rate.
+    /// Appends the fields that begin the trace's description in every version: the time of day, the
+    /// clock's reading at that time, and its rate.
     pub(crate) fn put_clock(&self, out: &mut Vec<u8>) {
         let utc = &self.sync_utc;
         for part in [
@@ -117,74 +123,76 @@ impl TraceInfo<'_> {
     }
 }
 
-/// One thread, as it is introduced to readers.
+/// Describes one thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadInfo<'a> {
-    /// The number by which rows refer to the thread. The reference reader removes threads by OS id,
+    /// The index by which rows refer to the thread. The reference reader removes threads by OS id,
     /// so an index must never equal the OS id of another live thread.
     pub index: u64,
     /// The thread's name.
     pub name: Option<&'a str>,
     /// The OS id of its process.
     pub process_id: Option<u64>,
-    /// Its OS id.
+    /// The thread's OS id.
     pub os_thread_id: Option<u64>,
     /// Further key-value pairs.
     pub key_values: &'a [(&'a str, &'a str)],
 }
 
-/// One label of an event: a correlation id, an override of what the event's type says, or free.
+/// One label of an event: a correlation id, a replacement for a value of the event's type, or a
+/// key-value pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Label<'a> {
     /// The activity that the event belongs to: a GUID in the byte order of RFC 4122.
     ActivityId([u8; 16]),
-    /// The activity that caused it: a GUID in the byte order of RFC 4122.
+    /// The activity that caused that activity: a GUID in the byte order of RFC 4122.
     RelatedActivityId([u8; 16]),
-    /// A W3C trace id, as its 16 bytes are.
+    /// A W3C trace id: its 16 bytes in W3C order.
     TraceId([u8; 16]),
-    /// A W3C span id. The W3C form is big endian: use `u64::from_be_bytes`.
+    /// A W3C span id. W3C writes it big endian: convert it with `u64::from_be_bytes`.
     SpanId(u64),
     /// A key and a text.
     Str(&'a str, &'a str),
     /// A key and a number.
     Int(&'a str, i64),
-    /// The event's opcode, in place of its type's. Known to the reference reader since 3.1.24;
-    /// older ones (`dotnet-trace` 10) refuse the file.
+    /// Replaces the opcode of the event's type. The reference reader knows this label since 3.1.24;
+    /// older readers (`dotnet-trace` 10) refuse the file.
     OpCode(u8),
-    /// The event's keywords, in place of its type's. Known to the reference reader since 3.1.24;
-    /// older ones (`dotnet-trace` 10) refuse the file.
+    /// Replaces the keywords of the event's type. The reference reader knows this label since
+    /// 3.1.24; older readers (`dotnet-trace` 10) refuse the file.
     Keywords(u64),
-    /// The event's level, in place of its type's. Known to the reference reader since 3.1.24; older
-    /// ones (`dotnet-trace` 10) refuse the file.
+    /// Replaces the level of the event's type. The reference reader knows this label since 3.1.24;
+    /// older readers (`dotnet-trace` 10) refuse the file.
     Level(u8),
-    /// The event's version, in place of its type's. Known to the reference reader since 3.1.24;
-    /// older ones (`dotnet-trace` 10) refuse the file.
+    /// Replaces the version of the event's type. The reference reader knows this label since
+    /// 3.1.24; older readers (`dotnet-trace` 10) refuse the file.
     Version(u8),
 }
 
-/// Everything about one event but its payload.
+/// The header of an event's row: everything about the event except its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowHeader {
-    /// The row of the metadata table that describes the event. Never 0; at most 2^31 - 1.
+    /// Id of the metadata row that describes the event: 1 to 2^31 - 1.
     pub metadata_id: u32,
-    /// The number that the capturing thread gave the event: 1 for its first, then one more for each
-    /// attempt, over 2^32 - 1 to 0.
+    /// The sequence number that the capturing thread gave the event. It counts attempts: 1 for the
+    /// thread's first event, then one more for each attempt. It wraps from 2^32 - 1 to 0.
     pub sequence: u32,
     /// Index of the thread that recorded the event.
     pub capture_thread: u64,
-    /// The processor it ran on. The reference reader keeps 8 bits of it.
+    /// The processor that the event was recorded on. The reference reader keeps 8 bits of it.
     pub processor: u32,
     /// Index of the thread that the event is about.
     pub thread: u64,
-    /// The event's stack, 0 for none.
+    /// Id of the event's stack; 0 for none.
     pub stack: u32,
-    /// When, in ticks.
+    /// Time of the event, in ticks.
     pub timestamp: u64,
-    /// The event's label list, 0 for none.
+    /// Id of the event's label list; 0 for none.
     pub labels: u32,
-    /// Whether no later event of the file is older than this one.
+    /// Whether every later event in the file is at least as young as this one.
     pub sorted: bool,
-    /// Bytes of payload behind the header: at most [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD).
+    /// Size in bytes of the payload that follows the header: at most
+    /// [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD).
     pub payload_len: u32,
 }
 

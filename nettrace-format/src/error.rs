@@ -1,4 +1,4 @@
-//! What can be wrong with what is to be written.
+//! The errors of this crate's writing functions.
 
 use core::fmt;
 
@@ -7,32 +7,33 @@ use crate::{
     v6::BlockKind,
 };
 
-/// Why something cannot be written. The output is as it was before the call.
+/// Why a value cannot be written. A function that returns an error leaves its output unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// A block of more than 16,777,215 bytes: the bound of version 6, kept in versions 4 and 5.
+    /// A block exceeds 16,777,215 bytes: the limit of version 6, which is kept for versions 4 and
+    /// 5.
     BlockTooLarge {
-        /// What was to be written.
+        /// The kind of block.
         kind: BlockKind,
-        /// Its size in bytes, block header excluded.
+        /// Its size in bytes, without the block header.
         size: usize,
     },
-    /// An event block without events, which readers refuse.
+    /// An event block has no events. Readers refuse such a block.
     EmptyEventBlock,
-    /// An id of 0, which stands for "none".
+    /// An id is 0, which means "none".
     ZeroId {
-        /// The block whose row has it.
+        /// The kind of block that the row belongs to.
         kind: BlockKind,
     },
-    /// Ids beyond 2^32 - 1 (metadata: 2^31 - 1).
+    /// An id exceeds 2^32 - 1 (metadata ids: 2^31 - 1).
     IdTooLarge {
-        /// The block whose row has it.
+        /// The kind of block that the row belongs to.
         kind: BlockKind,
         /// The first id that is too large.
         id: u64,
     },
-    /// A metadata row of more than 65,535 bytes, or in versions 4 and 5 of more than
+    /// A metadata row exceeds 65,535 bytes, or in versions 4 and 5
     /// [`MAX_METADATA_ROW`](crate::v5::MAX_METADATA_ROW).
     MetadataRowTooLarge {
         /// The event's name.
@@ -40,147 +41,147 @@ pub enum FormatError {
         /// The row's size in bytes.
         size: usize,
     },
-    /// Optional metadata of more than 65,535 bytes.
+    /// An event type's optional metadata exceeds 65,535 bytes.
     OptionalMetadataTooLarge {
         /// The event's name.
         event: &'static str,
         /// The size in bytes.
         size: usize,
     },
-    /// The description of an event type, or a part of it, that exceeds 65,535 bytes; or more than
-    /// 65,535 fields in it.
+    /// The description of an event type, or a part of it, exceeds 65,535 bytes or 65,535 fields.
     DescriptionTooLarge {
         /// The type's metadata id.
         id: u32,
         /// The size in bytes, or the number of fields.
         size: usize,
     },
-    /// More than 65,535 fields in an event or object.
+    /// An event or object has more than 65,535 fields.
     TooManyFields {
-        /// How many there are.
+        /// The number of fields.
         count: usize,
     },
-    /// A field description of more than 65,535 bytes.
+    /// A field description exceeds 65,535 bytes.
     FieldDescriptionTooLarge {
         /// The field's name.
         field: &'static str,
         /// The size in bytes.
         size: usize,
     },
-    /// A `RelLoc` or `DataLoc` of elements that are not of fixed size.
+    /// A `RelLoc` or `DataLoc` field has elements that vary in size.
     LocationOfVariableSize {
         /// The field's name.
         field: &'static str,
     },
-    /// An object without fields inside an array, an option or another object, where readers fail on
-    /// it.
+    /// An object without fields is nested in an array, an option or another object. Readers fail on
+    /// it there.
     EmptyObject {
         /// The field's name.
         field: &'static str,
     },
-    /// A fixed-length array of no elements, which readers take for a counted one.
+    /// A fixed-length array has no elements. Readers take it for a counted array.
     EmptyFixedArray {
         /// The field's name.
         field: &'static str,
     },
-    /// A fixed-length array whose bytes exceed what a payload or a reader can hold.
+    /// A fixed-length array has more bytes than a payload or a reader can hold.
     FixedArrayTooLarge {
         /// The field's name.
         field: &'static str,
         /// Its size in bytes.
         size: usize,
     },
-    /// A fixed-length array of more than 32,767 elements, where a version has counted ones only.
+    /// A fixed-length array has more than 32,767 elements in a version that only has counted
+    /// arrays.
     FixedArrayTooLong {
         /// The field's name.
         field: &'static str,
-        /// How many elements it has.
+        /// The number of elements.
         count: u16,
     },
-    /// A description of a thread that takes more than 65,535 bytes.
+    /// A thread's description exceeds 65,535 bytes.
     ThreadRowTooLarge {
         /// The thread's index.
         index: u64,
         /// The row's size in bytes.
         size: usize,
     },
-    /// A label list without labels: id 0 stands for it.
+    /// A label list has no labels. Rows without labels use id 0 instead.
     EmptyLabelList {
-        /// The id that it was to get.
+        /// The id that the list would get.
         id: u32,
     },
-    /// A payload of more than [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes.
+    /// A payload exceeds [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes.
     PayloadTooLarge {
         /// Its size in bytes.
         size: usize,
     },
-    /// A pointer size other than 4 and 8.
+    /// The pointer size is neither 4 nor 8.
     PointerSize {
-        /// What was given, in bytes.
+        /// The given size in bytes.
         given: u32,
     },
-    /// A stack of more than [`MAX_STACK`](crate::v6::MAX_STACK) bytes.
+    /// A stack exceeds [`MAX_STACK`](crate::v6::MAX_STACK) bytes.
     StackTooDeep {
         /// The stack's id.
         stack: u32,
-        /// How many frames it has.
+        /// The number of frames.
         frames: usize,
     },
-    /// An address that does not fit in the trace's 4-byte pointers.
+    /// An address does not fit in the trace's 4-byte pointers.
     AddressTooLarge {
-        /// The id of the stack.
+        /// The stack's id.
         stack: u32,
         /// The address.
         address: u64,
     },
-    /// A clock rate of zero, or one beyond 2^63 - 1.
+    /// The clock rate is zero or exceeds 2^63 - 1.
     ClockRate {
-        /// What was given, in ticks a second.
+        /// The given rate in ticks per second.
         ticks_per_second: u64,
     },
-    /// The name of an option of a Heph trace that takes more than 65,535 bytes.
+    /// The name of an option in a Heph trace exceeds 65,535 bytes.
     HephOptionNameTooLong {
         /// Its size in bytes.
         size: usize,
     },
-    /// A description of a Heph event that takes more than 65,535 bytes.
+    /// The description of a Heph event exceeds 65,535 bytes.
     HephDescriptionTooLong {
         /// Its size in bytes.
         size: usize,
     },
-    /// The name of an attribute of a Heph event that takes more than 65,535 bytes.
+    /// The name of an attribute of a Heph event exceeds 65,535 bytes.
     HephAttributeNameTooLong {
         /// Its size in bytes.
         size: usize,
     },
-    /// A string in a Heph event that takes more than 65,535 bytes of UTF-8.
+    /// A string in a Heph event exceeds 65,535 bytes of UTF-8.
     HephStringTooLong {
         /// Its size in bytes.
         size: usize,
     },
-    /// An array in a Heph event of more than 65,535 elements.
+    /// An array in a Heph event exceeds 65,535 elements.
     HephArrayTooLong {
-        /// How many it has.
+        /// The number of elements.
         len: usize,
     },
-    /// A Heph packet of more than 2^32 - 1 bytes.
+    /// A Heph packet exceeds 2^32 - 1 bytes.
     HephPacketTooLarge {
         /// Its size in bytes.
         size: usize,
     },
-    /// The start or end of a Heph event, of a type that is no time.
+    /// The field with the role start or end of a Heph event has a type that is not a time.
     HephTime {
         /// The field's name.
         field: &'static str,
     },
-    /// A thread whose index exceeds what a Heph trace can number.
+    /// A thread's index exceeds 2^32 - 1, the highest stream number of a Heph trace.
     HephStream {
         /// The thread's index.
         thread: u64,
     },
-    /// A payload that is not what its event's fields say.
+    /// A payload does not match the fields of its event type.
     PayloadMismatch {
-        /// Bytes from the payload's start to where it was noticed.
+        /// The offset in bytes from the payload's start at which the mismatch was found.
         offset: usize,
     },
 }
@@ -190,8 +191,8 @@ impl fmt::Display for FormatError {
         match *self {
             Self::BlockTooLarge { kind, size } => write!(
                 f,
-                "a {kind} block of {size} bytes exceeds 16777215, the most there can be; write \
-                 fewer or smaller rows at once"
+                "a {kind} block of {size} bytes exceeds the limit of 16777215; write fewer or \
+                 smaller rows at once"
             ),
             Self::EmptyEventBlock => {
                 f.write_str("an event block needs at least one event; write none instead")
@@ -202,7 +203,7 @@ impl fmt::Display for FormatError {
             Self::IdTooLarge { kind, id } => write!(
                 f,
                 "id {id} in a {kind} block is beyond what the format can hold; start a new trace, \
-                 or after a sequence point count from 1 again"
+                 or count from 1 again after a sequence point"
             ),
             Self::MetadataRowTooLarge { event, size } => write!(
                 f,
@@ -216,8 +217,8 @@ impl fmt::Display for FormatError {
             ),
             Self::DescriptionTooLarge { id, size } => write!(
                 f,
-                "the description of event type {id} or a part of it has a size of {size} and the \
-                 format allows 65535; leave out texts or fields"
+                "the description of event type {id}, or a part of it, has a size of {size} and \
+                 the format allows 65535; leave out texts or fields"
             ),
             Self::TooManyFields { count } => write!(
                 f,
@@ -236,13 +237,13 @@ impl fmt::Display for FormatError {
             ),
             Self::EmptyObject { field } => write!(
                 f,
-                "field {field:?} holds an object without fields, which readers fail on there; skip \
-                 it or give it a field"
+                "field {field:?} nests an object without fields, which readers fail on; skip the \
+                 field or give the object a field"
             ),
             Self::EmptyFixedArray { field } => write!(
                 f,
-                "field {field:?} is a fixed-length array of no elements, which readers take for a \
-                 counted one; use a counted array"
+                "field {field:?} is a fixed-length array without elements, which readers take for \
+                 a counted array; use a counted array"
             ),
             Self::FixedArrayTooLarge { field, size } => write!(
                 f,
@@ -260,20 +261,20 @@ impl fmt::Display for FormatError {
                  65535; shorten its name or key-values"
             ),
             Self::EmptyLabelList { id } => {
-                write!(f, "label list {id} has no labels, and the format cannot say so; use list 0")
+                write!(f, "label list {id} has no labels; give the row label list id 0 instead")
             }
             Self::PayloadTooLarge { size } => write!(
                 f,
-                "a payload of {size} bytes exceeds the {MAX_PAYLOAD} that readers take; record less in \
-                 one event"
+                "a payload of {size} bytes exceeds the {MAX_PAYLOAD} that readers take; record \
+                 less in one event"
             ),
             Self::PointerSize { given } => {
-                write!(f, "a pointer size of {given} bytes is none the format knows; use 4 or 8")
+                write!(f, "the format has no pointers of {given} bytes; use 4 or 8")
             }
             Self::StackTooDeep { stack, frames } => write!(
                 f,
-                "stack {stack} has {frames} frames, more than readers survive; leave out frames \
-                 beyond {} bytes of addresses",
+                "stack {stack} has {frames} frames, which makes readers crash; keep it to {} bytes \
+                 of addresses",
                 crate::v6::MAX_STACK
             ),
             Self::AddressTooLarge { stack, address } => write!(
@@ -309,18 +310,19 @@ impl fmt::Display for FormatError {
             ),
             Self::HephTime { field } => write!(
                 f,
-                "field {field:?} is the start or end of its event, but no time; use SystemTime, \
-                 Duration or an integer (nanoseconds since 1970-01-01 UTC)"
+                "field {field:?} is the start or end of its event, but its type is not a time; use \
+                 SystemTime, Duration or an integer (nanoseconds since 1970-01-01 UTC)"
             ),
             Self::HephStream { thread } => write!(
                 f,
-                "thread {thread} is beyond the 4294967295 that a Heph trace can number; start a new \
+                "thread index {thread} exceeds 4294967295, the limit of a Heph trace; start a new \
                  trace"
             ),
             Self::PayloadMismatch { offset } => Mismatch { offset }.fmt(f),
             Self::ClockRate { ticks_per_second } => write!(
                 f,
-                "a clock of {ticks_per_second} ticks a second cannot be written; use 1 to 2^63 - 1"
+                "a clock of {ticks_per_second} ticks per second cannot be written; use 1 to \
+                 2^63 - 1"
             ),
         }
     }

@@ -1,20 +1,32 @@
-//! The bytes of the NetTrace family of trace formats, and nothing else: no clock, no thread, no
-//! I/O.
+//! Writes the bytes of the NetTrace family of trace formats. The crate has no clock, no threads and
+//! no I/O.
 //!
-//! * [`v6`] writes the blocks of a `.nettrace` file of version 6, one function or type for each
-//!   block. Everything appends to a `Vec<u8>`; nothing looks back further than its own block.
-//! * [`payload`] turns the values of an event into payload bytes, by way of the
-//!   [`PayloadEncoder`](trace_event::PayloadEncoder) that `#[derive(TraceEvent)]` drives.
-//! * [`content`] holds what blocks are made from, whatever the version of the format.
+//! * [`v6`] writes the blocks of a `.nettrace` file of version 6, with one function or type for
+//!   each kind of block. Each function appends to a `Vec<u8>` and changes nothing before its own
+//!   block.
+//! * [`v5`] writes versions 4 and 5, and [`heph`] writes Heph traces.
+//! * [`Stream`] writes a trace in the [`Format`] that the caller chooses, and [`ThreadIds`] gives
+//!   ids to the threads of such a trace.
+//! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
+//!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
+//! * [`content`] holds the values that callers pass to the writers, for all versions.
 //!
-//! Every length that the format bounds is checked: what does not fit is split where the format
-//! allows it and is a [`FormatError`] (for a payload: a [`Refusal`](payload::Refusal)) where it
-//! does not. Nothing is cut short in silence, and a function that fails leaves its output as it
-//! was.
+//! The functions check every length that the format limits. Content that is too long is split into
+//! several blocks where the format allows it. Elsewhere the function returns a [`FormatError`], or
+//! for a payload a [`Refusal`](payload::Refusal). Nothing is silently cut short, and a function
+//! that fails leaves its output unchanged.
 //!
-//! Sources of format facts: the NetTrace specification (version 6), and, where the pages here say
-//! "the reference reader", the behaviour of Microsoft's TraceEvent library as the tests of this
-//! crate observe it: 4.0.0, and 3.1.23 as in `dotnet-trace` 10.
+//! # One folder for each format
+//!
+//! Whoever records or converts a trace calls [`Stream`] in the terms of version 6: threads are
+//! defined and removed, a thread's numbers count its attempts, stacks and label lists have ids.
+//! Each format's folder implements one internal trait, which tells these facts in the way of the
+//! format, and one `static` with the constants that callers can ask for. So a new format is a
+//! folder, its declaration, and an arm of [`Format`]; `format.rs` has the steps.
+//!
+//! Sources of format facts: the NetTrace specification (version 6), and, where these pages say "the
+//! reference reader", the behaviour of Microsoft's TraceEvent library as the tests of this crate
+//! observe it: 4.0.0, and 3.1.23 as in `dotnet-trace` 10.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -24,15 +36,22 @@ extern crate std;
 
 pub mod content;
 mod error;
+mod format;
 pub mod heph;
 pub mod payload;
 mod primitive;
 mod stream;
+mod stream_end;
+mod thread_ids;
 pub mod v5;
 pub mod v6;
+mod writer;
 
 pub use crate::{
     error::FormatError,
-    stream::{Format, LeftOut, Row, Stream},
+    format::{Format, UnknownFormat},
+    stream::{LeftOut, Mark, Row, Stream},
+    stream_end::{Padding, StreamEnd},
+    thread_ids::{RecorderIds, SubjectId, ThreadIds},
     v6::types,
 };

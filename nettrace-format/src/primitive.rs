@@ -1,4 +1,4 @@
-//! The primitives that blocks are written with: little-endian numbers, LEB128, counted text, GUIDs.
+//! The primitives of all blocks: little-endian numbers, LEB128, counted text, GUIDs.
 
 use alloc::vec::Vec;
 
@@ -8,7 +8,7 @@ pub(crate) const MAX_VARUINT64: usize = 10;
 /// The longest LEB128 form of a `u32`, in bytes.
 pub(crate) const MAX_VARUINT32: usize = 5;
 
-/// Writes `value` as LEB128 at `at` and returns the position behind it.
+/// Writes `value` as LEB128 at `at` and returns the position after it.
 #[inline(always)]
 pub(crate) fn put_varuint(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
     while value >= 0x80 {
@@ -27,7 +27,7 @@ pub(crate) fn varuint(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Maps a signed number to an unsigned one so that small magnitudes stay small.
+/// Maps a signed number to an unsigned one, so that numbers of small magnitude stay small.
 #[inline(always)]
 pub(crate) const fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
@@ -39,8 +39,8 @@ pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// The format's `Guid` (an `Int32`, two `Int16`, eight bytes, the numbers little endian) of a GUID
-/// in the byte order of RFC 4122.
+/// Converts a GUID from the byte order of RFC 4122 to the format's `Guid`: an `Int32`, two `Int16`
+/// and eight bytes, the numbers little endian.
 #[inline(always)]
 pub(crate) const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
     let [a, b, c, d, e, f, g, h, rest @ ..] = *rfc;
@@ -48,8 +48,9 @@ pub(crate) const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
     [d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]
 }
 
-/// Reads a LEB128 number of at most `max_len` bytes, which may be padded (`80 00` is 0); moves `at`
-/// behind it. `None` where the bytes end early or the number is longer or exceeds 64 bits.
+/// Reads a LEB128 number of at most `max_len` bytes, which may be padded (`80 00` is 0), and moves
+/// `at` past it. Returns `None` if the bytes end early, or if the number is longer or exceeds 64
+/// bits.
 #[inline(always)]
 pub(crate) fn read_varuint(bytes: &[u8], at: &mut usize, max_len: usize) -> Option<u64> {
     let rest = bytes.get(*at..)?;

@@ -1,362 +1,355 @@
-//! One trace in any of the formats: what its blocks are called and when they are written is decided
-//! by whoever records; how each format says it is decided here and below.
+//! Writes one trace in any of the formats.
 //!
-//! A [`Stream`] takes rows whose payloads are those of [`NetTraceEncoder`](crate::payload::NetTraceEncoder),
-//! whatever the format: whoever records does not know it. Version 6 takes them as they are. The older ones have
-//! payloads of their own for some types, and [`Row`] carries what their rows say in other ways.
+//! The recorder decides which blocks there are and when they are written. The folder of each format
+//! decides how the format writes them.
+//!
+//! A [`Stream`] takes rows whose payloads were encoded by
+//! [`NetTraceEncoder`](crate::payload::NetTraceEncoder), whatever the format, so recording threads
+//! need not know the format. Version 6 stores these payloads unchanged. The older formats convert
+//! the payloads of some types, and their rows carry labels and stacks that version 6 stores by id;
+//! [`Row`] holds both.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 
-use trace_event::EventSchema;
+use nettrace_event::EventSchema;
 
+#[cfg(doc)]
+use crate::{ThreadIds, heph, v5};
 use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     error::FormatError,
-    heph,
+    format::{Format, Source},
     payload::Refusal,
-    v5, v6,
+    stream_end::StreamEnd,
+    v6::{RowChange, ThreadSequence},
+    writer::Writer,
 };
 
-/// The format of a trace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Format {
-    /// NetTrace version 6, which says everything. Readers since 2025: TraceEvent 3.1.22, `dotnet-trace` 10.
-    #[default]
-    V6,
-    /// NetTrace version 5, as .NET 5 to 10 write it. See [`v5`] for what it lacks.
-    V5,
-    /// NetTrace version 4, as .NET Core 3 writes it: no arrays and no opcodes either.
-    V4,
-    /// The format of Heph's trace system, version 0.1.0: spans with attributes. See [`heph`] for what becomes of what.
-    Heph,
-}
-
-/// A row with everything that a format may want to say of it.
+/// A row with everything that any format stores of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The header. Its ids of stack and label list are those that [`Stream::stack`] and [`Stream::labels`] defined.
+    /// The header. Its stack id and label list id were defined by [`Stream::stack`] and
+    /// [`Stream::labels`].
     pub header: RowHeader,
-    /// The labels behind [`RowHeader::labels`].
+    /// The labels of the list [`RowHeader::labels`].
     pub labels: &'a [Label<'a>],
-    /// The addresses behind [`RowHeader::stack`].
+    /// The addresses of the stack [`RowHeader::stack`].
     pub stack: &'a [u64],
-    /// As [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
+    /// The payload as [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
     pub payload: &'a [u8],
 }
 
-/// How many things a trace does not say because its format has no words for them. All are 0 for version 6.
+/// Counts what a trace leaves out because its format cannot store it. All counts are 0 for version
+/// 6.
 ///
-/// Which those are: see [`v5`] and [`heph`].
+/// See [`v5`] and [`heph`] for what those formats cannot store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
-    /// Events whose payload exceeds what the format can hold. The numbers of the rows show the gaps.
+    /// Events whose payload exceeds what the format can hold. They show as gaps in the sequence
+    /// numbers of the rows.
     pub events: u64,
-    /// Labels of events.
+    /// Labels of rows.
     pub labels: u64,
-    /// Names of threads; that of a thread which events are about once more after each sequence point.
+    /// Names of threads. The name of a thread that events are about, but that records none itself,
+    /// counts once more after each sequence point.
     pub thread_names: u64,
-    /// Key-value pairs of the trace.
+    /// Key-value pairs of the trace and of threads.
     pub key_values: u64,
-    /// Event types of which something is not said: message template, description, key-values, opcode or provider GUID.
+    /// Event types that lack a part of their description: message template, description,
+    /// key-values, opcode or provider GUID.
     pub types: u64,
+    /// Times before the start of the trace, which became the start.
+    pub early_times: u64,
 }
 
-/// The blocks of one trace, in the words of its format.
+/// A position in a stream, between two blocks, that [`Stream::rewind`] can go back to.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    left_out: LeftOut,
+    of_writer: usize,
+}
+
+/// Writes the blocks of one trace in its format.
+///
+/// ```
+/// use nettrace_format::{
+///     Format, Row, Stream, ThreadIds,
+///     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+///     payload::{NetTraceEncoder, VecBuffer},
+/// };
+/// use nettrace_event::{
+///     EventSchema, FieldSchema, FieldType, Level, PayloadEncoder, ProviderSchema,
+/// };
+///
+/// static SALE: EventSchema = EventSchema {
+///     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+///     name: "Sale",
+///     id: 1,
+///     id_is_explicit: true,
+///     version: 0,
+///     level: Level::Informational,
+///     keywords: 0,
+///     opcode: None,
+///     tag: 0,
+///     message: None,
+///     description: None,
+///     key_values: &[],
+///     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// };
+///
+/// let (mut stream, mut trace) = (Stream::new(Format::V6), Vec::new());
+/// let info = TraceInfo {
+///     sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+///     sync_ticks: 5_000,
+///     ticks_per_second: 1_000_000_000,
+///     pointer_size: 8,
+///     key_values: &[("ProcessId", "17")],
+/// };
+/// stream.begin(&info, &mut trace)?;
+/// stream.define(&[(1, &SALE)], &mut trace)?;
+/// let index = ThreadIds::new(Format::V6).recorder(17).recorder;
+/// stream.thread(&ThreadInfo { index, name: Some("main"), ..Default::default() }, &mut trace)?;
+///
+/// let mut payload = NetTraceEncoder::new(VecBuffer::default());
+/// payload.u32(1_250);
+/// let payload = payload.finish().into_payload()?;
+/// let header = RowHeader {
+///     metadata_id: 1,
+///     sequence: 1,
+///     capture_thread: index,
+///     thread: index,
+///     timestamp: 6_000,
+///     payload_len: payload.len() as u32,
+///     ..Default::default()
+/// };
+/// let mut rows = Vec::new();
+/// stream.row(&Row { header, labels: &[], stack: &[], payload: &payload }, true, &mut rows)?;
+/// let tail = stream.event_block(6_000, 6_000, rows.len(), &mut trace)?;
+/// trace.extend(rows);
+/// trace.extend(tail);
+/// trace.extend(stream.end().bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Stream {
+    format: Format,
     left_out: LeftOut,
-    kind: Kind,
-}
-
-#[derive(Debug)]
-enum Kind {
-    V6(v6::RowEncoder),
-    V5(V5),
-    Heph(heph::Stream),
-}
-
-/// What a stream of version 4 or 5 keeps.
-#[derive(Debug)]
-struct V5 {
-    stream: v5::Stream,
-    encoder: v5::RowEncoder,
-    /// By metadata id: the types whose payloads are others than were recorded.
-    mapped: Vec<Option<&'static EventSchema>>,
-    maps_any: bool,
-    payload: Vec<u8>,
-}
-
-impl V5 {
-    fn new(version: v5::Version) -> Self {
-        Self {
-            stream: v5::Stream::new(version),
-            encoder: v5::RowEncoder::new(),
-            mapped: Vec::new(),
-            maps_any: false,
-            payload: Vec::new(),
-        }
-    }
-
-    fn define(
-        &mut self,
-        types: &[(u32, &'static EventSchema)],
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        self.stream.metadata(types, out)?;
-        for &(id, schema) in types {
-            if v5::needs_mapping(self.stream.version(), schema) {
-                let at = id as usize;
-                self.mapped.resize(self.mapped.len().max(at + 1), None);
-                self.mapped[at] = Some(schema);
-                self.maps_any = true;
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends a row. Returns how many of its labels are not said.
-    fn row(&mut self, row: &Row<'_>, is_first: bool, out: &mut Vec<u8>) -> Result<u64, Refusal> {
-        let schema = self.mapped.get(row.header.metadata_id as usize).copied().flatten();
-        let payload = match schema {
-            Some(schema) => {
-                self.payload.clear();
-                v5::map_payload(self.stream.version(), schema, row.payload, &mut self.payload)?;
-                &*self.payload
-            }
-            None => row.payload,
-        };
-        let mut header = v5::Row::from(row.header);
-        header.payload_len = payload.len() as u32;
-        let left_out = put_labels(row.labels, &mut header);
-        if is_first {
-            self.encoder = v5::RowEncoder::new();
-            self.encoder.full_row(&header, out);
-        } else {
-            self.encoder.row(&header, out);
-        }
-        out.extend_from_slice(payload);
-        Ok(left_out)
-    }
+    writer: Box<dyn Writer>,
 }
 
 impl Stream {
-    /// A stream in which nothing has been said.
+    /// A stream of recorded events that has not begun.
+    ///
+    /// No two threads of it may have the same id, even if one has ended: see
+    /// [`ThreadIds::recorder`].
     #[must_use]
     pub fn new(format: Format) -> Self {
-        let kind = match format {
-            Format::V6 => Kind::V6(v6::RowEncoder::new()),
-            Format::V5 => Kind::V5(V5::new(v5::Version::V5)),
-            Format::V4 => Kind::V5(V5::new(v5::Version::V4)),
-            Format::Heph => Kind::Heph(heph::Stream::new()),
-        };
-        Self { left_out: LeftOut::default(), kind }
+        Self::from_source(format, Source::Recording)
     }
 
-    /// Whether a type can be described in a format.
+    /// A stream that has not begun, and into which a trace of another NetTrace version is copied.
+    ///
+    /// The id of a thread that has ended may become another thread's, which must continue its
+    /// numbers. From version 4 or 5 to version 4 or 5 all numbers are
+    /// [kept](Self::keeps_numbers).
+    #[must_use]
+    pub fn copying(format: Format, version: u32) -> Self {
+        Self::from_source(format, Source::Trace { version })
+    }
+
+    fn from_source(format: Format, source: Source) -> Self {
+        let writer = (format.definition().writer)(source);
+        Self { format, left_out: LeftOut::default(), writer }
+    }
+
+    /// Checks whether a format can describe an event type.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream};
+    /// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+    /// # static SALE: EventSchema = EventSchema {
+    /// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+    /// #     name: "Sale",
+    /// #     id: 1,
+    /// #     id_is_explicit: true,
+    /// #     version: 0,
+    /// #     level: Level::Informational,
+    /// #     keywords: 0,
+    /// #     opcode: None,
+    /// #     tag: 0,
+    /// #     message: None,
+    /// #     description: None,
+    /// #     key_values: &[],
+    /// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+    /// # };
+    ///
+    /// assert_eq!(Stream::check(Format::V4, &SALE), Ok(()));
+    /// ```
     ///
     /// # Errors
-    /// Why not.
+    /// [`FormatError`] says why it cannot.
     pub fn check(format: Format, schema: &'static EventSchema) -> Result<(), FormatError> {
-        match format {
-            Format::V6 => v6::metadata_row(1, schema, &mut Vec::new()),
-            Format::V5 => v5::check(v5::Version::V5, schema),
-            Format::V4 => v5::check(v5::Version::V4, schema),
-            Format::Heph => heph::check(schema),
-        }
+        (format.definition().check)(schema)
     }
 
-    /// What the stream does not say.
+    /// Counts what the stream has left out so far.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream, content::ThreadInfo};
+    ///
+    /// let mut stream = Stream::new(Format::V5);
+    /// let main = ThreadInfo { index: 17, name: Some("main"), ..ThreadInfo::default() };
+    /// stream.thread(&main, &mut Vec::new())?;
+    /// // Version 5 has no names of threads.
+    /// assert_eq!(stream.left_out().thread_names, 1);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     #[must_use]
     pub fn left_out(&self) -> LeftOut {
         self.left_out
     }
 
-    /// What a complete stream ends with. At most 16 bytes; readers tell it from a block by as many. Empty where a stream is complete
-    /// behind each of its blocks.
-    #[must_use]
-    pub fn end_of_stream(&self) -> &'static [u8] {
-        match self.kind {
-            Kind::V6(_) => &v6::END_OF_STREAM,
-            Kind::V5(_) => &v5::Stream::END_OF_STREAM,
-            Kind::Heph(_) => &[],
-        }
+    /// Marks the current position.
+    ///
+    /// From the first mark on, the stream logs its changes so that it can undo them. The log grows
+    /// until [`settle`](Self::settle) clears it.
+    pub fn mark(&mut self) -> Mark {
+        Mark { left_out: self.left_out, of_writer: self.writer.mark() }
     }
 
-    /// How so many bytes begin that readers skip, whatever the others are; only where there is no
-    /// [end of stream](Self::end_of_stream).
-    #[must_use]
-    pub fn padding(&self) -> Option<fn(u32) -> [u8; heph::PADDING]> {
-        match self.kind {
-            Kind::V6(_) | Kind::V5(_) => None,
-            Kind::Heph(_) => Some(heph::padding),
-        }
+    /// Goes back to a mark that was set in this stream since the last [`settle`](Self::settle).
+    /// Call it when the blocks after the mark did not reach the file.
+    ///
+    /// The caller must define the threads, stacks and label lists of those blocks again, under new
+    /// ids. Event types may be described again under the same ids. [`LeftOut::events`] keeps its
+    /// value, because those events are not recorded again.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream, content::ThreadInfo};
+    ///
+    /// let mut stream = Stream::new(Format::V6);
+    /// # let info = nettrace_format::content::TraceInfo {
+    /// #     sync_utc: nettrace_format::content::SystemTimeParts::from_unix_millis(0),
+    /// #     sync_ticks: 0,
+    /// #     ticks_per_second: 1,
+    /// #     pointer_size: 8,
+    /// #     key_values: &[],
+    /// # };
+    /// # stream.begin(&info, &mut Vec::new())?;
+    /// let mark = stream.mark();
+    /// let mut batch = Vec::new();
+    /// stream.thread(&ThreadInfo { index: 1, ..ThreadInfo::default() }, &mut batch)?;
+    /// // The disk is full, so the batch is dropped. The thread must be defined again, as another.
+    /// stream.rewind(&mark);
+    /// let mut batch = Vec::new();
+    /// stream.thread(&ThreadInfo { index: 2, ..ThreadInfo::default() }, &mut batch)?;
+    /// // This batch has reached the file.
+    /// stream.settle();
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
+    pub fn rewind(&mut self, mark: &Mark) {
+        self.left_out = LeftOut { events: self.left_out.events, ..mark.left_out };
+        self.writer.rewind(mark.of_writer);
     }
 
-    /// Whether rows name threads by their ids in the operating system, rather than by an index that [`thread`](Self::thread)
-    /// introduces.
-    #[must_use]
-    pub fn names_threads_by_os_id(&self) -> bool {
-        match self.kind {
-            Kind::V6(_) => false,
-            Kind::V5(_) | Kind::Heph(_) => true,
-        }
+    /// Drops all marks and the log behind them, because every block so far has reached the file.
+    pub fn settle(&mut self) {
+        self.writer.settle();
     }
 
-    /// Where the indices begin of threads that are not named by an id of the operating system. Ids from there on must not be used as
-    /// indices: they could be a second thread's.
-    #[must_use]
-    pub fn first_thread_index(&self) -> u64 {
-        match self.kind {
-            Kind::V6(_) | Kind::V5(_) => 1 << 32,
-            // An index has 32 bits. Linux gives no id beyond 22.
-            Kind::Heph(_) => 1 << 22,
-        }
+    /// Restores the counts of [`left_out`](Self::left_out) to an earlier value. Call it when
+    /// everything since then is written again into a new stream.
+    pub fn set_left_out(&mut self, left_out: LeftOut) {
+        self.left_out = left_out;
     }
 
-    /// Whether behind the first row of a block the others may stand as they were recorded.
+    /// The most bytes that the end of the stream takes: a [sequence point](Self::sequence_point)
+    /// that names all threads so far, and a [`remove_threads`](Self::remove_threads) call for each
+    /// of them.
     #[must_use]
-    pub fn takes_rows_as_recorded(&self) -> bool {
-        match &self.kind {
-            Kind::V6(_) => true,
-            Kind::V5(v5) => !v5.maps_any,
-            Kind::Heph(_) => false,
-        }
+    pub fn closing_size(&self) -> u64 {
+        self.writer.closing_size()
     }
 
-    /// Starts a stream: its first bytes. Whatever an earlier one has defined is forgotten.
+    /// What a complete stream ends with.
+    #[must_use]
+    pub fn end(&self) -> StreamEnd {
+        self.format.definition().end
+    }
+
+    /// Whether only a stream with rows can tell losses, and only by sequence points. Then a thread
+    /// that ends is told by the next sequence point, so it must be removed before.
+    #[must_use]
+    pub fn needs_rows(&self) -> bool {
+        self.format.definition().needs_rows
+    }
+
+    /// Whether rows have the thread ids and numbers of the trace that is
+    /// [copied](Self::copying). Then threads need not be defined or removed.
+    #[must_use]
+    pub fn keeps_numbers(&self) -> bool {
+        self.writer.keeps_numbers()
+    }
+
+    /// Starts a stream: appends its first bytes and forgets everything that an earlier stream
+    /// defined.
     ///
     /// # Errors
-    /// [`FormatError`], for what `info` holds.
+    /// [`FormatError`] if the format cannot store `info`.
     pub fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => {
-                v6::stream_header(out);
-                v6::trace_block(info, out)
-            }
-            Kind::V5(v5) => {
-                v5.mapped.clear();
-                v5.maps_any = false;
-                let number = |key| {
-                    let pair = info.key_values.iter().find(|(name, _)| *name == key);
-                    pair.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
-                };
-                let (process, processors) = (number("ProcessId"), number("HardwareThreadCount"));
-                v5.stream.begin(info, process, processors, out)?;
-                let said = ["ProcessId", "HardwareThreadCount", "ExpectedCPUSamplingRate"];
-                let unsaid = info.key_values.iter().filter(|(key, _)| !said.contains(key));
-                self.left_out.key_values += unsaid.count() as u64;
-                Ok(())
-            }
-            Kind::Heph(heph) => {
-                heph.begin(info, out)?;
-                self.left_out.key_values += info.key_values.len() as u64;
-                Ok(())
-            }
-        }
+        self.writer.begin(info, &mut self.left_out, out)
     }
 
-    /// Describes event types, each by the id that rows will have, before the first row that has it.
+    /// Describes event types, each under the metadata id of its rows. Call it before the first row
+    /// of a type.
     ///
     /// # Errors
-    /// [`FormatError`] where a type [cannot be described](Self::check).
+    /// [`FormatError`] if a type [cannot be described](Self::check).
     pub fn define(
         &mut self,
         types: &[(u32, &'static EventSchema)],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => {
-                let mut rows = Vec::new();
-                for (id, schema) in types {
-                    v6::metadata_row(*id, schema, &mut rows)?;
-                }
-                v6::metadata_block(&rows, out)
-            }
-            Kind::V5(v5) => {
-                v5.define(types, out)?;
-                let version = v5.stream.version();
-                let unsaid = types.iter().filter(|(_, schema)| !v5_says_all(version, schema));
-                self.left_out.types += unsaid.count() as u64;
-                Ok(())
-            }
-            Kind::Heph(heph) => {
-                heph.define(types)?;
-                let unsaid = types.iter().filter(|(_, schema)| has_more_than_values(schema));
-                self.left_out.types += unsaid.count() as u64;
-                Ok(())
-            }
-        }
+        self.writer.define(types, &mut self.left_out, out)
     }
 
-    /// Introduces a thread, before the first row that names it.
+    /// Defines a thread. Call it before the first row of the thread.
     ///
     /// # Errors
-    /// [`FormatError`] where its row is too large.
+    /// [`FormatError`] if the thread's row is too large.
     pub fn thread(
         &mut self,
         thread: &ThreadInfo<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => {
-                let mut row = Vec::new();
-                v6::thread_row(thread, &mut row)?;
-                v6::thread_block(&row, out)
-            }
-            Kind::V5(_) => {
-                self.left_out.thread_names += u64::from(thread.name.is_some());
-                Ok(())
-            }
-            Kind::Heph(heph) => {
-                heph.thread(thread);
-                Ok(())
-            }
-        }
+        self.writer.thread(thread, &mut self.left_out, out)
     }
 
-    /// Takes note of a thread that rows will be about, up to the next sequence point, and that they name by its id in the operating
-    /// system.
+    /// Notes the name of a thread that rows are about and name by its OS id. The name applies up to
+    /// the next sequence point.
     pub fn subject(&mut self, os_id: u64, name: Option<&str>) {
-        let Some(name) = name else { return };
-        match &mut self.kind {
-            Kind::V6(_) => {}
-            Kind::V5(_) => self.left_out.thread_names += 1,
-            Kind::Heph(heph) => heph.subject(os_id, name),
+        if let Some(name) = name {
+            self.writer.subject(os_id, name, &mut self.left_out);
         }
     }
 
-    /// Whether threads are introduced and taken leave of. Where they are not, what readers know of a thread begins with the number
-    /// of its first row, and its last number is to be told by a sequence point.
-    #[must_use]
-    pub fn introduces_threads(&self) -> bool {
-        match self.kind {
-            Kind::V6(_) | Kind::Heph(_) => true,
-            Kind::V5(_) => false,
-        }
-    }
-
-    /// Takes leave of threads, with the last number that each had given.
+    /// Removes threads that have ended, each with its last sequence number.
     ///
     /// # Errors
-    /// See the formats' own functions.
+    /// Those of the functions of the formats.
     pub fn remove_threads(
         &mut self,
-        threads: &[v6::ThreadSequence],
+        threads: &[ThreadSequence],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => v6::remove_thread_block(threads, out),
-            Kind::V5(_) => Ok(()),
-            Kind::Heph(heph) => heph.remove_threads(numbers(threads), out),
-        }
+        self.writer.remove_threads(threads, out)
     }
 
-    /// Defines a stack under an id, up to the next sequence point.
+    /// Defines a stack under an id. The id applies up to the next sequence point.
     ///
     /// # Errors
-    /// See the formats' own functions.
+    /// Those of the functions of the formats.
     pub fn stack(
         &mut self,
         id: u32,
@@ -364,73 +357,110 @@ impl Stream {
         pointer_size: u32,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => v6::stack_block(id, &[addresses], pointer_size, out),
-            Kind::V5(v5) => v5.stream.stack_block(id, &[addresses], pointer_size, out),
-            // Rows have it with them.
-            Kind::Heph(_) => Ok(()),
-        }
+        self.stacks(id, &[addresses], pointer_size, out)
     }
 
-    /// Defines a label list under an id, up to the next sequence point.
+    /// Defines stacks under the ids `first_id`, `first_id + 1` and so on. The ids apply up to the
+    /// next sequence point.
     ///
     /// # Errors
-    /// See the formats' own functions.
+    /// Those of the functions of the formats.
+    pub fn stacks(
+        &mut self,
+        first_id: u32,
+        stacks: &[&[u64]],
+        pointer_size: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        self.writer.stacks(first_id, stacks, pointer_size, out)
+    }
+
+    /// Defines a label list under an id. The id applies up to the next sequence point.
+    ///
+    /// # Errors
+    /// Those of the functions of the formats.
     pub fn labels(
         &mut self,
         id: u32,
         labels: &[Label<'_>],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => v6::label_list_block(id, &[labels], out),
-            Kind::V5(_) | Kind::Heph(_) => Ok(()),
-        }
+        self.writer.labels(id, labels, out)
     }
 
-    /// Appends a row of an event block, which the caller frames by [`event_block`](Self::event_block). With the first row of a block the
-    /// header says everything; what a later one says is what changed.
+    /// Defines `count` label lists under the ids `first_id`, `first_id + 1` and so on, from their
+    /// [encoding in version 6](crate::v6::label_rows_block). The ids apply up to the next sequence
+    /// point.
     ///
     /// # Errors
-    /// Why the payload cannot be told; the row is then counted in [`LeftOut::events`], and nothing is appended.
-    pub fn row(&mut self, row: &Row<'_>, is_first: bool, out: &mut Vec<u8>) -> Result<(), Refusal> {
-        match &mut self.kind {
-            Kind::V6(encoder) => {
-                if is_first {
-                    *encoder = v6::RowEncoder::new();
-                    encoder.full_row(&row.header, out);
-                } else {
-                    encoder.row(&row.header, out);
-                }
-                out.extend_from_slice(row.payload);
-                Ok(())
-            }
-            Kind::V5(v5) => {
-                let told = v5.row(row, is_first, out);
-                self.left_out.labels += *told.as_ref().unwrap_or(&0);
-                self.left_out.events += u64::from(told.is_err());
-                told.map(drop)
-            }
-            Kind::Heph(heph) => {
-                let told = heph.row(&row.header, row.labels, row.stack, row.payload, out);
-                self.left_out.events += u64::from(told.is_err());
-                told
-            }
-        }
+    /// Those of the functions of the formats.
+    pub fn label_rows(
+        &mut self,
+        first_id: u32,
+        count: u32,
+        rows: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        self.writer.label_rows(first_id, count, rows, out)
     }
 
-    /// Takes note of rows that stand behind one as they were recorded, all with its labels. Only where
-    /// the stream [takes such](Self::takes_rows_as_recorded).
-    pub fn rows_as_recorded(&mut self, labels: &[Label<'_>], rows: u64) {
-        if let Kind::V5(_) = self.kind {
-            self.left_out.labels += rows * put_labels(labels, &mut v5::Row::default());
-        }
-    }
-
-    /// Appends what stands before `rows_len` bytes of rows and returns what stands behind them.
+    /// Appends a row of an event block, which the caller frames with
+    /// [`event_block`](Self::event_block). The header of a block's first row is complete; those of
+    /// later rows contain what changed since the row before.
+    ///
+    /// Returns how many events of the thread are missing before the row although no reader notices
+    /// it yet. The thread's next row shows them, or the next sequence point. Only versions 4 and 5
+    /// return more than 0.
     ///
     /// # Errors
-    /// See the formats' own functions: rows that are none, or too many.
+    /// [`Refusal`] if the format cannot store the payload. The row then counts in
+    /// [`LeftOut::events`], and nothing is appended.
+    pub fn row(
+        &mut self,
+        row: &Row<'_>,
+        is_first: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, Refusal> {
+        let result = self.writer.row(row, is_first, &mut self.left_out, out);
+        self.left_out.events += u64::from(result.is_err());
+        result
+    }
+
+    /// Whether the rows of a block can be copied as they were recorded, without gaps, behind a
+    /// first row that has this thread and sequence number.
+    #[must_use]
+    pub fn takes_rows_as_recorded(&self, thread: u64, sequence: u32) -> bool {
+        self.writer.takes_rows_as_recorded(thread, sequence)
+    }
+
+    /// Notes rows that the caller copies as they were recorded, behind the [row](Self::row) that
+    /// begins the block. Their labels equal `labels`. Only for a block that the stream
+    /// [takes](Self::takes_rows_as_recorded) in this way.
+    pub fn rows_as_recorded(&mut self, thread: u64, labels: &[Label<'_>], rows: u32) {
+        self.writer.rows_as_recorded(thread, labels, rows, &mut self.left_out);
+    }
+
+    /// Whether rows can be copied as they were recorded wherever [`change_row`](Self::change_row)
+    /// says in what they differ from the row before. Such a format has labels and stacks by their
+    /// ids alone.
+    #[must_use]
+    pub fn changes_rows(&self) -> bool {
+        self.writer.changes_rows()
+    }
+
+    /// Appends the beginning of a row that was recorded, with what the row does not say of itself.
+    /// Returns how many of its bytes that replaces; the caller copies the others. Returns `None` if
+    /// the row is not a [plain row](crate::v6::change_row), or if the format does not [change
+    /// rows](Self::changes_rows).
+    pub fn change_row(&self, row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
+        self.writer.change_row(row, change, out)
+    }
+
+    /// Appends the part of an event block before its `rows_len` bytes of rows, and returns the part
+    /// after them.
+    ///
+    /// # Errors
+    /// Those of the functions of the formats: no rows, or too many.
     pub fn event_block(
         &mut self,
         first_ts: u64,
@@ -438,73 +468,43 @@ impl Stream {
         rows_len: usize,
         out: &mut Vec<u8>,
     ) -> Result<&'static [u8], FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => {
-                out.extend(v6::event_block_header(first_ts, last_ts, true, rows_len)?);
-                Ok(&[])
-            }
-            Kind::V5(v5) => {
-                v5.stream.event_block(first_ts, last_ts, rows_len, out)?;
-                Ok(&v5::Stream::END_OF_BLOCK)
-            }
-            Kind::Heph(_) => Ok(&[]),
-        }
+        self.writer.event_block(first_ts, last_ts, rows_len, out)
     }
 
-    /// Separates what is older than `timestamp` from what follows, with the last number that each thread had given.
+    /// Appends a sequence point, which separates the events older than `timestamp` from those that
+    /// follow. `threads` holds the last sequence number of each thread.
     ///
     /// # Errors
-    /// See the formats' own functions.
+    /// Those of the functions of the formats.
     pub fn sequence_point(
         &mut self,
         timestamp: u64,
-        threads: &[v6::ThreadSequence],
+        threads: &[ThreadSequence],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        match &mut self.kind {
-            Kind::V6(_) => {
-                v6::sequence_point(timestamp, v6::SequencePointFlags::default(), threads, out)
-            }
-            Kind::V5(v5) => {
-                let threads: Vec<_> = numbers(threads).collect();
-                v5.stream.sequence_point(timestamp, &threads, out)
-            }
-            Kind::Heph(heph) => {
-                heph.forget_subjects();
-                heph.numbers(numbers(threads), out)
-            }
-        }
+        self.writer.sequence_point(timestamp, threads, out)
     }
-}
 
-fn numbers(threads: &[v6::ThreadSequence]) -> impl Iterator<Item = (u64, u32)> + Clone {
-    threads.iter().map(|thread| (thread.thread, thread.sequence))
-}
-
-/// Says in a row's header what it can of labels. Returns how many that leaves out: of each
-/// activity id a row has one, the last.
-fn put_labels(labels: &[Label<'_>], row: &mut v5::Row) -> u64 {
-    let mut left_out = 0;
-    for label in labels {
-        let unsaid = match label {
-            Label::ActivityId(id) => row.activity.replace(*id),
-            Label::RelatedActivityId(id) => row.related.replace(*id),
-            _ => Some([0; 16]),
-        };
-        left_out += u64::from(unsaid.is_some());
+    /// Whether a sequence point should come soon, because many threads have ended since the last
+    /// one and it must name them.
+    #[must_use]
+    pub fn wants_point(&self) -> bool {
+        self.writer.wants_point()
     }
-    left_out
-}
 
-/// Whether versions 4 and 5 say everything that version 6 would of a type.
-fn v5_says_all(version: v5::Version, schema: &EventSchema) -> bool {
-    !has_more_than_values(schema) && (schema.opcode.is_none() || version == v5::Version::V5)
-}
+    /// Appends a sequence point if there are losses that only a sequence point can tell. Call it
+    /// before the end of a stream that does not end with a sequence point of its own.
+    ///
+    /// # Errors
+    /// Those of the functions of the formats.
+    pub fn last_point(&mut self, timestamp: u64, out: &mut Vec<u8>) -> Result<(), FormatError> {
+        self.writer.last_point(timestamp, out)
+    }
 
-/// Whether a type says something of itself that is in none of its events.
-fn has_more_than_values(schema: &EventSchema) -> bool {
-    schema.message.is_some()
-        || schema.description.is_some()
-        || !schema.key_values.is_empty()
-        || schema.provider.guid.is_some()
+    /// How many lost events no thread of the stream has told yet. They are of threads without rows;
+    /// the next sequence point tells them as losses of another thread, if any thread has a row.
+    #[must_use]
+    pub fn untold_losses(&self) -> u64 {
+        self.writer.untold_losses()
+    }
 }

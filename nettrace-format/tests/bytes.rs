@@ -1,7 +1,11 @@
-//! Every structure, byte for byte as the specification has it.
+//! Compares every structure with the specification, byte for byte.
 
 mod support;
 
+use nettrace_event::{
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
+    ProviderSchema, StrEncoding as Text,
+};
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
@@ -9,15 +13,11 @@ use nettrace_format::{
     types,
     v6::{self, BlockKind, RowEncoder, SequencePointFlags, ThreadSequence},
 };
-use trace_event::{
-    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
-    ProviderSchema, StrEncoding as Text,
-};
 
 use crate::support::{encode, field, raw_block, schema};
 
-/// Compares what `write` appends with the bytes given in hexadecimal, text in quotes; the rest is
-/// layout. What was in the output before stays.
+/// Compares what `write` appends with the bytes given in hexadecimal, text in quotes; white space
+/// is ignored. Also checks that the earlier content of the output is unchanged.
 #[track_caller]
 fn check(expected: &str, write: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = vec![0xEE];
@@ -96,7 +96,7 @@ fn compressed_rows() {
     check("9a 02 c801 03 07 00 08 00", |out| encoder.row(&third, out));
     let fourth = RowHeader { sequence: 6, thread: 1, metadata_id: 1, ..third };
     check("05 01 01 00", |out| encoder.row(&fourth, out));
-    // The number wraps, the processor changes.
+    // The sequence number wraps and the processor changes.
     let mut encoder = RowEncoder::new();
     check("46 feffffff0f 00 00 01 e807", |out| {
         let row = RowHeader {
@@ -112,7 +112,7 @@ fn compressed_rows() {
     check("00 00", |out| encoder.row(&wrapped, out));
     let moved = RowHeader { processor: 1, sequence: 1, ..wrapped };
     check("02 00 00 01 00", |out| encoder.row(&moved, out));
-    // A full row says what did not change, too.
+    // A full row contains unchanged values, too.
     let full = RowHeader { sequence: 2, ..moved };
     check("83 00 00 00 01 00 00", |out| encoder.full_row(&full, out));
 }
@@ -250,7 +250,7 @@ fn label_list_block() {
 fn end_of_stream_and_raw_blocks() {
     check("00000000", |out| out.extend(v6::END_OF_STREAM));
     check("03000005 010203", |out| out.extend(raw_block(BlockKind::Stack, &[1, 2, 3])));
-    // A body that fails leaves nothing behind.
+    // A body that fails leaves the output unchanged.
     check("", |out| {
         let error = v6::block(BlockKind::Stack, out, |out| {
             out.push(1);
@@ -386,8 +386,8 @@ fn payloads() {
     });
 }
 
-/// Positions: of RelLoc from behind its own 4 bytes, of DataLoc from the payload's start, wherever
-/// in a buffer that is.
+/// Positions in locations: RelLoc counts from the end of its own 4 bytes, DataLoc from the
+/// payload's start, wherever the payload is in a buffer.
 #[test]
 fn locations() {
     const REL: Type = Type::Str(Text::Utf8RelLoc);
@@ -441,7 +441,7 @@ fn refusals() {
     refused(wrong, |e| {
         e.begin_array(2, Layout::Fixed(3));
     });
-    // A location too far behind its field.
+    // The data is too far from its location.
     refused(Some(Refusal::PayloadTooLarge), |e| {
         let mark = e.begin_location(&REL);
         e.u8_elements(&vec![0; 65_436]);
@@ -449,7 +449,7 @@ fn refusals() {
         e.u8(1);
         e.end_location_data(mark, &REL);
     });
-    // The first reason counts.
+    // Only the first reason is kept.
     refused(wrong, |e| {
         e.begin_array(2, Layout::Fixed(3));
         e.begin_array(32_768, Layout::Counted);

@@ -1,14 +1,18 @@
-//! One small file of each format with everything that it has, compared byte for byte with `golden/`:
-//! `complete.nettrace` is of version 6, `complete-v5.nettrace` and `complete-v4.nettrace` are of the
-//! older ones, `complete.heph` is Heph's.
+//! Compares one small file of each format, with every feature of the format, byte for byte with
+//! `golden/`: `complete.nettrace` is version 6, `complete-v5.nettrace` and `complete-v4.nettrace`
+//! are the older versions, `complete.heph` is Heph's format.
 //!
-//! The files are never rewritten by a test run. Where a format is meant to change: delete its file,
-//! run `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
+//! A test run never rewrites the files. To change a format deliberately: delete its file, run
+//! `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
 
 mod support;
 
 use std::{io::Write, path::PathBuf};
 
+use nettrace_event::{
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
+    ProviderSchema, StrEncoding as Text,
+};
 use nettrace_format::{
     content::{SystemTimeParts, TraceInfo},
     heph,
@@ -17,10 +21,6 @@ use nettrace_format::{
 };
 use nettrace_reader::heph::{Options, Reader, Value, verify};
 use serde_json::json;
-use trace_event::{
-    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
-    ProviderSchema, StrEncoding as Text,
-};
 
 use crate::support::{
     OS_THREAD_ID, THREAD, dotnet_trace_opens, encode, event_block, field, header, judge_events,
@@ -29,7 +29,7 @@ use crate::support::{
 
 const PAIR: &[FieldSchema] = &[field("number", Type::I16), field("text", Type::Str(Text::Utf16))];
 
-/// Every type but `Boolean8`, which `dotnet-trace` refuses.
+/// Every type except `Boolean8`, which `dotnet-trace` refuses.
 const FIELDS: &[FieldSchema] = &[
     field("bool", Type::Bool),
     field("u8", Type::U8),
@@ -188,7 +188,7 @@ fn complete() -> Vec<u8> {
     out
 }
 
-/// The same in versions 4 and 5, as far as they can say it.
+/// The same in versions 4 and 5, as far as these can store it.
 fn complete_older(version: Version) -> Vec<u8> {
     let (mut stream, mut out) = older_start(version);
     stream.metadata(&[(1, &EVERYTHING), (2, &SMALL)], &mut out).unwrap();
@@ -239,7 +239,7 @@ fn complete_heph() -> Vec<u8> {
         ..RowHeader::default()
     };
     let small = |value: u32| value.to_le_bytes().to_vec();
-    // The first two are missing, then one, then one behind the last.
+    // Missing are the first two events, one between the rows, and one after the last.
     let first = RowHeader { processor: 1, ..row(1, 3) };
     stream.row(&first, &LABELS, &[0x1000, 0x2000], &everything(), &mut out).unwrap();
     let about = RowHeader { thread: 3, ..row(2, 5) };
@@ -256,7 +256,7 @@ fn complete_heph() -> Vec<u8> {
     out
 }
 
-/// Each golden file, and what is written now.
+/// Each golden file, and the bytes that are written now.
 fn files() -> [(&'static str, Vec<u8>); 4] {
     [
         ("complete.heph", complete_heph()),

@@ -184,7 +184,7 @@ fn what_is_too_long_has_an_error_of_its_own() {
         let error = packet.attribute("a", value).unwrap_err();
         assert_eq!(error, FormatError::HephArrayTooLong { len: 65_536 });
     }
-    // What failed has left nothing behind.
+    // The failed calls left the packet unchanged.
     packet.attribute(&longest, Value::U64Array(&[0; 65_535])).unwrap();
     packet.finish().unwrap();
     assert_eq!(out.len(), 1 + 42 + 2 + 65_535 + 3 + 8 * 65_535);

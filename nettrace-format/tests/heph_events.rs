@@ -1,15 +1,15 @@
-//! Recorded events as Heph packets: every type of field, every part of an event.
+//! Recorded events as Heph packets: every type of field and every part of an event.
 
 mod heph_support;
 
 use heph_support::{EPOCH, field, payload, role, schema, shown, writer};
+use nettrace_event::{ArrayLayout, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 use nettrace_format::{
     FormatError,
     content::{Label, SystemTimeParts, TraceInfo},
     heph::{Clock, EventInfo, EventWriter, check},
 };
 use nettrace_reader::heph::Reader;
-use trace_event::{ArrayLayout, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 
 const HEAD: [&str; 4] = ["@provider: s Shop", "@event: s Sale", "@id: u 7", "@level: u 3"];
 
@@ -318,7 +318,7 @@ fn everything_else_of_an_event() {
     assert_eq!((event.stream, event.counter, event.substream), (3, u32::MAX, 0x1F));
     assert_eq!((event.start, event.end, &*event.description), (500, 500, "Sale"));
 
-    // Without a span, the activity is what runs by turns.
+    // Without a span id, the activity gives the substream.
     let mut activity = [0; 16];
     (activity[7], activity[15]) = (0xF0, 0x0F);
     let labels = [Label::ActivityId(activity)];
@@ -368,12 +368,13 @@ fn fields_with_a_role_make_a_span() {
     };
     check(start + 100, Some(EPOCH + 300), (100, 300));
     check(start + 100, None, (100, 500));
-    // What begins in the future has no length; nor has what ends before it starts, which is told.
+    // A start in the future gives a span of length 0. So does an end before the start, which is
+    // also an attribute.
     check(start + 600, None, (600, 600));
     let (from, to, _, attributes) = span(SPAN, &span_payload(start + 300, Some(EPOCH + 100)));
     assert_eq!((from, to), (300, 300));
     assert_eq!(attributes[1], format!("to: u {}", EPOCH + 100));
-    // What began before the trace did is told twice.
+    // A start before the trace's epoch is also an attribute.
     let (from, _, _, attributes) = span(SPAN, &span_payload(start - 1, None));
     assert_eq!(from, 0);
     assert_eq!(attributes[1], format!("from: i {}", start - 1));
@@ -390,7 +391,7 @@ fn fields_with_a_role_make_a_span() {
     };
     let none = Vec::<String>::new();
     assert_eq!(span(DISTANCES, &distances(200, 50)), (300, 350, "Sale".into(), none));
-    // The trace is 500 ns old: the start does not fit, and the end is counted from where it starts.
+    // The trace is 500 ns old: the start does not fit, and the end counts from the adjusted start.
     let (start, end, _, attributes) = span(DISTANCES, &distances(501, u64::MAX));
     assert_eq!((start, end), (0, u64::MAX));
     assert_eq!(attributes, ["ago: u 501"]);

@@ -1,14 +1,14 @@
-//! Whatever is written as Heph packets comes back from the reader, which knows nothing of this
-//! crate; and no payload, however wrong, makes a packet that it cannot read.
+//! The reader, which shares no code with this crate, reads back every Heph packet as it was
+//! written. No payload, however invalid, makes a packet that it cannot read.
 
+use nettrace_event::{
+    ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
+};
 use nettrace_format::heph::{self, Clock, EventHeader, EventInfo, EventPacket, EventWriter, Value};
 use nettrace_reader::heph::{Event, Reader, Value as Read};
 use proptest::{collection::vec, prelude::*};
-use trace_event::{
-    ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
-};
 
-/// An attribute's value that owns what it holds.
+/// An attribute's value that owns its content.
 #[derive(Clone, Debug)]
 enum Owned {
     U64(u64),
@@ -180,7 +180,7 @@ proptest! {
         prop_assert_eq!(reader.offset(), out.len() as u64);
     }
 
-    /// What is a payload of the type gives a packet that can be read; what is none leaves nothing.
+    /// A valid payload gives a readable packet; an invalid one leaves the output unchanged.
     #[test]
     fn any_payload_gives_a_sound_packet_or_none(
         payload in prop_oneof![vec(any::<u8>(), 0..80), vec(0..3_u8, 0..80)],

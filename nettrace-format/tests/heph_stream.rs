@@ -1,8 +1,9 @@
-//! A whole Heph trace from what a session records: types, threads, numbers, and what is missing.
+//! A whole Heph trace as a session writes it: types, threads, sequence numbers, and losses.
 
 mod heph_support;
 
 use heph_support::{field, payload, role, schema};
+use nettrace_event::{EventSchema, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
@@ -10,7 +11,6 @@ use nettrace_format::{
     payload::Refusal,
 };
 use nettrace_reader::heph::{Options, Reader, Value, verify};
-use trace_event::{EventSchema, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 
 const FIELDS: &[FieldSchema] = &[field("text", FieldType::Str(StrEncoding::Utf16))];
 static SALE: EventSchema = schema("Sale", FIELDS);
@@ -54,7 +54,8 @@ fn rows_become_packets() {
     stream.row(&header, &[Label::Int("k", 1)], &[5, 6], &text, &mut out).unwrap();
     stream.row(&beat(9, 2), &[], &[], &[], &mut out).unwrap();
     stream.row(&beat(4, 1), &[], &[], &[], &mut out).unwrap();
-    // A thread that has a name, one whose name is said for others' events, one that has none.
+    // A thread with a name, one whose name is known from the events about it, and one without a
+    // name.
     stream.subject(8, "idler");
     for (subject, sequence) in [(9, 2), (8, 3), (7, 4)] {
         let header = RowHeader { thread: subject, ..beat(4, sequence) };
@@ -96,7 +97,7 @@ fn rows_become_packets() {
     assert_eq!((reader.totals().lost, reader.totals().packets), (0, 8));
 }
 
-/// However events go missing, the reader counts as many.
+/// The reader counts as many losses as there were, wherever they occurred.
 #[test]
 fn every_loss_is_told() {
     let (mut stream, mut out) = begun();
@@ -117,7 +118,7 @@ fn every_loss_is_told() {
     assert_eq!(lost(&out), (3, 6)); // told once
     stream.remove_threads([(1, 10), (3, 7)], &mut out).unwrap();
     assert_eq!(lost(&out), (3, 14)); // one that has no event at all
-    // What cannot be said is missing, too.
+    // An event that cannot be written counts as missing, too.
     let long = payload(|e| e.str(&"€".repeat(30_000), StrEncoding::Utf16));
     let header = RowHeader { metadata_id: 3, ..beat(5, 1) };
     let before = out.len();
@@ -125,14 +126,16 @@ fn every_loss_is_told() {
     assert_eq!((refusal, out.len()), (Refusal::PayloadTooLarge, before));
     stream.row(&beat(5, 2), &[], &[], &[], &mut out).unwrap();
     assert_eq!(lost(&out), (4, 15));
-    // Numbers go on behind the last one.
+    // Sequence numbers continue after the last loss.
     stream.row(&beat(6, u32::MAX), &[], &[], &[], &mut out).unwrap();
     let (_, many) = lost(&out);
     assert_eq!(many, 15 + u64::from(u32::MAX) - 1);
-    stream.row(&beat(6, 0), &[], &[], &[], &mut out).unwrap();
+    // Later than the epoch, as all events of a writer are.
+    let wrapped = RowHeader { timestamp: 1_001, ..beat(6, 0) };
+    stream.row(&wrapped, &[], &[], &[], &mut out).unwrap();
     stream.row(&beat(6, 1), &[], &[], &[], &mut out).unwrap();
     assert_eq!(lost(&out), (7, many));
-    // So many that the counter seems to go back.
+    // So many are missing that the counter seems to go back.
     let far = 2_u32.pow(31) + 7;
     stream.row(&beat(6, far), &[], &[], &[], &mut out).unwrap();
     assert_eq!(lost(&out), (8, many + u64::from(far) - 2));
@@ -146,7 +149,7 @@ fn padding_says_nothing() {
     for size in [PADDING as u32, 4_096] {
         let end = out.len() + size as usize;
         out.extend(padding(size));
-        // Whatever was there.
+        // Whatever bytes were there before.
         out.resize(end, 0xC1);
     }
     stream.row(&beat(1, 1), &[], &[], &[], &mut out).unwrap();
@@ -161,7 +164,7 @@ fn what_cannot_be_is_refused() {
     let before = out.len();
     let error = stream.define(&[(5, &BAD)]).unwrap_err();
     assert_eq!(error, FormatError::HephTime { field: "at" });
-    // A type that was not defined, a thread beyond the format, a payload of another type.
+    // An undefined type, a thread beyond the format's limit, a payload of another type.
     for header in [
         RowHeader { metadata_id: 2, ..beat(1, 1) },
         RowHeader { metadata_id: 99, ..beat(1, 1) },
@@ -175,7 +178,7 @@ fn what_cannot_be_is_refused() {
     let error = stream.numbers([(1, 1), (1 << 32, 1)], &mut out).unwrap_err();
     assert_eq!(error, FormatError::HephStream { thread: 1 << 32 });
     assert_eq!(out.len(), before);
-    // A new trace has forgotten all types.
+    // A new trace starts without types.
     stream.begin(&INFO, &mut out).unwrap();
     stream.row(&beat(1, 1), &[], &[], &[], &mut out).unwrap_err();
 }

@@ -1,12 +1,12 @@
-//! Whole files with every block, as the reference reader takes them.
+//! The reference reader accepts whole files with every kind of block.
 
 mod support;
 
+use nettrace_event::{EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema};
 use nettrace_format::v6::{
     self, BlockKind, Label, RowEncoder, RowHeader, SequencePointFlags, ThreadInfo, ThreadSequence,
 };
 use serde_json::json;
-use trace_event::{EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema};
 
 use crate::support::{
     OS_THREAD_ID, PROCESS_ID, THREAD, TICKS_PER_SECOND, dotnet_trace_opens, event_block, field,
@@ -23,7 +23,7 @@ fn metadata(schemas: &[EventSchema], out: &mut Vec<u8>) {
     v6::metadata_block(&rows, out).unwrap();
 }
 
-/// A file whose one event type is metadata row 1.
+/// A file with one event type, metadata row 1.
 fn one_type() -> Vec<u8> {
     let mut out = start();
     metadata(&[schema(1, "One", ONE)], &mut out);
@@ -83,7 +83,7 @@ fn optional_metadata() {
     for (key, value) in shown.as_object().unwrap() {
         assert_eq!(event[key], *value, "{key}: {event}");
     }
-    // Without an opcode the reader derives one from the name; 0 says that there is none.
+    // Without an opcode the reader derives one from the name; with opcode 0 it does not.
     assert_eq!(verdict.events[1]["opcode"], 1);
     assert_eq!(verdict.events[1]["name"], "Work/Start");
     assert_eq!(verdict.events[2]["opcode"], 0);
@@ -136,7 +136,7 @@ fn every_label() {
     assert!(third.get("labels").is_none(), "{third}");
 }
 
-/// The labels that `dotnet-trace` takes; it refuses a file for any of the four overrides.
+/// The labels that `dotnet-trace` accepts. It refuses a file with any of the four overrides.
 #[test]
 fn portable_labels() {
     let mut out = one_type();
@@ -174,7 +174,7 @@ fn stacks_and_threads() {
         (RowHeader { thread, stack, processor, ..header(1, number, &value(0)) }, value(0))
     };
     event_block(&[row(1, THREAD, 1, 3), row(2, 900_001, 2, 3), row(3, u64::MAX, 0, 255)], &mut out);
-    // Behind a sequence point that flushes threads, all ids are free again.
+    // After a sequence point that flushes threads, all ids can be used again.
     let threads = [
         ThreadSequence { thread: THREAD, sequence: 3 },
         ThreadSequence { thread: 900_001, sequence: 0 },
@@ -197,7 +197,7 @@ fn stacks_and_threads() {
     assert_eq!(events[3]["name"], "Other");
 }
 
-/// A thread that dropped events: the gap and the final number are the loss, over the wrap as well.
+/// A thread that dropped events: the gap and the final number show the loss, also across the wrap.
 #[test]
 fn losses_and_the_wrap() {
     let check = |numbers: &[u32], last: u32, removed: bool, lost: &str| {
@@ -227,7 +227,7 @@ fn losses_and_the_wrap() {
         check(&[1, 2, 3], 7, removed, "4");
         check(&[4, 5], 5, removed, "3");
     }
-    // Steps of less than 2^31 up to the wrap, then over it.
+    // Steps of less than 2^31 up to the wrap, then across it.
     let high = u32::MAX;
     let mut out = one_type();
     let steps = [1, 1 << 30, 1 << 31, 3 << 30, high - 1, high, 0, 1, 2];
@@ -238,7 +238,7 @@ fn losses_and_the_wrap() {
         .collect();
     event_block(&rows, &mut out);
     let Some(verdict) = judge_events(&finish(out)) else { return };
-    // All numbers up to the wrap and past it, without those of the rows.
+    // All numbers up to the wrap and after it, except those of the rows.
     let lost = (1_u64 << 32) + 2 - steps.len() as u64;
     assert_eq!(verdict.events.len(), steps.len());
     // The reader's sum is an i32.
@@ -246,7 +246,7 @@ fn losses_and_the_wrap() {
     assert!(verdict.summary.contains(&format!(" lost={lost} ")), "{lost}: {}", verdict.summary);
 }
 
-/// Numbers padded to their full width, as a producer may leave room for them.
+/// Numbers padded to their full width, as a producer may reserve room for them.
 #[test]
 fn padded_numbers() {
     let mut out = one_type();
@@ -301,7 +301,7 @@ fn uncompressed_rows() {
     dotnet_trace_opens(&file);
 }
 
-/// A block of a kind that nobody knows is skipped.
+/// A block of an unknown kind is skipped.
 #[test]
 fn blocks_behind_each_other() {
     let mut out = one_type();
@@ -315,7 +315,7 @@ fn blocks_behind_each_other() {
     assert_eq!(verdict.assert_clean().events.len(), 2);
 }
 
-/// The largest block, and what is split where one does not suffice.
+/// The largest block, and content that must be split into several.
 #[test]
 fn large_blocks() {
     let mut out = start();
@@ -327,7 +327,7 @@ fn large_blocks() {
         v6::metadata_row(id.into(), &schema, &mut rows).unwrap();
     }
     v6::metadata_block(&rows, &mut out).unwrap();
-    // As do as many threads and label lists.
+    // So do threads and label lists of that size.
     rows.clear();
     for index in 1..=300 {
         let thread = ThreadInfo { index, name: Some(text), ..ThreadInfo::default() };
@@ -377,7 +377,7 @@ fn large_blocks() {
     assert_eq!(events[0]["labels"][0][1].as_str().map(str::len), Some(60_000));
 }
 
-/// The clock: an event's time is relative to the trace's start.
+/// The clock: readers show an event's time relative to the trace's start.
 #[test]
 fn times() {
     let mut out = one_type();

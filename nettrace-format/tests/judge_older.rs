@@ -1,17 +1,17 @@
-//! Whole files of versions 4 and 5 with every object, as the reference readers take them.
+//! The reference readers accept whole files of versions 4 and 5 with every kind of object.
 
 mod support;
 
 use std::iter;
 
+use nettrace_event::{
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema,
+};
 use nettrace_format::{
     payload::MAX_PAYLOAD,
     v5::{Row, Stream, Version},
 };
 use serde_json::{Value, json};
-use trace_event::{
-    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema,
-};
 
 use crate::support::{
     OS_THREAD_ID, PROCESS_ID, TICKS_PER_SECOND, Verdict, dotnet_trace_opens, field, judge_events,
@@ -22,7 +22,7 @@ const BOTH: [Version; 2] = [Version::V4, Version::V5];
 const ONE: &[FieldSchema] = &[field("v", Type::U32)];
 const ONE_TYPE: EventSchema = schema(1, "One", ONE);
 
-/// A file whose one event type is metadata id 1.
+/// A file with one event type, metadata id 1.
 fn one_type(version: Version) -> (Stream, Vec<u8>) {
     let (mut stream, mut out) = older_start(version);
     stream.metadata(&[(1, &ONE_TYPE)], &mut out).unwrap();
@@ -57,7 +57,7 @@ fn empty_trace() {
     }
 }
 
-/// A stream without its end is refused; what stands behind the end is ignored.
+/// Readers refuse a stream without its end, and ignore bytes after the end.
 #[test]
 fn the_end() {
     for version in BOTH {
@@ -87,7 +87,7 @@ fn descriptions_of_types() {
         key_values: &[("team", "a")],
         ..schema(7, "Voll 🎈", ONE)
     };
-    // With an array the description is in a tag, behind that of the opcode.
+    // With an array, the fields are described in a tag, after the tag of the opcode.
     const TAGGED: EventSchema = EventSchema {
         opcode: Some(10),
         ..schema(8, "Tagged", &[field("v", Type::Array(&Type::U16, Layout::Counted))])
@@ -120,7 +120,7 @@ fn descriptions_of_types() {
         for (key, value) in shown.as_object().unwrap() {
             assert_eq!(event[key], *value, "{key}: {event}");
         }
-        // Version 4 says no opcode, so that one is derived from the name.
+        // Version 4 stores no opcode, so readers derive one from the name.
         let (opcodes, names, list) = match version {
             Version::V4 => {
                 let names = ["Voll 🎈", "Tagged", "Work/Start", "Work/Stop", "Empty"];
@@ -153,7 +153,7 @@ fn activities_stacks_and_threads() {
         ];
         let rows = rows.map(|row| (row, value(0)));
         older_event_block(&mut stream, &rows, &mut out);
-        // Behind a sequence point, stack ids are free again.
+        // After a sequence point, stack ids can be used again.
         stream.sequence_point(2_000, &[(OS_THREAD_ID, 4), (99, 0)], &mut out).unwrap();
         stream.stack_block(1, &[&[0x3000]], 8, &mut out).unwrap();
         let late = Row { timestamp: 3_000, stack: 1, ..row(5) };
@@ -172,14 +172,14 @@ fn activities_stacks_and_threads() {
             all(verdict, "related"),
             [other.clone(), none.clone(), other, none.clone(), none]
         );
-        // The processor counts where the thread is the capturing one.
+        // Readers show the processor only if the thread is the capturing one.
         assert_eq!(all(verdict, "cpu"), [0, 0, 0, 255, 0]);
         assert_eq!(verdict.events[1]["thread"], json!(i32::MIN));
         dotnet_trace_opens(&out);
     }
 }
 
-/// A thread that dropped events: the gap and the final number are the loss, over the wrap as well.
+/// A thread that dropped events: the gap and the final number show the loss, also across the wrap.
 #[test]
 fn losses_and_the_wrap() {
     let check = |numbers: &[u32], last: &[u32], lost: &str| {
@@ -200,9 +200,9 @@ fn losses_and_the_wrap() {
     check(&[1, 2, 5], &[5], "2");
     check(&[1, 2, 3], &[7], "4");
     check(&[u32::MAX - 1, u32::MAX, 0, 1], &[1], "0");
-    // What a thread lost before its first event is never noticed: it begins with what it gives.
+    // Readers never notice losses before a thread's first event.
     check(&[4, 5], &[5], "0");
-    // A thread that takes another's id over must go on counting.
+    // A thread that reuses another's id must continue its sequence numbers.
     check(&[1, 2, 3, 4, 5], &[5], "0");
     check(&[1, 2, 3, 1, 2], &[2], "2147483647");
     check(&[1, 2, 3], &[3, 0], "2147483647");
@@ -238,7 +238,7 @@ fn several_threads() {
     }
 }
 
-/// Rows as producers write them behind a first one in full: no flag differs from version 6.
+/// Rows as producers write them after a full first row: no flag differs from version 6.
 #[test]
 fn rows_recorded_for_version_6() {
     use nettrace_format::v6::{RowEncoder, RowHeader};
@@ -272,7 +272,7 @@ fn rows_recorded_for_version_6() {
     }
 }
 
-/// The largest blocks, and what is split where one does not suffice.
+/// The largest blocks, and content that must be split into several.
 #[test]
 fn large_blocks() {
     let (mut stream, mut out) = older_start(Version::V5);
@@ -309,8 +309,8 @@ fn large_blocks() {
     dotnet_trace_opens(&out);
 }
 
-/// More threads than the reader keeps: all events are shown, but it forgets the number of the one
-/// that was silent longest, and does not notice what that loses.
+/// More threads than the reader keeps. It shows all events, but forgets the number of the thread
+/// that was silent longest, and does not notice the losses of that thread.
 #[test]
 fn many_threads() {
     for (others, lost) in [(4_999, " lost=3 "), (5_000, " lost=0 ")] {
@@ -326,7 +326,7 @@ fn many_threads() {
     }
 }
 
-/// The largest payload, with all that an event can have besides, survives the tool's own format.
+/// The largest payload, in an event with every optional part, survives the tool's own format.
 #[test]
 fn largest_payload() {
     const BYTES: &[FieldSchema] = &[field("v", Type::Array(&Type::U16, Layout::Counted))];

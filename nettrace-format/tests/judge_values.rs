@@ -1,28 +1,28 @@
-//! Every type, as the reference reader shows it: the proof of the mappings in
+//! Every type, as the reference reader shows it. This proves the mappings in
 //! `nettrace_format::types` and, for versions 4 and 5, in `nettrace_format::v5`.
 
 mod support;
 
+use nettrace_event::{
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, PayloadEncoder as _,
+    StrEncoding as Text,
+};
 use nettrace_format::{
     payload::{MAX_PAYLOAD, NetTraceEncoder, VecBuffer},
     v5::Version,
 };
 use serde_json::{Value, json};
-use trace_event::{
-    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, PayloadEncoder as _,
-    StrEncoding as Text,
-};
 
 use crate::support::{dotnet_trace_opens, encode, field, file, judge_events, older_file, schema};
 
 type Encoder = NetTraceEncoder<VecBuffer>;
 
-/// A type, a value, and what readers show.
+/// A type, a value, and the text that readers show for it.
 struct Case {
     name: &'static str,
     fields: &'static [FieldSchema],
     value: fn(&mut Encoder),
-    /// Whether the value stands behind the fields, found through a location.
+    /// Whether the value's data comes after the fields, found through a location.
     behind: bool,
     shown: Value,
 }
@@ -73,7 +73,7 @@ fn payload(case: &Case) -> Vec<u8> {
     .unwrap()
 }
 
-/// Writes one file of all cases in each version and compares what the reader shows.
+/// Writes one file of all cases in each version and compares the values that the reader shows.
 fn check(cases: &[Case], portable: bool) {
     let events: Vec<_> = cases
         .iter()
@@ -114,7 +114,7 @@ fn check_older(
     dotnet_trace_opens(&bytes);
 }
 
-/// Version 5 shows what version 6 shows, and UTF-8 as it was meant.
+/// Version 5 shows the values of version 6, and UTF-8 correctly.
 fn shown_by_v5(v6: &Value) -> Value {
     if *v6 == json!(UTF8_AS_LATIN_1) { json!(UTF8) } else { v6.clone() }
 }
@@ -134,7 +134,7 @@ fn notation(value: &Value) -> String {
     let list = |parts: Vec<String>| parts.join(", ");
     match value {
         Value::Array(items) => format!("[{}]", list(items.iter().map(notation).collect())),
-        // What keeps arrays of arrays apart for readers is not in the payload.
+        // The object around an inner array exists only in the description, not in the payload.
         Value::Object(members) if members.len() == 1 && members.values().all(Value::is_array) => {
             members.values().map(notation).collect()
         }
@@ -200,7 +200,7 @@ fn text() {
             case!("terminated nul", Type::Str(Text::Utf16Nul), "a\u{FFFD}b", |e| e
                 .str("a\0b", Text::Utf16Nul)),
             case!("utf8 ascii", Type::Str(Text::Utf8), "abc", |e| e.str("abc", Text::Utf8)),
-            // What the reader makes of UTF-8: Latin-1, up to a NUL.
+            // The reader shows UTF-8 as Latin-1, up to a NUL.
             case!("utf8", Type::Str(Text::Utf8), UTF8_AS_LATIN_1, |e| e.str("hé\0b", Text::Utf8)),
             case!("char", Type::Char, "🎈", |e| e.char('🎈')),
             case!("char nul", Type::Char, "\u{FFFD}", |e| e.char('\0')),
@@ -256,7 +256,7 @@ fn sequences() {
                 e.char('🎈');
                 e.char('b');
             }),
-            // To readers, an array of code units is text.
+            // Readers show an array of code units as text.
             case!("units", Type::Array(&Type::Utf16Unit, Layout::Counted), "ab", |e| {
                 e.begin_array(2, Layout::Counted);
                 e.utf16_unit(0x61);
@@ -417,7 +417,7 @@ fn locations() {
     );
 }
 
-/// What `dotnet-trace` refuses a whole file for.
+/// Types that make `dotnet-trace` refuse the file.
 #[test]
 fn newest_reader_only() {
     check(
@@ -433,7 +433,7 @@ fn newest_reader_only() {
     );
 }
 
-/// Two locations in one event, one of them in an object, in front of and behind other fields.
+/// Two locations in one event, one of them in an object, before and after other fields.
 #[test]
 fn two_locations() {
     const REL: Type = Type::Str(Text::Utf16RelLoc);
@@ -459,7 +459,7 @@ fn two_locations() {
     assert_eq!(verdict.assert_clean().events[0]["fields"], shown);
 }
 
-/// The largest of everything that the encoder lets pass is shown in full.
+/// The largest values that the encoder accepts are shown in full.
 #[test]
 fn largest_values() {
     const TEXT: &[FieldSchema] = &[field("v", STR)];

@@ -1,7 +1,11 @@
-//! Every length that the format or its readers bound: what just fits, what does not, what is split.
+//! Every limit of the format and its readers: what just fits, what does not, and what is split.
 
 mod support;
 
+use nettrace_event::{
+    ArrayLayout as Layout, EventSchema, EventType, FieldSchema, FieldType as Type, PayloadEncoder,
+    StrEncoding as Text, TraceEvent,
+};
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
@@ -9,14 +13,10 @@ use nettrace_format::{
     types,
     v6::{self, BlockKind, MAX_BLOCK_SIZE, SequencePointFlags, ThreadSequence},
 };
-use trace_event::{
-    ArrayLayout as Layout, EventSchema, EventType, FieldSchema, FieldType as Type, PayloadEncoder,
-    StrEncoding as Text, TraceEvent,
-};
 
 use crate::support::{field, schema, trace_info};
 
-/// Asserts that `write` fails as expected and takes back what it wrote.
+/// Asserts that `write` fails as expected and leaves the output unchanged.
 #[track_caller]
 fn fails(expected: FormatError, write: impl FnOnce(&mut Vec<u8>) -> Result<(), FormatError>) {
     let mut out = vec![7; 3];
@@ -33,7 +33,7 @@ fn succeeds(write: impl FnOnce(&mut Vec<u8>) -> Result<(), FormatError>) -> Vec<
     out
 }
 
-/// The blocks that bytes consist of: kind and content.
+/// The blocks in some bytes: kind and content.
 fn blocks(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     let mut blocks = Vec::new();
     while let [a, b, c, kind, rest @ ..] = bytes {
@@ -112,7 +112,7 @@ fn metadata_rows() {
     });
     succeeds(|out| v6::metadata_row((1 << 31) - 1, &plain, out));
 
-    // Everything but the name takes 25 bytes, 3 of them for the name's length.
+    // Everything except the name takes 25 bytes, 3 of them for the name's length.
     let largest = 65_535 - 25;
     let named = EventSchema { opcode: None, name: text(largest), ..plain };
     assert_eq!(succeeds(|out| v6::metadata_row(1, &named, out)).len(), 2 + 65_535);
@@ -143,7 +143,7 @@ fn fields() {
     let long = FormatError::FieldDescriptionTooLarge { field: name, size: 65_536 };
     fails(long, descriptions(vec![field(name, Type::Array(&Type::U8, Layout::Counted))].leak()));
 
-    // Locations are of elements of fixed size.
+    // The elements of locations must have a fixed size.
     let variable = FormatError::LocationOfVariableSize { field: "f" };
     const STR: Type = Type::Str(Text::Utf16);
     const VARIABLE: [Type; 9] = [
@@ -163,7 +163,7 @@ fn fields() {
         }
     }
 
-    // Fixed arrays are neither empty nor larger than a payload.
+    // Fixed arrays must not be empty or larger than a payload.
     let array = |element: &'static Type, count| one(Type::Array(element, Layout::Fixed(count)));
     fails(FormatError::EmptyFixedArray { field: "f" }, descriptions(array(&Type::U8, 0)));
     succeeds(descriptions(array(&Type::U8, MAX_PAYLOAD as u16)));
@@ -172,7 +172,7 @@ fn fields() {
     fails(large(65_440), descriptions(array(&Type::U128, 4_090)));
     succeeds(descriptions(array(&Type::VarInt, u16::MAX)));
 
-    // Objects without fields, but in the event itself.
+    // Objects without fields are only allowed in the event itself.
     const EMPTY: Type = Type::Object(&[]);
     let empty = FormatError::EmptyObject { field: "f" };
     succeeds(descriptions(one(EMPTY)));
@@ -257,7 +257,7 @@ fn sequence_points_are_not_split() {
     let size = 16 + 15 * (fitting + 1);
     fails(FormatError::BlockTooLarge { kind: BlockKind::SequencePoint, size }, point(fitting + 1));
 
-    // RemoveThread entries are, at a whole entry.
+    // RemoveThread entries are split, between two entries.
     let bytes = succeeds(|out| v6::remove_thread_block(&entries, out));
     let blocks = blocks(&bytes);
     assert_eq!(blocks.len(), 1 + usize::from(entries.len() * 15 > MAX_BLOCK_SIZE));
@@ -288,7 +288,7 @@ fn rows_are_split_between_blocks() {
     assert!(split.iter().all(|(kind, content)| *kind == 3 && content[..2] == [0, 0]));
     assert_eq!(split.iter().map(|(_, content)| content.len() - 2).sum::<usize>(), rows.len());
 
-    // Ids go on from block to block.
+    // Ids continue from block to block.
     let label = [Label::Str("k", text(60_000))];
     let bytes = succeeds(|out| v6::label_list_block(10, &[&label[..]; 600], out));
     let mut next = 10;
@@ -310,7 +310,7 @@ fn rows_are_split_between_blocks() {
     assert_eq!(next, 610);
 }
 
-/// An event whose encoding is a function.
+/// An event that is encoded by a function.
 struct Event(fn(&mut dyn FnMut(Value)));
 
 enum Value {
@@ -325,7 +325,10 @@ static SCHEMA: EventSchema = schema(1, "E", &[]);
 static TYPE: EventType = EventType::new(&SCHEMA);
 
 impl TraceEvent for Event {
-    const TYPES: &'static [&'static EventType] = &[&TYPE];
+    fn event_types() -> &'static [&'static EventType] {
+        static TYPES: [&EventType; 1] = [&TYPE];
+        &TYPES
+    }
 
     fn event_type(&self) -> &'static EventType {
         &TYPE

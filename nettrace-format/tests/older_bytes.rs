@@ -2,13 +2,13 @@
 
 mod support;
 
+use nettrace_event::{
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema,
+    StrEncoding as Text,
+};
 use nettrace_format::{
     content::RowHeader,
     v5::{self, Row, RowEncoder, Stream, Version},
-};
-use trace_event::{
-    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema,
-    StrEncoding as Text,
 };
 
 use crate::support::{bytes, field, older_info, schema, stream_at};
@@ -35,14 +35,14 @@ fn trace_object() {
             |out| stream.begin(&older_info(), 4_242, 2, out).unwrap(),
         );
         assert_eq!(stream.position(), 102);
-        // Another stream begins where it begins.
+        // Another stream begins with the same bytes.
         stream.begin(&older_info(), 1, 1, &mut vec![0; 7]).unwrap();
         assert_eq!(stream.position(), 102);
     }
     check("01", |out| out.extend(Stream::END_OF_STREAM));
 }
 
-/// The content of a block begins at a multiple of 4 of the stream, not of the output.
+/// A block's content begins at a multiple of 4 of the stream, not of the output.
 #[test]
 fn padding() {
     let type_object = "05 05 01 02000000 02000000 07000000 \"SPBlock\" 06";
@@ -130,8 +130,8 @@ fn metadata_block() {
         stream.metadata(&types, out).unwrap();
     });
 
-    // The opcode's tag: size of its payload, kind, payload. With an array, the fields are in a tag
-    // behind it.
+    // The opcode's tag: size of its payload, kind, payload. With an array, a tag with the fields
+    // follows.
     let v5_full = format!("{full} 01000000 01 09");
     let v5 = format!(
         "{arrays} 00000000 01000000 01 00
@@ -144,7 +144,7 @@ fn metadata_block() {
     check("", |out| stream.metadata(&[], out).unwrap());
 }
 
-/// Every type in both layouts: that of both versions' lists, and that of version 5's tag.
+/// Every type in both layouts: that of the list of both versions, and that of version 5's tag.
 #[test]
 fn types() {
     #[track_caller]
@@ -242,7 +242,7 @@ fn types() {
     }
 }
 
-/// Without an array there is nothing in a tag.
+/// Without an array, no field is in a tag.
 #[test]
 fn types_without_arrays() {
     const FIELDS: &[FieldSchema] = &[
@@ -285,12 +285,12 @@ fn compressed_rows() {
     check(&format!("25 01 01 00 {guid}"), |out| encoder.row(&fourth, out));
     let fifth = Row { sequence: 7, activity: None, ..fourth };
     check(&format!("10 00 {none}"), |out| encoder.row(&fifth, out));
-    // No activity and one of zeros are the same.
+    // No activity is written like an activity of zeros.
     let sixth = Row { sequence: 8, activity: Some([0; 16]), related: None, ..fifth };
     check(&format!("20 00 {none}"), |out| encoder.row(&sixth, out));
     let full = Row { sequence: 9, ..sixth };
     check("83 01 00 c801 03 00 00", |out| encoder.full_row(&full, out));
-    // The number wraps; the widest of everything.
+    // The sequence number wraps; all values have their largest size.
     let widest = Row {
         metadata_id: u32::MAX,
         sequence: 5,

@@ -1,14 +1,14 @@
-//! Every length that versions 4 and 5 bound: what just fits and what does not.
+//! Every limit of versions 4 and 5: what just fits and what does not.
 
 mod support;
 
+use nettrace_event::{ArrayLayout as Layout, EventSchema, FieldType as Type};
 use nettrace_format::{
     FormatError,
     content::TraceInfo,
     v5::{self, Stream, Version},
     v6::{BlockKind, MAX_BLOCK_SIZE},
 };
-use trace_event::{ArrayLayout as Layout, EventSchema, FieldType as Type};
 
 use crate::support::{field, older_info, schema, stream_at};
 
@@ -84,12 +84,12 @@ fn types_that_cannot_be_said() {
     assert_eq!(check(Type::Array(&Type::U8, Layout::Fixed(32_767))), [None; 2]);
     let error = FormatError::FixedArrayTooLong { field: "f", count: 32_768 };
     assert_eq!(check(Type::Array(&Type::U8, Layout::Fixed(32_768))), [None, Some(error)]);
-    // What version 6 cannot say was not recorded.
+    // An event that version 6 cannot describe was not recorded.
     let error = Some(FormatError::EmptyObject { field: "f" });
     assert_eq!(check(Type::Option(&Type::Object(&[]))), [error; 2]);
     let error = Some(FormatError::LocationOfVariableSize { field: "f" });
     assert_eq!(check(Type::Array(&Type::VarUInt, Layout::DataLoc)), [error; 2]);
-    // The format has no bound of its own for a description; names are twice as long as in UTF-8.
+    // The format has no limit of its own for a description; names are twice as long as in UTF-8.
     let name: &'static str = "x".repeat(60_000).leak();
     let named = |name| EventSchema { name, ..schema(1, "E", &[]) };
     assert_eq!(BOTH.map(|version| v5::check(version, &named(name)).err()), [None; 2]);

@@ -1,13 +1,13 @@
-//! Payloads from the types of version 6 to those of versions 4 and 5.
+//! Converts payloads from the types of version 6 to those of versions 4 and 5.
 
 mod support;
 
+use nettrace_event::{
+    ArrayLayout as Layout, FieldType as Type, PayloadEncoder as _, StrEncoding as Text,
+};
 use nettrace_format::{
     payload::{MAX_PAYLOAD, NetTraceEncoder, Refusal, VecBuffer},
     v5::{self, Version},
-};
-use trace_event::{
-    ArrayLayout as Layout, FieldType as Type, PayloadEncoder as _, StrEncoding as Text,
 };
 
 use crate::support::{bytes, encode, field, schema};
@@ -161,7 +161,7 @@ fn payloads() {
     });
 }
 
-/// What needs no mapping comes out as it went in, and only that is said to need none.
+/// Exactly the payloads that need no mapping come out unchanged.
 #[test]
 fn what_needs_mapping() {
     const STR: Type = Type::Str(Text::Utf16);

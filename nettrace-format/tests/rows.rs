@@ -1,6 +1,8 @@
-//! Rows: what is encoded comes back, padded numbers too, and nothing makes the decoder panic.
+//! Rows decode to what was encoded, with padded numbers too, and no bytes make the decoder panic.
 
-use nettrace_format::v6::{MAX_ROW_HEADER, RowEncoder, RowFlags, RowHeader, RowState, decode_row};
+use nettrace_format::v6::{
+    MAX_ROW_HEADER, RowChange, RowEncoder, RowFlags, RowHeader, RowState, change_row, decode_row,
+};
 use proptest::prelude::*;
 
 /// Headers whose fields often repeat, as those of real rows do.
@@ -31,7 +33,7 @@ fn headers() -> impl Strategy<Value = Vec<RowHeader>> {
     prop::collection::vec(header, 1..20)
 }
 
-/// Makes every LEB128 number of a header one byte longer where its width allows.
+/// Makes every LEB128 number of a header one byte longer, if its width allows.
 fn pad(header: &[u8]) -> Vec<u8> {
     let flags = header[0];
     let mut widths = Vec::new();
@@ -63,7 +65,8 @@ fn pad(header: &[u8]) -> Vec<u8> {
     padded
 }
 
-/// Rows of one thread as time goes by: timestamps of 1, 2 and more bytes, a type now and then.
+/// Rows of one thread in the order of time: timestamps of 1, 2 and more bytes, sometimes another
+/// type.
 fn steady_rows() -> impl Strategy<Value = Vec<RowHeader>> {
     let delta = prop_oneof![0_u64..0x80, 0x80_u64..0x4000, any::<u32>().prop_map(u64::from)];
     let change = (delta, any::<bool>(), 0_u8..10, 1_u32..300, 0_u32..300);
@@ -129,6 +132,50 @@ proptest! {
         }
     }
 
+    /// A plain row that says more than it was recorded with reads as one that was encoded with it,
+    /// whether its numbers are padded or not.
+    #[test]
+    fn changed_rows_come_back(
+        rows in steady_rows(),
+        change in any::<(Option<(u32, u64, u32)>, Option<u64>, Option<u32>, Option<u32>)>(),
+        padded in any::<bool>(),
+    ) {
+        let (skipped, thread, stack, labels) = change;
+        let change = RowChange { skipped, thread, stack, labels };
+        let (mut encoder, mut state) = (RowEncoder::new(), RowState::new());
+        let mut bytes = Vec::new();
+        for row in rows {
+            bytes.clear();
+            let before = *state.last();
+            encoder.row(&row, &mut bytes);
+            let header = if padded { pad(&bytes) } else { bytes.clone() };
+            let mut plain = state;
+            let len = plain.advance(&header).unwrap();
+            prop_assert_eq!(len, header.len());
+            let mut out = vec![7];
+            let special = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
+            if header[0] & special != 0 {
+                prop_assert_eq!(change_row(&header, &change, &mut out), None);
+                prop_assert_eq!(out, [7]);
+            } else {
+                let replaced = change_row(&header, &change, &mut out).unwrap();
+                out.extend_from_slice(&header[replaced..]);
+                let mut changed = state;
+                prop_assert_eq!(changed.advance(&out[1..]), Some(out.len() - 1));
+                let mut expected = *plain.last();
+                if let Some((skipped, capture_thread, processor)) = skipped {
+                    expected.sequence = expected.sequence.wrapping_add(skipped);
+                    (expected.capture_thread, expected.processor) = (capture_thread, processor);
+                }
+                expected.thread = thread.unwrap_or(before.thread);
+                expected.stack = stack.unwrap_or(before.stack);
+                expected.labels = labels.unwrap_or(before.labels);
+                prop_assert_eq!(*changed.last(), expected);
+            }
+            state = plain;
+        }
+    }
+
     #[test]
     fn cut_headers_are_refused(headers in headers()) {
         let mut bytes = Vec::new();
@@ -151,8 +198,8 @@ proptest! {
     }
 }
 
-/// A producer's row refers to the row before it, which may have gone out in full in another block:
-/// a full row in front leaves the rows behind it right, byte for byte.
+/// A producer's row is a delta to the row before it, which may have been written to another block
+/// as a full row. With a full row before them, the same bytes of later rows are still correct.
 #[test]
 fn rows_behind_a_full_row_stay_as_they_are() {
     let row = |sequence, timestamp| RowHeader {

@@ -1,9 +1,13 @@
-//! The walk: what was encoded comes back, whatever the types, and no bytes make it panic or stay.
+//! A walk returns the encoded values for every type, and no bytes make it panic or loop.
 
 mod support;
 
 use std::iter;
 
+use nettrace_event::{
+    ArrayLayout as Layout, FieldSchema, FieldType as Type, PayloadEncoder as _,
+    StrEncoding as Encoding,
+};
 use nettrace_format::{
     payload::{
         MAX_PAYLOAD, NetTraceEncoder, Refusal, VecBuffer,
@@ -12,14 +16,10 @@ use nettrace_format::{
     v5::{self, Version},
 };
 use proptest::prelude::*;
-use trace_event::{
-    ArrayLayout as Layout, FieldSchema, FieldType as Type, PayloadEncoder as _,
-    StrEncoding as Encoding,
-};
 
 use crate::support::{field, schema};
 
-/// A value of any type, as a test makes it and as a walk gives it back.
+/// A value of any type, as a test encodes it and a walk returns it.
 #[derive(Clone, Debug, PartialEq)]
 enum Tree {
     Leaf(String),
@@ -28,7 +28,7 @@ enum Tree {
     Object(Vec<(String, Tree)>),
 }
 
-/// Builds a tree from what a walk tells.
+/// Builds a tree from the calls of a walk.
 #[derive(Debug, Default)]
 struct Collector {
     open: Vec<Tree>,
@@ -109,7 +109,7 @@ fn shown(value: Value<'_>) -> String {
     }
 }
 
-/// Types whose elements may stand behind a location are `fixed`.
+/// Types. With `fixed` only those that elements of a location may have.
 fn types(fixed: bool) -> BoxedStrategy<Type> {
     use Type as T;
     let leaves = [
@@ -180,11 +180,11 @@ fn schemas() -> impl Strategy<Value = &'static [FieldSchema]> {
     prop::collection::vec(types(false), 1..4).prop_map(fields_of)
 }
 
-/// Encodes values drawn from `seed` and says what they are.
+/// Encodes values drawn from `seed` and records them as a tree.
 struct Writer {
     encoder: NetTraceEncoder<VecBuffer>,
     seed: u64,
-    /// Located data to be written behind the fields: mark, type, elements' seed.
+    /// Data of locations, to be written after the fields: mark, type, and seed of the elements.
     behind: Vec<(usize, &'static Type, u64)>,
 }
 
@@ -231,8 +231,8 @@ impl Writer {
             Type::VarUInt => leaf!(var_uint, U64, n),
             Type::VarInt => leaf!(var_int, I64, n as i64),
             Type::Utf16Unit => leaf!(utf16_unit, Utf16Unit, n as u16),
-            Type::UnixNanos => leaf!(unix_nanos, UnixNanos, n as i64),
-            Type::DurationNanos => leaf!(duration_nanos, DurationNanos, n),
+            Type::UnixNanos => leaf!(unix_nanos, I64, n as i64),
+            Type::DurationNanos => leaf!(duration_nanos, U64, n),
             Type::Guid => {
                 e.guid(&guid);
                 Value::Guid(guid)
@@ -265,7 +265,7 @@ impl Writer {
             Type::Str(_) => {
                 let mark = e.begin_location(ty);
                 self.behind.push((mark, ty, n));
-                // What it will be, from the same seed.
+                // The value that it will have, from the same seed.
                 let mut later = Self {
                     encoder: NetTraceEncoder::new(VecBuffer::new()),
                     seed: n,
@@ -347,7 +347,7 @@ fn walked(fields: &[FieldSchema], payload: &[u8]) -> Result<Vec<(String, Tree)>,
     Ok(collector.done)
 }
 
-/// The type that a payload of version 5 has, in words of version 6.
+/// The version 6 type with the payload that version 5 has for `ty`.
 fn in_version_5(ty: Type) -> Type {
     let boxed = |ty: &Type| -> &'static Type { Box::leak(Box::new(in_version_5(*ty))) };
     match ty {
@@ -365,7 +365,7 @@ fn in_version_5(ty: Type) -> Type {
     }
 }
 
-/// The type that a payload of version 4 has, in words of version 6.
+/// The version 6 type with the payload that version 4 has for `ty`.
 fn in_version_4(ty: Type) -> Type {
     match in_version_5(ty) {
         Type::Str(_)
@@ -397,7 +397,8 @@ proptest! {
     fn encoded_values_come_back(fields in schemas(), seed in any::<u64>()) {
         let (values, payload) = encoded(fields, seed);
         prop_assert_eq!(&walked(fields, &payload).unwrap(), &values);
-        // Without its end it is an error or, where that was not read, the same.
+        // A truncated payload is an error, or gives the same values if the missing bytes are not
+        // read.
         for len in 0..payload.len() {
             if let Ok(found) = walked(fields, &payload[..len]) {
                 prop_assert_eq!(&found, &values);
@@ -405,8 +406,8 @@ proptest! {
         }
     }
 
-    /// Version 5 holds the same values, in its own types; and where no mapping is needed, in the
-    /// same bytes.
+    /// Version 5 has the same values, in its own types, and in the same bytes if no mapping is
+    /// needed.
     #[test]
     fn version_5_holds_the_same_values(fields in schemas(), seed in any::<u64>()) {
         let (values, payload) = encoded(fields, seed);
@@ -419,8 +420,8 @@ proptest! {
         }
     }
 
-    /// Version 4 holds the same values where it has types for them, and text elsewhere, in just as
-    /// many bytes as its types say.
+    /// Version 4 has the same values where it has types for them, and text elsewhere. Its payload
+    /// has exactly the bytes that its types state.
     #[test]
     fn version_4_can_be_walked(fields in schemas(), seed in any::<u64>()) {
         let (values, payload) = encoded(fields, seed);
@@ -462,7 +463,7 @@ proptest! {
     }
 }
 
-/// Counts fields.
+/// Counts the fields of a walk.
 struct Count(u64);
 
 impl Visitor for Count {
@@ -478,8 +479,8 @@ impl Visitor for Count {
     }
 }
 
-/// Few bytes that point again and again at the same data, or hold what has no size, end in an error
-/// soon.
+/// A few bytes that point at the same data many times, or hold many values of size 0, soon end in
+/// an error.
 #[test]
 fn bombs() {
     const NOTHING: Type = Type::Object(&[]);
@@ -489,7 +490,7 @@ fn bombs() {
     let mut collector = Collector::default();
     assert!(walk(FIELDS, &[], &mut collector).is_err());
 
-    // As many elements as may be, of objects with as many fields as metadata can describe: 300
+    // The most elements, each an object with the most fields that metadata can describe: 300
     // million values.
     const EMPTY: FieldSchema = field("e", NOTHING);
     const WIDE: Type = Type::Object(&[EMPTY; 5_000]);

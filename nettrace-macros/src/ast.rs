@@ -1,4 +1,4 @@
-//! The derive's input with its attributes read, before anything is judged.
+//! Reads the derive's input and its attributes, without checking them yet.
 
 use syn::{DeriveInput, Fields, Generics, Ident, Index, Member, Path, Type};
 
@@ -7,7 +7,7 @@ use crate::{
     error::Errors,
 };
 
-/// Which derive is at work.
+/// The derive that is running.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Derive {
     /// `#[derive(TraceEvent)]`.
@@ -20,14 +20,14 @@ pub(crate) enum Derive {
 pub(crate) struct Container<'a> {
     pub(crate) ident: &'a Ident,
     pub(crate) generics: &'a Generics,
-    /// The crate that holds `__private`.
+    /// The path of the crate that has `__private`.
     pub(crate) krate: Path,
     pub(crate) attrs: Attrs,
     pub(crate) input: &'a DeriveInput,
     pub(crate) body: Body<'a>,
 }
 
-/// What is inside the type.
+/// The content of the type.
 pub(crate) enum Body<'a> {
     Struct(Vec<Field<'a>>),
     Enum(Vec<Variant<'a>>),
@@ -50,9 +50,9 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Container<'a> {
-    /// Reads the input; mistakes in the attributes go to `errors`.
+    /// Reads the input. Mistakes in the attributes go to `errors`.
     ///
-    /// `home` is the crate that holds `__private` where the input does not say it.
+    /// `home` is the crate that has `__private`, if the input does not name another.
     pub(crate) fn parse(
         input: &'a DeriveInput,
         derive: Derive,
@@ -95,11 +95,11 @@ impl<'a> Container<'a> {
         Self { ident: &input.ident, generics: &input.generics, krate, attrs, input, body }
     }
 
-    /// The arguments of `#[repr(...)]`, as words.
+    /// The words in `#[repr(...)]` attributes.
     pub(crate) fn reprs(&self) -> Vec<Ident> {
         let mut words = Vec::new();
         for attribute in self.input.attrs.iter().filter(|a| a.path().is_ident("repr")) {
-            // What cannot be read here the compiler refuses by itself.
+            // Ignore what cannot be read here: the compiler reports it.
             let _ = attribute.parse_nested_meta(|meta| {
                 words.extend(meta.path.get_ident().cloned());
                 if meta.input.peek(syn::token::Paren) {

@@ -1,4 +1,4 @@
-//! `#[trace_event(...)]`: which keys exist, where, and what they look like.
+//! The keys of `#[trace_event(...)]`: where each is allowed, and the form of its value.
 
 use proc_macro2::TokenStream;
 use syn::{
@@ -7,7 +7,7 @@ use syn::{
 
 use crate::error::{Errors, list};
 
-/// What an attribute stands on.
+/// The item that an attribute is on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A struct that derives `TraceEvent`.
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Function,
 }
 
-/// The keys of one item, each known at its place, of the right form, and there once.
+/// The keys of one item. Each is allowed there, has the right form and occurs once.
 pub(crate) struct Attrs(Vec<Item>);
 
 /// `key` or `key = value`.
@@ -73,17 +73,17 @@ impl Attrs {
         Self(items)
     }
 
-    /// Every key with its value.
+    /// All keys with their values.
     pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
         self.0.iter()
     }
 
-    /// The value behind a key.
+    /// The value of a key.
     pub(crate) fn value(&self, key: &str) -> Option<&Expr> {
         self.item(key).and_then(|item| item.value.as_ref())
     }
 
-    /// The key itself, where it stands.
+    /// The key itself, for its position in the source.
     pub(crate) fn key(&self, key: &str) -> Option<&Ident> {
         self.item(key).map(|item| &item.key)
     }
@@ -102,16 +102,16 @@ impl syn::parse::Parse for Item {
         } else if input.is_empty() || input.peek(Token![,]) {
             None
         } else {
-            return Err(input.error(format!("expected `=` or `,` behind `{key}`")));
+            return Err(input.error(format!("expected `=` or `,` after `{key}`")));
         };
         Ok(Self { key, value })
     }
 }
 
-/// One key: where it may stand, and its form.
+/// A key: the places where it is allowed, and its form.
 struct Key {
     name: &'static str,
-    /// What the value looks like; `None` for a flag.
+    /// An example of its value; `None` for a flag.
     example: Option<&'static str>,
     places: &'static [Place],
 }
@@ -143,7 +143,11 @@ const KEYS: &[Key] = {
         },
         Key { name: "message", example: Some("\"took {micros} µs\""), places: ONE },
         Key { name: "description", example: Some("\"a request came in\""), places: ONE },
-        Key { name: "key_values", example: Some("[(\"team\", \"checkout\")]"), places: TYPES },
+        Key {
+            name: "key_values",
+            example: Some("[(\"team\", \"checkout\")]"),
+            places: &[Event, EventEnum, EventVariant, Function, EventField, ObjectField],
+        },
         Key {
             name: "rename",
             example: Some("\"Url\""),
@@ -165,7 +169,7 @@ const KEYS: &[Key] = {
     ]
 };
 
-/// Keeps an item that may stand here; otherwise says why not.
+/// Adds an item that is allowed here; otherwise reports why it is not.
 fn accept(item: Item, items: &mut Vec<Item>, place: Place, errors: &mut Errors) {
     let name = item.key.to_string();
     let known = || KEYS.iter().filter(|key| key.places.contains(&place));

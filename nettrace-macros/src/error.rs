@@ -1,4 +1,4 @@
-//! All mistakes of one derive, each at the token at fault.
+//! Collects the mistakes in the input of one derive, each with the token at fault.
 
 use std::fmt::Display;
 
@@ -10,17 +10,17 @@ use quote::ToTokens;
 pub(crate) struct Errors(Option<syn::Error>);
 
 impl Errors {
-    /// Remembers a mistake that the tokens of `at` contain.
+    /// Adds a mistake in the tokens of `at`.
     pub(crate) fn on(&mut self, at: impl ToTokens, message: impl Display) {
         self.push(syn::Error::new_spanned(at, message));
     }
 
-    /// Remembers a mistake at a place.
+    /// Adds a mistake at a place in the source.
     pub(crate) fn at(&mut self, span: Span, message: impl Display) {
         self.push(syn::Error::new(span, message));
     }
 
-    /// Remembers an error of the parser.
+    /// Adds an error of the parser.
     pub(crate) fn push(&mut self, error: syn::Error) {
         match &mut self.0 {
             Some(all) => all.combine(error),
@@ -28,13 +28,13 @@ impl Errors {
         }
     }
 
-    /// The errors as code that makes the compiler show them; nothing if there are none.
+    /// Returns the errors as code that makes the compiler report them, or `None` without errors.
     pub(crate) fn into_compile_errors(self) -> Option<TokenStream> {
         self.0.map(|error| error.to_compile_error())
     }
 }
 
-/// `a`, `b` and `c`, each in backquotes.
+/// Formats names as `a`, `b` and `c`, each in backquotes.
 pub(crate) fn list<T: Display>(names: impl IntoIterator<Item = T>) -> String {
     let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
     match names.split_last() {

@@ -1,19 +1,20 @@
-//! The code of `#[derive(TraceEvent)]`.
+//! Writes the code of `#[derive(TraceEvent)]`.
 //!
-//! Everything is named by its full path, and statics live in an anonymous constant. Locals have
-//! mixed-site hygiene, and two underscores, for a constant of the user's would turn a binding of
-//! its name into a pattern.
+//! The code names everything by its full path, and puts statics into an anonymous constant. Locals
+//! have mixed-site hygiene and begin with two underscores. Without these, a constant of the user
+//! with the same name would turn the binding into a pattern.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Type, spanned::Spanned};
+use syn::{LitStr, Type, spanned::Spanned};
 
 use crate::{
     ast::Container,
     valid::{Encoding, Event, Format, Id, Value},
+    value::Level,
 };
 
-/// The implementation of `TraceEvent` with the statics behind it.
+/// The implementation of `TraceEvent` and its statics.
 pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> TokenStream {
     let krate = &container.krate;
     let private = quote!(#krate::__private);
@@ -28,14 +29,14 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
             static #ty: #private::EventType = #private::EventType::new(&#schema);
         }
     });
-    let types = (0..events.len()).map(type_ident);
+    let (types, count) = ((0..events.len()).map(type_ident), events.len());
     let field_idents: Vec<_> = (0..events.len()).map(fields_ident).collect();
     let fields = events.iter().map(|event| {
         let fields = field_schemas(&event.fields, &private);
         quote!(&[#(#fields),*])
     });
     let schemas = (0..events.len()).map(schema_ident);
-    // Numbers that are written as such were compared before; the compiler compares the others.
+    // Ids that are literals were compared before; the compiler compares the others.
     let constant = events.iter().find_map(|event| match &event.id {
         Id::Given(None, expression) => Some(expression.span()),
         _ => None,
@@ -53,8 +54,8 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     quote! {
         #[allow(deprecated, unused_qualifications)]
         const _: () = {
-            // A static knows no lifetimes but `'static`; here the fields have the types that they
-            // are written with, and a wrong one is reported once, not for each lifetime.
+            // A static only allows the lifetime `'static`. Here the fields have their types as
+            // written, so a wrong type is reported once, not once for each lifetime.
             trait __TraceEventFields {
                 #(const #field_idents: &'static [#private::FieldSchema];)*
             }
@@ -69,7 +70,11 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
 
             #[automatically_derived]
             impl #impl_generics #private::TraceEvent for #ident #type_generics #where_clause {
-                const TYPES: &'static [&'static #private::EventType] = &[#(&#types),*];
+                #[inline(always)]
+                fn event_types() -> &'static [&'static #private::EventType] {
+                    static __TRACE_EVENT_TYPES: [&#private::EventType; #count] = [#(&#types),*];
+                    &__TRACE_EVENT_TYPES
+                }
 
                 #[inline(always)]
                 fn event_type(&self) -> &'static #private::EventType {
@@ -89,6 +94,7 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
 pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<TokenStream> {
     let schema = |value: &Value<'_>| {
         let Value { name, tag, .. } = value;
+        let key_values = pairs(&value.key_values);
         let ty = quote_type(value.ty);
         let span = value.ty.span();
         let implementation = implementation(value, &ty, private);
@@ -97,9 +103,9 @@ pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<
         let ty = match value.encoding {
             Encoding::Located(_) => {
                 let message = format!(
-                    "the field `{}` stands behind the others, where elements have a fixed size: \
-                     numbers, booleans, GUIDs, times, and arrays and objects of these, but no \
-                     text, address, option or sequence",
+                    "the field `{}` is stored after the others, so its elements must have a fixed \
+                     size: numbers, booleans, GUIDs, times, and arrays and objects of these, but \
+                     no text, address, option or sequence",
                     value.name.value()
                 );
                 let condition = quote!(#private::check::is_locatable(&#described));
@@ -119,13 +125,14 @@ pub(crate) fn field_schemas(values: &[Value<'_>], private: &TokenStream) -> Vec<
                 format: #format,
                 tag: #tag,
                 role: #private::FieldRole::#role,
+                key_values: #key_values,
             }
         }
     };
     values.iter().map(schema).collect()
 }
 
-/// The calls that hand fields over; `place` gives a reference to each.
+/// The calls that pass fields to the encoder; `place` gives a reference to each field.
 pub(crate) fn encode_values(
     values: &[Value<'_>],
     place: impl Fn(usize, &Value<'_>) -> TokenStream,
@@ -178,7 +185,7 @@ pub(crate) fn encode_values(
     quote!(#(#calls)* #(#data)*)
 }
 
-/// A reference to a field of `self`; through a copy where the struct is packed.
+/// A reference to a field of `self`, or to a copy of it if the struct is packed.
 pub(crate) fn self_place(container: &Container<'_>) -> impl Fn(usize, &Value<'_>) -> TokenStream {
     let packed = container.reprs().iter().any(|word| word == "packed");
     move |_, value| {
@@ -187,17 +194,17 @@ pub(crate) fn self_place(container: &Container<'_>) -> impl Fn(usize, &Value<'_>
     }
 }
 
-/// A statement of a constant that fails at `span`, and there alone, unless the condition holds.
+/// A constant that fails to compile, with the error at `span`, unless the condition holds.
 pub(crate) fn assertion(span: Span, condition: &TokenStream, message: &str) -> TokenStream {
     quote_spanned!(span=> ::core::assert!(#condition, #message);)
 }
 
-/// The local that holds the encoder.
+/// The local variable that holds the encoder.
 pub(crate) fn encoder_ident() -> Ident {
     Ident::new("__encoder", Span::mixed_site())
 }
 
-/// `<Type as Trait>` by which a field is described and encoded.
+/// The `<Type as Trait>` that describes and encodes a field.
 fn implementation(value: &Value<'_>, ty: &TokenStream, private: &TokenStream) -> TokenStream {
     let bound = match &value.encoding {
         Encoding::Natural => quote!(#private::TraceField),
@@ -207,7 +214,7 @@ fn implementation(value: &Value<'_>, ty: &TokenStream, private: &TokenStream) ->
     quote_spanned!(value.ty.span()=> <#ty as #bound>)
 }
 
-/// A format, after the compiler has seen that it suits the type.
+/// A format, with an assertion that it fits the type.
 fn checked_format(
     value: &Value<'_>,
     format: &Format,
@@ -222,7 +229,7 @@ fn checked_format(
     quote!({ #assertion #private::FieldFormat::#variant })
 }
 
-/// A constant expression that the compiler checks; the condition calls it `__TRACE_EVENT_VALUE`.
+/// A constant expression with an assertion. The condition names the value `__TRACE_EVENT_VALUE`.
 fn checked(
     expression: &TokenStream,
     ty: &TokenStream,
@@ -256,7 +263,11 @@ fn schema_value(
     let opcode = option(event.opcode.clone());
     let message = option(event.message.as_ref().map(|message| quote!(#message)));
     let description = option(event.description.as_ref().map(|text| quote!(#text)));
-    let key_values = event.key_values.iter().map(|(key, value)| quote!((#key, #value)));
+    let key_values = pairs(&event.key_values);
+    let level = match level {
+        Level::Named(name) => quote!(#name),
+        Level::Number(number) => quote!(new(#number)),
+    };
     let id = match &event.id {
         Id::Given(None, expression) => checked(
             expression,
@@ -312,7 +323,7 @@ fn schema_value(
             tag: #tag,
             message: #message,
             description: #description,
-            key_values: &[#(#key_values),*],
+            key_values: #key_values,
             fields: #described,
         }
     }
@@ -367,6 +378,12 @@ fn fields_ident(at: usize) -> Ident {
 
 fn type_ident(at: usize) -> Ident {
     format_ident!("__TRACE_EVENT_TYPE_{at}")
+}
+
+/// A slice of string pairs.
+fn pairs(pairs: &[(LitStr, LitStr)]) -> TokenStream {
+    let pairs = pairs.iter().map(|(key, value)| quote!((#key, #value)));
+    quote!(&[#(#pairs),*])
 }
 
 fn option(value: Option<TokenStream>) -> TokenStream {

@@ -1,12 +1,12 @@
-//! What a type gets whose derive failed: an implementation without content, so that the mistake is
-//! reported once and not again wherever the type is used.
+//! The code for a type whose derive failed: an empty implementation. It prevents a further error at
+//! each use of the type.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
 use crate::ast::{Container, Derive};
 
-/// An implementation that compiles and is never run, because the errors beside it stop the build.
+/// An implementation that compiles but never runs, because the errors beside it stop the build.
 pub(crate) fn implementation(container: &Container<'_>, derive: Derive) -> TokenStream {
     let krate = &container.krate;
     let private = quote!(#krate::__private);
@@ -16,7 +16,9 @@ pub(crate) fn implementation(container: &Container<'_>, derive: Derive) -> Token
         Derive::Event => quote! {
             #[automatically_derived]
             impl #impl_generics #private::TraceEvent for #ident #type_generics #where_clause {
-                const TYPES: &'static [&'static #private::EventType] = &[];
+                fn event_types() -> &'static [&'static #private::EventType] {
+                    &[]
+                }
 
                 fn event_type(&self) -> &'static #private::EventType {
                     loop {}

@@ -1,4 +1,5 @@
-//! `#[derive(TraceField)]`: structs as objects, enums without fields by name or by number.
+//! Writes the code of `#[derive(TraceField)]`: structs as objects, field-less enums by name or
+//! number.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{format_ident, quote};
@@ -11,7 +12,7 @@ use crate::{
     valid::{Encoding, Value, values, variant_name},
 };
 
-/// The implementations of `TraceField`; mistakes go to `errors`.
+/// The implementations of `TraceField`. Mistakes go to `errors`.
 pub(crate) fn trace_field(container: &Container<'_>, errors: &mut Errors) -> TokenStream {
     match &container.body {
         Body::Struct(fields) => {
@@ -64,7 +65,8 @@ fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
         &quote!(),
         bounds.collect(),
         &quote! {
-            // In braces, for only so does the slice live for ever when it is not promoted.
+            // With braces the slice is promoted to a static; otherwise it would be a temporary
+            // value.
             const TYPE: #private::FieldType = #private::FieldType::Object { 0: &[#(#schemas),*] };
 
             #[inline(always)]
@@ -75,7 +77,7 @@ fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
     ))
 }
 
-/// A struct that is recorded as the one field it has, in whatever spelling that field can have.
+/// The implementations of a struct that is recorded as its only field, in every encoding of that.
 fn transparent(container: &Container<'_>, value: &Value<'_>, errors: &mut Errors) -> TokenStream {
     let private = private(container);
     let (ty, encoder) = (value.ty, encoder_ident());
@@ -158,8 +160,8 @@ fn choice(container: &Container<'_>, variants: &[Variant<'_>], errors: &mut Erro
     in_anonymous_const(&quote!(#constants #(#implementations)*))
 }
 
-/// The integer that holds an enum's discriminants, each as an expression of it, and the constants
-/// that these name.
+/// The integer type of an enum's discriminants, an expression of that type for each, and the
+/// constants that the expressions name.
 fn numbers(
     container: &Container<'_>,
     idents: &[&Ident],
@@ -240,7 +242,7 @@ fn in_anonymous_const(items: &TokenStream) -> TokenStream {
     }
 }
 
-/// Whether a field's type has a type parameter in it, so that who uses the struct decides.
+/// Whether a field's type contains a type parameter, so that each use of the struct decides.
 fn mentions_parameter(container: &Container<'_>, value: &Value<'_>) -> bool {
     fn mentions(tokens: TokenStream, ident: &Ident) -> bool {
         tokens.into_iter().any(|token| match token {

@@ -1,9 +1,8 @@
 //! The derive macros of NetTrace for Rust. Applications use them through `nettrace-writer`, which
-//! re-exports them; the code that they write names that crate's `__private`, and nothing else of
-//! ours.
+//! re-exports them. The generated code names only that crate's `__private`.
 //!
-//! `ast` reads, `valid` judges, `expand` and `field` write; `fallback` is what is written instead
-//! where there are mistakes. `traced` writes input for the derive.
+//! `ast` reads the input, `valid` checks it, `expand` and `field` write the code. If there are
+//! mistakes, `fallback` writes the code instead. `traced` writes an input for the derive.
 
 mod ast;
 mod attr;
@@ -33,8 +32,8 @@ pub fn derive_trace_field(input: TokenStream) -> TokenStream {
     derive(&parse_macro_input!(input), Derive::Field, syn::parse_quote!(::nettrace_writer)).into()
 }
 
-/// `#[derive(TraceEvent)]` of `eventheader-writer`, which re-exports it under that name: the same
-/// with another crate to name.
+/// `#[derive(TraceEvent)]` of `eventheader-writer`, which re-exports it under that name. The
+/// generated code names that crate.
 #[doc(hidden)]
 #[proc_macro_derive(TracepointEvent, attributes(trace_event))]
 pub fn derive_tracepoint_event(input: TokenStream) -> TokenStream {

@@ -1,6 +1,6 @@
-//! Message templates: text with `{field}` where a value goes.
+//! Reads message templates: text with `{field}` in place of values.
 
-/// The names between braces, or what is wrong with the braces.
+/// Returns the names in braces, or what is wrong with the braces.
 pub(crate) fn placeholders(template: &str) -> Result<Vec<&str>, String> {
     let mut names = Vec::new();
     let mut rest = template;
@@ -10,10 +10,10 @@ pub(crate) fn placeholders(template: &str) -> Result<Vec<&str>, String> {
         }
         let inner = &rest[at + 1..];
         let Some(end) = inner.find(['{', '}']) else {
-            return Err("a `{` without a `}` behind it".to_owned());
+            return Err("a `{` without a `}` after it".to_owned());
         };
         if inner.as_bytes()[end] == b'{' {
-            return Err("a `{` within braces: readers know no way to write a brace".to_owned());
+            return Err("a `{` within braces: templates have no escape for a brace".to_owned());
         }
         if end == 0 {
             return Err("`{}` without a field's name in it".to_owned());

@@ -1,7 +1,8 @@
-//! `#[traced]`: a function whose calls are events.
+//! Writes the code of `#[traced]`: a function whose calls are recorded as events.
 //!
-//! The function gets an enum of two events, by the derive, and a guard that records the second of
-//! them when it goes out of scope. What the attribute says is handed to the derive as it stands.
+//! The function gets an enum of two events, through the derive, and a guard that records the second
+//! event when it goes out of scope. The attribute's keys are passed to the derive unchanged. Each
+//! event is made by a closure, so that the code that records it knows which of the two it is.
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
@@ -13,7 +14,7 @@ use crate::{
     value::ungroup,
 };
 
-/// The function with its events, or as it was, beside the errors.
+/// The function with its events; on a mistake, the unchanged function and the errors.
 pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn) -> TokenStream {
     let mut errors = Errors::default();
     let attrs = Attrs::parse_arguments(arguments, Place::Function, &mut errors);
@@ -31,10 +32,10 @@ pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn) -> TokenStrea
     function.into_token_stream()
 }
 
-/// What the attribute asks for.
+/// The contents of the attribute.
 struct Spec {
     krate: Path,
-    /// The items that the derive understands.
+    /// The keys that are passed to the derive.
     passed: Vec<TokenStream>,
     has_name: bool,
     fields: Vec<Recorded>,
@@ -43,7 +44,7 @@ struct Spec {
 /// An argument that is recorded.
 struct Recorded {
     ident: Ident,
-    /// Its type, with the lifetime `'call` for those that it leaves out or takes from the function.
+    /// Its type, with the lifetime `'call` in place of elided lifetimes and those of the function.
     ty: TokenStream,
 }
 
@@ -51,7 +52,7 @@ impl Spec {
     fn read(attrs: &Attrs, function: &ItemFn, errors: &mut Errors) -> Self {
         let krate = match attrs.value("crate") {
             Some(Expr::Path(path)) => path.path.clone(),
-            // Anything else but a path the derive refuses.
+            // The derive reports anything that is not a path.
             _ => syn::parse_quote!(::nettrace_writer),
         };
         let fields = match attrs.value("fields").map(ungroup) {
@@ -72,7 +73,7 @@ impl Spec {
         Self { krate, passed: passed.collect(), has_name: attrs.key("name").is_some(), fields }
     }
 
-    /// The statements in front of the function's own.
+    /// The statements before the function's own.
     fn guard(&self, function: &ItemFn) -> TokenStream {
         let Self { krate, passed, fields, .. } = self;
         let name = function.sig.ident.unraw().to_string();
@@ -94,25 +95,33 @@ impl Spec {
                     #[trace_event(description = #description)]
                     Start { #(#declared),* },
                     #[trace_event(description = "The call ends, by a return or a panic.")]
-                    Stop { duration: ::core::time::Duration },
+                    Stop { duration: #krate::__traced::Elapsed },
                 }
 
-                struct __Guard(::core::option::Option<::std::time::Instant>);
+                struct __Guard(#krate::__traced::Started);
 
                 impl ::core::ops::Drop for __Guard {
+                    #[inline(always)]
                     fn drop(&mut self) {
-                        if let ::core::option::Option::Some(__started) = self.0 {
-                            let __duration = ::std::time::Instant::elapsed(&__started);
-                            #krate::Emit::emit(&__Call::Stop { duration: __duration });
+                        if self.0.is_running() {
+                            let __duration = self.0.elapsed();
+                            #krate::Emit::emit(#krate::__private::Made(
+                                move || __Call::Stop { duration: __duration },
+                            ));
                         }
                     }
                 }
 
-                if <__Call #elided as #krate::__private::TraceEvent>::is_any_enabled() {
-                    #krate::Emit::emit(&__Call::Start { #(#idents: &#idents),* });
-                    __Guard(::core::option::Option::Some(::std::time::Instant::now()))
+                // Both events have the same provider, level and keywords, so whoever listens to one
+                // listens to the other.
+                let __types = <__Call #elided as #krate::__private::TraceEvent>::event_types();
+                if __types[0].enabled() != 0 {
+                    #krate::Emit::emit(#krate::__private::Made(
+                        || __Call::Start { #(#idents: &#idents),* },
+                    ));
+                    __Guard(#krate::__traced::Started::now())
                 } else {
-                    __Guard(::core::option::Option::None)
+                    __Guard(#krate::__traced::Started::NEVER)
                 }
             };
         }
@@ -160,7 +169,7 @@ fn recorded(field: &Expr, function: &ItemFn, errors: &mut Errors) -> Option<Reco
     Some(Recorded { ident: ident.clone(), ty: with_call_lifetimes(quote!(#ty)) })
 }
 
-/// The first word in some code that is looked for.
+/// The first identifier in the code that satisfies `wanted`.
 fn first(tokens: TokenStream, wanted: &dyn Fn(&Ident) -> bool) -> Option<Ident> {
     tokens.into_iter().find_map(|token| match token {
         TokenTree::Ident(ident) if wanted(&ident) => Some(ident),
@@ -169,7 +178,8 @@ fn first(tokens: TokenStream, wanted: &dyn Fn(&Ident) -> bool) -> Option<Ident> 
     })
 }
 
-/// A type for an item of its own, where the function's lifetimes and elided ones have no meaning.
+/// A type that can be used outside the function, where its lifetimes and elided ones have no
+/// meaning.
 fn with_call_lifetimes(tokens: TokenStream) -> TokenStream {
     let mut out = TokenStream::new();
     let mut tokens = tokens.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! From what was written to what is meant: every rule that can be judged before the compiler.
+//! Checks the input by every rule that does not need the compiler, and turns it into events.
 
 use proc_macro2::{Span, TokenStream};
 use quote::quote;
@@ -10,14 +10,14 @@ use crate::{
     error::{Errors, list},
     message::placeholders,
     value::{
-        ENCODINGS, FORMATS, LEVELS, LOCATIONS, MAX_PROVIDER, MAX_TEXT, Number, name_problem,
+        ENCODINGS, FORMATS, LOCATIONS, Level, MAX_PROVIDER, MAX_TEXT, Number, name_problem,
         provider_problem, string_literal, ungroup,
     },
 };
 
 /// One event type.
 pub(crate) struct Event<'a> {
-    /// The variant, where the type is an enum.
+    /// The variant, if the type is an enum.
     pub(crate) variant: Option<&'a Ident>,
     /// An expression of type `&'static str`.
     pub(crate) provider: TokenStream,
@@ -26,7 +26,7 @@ pub(crate) struct Event<'a> {
     pub(crate) name: LitStr,
     pub(crate) id: Id,
     pub(crate) version: TokenStream,
-    pub(crate) level: Ident,
+    pub(crate) level: Level,
     pub(crate) keywords: TokenStream,
     pub(crate) opcode: Option<TokenStream>,
     pub(crate) tag: TokenStream,
@@ -36,11 +36,11 @@ pub(crate) struct Event<'a> {
     pub(crate) fields: Vec<Value<'a>>,
 }
 
-/// An event's number.
+/// An event's id.
 pub(crate) enum Id {
-    /// By the author, with the number where it is written as one.
+    /// Given by the author, with its value if it is a literal.
     Given(Option<u64>, TokenStream),
-    /// From the name.
+    /// Computed from the name.
     Derived(u16),
 }
 
@@ -53,22 +53,23 @@ pub(crate) struct Value<'a> {
     pub(crate) format: Option<Format>,
     pub(crate) tag: TokenStream,
     pub(crate) role: &'static str,
+    pub(crate) key_values: Vec<(LitStr, LitStr)>,
 }
 
-/// How a field is presented: a variant of `trace_event::FieldFormat`.
+/// How a field is shown: a variant of `nettrace_event::FieldFormat`.
 pub(crate) struct Format {
     pub(crate) word: Ident,
     pub(crate) variant: Ident,
 }
 
-/// How a field is stored: markers of `trace_event::encoding`.
+/// How a field is stored: markers of `nettrace_event::encoding`.
 pub(crate) enum Encoding {
     Natural,
     As(Ident),
     Located(Ident),
 }
 
-/// The event types of a struct or enum; incomplete where there are errors.
+/// The event types of a struct or enum; incomplete if there are errors.
 pub(crate) fn events<'a>(container: &'a Container<'_>, errors: &mut Errors) -> Vec<Event<'a>> {
     refuse_parameters(container, errors);
     let shared = Shared::read(&container.attrs, errors);
@@ -106,10 +107,9 @@ pub(crate) fn values<'a>(
     let mut values: Vec<Value<'_>> = Vec::new();
     for field in fields {
         if field.attrs.key("skip").is_some() {
-            for key in ["rename", "encoding", "format", "tag", "start", "end", "description"] {
-                if let Some(key) = field.attrs.key(key) {
-                    errors.on(key, format!("`{key}` says nothing about a field that is skipped"));
-                }
+            for item in field.attrs.items().filter(|item| item.key != "skip") {
+                let key = &item.key;
+                errors.on(key, format!("`{key}` has no effect on a skipped field"));
             }
             continue;
         }
@@ -122,7 +122,7 @@ pub(crate) fn values<'a>(
         }
         if let Some(key) = field.attrs.key(&value.role.to_lowercase()) {
             if values.iter().any(|earlier| earlier.role == value.role) {
-                errors.on(key, format!("another field is the event's `{key}` already"));
+                errors.on(key, format!("another field is already the event's `{key}`"));
             }
         }
         values.push(value);
@@ -144,21 +144,21 @@ pub(crate) fn variant_name(variant: &Variant<'_>, errors: &mut Errors) -> LitStr
     )
 }
 
-/// What a struct says of its event, or an enum of all of them.
+/// The settings of a struct for its event, or of an enum for all its events.
 struct Shared {
     provider: TokenStream,
     guid: Option<[u8; 16]>,
     group: Option<LitStr>,
-    /// What the names of an enum's events begin with.
+    /// The start of the names of an enum's events.
     prefix: Option<LitStr>,
     common: Common,
 }
 
-/// What an enum may say for all its variants, and a variant for itself.
+/// The settings that an enum can have for all variants and a variant for itself.
 #[derive(Default)]
 struct Common {
     version: Option<TokenStream>,
-    level: Option<Ident>,
+    level: Option<Level>,
     keywords: Option<TokenStream>,
     tag: Option<TokenStream>,
     key_values: Vec<(LitStr, LitStr)>,
@@ -209,7 +209,7 @@ impl Common {
         let tag = number("tag", 65_535);
         Self {
             version,
-            level: attrs.word("level", LEVELS.iter().copied(), errors),
+            level: attrs.level(errors),
             keywords,
             tag,
             key_values: attrs.pairs("key_values", errors),
@@ -268,7 +268,7 @@ fn event<'a>(
         level: common
             .level
             .or_else(|| shared.common.level.clone())
-            .unwrap_or_else(|| Ident::new("Informational", Span::call_site())),
+            .unwrap_or_else(|| Level::Named(Ident::new("Informational", Span::call_site()))),
         keywords: number(common.keywords, &shared.common.keywords),
         opcode: attrs.opcode(errors),
         tag: number(common.tag, &shared.common.tag),
@@ -303,8 +303,8 @@ fn value<'a>(field: &'a Field<'_>, derive: Derive, errors: &mut Errors) -> Value
                 errors.on(
                     &word,
                     format!(
-                        "`{word}` is for the fields of an event itself: what it puts behind the \
-                         event's fields has no place within an object"
+                        "`{word}` is only for the fields of an event itself: an object's field \
+                         cannot be stored after the event's fields"
                     ),
                 );
                 Encoding::Natural
@@ -326,10 +326,11 @@ fn value<'a>(field: &'a Field<'_>, derive: Derive, errors: &mut Errors) -> Value
         format,
         tag: attrs.number("tag", 0, 65_535, errors).map_or_else(|| quote!(0), |(_, tag)| tag),
         role,
+        key_values: attrs.pairs("key_values", errors),
     }
 }
 
-/// The name that `key` gives, else the one that Rust knows, as a literal at the place to blame.
+/// The name that `key` gives, or else the Rust name, as a literal with the span for errors.
 fn name(
     attrs: &Attrs,
     key: &str,
@@ -386,7 +387,7 @@ fn refuse_clashes(events: &[Event<'_>], errors: &mut Errors) {
         if earlier.iter().any(|other| other.name.value() == event.name.value()) {
             errors.on(
                 &event.name,
-                format!("another variant's event is named `{}` already", event.name.value()),
+                format!("another variant's event is already named `{}`", event.name.value()),
             );
             continue;
         }
@@ -431,13 +432,13 @@ fn doc_comment(attributes: &[syn::Attribute]) -> Option<LitStr> {
         .take_while(|line| !line.is_empty())
         .collect::<Vec<_>>()
         .join(" ");
-    // A comment cannot be at fault: what a trace cannot hold is left out.
+    // An unusable comment is left out without an error, because it was not written for the trace.
     let usable = !paragraph.is_empty() && paragraph.len() <= MAX_TEXT && !paragraph.contains('\0');
     usable.then(|| LitStr::new(&paragraph, Span::call_site()))
 }
 
-/// FNV-1a of the name, folded into 8,192 to 65,534: the same as `trace_event::derived_id`, which a
-/// test compares, for this crate depends on none of ours.
+/// FNV-1a of the name, folded into 8,192 to 65,534: the same as `nettrace_event::derived_id`. This
+/// crate depends on no other crate of the project, so a test compares the two.
 fn derived_id(name: &str) -> u16 {
     let hash = name
         .bytes()

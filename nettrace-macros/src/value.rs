@@ -1,4 +1,4 @@
-//! The values behind the keys, as what they must be.
+//! Reads and checks the values of keys.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,12 +9,12 @@ use crate::{
     error::{Errors, list},
 };
 
-/// The levels, as `trace_event::Level` names them.
+/// The levels, as `nettrace_event::Level` names them.
 pub(crate) const LEVELS: &[&str] =
     &["LogAlways", "Critical", "Error", "Warning", "Informational", "Verbose"];
 
-/// The opcodes that ETW names, with their numbers.
-pub(crate) const OPCODES: &[(&str, u8)] = &[
+/// The opcodes with a name in ETW, and their numbers.
+pub(crate) const OPCODES: [(&str, u8); 11] = [
     ("Info", 0),
     ("Start", 1),
     ("Stop", 2),
@@ -28,7 +28,7 @@ pub(crate) const OPCODES: &[(&str, u8)] = &[
     ("Receive", 240),
 ];
 
-/// The spellings of `encoding = …` within a field, and the markers behind them.
+/// The words of `encoding = …` that encode a field in its place, and their markers.
 pub(crate) const ENCODINGS: &[(&str, &str)] = &[
     ("utf16", "Utf16"),
     ("utf16_nul", "Utf16Nul"),
@@ -42,7 +42,7 @@ pub(crate) const ENCODINGS: &[(&str, &str)] = &[
     ("number", "Number"),
 ];
 
-/// The spellings that put a value behind the fields of its event.
+/// The words of `encoding = …` that store a field's data after the other fields, and their markers.
 pub(crate) const LOCATIONS: &[(&str, &str)] = &[
     ("rel_loc", "RelLoc"),
     ("data_loc", "DataLoc"),
@@ -50,7 +50,7 @@ pub(crate) const LOCATIONS: &[(&str, &str)] = &[
     ("utf8_data_loc", "Utf8DataLoc"),
 ];
 
-/// The formats of `format = …`.
+/// The words of `format = …` and their formats.
 pub(crate) const FORMATS: &[(&str, &str)] = &[
     ("signed", "Signed"),
     ("unsigned", "Unsigned"),
@@ -70,17 +70,26 @@ pub(crate) const FORMATS: &[(&str, &str)] = &[
     ("hex_bytes", "HexBytes"),
 ];
 
-/// The most bytes of the name of an event or a field; `trace_event::check` has the same number.
+/// The most bytes of an event or field name, as in `nettrace_event::check`.
 pub(crate) const MAX_NAME: usize = 255;
 
-/// The most bytes of a message, a description, a key or a value: well below what a metadata row
-/// holds.
+/// The most bytes of a message, a description, a key or a value: well below the limit of a metadata
+/// row.
 pub(crate) const MAX_TEXT: usize = 8_192;
 
-/// The most bytes of a provider's name and group; `trace_event::check` has the same number.
+/// The most bytes of a provider's name and group, as in `nettrace_event::check`.
 pub(crate) const MAX_PROVIDER: usize = 233;
 
-/// The number of an event or what gives it.
+/// A level as written.
+#[derive(Clone)]
+pub(crate) enum Level {
+    /// One of [`LEVELS`].
+    Named(Ident),
+    /// A number, or an expression for one.
+    Number(TokenStream),
+}
+
+/// The id of an event, or an expression for it.
 pub(crate) enum Number {
     Literal(u64),
     Expression,
@@ -97,14 +106,14 @@ impl Attrs {
         Some(literal)
     }
 
-    /// A string literal for people: not too long, no NUL.
+    /// A string literal for people: within the length limit, without a NUL.
     pub(crate) fn text(&self, key: &str, errors: &mut Errors) -> Option<LitStr> {
         let literal = self.string(key, errors)?;
         check_text(&literal, key, errors);
         Some(literal)
     }
 
-    /// One word of a list, and where it stands.
+    /// One of a list of words, and its position in the source.
     pub(crate) fn word<'a>(
         &self,
         key: &str,
@@ -125,8 +134,23 @@ impl Attrs {
         }
     }
 
-    /// A number from `min` to `max`, or a constant expression, which the compiler judges. The
-    /// tokens are the value for a place of its type.
+    /// A level by name or number.
+    pub(crate) fn level(&self, errors: &mut Errors) -> Option<Level> {
+        let value = ungroup(self.value("level")?);
+        if let Expr::Path(path) = value {
+            if let Some(ident) = path.path.get_ident() {
+                if LEVELS.iter().any(|level| ident == level) {
+                    return Some(Level::Named(ident.clone()));
+                }
+                errors.on(value, unknown_word("level", LEVELS, ident));
+                return None;
+            }
+        }
+        self.number("level", 0, 255, errors).map(|(_, tokens)| Level::Number(tokens))
+    }
+
+    /// A number from `min` to `max`, or a constant expression, which the compiler checks. The
+    /// returned tokens are the value, for a place of its type.
     pub(crate) fn number(
         &self,
         key: &str,
@@ -165,14 +189,8 @@ impl Attrs {
             if let Some(ident) = path.path.get_ident() {
                 let known = OPCODES.iter().find(|(name, _)| ident == name);
                 let Some((_, number)) = known else {
-                    let names = list(OPCODES.iter().map(|(name, _)| name));
-                    errors.on(
-                        value,
-                        format!(
-                            "`opcode` is a number from 0 to 255 or one of {names}; a constant of \
-                             your own goes in braces: `opcode = {{ {ident} }}`"
-                        ),
-                    );
+                    let names = OPCODES.map(|(name, _)| name);
+                    errors.on(value, unknown_word("opcode", &names, ident));
                     return None;
                 };
                 return Some(quote!(#number));
@@ -181,7 +199,7 @@ impl Attrs {
         self.number("opcode", 0, 255, errors).map(|(_, tokens)| tokens)
     }
 
-    /// A GUID in its usual text form, as bytes in the order of RFC 4122.
+    /// A GUID in the usual text form, as bytes in the order of RFC 4122.
     pub(crate) fn guid(&self, key: &str, errors: &mut Errors) -> Option<[u8; 16]> {
         let literal = self.string(key, errors)?;
         let guid = parse_guid(&literal.value());
@@ -195,7 +213,7 @@ impl Attrs {
         guid
     }
 
-    /// `[("key", "value"), …]`, keys unique.
+    /// `[("key", "value"), …]` with unique keys.
     pub(crate) fn pairs(&self, key: &str, errors: &mut Errors) -> Vec<(LitStr, LitStr)> {
         let Some(value) = self.value(key).map(ungroup) else { return Vec::new() };
         let Expr::Array(array) = value else {
@@ -230,6 +248,15 @@ impl Attrs {
     }
 }
 
+/// The message for a word that is neither one of a list nor a number from 0 to 255.
+fn unknown_word(key: &str, names: &[&str], word: &Ident) -> String {
+    format!(
+        "`{key}` is a number from 0 to 255 or one of {}; a constant of your own goes in braces: \
+         `{key} = {{ {word} }}`",
+        list(names),
+    )
+}
+
 fn out_of_range(key: &str, min: u64, max: u64) -> String {
     match max {
         u64::MAX => format!("`{key}` is a set of 64 bits, such as `0x1`, or a constant expression"),
@@ -237,7 +264,7 @@ fn out_of_range(key: &str, min: u64, max: u64) -> String {
     }
 }
 
-/// What is within the invisible brackets that `macro_rules` puts around an expression.
+/// The expression without the invisible brackets that `macro_rules` puts around it.
 pub(crate) fn ungroup(mut value: &Expr) -> &Expr {
     while let Expr::Group(group) = value {
         value = &group.expr;
@@ -245,7 +272,7 @@ pub(crate) fn ungroup(mut value: &Expr) -> &Expr {
     value
 }
 
-/// The expression in a pair of braces, which the compiler would call unnecessary.
+/// The expression without a pair of braces, which the compiler would call unnecessary.
 fn unbraced(value: &Expr) -> &Expr {
     match value {
         Expr::Block(block) if block.attrs.is_empty() && block.label.is_none() => {
@@ -258,7 +285,7 @@ fn unbraced(value: &Expr) -> &Expr {
     }
 }
 
-/// The literal, if the expression is one string.
+/// The literal, if the expression is a string literal.
 pub(crate) fn string_literal(value: &Expr) -> Option<LitStr> {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(literal), .. }) => Some(literal.clone()),
@@ -266,7 +293,7 @@ pub(crate) fn string_literal(value: &Expr) -> Option<LitStr> {
     }
 }
 
-/// Why a string cannot be the name of an event or a field, if it cannot.
+/// Why a string cannot be the name of an event or a field; `None` if it can.
 pub(crate) fn name_problem(name: &str) -> Option<String> {
     if name.is_empty() {
         Some("a name has at least one character".to_owned())
@@ -279,7 +306,8 @@ pub(crate) fn name_problem(name: &str) -> Option<String> {
     }
 }
 
-/// Why a string cannot be a provider's name, if it cannot; `room` is what the group leaves.
+/// Why a string cannot be a provider's name; `None` if it can. `room` is what the group leaves of
+/// the limit.
 pub(crate) fn provider_problem(name: &str, room: usize) -> Option<String> {
     if name.is_empty() {
         Some("a provider's name has at least one character".to_owned())
@@ -296,7 +324,7 @@ pub(crate) fn provider_problem(name: &str, room: usize) -> Option<String> {
     }
 }
 
-/// Reads `8-4-4-4-12` hexadecimal digits, with or without braces around them.
+/// Reads `8-4-4-4-12` hexadecimal digits, optionally in braces.
 pub(crate) fn parse_guid(text: &str) -> Option<[u8; 16]> {
     let text = text.strip_prefix('{').map_or(Some(text), |rest| rest.strip_suffix('}'))?;
     let groups: Vec<&str> = text.split('-').collect();

@@ -1,13 +1,13 @@
-//! What `#[derive(TraceEvent)]` makes of structs and enums: schema and calls.
+//! The schemas and encoder calls that `#[derive(TraceEvent)]` generates for structs and enums.
 
 mod recorder;
 
 use std::borrow::Cow;
 
-use nettrace_macros::{TraceEvent, TraceField};
-use trace_event::{
+use nettrace_event::{
     ArrayLayout, FieldFormat, FieldRole, FieldType, Level, StrEncoding, TraceEvent as _, derived_id,
 };
+use nettrace_macros::{TraceEvent, TraceField};
 
 use crate::recorder::{record, schema_of};
 
@@ -16,12 +16,12 @@ use crate::recorder::{record, schema_of};
 ///
 /// Not part of the description.
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, provider = "Contoso-Checkout", id = 7, version = 2)]
+#[trace_event(crate = nettrace_event, provider = "Contoso-Checkout", id = 7, version = 2)]
 #[trace_event(level = Warning, keywords = 0x1 | HTTP, opcode = Start, tag = 0x10)]
 #[trace_event(message = "{Url} took {micros}", key_values = [("team", "checkout"), ("tier", "1")])]
 #[trace_event(provider_guid = "{01234567-89AB-cdef-0123-456789abcdef}", group = "contoso")]
 struct Request<'a> {
-    #[trace_event(rename = "Url", encoding = utf8, tag = 3)]
+    #[trace_event(rename = "Url", encoding = utf8, tag = 3, key_values = [("unit", "path")])]
     url: &'a str,
     micros: u64,
     #[trace_event(format = hex)]
@@ -32,6 +32,25 @@ struct Request<'a> {
 }
 
 const HTTP: u64 = 0x100;
+const CHATTY: u8 = 6;
+
+#[test]
+fn levels_are_names_or_numbers() {
+    #[derive(TraceEvent)]
+    #[trace_event(crate = nettrace_event, level = 255)]
+    enum Levels {
+        Highest,
+        #[trace_event(level = 0)]
+        Always,
+        #[trace_event(level = { CHATTY })]
+        Chatty,
+        #[trace_event(level = Verbose)]
+        Named,
+    }
+    let all = [Levels::Highest, Levels::Always, Levels::Chatty, Levels::Named];
+    let levels = all.map(|event| event.event_type().schema().level);
+    assert_eq!(levels, [Level::new(255), Level::LogAlways, Level::new(6), Level::Verbose]);
+}
 
 #[test]
 fn a_struct_is_described_and_encoded() {
@@ -58,6 +77,8 @@ fn a_struct_is_described_and_encoded() {
     assert_eq!(schema.key_values, [("team", "checkout"), ("tier", "1")]);
     let names: Vec<_> = schema.fields.iter().map(|field| field.name).collect();
     assert_eq!(names, ["Url", "micros", "flags", "type"]);
+    let key_values = schema.fields.iter().map(|field| field.key_values).collect::<Vec<_>>();
+    assert_eq!(key_values, [&[("unit", "path")][..], &[], &[], &[]]);
     assert_eq!(schema.fields[0].ty, FieldType::Str(StrEncoding::Utf8));
     assert_eq!(schema.fields[0].tag, 3);
     assert_eq!(schema.fields[2].format, FieldFormat::Hex);
@@ -68,7 +89,7 @@ fn a_struct_is_described_and_encoded() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Plain;
 
 #[test]
@@ -87,7 +108,7 @@ fn defaults_are_those_of_the_docs() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = ::trace_event, message = "{0} and {1}")]
+#[trace_event(crate = ::nettrace_event, message = "{0} and {1}")]
 struct Pair(u8, #[trace_event(encoding = varint)] Vec<Option<i16>>);
 
 #[test]
@@ -101,7 +122,7 @@ fn tuple_structs_name_their_fields_by_position() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, provider = PROVIDER, level = Verbose, keywords = 0x2)]
+#[trace_event(crate = nettrace_event, provider = PROVIDER, level = Verbose, keywords = 0x2)]
 #[trace_event(name = "Req", key_values = [("a", "1"), ("b", "2")], version = 9)]
 enum Step<'a> {
     /// It begins.
@@ -128,7 +149,7 @@ mod ids {
 
 #[test]
 fn each_variant_is_an_event() {
-    let [start, stop, idle] = Step::TYPES else { panic!("three variants") };
+    let [start, stop, idle] = Step::event_types() else { panic!("three variants") };
     assert!(std::ptr::eq(*stop, Step::Stop(0, 0.0, true).event_type()));
     assert!(std::ptr::eq(*idle, Step::Idle.event_type()));
     let (start, stop, idle) = (start.schema(), stop.schema(), idle.schema());
@@ -150,7 +171,7 @@ fn each_variant_is_an_event() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Located<'a> {
     #[trace_event(encoding = rel_loc)]
     text: String,
@@ -194,7 +215,7 @@ fn located_data_follows_all_fields_in_order() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Span {
     #[trace_event(start)]
     from: std::time::SystemTime,
@@ -222,7 +243,7 @@ fn roles_and_formats_are_in_the_schema() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 #[repr(C, packed)]
 struct Packed {
     a: u8,
@@ -237,7 +258,7 @@ fn packed_structs_are_read_by_copy() {
 }
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Point {
     x: i32,
     #[trace_event(rename = "Y", encoding = varint)]
@@ -247,22 +268,22 @@ struct Point {
 }
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Wrapper<'a, T, const N: usize> {
     inner: &'a T,
     list: [T; N],
 }
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event, transparent)]
+#[trace_event(crate = nettrace_event, transparent)]
 struct Meters(f64, #[trace_event(skip)] ());
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event, transparent)]
+#[trace_event(crate = nettrace_event, transparent)]
 struct Text(String);
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 #[allow(dead_code)]
 enum Color {
     Red,
@@ -272,7 +293,7 @@ enum Color {
 }
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event, encoding = number)]
+#[trace_event(crate = nettrace_event, encoding = number)]
 #[repr(u8)]
 #[allow(dead_code)]
 enum Code {
@@ -281,7 +302,7 @@ enum Code {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Nested<'a> {
     points: Vec<Point>,
     wrapper: Wrapper<'a, u16, 2>,

@@ -1,5 +1,5 @@
-//! Derived code in places that are hard to live in: no prelude, no unsafe, every lint an error, our
-//! crate under another name, and names of the user's that are easily met by accident.
+//! Derived code in difficult surroundings: without a prelude, without unsafe, with every lint as an
+//! error, with this crate renamed, and among user names that could clash with its own.
 #![forbid(unsafe_code)]
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub)]
 #![deny(
@@ -23,14 +23,14 @@
 
 mod recorder;
 
-/// Ours, under another name and within a module.
+/// The crate, renamed and inside a module.
 mod renamed {
     pub(crate) mod inner {
-        pub(crate) use trace_event as tracing;
+        pub(crate) use nettrace_event as tracing;
     }
 }
 
-/// Nothing here has a name unless it is written out, and what is written out misleads.
+/// A module without a prelude, in which common names mean something else.
 mod bare {
     #![no_implicit_prelude]
     #![allow(
@@ -51,9 +51,9 @@ mod bare {
     pub(crate) struct i32;
     pub(crate) mod core {}
     pub(crate) mod std {}
-    pub(crate) mod trace_event {}
+    pub(crate) mod nettrace_event {}
     pub(crate) trait PayloadEncoder {}
-    // A constant turns a binding of its name into a pattern.
+    // A constant turns a binding of the same name into a pattern.
     pub(crate) const encoder: () = ();
     pub(crate) const field0: () = ();
     pub(crate) const location1: () = ();
@@ -83,7 +83,7 @@ mod bare {
 
     /// An object, by the same rules.
     #[derive(TraceField)]
-    #[trace_event(crate = ::trace_event)]
+    #[trace_event(crate = ::nettrace_event)]
     pub(crate) struct Value<'a> {
         pub(crate) encoder: &'a ::core::primitive::str,
         pub(crate) r#type: ::core::primitive::bool,
@@ -91,7 +91,7 @@ mod bare {
 
     /// Variants with the names of everything.
     #[derive(TraceField)]
-    #[trace_event(crate = ::trace_event)]
+    #[trace_event(crate = ::nettrace_event)]
     pub(crate) enum Choice {
         Some,
         None,
@@ -100,7 +100,7 @@ mod bare {
 
     /// The same with an integer.
     #[derive(TraceField)]
-    #[trace_event(crate = ::trace_event, encoding = number)]
+    #[trace_event(crate = ::nettrace_event, encoding = number)]
     #[repr(u8)]
     pub(crate) enum Sized {
         Ok = 3,
@@ -123,7 +123,7 @@ mod bare {
 
     /// An enum of unit variants only.
     #[derive(TraceEvent)]
-    #[trace_event(crate = ::trace_event)]
+    #[trace_event(crate = ::nettrace_event)]
     pub(crate) enum Units {
         One,
         Two,
@@ -132,7 +132,7 @@ mod bare {
 
 /// An old field is still recorded, without a warning at the derive.
 #[derive(nettrace_macros::TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Old {
     #[deprecated]
     _old: u8,

@@ -1,12 +1,12 @@
-//! What the compiler says about each mistake: `ui/*.rs` with the message in `ui/*.stderr`.
+//! The compiler's message for each mistake: `ui/*.rs` with the message in `ui/*.stderr`.
 //!
-//! What the compiler itself adds to a message changes with its version, so the messages are
-//! compared on the one they were written with. To write new ones: `TRYBUILD=overwrite`; read them
-//! before they are kept.
+//! The compiler's own parts of the messages change with its version, so the messages are only
+//! compared on the version that they were written with. To write new ones, run with
+//! `TRYBUILD=overwrite`, and read them before you keep them.
 
 use std::{env, process::Command};
 
-/// The version of Rust that the messages are of.
+/// The version of Rust that the messages were written with.
 const RUST: &str = "1.95";
 
 #[test]

@@ -1,4 +1,4 @@
-//! What `#[traced]` records of calls.
+//! The events that `#[traced]` records.
 #![forbid(unsafe_code)]
 #![deny(warnings)]
 
@@ -6,35 +6,62 @@ mod recorder;
 
 use std::{borrow::Cow, cell::RefCell, mem, panic, path::Path, pin::pin, task};
 
+use nettrace_event::{EventType, FieldType, Level};
 use nettrace_macros::traced;
-use trace_event::{EventType, FieldType, Level};
 
-/// In place of the writer's crate: what is emitted is kept for the test.
+/// Replaces the writer's crate: keeps emitted events for the test.
 mod writer {
+    pub(crate) use nettrace_event as __private;
     pub(crate) use nettrace_macros::TraceEvent;
-    pub(crate) use trace_event as __private;
 
-    pub(crate) trait Emit: trace_event::TraceEvent {
-        fn emit(&self) {
-            super::keep(self.event_type(), self);
+    pub(crate) trait Emit: nettrace_event::TraceEvent {
+        fn emit(self)
+        where
+            Self: Sized,
+        {
+            super::keep(self.event_type(), &self);
         }
     }
 
-    impl<T: trace_event::TraceEvent> Emit for T {}
+    impl<T: nettrace_event::TraceEvent> Emit for T {}
+
+    pub(crate) mod __traced {
+        use std::time::{Duration, Instant};
+
+        pub(crate) type Elapsed = Duration;
+
+        pub(crate) struct Started(Option<Instant>);
+
+        impl Started {
+            pub(crate) const NEVER: Self = Self(None);
+
+            pub(crate) fn now() -> Self {
+                Self(Some(Instant::now()))
+            }
+
+            pub(crate) fn is_running(&self) -> bool {
+                self.0.is_some()
+            }
+
+            pub(crate) fn elapsed(&self) -> Duration {
+                self.0.map_or(Duration::ZERO, |started| started.elapsed())
+            }
+        }
+    }
 }
 
-/// An event's type, and the calls that it made.
+/// An event's type, and its encoder calls.
 type Emitted = (&'static EventType, Vec<String>);
 
 thread_local! {
     static EMITTED: RefCell<Vec<Emitted>> = const { RefCell::new(Vec::new()) };
 }
 
-fn keep(ty: &'static EventType, event: &(impl trace_event::TraceEvent + ?Sized)) {
+fn keep(ty: &'static EventType, event: &(impl nettrace_event::TraceEvent + ?Sized)) {
     EMITTED.with_borrow_mut(|all| all.push((ty, recorder::record(event))));
 }
 
-/// The names of the events since the last time, and the values of the first.
+/// The names of the events since the last call, and the values of the first.
 fn emitted() -> (Vec<&'static str>, Vec<String>) {
     let events = EMITTED.with_borrow_mut(mem::take);
     let names = events.iter().map(|(ty, _)| ty.schema().name).collect();
@@ -76,7 +103,7 @@ fn fail(message: &str) -> ! {
     panic!("{message}")
 }
 
-/// Names that the written code must not meet.
+/// Names that the generated code must not use.
 mod bare {
     #![no_implicit_prelude]
     #![allow(non_upper_case_globals, dead_code, reason = "names that written code might use")]

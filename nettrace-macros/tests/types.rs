@@ -1,4 +1,4 @@
-//! Every type that a field can have, in every spelling: what the schema says and an encoder hears.
+//! Every type that a field can have, in every encoding: its schema and its encoder calls.
 #![expect(clippy::disallowed_types, reason = "an atomic can be a field")]
 
 mod recorder;
@@ -17,17 +17,18 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use nettrace_event::{ArrayLayout::*, FieldType, StrEncoding};
 use nettrace_macros::TraceEvent;
-use trace_event::{ArrayLayout::*, FieldType, StrEncoding};
 use uuid::Uuid;
 
 use crate::recorder::{record, schema_of};
 
-/// Declares an event of the given fields, makes one, and compares each field's type and all calls.
+/// Declares an event with the given fields, makes one, and compares each field's type and all
+/// calls.
 macro_rules! check {
     ($($(#[$attr:meta])* $field:ident: $ty:ty = $value:expr => $kind:expr, $calls:expr;)+) => {{
         #[derive(TraceEvent)]
-        #[trace_event(crate = trace_event)]
+        #[trace_event(crate = nettrace_event)]
         struct Event<'a> {
             $($(#[$attr])* $field: $ty,)+
             #[trace_event(skip)]
@@ -147,8 +148,8 @@ fn text() {
         #[trace_event(encoding = utf8)]
         n: (&'a str, String) = ("n", "o".into()) => FieldType::Object(
             const { &[
-                trace_event::FieldSchema::new("0", FieldType::Str(StrEncoding::Utf8)),
-                trace_event::FieldSchema::new("1", FieldType::Str(StrEncoding::Utf8)),
+                nettrace_event::FieldSchema::new("0", FieldType::Str(StrEncoding::Utf8)),
+                nettrace_event::FieldSchema::new("1", FieldType::Str(StrEncoding::Utf8)),
             ] }), ["str Utf8 n", "str Utf8 o"];
     }
 }
@@ -188,8 +189,8 @@ fn sequences() {
             ["some", "[ Counted 1", "Char 'k'", "]", "end"];
         l: [(u8, f32); 1] = [(1, 2.0)] => FieldType::Array(
             &FieldType::Object(const { &[
-                trace_event::FieldSchema::new("0", FieldType::U8),
-                trace_event::FieldSchema::new("1", FieldType::F32),
+                nettrace_event::FieldSchema::new("0", FieldType::U8),
+                nettrace_event::FieldSchema::new("1", FieldType::F32),
             ] }), Fixed(1)), ["[ Fixed(1) 1", "U8 1", "F32 2.0", "]"];
     }
 }
@@ -208,7 +209,7 @@ fn long_tuples_name_each_part() {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Tuple((u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, bool));
 
 #[test]

@@ -1,4 +1,4 @@
-//! The kinds of blocks, and the parsers of those that hold neither events, event types nor labels.
+//! The kinds of blocks, and parsers for all but Event, Metadata and LabelList blocks.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::{
     trace::{Thread, Trace, WallTime},
 };
 
-/// What a block holds.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BlockKind {
-    /// Nothing: the stream ends here, whatever follows.
+    /// The end of the stream, whatever bytes follow.
     EndOfStream,
     /// Facts about the whole trace; the first block of each stream.
     Trace,
@@ -21,25 +21,25 @@ pub enum BlockKind {
     Event,
     /// Event types.
     Metadata,
-    /// A point in time that separates all events before from all behind.
+    /// A point in time that separates the events before it from those after it.
     SequencePoint,
     /// Stacks: lists of addresses.
     Stack,
-    /// Threads that rows may refer to from here on.
+    /// Threads that later rows may refer to.
     Thread,
-    /// Threads that no row refers to any more.
+    /// Threads that no later row refers to.
     RemoveThread,
     /// Lists of labels.
     LabelList,
-    /// A kind that this reader does not know, and skips as the format asks.
+    /// An unknown kind. The reader skips it, as the format demands.
     Unknown(u8),
-    /// An object of versions 4 and 5 of a type that this reader does not know. It has nothing but
-    /// tagged values, which are skipped as the format asks.
+    /// An object of versions 4 and 5 of an unknown type. It consists of tagged values, which the
+    /// reader skips, as the format demands.
     UnknownObject,
 }
 
 impl BlockKind {
-    /// From the number in a V6 block header.
+    /// The kind with this number in a block header of version 6.
     pub(crate) fn from_v6(kind: u8) -> Self {
         match kind {
             0 => Self::EndOfStream,
@@ -74,11 +74,11 @@ impl fmt::Display for BlockKind {
     }
 }
 
-/// How many bytes the content of the Trace object of V4 and V5 has.
+/// The size of the Trace object's content in versions 4 and 5.
 pub(crate) const V5_TRACE_SIZE: usize = 48;
 
-/// The content of a Trace block or object. What V4 and V5 have in fixed places and V6 among its
-/// keys and values gets the keys of V6.
+/// Parses the content of a Trace block or object. Some values have fixed places in versions 4 and
+/// 5, and are key-values in version 6. They get the keys of version 6.
 pub(crate) fn parse_trace(format: Format, mut cursor: Cursor<'_>) -> Read<Trace> {
     let mut time = [0_i16; 8];
     for part in &mut time {
@@ -89,9 +89,6 @@ pub(crate) fn parse_trace(format: Format, mut cursor: Cursor<'_>) -> Read<Trace>
     let sync_ticks = cursor.u64()?;
     let ticks_per_second = cursor.u64()?;
     let pointer_size = cursor.u32()?;
-    if pointer_size != 4 && pointer_size != 8 {
-        return Err(cursor.damage("the pointer size is neither 4 nor 8"));
-    }
     let mut key_values = Vec::new();
     match format {
         Format::V5 => {
@@ -109,7 +106,7 @@ pub(crate) fn parse_trace(format: Format, mut cursor: Cursor<'_>) -> Read<Trace>
     Ok(Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values })
 }
 
-/// Hands every thread of a V6 Thread block to `define`, with the offset of its row.
+/// Calls `define` with the row offset and content of each thread in a Thread block of version 6.
 pub(crate) fn parse_threads<E: From<Damage>>(
     mut cursor: Cursor<'_>,
     mut define: impl FnMut(u64, Thread) -> Result<(), E>,
@@ -125,7 +122,11 @@ pub(crate) fn parse_threads<E: From<Damage>>(
                 2 => thread.process_id = Some(row.varuint64()?),
                 3 => thread.os_thread_id = Some(row.varuint64()?),
                 4 => thread.key_values.push((row.string()?, row.string()?)),
-                _ => return Err(row.damage("a thread has information of an unknown kind").into()),
+                // The size of this part is unknown, but that of the row is known.
+                _ => {
+                    thread.has_unknown_parts = true;
+                    break;
+                }
             }
         }
         define(offset, thread)?;
@@ -133,7 +134,8 @@ pub(crate) fn parse_threads<E: From<Damage>>(
     Ok(())
 }
 
-/// Hands every (offset, thread index, last sequence number) of a V6 RemoveThread block to `remove`.
+/// Calls `remove` with the offset, thread index and last sequence number of each entry in a
+/// RemoveThread block of version 6.
 pub(crate) fn parse_removals<E: From<Damage>>(
     mut cursor: Cursor<'_>,
     mut remove: impl FnMut(u64, u64, u32) -> Result<(), E>,
@@ -147,18 +149,18 @@ pub(crate) fn parse_removals<E: From<Damage>>(
     Ok(())
 }
 
-/// The fixed part of a SequencePoint block. V4 and V5 have no flags.
+/// The fixed part of a SequencePoint block. Versions 4 and 5 have no flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SequencePoint {
     pub(crate) timestamp: u64,
-    /// From here on threads have to be defined again.
+    /// Whether threads must be defined again after it.
     pub(crate) flush_threads: bool,
-    /// From here on event types have to be defined again.
+    /// Whether event types must be defined again after it.
     pub(crate) flush_metadata: bool,
 }
 
-/// Hands every (offset, thread index, last sequence number) of a SequencePoint block to `thread`.
-/// V4 and V5 have the operating system's ids in the place of indices.
+/// Calls `thread` with the offset, thread index and last sequence number of each entry in a
+/// SequencePoint block. Versions 4 and 5 have OS ids in place of indices.
 pub(crate) fn parse_sequence_point<E: From<Damage>>(
     format: Format,
     cursor: &mut Cursor<'_>,
@@ -178,7 +180,7 @@ pub(crate) fn parse_sequence_point<E: From<Damage>>(
     Ok(SequencePoint { timestamp, flush_threads: flags & 1 != 0, flush_metadata: flags & 2 != 0 })
 }
 
-/// Hands every (offset, stack id, address bytes) of a Stack block to `define`.
+/// Calls `define` with the offset, stack id and address bytes of each stack in a Stack block.
 pub(crate) fn parse_stacks<E: From<Damage>>(
     cursor: &mut Cursor<'_>,
     mut define: impl FnMut(u64, u32, &[u8]) -> Result<(), E>,

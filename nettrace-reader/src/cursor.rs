@@ -1,4 +1,4 @@
-//! A checked position in the bytes of one block: every read either succeeds or says where it
+//! [`Cursor`]: a checked position in the bytes of a block. A read succeeds, or states where it
 //! failed.
 
 use crate::error::Damage;
@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         Ok(taken)
     }
 
-    /// A cursor over the next `len` bytes, which this one skips.
+    /// Returns a cursor over the next `len` bytes and skips them.
     pub(crate) fn sub(&mut self, len: usize) -> Read<Cursor<'a>> {
         let base = self.offset();
         Ok(Cursor::new(self.bytes(len)?, base))
@@ -81,7 +81,7 @@ impl<'a> Cursor<'a> {
         Ok(i64::from_le_bytes(self.array()?))
     }
 
-    /// `varuint64` of the format: seven bits a byte, low ones first, at most ten bytes.
+    /// Reads a `varuint64` of the format: seven bits per byte, low bits first, at most ten bytes.
     pub(crate) fn varuint64(&mut self) -> Read<u64> {
         let start = *self;
         let mut value = 0_u64;
@@ -99,7 +99,7 @@ impl<'a> Cursor<'a> {
         Err(start.damage("a variable-length number does not fit 64 bits"))
     }
 
-    /// `varuint32` of the format: at most five bytes.
+    /// Reads a `varuint32` of the format: at most five bytes.
     pub(crate) fn varuint32(&mut self) -> Read<u32> {
         let start = *self;
         let value = self.varuint64()?;
@@ -110,13 +110,13 @@ impl<'a> Cursor<'a> {
             .map_err(|_| start.damage("a variable-length number does not fit 32 bits"))
     }
 
-    /// `varint64` of the format: zig-zag.
+    /// Reads a `varint64` of the format: zig-zag.
     pub(crate) fn varint64(&mut self) -> Read<i64> {
         let raw = self.varuint64()?;
         Ok((raw >> 1) as i64 ^ -((raw & 1) as i64))
     }
 
-    /// `string` of versions 4 and 5: UTF-16 up to a zero. What is no Unicode becomes U+FFFD.
+    /// Reads a `string` of versions 4 and 5: UTF-16 up to a NUL. Invalid Unicode becomes U+FFFD.
     pub(crate) fn utf16z(&mut self) -> Read<String> {
         let units = self.bytes[self.pos..].chunks_exact(2);
         let Some(len) = units.clone().position(|unit| unit == [0, 0]) else {
@@ -129,8 +129,8 @@ impl<'a> Cursor<'a> {
         Ok(text)
     }
 
-    /// `string` of the format: a varuint32 byte length, then UTF-8. What is not UTF-8 becomes
-    /// U+FFFD.
+    /// Reads a `string` of version 6: a varuint32 length in bytes, then UTF-8. Invalid UTF-8
+    /// becomes U+FFFD.
     pub(crate) fn string(&mut self) -> Read<String> {
         let len = self.varuint32()? as usize;
         Ok(String::from_utf8_lossy(self.bytes(len)?).into_owned())

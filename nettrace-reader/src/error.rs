@@ -1,15 +1,23 @@
-//! What can go wrong while reading, where, and what to do about it.
+//! The errors of reading.
 
 use std::{error, fmt, io};
 
 use crate::block::BlockKind;
 
-/// The result of everything in this crate that reads.
+/// The result of this crate's reading functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why reading stopped, and at which byte of the stream.
 ///
-/// Everything that came before the damage has been delivered when this is returned.
+/// A reader returns it after it has delivered everything before the damage.
+///
+/// ```
+/// use nettrace_reader::{ErrorKind, Reader};
+///
+/// let error = Reader::new(&b"GIF89a and more"[..]).unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::NotNetTrace));
+/// assert_eq!(error.offset(), 0);
+/// ```
 #[derive(Debug)]
 pub struct Error {
     offset: u64,
@@ -17,13 +25,15 @@ pub struct Error {
 }
 
 impl Error {
-    /// Bytes from the start of the stream to the place at fault: the start of the field that could
-    /// not be read, or of the block or row that holds it.
+    /// The position of the damage, in bytes from the start of the stream: where the field that
+    /// could not be read begins, or the block or row that contains it.
+    #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// What is wrong there.
+    #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
     }
@@ -52,7 +62,7 @@ impl error::Error for Error {
     }
 }
 
-/// The kinds of trouble that a stream can be in.
+/// The kinds of errors.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -67,18 +77,18 @@ pub enum ErrorKind {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A version of the family that this reader does not read, by name.
+    /// An older or related format that this reader does not read, by its name.
     UnsupportedVersion(&'static str),
-    /// A major version newer than 6, which may mean anything.
+    /// A major version newer than 6. Its content is unknown.
     TooNew {
         /// The major version that the stream header states.
         major: u32,
     },
-    /// The stream ends before its end-of-stream block: it was cut, or its writer was killed.
+    /// The stream ends without an end-of-stream block: it was cut off, or its writer was killed.
     NoEndOfStream,
     /// The stream ends inside a block or header.
     Truncated {
-        /// How many bytes of it are missing.
+        /// How many bytes are missing.
         missing: u64,
     },
     /// The objects that frame the blocks of versions 4 and 5 are damaged.
@@ -86,29 +96,28 @@ pub enum ErrorKind {
         /// What is wrong with them.
         what: &'static str,
     },
-    /// An object of versions 4 and 5 whose type nobody knows, and whose content is not of the kind
-    /// that can be skipped.
+    /// An object of versions 4 and 5 of an unknown type that cannot be skipped.
     UnknownObject {
         /// The name of its type.
         name: String,
     },
     /// The first block is not the Trace block.
     NoTraceBlock,
-    /// The content of a block breaks the format.
+    /// The content of a block violates the format.
     Malformed {
         /// The kind of the block.
         block: BlockKind,
         /// What is wrong with it.
         what: &'static str,
     },
-    /// A reference to something that no block before has defined, or that was flushed since.
+    /// A reference to something that no earlier block defines, or that was flushed since.
     Undefined {
         /// What kind of definition is missing.
         table: Table,
         /// The id that was referred to.
         id: u64,
     },
-    /// An id that is defined already and has not been flushed since.
+    /// An id that is already defined and was not flushed since.
     Duplicate {
         /// What kind of definition is repeated.
         table: Table,
@@ -122,7 +131,7 @@ pub enum ErrorKind {
     },
     /// Reading on would take more memory than [`Options`](crate::Options) allows.
     LimitExceeded {
-        /// What there is too much of.
+        /// What takes too much memory.
         what: &'static str,
         /// The limit, in bytes.
         limit: usize,
@@ -135,7 +144,8 @@ impl fmt::Display for ErrorKind {
             Self::Io(source) => write!(f, "the source could not be read: {source}"),
             Self::NotNetTrace => write!(
                 f,
-                "this is no NetTrace stream (it does not begin with `Nettrace`); V3 and older are not read"
+                "this is no NetTrace stream (it does not begin with `Nettrace`); V3 and older are \
+                 not read"
             ),
             Self::NotHeph => {
                 write!(f, "this is no Heph trace (it does not begin with a packet)")
@@ -149,20 +159,21 @@ impl fmt::Display for ErrorKind {
             }
             Self::NoEndOfStream => write!(
                 f,
-                "the stream ends without its end-of-stream block; what stands before was delivered, \
-                 the rest is missing"
+                "the stream ends without its end-of-stream block; what stands before was \
+                 delivered, the rest is missing"
             ),
             Self::Truncated { missing } => write!(
                 f,
-                "the stream ends in the middle of a block, {missing} bytes short; what stands before \
-                 was delivered"
+                "the stream ends in the middle of a block, {missing} bytes short; what stands \
+                 before was delivered"
             ),
             Self::Framing { what } => {
                 write!(f, "the objects that the stream consists of are damaged: {what}")
             }
             Self::UnknownObject { name } => write!(
                 f,
-                "an object is of the unknown type {name:?} and cannot be skipped: use a newer reader"
+                "an object is of the unknown type {name:?} and cannot be skipped: use a newer \
+                 reader"
             ),
             Self::NoTraceBlock => write!(f, "the first block is not a Trace block"),
             Self::Malformed { block, what } => {
@@ -177,14 +188,14 @@ impl fmt::Display for ErrorKind {
             }
             Self::LimitExceeded { what, limit } => write!(
                 f,
-                "{what} would take more than {limit} bytes of memory; raise the limit in the options \
-                 if the stream is to be trusted"
+                "{what} would take more than {limit} bytes of memory; raise the limit in the \
+                 options if the stream is to be trusted"
             ),
         }
     }
 }
 
-/// The tables of definitions that rows refer to.
+/// The kinds of definitions that rows refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Table {
@@ -209,7 +220,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A place in a block that breaks the format; becomes an [`Error`] once the block's kind is added.
+/// A place in a block that violates the format. With the kind of the block it becomes an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damage {
     pub(crate) offset: u64,

@@ -1,9 +1,8 @@
-//! The outermost layer: which version of the family a stream is, and where its blocks begin and
-//! end.
+//! The outermost layer: the version of a stream, and where its blocks begin and end.
 //!
-//! Version 6 has blocks behind a header of four bytes. Versions 4 and 5 have FastSerialization
-//! objects ([`objects`]). [`Blocks`] yields a kind and a body whatever the framing; how a body is
-//! to be read, [`Format`] says.
+//! In version 6 a block has a header of four bytes. Versions 4 and 5 have FastSerialization objects
+//! ([`objects`]). [`Blocks`] returns a kind and a body in either case. [`Format`] states how to
+//! parse a body.
 
 use crate::{
     block::BlockKind,
@@ -13,24 +12,24 @@ use crate::{
 
 mod objects;
 
-/// How blocks are framed, and what is in them.
+/// How blocks are framed, and how their bodies are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Versions 4 and 5, which differ in nothing but what metadata may say.
+    /// Versions 4 and 5, which differ only in the content of metadata.
     V5,
     /// Version 6.
     V6,
 }
 
-/// What is known of a block before its body is parsed.
+/// What the framing states of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHead {
     pub(crate) kind: BlockKind,
-    /// Stream offset of the block's header.
+    /// The stream offset of the block's header.
     pub(crate) offset: u64,
-    /// Stream offset of the block's body.
+    /// The stream offset of the block's body.
     pub(crate) body: u64,
-    /// Something in the framing that no writer should do and that hinders no reader.
+    /// A violation in the framing that does not prevent reading.
     pub(crate) flaw: Option<&'static str>,
 }
 
@@ -40,42 +39,42 @@ pub(crate) struct Blocks<R> {
     input: Input<R>,
     format: Format,
     minor: u32,
-    /// Size of the body that stands at the front of the input.
+    /// The size of the body, which begins at the front of the input.
     current: usize,
-    /// Whether the end of the current block is still to be found: that of an object.
+    /// Whether the end of the current object has not been found yet.
     open: bool,
-    /// Bodies may be so large.
+    /// The largest body allowed, in bytes.
     limit: usize,
-    /// Of the current block.
+    /// The head of the current block.
     head: Option<BlockHead>,
 }
 
 impl<R: Source> Blocks<R> {
-    /// Reads the stream header. Bodies of more than `limit` bytes are refused.
+    /// Reads the stream header. Bodies larger than `limit` bytes will be refused.
     pub(crate) fn open(source: R, limit: usize) -> Result<Self> {
         let mut input = Input::new(source);
         let (format, minor) = read_stream_header(&mut input)?;
         Ok(Self { input, format, minor, current: 0, open: false, limit, head: None })
     }
 
-    /// How the stream's blocks are to be read.
+    /// How to parse the stream's blocks.
     pub(crate) fn format(&self) -> Format {
         self.format
     }
 
-    /// The minor version that the stream header states; 0 before version 6.
+    /// The minor version in the stream header; 0 for versions 4 and 5.
     pub(crate) fn minor_version(&self) -> u32 {
         self.minor
     }
 
-    /// Stream offset of the block that [`next`](Self::next) will read. Of an object, that of what
-    /// stands behind its body.
+    /// The stream offset of the block that [`next`](Self::next) will read. For objects, the offset
+    /// after the current body.
     pub(crate) fn offset(&self) -> u64 {
         self.input.offset() + self.current as u64
     }
 
-    /// Moves to the next block and makes its body available. The end of stream is a block like the
-    /// others, with an empty body; nothing behind it is read.
+    /// Moves to the next block and makes its body available. The end of stream counts as a block
+    /// with an empty body. Nothing after it is read.
     pub(crate) fn next(&mut self) -> Result<BlockHead> {
         self.input.consume(self.current);
         self.current = 0;
@@ -104,22 +103,22 @@ impl<R: Source> Blocks<R> {
         Ok(head)
     }
 
-    /// The head of the block that [`next`](Self::next) moved to; `None` before the first.
+    /// The head of the current block. `None` before the first.
     pub(crate) fn head(&self) -> Option<BlockHead> {
         self.head
     }
 
-    /// The body of the block that [`next`](Self::next) moved to.
+    /// The body of the current block.
     #[inline]
     pub(crate) fn body(&self) -> &[u8] {
         self.input.window(self.current)
     }
 }
 
-/// V6: 24 bits of size, 8 bits of kind.
+/// A block header of version 6: 24 bits of size, 8 bits of kind.
 const V6_BLOCK_HEADER: usize = 4;
 
-/// Reads the header of a V6 block; returns the size of its body too.
+/// Reads the header of a block of version 6. Also returns the size of its body.
 fn read_block_header<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, usize)> {
     let offset = input.offset();
     let header = fill(input, V6_BLOCK_HEADER)?;
@@ -141,14 +140,14 @@ fn read_block_header<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, usiz
     Ok((BlockHead { kind, offset, body: input.offset(), flaw: None }, size))
 }
 
-/// Checks the stream header; returns the minor version too. Sizes: NetTrace V6, "Stream header";
-/// how the older versions are told apart by it: the same, and V4 before it.
+/// Checks the stream header. Also returns the minor version. The sizes, and the way to recognize
+/// the older versions, are those of NetTrace V6, "Stream header", and of NetTrace V4.
 fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<(Format, u32)> {
     let magic = b"Nettrace";
     let header = fill(input, 20)?;
     if header.get(..8) != Some(magic) {
         let kind = if objects::begins(header) {
-            // V1 to V3 begin with the FastSerialization header at once.
+            // Versions 1 to 3 begin with the FastSerialization header, without a magic.
             ErrorKind::UnsupportedVersion(objects::old_version(input)?)
         } else if header.len() < 8 && magic.starts_with(header) {
             ErrorKind::NoEndOfStream
@@ -182,7 +181,7 @@ fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<(Format, u32)> 
     Ok((Format::V6, minor))
 }
 
-/// The 32-bit number at `at`.
+/// Reads the 32-bit number at `at`.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     let four = bytes.get(at..at + 4)?;
     Some(u32::from_le_bytes([four[0], four[1], four[2], four[3]]))

@@ -1,26 +1,25 @@
-//! The stream's bytes: one growing window over a source that is read once, front to back.
+//! The bytes of a stream: a growing window over a source that is read once, from front to back.
 
 use std::io::{self, Read};
 
-/// How much is asked of the source at once, and the smallest window.
+/// The number of bytes to ask the source for at once, and the smallest window.
 const CHUNK: usize = 256 * 1024;
 
-/// The window at the start: small streams are read with small windows.
+/// The size of the window at the start, so that small streams need only a small window.
 const FIRST: usize = 8 * 1024;
 
-/// Where the bytes of a stream come from: any [`std::io::Read`], or a
-/// [`ReadAhead`](crate::ReadAhead).
+/// A source of bytes: any [`std::io::Read`], or a [`ReadAhead`](crate::ReadAhead).
 ///
-/// Nothing else can implement it.
+/// This trait is sealed.
 #[expect(private_bounds, reason = "so that nothing else can implement it")]
 pub trait Source: Pull {}
 
 impl<S: Pull> Source for S {}
 
-/// The part of [`Source`] that is this crate's own.
+/// The private part of [`Source`].
 pub(crate) trait Pull {
-    /// Adds bytes to the window, of which `wanted` are to be there in the end, and `consumed` have
-    /// gone by. Returns how many; 0 at the end of the source.
+    /// Adds bytes to the window, which in the end must hold `wanted` bytes. `consumed` bytes of the
+    /// stream precede the window. Returns how many were added: 0 at the end of the source.
     fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize>;
 }
 
@@ -32,12 +31,12 @@ pub(crate) struct Window {
     end: usize,
 }
 
-/// The source and the window over it. What has been consumed is thrown away when more is needed.
+/// A source and the window over it. Consumed bytes are dropped when more bytes are needed.
 #[derive(Debug)]
 pub(crate) struct Input<S> {
     source: S,
     window: Window,
-    /// Stream offset of the window's first byte.
+    /// The stream offset of the window's first byte.
     offset: u64,
 }
 
@@ -46,13 +45,13 @@ impl<S: Source> Input<S> {
         Self { source, window: Window::default(), offset: 0 }
     }
 
-    /// Stream offset of the first byte that is not consumed.
+    /// The stream offset of the first byte that is not consumed.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The first `len` bytes of the window; fewer if the source ended before. The window grows as the
-    /// bytes arrive, so that a length that lies costs no more memory than the stream is long.
+    /// The first `len` bytes of the window, or fewer if the source ends before. The window grows as
+    /// bytes arrive, so a false length takes no more memory than the stream is long.
     pub(crate) fn fill(&mut self, len: usize) -> io::Result<&[u8]> {
         while self.window.held() < len {
             if self.source.pull(&mut self.window, len, self.offset)? == 0 {
@@ -62,7 +61,7 @@ impl<S: Source> Input<S> {
         Ok(self.window(len))
     }
 
-    /// What [`fill`](Self::fill) last made available, up to `len` bytes.
+    /// The bytes that the last [`fill`](Self::fill) made available, up to `len`.
     #[inline]
     pub(crate) fn window(&self, len: usize) -> &[u8] {
         let bytes = self.window.bytes();
@@ -87,20 +86,20 @@ impl Window {
         &self.buffer[self.start..self.end]
     }
 
-    /// Makes another buffer the window; returns the one before.
+    /// Replaces the window's buffer and returns the old one.
     pub(crate) fn replace(&mut self, buffer: Vec<u8>, start: usize, end: usize) -> Vec<u8> {
         self.start = start;
         self.end = end;
         std::mem::replace(&mut self.buffer, buffer)
     }
 
-    /// Sees to it that `len` bytes fit behind the window. Returns the buffer if it was too small.
+    /// Makes room for `len` bytes after the window. Returns the old buffer if it was too small.
     pub(crate) fn make_room(&mut self, len: usize) -> Option<Vec<u8>> {
         let (held, size) = (self.held(), self.buffer.len());
         if size - self.end >= len {
             return None;
         }
-        // Bytes are moved into at least as much free space, so a byte is moved once or twice.
+        // The free space is at least as large as the bytes moved, so a byte moves once or twice.
         if self.start >= held && size - held >= len {
             self.move_to_front();
             return None;
@@ -111,7 +110,7 @@ impl Window {
         Some(self.replace(larger, 0, held))
     }
 
-    /// Adds bytes, for which there is room.
+    /// Adds bytes. There must be room for them.
     pub(crate) fn append(&mut self, bytes: &[u8]) {
         self.buffer[self.end..self.end + bytes.len()].copy_from_slice(bytes);
         self.end += bytes.len();

@@ -1,44 +1,45 @@
-//! Label lists: what an event carries beyond its payload. With the parser of V6 LabelList blocks.
+//! Labels of events, and the parser of LabelList blocks of version 6.
 
 use crate::{
     cursor::{Cursor, Read},
     error::Damage,
 };
 
-/// One label. Kinds: NetTrace V6, "LabelList".
+/// One label of an event. The kinds are those of NetTrace V6, "LabelList".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Label {
     /// The activity that the event belongs to (a GUID in the byte order of the format).
     ActivityId([u8; 16]),
-    /// Another activity: mostly the one that started this one.
+    /// A related activity, usually the one that started this one.
     RelatedActivityId([u8; 16]),
     /// W3C trace id.
     TraceId([u8; 16]),
     /// W3C span id.
     SpanId(u64),
-    /// A text by name.
+    /// A text with a name.
     Text(String, String),
-    /// A number by name.
+    /// A number with a name.
     Number(String, i64),
-    /// Takes the place of the event type's opcode.
+    /// Replaces the opcode of the event type.
     OpCode(u8),
-    /// Takes the place of the event type's keywords.
+    /// Replaces the keywords of the event type.
     Keywords(u64),
-    /// Takes the place of the event type's level.
+    /// Replaces the level of the event type.
     Level(u8),
-    /// Takes the place of the event type's version.
+    /// Replaces the version of the event type.
     Version(u8),
 }
 
 /// The labels of an event, in the order of the stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelList {
-    /// The labels; of two that mean the same, the last one counts.
+    /// The labels. If two have the same meaning, the last one applies.
     pub labels: Vec<Label>,
 }
 
-/// Hands every (offset, list index, list) of a V6 LabelList block to `define`.
+/// Calls `define` with the offset, index and content of each list in a LabelList block of version
+/// 6.
 pub(crate) fn parse_label_lists<E: From<Damage>>(
     mut cursor: Cursor<'_>,
     mut define: impl FnMut(u64, u32, LabelList) -> Result<(), E>,

@@ -1,16 +1,21 @@
-//! Reads NetTrace traces: `.nettrace` files and streams of the format's versions 4, 5 and 6, those
-//! of the .NET runtime among them.
+//! Reads NetTrace traces: `.nettrace` files and streams of the format's versions 4, 5 and 6,
+//! including those of the .NET runtime.
 //!
-//! - [`Reader`] lends the events of a stream in the order in which they stand there, fast.
-//! - [`SortedReader`] delivers them in the order of time, as far as the stream allows to tell.
-//! - [`verify`] checks everything that a writer promises by writing a stream.
+//! - [`Reader`] lends the events of a stream in the order of the stream. It is the fastest.
+//! - [`SortedReader`] delivers the events in the order of time.
+//! - [`verify`] checks everything that the writer of a stream promises.
+//! - [`heph`] reads and checks traces of Heph's format.
 //!
-//! The source is any [`std::io::Read`], pipes included; it is read once, front to back, by a thread
-//! of its own if it is wrapped in [`ReadAhead`]. Where events are only to be counted,
-//! [`Reader::read_to_end`] is the fastest way. Memory is bounded by [`Options`] whatever the stream
-//! says. Damage is an [`Error`] with an offset and a kind, after everything before it was
-//! delivered. This crate shares no code with the writer of this project, so that a misread
-//! specification cannot cancel out.
+//! The source is any [`std::io::Read`], such as a file or a pipe. A reader reads it once, from
+//! front to back. Wrap the source in [`ReadAhead`] to have a thread of its own read it. Use
+//! [`Reader::read_to_end`] if you only need counts.
+//!
+//! [`Options`] bounds the memory that a reader takes, whatever the stream contains. If a stream is
+//! damaged, a reader delivers everything before the damage and then returns an [`Error`] with an
+//! offset and a kind.
+//!
+//! This crate shares no code with the writer of this project. If both shared a misreading of the
+//! specification, tests of one against the other could not find it.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,15 +33,18 @@
 //! # }
 //! ```
 #![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
+#[doc(hidden)]
+pub use crate::example::example;
 pub use crate::{
-    ahead::ReadAhead,
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
     input::Source,
     labels::{Label, LabelList},
-    options::Options,
+    options::{Dialect, Options},
+    read_ahead::ReadAhead,
     reader::{
         Reader, Totals,
         items::{Item, SequencePoint},
@@ -46,21 +54,22 @@ pub use crate::{
     sorted::SortedReader,
     tables::{ThreadTotals, TypeTotals},
     trace::{Stack, Thread, Trace, WallTime},
-    value::{Fields, Value},
+    value::{Decimal, Fields, Value},
     verify::{Report, Rule, Violation, verify, verify_with},
 };
 
-mod ahead;
 mod block;
 mod cursor;
 mod error;
 mod event;
+mod example;
 mod framing;
 pub mod heph;
 mod input;
 mod labels;
 mod metadata;
 mod options;
+mod read_ahead;
 mod reader;
 mod rows;
 mod schema;
@@ -69,3 +78,9 @@ mod tables;
 mod trace;
 mod value;
 mod verify;
+
+/// The README, so that its example is compiled by the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc(hidden)]
+pub mod readme {}

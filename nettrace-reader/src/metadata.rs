@@ -9,11 +9,12 @@ use crate::{
 
 mod v5;
 
-/// Types may nest this deep; deeper ones are taken for damage. Nothing real comes near.
+/// How many levels deep types may be nested. Deeper types count as unknown. Real types have few
+/// levels.
 const MAX_DEPTH: u32 = 48;
 
-/// Hands every (row offset, event type) of a Metadata block to `define`. `body` is the whole body
-/// of the block, which stands at stream offset `base`.
+/// Calls `define` with the row offset and event type of each row in a Metadata block. `body` is the
+/// whole body of the block, which begins at stream offset `base`.
 pub(crate) fn parse_metadata<E: From<Damage>>(
     format: Format,
     body: &[u8],
@@ -46,7 +47,6 @@ fn parse_row(mut row: Cursor<'_>) -> Read<Metadata> {
     let size = row.u16()?;
     let mut optional = row.sub(size.into())?;
     while !optional.is_empty() {
-        let at = optional;
         match optional.u8()? {
             1 => metadata.opcode = Some(optional.u8()?),
             3 => metadata.keywords = optional.u64()?,
@@ -56,7 +56,11 @@ fn parse_row(mut row: Cursor<'_>) -> Read<Metadata> {
             7 => metadata.provider_guid = Some(optional.array()?),
             8 => metadata.level = optional.u8()?,
             9 => metadata.version = optional.u8()?,
-            _ => return Err(at.damage("optional metadata is of an unknown kind")),
+            // The size of this part is unknown, but that of all optional parts is known.
+            _ => {
+                metadata.has_unknown_parts = true;
+                break;
+            }
         }
     }
     Ok(metadata)
@@ -73,36 +77,41 @@ fn parse_fields(cursor: &mut Cursor<'_>, depth: u32) -> Read<Vec<Field>> {
     Ok(fields)
 }
 
+/// A type that cannot be decoded is [`Type::Unknown`]. The rest of the field's description is then
+/// skipped, because its start is unknown.
 fn parse_type(cursor: &mut Cursor<'_>, depth: u32) -> Read<Type> {
     let at = *cursor;
-    if depth > MAX_DEPTH {
-        return Err(at.damage("a type nests too deep"));
-    }
-    let element = |cursor: &mut Cursor<'_>| Ok(Box::new(parse_type(cursor, depth + 1)?));
-    let fixed = |cursor: &mut Cursor<'_>| {
-        let ty = element(cursor)?;
-        match ty.fixed_size() {
-            Some(1..) => Ok(ty),
-            _ => Err(at.damage("a RelLoc or DataLoc has elements without a fixed size")),
-        }
+    let located = |ty: Type| match ty.fixed_size() {
+        Some(1..) => Ok(Box::new(ty)),
+        _ => Err(at.damage("a RelLoc or DataLoc has elements without a fixed size")),
     };
     Ok(match cursor.u8()? {
+        code @ (1 | 19 | 22 | 24 | 25) if depth > MAX_DEPTH => Type::Unknown(code.into()),
         1 => Type::Object(parse_fields(cursor, depth + 1)?),
-        19 => Type::Array(element(cursor)?),
+        code @ (19 | 22 | 24 | 25) => {
+            let element = parse_type(cursor, depth + 1)?;
+            match (code, element.unknown_code()) {
+                (_, Some(code)) => Type::Unknown(code),
+                (19, _) => Type::Array(Box::new(element)),
+                (22, _) => Type::FixedArray(Box::new(element), cursor.u16()?),
+                (24, _) => Type::RelLoc(located(element)?),
+                _ => Type::DataLoc(located(element)?),
+            }
+        }
         20 => Type::VarInt,
         21 => Type::VarUInt,
-        22 => Type::FixedArray(element(cursor)?, cursor.u16()?),
         23 => Type::Utf8CodeUnit,
-        24 => Type::RelLoc(fixed(cursor)?),
-        25 => Type::DataLoc(fixed(cursor)?),
         26 => Type::Boolean8,
-        code => {
-            plain_type(code.into()).ok_or_else(|| at.damage("a field has an unknown type code"))?
-        }
+        code => plain_type(code.into()).unwrap_or(Type::Unknown(code.into())),
     })
 }
 
-/// The types that every version has under the same code and that have no parts.
+/// Whether a type code is one of version 6.
+pub(crate) fn is_type_code(code: u32) -> bool {
+    matches!(code, 1 | 19..=26) || plain_type(code).is_some()
+}
+
+/// The types without parts that have the same code in all versions.
 fn plain_type(code: u32) -> Option<Type> {
     Some(match code {
         3 => Type::Boolean,
@@ -117,6 +126,7 @@ fn plain_type(code: u32) -> Option<Type> {
         12 => Type::UInt64,
         13 => Type::Single,
         14 => Type::Double,
+        15 => Type::Decimal,
         16 => Type::DateTime,
         17 => Type::Guid,
         18 => Type::Utf16String,
@@ -186,10 +196,12 @@ mod tests {
         row.extend((field.len() as u16 + 1).to_le_bytes());
         row.push(0);
         row.extend(field);
+        row.extend([0, 0]);
         let mut bytes = vec![0, 0];
         bytes.extend((row.len() as u16).to_le_bytes());
         bytes.extend(row);
-        assert_eq!(parse(&bytes).unwrap_err().what, "a type nests too deep");
+        let fields = &parse(&bytes).unwrap()[0].fields;
+        assert_eq!(fields[..], [Field { name: String::new(), ty: Type::Unknown(19) }]);
     }
 
     #[test]

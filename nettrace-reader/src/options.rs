@@ -1,6 +1,53 @@
-//! What a caller chooses before a stream is read.
+//! The choices of a caller before a stream is read.
 
-/// How much memory a reader may take, and what it keeps.
+/// Which interpretation to follow where the specification and the reference reader disagree.
+///
+/// The reference reader is Microsoft's TraceEvent 4.0.0, the library behind PerfView, Visual Studio
+/// and dotnet-trace. It differs from the specification in how it counts losses, and in what it
+/// refuses:
+///
+/// | | [`Specification`](Self::Specification) | [`Reference`](Self::Reference) |
+/// |---|---|---|
+/// | a sequence point gives a lower number for a thread than that of the thread's last event | the number is a lower bound: nothing is lost | 2^31 - 1 events are lost, and numbers continue from there |
+/// | versions 4 and 5: a thread's numbers begin again at 1 | another thread has got the id: nothing is lost | 2^31 - 1 events are lost |
+/// | versions 4 and 5: the first number of a thread is not 1, or follows number 0 with a gap | the numbers before it are lost | nothing is lost |
+/// | versions 4 and 5: a field has an unknown type | the fields before it are decoded, the rest is bytes | the event type has no fields |
+/// | [`verify`](crate::verify()): several event types of a provider have event id 0 | 0 means "no id" | a violation: readers may confuse the types |
+/// | [`verify`](crate::verify()): threads or event types have optional parts of an unknown kind | readers skip them | a violation: this reader refuses the stream |
+///
+/// ```
+/// use nettrace_reader::{Dialect, Options};
+///
+/// let options = Options::default().dialect(Dialect::Reference);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// The specification of the format.
+    #[default]
+    Specification,
+    /// The behaviour of the reference reader. Use this to compare results with it.
+    /// [`verify`](crate::verify()) then also reports what that reader refuses or misreads.
+    Reference,
+}
+
+/// How much memory a reader may take, what it keeps, and which [`Dialect`] it follows.
+///
+/// ```
+/// use nettrace_reader::Options;
+///
+/// # fn main() -> Result<(), nettrace_reader::Error> {
+/// # let file = nettrace_reader::example();
+/// let options = Options::default().sort_limit(64 << 20).keep_thread_totals(true);
+/// let mut reader = options.open(&file[..])?;
+/// reader.read_to_end()?;
+/// for thread in reader.finished_threads() {
+///     println!("{:?} lost {} events", thread.thread.name, thread.lost);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) definitions_limit: usize,
@@ -8,11 +55,12 @@ pub struct Options {
     pub(crate) sort_limit: usize,
     pub(crate) keep_thread_totals: bool,
     pub(crate) keep_type_totals: bool,
+    pub(crate) dialect: Dialect,
 }
 
 impl Default for Options {
     /// 256 MiB for definitions, 64 MiB for one block, 1 GiB for events that wait to be sorted, no
-    /// totals of threads or types that are gone.
+    /// totals of removed threads and types, [`Dialect::Specification`].
     fn default() -> Self {
         Self {
             definitions_limit: 256 << 20,
@@ -20,43 +68,56 @@ impl Default for Options {
             sort_limit: 1 << 30,
             keep_thread_totals: false,
             keep_type_totals: false,
+            dialect: Dialect::default(),
         }
     }
 }
 
 impl Options {
-    /// About how many bytes the definitions that are valid at one time (threads, event types,
-    /// stacks, label lists) may take.
+    /// Limits the memory for definitions that are valid at the same time, in bytes (approximate):
+    /// threads, event types, stacks and label lists.
+    #[must_use]
     pub fn definitions_limit(mut self, bytes: usize) -> Self {
         self.definitions_limit = bytes;
         self
     }
 
-    /// How many bytes one block may have. Version 6 allows 16 MiB, versions 4 and 5 allow 2 GiB;
-    /// the blocks of real producers have some 100 KiB.
+    /// Limits the size of one block, in bytes. Version 6 allows 16 MiB, versions 4 and 5 allow 2
+    /// GiB. Blocks of real producers have about 100 KiB.
+    #[must_use]
     pub fn block_limit(mut self, bytes: usize) -> Self {
         self.block_limit = bytes;
         self
     }
 
-    /// How many bytes the events may take that wait until the stream says that nothing earlier
-    /// comes.
+    /// Limits the memory for events that wait to be sorted, in bytes. They wait until the stream
+    /// states that no earlier event follows.
+    #[must_use]
     pub fn sort_limit(mut self, bytes: usize) -> Self {
         self.sort_limit = bytes;
         self
     }
 
-    /// Whether to keep what is known of each thread after the stream removes it. Takes memory for
-    /// each thread, within the limit for definitions.
+    /// Whether to keep the totals of threads that the stream removes. They count towards the limit
+    /// for definitions.
+    #[must_use]
     pub fn keep_thread_totals(mut self, keep: bool) -> Self {
         self.keep_thread_totals = keep;
         self
     }
 
-    /// Whether to keep what is known of each event type after the stream makes its id invalid. Takes
-    /// memory for each type, within the limit for definitions.
+    /// Whether to keep the totals of event types whose ids the stream makes invalid. They count
+    /// towards the limit for definitions.
+    #[must_use]
     pub fn keep_type_totals(mut self, keep: bool) -> Self {
         self.keep_type_totals = keep;
+        self
+    }
+
+    /// Chooses what to follow where the specification and the reference reader disagree.
+    #[must_use]
+    pub fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = dialect;
         self
     }
 }

@@ -1,4 +1,4 @@
-//! Events in the order of the stream.
+//! [`Reader`]: events in the order of the stream.
 
 use crate::{
     block::{self, BlockKind},
@@ -12,7 +12,7 @@ use crate::{
     rows::{EventBlock, Rows},
     schema::Metadata,
     sorted::SortedReader,
-    tables::{Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
+    tables::{Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
     trace::Trace,
 };
 
@@ -20,6 +20,11 @@ pub(crate) mod items;
 
 impl Options {
     /// Opens a stream with these options: reads its header and its Trace block.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotNetTrace`], [`ErrorKind::UnsupportedVersion`] or [`ErrorKind::TooNew`] if
+    /// the stream is of another format, [`ErrorKind::NoTraceBlock`], and the errors of
+    /// [`Reader::next_event`].
     pub fn open<R: Source>(self, source: R) -> Result<Reader<R>> {
         let mut blocks = Blocks::open(source, self.block_limit)?;
         let format = blocks.format();
@@ -29,7 +34,7 @@ impl Options {
         }
         let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
-        let tables = Tables::new(format, trace, self.definitions_limit);
+        let tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
         Ok(Reader {
             blocks,
             tables,
@@ -46,50 +51,57 @@ impl Options {
     }
 }
 
-/// What has been counted so far.
+/// The counts of a reader so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Events that were read.
+    /// The number of events.
     pub events: u64,
-    /// Bytes of their payloads.
+    /// The size of their payloads in bytes.
     pub payload_bytes: u64,
-    /// Events that are missing by the numbers of their threads; see [`ThreadTotals::lost`].
+    /// The number of lost events, which show as gaps in the sequence numbers of their threads. See
+    /// [`ThreadTotals::lost`].
     pub lost: u64,
-    /// How often a thread's numbers went back.
+    /// How often the sequence numbers of a thread went back. If this is not 0, `lost` is not
+    /// reliable.
     pub step_backs: u64,
-    /// Blocks of any kind.
+    /// The number of blocks of all kinds.
     pub blocks: u64,
-    /// Blocks of unknown kinds, which were skipped.
+    /// The number of blocks of unknown kinds. The reader skips them.
     pub unknown_blocks: u64,
-    /// Sequence points.
+    /// The number of threads and event types with optional parts of an unknown kind. The reader
+    /// skips these parts.
+    pub unknown_parts: u64,
+    /// The number of sequence points.
     pub sequence_points: u64,
-    /// Rows that refer to a stack that is not defined. (Other undefined references are errors.)
+    /// The number of rows that refer to an undefined stack. (Other undefined references are
+    /// errors.)
     pub undefined_stacks: u64,
 }
 
-/// Reads a stream front to back and lends its events in the order in which they stand there.
+/// Reads a stream from front to back and lends its events in the order of the stream.
 ///
-/// Memory does not grow with the length of the stream. For events in the order of time, see
-/// [`sorted`](Self::sorted).
+/// The memory that it takes does not grow with the length of the stream. Use
+/// [`sorted`](Self::sorted) for events in the order of time.
 #[derive(Debug)]
 pub struct Reader<R> {
     pub(crate) blocks: Blocks<R>,
     pub(crate) tables: Tables,
     pub(crate) options: Options,
     totals: Totals,
-    /// Of all events; the earliest is the largest number before there is one.
+    /// The time of the earliest event and that of the latest. Without events the earliest is
+    /// `u64::MAX`.
     earliest: u64,
     latest: u64,
     finished_threads: Vec<ThreadTotals>,
     finished_types: Vec<TypeTotals>,
-    /// About how many bytes those take.
+    /// About how many bytes `finished_threads` takes.
     finished_types_cost: usize,
     pub(crate) current: Current,
     state: State,
 }
 
-/// The event block that is being read, and the row in it that was read last.
+/// The event block that is being read, and its last row so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Current {
     pub(crate) rows: Rows,
@@ -106,7 +118,8 @@ pub(crate) struct Current {
     pub(crate) thread: Slot,
     stack_id: u32,
     label_list: u32,
-    /// Whether the fields above, which save looking up what the row before had too, are valid.
+    /// Whether the fields above are valid. They save a lookup if a row refers to the same
+    /// definitions as the row before.
     warm: bool,
 }
 
@@ -117,14 +130,14 @@ enum State {
     Ended,
 }
 
-/// What one step through the stream has come upon.
+/// What one step through the stream has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A row; it is described by [`Reader::current`].
+    /// A row, which [`Reader::current`] describes.
     Row,
     /// The end of an event block.
     BlockEnd,
-    /// A sequence point. Its effects on the tables wait for [`Reader::pass_sequence_point`].
+    /// A sequence point. [`Reader::pass_sequence_point`] applies its effects on the tables.
     SequencePoint { flush_threads: bool, flush_metadata: bool },
     /// The end of the stream.
     End,
@@ -132,11 +145,18 @@ pub(crate) enum Step {
 
 impl<R: Source> Reader<R> {
     /// Opens a stream with the default [`Options`].
+    ///
+    /// # Errors
+    /// Those of [`Options::open`].
     pub fn new(source: R) -> Result<Self> {
         Options::default().open(source)
     }
 
-    /// The next event; `None` at the end of the stream and after an error.
+    /// The next event. Returns `None` at the end of the stream, and after an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the source fails. The other kinds mean that the stream is damaged or
+    /// ends early, or that reading on would exceed a limit of [`Options`].
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
         if self.step_like() || self.next_row()? {
@@ -145,11 +165,12 @@ impl<R: Source> Reader<R> {
         Ok(None)
     }
 
-    /// Reads on to the end of the stream for what is counted alone: [`totals`](Self::totals), those
-    /// of types and of threads. Several times faster than to look at every event.
+    /// Reads to the end of the stream and only counts: see [`totals`](Self::totals),
+    /// [`type_totals`](Self::type_totals) and [`live_threads`](Self::live_threads). This is several
+    /// times faster than a look at every event.
     ///
     /// # Errors
-    /// As [`next_event`](Self::next_event); what stands before the damage is counted.
+    /// Those of [`next_event`](Self::next_event). The counts include everything before the damage.
     pub fn read_to_end(&mut self) -> Result<()> {
         loop {
             match self.step()? {
@@ -163,11 +184,11 @@ impl<R: Source> Reader<R> {
                 }
                 Step::End => return Ok(()),
             }
-            self.tables.forget_removed_threads();
+            self.tables.forget_removed();
         }
     }
 
-    /// A reader that delivers the events of this one in the order of time.
+    /// Converts this into a reader that delivers the events in the order of time.
     pub fn sorted(self) -> SortedReader<R> {
         SortedReader::new(self)
     }
@@ -177,8 +198,8 @@ impl<R: Source> Reader<R> {
         &self.tables.trace
     }
 
-    /// The version of the format: 4, 5 or 6. A stream of version 5 does not state it: it counts as
-    /// one of version 4 until metadata with tags is read.
+    /// The major version of the format: 4, 5 or 6. A stream of version 5 does not state its
+    /// version. It counts as version 4 until the reader comes to metadata with tags.
     pub fn major_version(&self) -> u32 {
         match self.blocks.format() {
             Format::V6 => 6,
@@ -187,12 +208,12 @@ impl<R: Source> Reader<R> {
         }
     }
 
-    /// The minor version of the format that the stream states; 0 before version 6.
+    /// The minor version of the format, as the stream states it. It is 0 for versions 4 and 5.
     pub fn minor_version(&self) -> u32 {
         self.blocks.minor_version()
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
@@ -202,30 +223,31 @@ impl<R: Source> Reader<R> {
         self.tables.all_metadata()
     }
 
-    /// The threads that are defined at this point, in no order.
+    /// The threads that are defined at this point, in no particular order.
     pub fn live_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
         self.tables.live_threads()
     }
 
-    /// The threads that the stream removed, if [`Options::keep_thread_totals`] asked for them.
+    /// The threads that the stream has removed. Empty unless [`Options::keep_thread_totals`] is
+    /// set.
     pub fn finished_threads(&self) -> &[ThreadTotals] {
         &self.finished_threads
     }
 
-    /// The event types that are defined at this point, and those that the stream made invalid if
-    /// [`Options::keep_type_totals`] asked for them, with the number of their events so far.
+    /// The event types that are defined at this point, each with its number of events so far. If
+    /// [`Options::keep_type_totals`] is set, also those that the stream has made invalid.
     pub fn type_totals(&self) -> impl Iterator<Item = TypeTotals> {
         let live = self.tables.all_metadata().iter().zip(self.tables.type_counts());
         let live = live.map(|(metadata, counts)| type_totals(metadata.clone(), *counts));
         self.finished_types.iter().cloned().chain(live)
     }
 
-    /// When the earliest and the latest event so far happened, in ticks.
+    /// The times of the earliest and the latest event so far, in ticks. `None` without events.
     pub fn time_span(&self) -> Option<(u64, u64)> {
         (self.totals.events > 0).then_some((self.earliest, self.latest))
     }
 
-    /// How many bytes of the stream have been read and used.
+    /// How many bytes of the stream the reader has used.
     pub fn offset(&self) -> u64 {
         self.blocks.offset()
     }
@@ -242,11 +264,11 @@ impl<R: Source> Reader<R> {
                 }
                 Step::End => return Ok(false),
             }
-            self.tables.forget_removed_threads();
+            self.tables.forget_removed();
         }
     }
 
-    /// Moves on by one row, if that is there and says nothing but its time, as most do.
+    /// Moves on by one row, if there is one and it states nothing but its time, as most rows do.
     #[inline(always)]
     fn step_like(&mut self) -> bool {
         // Between blocks no row is left.
@@ -263,12 +285,12 @@ impl<R: Source> Reader<R> {
         self.tables.count_type(self.current.metadata, 1, header.payload_size);
         let thread = self.tables.thread_mut(self.current.capture_thread);
         thread.events += 1;
-        // That of the row before and one more: nothing was lost.
+        // The number follows that of the row before, so nothing was lost.
         thread.last_sequence = header.sequence_number;
         true
     }
 
-    /// Moves on by one row, or to the next thing that matters to who waits for rows.
+    /// Moves on to the next row, or to the next thing that matters to a caller who waits for rows.
     #[inline]
     pub(crate) fn step(&mut self) -> Result<Step> {
         if self.state == State::InEventBlock {
@@ -324,7 +346,7 @@ impl<R: Source> Reader<R> {
         let thread = self.tables.thread_mut(self.current.capture_thread);
         thread.events += 1;
         let before = thread.step_backs;
-        let lost = thread.advance(header.sequence_number, 1);
+        let lost = thread.advance(Number::Event(header.sequence_number));
         if lost != 0 {
             self.totals.lost += u64::from(lost);
             self.totals.step_backs += thread.step_backs - before;
@@ -332,9 +354,9 @@ impl<R: Source> Reader<R> {
         Ok(())
     }
 
-    /// Counts the rows behind the last one that differ from it in nothing but time and payload.
-    /// Afterwards the last of them is the current row, but [`current_event`](Self::current_event)
-    /// must not be asked for it.
+    /// Counts the rows after the last one that differ from it only in time and payload. The last of
+    /// them becomes the current row, but the caller must not ask
+    /// [`current_event`](Self::current_event) for it.
     #[inline]
     pub(crate) fn pass_like_rows(&mut self) {
         let current = &mut self.current;
@@ -357,7 +379,7 @@ impl<R: Source> Reader<R> {
         thread.last_sequence = header.sequence_number;
     }
 
-    /// Looks up what the row that begins at `start` of the body refers to.
+    /// Looks up the definitions that a row refers to. The row begins at `start` of the body.
     #[inline(never)]
     fn resolve(&mut self, start: usize) -> Result<()> {
         let Self { current, tables, totals, .. } = self;
@@ -370,28 +392,28 @@ impl<R: Source> Reader<R> {
             current.metadata_id = header.metadata_id;
         }
         if !current.warm || header.capture_thread != current.capture_index {
-            let (index, number) = (header.capture_thread, header.sequence_number);
-            current.capture_thread =
-                tables.numbered_thread_at(current.base + start as u64, index, number, 1)?;
+            let number = Number::Event(header.sequence_number);
+            let (offset, index) = (current.base + start as u64, header.capture_thread);
+            current.capture_thread = tables.numbered_thread_at(offset, index, number)?;
             current.capture_index = header.capture_thread;
         }
         if !current.warm || header.thread != current.thread_index {
             current.thread = tables.thread_at(current.base + start as u64, header.thread)?;
             current.thread_index = header.thread;
         }
-        if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
+        if !tables.has_label_list(header.label_list) {
             return Err(fail(Table::LabelList, header.label_list.into()));
         }
         let undefined_stack = !tables.has_stack(header.stack_id);
         totals.undefined_stacks += u64::from(undefined_stack);
         current.label_list = header.label_list;
         current.stack_id = header.stack_id;
-        // So that each row of an undefined stack is counted.
+        // Rows with undefined stacks must be looked up again, because each of them is counted.
         current.warm = !undefined_stack;
         Ok(())
     }
 
-    /// The row that [`step`](Self::step) came upon.
+    /// The row that [`step`](Self::step) found.
     #[inline]
     pub(crate) fn current_event(&self) -> Event<'_> {
         let Current { rows, base, payload, metadata, capture_thread, thread, .. } = &self.current;
@@ -401,6 +423,7 @@ impl<R: Source> Reader<R> {
             payload: &self.blocks.body()[*payload..end],
             payload_offset: base + *payload as u64,
             tables: &self.tables,
+            definitions: self.tables.definitions(),
             metadata: *metadata,
             capture_thread: *capture_thread,
             thread: *thread,
@@ -451,6 +474,7 @@ impl<R: Source> Reader<R> {
             }
             BlockKind::Metadata => {
                 metadata::parse_metadata(format, body, head.body, |offset, metadata| {
+                    totals.unknown_parts += u64::from(metadata.has_unknown_parts);
                     tables.define_metadata(offset, metadata).map_err(Stop::Error)
                 })?;
             }
@@ -458,13 +482,14 @@ impl<R: Source> Reader<R> {
                 tables.define_stack(offset, id, addresses).map_err(Stop::Error)
             })?,
             BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
-                tables.define_label_list(offset, index, list).map_err(Stop::Error)
+                tables.define_label_list(offset, index, list).map(drop).map_err(Stop::Error)
             })?,
             BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
+                totals.unknown_parts += u64::from(thread.has_unknown_parts);
                 tables.define_thread(offset, thread).map_err(Stop::Error)
             })?,
             BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
-                let slot = checkpoint(tables, totals, offset, index, sequence)?;
+                let slot = checkpoint(tables, totals, offset, index, Number::Last(sequence))?;
                 if options.keep_thread_totals {
                     finished_threads.push(tables.thread(slot).clone());
                     check_kept(offset, finished_threads.len(), options.definitions_limit)?;
@@ -475,7 +500,8 @@ impl<R: Source> Reader<R> {
             BlockKind::SequencePoint => {
                 let point =
                     block::parse_sequence_point(format, &mut cursor, |offset, index, sequence| {
-                        checkpoint(tables, totals, offset, index, sequence).map(|_| ())
+                        let number = Number::Bound(sequence);
+                        checkpoint(tables, totals, offset, index, number).map(|_| ())
                     })?;
                 totals.sequence_points += 1;
                 if options.keep_thread_totals && (point.flush_threads || format == Format::V5) {
@@ -505,13 +531,14 @@ impl<R: Source> Reader<R> {
         Ok(Step::BlockEnd)
     }
 
-    /// Everything before the sequence point has been delivered: what it makes invalid can go.
+    /// Removes the definitions that a sequence point makes invalid. Everything before the point has
+    /// been delivered.
     pub(crate) fn pass_sequence_point(&mut self, flush_threads: bool, flush_metadata: bool) {
         let forgotten = self.tables.flush_epoch();
         if self.options.keep_thread_totals {
             self.finished_threads.extend(forgotten);
         }
-        self.tables.forget_removed_threads();
+        self.tables.forget_removed();
         if flush_threads {
             if self.options.keep_thread_totals {
                 self.finished_threads.extend(self.tables.live_threads().cloned());
@@ -532,7 +559,7 @@ fn type_totals(metadata: Metadata, (events, payload_bytes): (u64, u64)) -> TypeT
     TypeTotals { metadata, events, payload_bytes }
 }
 
-/// Whether so many threads may be kept that are gone.
+/// Checks that the totals of removed threads keep to the limit.
 fn check_kept(offset: u64, threads: usize, limit: usize) -> std::result::Result<(), Stop> {
     if threads * 2 * size_of::<ThreadTotals>() <= limit {
         return Ok(());
@@ -541,23 +568,23 @@ fn check_kept(offset: u64, threads: usize, limit: usize) -> std::result::Result<
     Err(Stop::Error(Error::new(offset, ErrorKind::LimitExceeded { what, limit })))
 }
 
-/// Takes note of the last number of a thread that a sequence point or a removal gives.
+/// Notes the sequence number that a sequence point or a removal gives for a thread.
 fn checkpoint(
     tables: &mut Tables,
     totals: &mut Totals,
     offset: u64,
     index: u64,
-    sequence: u32,
+    number: Number,
 ) -> std::result::Result<Slot, Stop> {
-    let slot = tables.numbered_thread_at(offset, index, sequence, 0).map_err(Stop::Error)?;
+    let slot = tables.numbered_thread_at(offset, index, number).map_err(Stop::Error)?;
     let thread = tables.thread_mut(slot);
     let before = thread.step_backs;
-    totals.lost += u64::from(thread.advance(sequence, 0));
+    totals.lost += u64::from(thread.advance(number));
     totals.step_backs += thread.step_backs - before;
     Ok(slot)
 }
 
-/// Why a block could not be taken in: it is damaged in itself, or at odds with those before it.
+/// Why a block is refused: it is damaged, or it contradicts the blocks before it.
 enum Stop {
     Damage(Damage),
     Error(Error),

@@ -6,48 +6,49 @@ use crate::{
     framing::Format,
 };
 
-/// What a row says about one event besides its payload.
+/// The header of a row: everything about an event except its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// Which event type it has.
+    /// The id of its event type.
     pub metadata_id: u32,
-    /// How manieth event of its capture thread it is, from 1, modulo 2^32; dropped events count.
+    /// Its number among the events of its capture thread: from 1, modulo 2^32. Lost events count.
     pub sequence_number: u32,
-    /// The thread that recorded it.
+    /// The index of the thread that recorded it.
     pub capture_thread: u64,
-    /// The thread that it is about; mostly the one that recorded it.
+    /// The index of the thread that it is about, usually the one that recorded it.
     pub thread: u64,
-    /// The processor that it was recorded on; `u32::MAX` where that is not known.
+    /// The processor that it was recorded on; `u32::MAX` if unknown.
     pub processor: u32,
-    /// Its stack, or 0.
+    /// The id of its stack; 0 for none.
     pub stack_id: u32,
-    /// Its label list, or 0. Versions 4 and 5 have none.
+    /// The index of its label list; 0 for none. Versions 4 and 5 have no label lists.
     pub label_list: u32,
-    /// The activity that it belongs to, or zeros: versions 4 and 5 say it here, version 6 by a
-    /// label. A GUID in the byte order of the format.
+    /// The activity that it belongs to, in versions 4 and 5; zeros for none. Version 6 has a label
+    /// in its place. A GUID in the byte order of the format.
     pub activity_id: [u8; 16],
-    /// Another activity, mostly the one that started this one; as
+    /// A related activity, usually the one that started this one, in versions 4 and 5. See
     /// [`activity_id`](Self::activity_id).
     pub related_activity_id: [u8; 16],
-    /// When it happened, in ticks.
+    /// Its time, in ticks.
     pub timestamp: u64,
     /// The size of its payload in bytes.
     pub payload_size: u32,
-    /// Whether everything behind it in the stream has the same timestamp or a later one.
+    /// Whether every later row of the stream has the same timestamp or a later one.
     pub is_sorted: bool,
 }
 
-/// The head of an Event block.
+/// The header of an Event block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventBlock {
     pub(crate) min_timestamp: u64,
     pub(crate) max_timestamp: u64,
-    /// Where in the body the rows begin, and how they are encoded.
+    /// The rows: where they begin in the body, and how they are encoded.
     pub(crate) rows: Rows,
 }
 
 impl EventBlock {
-    /// `body` is the whole body of the block, which stands at stream offset `base`.
+    /// Parses the header. `body` is the whole body of the block, which begins at stream offset
+    /// `base`.
     pub(crate) fn parse(format: Format, body: &[u8], base: u64) -> Read<Self> {
         let block = Self::parse_head(format, body, base)?;
         if block.rows.position == body.len() {
@@ -57,8 +58,8 @@ impl EventBlock {
         Ok(block)
     }
 
-    /// The same, of a block that may be empty: the MetadataBlock of V4 and V5 has this head and
-    /// rows too.
+    /// Like [`parse`](Self::parse), for a block that may be empty. The MetadataBlock of versions 4
+    /// and 5 has the same header and rows.
     pub(crate) fn parse_head(format: Format, body: &[u8], base: u64) -> Read<Self> {
         let mut cursor = Cursor::new(body, base);
         let size = cursor.u16()?;
@@ -84,22 +85,23 @@ impl EventBlock {
     }
 }
 
-/// A position among the rows of a block. Small and copied freely: a copy can be read on later.
+/// A position among the rows of a block. It is small, and a copy can continue later from the same
+/// row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rows {
     coding: Coding,
-    /// Where the next row begins.
+    /// The start of the next row.
     pub(crate) position: usize,
-    /// The header of the last row that was read; rows are encoded as differences to it.
+    /// The header of the last row. The next row is encoded as the difference to it.
     pub(crate) header: Header,
-    /// Whether the last row may refer to other definitions than the one before it.
+    /// Whether the last row may refer to other definitions than the row before it.
     pub(crate) refers_anew: bool,
 }
 
-/// What [`Rows::pass_like`] passed over.
+/// The rows that [`Rows::pass_like`] skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passed {
-    /// How many; a row has two bytes at least, so a block has fewer than 2^32.
+    /// Their number. A row has at least two bytes, so a block has fewer than 2^32.
     pub(crate) rows: u32,
     pub(crate) earliest: u64,
     pub(crate) latest: u64,
@@ -117,15 +119,15 @@ enum Coding {
 }
 
 impl Default for Rows {
-    /// No rows at all.
+    /// No rows.
     fn default() -> Self {
         Self { coding: Coding::V6, position: 0, header: Header::default(), refers_anew: true }
     }
 }
 
 impl Rows {
-    /// Reads one row of `body`, up to its payload, and moves behind the payload. Returns where the
-    /// payload begins. `base` is the stream offset of the body.
+    /// Reads the header of the next row of `body` and moves to the end of its payload. Returns the
+    /// start of the payload. `base` is the stream offset of the body.
     #[inline]
     pub(crate) fn next(&mut self, body: &[u8], base: u64) -> Read<usize> {
         match self.next_like(body) {
@@ -134,8 +136,9 @@ impl Rows {
         }
     }
 
-    /// The same, if the row says nothing but when it was and whether it is sorted, as most do.
-    /// `None` for any other, damaged ones included: nothing has changed then.
+    /// Like [`next`](Self::next), for a row that states nothing but its time and whether it is
+    /// sorted, as most rows do. Returns `None` for any other row and for a damaged one, and changes
+    /// nothing.
     #[inline(always)]
     pub(crate) fn next_like(&mut self, body: &[u8]) -> Option<usize> {
         let mut at = self.position;
@@ -187,8 +190,8 @@ impl Rows {
         Ok(payload)
     }
 
-    /// Passes over the rows that say nothing but when they were, as most do. Stops in front of any
-    /// other, sorted and damaged ones included.
+    /// Skips rows that state nothing but their time, as most do. Stops before any other row, such
+    /// as one that is sorted or damaged.
     #[inline]
     pub(crate) fn pass_like(&mut self, body: &[u8]) -> Passed {
         let mut passed = Passed { rows: 0, earliest: u64::MAX, latest: 0 };
@@ -237,7 +240,7 @@ impl Rows {
             header.capture_thread = number(body, &mut at)?;
             header.processor = number32(body, &mut at)?;
         }
-        // The rows of metadata blocks of V5 (id 0) are not counted; nobody looks at their numbers.
+        // Rows of metadata blocks of version 5 (id 0) are not counted. Their numbers do not matter.
         header.sequence_number = header.sequence_number.wrapping_add(1);
         if flags & 4 != 0 {
             header.thread = number(body, &mut at)?;
@@ -265,8 +268,8 @@ impl Rows {
         Some(at)
     }
 
-    /// The high bit of the metadata id means "not sorted": so the reference reader has it, against
-    /// the text of the format.
+    /// The high bit of the metadata id means "not sorted", as in the reference reader. The
+    /// specification says the opposite.
     fn plain_header(&mut self, body: &[u8]) -> Option<usize> {
         let end = self.position + PLAIN_HEADER;
         let mut cursor = Cursor::new(body.get(self.position..end)?, 0);
@@ -291,7 +294,7 @@ impl Rows {
             ))
         };
         let (size, header) = read().ok()?;
-        // The size covers all that is behind it.
+        // The size counts everything after it.
         if u64::from(size) != u64::from(header.payload_size) + PLAIN_HEADER as u64 - 4 {
             return None;
         }
@@ -302,9 +305,9 @@ impl Rows {
 }
 
 impl Rows {
-    /// A row of V4 or V5 that is not compressed. Behind the payload zeros may stand up to a
-    /// multiple of four bytes from the start of the stream: the format's text says so, the
-    /// reference reader does not skip them. Whether they are there is found out from what follows.
+    /// Reads an uncompressed row of version 4 or 5. The specification demands zeros after the
+    /// payload, up to a multiple of four bytes from the start of the stream. The reference reader
+    /// does not skip them. The next row shows whether they are there.
     #[cold]
     fn plain_v5_row(&mut self, body: &[u8], base: u64) -> Read<usize> {
         let start = self.position;
@@ -333,10 +336,10 @@ impl Rows {
     }
 }
 
-/// The header of such a row.
+/// The header of an uncompressed row of version 4 or 5.
 struct PlainV5 {
     header: Header,
-    /// How many bytes of padding its size includes.
+    /// The number of padding bytes that its size includes.
     padding: usize,
 }
 
@@ -371,16 +374,16 @@ impl PlainV5 {
     }
 }
 
-/// The flags of a compressed header that stand for event type, threads, stack and label list.
+/// The flags of a compressed header for event type, threads, stack and label list.
 const REFERENCES: u8 = 1 | 2 | 4 | 8 | 16;
 
 /// The flag of a compressed header that marks an event as sorted.
 const SORTED: u8 = 64;
 
-/// The size of an uncompressed header.
+/// The size of an uncompressed header in version 6.
 const PLAIN_HEADER: usize = 52;
 
-/// The same of V4 and V5.
+/// The size of an uncompressed header in versions 4 and 5.
 const PLAIN_V5_HEADER: usize = 80;
 
 #[cold]
@@ -405,8 +408,8 @@ fn number32(body: &[u8], at: &mut usize) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// One and two bytes are the usual: differences of times, and those that a writer has padded. That
-/// these are branches lets the processor guess where the next row begins.
+/// One and two bytes are the usual sizes: differences of times, and those that a writer has padded.
+/// They have branches of their own, so that the processor can predict where the next row begins.
 #[inline]
 fn number(body: &[u8], at: &mut usize) -> Option<u64> {
     let first = *body.get(*at)?;

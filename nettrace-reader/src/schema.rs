@@ -1,36 +1,39 @@
-//! Event types: names, fields and what else metadata says of all events of one type.
+//! Event types: names, fields and the other properties that all events of a type share.
 
-/// What metadata says about the events of one type.
+/// An event type, as the metadata of a stream describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// The number by which rows refer to it.
+    /// The id by which rows refer to it.
     pub id: u32,
-    /// The namespace of the event.
+    /// The provider's name.
     pub provider: String,
-    /// A number that is unique in the provider, or 0.
+    /// The event id, unique within the provider, or 0.
     pub event_id: u32,
-    /// The name; may be empty.
+    /// The event's name. It may be empty.
     pub name: String,
-    /// The fields of the payload, in their order.
+    /// The fields of the payload, in order.
     pub fields: Vec<Field>,
-    /// What the event marks: 1 is a start, 2 a stop. `None` where the metadata does not say.
+    /// The opcode: 1 is a start, 2 a stop. `None` if the metadata has none.
     pub opcode: Option<u8>,
-    /// The set of groups that the event belongs to.
+    /// The keywords: a bit set of the groups that the event belongs to.
     pub keywords: u64,
-    /// 1 critical, 2 error, 3 warning, 4 informational, 5 verbose; 0 always.
+    /// The level: 0 always, 1 critical, 2 error, 3 warning, 4 informational, 5 verbose.
     pub level: u8,
-    /// The version of this event's fields.
+    /// The version of the event's fields.
     pub version: u8,
-    /// A text with places for the fields.
+    /// The message template: text with `{field}` for values.
     pub message_template: Option<String>,
-    /// A text for people.
+    /// A description for people.
     pub description: Option<String>,
     /// The provider's GUID, in the byte order of the format.
     pub provider_guid: Option<[u8; 16]>,
-    /// Whatever else the writer had to say about it.
+    /// Further key-values of the writer.
     pub key_values: Vec<(String, String)>,
-    /// Whether it has the tags that set version 5 apart from version 4. False in version 6.
+    /// Whether it has the tags that distinguish version 5 from version 4. `false` in version 6.
     pub has_tags: bool,
+    /// Whether it has an optional part of an unknown kind. The reader skips that part and those
+    /// after it.
+    pub has_unknown_parts: bool,
 }
 
 /// One field of a payload or of an object in it.
@@ -38,16 +41,16 @@ pub struct Metadata {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// How it is encoded.
+    /// Its type.
     pub ty: Type,
 }
 
-/// How a value is encoded. The numbers of the type codes and their sizes: NetTrace V6, "Type
-/// format".
+/// The type of a value. The type codes (the number at the start of each line) and the sizes are
+/// those of NetTrace V6, "Type format".
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Type {
-    /// 1: fields, one behind the other.
+    /// 1: fields, one after the other.
     Object(Vec<Field>),
     /// 3: four bytes.
     Boolean,
@@ -73,9 +76,13 @@ pub enum Type {
     Single,
     /// 14: eight bytes.
     Double,
-    /// 16: eight bytes, 100 ns units since 1601, as every reader and writer in use has it; or
-    /// sixteen bytes, a [`WallTime`](crate::WallTime), as the format's text has it. Which one, each
-    /// payload's size shows.
+    /// 15: sixteen bytes, a decimal number as .NET stores it in memory; see
+    /// [`Decimal`](crate::Decimal). The specification does not mention it, but it is one of .NET's
+    /// type codes, to which versions 4 and 5 refer.
+    Decimal,
+    /// 16: eight bytes, in units of 100 ns since 1601, in all readers and writers in use; sixteen
+    /// bytes, a [`WallTime`](crate::WallTime), in the specification. The size of a payload shows
+    /// which one it has.
     DateTime,
     /// 17: sixteen bytes.
     Guid,
@@ -87,29 +94,56 @@ pub enum Type {
     VarInt,
     /// 21: one to ten bytes.
     VarUInt,
-    /// 22: as many elements as the metadata says.
+    /// 22: as many elements as the metadata states.
     FixedArray(Box<Type>, u16),
     /// 23: one byte, one UTF-8 code unit.
     Utf8CodeUnit,
-    /// 24: four bytes: where the elements are, counted from behind this field, and their size in
-    /// bytes.
-    RelLoc(Box<Type>),
-    /// 25: four bytes: where the elements are, counted from the start of the payload, and their
+    /// 24: four bytes: the position of the elements, counted from the end of this field, and their
     /// size in bytes.
+    RelLoc(Box<Type>),
+    /// 25: four bytes: the position of the elements, counted from the start of the payload, and
+    /// their size in bytes.
     DataLoc(Box<Type>),
-    /// 26: one byte. Not in the format's text; the reference reader takes it since its version
-    /// 3.1.28.
+    /// 26: one byte. The specification does not mention it. The reference reader supports it since
+    /// version 3.1.28.
     Boolean8,
+    /// An unknown type code, or the code of a type that is nested more than 48 levels deep. The end
+    /// of such a value is unknown, so it takes the rest of the payload as
+    /// [`Value::Bytes`](crate::Value::Bytes).
+    Unknown(u32),
 }
 
 impl Type {
-    /// The size in bytes of every value of this type, if all have the same. `None` too where it is
-    /// beyond `u32`. A date takes eight.
+    /// The size of a value in bytes, if all values of this type have the same size. A date counts
+    /// eight bytes. Returns `None` for sizes beyond `u32`.
+    ///
+    /// ```
+    /// use nettrace_reader::Type;
+    ///
+    /// assert_eq!(Type::FixedArray(Box::new(Type::Int16), 3).fixed_size(), Some(6));
+    /// assert_eq!(Type::Array(Box::new(Type::Int16)).fixed_size(), None);
+    /// ```
+    #[must_use]
     pub fn fixed_size(&self) -> Option<u32> {
         self.size_with_dates(8)
     }
 
-    /// Whether dates are in it, whose size has to be found out.
+    /// The first unknown type code in this type. Nothing after a value with an unknown type can be
+    /// decoded.
+    #[must_use]
+    pub fn unknown_code(&self) -> Option<u32> {
+        match self {
+            Self::Unknown(code) => Some(*code),
+            Self::Object(fields) => fields.iter().find_map(|field| field.ty.unknown_code()),
+            Self::Array(element)
+            | Self::FixedArray(element, _)
+            | Self::RelLoc(element)
+            | Self::DataLoc(element) => element.unknown_code(),
+            _ => None,
+        }
+    }
+
+    /// Whether it contains dates, whose size must be found out.
     pub(crate) fn has_dates(&self) -> bool {
         match self {
             Self::DateTime => true,
@@ -122,7 +156,7 @@ impl Type {
         }
     }
 
-    /// [`fixed_size`](Self::fixed_size) where a date takes so many bytes.
+    /// Like [`fixed_size`](Self::fixed_size), with `date` as the size of a date.
     pub(crate) fn size_with_dates(&self, date: u32) -> Option<u32> {
         Some(match self {
             Self::Object(fields) => fields
@@ -137,8 +171,14 @@ impl Type {
             Self::RelLoc(_) | Self::DataLoc(_) => 4,
             Self::Int64 | Self::UInt64 | Self::Double => 8,
             Self::DateTime => date,
-            Self::Guid => 16,
-            Self::Utf16String | Self::Array(_) | Self::VarInt | Self::VarUInt => return None,
+            Self::Guid | Self::Decimal => 16,
+            Self::Utf16String
+            | Self::Array(_)
+            | Self::VarInt
+            | Self::VarUInt
+            | Self::Unknown(_) => {
+                return None;
+            }
         })
     }
 }

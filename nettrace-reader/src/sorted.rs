@@ -1,14 +1,14 @@
-//! Events in the order of time.
+//! [`SortedReader`]: events in the order of time.
 //!
-//! The stream is sorted only thread by thread. Events wait here, thread by thread, until the stream
-//! says that nothing earlier can come: at an event marked as sorted (what is earlier than it is
-//! delivered, then the event itself), at a sequence point, and at the end. They wait as they stand
-//! in the stream, a stretch of rows at a time, and are decoded when their turn comes.
+//! A stream is sorted only within each thread. Events wait in a *lane* for each thread, until the
+//! stream states that no earlier event can follow. It does so at an event that is marked as sorted
+//! (the earlier events are delivered, then the event itself), at a sequence point, and at its end.
+//! The events wait in encoded form, as runs of rows, and are decoded when it is their turn.
 //!
-//! Of events with equal timestamps on different threads the format says nothing. The order here is
-//! that of the reference reader, so that both can be compared line by line: its threads stand in a
-//! table whose free places are used last in first out, and a binary heap takes them up in that
-//! order.
+//! The format does not define the order of events with equal timestamps on different threads. This
+//! reader uses the order of the reference reader, so that the output of both can be compared line
+//! by line. The reference reader has a table of threads, uses the free place that became free last,
+//! and adds the threads to a binary heap in the order of that table.
 
 use std::{
     cmp::Reverse,
@@ -23,69 +23,87 @@ use crate::{
     reader::{Reader, Step, Totals},
     rows::Rows,
     schema::Metadata,
-    tables::{Slot, ThreadTotals, undefined},
+    tables::{Definitions, Slot, ThreadTotals, undefined},
     trace::Trace,
 };
 
-/// Reads a stream front to back and lends its events in the order of time.
+/// Reads a stream from front to back and lends its events in the order of time.
 ///
-/// Made by [`Reader::sorted`]. Memory is bounded by what the stream's own marks demand, and by
-/// [`Options::sort_limit`](crate::Options::sort_limit).
+/// [`Reader::sorted`] creates it. It keeps the events in memory that the stream's order marks do
+/// not release yet. [`Options::sort_limit`](crate::Options::sort_limit) limits their size.
+///
+/// ```
+/// # fn main() -> Result<(), nettrace_reader::Error> {
+/// # let file = nettrace_reader::example();
+/// use nettrace_reader::Reader;
+///
+/// let mut events = Reader::new(&file[..])?.sorted();
+/// let mut last = 0;
+/// while let Some(event) = events.next_event()? {
+///     assert!(event.header.timestamp >= last);
+///     last = event.header.timestamp;
+/// }
+/// assert_eq!(events.totals().events, 2);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct SortedReader<R> {
     reader: Reader<R>,
-    /// The threads that have events waiting. Places of threads that have none left are reused.
+    /// The lanes with waiting events. Places of empty lanes are used again.
     lanes: Vec<Lane>,
     free_lanes: Vec<usize>,
     lane_of: HashMap<Slot, usize>,
-    /// While events are released: the lanes that have some to release, by their next timestamp.
+    /// While events are released: the lanes with events to release, by their next timestamp.
     heap: Vec<(u64, usize)>,
     release: Release,
-    /// All other lanes in which events wait, by their next timestamp: most marks release nothing or
-    /// little, and need not look at every lane.
+    /// All other lanes with waiting events, by their next timestamp. Most marks release few events
+    /// or none, and need not look at every lane.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What to do when everything that is being released has been delivered.
+    /// What to do after all released events are delivered.
     after: After,
-    /// Rows of the current block that are not in a lane yet.
+    /// The rows of the current block that are not in a lane yet.
     segment: Option<Segment>,
     /// The lane whose first event was delivered last.
     delivered: Option<usize>,
-    /// Up to here that lane stays at the top of the heap.
+    /// That lane stays at the top of the heap up to this timestamp.
     until: u64,
     waiting_bytes: usize,
-    /// Buffers of runs that are over, for those to come, and what they take in all.
+    /// Buffers of finished runs, for later runs, and their total size.
     spare: Vec<Vec<u8>>,
     spare_bytes: usize,
 }
 
-/// The events of one capture thread that wait.
+/// The waiting events of one capture thread.
 #[derive(Debug, Default)]
 struct Lane {
     capture_thread: Slot,
-    /// The first run; without bytes where nothing waits.
+    /// The first run. It is empty if no event waits.
     front: Run,
-    /// The runs behind it.
+    /// The runs after it.
     rest: VecDeque<Run>,
-    /// What the row before referred to, as far as that was looked up.
+    /// The definitions that the row before referred to, as far as they were looked up.
     metadata: Option<(u32, Slot)>,
     thread: Option<(u64, Slot)>,
 }
 
-/// A stretch of rows, copied from a block. The next row to deliver is decoded already.
+/// A run of rows, copied from a block. The header of the next row to deliver is decoded already.
 #[derive(Debug, Default)]
 struct Run {
     bytes: Vec<u8>,
     base: u64,
     rows: Rows,
     payload: usize,
+    /// The definitions that are valid at its place in the stream.
+    definitions: Definitions,
 }
 
 #[derive(Debug)]
 struct Segment {
     capture_thread: Slot,
-    /// Where in the block its rows begin.
+    /// The start of its rows in the block.
     start: usize,
-    /// The first of them, decoded, and where its payload begins.
+    /// The first row, decoded, and the start of its payload.
     first: Rows,
     payload: usize,
     end: usize,
@@ -127,13 +145,17 @@ impl<R: Source> SortedReader<R> {
         }
     }
 
-    /// The next event; `None` at the end of the stream and after an error. When the stream is
-    /// damaged, everything that was read before is delivered first, sorted, and then the error.
+    /// The next event. Returns `None` at the end of the stream, and after an error. If the stream
+    /// is damaged, the reader first delivers all events before the damage, sorted, and then the
+    /// error.
+    ///
+    /// # Errors
+    /// Those of [`Reader::next_event`].
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
         if let Some(place) = self.delivered {
             let front = &mut self.lanes[place].front;
-            // Mostly the same thread goes on.
+            // Usually the next event is of the same thread.
             if front.decode_like() || front.decode_other()? {
                 if front.timestamp() <= self.until {
                     return self.lane_event(place).map(Some);
@@ -145,7 +167,7 @@ impl<R: Source> SortedReader<R> {
         self.next_of_another()
     }
 
-    /// The next event, where it is not known to be of the same thread as the last.
+    /// The next event, if it may be of another thread than the last one.
     fn next_of_another(&mut self) -> Result<Option<Event<'_>>> {
         loop {
             if let Some(place) = self.delivered.take() {
@@ -187,12 +209,12 @@ impl<R: Source> SortedReader<R> {
         self.reader.major_version()
     }
 
-    /// The minor version of the format that the stream states; 0 before version 6.
+    /// See [`Reader::minor_version`].
     pub fn minor_version(&self) -> u32 {
         self.reader.minor_version()
     }
 
-    /// What was counted so far; events that wait are counted already.
+    /// The counts so far. They include waiting events.
     pub fn totals(&self) -> &Totals {
         self.reader.totals()
     }
@@ -202,7 +224,7 @@ impl<R: Source> SortedReader<R> {
         self.reader.metadata()
     }
 
-    /// The threads that are defined at this point, in no order.
+    /// The threads that are defined at this point, in no particular order.
     pub fn live_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
         self.reader.live_threads()
     }
@@ -212,12 +234,12 @@ impl<R: Source> SortedReader<R> {
         self.reader.finished_threads()
     }
 
-    /// How many bytes of the stream have been read and used.
+    /// How many bytes of the stream the reader has used.
     pub fn offset(&self) -> u64 {
         self.reader.offset()
     }
 
-    /// Reads until there is something to release.
+    /// Reads until there are events to release.
     fn read_on(&mut self) {
         let result = loop {
             let start = self.reader.current.rows.position;
@@ -240,7 +262,7 @@ impl<R: Source> SortedReader<R> {
                 break result;
             }
             if self.lane_of.is_empty() && self.segment.is_none() {
-                self.reader.tables.forget_removed_threads();
+                self.reader.tables.forget_removed();
             }
         };
         if let Err(error) = result {
@@ -250,7 +272,7 @@ impl<R: Source> SortedReader<R> {
         }
     }
 
-    /// The row begins at `start` of the block.
+    /// Adds the row that begins at `start` of the block.
     #[inline]
     fn take_row(&mut self, start: usize) -> Result<()> {
         let current = &self.reader.current;
@@ -283,7 +305,7 @@ impl<R: Source> SortedReader<R> {
         Ok(())
     }
 
-    /// Copies the rows of the segment into the lane of their thread.
+    /// Copies the rows of the segment to the lane of their thread.
     fn end_segment(&mut self) -> Result<()> {
         let Some(segment) = self.segment.take() else { return Ok(()) };
         let start = segment.start;
@@ -297,7 +319,13 @@ impl<R: Source> SortedReader<R> {
         let mut bytes = self.buffer(size);
         let rows = &self.reader.blocks.body()[start..segment.end];
         bytes.extend_from_slice(rows);
-        let mut run = Run { bytes, base, rows: segment.first, payload: segment.payload - start };
+        let mut run = Run {
+            bytes,
+            base,
+            rows: segment.first,
+            payload: segment.payload - start,
+            definitions: self.reader.tables.definitions(),
+        };
         run.rows.position -= start;
         self.waiting_bytes += run.cost();
         while self.waiting_bytes + self.spare_bytes > limit {
@@ -318,8 +346,8 @@ impl<R: Source> SortedReader<R> {
         Ok(())
     }
 
-    /// An empty buffer for so many bytes. Those of runs that are over are used again: to give memory
-    /// back and have it again at each mark would take longer than everything else here.
+    /// An empty buffer of the given capacity, if possible from a finished run. Freeing and
+    /// allocating memory at each mark would take longer than everything else here.
     fn buffer(&mut self, size: usize) -> Vec<u8> {
         let mut bytes = match self.spare.pop() {
             Some(bytes) => {
@@ -355,17 +383,20 @@ impl<R: Source> SortedReader<R> {
             self.waiting.pop();
             self.heap.push((timestamp, place));
         }
-        // As the reference reader takes them up.
+        // In the order of the reference reader.
         self.heap.sort_unstable_by_key(|(_, place)| *place);
         for at in (0..self.heap.len() / 2).rev() {
             sift_down(&mut self.heap, at);
         }
     }
 
-    /// All rows of a lane's first run have been delivered: the next run takes its place.
+    /// Replaces a lane's first run, whose rows are all delivered, by the next one.
     fn end_run(&mut self, place: usize) {
         let lane = &mut self.lanes[place];
         let next = lane.rest.pop_front().unwrap_or_default();
+        if next.definitions != lane.front.definitions {
+            lane.thread = None;
+        }
         let run = std::mem::replace(&mut lane.front, next);
         self.waiting_bytes -= run.cost();
         let taken = self.waiting_bytes + self.spare_bytes + run.bytes.capacity();
@@ -375,8 +406,8 @@ impl<R: Source> SortedReader<R> {
         }
     }
 
-    /// An event of the lane at the top of the heap has been delivered, and the next one decoded:
-    /// that takes its place, or another lane.
+    /// Restores the order of the heap after an event of the lane at the top was delivered and the
+    /// next one decoded.
     fn advance_heap(&mut self, place: usize) {
         let lane = &mut self.lanes[place];
         let is_over = lane.is_empty();
@@ -412,7 +443,7 @@ impl<R: Source> SortedReader<R> {
             Some((index, slot)) if index == header.thread => slot,
             _ if header.thread == header.capture_thread => lane.capture_thread,
             _ => tables
-                .any_thread_slot(header.thread)
+                .thread_slot_among(run.definitions, header.thread)
                 .ok_or_else(|| undefined(run.base, Table::Thread, header.thread))?,
         };
         lane.thread = Some((header.thread, thread));
@@ -421,6 +452,7 @@ impl<R: Source> SortedReader<R> {
             payload: &run.bytes[run.payload..run.payload + header.payload_size as usize],
             payload_offset: run.base + run.payload as u64,
             tables,
+            definitions: run.definitions,
             metadata,
             capture_thread: lane.capture_thread,
             thread,
@@ -428,7 +460,7 @@ impl<R: Source> SortedReader<R> {
     }
 }
 
-/// Buffers up to this size in bytes are used for any number of bytes that they can hold.
+/// A buffer of up to this size, in bytes, is used again for any smaller size.
 const SMALL_BUFFER: usize = 4096;
 
 impl Lane {
@@ -439,17 +471,17 @@ impl Lane {
 }
 
 impl Run {
-    /// When its next event happened.
+    /// The timestamp of its next event.
     fn timestamp(&self) -> u64 {
         self.rows.header.timestamp
     }
 
-    /// How many bytes it takes.
+    /// The memory that it takes, in bytes.
     fn cost(&self) -> usize {
         self.bytes.capacity() + size_of::<Self>()
     }
 
-    /// Moves on by one row, if that is there and says nothing but its time, as most do.
+    /// Moves on by one row, if there is one and it states nothing but its time, as most rows do.
     #[inline(always)]
     fn decode_like(&mut self) -> bool {
         let payload = self.rows.next_like(&self.bytes);
@@ -472,11 +504,11 @@ impl Run {
 }
 
 impl Release {
-    /// The latest timestamp that it covers.
+    /// The latest timestamp to release.
     fn last(self) -> u64 {
         match self {
             Self::Nothing => 0,
-            // There is something to release, so this is not 0.
+            // There are events to release, so this is not 0.
             Self::EarlierThan(stop) => stop.saturating_sub(1),
             Self::Everything => u64::MAX,
         }

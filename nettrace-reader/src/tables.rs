@@ -1,128 +1,80 @@
-//! What the stream has defined so far, and who has lost how much.
+//! The definitions of a stream so far, and the counts of threads and event types.
 
 use std::{collections::HashMap, mem::size_of, ops::Range};
 
+pub use crate::tables::numbers::ThreadTotals;
+pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
-    labels::{Label, LabelList},
-    schema::{Field, Metadata, Type},
+    labels::LabelList,
+    options::Dialect,
+    schema::Metadata,
+    tables::{
+        cost::{cost_of_labels, cost_of_thread},
+        numbers::Numbering,
+    },
     trace::{Stack, Thread, Trace},
 };
 
-/// What a step back of a thread's numbers counts as: the reference reader cannot say how much was
-/// lost either, and takes the largest number that it has.
-pub(crate) const STEP_BACK: u32 = i32::MAX as u32;
+mod cost;
+mod numbers;
 
-/// A thread and how its events were counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ThreadTotals {
-    /// The thread as the stream described it.
-    pub thread: Thread,
-    /// How many events it recorded that are in the stream.
-    pub events: u64,
-    /// How many of its events are missing, by its numbers.
-    pub lost: u64,
-    /// How often its numbers went back, which no sound stream has. Each adds 2^31 - 1 to `lost`.
-    pub step_backs: u64,
-    /// The last number that was seen.
-    pub last_sequence: u32,
-    numbering: Numbering,
-    /// How many sequence points had been when it was last listed by one or recorded an event.
-    seen_at: u64,
-}
-
-/// How far the numbers of a thread are to be trusted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Numbering {
-    /// As version 6 has it: from 1, and every gap is a loss.
-    #[default]
-    Strict,
-    /// Versions 4 and 5: no number was seen yet. The first one is taken as it is, since threads are
-    /// not announced; so the reference reader has it.
-    Unseen,
-    /// Versions 4 and 5: behind number 0 (of a thread that had recorded nothing, or of one whose
-    /// numbers have just wrapped) nothing counts as lost; so the reference reader has it.
-    Lenient,
-}
-
-impl ThreadTotals {
-    /// Takes note of a number of an event (`events_seen` = 1), or that a sequence point or the
-    /// removal of the thread gives (0). Returns how many events are missing before it.
-    #[inline]
-    pub(crate) fn advance(&mut self, sequence: u32, events_seen: u32) -> u32 {
-        let before = self.last_sequence;
-        let gap = sequence.wrapping_sub(events_seen).wrapping_sub(before);
-        self.last_sequence = sequence;
-        if gap == 0 { 0 } else { self.count_gap(gap, before) }
-    }
-
-    /// Before a number is taken note of that may be the first one, and the one before it then this.
-    fn begin_numbers(&mut self, before: u32) {
-        if self.numbering == Numbering::Unseen {
-            self.numbering = Numbering::Lenient;
-            self.last_sequence = before;
-        }
-    }
-
-    #[cold]
-    fn count_gap(&mut self, gap: u32, before: u32) -> u32 {
-        if self.numbering == Numbering::Lenient && before == 0 {
-            return 0;
-        }
-        let lost = if gap > STEP_BACK {
-            self.step_backs += 1;
-            STEP_BACK
-        } else {
-            gap
-        };
-        self.lost += u64::from(lost);
-        lost
-    }
-}
-
-/// An event type and how its events were counted.
+/// An event type and the counts of its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TypeTotals {
-    /// The type as the stream described it.
+    /// The event type.
     pub metadata: Metadata,
-    /// How many events of it were read.
+    /// The number of its events.
     pub events: u64,
-    /// Bytes of their payloads.
+    /// The size of their payloads in bytes.
     pub payload_bytes: u64,
 }
 
-/// Where a thread or event type is kept.
+/// The place of a thread or event type in its table.
 pub(crate) type Slot = u32;
 
-/// How many threads versions 4 and 5, which do not say when one ends, may have before those are
-/// forgotten that a sequence point does not list.
+/// A place in the stream: how many definitions of threads and label lists are before it. An event
+/// refers to the threads and the label list that its indices meant at its place, even if the
+/// indices get another meaning before the event is delivered.
+pub(crate) type Definitions = u64;
+
+/// In versions 4 and 5, no block states that a thread has ended. With more threads than this, the
+/// reader forgets those that a sequence point does not list.
 const MANY_THREADS: usize = 4096;
 
-/// All definitions that rows can refer to.
+/// All definitions to which rows can refer.
 #[derive(Debug)]
 pub(crate) struct Tables {
     pub(crate) trace: Trace,
     format: Format,
-    /// Versions 4 and 5: the process of all threads.
+    dialect: Dialect,
+    /// Versions 4 and 5: the process id of all threads.
     process_id: Option<u64>,
-    /// Whether any event type has tags: so a stream of version 5 is told from one of version 4.
+    /// Whether any event type has tags. They distinguish version 5 from version 4.
     pub(crate) has_tags: bool,
-    /// How many sequence points there were.
+    /// The number of sequence points so far.
     epoch: u64,
     metadata: Vec<Metadata>,
-    /// How many events of each type there were, and the bytes of their payloads.
+    /// The number of events of each type, and the size of their payloads.
     type_counts: Vec<(u64, u64)>,
     metadata_slots: HashMap<u32, Slot>,
     threads: Vec<ThreadTotals>,
+    /// Versions 4 and 5: whether there were too many threads to remember all of them.
+    has_forgotten: bool,
     thread_slots: HashMap<u64, Slot>,
-    /// Threads that are gone but that events not yet delivered may refer to.
-    removed_threads: HashMap<u64, Slot>,
-    removed_slots: Vec<Slot>,
+    /// The number of definitions of threads and label lists so far.
+    definitions: Definitions,
+    /// By index: removed threads to which events that are not delivered yet may refer, the earliest
+    /// definition first.
+    removed_threads: HashMap<u64, Vec<Slot>>,
     free_threads: Vec<Slot>,
     stacks: HashMap<u32, Range<usize>>,
     stack_bytes: Vec<u8>,
-    label_lists: HashMap<u32, LabelList>,
+    label_lists: HashMap<u32, (Definitions, LabelList)>,
+    /// By index: replaced lists to which events that are not delivered yet may refer, the earliest
+    /// first.
+    replaced_lists: HashMap<u32, Vec<(Definitions, LabelList)>>,
     /// About how many bytes the definitions take.
     cost: Cost,
     limit: usize,
@@ -137,11 +89,12 @@ struct Cost {
 }
 
 impl Tables {
-    pub(crate) fn new(format: Format, trace: Trace, limit: usize) -> Self {
+    pub(crate) fn new(format: Format, dialect: Dialect, trace: Trace, limit: usize) -> Self {
         let process_id = trace.value("ProcessId").and_then(|id| id.parse().ok());
         Self {
             trace,
             format,
+            dialect,
             process_id,
             has_tags: false,
             epoch: 0,
@@ -149,13 +102,15 @@ impl Tables {
             type_counts: Vec::new(),
             metadata_slots: HashMap::new(),
             threads: Vec::new(),
+            has_forgotten: false,
             thread_slots: HashMap::new(),
+            definitions: Definitions::default(),
             removed_threads: HashMap::new(),
-            removed_slots: Vec::new(),
             free_threads: Vec::new(),
             stacks: HashMap::new(),
             stack_bytes: Vec::new(),
             label_lists: HashMap::new(),
+            replaced_lists: HashMap::new(),
             cost: Cost::default(),
             limit,
         }
@@ -170,16 +125,15 @@ impl Tables {
         &self.metadata[slot as usize]
     }
 
-    /// Whether the fields of an event type are stated. A type without fields may be one whose fields
-    /// the producer does not describe: those of the .NET runtime are, also where their trace was
-    /// converted to version 6.
+    /// Whether an event type states its fields. A type without fields may be one that its producer
+    /// does not describe, such as those of the .NET runtime (even after a conversion to version 6).
     pub(crate) fn has_fields(&self, slot: Slot) -> bool {
         !self.metadata(slot).fields.is_empty()
     }
 
-    /// Whether readers that tell event types by provider and event id take this one for that of
-    /// `id` without harm. .NET has such types in several versions; so has a trace of .NET that was
-    /// converted to version 6.
+    /// Whether a reader that identifies event types by provider and event id can use the type of
+    /// `id` in place of this one. .NET has such types, in several versions (even after a conversion
+    /// to version 6).
     pub(crate) fn is_alike(&self, id: u32, metadata: &Metadata) -> bool {
         self.metadata_slot(id).is_some_and(|slot| {
             let other = self.metadata(slot);
@@ -188,7 +142,7 @@ impl Tables {
         })
     }
 
-    /// Whether the numbers of a thread may begin anew: its id was given to another thread.
+    /// Whether the numbers of a thread id may begin again, because another thread has got the id.
     pub(crate) fn reuses_ids(&self) -> bool {
         self.format == Format::V5
     }
@@ -197,8 +151,13 @@ impl Tables {
         &self.metadata
     }
 
-    pub(crate) fn define_metadata(&mut self, offset: u64, metadata: Metadata) -> Result<()> {
+    pub(crate) fn define_metadata(&mut self, offset: u64, mut metadata: Metadata) -> Result<()> {
         let id = metadata.id;
+        if (self.format, self.dialect) == (Format::V5, Dialect::Reference)
+            && metadata.fields.iter().any(|field| field.ty.unknown_code().is_some())
+        {
+            metadata.fields.clear();
+        }
         if self.metadata_slots.contains_key(&id) {
             return Err(duplicate(offset, Table::Metadata, id.into()));
         }
@@ -211,14 +170,14 @@ impl Tables {
         Ok(())
     }
 
-    /// Returns what is forgotten.
+    /// Returns the event types that are forgotten.
     pub(crate) fn flush_metadata(&mut self) -> (Vec<Metadata>, Vec<(u64, u64)>) {
         self.metadata_slots.clear();
         self.cost.metadata = 0;
         (std::mem::take(&mut self.metadata), std::mem::take(&mut self.type_counts))
     }
 
-    /// Counts events of a type, and the bytes of their payloads, which have `payload_size` each.
+    /// Counts events of a type, each with a payload of `payload_size` bytes.
     #[inline]
     pub(crate) fn count_type(&mut self, slot: Slot, events: u64, payload_size: u32) {
         let (all, bytes) = &mut self.type_counts[slot as usize];
@@ -226,8 +185,8 @@ impl Tables {
         *bytes += events * u64::from(payload_size);
     }
 
-    /// How many events of each type in [`all_metadata`](Self::all_metadata) there were, and the
-    /// bytes of their payloads.
+    /// For each type of [`all_metadata`](Self::all_metadata), the number of its events and the size
+    /// of their payloads.
     pub(crate) fn type_counts(&self) -> &[(u64, u64)] {
         &self.type_counts
     }
@@ -236,8 +195,8 @@ impl Tables {
         self.thread_slots.get(&index).copied()
     }
 
-    /// The thread that a row or a sequence point at `offset` refers to. Versions 4 and 5 do not
-    /// define threads: there it is made when it is first seen.
+    /// The thread to which a row or a sequence point at `offset` refers. In versions 4 and 5, no
+    /// block defines a thread, so this function defines it on first use.
     pub(crate) fn thread_at(&mut self, offset: u64, index: u64) -> Result<Slot> {
         if let Some(slot) = self.thread_slot(index) {
             return Ok(slot);
@@ -249,31 +208,40 @@ impl Tables {
         let thread = Thread { index, process_id, os_thread_id, ..Thread::default() };
         let slot = self.add_thread(offset, thread)?;
         let thread = &mut self.threads[slot as usize];
-        thread.numbering = Numbering::Unseen;
         thread.seen_at = self.epoch;
+        if self.has_forgotten && thread.numbering == Numbering::Restarting {
+            thread.numbering = Numbering::Forgotten;
+        }
         Ok(slot)
     }
 
-    /// The same, of the thread that recorded an event with a number (`events_seen` = 1), or of
-    /// which a sequence point or a removal gives the last number (0).
+    /// The same, for a thread whose sequence number is stated there.
     pub(crate) fn numbered_thread_at(
         &mut self,
         offset: u64,
         index: u64,
-        sequence: u32,
-        events_seen: u32,
+        number: Number,
     ) -> Result<Slot> {
         let slot = self.thread_at(offset, index)?;
         let epoch = self.epoch;
         let thread = self.thread_mut(slot);
-        thread.begin_numbers(sequence.wrapping_sub(events_seen));
+        thread.begin_numbers(number);
         thread.seen_at = epoch;
         Ok(slot)
     }
 
-    /// Also finds a thread that was removed while events of it waited.
-    pub(crate) fn any_thread_slot(&self, index: u64) -> Option<Slot> {
-        self.thread_slot(index).or_else(|| self.removed_threads.get(&index).copied())
+    /// The number of definitions so far.
+    #[inline]
+    pub(crate) fn definitions(&self) -> Definitions {
+        self.definitions
+    }
+
+    /// The thread that had the index at a place of the stream.
+    pub(crate) fn thread_slot_among(&self, definitions: Definitions, index: u64) -> Option<Slot> {
+        let is_known = |slot: &Slot| self.thread(*slot).definition <= definitions;
+        self.thread_slot(index).filter(is_known).or_else(|| {
+            self.removed_threads.get(&index)?.iter().rev().copied().find(|slot| is_known(slot))
+        })
     }
 
     #[inline]
@@ -302,7 +270,13 @@ impl Tables {
         let index = thread.index;
         self.cost.threads += cost_of_thread(&thread);
         self.check_limit(offset)?;
-        let totals = ThreadTotals { thread, ..ThreadTotals::default() };
+        self.definitions += 1;
+        let totals = ThreadTotals {
+            thread,
+            numbering: Numbering::new(self.format, self.dialect),
+            definition: self.definitions,
+            ..ThreadTotals::default()
+        };
         let slot = match self.free_threads.pop() {
             Some(slot) => {
                 self.threads[slot as usize] = totals;
@@ -317,11 +291,10 @@ impl Tables {
         Ok(slot)
     }
 
-    /// Nothing may refer to the thread any more but events that were read already.
+    /// Removes a thread. Only events that were read before may still refer to it.
     pub(crate) fn remove_thread(&mut self, index: u64) {
         if let Some(slot) = self.thread_slots.remove(&index) {
-            self.removed_threads.insert(index, slot);
-            self.removed_slots.push(slot);
+            self.removed_threads.entry(index).or_default().push(slot);
         }
     }
 
@@ -332,11 +305,16 @@ impl Tables {
         }
     }
 
-    /// All events that were read have been delivered: what was removed can go.
-    pub(crate) fn forget_removed_threads(&mut self) {
-        while let Some(slot) = self.removed_slots.pop() {
-            self.removed_threads.clear();
-            self.free_thread(slot);
+    /// Drops removed and replaced definitions. All events that were read have been delivered.
+    pub(crate) fn forget_removed(&mut self) {
+        if !self.removed_threads.is_empty() {
+            let slots: Vec<_> = self.removed_threads.drain().flat_map(|(_, slots)| slots).collect();
+            for slot in slots {
+                self.free_thread(slot);
+            }
+        }
+        for (_, list) in self.replaced_lists.drain().flat_map(|(_, lists)| lists) {
+            self.cost.epoch = self.cost.epoch.saturating_sub(cost_of_labels(&list));
         }
     }
 
@@ -360,31 +338,46 @@ impl Tables {
         }
     }
 
-    pub(crate) fn label_list(&self, index: u32) -> Option<&LabelList> {
-        self.label_lists.get(&index)
+    pub(crate) fn has_label_list(&self, index: u32) -> bool {
+        index == 0 || self.label_lists.contains_key(&index)
     }
 
+    /// The label list that had the index at a place of the stream.
+    pub(crate) fn label_list(&self, definitions: Definitions, index: u32) -> Option<&LabelList> {
+        let current = self.label_lists.get(&index)?;
+        let earlier = self.replaced_lists.get(&index).map_or(&[][..], |lists| lists);
+        let mut latest_first = std::iter::once(current).chain(earlier.iter().rev());
+        latest_first.find(|(definition, _)| *definition <= definitions).map(|(_, list)| list)
+    }
+
+    /// Defines a label list. It replaces an earlier one with the same index for later events.
+    /// Returns whether there was one.
     pub(crate) fn define_label_list(
         &mut self,
         offset: u64,
         index: u32,
         list: LabelList,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         self.cost.epoch += cost_of_labels(&list);
         self.check_limit(offset)?;
-        match self.label_lists.insert(index, list) {
-            None => Ok(()),
-            Some(_) => Err(duplicate(offset, Table::LabelList, index.into())),
+        self.definitions += 1;
+        let replaced = self.label_lists.insert(index, (self.definitions, list));
+        let is_replaced = replaced.is_some();
+        if let Some(replaced) = replaced {
+            self.replaced_lists.entry(index).or_default().push(replaced);
         }
+        Ok(is_replaced)
     }
 
-    /// Behind a sequence point stacks and label lists have to be defined again. Returns the threads
-    /// that are forgotten with them, of which versions 4 and 5 do not say that they have ended.
+    /// Forgets stacks and label lists, which must be defined again after a sequence point. In
+    /// versions 4 and 5, which do not state that a thread has ended, also forgets threads, and
+    /// returns them.
     pub(crate) fn flush_epoch(&mut self) -> Vec<ThreadTotals> {
         let mut forgotten = Vec::new();
         if self.format == Format::V5 && self.thread_slots.len() > MANY_THREADS {
             let is_gone = |slot: &Slot| self.threads[*slot as usize].seen_at < self.epoch;
             let slots: Vec<_> = self.thread_slots.values().copied().filter(is_gone).collect();
+            self.has_forgotten |= !slots.is_empty();
             for slot in slots {
                 let totals = self.thread(slot).clone();
                 self.thread_slots.remove(&totals.thread.index);
@@ -396,6 +389,7 @@ impl Tables {
         self.stacks.clear();
         self.stack_bytes.clear();
         self.label_lists.clear();
+        self.replaced_lists.clear();
         self.cost.epoch = 0;
         forgotten
     }
@@ -423,82 +417,10 @@ fn duplicate(offset: u64, table: Table, id: u64) -> Error {
     Error::new(offset, ErrorKind::Duplicate { table, id })
 }
 
-pub(crate) fn cost_of_metadata(metadata: &Metadata) -> usize {
-    size_of::<Metadata>()
-        + metadata.provider.len()
-        + metadata.name.len()
-        + metadata.message_template.as_ref().map_or(0, String::len)
-        + metadata.description.as_ref().map_or(0, String::len)
-        + cost_of_pairs(&metadata.key_values)
-        + cost_of_fields(&metadata.fields)
-}
-
-fn cost_of_fields(fields: &[Field]) -> usize {
-    fields.iter().map(|field| size_of::<Field>() + field.name.len() + cost_of_type(&field.ty)).sum()
-}
-
-fn cost_of_type(ty: &Type) -> usize {
-    match ty {
-        Type::Object(fields) => cost_of_fields(fields),
-        Type::Array(element)
-        | Type::FixedArray(element, _)
-        | Type::RelLoc(element)
-        | Type::DataLoc(element) => size_of::<Type>() + cost_of_type(element),
-        _ => 0,
-    }
-}
-
-pub(crate) fn cost_of_thread(thread: &Thread) -> usize {
-    2 * size_of::<ThreadTotals>()
-        + thread.name.as_ref().map_or(0, String::len)
-        + cost_of_pairs(&thread.key_values)
-}
-
-pub(crate) fn cost_of_labels(list: &LabelList) -> usize {
-    let texts: usize = list
-        .labels
-        .iter()
-        .map(|label| match label {
-            Label::Text(key, value) => key.len() + value.len(),
-            Label::Number(key, _) => key.len(),
-            _ => 0,
-        })
-        .sum();
-    2 * size_of::<LabelList>() + list.labels.len() * size_of::<Label>() + texts
-}
-
-fn cost_of_pairs(pairs: &[(String, String)]) -> usize {
-    pairs.iter().map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len()).sum()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Format, STEP_BACK, Tables, ThreadTotals};
+    use super::{Dialect, Format, Tables};
     use crate::trace::{Thread, Trace, WallTime};
-
-    #[test]
-    fn gaps_are_losses_modulo_2_to_the_32() {
-        let mut thread = ThreadTotals::default();
-        assert_eq!(thread.advance(1, 1), 0);
-        assert_eq!(thread.advance(4, 1), 2);
-        assert_eq!(thread.advance(4, 0), 0);
-        assert_eq!(thread.advance(9, 0), 5);
-        thread.last_sequence = u32::MAX;
-        assert_eq!(thread.advance(0, 1), 0);
-        assert_eq!(thread.advance(2, 1), 1);
-        assert_eq!((thread.lost, thread.step_backs), (8, 0));
-        assert_eq!(thread.advance(2, 1), STEP_BACK);
-        assert_eq!(thread.advance(1, 0), STEP_BACK);
-        assert_eq!((thread.lost, thread.step_backs), (8 + 2 * u64::from(STEP_BACK), 2));
-    }
-
-    #[test]
-    fn a_gap_of_half_the_range_is_a_step_back() {
-        let mut thread = ThreadTotals::default();
-        assert_eq!(thread.advance(1 << 31, 1), STEP_BACK);
-        assert_eq!(thread.step_backs, 0);
-        assert_eq!(ThreadTotals::default().advance(1 + (1 << 31), 1), STEP_BACK);
-    }
 
     #[test]
     fn threads_that_come_and_go_leave_nothing() {
@@ -519,13 +441,15 @@ mod tests {
             pointer_size: 8,
             key_values: Vec::new(),
         };
-        let mut tables = Tables::new(Format::V6, trace, 1 << 20);
+        let mut tables = Tables::new(Format::V6, Dialect::default(), trace, 1 << 20);
         for index in 0..100_000 {
             tables.define_thread(0, Thread { index, ..Thread::default() }).unwrap();
             tables.remove_thread(index);
             assert!(tables.thread_slot(index).is_none());
-            assert!(tables.any_thread_slot(index).is_some());
-            tables.forget_removed_threads();
+            let definitions = tables.definitions();
+            assert!(tables.thread_slot_among(definitions, index).is_some());
+            assert!(tables.thread_slot_among(definitions - 1, index).is_none());
+            tables.forget_removed();
         }
         assert_eq!(tables.threads.len(), 1);
         assert_eq!(tables.cost.threads, 0);

@@ -1,31 +1,44 @@
-//! What a stream says about the trace as a whole, and about its threads.
+//! The trace as a whole, its threads and stacks.
 
 use std::fmt;
 
 /// Facts about the whole trace, from its first block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The wall clock (UTC) when the tick counter stood at [`sync_ticks`](Self::sync_ticks).
+    /// The time of day (UTC) at which the tick counter was [`sync_ticks`](Self::sync_ticks).
     pub sync_time: WallTime,
-    /// The tick counter at the start of the trace, in ticks.
+    /// The tick counter at the start of the trace.
     pub sync_ticks: u64,
-    /// How many ticks make one second. May be 0 in a broken trace.
+    /// The number of ticks per second. It may be 0 in a broken trace.
     pub ticks_per_second: u64,
-    /// Size of a pointer on the traced machine in bytes: 4 or 8. The width of the addresses in stacks.
+    /// The size of a pointer on the traced machine, in bytes: 4 or 8, unless the trace is broken.
+    /// Addresses in stacks have this size.
     pub pointer_size: u32,
-    /// Whatever else the writer had to say. Keys with a meaning: `ProcessId`, `HardwareThreadCount`,
-    /// `ExpectedCPUSamplingRate`, `SystemPageSize`.
+    /// Further key-values of the writer. The format defines the keys `ProcessId`,
+    /// `HardwareThreadCount`, `ExpectedCPUSamplingRate` and `SystemPageSize`.
     pub key_values: Vec<(String, String)>,
 }
 
 impl Trace {
     /// The last value of `key`.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), nettrace_reader::Error> {
+    /// # let file = nettrace_reader::example();
+    /// let reader = nettrace_reader::Reader::new(&file[..])?;
+    /// assert_eq!(reader.trace().value("ProcessId"), Some("17"));
+    /// assert_eq!(reader.trace().value("unknown"), None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
     pub fn value(&self, key: &str) -> Option<&str> {
         self.key_values.iter().rev().find(|(name, _)| name == key).map(|(_, value)| &**value)
     }
 
-    /// Milliseconds from the start of the trace to `timestamp` (in ticks); 0 for what is before it, or
-    /// where the trace states no tick frequency.
+    /// Milliseconds from the start of the trace to `timestamp` (in ticks). Returns 0 for an earlier
+    /// `timestamp`, and if the trace states no tick frequency.
+    #[must_use]
     pub fn milliseconds(&self, timestamp: u64) -> f64 {
         if self.ticks_per_second == 0 {
             return 0.0;
@@ -34,7 +47,7 @@ impl Trace {
     }
 }
 
-/// A point in time in UTC, in the eight 16-bit parts (Windows' SYSTEMTIME) that the format uses.
+/// A point in time in UTC, in the eight 16-bit parts of the format (Windows' SYSTEMTIME).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it all
 pub struct WallTime {
@@ -50,8 +63,9 @@ pub struct WallTime {
 }
 
 impl WallTime {
-    /// Whether this is a time that exists in the Gregorian calendar, from year 1 to 9999. The day of the
-    /// week is not looked at.
+    /// Whether this time exists in the Gregorian calendar, from year 1 to 9999. The day of the week
+    /// does not matter.
+    #[must_use]
     pub fn is_valid(&self) -> bool {
         (1..=9999).contains(&self.year)
             && (1..=12).contains(&self.month)
@@ -62,13 +76,21 @@ impl WallTime {
             && (0..1000).contains(&self.millisecond)
     }
 
-    /// The time that is so many units of 100 ns behind 1601-01-01 UTC, cut to milliseconds; `None`
-    /// beyond the year 9999.
+    /// Converts a time in units of 100 ns since 1601-01-01 UTC, rounded down to milliseconds.
+    /// Returns `None` after the year 9999.
+    ///
+    /// ```
+    /// use nettrace_reader::WallTime;
+    ///
+    /// let time = WallTime::from_file_time(116_444_736_000_000_000).unwrap();
+    /// assert_eq!(time.to_string(), "1970-01-01T00:00:00.0000000Z");
+    /// ```
+    #[must_use]
     pub fn from_file_time(units: u64) -> Option<Self> {
         let milliseconds = units / 10_000;
         let mut days = milliseconds / 86_400_000;
         let days_in_all = days;
-        // Cycles of 400 years, counted from 1601, have the leap years of 1601 to 2000.
+        // A cycle of 400 years from 1601 has the leap years of 1601 to 2000.
         let mut year = 1601 + days / 146_097 * 400;
         days %= 146_097;
         let mut time = loop {
@@ -111,7 +133,7 @@ impl WallTime {
     }
 }
 
-/// ISO 8601 with seven decimals, the round-trip form of .NET: `2026-01-31T23:59:59.1230000Z`.
+/// ISO 8601 with seven decimals, as .NET's round-trip format: `2026-01-31T23:59:59.1230000Z`.
 impl fmt::Display for WallTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -122,22 +144,25 @@ impl fmt::Display for WallTime {
     }
 }
 
-/// A flow of execution that emits events: mostly a thread of the operating system.
+/// A thread of the traced process, or something that the writer treats as a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Thread {
-    /// The number by which rows refer to it.
+    /// The index by which rows refer to it.
     pub index: u64,
     /// Its name.
     pub name: Option<String>,
-    /// The operating system's id of its process.
+    /// The OS id of its process.
     pub process_id: Option<u64>,
-    /// The operating system's id of the thread.
+    /// Its OS id.
     pub os_thread_id: Option<u64>,
-    /// Whatever else the writer had to say about it.
+    /// Further key-values of the writer.
     pub key_values: Vec<(String, String)>,
+    /// Whether it has an optional part of an unknown kind. The reader skips that part and those
+    /// after it.
+    pub has_unknown_parts: bool,
 }
 
-/// A stack: the addresses of its frames, the innermost first.
+/// A stack: the addresses of its frames, innermost first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stack<'a> {
     pub(crate) bytes: &'a [u8],
@@ -145,10 +170,18 @@ pub struct Stack<'a> {
 }
 
 impl<'a> Stack<'a> {
-    /// The addresses, innermost frame first.
+    /// The addresses as bytes of the stream.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The addresses, innermost frame first. If pointers are larger than 64 bits, the lower 64 bits
+    /// of each. Empty if the trace states a pointer size of 0.
     pub fn addresses(&self) -> impl Iterator<Item = u64> + use<'a> {
-        self.bytes.chunks_exact(self.pointer_size.max(1) as usize).map(|chunk| {
-            chunk.iter().rev().fold(0, |address, byte| (address << 8) | u64::from(*byte))
+        let bytes = if self.pointer_size == 0 { &[] } else { self.bytes };
+        bytes.chunks_exact(self.pointer_size.max(1) as usize).map(|chunk| {
+            chunk.iter().take(8).rev().fold(0, |address, byte| (address << 8) | u64::from(*byte))
         })
     }
 }

@@ -1,6 +1,6 @@
-//! Payloads as typed values.
+//! Decodes payloads into typed values.
 
-use std::{borrow::Cow, slice};
+use std::{borrow::Cow, fmt, slice};
 
 use crate::{
     cursor::{Cursor, Read},
@@ -9,15 +9,15 @@ use crate::{
     trace::WallTime,
 };
 
-/// One value of a payload. Text and bytes are borrowed from the payload where that is possible.
+/// One value of a payload. Text and bytes are borrowed from the payload where possible.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-#[allow(missing_docs)] // most names say it all
+#[allow(missing_docs, reason = "most names say it all")]
 pub enum Value<'a> {
     Bool(bool),
-    /// One UTF-16 code unit on its own.
+    /// A single UTF-16 code unit.
     Utf16CodeUnit(u16),
-    /// One UTF-8 code unit on its own.
+    /// A single UTF-8 code unit.
     Utf8CodeUnit(u8),
     I8(i8),
     U8(u8),
@@ -25,9 +25,9 @@ pub enum Value<'a> {
     U16(u16),
     I32(i32),
     U32(u32),
-    /// Also what was encoded as VarInt.
+    /// An Int64 or a VarInt.
     I64(i64),
-    /// Also what was encoded as VarUInt.
+    /// A UInt64 or a VarUInt.
     U64(u64),
     F32(f32),
     F64(f64),
@@ -35,19 +35,52 @@ pub enum Value<'a> {
     DateTime(WallTime),
     /// A time in 100 ns units since 1601-01-01 UTC; see [`WallTime::from_file_time`].
     FileTime(u64),
-    /// In the byte order of the format: the first three groups little-endian.
+    /// A GUID in the byte order of the format: the first three groups are little endian.
     Guid([u8; 16]),
-    /// A string, or an array of code units. What is no Unicode has become U+FFFD.
+    /// A string, or an array of code units. Invalid Unicode becomes U+FFFD.
     Text(Cow<'a, str>),
-    /// An array of [`Type::UInt8`].
+    /// A decimal number of .NET.
+    Decimal(Decimal),
+    /// An array of [`Type::UInt8`]; for a [`Type::Unknown`] the rest of the payload.
     Bytes(&'a [u8]),
     /// Any other array.
     Array(Vec<Value<'a>>),
-    /// Names and values of an object's fields.
+    /// The names and values of an object's fields.
     Object(Vec<(&'a str, Value<'a>)>),
 }
 
-/// The fields of one payload, in order. After an error there are no more.
+/// A decimal number of .NET: 96 bits, a scale and a sign.
+///
+/// ```
+/// use nettrace_reader::Decimal;
+///
+/// let price = Decimal { digits: 1250, scale: 2, is_negative: true };
+/// assert_eq!(price.to_string(), "-12.50");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Decimal {
+    /// Its digits.
+    pub digits: u128,
+    /// The number of digits after the decimal point. .NET has up to 28.
+    pub scale: u8,
+    /// Whether the number is negative, or minus zero.
+    pub is_negative: bool,
+}
+
+/// Shows all digits, including zeros at the end: `-1.50`.
+impl fmt::Display for Decimal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scale = usize::from(self.scale);
+        let digits = format!("{:0>width$}", self.digits, width = scale + 1);
+        let (whole, behind) = digits.split_at(digits.len() - scale);
+        let sign = if self.is_negative { "-" } else { "" };
+        let point = if scale > 0 { "." } else { "" };
+        write!(f, "{sign}{whole}{point}{behind}")
+    }
+}
+
+/// The fields of one payload, in order: an iterator over names and values. It ends after an error,
+/// and after a value of an unknown type.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     fields: slice::Iter<'a, Field>,
@@ -56,12 +89,12 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `payload`, which stands at stream offset `base`.
+    /// The fields of `payload`, which begins at stream offset `base`.
     pub(crate) fn new(fields: &'a [Field], payload: &'a [u8], base: u64) -> Self {
         let with_dates = |date| {
             let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
             let cursor = Cursor::new(payload, 0);
-            let decoder = Decoder { payload, cursor, located: 0, budget, date };
+            let decoder = Decoder { payload, cursor, located: 0, budget, date, is_lost: false };
             Self { fields: fields.iter(), decoder, base }
         };
         if fields.iter().any(|field| field.ty.has_dates())
@@ -73,19 +106,21 @@ impl<'a> Fields<'a> {
         with_dates(8)
     }
 
-    /// Whether the fields that are left decode, and take all of the payload.
+    /// Whether the remaining fields can be decoded and take the whole payload.
     fn fits(mut self) -> bool {
         self.by_ref().all(|field| field.is_ok()) && self.used() == self.decoder.payload.len()
     }
 
-    /// How many bytes of the payload the fields so far have used, including what RelLoc and DataLoc
-    /// point to.
+    /// How many bytes of the payload the fields so far take, including the data of RelLoc and
+    /// DataLoc.
+    #[must_use]
     pub fn used(&self) -> usize {
         self.decoder.cursor.position().max(self.decoder.located)
     }
 
-    /// Whether the payload ends before the next field. A reader takes such a field for absent: the
-    /// event was written by an older version of its type.
+    /// Whether the payload ends before the next field. Such a field is absent, because an older
+    /// version of the event type wrote the event.
+    #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.decoder.cursor.is_empty()
     }
@@ -96,6 +131,10 @@ impl<'a> Iterator for Fields<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let field = self.fields.next()?;
+        if self.decoder.is_lost {
+            self.fields = [].iter();
+            return None;
+        }
         Some(match self.decoder.value(&field.ty) {
             Ok(value) => Ok((&field.name, value)),
             Err(damage) => {
@@ -107,20 +146,22 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// How many values a payload may hold beyond what its size explains: elements without a size, and
-/// overlapping RelLoc or DataLoc, could otherwise make billions out of a few bytes.
+/// How many values a payload may have beyond those that its size explains. Otherwise elements of
+/// size 0, and overlapping RelLoc or DataLoc, could produce billions of values from a few bytes.
 const SPARE_VALUES: usize = 1 << 16;
 
 #[derive(Clone, Debug)]
 struct Decoder<'a> {
     payload: &'a [u8],
     cursor: Cursor<'a>,
-    /// Where the last located data ends.
+    /// The end of the last located data.
     located: usize,
-    /// How many more values may be made, code units of located text included.
+    /// How many more values may be decoded, including code units of located text.
     budget: usize,
     /// The size of a date.
     date: u32,
+    /// Whether there was a value of an unknown type, so that the fields after it cannot be found.
+    is_lost: bool,
 }
 
 impl<'a> Decoder<'a> {
@@ -148,12 +189,21 @@ impl<'a> Decoder<'a> {
             Type::DateTime if self.date == 8 => Value::FileTime(cursor.u64()?),
             Type::DateTime => Value::DateTime(wall_time(cursor)?),
             Type::Utf16String => self.terminated_text()?,
-            Type::Object(fields) => Value::Object(
-                fields
-                    .iter()
-                    .map(|field| Ok((&*field.name, self.value(&field.ty)?)))
-                    .collect::<Read<_>>()?,
-            ),
+            Type::Decimal => Value::Decimal(decimal(cursor)?),
+            Type::Unknown(_) => {
+                self.is_lost = true;
+                Value::Bytes(cursor.bytes(cursor.remaining())?)
+            }
+            Type::Object(fields) => {
+                let mut values = Vec::with_capacity(fields.len());
+                for field in fields {
+                    values.push((&*field.name, self.value(&field.ty)?));
+                    if self.is_lost {
+                        break;
+                    }
+                }
+                Value::Object(values)
+            }
             Type::Array(element) => {
                 let count = cursor.u16()?;
                 self.elements(element, count.into())?
@@ -180,13 +230,16 @@ impl<'a> Decoder<'a> {
                 let mut values = Vec::new();
                 for _ in 0..count {
                     values.push(self.value(element)?);
+                    if self.is_lost {
+                        break;
+                    }
                 }
                 Value::Array(values)
             }
         })
     }
 
-    /// `size` bytes of elements at `start` of the payload. The cursor stays where it is.
+    /// Decodes `size` bytes of elements at `start` of the payload. The cursor does not move.
     fn located(&mut self, element: &'a Type, start: usize, size: usize) -> Read<Value<'a>> {
         let Some(end) = start.checked_add(size).filter(|end| *end <= self.payload.len()) else {
             return Err(self.cursor.damage("a RelLoc or DataLoc points beyond the payload"));
@@ -225,10 +278,18 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Size in bytes and position of located data.
+/// The size in bytes and the position of located data.
 fn location(cursor: &mut Cursor<'_>) -> Read<(usize, usize)> {
     let word = cursor.u32()?;
     Ok(((word >> 16) as usize, (word & 0xFFFF) as usize))
+}
+
+/// The encoding: 32 bits of sign and scale, the upper 32 bits of the digits, the lower 64.
+fn decimal(cursor: &mut Cursor<'_>) -> Read<Decimal> {
+    let flags = cursor.u32()?;
+    let high = cursor.u32()?;
+    let digits = u128::from(high) << 64 | u128::from(cursor.u64()?);
+    Ok(Decimal { digits, scale: (flags >> 16) as u8, is_negative: flags >> 31 != 0 })
 }
 
 fn wall_time(cursor: &mut Cursor<'_>) -> Read<WallTime> {

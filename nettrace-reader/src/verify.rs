@@ -1,50 +1,69 @@
-//! Whether a stream keeps every promise that a writer of the format makes.
+//! Checks whether a stream keeps every promise that a writer of the format makes.
 
 use std::fmt;
 
 use crate::{error::Result, input::Source, options::Options, verify::checker::Checker};
 
 mod checker;
+mod log;
 mod threads;
 
-/// Reads a stream to its end and checks it; lists the first hundred violations and counts all.
+/// Reads a stream to its end and checks it. Lists the first 100 violations and counts all.
 ///
 /// # Errors
-/// Only where the source itself fails. Damage of the stream is a violation.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if the source fails. Damage in the stream is a
+/// violation, not an error.
+///
+/// ```
+/// # fn main() -> Result<(), nettrace_reader::Error> {
+/// # let file = nettrace_reader::example();
+/// let report = nettrace_reader::verify(&file[..])?;
+/// assert!(report.is_sound(), "{:?}", report.violations);
+/// assert_eq!(report.events, 2);
+///
+/// // Without its end the stream is damaged.
+/// let report = nettrace_reader::verify(&file[..file.len() - 4])?;
+/// println!("{}", report.violations[0]);
+/// assert!(!report.is_sound());
+/// # Ok(())
+/// # }
+/// ```
 pub fn verify<R: Source>(source: R) -> Result<Report> {
     verify_with(source, Options::default(), 100)
 }
 
-/// [`verify`] with bounds on memory, and with the number of violations to list.
+/// Like [`verify`], with limits on memory and the number of violations to list.
 ///
 /// # Errors
-/// Only where the source itself fails. Damage of the stream is a violation.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) if the source fails. Damage in the stream is a
+/// violation, not an error.
 pub fn verify_with<R: Source>(source: R, options: Options, most: usize) -> Result<Report> {
     Checker::new(options, most).run(source)
 }
 
-/// What a check has found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// The first violations, in the order of the stream.
     pub violations: Vec<Violation>,
-    /// How many there are in all.
+    /// The number of all violations.
     pub count: u64,
-    /// Events that were checked.
+    /// The number of events.
     pub events: u64,
-    /// Events that are missing by the numbers of their threads. Losing events breaks no promise.
+    /// The number of lost events. A loss that the sequence numbers show breaks no promise.
     pub lost: u64,
-    /// Blocks that were checked, the end of the stream included.
+    /// The number of blocks, including the end-of-stream block.
     pub blocks: u64,
-    /// Sequence points among them.
+    /// The number of sequence points.
     pub sequence_points: u64,
-    /// How many bytes the stream has, up to its end-of-stream block.
+    /// The size of the stream in bytes, up to its end-of-stream block.
     pub bytes: u64,
 }
 
 impl Report {
-    /// Whether every promise was kept.
+    /// Whether the stream keeps every promise.
+    #[must_use]
     pub fn is_sound(&self) -> bool {
         self.count == 0
     }
@@ -54,11 +73,11 @@ impl Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// Stream offset in bytes: of the row, field or block at fault.
+    /// The position of the row, field or block at fault, in bytes from the start of the stream.
     pub offset: u64,
     /// The promise.
     pub rule: Rule,
-    /// What is wrong, in words.
+    /// A description of what is wrong.
     pub detail: String,
 }
 
@@ -68,46 +87,52 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The promises of a writer.
+/// The promises of a writer: what the specification demands, and what the reference reader needs to
+/// read the stream at all. [`Dialect::Reference`](crate::Dialect::Reference) adds what that reader
+/// misreads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
     /// The stream can be read to its end-of-stream block.
     Readable,
-    /// Zeros stand before the content of objects of versions 4 and 5, which begins at a multiple of
-    /// four bytes, and their sizes are those of their content.
+    /// In versions 4 and 5, the content of an object begins at a multiple of four bytes, the
+    /// padding before it is zero, and its stated size is its actual size.
     Framing,
-    /// The Trace block states a time that exists, and a tick frequency.
+    /// The Trace block states an existing time, a tick frequency, and a pointer size of 4 or 8
+    /// bytes.
     Trace,
-    /// What is referred to was defined before, and not removed or flushed since.
+    /// No event is earlier than the start of the trace.
+    SyncTime,
+    /// Whatever a row refers to is defined before it, and not removed or flushed since.
     Reference,
     /// Nothing is defined twice.
     Duplicate,
     /// The timestamps of one capture thread never decrease.
     ThreadOrder,
-    /// A block holds the events of one capture thread; in versions 4 and 5, the thread changes only
-    /// at events that are marked as sorted.
+    /// The capture thread changes within a block only at events that are marked as sorted.
     OneThread,
-    /// The timestamps in the head of an event block are those of its earliest and latest event.
+    /// The header of an event block states the times of its earliest and latest event.
     BlockTimes,
-    /// No event behind one that is marked as sorted is earlier than it.
+    /// No event after one that is marked as sorted is earlier than it.
     IsSorted,
-    /// Events lie in time between the sequence points between which they stand.
+    /// The time of an event is between those of the sequence points before and after it.
     BetweenPoints,
     /// The timestamps of sequence points increase.
     PointOrder,
-    /// The numbers of a thread never go back, those that sequence points and removals give
-    /// included. In versions 4 and 5 they may begin again at 1: another thread has got the id.
+    /// The sequence numbers of a thread never go back, including the number of its removal. A
+    /// number in a sequence point is a lower bound. In versions 4 and 5 the numbers may begin again
+    /// at 1, because another thread has got the id.
     SequenceNumbers,
-    /// A provider gives each event id to one event type; or to several of one name and the same
-    /// fields, which in version 6 must be versions of one type.
+    /// A provider gives an event id to one event type, or to several with the same name and fields.
+    /// In version 6 these must be different versions of one type. Event id 0 means "no id".
     EventIds,
-    /// No thread index is the operating system's id of another live thread.
+    /// No thread index equals the OS id of another thread, even of one that was removed. A sequence
+    /// point that flushes threads makes the ids available again.
     ThreadIds,
     /// A payload has at most 65,535 bytes.
     PayloadSize,
-    /// A payload has exactly the fields that its event type states. (An event type without fields
-    /// may be one whose fields are not stated.)
+    /// A payload has exactly the fields of its event type. (If the event type has no fields, the
+    /// payload may have any content.)
     PayloadFields,
 }
 
@@ -117,6 +142,7 @@ impl fmt::Display for Rule {
             Self::Readable => "readable",
             Self::Framing => "framing",
             Self::Trace => "trace",
+            Self::SyncTime => "sync-time",
             Self::Reference => "reference",
             Self::Duplicate => "duplicate",
             Self::ThreadOrder => "thread-order",

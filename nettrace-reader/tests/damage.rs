@@ -1,13 +1,12 @@
-//! Streams that are cut, flipped, or lie: an error with offset and kind after what was readable.
-
-mod support;
+//! Streams that are cut, have flipped bits, or lie. The reader returns the readable events, then an
+//! error with its offset and kind.
 
 use nettrace_reader::{BlockKind, Error, ErrorKind, Options, Reader, Table};
-use support::{
+use testkit::streams::{
     EventType, METADATA, Row, Stream, THREAD, random, samples, v5_random, v5_samples, varuint,
 };
 
-/// Events that were read, and how it ended.
+/// The number of events that were read, and how reading ended.
 fn read(bytes: &[u8]) -> (u64, Result<(), Error>) {
     let mut reader = match Reader::new(bytes) {
         Ok(reader) => reader,
@@ -50,7 +49,7 @@ fn every_cut_is_found_where_it_is() {
     for (name, bytes) in all.filter(|(_, bytes)| bytes.len() < 3000) {
         let whole = read(&bytes);
         assert!(whole.1.is_ok(), "{name}");
-        // Behind the end of stream there is nothing that a cut could miss.
+        // After the end of stream nothing is missing if bytes are cut.
         let end = match name.starts_with('v') {
             true => bytes.len(),
             false => bytes.len() - bytes.iter().rev().take_while(|byte| **byte != 0).count(),
@@ -128,7 +127,7 @@ fn references_have_to_be_defined() {
             panic!("{error}")
         };
         assert_eq!((*found, *missing), (table, id));
-        // The row, the first of the last block.
+        // The offset of the row, which is the first of the last block.
         assert_eq!(error.offset() as usize, stream.bytes.len() - 7);
     };
     let row = Row::new(5, 1, 60);
@@ -173,8 +172,6 @@ fn definitions_are_made_once() {
     check(Stream::new().thread(5).thread(5), Table::Thread);
     check(Stream::new().simple_metadata(1).simple_metadata(1), Table::Metadata);
     check(Stream::new().stacks(1, &[&[1]]).stacks(1, &[&[1]]), Table::Stack);
-    let list: &[&[Vec<u8>]] = &[&[vec![9, 1]]];
-    check(Stream::new().label_lists(1, list).label_lists(1, list), Table::LabelList);
 }
 
 #[test]
@@ -192,7 +189,7 @@ fn blocks_that_lie_are_named() {
     check(METADATA, &[9, 0, 1], BlockKind::Metadata);
     check(4, &[0; 11], BlockKind::SequencePoint);
     check(5, &[1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0], BlockKind::Stack);
-    check(THREAD, &[2, 0, 5, 99], BlockKind::Thread);
+    check(THREAD, &[2, 0, 5, 1], BlockKind::Thread);
     check(7, &[0x80], BlockKind::RemoveThread);
     check(8, &[0; 8], BlockKind::LabelList);
     let error = error(&Stream::bare().block(2, &[0; 30]).end());
@@ -258,7 +255,7 @@ fn short_payloads_say_where() {
     assert!(fields.next().is_none());
 }
 
-/// A block header that promises 16 MiB costs only what is there.
+/// If a block header promises 16 MiB, only the existing bytes cost memory.
 #[test]
 fn an_endless_stream_of_nonsense_ends() {
     let mut bytes = Stream::new().bytes;

@@ -1,20 +1,19 @@
-//! Streams that never end: what would take ever more memory ends at a limit, and says which.
-
-mod support;
+//! Streams that never end. If they would need more and more memory, a limit ends them, and the
+//! error names the limit.
 
 use std::io::{self, Read};
 
 use nettrace_reader::{Error, ErrorKind, Options, ReadAhead, Reader, Rule, verify_with};
-use support::{
+use testkit::streams::{
     EventType, Row, Stream,
     v5::{self, Objects},
 };
 
-/// More than any of these streams may be read of before a limit ends it.
+/// More bytes than a limit allows of any of these streams.
 const PATIENCE: u64 = 8 << 20;
 
-/// A beginning, and then pieces without end: each is made from its number and from the offset at
-/// which it stands.
+/// A beginning, then an endless number of pieces. Each piece is made from its number and its
+/// offset.
 struct Endless {
     pending: Vec<u8>,
     at: usize,
@@ -48,7 +47,7 @@ impl Read for Endless {
     }
 }
 
-/// Everything that keeps what a stream says about threads and types, within small limits.
+/// Keeps everything that a stream states about threads and types, within small limits.
 fn options() -> Options {
     Options::default()
         .definitions_limit(1 << 20)
@@ -62,8 +61,8 @@ fn is_limit(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::LimitExceeded { limit: 0x10_0000, .. })
 }
 
-/// Which readers must end at a limit. Rows alone take memory only where they are sorted; and what
-/// is forgotten, only where totals of it are kept.
+/// Which readers must reach a limit. Rows alone take memory only if they are sorted. Definitions
+/// that the stream drops take memory only if their totals are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     All,
@@ -115,7 +114,7 @@ fn check(name: &str, who: Who, source: fn() -> Endless) {
     }
 }
 
-/// A stream of version 6 with a thread and a type, and the blocks that `add` puts behind it.
+/// A stream of version 6 with a thread and a type, followed by the blocks of `add`.
 fn v6(add: impl FnOnce(&mut Stream) -> &mut Stream) -> Vec<u8> {
     let mut stream = Stream { bytes: Vec::new() };
     add(&mut stream);
@@ -128,7 +127,7 @@ fn v6_begin() -> Vec<u8> {
     stream.bytes
 }
 
-/// Objects of version 4 or 5 that stand at `offset`, which counts for their padding.
+/// Objects of version 4 or 5 at `offset`, which determines their padding.
 fn objects(offset: u64, add: impl FnOnce(&mut Objects) -> &mut Objects) -> Vec<u8> {
     let before = (offset % 4) as usize;
     let mut objects = Objects { bytes: vec![0; before] };
@@ -187,7 +186,7 @@ fn definitions_of_versions_4_and_5() {
         })
     });
     check("threads of sequence points", Who::All, || {
-        // Listed by each point, so that none can be forgotten.
+        // Every sequence point lists the threads, so none can be dropped.
         Endless::new(v5_begin(), |i, offset| {
             let threads: Vec<_> = (0..1000 * (i + 1)).map(|id| (100 + id, 1)).collect();
             objects(offset, |it| it.sequence_point(2000 + i, &threads))
@@ -226,7 +225,7 @@ fn events_that_wait() {
             objects(offset, |it| it.events(&[row]))
         })
     });
-    // A mark of the oldest event releases nothing of what stands behind it.
+    // Marking the oldest event as sorted does not release the events after it.
     check("marks that release nothing", Who::Sorted, || {
         Endless::new(v6_begin(), |i, _| {
             let number = 1 + 2 * i as u32;
@@ -240,7 +239,7 @@ fn events_that_wait() {
 fn one_block() {
     check("a block that claims 16 MiB", Who::All, || {
         let mut bytes = v6_begin();
-        bytes.extend([0xFF, 0xFF, 0xFF, support::EVENT]);
+        bytes.extend([0xFF, 0xFF, 0xFF, testkit::streams::EVENT]);
         Endless::new(bytes, |_, _| vec![0; 4096])
     });
     check("a block that claims 2 GiB", Who::All, || {
@@ -257,7 +256,7 @@ fn one_block() {
     });
 }
 
-/// What takes no memory may go on for ever, as live streams do: only the source ends it here.
+/// Streams that take no memory may go on for ever, as live streams do. Only the source ends them.
 #[test]
 fn what_takes_no_memory_has_no_limit() {
     let sources: [fn() -> Endless; 3] = [
@@ -267,7 +266,7 @@ fn what_takes_no_memory_has_no_limit() {
                 v6(|it| it.events(&[Row::new(5, 1 + i as u32, 2000 + i).sorted()]))
             })
         },
-        // An object that nobody knows, with values behind it that a reader has to skip.
+        // An unknown object, followed by values that a reader must skip.
         || {
             let mut objects = Objects::new();
             objects.start("Nobody", 2, 2);

@@ -1,4 +1,4 @@
-//! Heph traces, written by hand: what is in them, and what is wrong with them.
+//! Handmade Heph traces, sound and damaged.
 
 use nettrace_reader::{
     Error, ErrorKind,
@@ -39,7 +39,7 @@ fn option(name: &[u8], value: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Events that were read, attributes and all, and how it ended.
+/// The number of events that were read with all their attributes, and how reading ended.
 fn read(bytes: &[u8]) -> (u64, Result<(), Error>) {
     let mut reader = Reader::new(bytes);
     let end = loop {
@@ -51,7 +51,7 @@ fn read(bytes: &[u8]) -> (u64, Result<(), Error>) {
             }
             Ok(None) => break Ok(()),
             Err(error) => {
-                // It stays at its end.
+                // The reader stays at its end.
                 assert!(reader.next_event().unwrap().is_none());
                 break Err(error);
             }
@@ -135,7 +135,7 @@ fn unknown_options_are_skipped_whatever_their_size() {
         &event(1, 2),
     ]
     .concat();
-    // None of them has to fit.
+    // Unknown options may exceed the limit for packets, because they are skipped.
     let mut reader = Options::default().packet_limit(64).open(&*bytes);
     assert!(reader.next_event().unwrap().is_some());
     assert_eq!((reader.epoch(), reader.totals().unknown_options), (None, 5));
@@ -182,7 +182,7 @@ fn gaps_in_the_counters_are_losses() {
     );
 }
 
-/// What no counter can show is said by an option.
+/// An option states losses that no counter shows.
 #[test]
 fn losses_at_the_ends_of_a_stream_are_said() {
     let lost = |stream: u32, last: u32, count: u64| {
@@ -206,7 +206,7 @@ fn losses_at_the_ends_of_a_stream_are_said() {
     assert_eq!((totals.packets, totals.unknown_options), (7, 0));
     let first = reader.streams().find(|stream| stream.stream == 1).unwrap();
     assert_eq!((first.lost, first.first_counter, first.last_counter), (7, 1, 10));
-    // It is taken as it is said, and read with a check.
+    // `verify` accepts such options.
     assert!(verify(&*bytes, Options::default(), 1).unwrap().is_sound());
     let most = [lost(1, 1, u64::MAX), lost(1, 2, 1)].concat();
     assert_eq!(verify(&*most, Options::default(), 1).unwrap().lost, u64::MAX);
@@ -214,7 +214,7 @@ fn losses_at_the_ends_of_a_stream_are_said() {
     assert!(error.to_string().contains("16 bytes") && error.offset() == 23, "{error}");
 }
 
-/// Room that a file sink has taken: nothing in it means anything.
+/// Unused room that a file sink has reserved. Readers ignore what it contains.
 #[test]
 fn padding_is_skipped() {
     let pad = |size: usize| option(b"nettrace.pad", &event(9, 9).repeat(size / 43 + 1)[..size]);
@@ -238,6 +238,21 @@ fn an_event_that_ends_before_it_starts_is_a_violation() {
     let violations: Vec<_> = report.violations.iter().map(ToString::to_string).collect();
     assert_eq!(violations, ["at byte 43: event 1 of stream 1 ends before it starts"]);
     assert_eq!(report.events, 2);
+}
+
+/// An event older than the epoch can be written in no other way.
+#[test]
+fn an_event_at_the_epoch_is_a_violation() {
+    let mut span = event(1, 1);
+    span[39] = 1; // it began at the epoch, and ended later
+    let events = [event(1, 0), span].concat();
+    let violations = |bytes: &[u8]| -> Vec<String> {
+        let report = verify(bytes, Options::default(), 5).unwrap();
+        report.violations.iter().map(ToString::to_string).collect()
+    };
+    let expected = ["at byte 23: event 0 of stream 1 is as old as the epoch, or older"];
+    assert_eq!(violations(&[EPOCH, &events].concat()), expected);
+    assert!(violations(&events).is_empty(), "nobody has said when the time begins");
 }
 
 #[test]
@@ -284,7 +299,7 @@ fn damage_has_a_place_and_a_kind() {
     check(&behind(b"\x75\xD1\x1D\x4D\0\0\0\x0B\0\x02ab"), 51, "exceeds its packet");
     check(&behind(&option(b"epoch", &[0; 7])), 58, "8 bytes");
     check(&behind(&option(b"epoch", &[0; 9])), 58, "8 bytes");
-    // A description that exceeds its packet, and one that is no text.
+    // A description that is longer than its packet, and one that is not text.
     let mut bytes = event(0, 0);
     bytes[41] = 2;
     check(&bytes, 42, "ends inside a field");
@@ -305,7 +320,7 @@ fn damage_has_a_place_and_a_kind() {
     assert!(verify(&*[EPOCH, EXAMPLE].concat(), Options::default(), 1).unwrap().is_sound());
 }
 
-/// A few of everything.
+/// A sample of everything.
 fn sample() -> Vec<u8> {
     let attributes = b"\0\x01b\x04\0\x02\xC3\xA9\0\0\x84\0\x02\0\x01x\0\x01y\0\x01c\x81\0\0";
     let lost = option(b"nettrace.lost", b"\0\0\0\x07\0\0\0\x05\0\0\0\0\0\0\0\x02");
@@ -334,7 +349,7 @@ fn every_cut_is_found_where_it_is() {
                 };
                 let known = cut - ends[whole] >= 8;
                 let size = if known { ends[whole + 1] - ends[whole] } else { 8 };
-                // Of an option, only as much is asked for at once as tells whether it is known.
+                // Of an option, the reader first asks only for enough to recognise it.
                 assert!(missing <= (size - (cut - ends[whole])) as u64 && missing > 0, "{cut}");
             }
         }
@@ -359,7 +374,7 @@ fn flipped_bits_never_panic() {
     }
 }
 
-/// A source that never ends: what is skipped takes no memory, what is not is refused.
+/// An endless source. Skipped packets take no memory; other packets that are too large are refused.
 #[test]
 fn endless_sources_are_bounded() {
     use std::io::Read;
@@ -368,7 +383,7 @@ fn endless_sources_are_bounded() {
     let mut reader = Reader::new(event.chain(std::io::repeat(0)));
     let error = reader.next_event().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::LimitExceeded { .. }));
-    // Zeroes are no packet.
+    // Zeros are not a packet.
     let rest = std::io::repeat(0).take(64 << 20);
     let mut reader = Reader::new(option.chain(rest));
     let error = reader.next_event().unwrap_err();

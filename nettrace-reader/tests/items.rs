@@ -1,11 +1,9 @@
-//! Everything that a stream says, in its order.
-
-mod support;
+//! Reads everything that a stream states, in its order.
 
 use nettrace_reader::{Item, Reader, SequencePoint};
-use support::{Row, Stream, random, samples, v5_random, v5_samples};
+use testkit::streams::{Row, Stream, random, samples, v5_random, v5_samples};
 
-/// Items in few words.
+/// Items as short texts.
 fn items(bytes: &[u8]) -> Vec<String> {
     let mut reader = Reader::new(bytes).unwrap();
     let mut items = Vec::new();

@@ -1,9 +1,7 @@
-//! Whole streams by hand, read in their own order: definitions, headers, values, losses.
+//! Reads handmade streams in their own order: definitions, headers, values, losses.
 
-mod support;
-
-use nettrace_reader::{Label, Options, Reader, Value};
-use support::{Row, Stream, samples};
+use nettrace_reader::{Dialect, Label, Options, Reader, Value};
+use testkit::streams::{Row, Stream, samples};
 
 #[test]
 fn the_trace_block() {
@@ -85,7 +83,8 @@ fn arrays_and_objects() {
 
 #[test]
 fn date_times_of_sixteen_bytes() {
-    let event = support::EventType::new(1, "Test", 1, "Time").field("t", &[16]).field("n", &[6]);
+    let event =
+        testkit::streams::EventType::new(1, "Test", 1, "Time").field("t", &[16]).field("n", &[6]);
     let payload: Vec<u8> = [2026_i16, 11, 6, 21, 9, 39, 11, 5]
         .iter()
         .flat_map(|part| part.to_le_bytes())
@@ -161,7 +160,7 @@ fn flushed_definitions_are_made_anew() {
     assert_eq!(seen, expected);
     let totals = reader.totals();
     assert_eq!((totals.unknown_blocks, totals.sequence_points, totals.lost), (2, 3, 0));
-    // The next event finds the end again, and again.
+    // The reader stays at the end.
     assert!(reader.next_event().unwrap().is_none());
 }
 
@@ -211,4 +210,24 @@ fn numbers_wrap_without_loss() {
     while reader.next_event().unwrap().is_some() {}
     assert_eq!(reader.totals().lost, 0xFFFF_FFFD);
     assert_eq!(reader.totals().step_backs, 0);
+}
+
+/// A sequence point states a lower bound for a thread, and a removal states its last number. The
+/// reference reader takes both for the last number.
+#[test]
+fn a_sequence_point_behind_the_events_is_no_loss() {
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1);
+    stream.events(&[Row::new(5, 1, 1010), Row::new(5, 2, 1011), Row::new(5, 3, 1012)]);
+    stream.sequence_point(1020, 0, &[(5, 1)]).events(&[Row::new(5, 4, 1030)]);
+    stream.sequence_point(1040, 0, &[(5, 0)]).events(&[Row::new(5, 6, 1050)]);
+    let bytes = stream.remove_thread(5, 8).end();
+    let lost = |dialect| {
+        let mut reader = Options::default().dialect(dialect).open(&*bytes).unwrap();
+        reader.read_to_end().unwrap();
+        (reader.totals().lost, reader.totals().step_backs)
+    };
+    assert_eq!(lost(Dialect::Specification), (3, 0));
+    // Two steps back, then the gaps from 1 to 4, from 0 to 6 and from 6 to 8.
+    assert_eq!(lost(Dialect::Reference), (2 * 0x7FFF_FFFF + 2 + 5 + 2, 2));
 }

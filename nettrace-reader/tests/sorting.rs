@@ -1,10 +1,8 @@
-//! Delivery in the order of time, and how much of a stream waits for it.
+//! Delivery in the order of time, and how many events wait for it.
 
-mod support;
-
-use nettrace_reader::{ErrorKind, Options, Reader};
+use nettrace_reader::{ErrorKind, Event, Options, Reader};
 use proptest::prelude::*;
-use support::{Row, Stream, random, samples};
+use testkit::streams::{Row, Stream, random, samples, varuint};
 
 fn sorted(bytes: &[u8]) -> Vec<(u64, u32, u64)> {
     let mut events = Reader::new(bytes).unwrap().sorted();
@@ -40,7 +38,7 @@ fn three_threads() {
     assert_eq!(sorted(&samples::order()), expected);
 }
 
-/// A sorted event waits for nothing: it comes before an unsorted one of the same time on its thread.
+/// A sorted event does not wait, so it comes before all unsorted events of the same time.
 #[test]
 fn a_mark_releases_only_what_is_earlier() {
     let bytes = Stream::new()
@@ -53,6 +51,57 @@ fn a_mark_releases_only_what_is_earlier() {
     assert_eq!(sorted(&bytes), [(5, 1, 1010), (6, 1, 1020), (5, 2, 1020), (6, 2, 1020)]);
 }
 
+/// The indices of an event keep the meaning that they have at its place in the stream, even if they
+/// are defined anew before the event is delivered.
+#[test]
+fn indices_that_are_given_away_keep_their_meaning_for_waiting_events() {
+    let os_thread = |index: u64, id: u64| {
+        let mut row = Vec::new();
+        varuint(&mut row, index);
+        row.push(3);
+        varuint(&mut row, id);
+        row
+    };
+    let level = |level| vec![9, level];
+    let mut stream = Stream::new();
+    stream.thread(6).simple_metadata(1);
+    for round in 0..3_u32 {
+        let id = 100 + u64::from(round);
+        stream.thread_row(&os_thread(5, id)).label_lists(1, &[&[level(round as u8 + 1)]]);
+        // One event of the thread, and one of another thread about it, each in two blocks.
+        for half in 0..2 {
+            let (number, time) = (2 * round + half + 1, 1000 + u64::from(4 * round + 2 * half));
+            let about = Row { thread: 5, ..Row::new(6, number, time) };
+            stream.events(&[about.labels(1)]);
+            stream.events(&[Row::new(5, half + 1, time + 1).labels(1)]);
+        }
+        stream.remove_thread(5, 2);
+    }
+    let bytes = stream.end();
+    let seen = |event: &Event<'_>| {
+        (
+            event.header.timestamp,
+            event.thread().os_thread_id,
+            event.level(),
+            event.capture_thread().lost,
+        )
+    };
+    let expected: Vec<_> =
+        (0..12_u64).map(|i| (1000 + i, Some(100 + i / 4), (i / 4 + 1) as u8, 0)).collect();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let mut found = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        found.push(seen(&event));
+    }
+    assert_eq!(found, expected);
+    let mut reader = Reader::new(&*bytes).unwrap().sorted();
+    let mut found = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        found.push(seen(&event));
+    }
+    assert_eq!(found, expected);
+}
+
 #[test]
 fn a_removed_thread_is_known_to_its_waiting_events() {
     let mut stream = Stream::new();
@@ -60,7 +109,7 @@ fn a_removed_thread_is_known_to_its_waiting_events() {
     for index in 5..9 {
         stream.thread(index).events(&[Row::new(index, 1, 2000 - index)]).remove_thread(index, 1);
     }
-    // The same index once more, before the others have been delivered.
+    // The same index again, before the other events are delivered.
     stream.thread(5).events(&[Row::new(5, 1, 3000)]);
     let bytes = stream.end();
     let mut events = Reader::new(&*bytes).unwrap().sorted();
@@ -72,7 +121,7 @@ fn a_removed_thread_is_known_to_its_waiting_events() {
     assert_eq!(tids, [1008, 1007, 1006, 1005, 1005]);
 }
 
-/// Marks that release nothing cost nothing, however many threads have events waiting.
+/// Sorted events that release nothing cost nothing, however many threads have waiting events.
 #[test]
 fn many_marks_over_many_waiting_threads() {
     let mut stream = Stream::new();
@@ -111,12 +160,12 @@ fn waiting_events_are_bounded() {
         }
     };
     assert!(matches!(read(1 << 20), (1000, None)));
-    // What was read before is delivered, then comes the error.
+    // First the events that were read before the error, then the error.
     let (count, error) = read(100_000);
     assert!((100..200).contains(&count), "{count}");
     let error = error.unwrap();
     assert!(matches!(error.kind(), ErrorKind::LimitExceeded { limit: 100_000, .. }), "{error}");
-    // Unsorted, the same stream needs no memory at all.
+    // Without sorting, the same stream needs no memory for waiting events.
     let mut reader = Options::default().sort_limit(0).open(&*bytes).unwrap();
     while reader.next_event().unwrap().is_some() {}
     assert_eq!(reader.totals().events, 1000);
@@ -144,8 +193,8 @@ fn what_waits_is_delivered_before_the_error() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Both orders deliver every event once, each thread's events in their order; the sorted one is
-    /// sorted, and the numbers of lost events are right.
+    /// Both orders deliver every event once, and keep the order of each thread's events. The sorted
+    /// order is sorted, and the numbers of lost events are right.
     #[test]
     fn sound_streams(seed in any::<u64>(), rounds in 1_u64..40) {
         let made = random::make(seed, rounds);
@@ -198,8 +247,9 @@ proptest! {
     }
 }
 
-/// Marks that release one event each, while events of very many threads wait: what a mark costs does
-/// not depend on how many. (Looking at each thread for each mark took half a minute here.)
+/// Sorted events that release one event each, while very many threads have waiting events. The cost
+/// does not depend on the number of threads. (Visiting every thread for every sorted event took
+/// half a minute here.)
 #[test]
 fn many_threads_that_wait_do_not_slow_down_marks() {
     const THREADS: u64 = 40_000;

@@ -1,16 +1,16 @@
-//! Versions 4 and 5: whole streams by hand, what they are refused for, and what verification finds.
+//! Versions 4 and 5: handmade streams, the reasons to refuse a stream, and what `verify` finds.
 
-mod support;
-
-use nettrace_reader::{ErrorKind, Label, Options, Reader, Rule, Value, verify};
-use support::{
+use nettrace_reader::{
+    Dialect, ErrorKind, Label, Options, Reader, Rule, Value, verify, verify_with,
+};
+use testkit::streams::{
     Row, Stream, utf16z,
     v5::{EVENTS, METADATA, Objects, POINT, STACKS, event_block, event_type, fields, simple_type},
     v5::{code, object, tag, tagged_fields},
     v5_random, v5_samples,
 };
 
-/// Reads to the end; panics where the stream is damaged.
+/// Reads to the end. Panics if the stream is damaged.
 fn events<T>(bytes: &[u8], mut show: impl FnMut(&nettrace_reader::Event<'_>) -> T) -> Vec<T> {
     let mut reader = Reader::new(bytes).unwrap();
     let mut out = Vec::new();
@@ -98,7 +98,7 @@ fn values() {
     assert_eq!(values, expected);
     let thread = event.thread();
     assert_eq!((thread.index, thread.os_thread_id, thread.process_id), (5, Some(5), Some(77)));
-    // No fields are described: nothing is shown of the payload.
+    // Without a description of fields, nothing of the payload is shown.
     let event = reader.next_event().unwrap().unwrap();
     assert_eq!((event.payload, event.fields().count()), (&[1, 2, 3][..], 0));
 }
@@ -147,7 +147,7 @@ fn activity_ids_are_labels() {
     let bytes = v5_samples::activities();
     let labels = events(&bytes, |event| event.labels().into_owned());
     assert_eq!(labels, expected);
-    // And where the rows are decoded once more.
+    // The sorted reader decodes the rows once more.
     let mut sorted = Reader::new(&*bytes).unwrap().sorted();
     let mut again = Vec::new();
     while let Some(event) = sorted.next_event().unwrap() {
@@ -156,8 +156,8 @@ fn activity_ids_are_labels() {
     assert_eq!(again, expected);
 }
 
-/// Padded as the format's text has it, with the size of a row including it or not, and not padded,
-/// as the reference reader wants it.
+/// Rows with padding, as the specification has it, and without, as the reference reader expects it.
+/// With padding, the size of a row may or may not include it.
 #[test]
 fn uncompressed_rows() {
     let mut rows = v5_samples::plain_rows();
@@ -175,7 +175,7 @@ fn uncompressed_rows() {
                 rows.iter().map(|row| (row.time, row.sorted, row.payload.clone())).collect();
             expected.push((1040, false, vec![]));
             assert_eq!(shown, expected, "{sizes:?} {padding} {counted}");
-            // The same through the queues of the sorted reader, and through the checks.
+            // The same through the queues of the sorted reader, and through `verify`.
             let bytes = stream.end();
             let mut sorted = Reader::new(&*bytes).unwrap().sorted();
             let mut count = 0;
@@ -192,6 +192,18 @@ fn uncompressed_rows() {
 }
 
 #[test]
+fn times_before_that_of_the_trace() {
+    // The trace begins at tick 1000.
+    for version in [4, 5] {
+        let mut stream = Objects::with_version(version);
+        stream.metadata(&[simple_type(1)]).events(&[Row::new(5, 1, 999), Row::new(5, 2, 1000)]);
+        let violations = verify(&*stream.end()).unwrap().violations;
+        let rules: Vec<_> = violations.iter().map(|violation| violation.rule).collect();
+        assert_eq!(rules, [Rule::SyncTime], "{violations:?}");
+    }
+}
+
+#[test]
 fn uncompressed_metadata() {
     let types = |tags: &[u8]| event_type(1, 1, "Odd", &[&[0; 4], tags].concat());
     for (padding, size) in [(false, 2), (true, 1), (true, 2), (true, 3), (true, 4)] {
@@ -204,19 +216,57 @@ fn uncompressed_metadata() {
     }
 }
 
-#[test]
-fn losses() {
-    let bytes = v5_samples::losses();
-    let mut reader = Options::default().keep_thread_totals(true).open(&*bytes).unwrap();
+/// Reads to the end. Returns the losses, how often numbers went back, and (id, events, lost) of
+/// each thread.
+fn counts(bytes: &[u8], dialect: Dialect) -> (u64, u64, Vec<(u64, u64, u64)>) {
+    let options = Options::default().keep_thread_totals(true).dialect(dialect);
+    let mut reader = options.clone().open(bytes).unwrap();
     while reader.next_event().unwrap().is_some() {}
-    assert_eq!(reader.totals().lost, v5_samples::LOST);
-    assert_eq!(reader.totals().step_backs, 0);
     let mut threads: Vec<_> = reader
         .live_threads()
         .map(|totals| (totals.thread.index, totals.events, totals.lost))
         .collect();
     threads.sort_unstable();
-    assert_eq!(threads, [(5, 3, 16), (6, 1, 20), (7, 1, 4), (8, 1, 0), (9, 1, 0)]);
+    let totals = reader.totals().clone();
+    assert_eq!(verify_with(bytes, options, 9).unwrap().lost, totals.lost);
+    (totals.lost, totals.step_backs, threads)
+}
+
+#[test]
+fn losses() {
+    let bytes = v5_samples::losses();
+    let threads = vec![(5, 3, 16), (6, 1, 119), (7, 1, 34), (8, 1, 2), (9, 1, 49)];
+    assert_eq!(counts(&bytes, Dialect::Specification), (v5_samples::LOST, 0, threads));
+    let threads = vec![(5, 3, 16), (6, 1, 20), (7, 1, 4), (8, 1, 0), (9, 1, 0)];
+    let lost = v5_samples::LOST_BY_REFERENCE;
+    assert_eq!(counts(&bytes, Dialect::Reference), (lost, 0, threads));
+}
+
+/// The system has reused the id of a thread that ended.
+#[test]
+fn numbers_that_begin_again_at_1_are_another_thread() {
+    let mut stream = start();
+    stream.events(&[Row::new(5, 1, 1010), Row::new(5, 2, 1011), Row::new(5, 9, 1012)]);
+    stream.events(&[Row::new(5, 1, 1020), Row::new(5, 2, 1021)]);
+    stream.events(&[Row::new(5, 1, 1030)]);
+    let bytes = stream.sequence_point(1040, &[(5, 1)]).end();
+    assert_eq!(counts(&bytes, Dialect::Specification), (6, 0, vec![(5, 6, 6)]));
+    let lost = 6 + 2 * 0x7FFF_FFFF;
+    assert_eq!(counts(&bytes, Dialect::Reference), (lost, 2, vec![(5, 6, lost)]));
+    check(&bytes, &[]);
+}
+
+/// A sequence point states a lower bound.
+#[test]
+fn a_sequence_point_behind_the_events_is_no_loss() {
+    let mut stream = start();
+    stream.events(&[Row::new(5, 1, 1010), Row::new(5, 2, 1011), Row::new(5, 3, 1012)]);
+    stream.sequence_point(1020, &[(5, 2)]).events(&[Row::new(5, 4, 1030)]);
+    let bytes = stream.sequence_point(1040, &[(5, 0)]).end();
+    assert_eq!(counts(&bytes, Dialect::Specification), (0, 0, vec![(5, 4, 0)]));
+    let lost = 0x7FFF_FFFF + 1 + 0x7FFF_FFFF;
+    assert_eq!(counts(&bytes, Dialect::Reference), (lost, 2, vec![(5, 4, lost)]));
+    check(&bytes, &[]);
 }
 
 #[test]
@@ -227,7 +277,7 @@ fn threads_that_end_are_forgotten_where_there_are_many() {
             let id = 10 + round * 1500 + thread;
             stream.events(&[Row::new(id, 1, 1000 + round * 10)]);
         }
-        // Nobody but thread 7 is left.
+        // Only thread 7 is left.
         stream.sequence_point(1001 + round * 10, &[(7, 0)]);
     }
     let bytes = stream.end();
@@ -242,14 +292,14 @@ fn threads_that_end_are_forgotten_where_there_are_many() {
 #[test]
 fn what_nobody_knows_is_skipped_where_the_format_allows_it() {
     let mut stream = start();
-    // A byte, a 16-bit, a 32-bit and a 64-bit number, a text and a blob, each behind its tag.
+    // A byte, a 16-bit, a 32-bit and a 64-bit number, a text and a blob, each after its tag.
     let mut tagged = vec![8, 1, 9, 1, 2, 10, 1, 2, 3, 4, 11, 1, 2, 3, 4, 5, 6, 7, 8];
     tagged.extend(b"\x0d\x03\0\0\0abc\x0e\x00\x00\x02\x00");
     tagged.extend(vec![6; 0x2_0000]);
     stream.start("Surprise", 9, 9).bytes.extend(&tagged);
     stream.bytes.push(6);
     stream.start("Empty", 1, 0).bytes.push(6);
-    // Known objects may have tagged values behind what is known, and newer versions.
+    // Known objects may have tagged values after the known part, and newer versions.
     stream.start(EVENTS, 3, 2).body(&event_block(&[Row::new(5, 1, 1010)]), &tagged);
     let bytes = stream.end();
     let mut reader = Reader::new(&*bytes).unwrap();
@@ -289,8 +339,7 @@ fn other_versions_are_refused_by_name() {
 
 #[test]
 fn damage_has_an_offset_and_a_kind() {
-    // The offset counts from the start of the object that is damaged, or from its body if it has
-    // this name.
+    // The offset counts from the start of the damaged object, or from its body if a name is given.
     let check = |name: &str, offset: usize, expected: &str, damage: &dyn Fn(&mut Objects)| {
         let mut stream = start();
         let at = match (stream.bytes.len(), name) {
@@ -304,7 +353,7 @@ fn damage_has_an_offset_and_a_kind() {
         assert_eq!(error.offset(), (at + offset) as u64, "{kind}");
     };
     let event = event_block(&[Row::new(5, 1, 1010)]);
-    // A size beyond the limit, negative, too large for the stream, too small for the content.
+    // Sizes: beyond the limit, negative, too large for the stream, too small for the content.
     let sized = |stream: &mut Objects, size: u32| {
         let at = stream.bytes.len() + 16 + EVENTS.len();
         stream.object(EVENTS, &event);
@@ -343,17 +392,15 @@ fn damage_has_an_offset_and_a_kind() {
     });
 }
 
-/// Descriptions of fields that lie: they cost no more than they are long, and none panics.
+/// False descriptions of fields cost no more than their length, and never cause a panic.
 #[test]
 fn fields_that_lie() {
-    let deep = |depth: usize| {
-        let mut blob = 1_u32.to_le_bytes().to_vec();
-        blob.extend(code(&[1, 1]).repeat(depth));
-        blob
-    };
+    // A description that is nested too deeply is not read, however it ends.
+    let mut deep = 1_u32.to_le_bytes().to_vec();
+    deep.extend(code(&[1, 1]).repeat(100_000));
+    check(&start().metadata(&[event_type(2, 2, "Deep", &deep)]).end(), &[]);
     let blobs = [
         event_type(2, 2, "Many", &u32::MAX.to_le_bytes()),
-        event_type(2, 2, "Deep", &deep(100_000)),
         event_type(
             2,
             2,
@@ -381,16 +428,16 @@ fn fields_that_lie() {
         let error = error(&start().metadata(std::slice::from_ref(&blob)).end());
         assert!(matches!(error.kind(), ErrorKind::Malformed { .. }), "{error}");
     }
-    // Of an unknown type: the fields are not known, the events are.
+    // A field of an unknown type takes the rest of the payload.
     let odd = fields(&[("a", code(&[9])), ("b", code(&[2])), ("c", code(&[9]))]);
     let object = object(&tagged_fields(&[("x", code(&[77]))]));
     let tagged = [&[0; 4][..], &tag(2, &tagged_fields(&[("o", object)]))].concat();
-    for fields in [odd, tagged] {
+    for (fields, known) in [(odd, 2), (tagged, 1)] {
         let mut stream = Objects::new();
         stream
             .metadata(&[event_type(1, 1, "Odd", &fields)])
-            .events(&[Row::new(5, 1, 1010).payload(&[1])]);
-        assert_eq!(events(&stream.end(), |event| event.fields().count()), [0]);
+            .events(&[Row::new(5, 1, 1010).payload(&[1, 0, 0, 0, 9])]);
+        assert_eq!(events(&stream.end(), |event| event.fields().count()), [known]);
         assert!(verify(&*stream.end()).unwrap().is_sound());
     }
 }
@@ -424,7 +471,7 @@ fn sound_streams_have_no_violation() {
     }
 }
 
-/// Streams of chance, in both orders and through the checks.
+/// Reads random streams in both orders, and verifies them.
 #[test]
 fn streams_of_chance() {
     for seed in 0..60 {
@@ -470,7 +517,7 @@ fn streams_of_chance() {
 fn promises() {
     let row = |sequence, time| Row::new(5, sequence, time);
     let one = || start().events(&[row(1, 1010)]).clone();
-    // Padding that is not zero: before the body of the metadata block.
+    // Padding that is not zero, before the body of the metadata block.
     let bytes = start().end();
     let padding = bytes.windows(4).position(|four| four == [0, 0, 20, 0]).unwrap();
     let mut broken = bytes.clone();
@@ -481,11 +528,11 @@ fn promises() {
     check(&start().object(POINT, &[[9; 8].as_slice(), &[0; 5]].concat()).end(), &[Rule::Framing]);
     check(&start().object(STACKS, &[1, 0, 0, 0, 0, 0, 0, 0, 7]).end(), &[Rule::Framing]);
     // References.
-    check(&start().events(&[row(1, 10).metadata(2)]).end(), &[Rule::Reference]);
-    check(&start().events(&[Row { stack: 1, ..row(1, 10) }]).end(), &[Rule::Reference]);
+    check(&start().events(&[row(1, 1010).metadata(2)]).end(), &[Rule::Reference]);
+    check(&start().events(&[Row { stack: 1, ..row(1, 1010) }]).end(), &[Rule::Reference]);
     let mut stream = start();
-    let with_stack = Row { stack: 1, ..row(1, 10) };
-    stream.stacks(1, &[&[7]]).sequence_point(5, &[(5, 0)]).events(&[with_stack]);
+    let with_stack = Row { stack: 1, ..row(1, 1010) };
+    stream.stacks(1, &[&[7]]).sequence_point(1005, &[(5, 0)]).events(&[with_stack]);
     check(&stream.end(), &[Rule::Reference]);
     check(&start().metadata(&[simple_type(1)]).end(), &[Rule::Duplicate]);
     check(&start().stacks(1, &[&[1], &[2]]).stacks(2, &[&[1]]).end(), &[Rule::Duplicate]);
@@ -493,37 +540,36 @@ fn promises() {
     check(&one().events(&[row(2, 1009)]).end(), &[Rule::ThreadOrder]);
     check(&one().events(&[Row::new(6, 1, 1009)]).end(), &[]);
     check(
-        &start().events(&[row(1, 10).sorted()]).events(&[Row::new(6, 1, 9)]).end(),
+        &start().events(&[row(1, 1010).sorted()]).events(&[Row::new(6, 1, 1009)]).end(),
         &[Rule::IsSorted],
     );
     check(&one().sequence_point(1009, &[(5, 1)]).end(), &[Rule::BetweenPoints]);
     check(&one().sequence_point(1011, &[]).sequence_point(1011, &[]).end(), &[Rule::PointOrder]);
-    let mut times = event_block(&[row(1, 10), row(2, 12)]);
+    let mut times = event_block(&[row(1, 1010), row(2, 1012)]);
     times[4] ^= 1;
     check(&start().object(EVENTS, &times).end(), &[Rule::BlockTimes]);
-    // Threads of a block change at sorted events only.
-    check(&start().events(&[row(1, 10), Row::new(6, 1, 11).sorted()]).end(), &[]);
-    check(&start().events(&[row(1, 10), Row::new(6, 1, 11)]).end(), &[Rule::OneThread]);
-    // Numbers. A thread may be new under an old id, and then begins at 1.
-    check(&start().events(&[row(9, 10), row(8, 11)]).end(), &[Rule::SequenceNumbers]);
-    check(&start().events(&[row(9, 10), row(1, 11)]).end(), &[]);
-    check(&one().sequence_point(1020, &[(5, 0)]).end(), &[Rule::SequenceNumbers]);
-    check(&start().events(&[row(9, 10), row(1 << 20, 11)]).end(), &[]);
-    // Event ids may stand for several types that read alike.
+    // The thread may change within a block only at sorted events.
+    check(&start().events(&[row(1, 1010), Row::new(6, 1, 1011).sorted()]).end(), &[]);
+    check(&start().events(&[row(1, 1010), Row::new(6, 1, 1011)]).end(), &[Rule::OneThread]);
+    // Sequence numbers. A new thread may have an old id, and begins at 1.
+    check(&start().events(&[row(9, 1010), row(8, 1011)]).end(), &[Rule::SequenceNumbers]);
+    check(&start().events(&[row(9, 1010), row(1, 1011)]).end(), &[]);
+    check(&start().events(&[row(9, 1010), row(1 << 20, 1011)]).end(), &[]);
+    // An event id may stand for several types with the same name and fields.
     let types = |other: Vec<u8>| start().metadata(&[other]).end();
     check(&types(event_type(2, 1, "E1", &[0; 4])), &[]);
     check(&types(event_type(2, 1, "E1", &fields(&[("n", code(&[9]))]))), &[Rule::EventIds]);
     check(&types(event_type(2, 1, "Other", &[0; 4])), &[Rule::EventIds]);
-    // Payloads, where fields are stated.
+    // Payloads of types with described fields.
     let mut stream = Objects::new();
     stream.metadata(&[event_type(1, 1, "E", &fields(&[("n", code(&[9]))]))]);
-    check(&stream.clone().events(&[row(1, 10).payload(&[0; 4])]).end(), &[]);
-    check(&stream.events(&[row(1, 10).payload(&[0; 5])]).end(), &[Rule::PayloadFields]);
-    check(&start().events(&[row(1, 10).payload(&[0; 5])]).end(), &[]);
-    check(&start().events(&[row(1, 10).payload(&vec![0; 65_536])]).end(), &[Rule::PayloadSize]);
-    // The damage of one block does not hide what is behind it.
+    check(&stream.clone().events(&[row(1, 1010).payload(&[0; 4])]).end(), &[]);
+    check(&stream.events(&[row(1, 1010).payload(&[0; 5])]).end(), &[Rule::PayloadFields]);
+    check(&start().events(&[row(1, 1010).payload(&[0; 5])]).end(), &[]);
+    check(&start().events(&[row(1, 1010).payload(&vec![0; 65_536])]).end(), &[Rule::PayloadSize]);
+    // The damage of one block does not hide violations after it.
     check(
-        &start().object(METADATA, &[1]).events(&[row(2, 10), row(3, 9)]).end(),
+        &start().object(METADATA, &[1]).events(&[row(2, 1010), row(3, 1009)]).end(),
         &[Rule::Readable, Rule::ThreadOrder],
     );
     let bytes = one().end();

@@ -1,12 +1,10 @@
-//! Each promise of a writer, broken once; and sound streams, which break none.
+//! Streams that break one promise of a writer each, and sound streams, which break none.
 
-mod support;
-
-use nettrace_reader::{Rule, verify, verify_with};
-use support::{EVENT, EventType, Row, Stream, event_block, samples};
+use nettrace_reader::{Dialect, Options, Rule, verify, verify_with};
+use testkit::streams::{EVENT, EventType, Row, Stream, event_block, samples};
 
 fn start() -> Stream {
-    let mut stream = Stream::new();
+    let mut stream = Stream::at(1);
     stream.thread(5).thread(6).simple_metadata(1);
     stream
 }
@@ -17,7 +15,12 @@ fn row(sequence: u32, time: u64) -> Row {
 
 #[track_caller]
 fn check(bytes: &[u8], rules: &[Rule]) {
-    let report = verify(bytes).unwrap();
+    check_as(Dialect::default(), bytes, rules);
+}
+
+#[track_caller]
+fn check_as(dialect: Dialect, bytes: &[u8], rules: &[Rule]) {
+    let report = verify_with(bytes, Options::default().dialect(dialect), 100).unwrap();
     let found: Vec<_> = report.violations.iter().map(|violation| violation.rule).collect();
     assert_eq!(found, rules, "{:#?}", report.violations);
     assert_eq!(report.count, rules.len() as u64);
@@ -41,7 +44,7 @@ fn readable() {
     check(&bytes[..bytes.len() - 4], &[Rule::Readable]);
     check(&bytes[..bytes.len() - 7], &[Rule::Readable]);
     check(b"something else", &[Rule::Readable]);
-    // A damaged block does not hide what is behind it.
+    // A damaged block does not hide violations after it.
     check(
         &start().block(EVENT, &[1, 2, 3]).events(&[row(1, 10), row(2, 9)]).end(),
         &[Rule::Readable, Rule::ThreadOrder, Rule::BlockTimes][..2],
@@ -53,6 +56,14 @@ fn trace() {
     let mut bytes = start().end();
     bytes[26] = 13;
     check(&bytes, &[Rule::Trace]);
+}
+
+#[test]
+fn times_before_that_of_the_trace() {
+    // The trace begins at tick 1.
+    check(&start().events(&[row(1, 1)]).end(), &[]);
+    check(&start().events(&[row(1, 0), row(2, 0), row(3, 1)]).end(), &[Rule::SyncTime; 2]);
+    check(&samples::early(), &[Rule::SyncTime]);
 }
 
 #[test]
@@ -110,7 +121,7 @@ fn marks_of_sorted_events() {
     let mut stream = start();
     stream.events(&[sorted]).events(&[Row::new(6, 1, 9)]);
     check(&stream.end(), &[Rule::IsSorted]);
-    // However far behind.
+    // An event that is too early is found however much later it comes.
     stream.events(&[row(2, 20)]).sequence_point(30, 0, &[]).events(&[Row::new(6, 2, 9)]);
     check(&stream.end(), &[Rule::IsSorted, Rule::IsSorted, Rule::BetweenPoints]);
 }
@@ -130,10 +141,10 @@ fn numbers_of_a_thread() {
     use Rule::SequenceNumbers;
     check(&start().events(&[row(3, 10), row(9, 11)]).end(), &[]);
     check(&start().events(&[row(3, 10), row(3, 11)]).end(), &[SequenceNumbers]);
-    check(
-        &start().events(&[row(3, 10)]).sequence_point(20, 0, &[(5, 2)]).end(),
-        &[SequenceNumbers],
-    );
+    // A sequence point states a lower bound, which the reference reader takes for the exact number.
+    let bound = start().events(&[row(3, 10)]).sequence_point(20, 0, &[(5, 2)]).end();
+    check(&bound, &[]);
+    check_as(Dialect::Reference, &bound, &[SequenceNumbers]);
     check(&start().events(&[row(3, 10)]).remove_thread(5, 2).end(), &[SequenceNumbers]);
     let mut stream = start();
     stream.events(&[row(3, 10)]).sequence_point(20, 0, &[(5, 4)]).events(&[row(4, 30)]);
@@ -144,19 +155,18 @@ fn numbers_of_a_thread() {
 #[test]
 fn ids() {
     let event = |id, provider, event_id| EventType::new(id, provider, event_id, "E");
-    let twice = |a, b| Stream::new().metadata(&a).metadata(&b).end();
+    let twice = |a, b| Stream::at(1).metadata(&a).metadata(&b).end();
     check(&twice(event(1, "P", 1), event(2, "P", 1)), &[Rule::EventIds]);
     check(&twice(event(1, "P", 1), event(2, "Q", 1)), &[]);
-    let flushed = Stream::new()
+    let flushed = Stream::at(1)
         .metadata(&event(1, "P", 1))
         .sequence_point(1, 2, &[])
         .metadata(&event(3, "P", 1))
         .end();
     check(&flushed, &[]);
     // The support module gives thread 5 the OS id 1005.
-    check(&Stream::new().thread(5).thread(1005).end(), &[Rule::ThreadIds]);
-    check(&Stream::new().thread(1005).thread(5).end(), &[Rule::ThreadIds]);
-    check(&Stream::new().thread(5).remove_thread(5, 0).thread(1005).end(), &[]);
+    check(&Stream::at(1).thread(5).thread(1005).end(), &[Rule::ThreadIds]);
+    check(&Stream::at(1).thread(1005).thread(5).end(), &[Rule::ThreadIds]);
 }
 
 #[test]
@@ -165,7 +175,7 @@ fn payloads() {
     let text = EventType::new(2, "P", 2, "T").field("t", &[18]);
     let located = EventType::new(3, "P", 3, "L").field("r", &[24, 6]);
     let verify_one = |metadata, payload: &[u8], rules: &[Rule]| {
-        let mut stream = Stream::new();
+        let mut stream = Stream::at(1);
         stream.thread(5).metadata(&event).metadata(&text).metadata(&located);
         stream.events(&[row(1, 10).metadata(metadata).payload(payload)]);
         check(&stream.end(), rules);

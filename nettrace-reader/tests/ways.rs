@@ -1,7 +1,5 @@
-//! Every way through a stream finds the same, whether the stream is sound or damaged: event by
-//! event, by counting alone, in the order of time, read ahead or not.
-
-mod support;
+//! Every way to read a stream finds the same, whether the stream is sound or damaged: event by
+//! event, by counting alone, in the order of time, with read-ahead or without.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +9,9 @@ use std::{
 use nettrace_reader::{
     Event, Options, ReadAhead, Reader, Source, ThreadTotals, Totals, Violation, verify,
 };
-use support::{Row, Stream, random, samples, v5_random, v5_samples};
+use testkit::streams::{Row, Stream, random, samples, v5_random, v5_samples};
 
-/// Gives a few bytes at a time, as a pipe may, or many.
+/// A source that returns a few bytes at a time, like a pipe, or many.
 #[derive(Clone)]
 struct Dribble {
     bytes: Vec<u8>,
@@ -37,10 +35,10 @@ impl Read for Dribble {
     }
 }
 
-/// By provider, event id, name and fields: how many events, how many bytes.
+/// The number of events and of bytes, by provider, event id, name and fields.
 type Types = BTreeMap<String, (u64, u64)>;
 
-/// Everything that is counted, and how it ended.
+/// Everything that is counted, and how reading ended.
 #[derive(Debug, Default, PartialEq)]
 struct Counted {
     totals: Totals,
@@ -92,7 +90,7 @@ fn one_by_one<S: Source>(
             Err(error) => break Err(error),
         }
     };
-    // An end stays one.
+    // The reader stays at its end.
     assert!(matches!(reader.next_event(), Ok(None)));
     Ok(counted(&reader, end))
 }
@@ -104,7 +102,7 @@ fn by_counting<S: Source>(source: S) -> nettrace_reader::Result<Counted> {
     Ok(counted(&reader, end))
 }
 
-/// Events in the order of time, as text, and how it ended.
+/// The events in the order of time, as text, and how reading ended.
 fn sorted<S: Source>(source: S) -> nettrace_reader::Result<(Vec<String>, Option<String>)> {
     let mut reader = options().open(source)?.sorted();
     let mut events = Vec::new();
@@ -132,11 +130,11 @@ fn text<T>(result: nettrace_reader::Result<T>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-/// Returns how many events there were.
+/// Checks one stream in every way. Returns the number of its events.
 fn check(name: &str, bytes: &[u8]) -> u64 {
     let ahead = |most| ReadAhead::new(Dribble::new(bytes, most)).unwrap();
 
-    // What is counted, counted here.
+    // Count independently of the reader.
     let (mut events, mut types) = (Vec::new(), Types::new());
     let (mut payload_bytes, mut times) = (0, None);
     let expected = text(one_by_one(bytes, |event| {
@@ -199,7 +197,7 @@ fn sound_streams() {
     assert!(events > 2000, "{events}");
 }
 
-/// Stretches of rows that are alike, of all lengths, with what interrupts them.
+/// Runs of similar rows, of all lengths, with rows that interrupt them.
 #[test]
 fn stretches() {
     let mut stream = Stream::new();

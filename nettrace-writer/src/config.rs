@@ -1,95 +1,80 @@
-//! What a session can be told: which events, how much memory, what to do when it is full, when to write.
+//! The settings of a session: which events it records, how much memory it uses, what happens when
+//! that is full, and when it writes.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use nettrace_event::{EventType, TraceEvent};
 use nettrace_format::Format;
-use trace_event::{EventSchema, EventType, Level, TraceEvent, registry};
 
 use crate::{
     clock::Clock,
     error::Error,
+    filter::ProviderFilter,
+    notice::{Callback, SinkChange},
     pool,
     session::Session,
-    sink::{FileOptions, Sink},
+    sessions,
+    sink::{FileOptions, Sink, file_name},
 };
 
-/// What happens to an event when the session's memory is spent.
+/// What happens to an event when the session's memory is full. See [`SessionBuilder::on_full`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnFull {
-    /// It is dropped and counted: recording never waits.
+    /// The event is dropped and counted. Recording never waits.
     #[default]
     Drop,
-    /// Its thread waits until the flusher has made room. Threads of sessions themselves (a sink that emits) and events inside of events
-    /// do not wait: they are dropped.
+    /// The thread waits until the session has made room. Two kinds of events never wait and are
+    /// dropped instead: those from a session's own thread (a sink that emits), and those from
+    /// inside another event.
     Block,
 }
 
-/// Which events of one provider a session wants.
-#[derive(Clone, Debug)]
-pub struct ProviderFilter {
-    name: String,
-    level: Level,
-    keywords: u64,
-}
-
-impl ProviderFilter {
-    /// All events of the provider with this name.
-    #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), level: Level::Verbose, keywords: u64::MAX }
-    }
-
-    /// Only events of this level or a more severe one; [`Level::LogAlways`] ones always.
-    #[must_use]
-    pub fn level(mut self, level: Level) -> Self {
-        self.level = level;
-        self
-    }
-
-    /// Only events that have one of these keywords, or none at all.
-    #[must_use]
-    pub fn keywords(mut self, keywords: u64) -> Self {
-        self.keywords = keywords;
-        self
-    }
-
-    /// Whether events of this schema pass.
-    pub(crate) fn matches(&self, schema: &EventSchema) -> bool {
-        schema.provider.name == self.name
-            && schema.level <= self.level
-            && (schema.keywords == 0 || schema.keywords & self.keywords != 0)
-    }
-}
-
-impl<T: Into<String>> From<T> for ProviderFilter {
-    fn from(name: T) -> Self {
-        Self::new(name)
-    }
-}
-
-/// Sets up a session; made by [`Session::builder`].
+/// Configures and starts a session. [`Session::builder`] makes one.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use nettrace_writer::{Level, OnFull, ProviderFilter, Session};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("service.nettrace");
+/// let session = Session::builder()
+///     .file(path)
+///     .provider(ProviderFilter::new("Contoso-Checkout").level(Level::Informational))
+///     .budget(16 << 20)
+///     .on_full(OnFull::Drop)
+///     .flush_interval(Duration::from_millis(250))
+///     .key_value("service", "checkout")
+///     .start()?;
+/// # session.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use = "nothing is recorded before `start`"]
 pub struct SessionBuilder {
     pub(crate) sink: Option<SinkChoice>,
+    pub(crate) overwrite: bool,
     pub(crate) format: Format,
-    pub(crate) providers: Vec<ProviderFilter>,
+    /// `None`: the session records everything.
+    pub(crate) providers: Option<Vec<ProviderFilter>>,
     pub(crate) budget: usize,
     pub(crate) chunk_size: Option<usize>,
     pub(crate) prefault: usize,
     pub(crate) on_full: OnFull,
     pub(crate) flush_interval: Duration,
+    pub(crate) finish_timeout: Duration,
     pub(crate) sequence_point_bytes: u64,
     pub(crate) sequence_point_interval: Duration,
     pub(crate) clock: Clock,
     pub(crate) key_values: Vec<(String, String)>,
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
+    pub(crate) on_sink_change: Option<Callback>,
 }
 
 /// Where the trace goes.
 pub(crate) enum SinkChoice {
-    File(FileOptions),
+    File(PathBuf),
     Custom(Box<dyn Sink>),
 }
 
@@ -105,63 +90,187 @@ impl std::fmt::Debug for SessionBuilder {
     }
 }
 
+/// The size of the chunks that a thread takes while it writes little, in bytes.
+const SMALL_CHUNK: usize = 2_048;
+
+/// The chunk sizes that a caller may set, in bytes.
+const CHUNK_SIZES: RangeInclusive<usize> = 4_096..=1_048_576;
+
+/// The fewest chunks that a session needs.
+const LEAST_CHUNKS: usize = 4;
+
+/// The room that one event of the largest size needs, in bytes: payload, labels, stack and headers.
+const JUMBO_SIZE: usize = 80 << 10;
+
+/// For how many events of the largest size a budget reserves room, beside its chunks.
+fn jumbos(budget: usize) -> usize {
+    (budget / (16 * JUMBO_SIZE)).clamp(1, 32)
+}
+
+/// The smallest budget for chunks of this size.
+fn least_budget(chunk_size: usize) -> usize {
+    let mut least = 0;
+    loop {
+        let needed = jumbos(least) * JUMBO_SIZE + LEAST_CHUNKS * chunk_size;
+        if needed <= least {
+            return least;
+        }
+        least = needed;
+    }
+}
+
 impl SessionBuilder {
     pub(crate) fn new() -> Self {
         Self {
             sink: None,
+            overwrite: false,
             format: Format::default(),
-            providers: Vec::new(),
+            providers: None,
             budget: 64 << 20,
             chunk_size: None,
             prefault: 4 << 20,
             on_full: OnFull::Drop,
             flush_interval: Duration::from_millis(100),
+            finish_timeout: Duration::from_secs(10),
             sequence_point_bytes: 16 << 20,
             sequence_point_interval: Duration::from_secs(1),
             clock: Clock::Auto,
             key_values: Vec::new(),
             registered: Vec::new(),
             refused: None,
+            on_sink_change: None,
         }
     }
 
-    /// Writes to a new file; see [`FileSink`](crate::sink::FileSink) for what it guarantees and [`FileOptions`] for more choice.
+    /// Writes to a new file, which is a complete trace at every instant. See
+    /// [`FileSink`](crate::sink::FileSink) for what that means.
+    ///
+    /// The file's name can contain placeholders:
+    ///
+    /// | placeholder | stands for |
+    /// |---|---|
+    /// | `{pid}` | the id of this process |
+    /// | `{time}` | the time of the start in UTC: `20261122T044030Z` |
+    /// | `{exe}` | the name of the program |
+    /// | `{{`, `}}` | a brace |
+    ///
+    /// Only the last component of the path may contain placeholders. A relative path is relative to
+    /// the current directory at the start of the session. [`Session::path`] returns the final path.
+    ///
+    /// If the file exists, [`start`](Self::start) fails, unless [`overwrite`](Self::overwrite)
+    /// allows to replace it. For a path that is used literally, and for more options, pass a
+    /// [`FileSink`](crate::sink::FileSink) to [`sink`](Self::sink).
+    ///
+    /// ```
+    /// use nettrace_writer::Session;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let path = directory.join("{exe}-{pid}-{time}.nettrace");
+    /// let session = Session::builder().file(path).start()?;
+    /// let path = session.path().expect("the session writes to a file");
+    /// assert!(path.exists());
+    /// # let name = path.file_name().unwrap().to_str().unwrap();
+    /// # assert!(name.contains(&format!("-{}-2", std::process::id())), "{name}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.sink = Some(SinkChoice::File(FileOptions::new(path)));
+        self.sink = Some(SinkChoice::File(path.into()));
         self
     }
 
-    /// Writes to a sink: [`FileSink`](crate::sink::FileSink), [`RotatingFiles`](crate::sink::RotatingFiles), [`StreamSink`](crate::sink::StreamSink),
-    /// [`MemorySink`](crate::sink::MemorySink) or one of your own.
+    /// Whether [`file`](Self::file) may replace a file of that name. The default is `false`.
+    ///
+    /// When the session starts, the new trace replaces the old file as a whole. At that moment it
+    /// has no events yet. Programs that have the old file open keep it.
+    ///
+    /// ```
+    /// use nettrace_writer::Session;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("service.nettrace");
+    /// for _run in 0..2 {
+    ///     let session = Session::builder().file(&path).overwrite(true).start()?;
+    ///     session.finish()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn overwrite(mut self, overwrite: bool) -> Self {
+        self.overwrite = overwrite;
+        self
+    }
+
+    /// Writes to a sink: [`FileSink`](crate::sink::FileSink),
+    /// [`RotatingFiles`](crate::sink::RotatingFiles), [`StreamSink`](crate::sink::StreamSink),
+    /// [`MemorySink`](crate::sink::MemorySink), or [one of your own](crate::sink::Sink#example).
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::RotationOptions};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let files = RotationOptions::new(directory, "service")
+    ///     .file_size(64 << 20)
+    ///     .total_size(1 << 30)
+    ///     .build()?;
+    /// let session = Session::builder().sink(files).start()?;
+    /// # session.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
         self.sink = Some(SinkChoice::Custom(Box::new(sink)));
         self
     }
 
-    /// The format; default [`Format::V6`], which alone says everything. See [`Format`] for what the others cannot.
+    /// The format of the trace. The default is [`Format::V6`], the only one that stores everything.
+    /// See [`Format`] for what the others leave out.
     ///
-    /// Threads record the same whatever the format, at the same cost. What a trace then does not say is counted
-    /// ([`Stats::left_out`](crate::Stats::left_out)); an event that the format cannot hold is counted as well
-    /// ([`Stats::not_in_format`](crate::Stats::not_in_format)), and readers find its number missing.
+    /// An event costs its thread the same in every format. What the format leaves out is counted:
+    /// parts of events in [`Stats::left_out`](crate::Stats::left_out), and whole events in
+    /// [`Stats::not_in_format`](crate::Stats::not_in_format). Readers see the latter as gaps in the
+    /// sequence numbers.
     ///
-    /// A session records every type that its format can describe. Of one that it cannot, nothing is recorded, and
-    /// [`refused_types`](crate::refused_types) says why; [`register`](Self::register) makes that an error of [`start`](Self::start).
+    /// A session records every event type that its format can describe. It records no events of
+    /// other types, and [`refused_types`](crate::refused_types) says why. If such a type is
+    /// [registered](Self::register), [`start`](Self::start) fails.
+    ///
+    /// ```
+    /// use nettrace_writer::{Format, Session, sink::MemorySink};
+    ///
+    /// let memory = MemorySink::new();
+    /// let session = Session::builder().sink(memory.clone()).format(Format::V5).start()?;
+    /// session.finish()?;
+    /// assert!(memory.bytes().starts_with(b"Nettrace\x14\0\0\0!FastSerialization.1"));
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
         self
     }
 
-    /// Records events of this provider, by name or by [`ProviderFilter`]; call it once for each. A session that names none records all.
-    pub fn provider(mut self, provider: impl Into<ProviderFilter>) -> Self {
-        self.providers.push(provider.into());
-        self
-    }
-
-    /// Registers the event types of `T` now rather than with their first event, so that a clash of ids is an error of
-    /// [`start`](Self::start).
+    /// Registers the event types of `T` now rather than with their first event.
+    ///
+    /// [`start`](Self::start) then fails if a type is refused: because its id clashes with that of
+    /// another type, or because the [format](Self::format) cannot describe it.
+    ///
+    /// ```
+    /// use nettrace_writer::{Error, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Shop", id = 1)]
+    /// struct Opened;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Shop", id = 1)]
+    /// struct Closed;
+    ///
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let error = builder.register::<Opened>().register::<Closed>().start().unwrap_err();
+    /// assert!(matches!(error, Error::Register(_)), "{error}");
+    /// ```
     pub fn register<T: TraceEvent>(mut self) -> Self {
-        for ty in T::TYPES {
-            match registry::register(ty) {
+        for ty in T::event_types() {
+            match sessions::register_now(ty) {
                 Ok(()) => self.registered.push(ty),
                 Err(error) => {
                     self.refused.get_or_insert(error.into());
@@ -171,97 +280,284 @@ impl SessionBuilder {
         self
     }
 
-    /// Memory for events that are not yet written, in bytes; default 64 MiB. Reserved at the start, but a page is used only when
-    /// events reach it.
+    /// The memory for events that are not yet written, in bytes. The default is 64 MiB. The session
+    /// reserves it at the start, but uses a page only when events reach it.
+    ///
+    /// The session needs some memory beyond the budget. It remembers the stacks and label lists
+    /// that it has defined, in at most an eighth of the budget or 256 KiB, whichever is more. It
+    /// also takes about half a kibibyte for each thread that records.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let session = Session::builder().sink(MemorySink::new()).budget(8 << 20).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn budget(mut self, bytes: usize) -> Self {
         self.budget = bytes;
         self
     }
 
-    /// How much of the budget has its pages from the start, in bytes; default 4 MiB. More follows as it is needed.
+    /// How much of the budget the session touches at the start, in bytes. The default is 4 MiB. The
+    /// rest costs a page fault when events first reach a page.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let builder = Session::builder().sink(MemorySink::new()).budget(8 << 20);
+    /// let session = builder.prefault(8 << 20).start()?; // no page fault while it records
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn prefault(mut self, bytes: usize) -> Self {
         self.prefault = bytes;
         self
     }
 
-    /// How much memory a thread takes at a time, in bytes: 4 KiB to 1 MiB; default 32 KiB, less where the budget is
-    /// below 2 MiB. An idle thread holds none.
+    /// The most memory that a thread takes at a time, in bytes: 4 KiB to 1 MiB. The default is
+    /// 32 KiB, or less if the budget is below 2 MiB.
+    ///
+    /// A thread that writes little takes only a part of that, about 2 KiB. Sizes below 8 KiB are
+    /// not divided. An idle thread holds no memory.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Error, Session, sink::MemorySink};
+    /// let session = Session::builder().sink(MemorySink::new()).chunk_size(64 << 10).start()?;
+    ///
+    /// let error = Session::builder().sink(MemorySink::new()).chunk_size(512).start().unwrap_err();
+    /// assert!(matches!(error, Error::ChunkSize { least: 4_096, .. }));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn chunk_size(mut self, bytes: usize) -> Self {
         self.chunk_size = Some(bytes);
         self
     }
 
-    /// What happens when the budget is spent; default [`OnFull::Drop`].
+    /// What happens to events when the budget is used up. The default is [`OnFull::Drop`].
+    ///
+    /// ```
+    /// # use nettrace_writer::{OnFull, Session, sink::MemorySink};
+    /// let session = Session::builder().sink(MemorySink::new()).on_full(OnFull::Block).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn on_full(mut self, on_full: OnFull) -> Self {
         self.on_full = on_full;
         self
     }
 
-    /// How often events are written; default 100 ms. Sooner when memory runs low.
+    /// Calls `callback` when the sink begins to fail, when it takes events again, and when it has
+    /// failed for good.
+    ///
+    /// Without a callback a service learns of that from [`Session::flush`], [`Session::warnings`]
+    /// and [`Stats`](crate::Stats). With the feature `log` the same changes also go to the crate
+    /// `log`, with the target `nettrace_writer`.
+    ///
+    /// The session's own thread calls the callback between two writes. While the callback runs,
+    /// nothing is written, so keep it short. It must not wait for a thread that emits to a session
+    /// with [`OnFull::Block`], because that thread may be waiting for the one that runs the
+    /// callback. The callback may emit events. Like all events from the session's own thread, they
+    /// never wait. If the callback panics, the session goes on and does not call it again.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, SinkChange, sink::MemorySink};
+    ///
+    /// let session = Session::builder()
+    ///     .sink(MemorySink::new())
+    ///     .on_sink_change(|change| {
+    ///         eprintln!("trace: {change}");
+    ///         if let SinkChange::Failed { .. } = change {
+    ///             // Tell whoever watches the service.
+    ///         }
+    ///     })
+    ///     .start()?;
+    /// # session.finish()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    pub fn on_sink_change(
+        mut self,
+        callback: impl FnMut(&SinkChange<'_>) + Send + 'static,
+    ) -> Self {
+        self.on_sink_change = Some(Box::new(callback));
+        self
+    }
+
+    /// How often events are written. The default is 100 ms. If memory runs low, they are written
+    /// sooner. A process that is killed loses at most the events of one interval and of one write.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let session = builder.flush_interval(Duration::from_secs(1)).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;
         self
     }
 
-    /// After how many bytes and how much time a sequence point is due; default 16 MiB and one second. Between two of them a reader
-    /// must keep all events in order to sort them.
+    /// How long [`Session::finish`] and the drop of a session wait for the sink to take what is
+    /// left. The default is 10 s. At `exit` the wait is shorter: two seconds for all sessions
+    /// together.
+    ///
+    /// A sink can block for ever, for example on a pipe that nobody reads or a server that does not
+    /// answer. After this time `finish` returns [`Error::FinishTimeout`], and threads that wait for
+    /// room go on. The session's thread and memory remain until the sink's call returns. Then the
+    /// thread writes the rest, if the process still runs.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let session = builder.finish_timeout(Duration::from_secs(2)).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    pub fn finish_timeout(mut self, timeout: Duration) -> Self {
+        self.finish_timeout = timeout;
+        self
+    }
+
+    /// After how many bytes and after how much time the session writes a sequence point. The
+    /// default is 16 MiB and one second.
+    ///
+    /// A sequence point tells readers that no older events follow, and how many events each thread
+    /// has recorded. A reader that sorts events by time keeps all events between two sequence
+    /// points in memory.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let session = builder.sequence_points(4 << 20, Duration::from_millis(200)).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn sequence_points(mut self, bytes: u64, interval: Duration) -> Self {
         self.sequence_point_bytes = bytes;
         self.sequence_point_interval = interval;
         self
     }
 
-    /// The clock; default [`Clock::Auto`].
+    /// The clock that stamps events. The default is [`Clock::Auto`].
+    ///
+    /// ```
+    /// # use nettrace_writer::{Clock, Session, sink::MemorySink};
+    /// let session = Session::builder().sink(MemorySink::new()).clock(Clock::Monotonic).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Says something of the trace as a whole: a service's name, its version, the machine.
+    /// Adds a key and a value that describe the trace as a whole, such as the name of a service,
+    /// its version or the machine.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let session = builder.key_value("service.version", env!("CARGO_PKG_VERSION")).start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn key_value(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.key_values.push((key.into(), value.into()));
         self
     }
 
-    /// Starts the session.
+    /// Starts the session. From here on it records.
     ///
     /// # Errors
     ///
-    /// See [`Error`]: a setting that makes no sense, a refused event type, a sink that fails, 31 sessions already.
+    /// - [`Error::NoSink`], [`Error::ChunkSize`], [`Error::BudgetTooSmall`],
+    ///   [`Error::BudgetTooLarge`], [`Error::ZeroFlushInterval`], [`Error::FileName`],
+    ///   [`Error::OverwriteWithoutFile`], [`Error::FilterVariable`], [`Error::NoClock`]: a setting
+    ///   cannot work.
+    /// - [`Error::Register`]: a [registered](Self::register) event type was refused.
+    /// - [`Error::Format`]: the [format](Self::format) cannot hold a registered event type, or a
+    ///   [key or value](Self::key_value).
+    /// - [`Error::Sink`]: the sink could not open the trace, for example because the file exists.
+    /// - [`Error::TooManySessions`], [`Error::Thread`], [`Error::InSignalHandler`]: the process or
+    ///   the calling thread cannot start a session now.
+    ///
+    /// ```
+    /// use nettrace_writer::{Error, Session};
+    ///
+    /// let error = Session::builder().start().unwrap_err();
+    /// assert!(matches!(error, Error::NoSink));
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "a session needs a sink: call `file` or `sink` on its builder"
+    /// );
+    /// ```
     pub fn start(self) -> Result<Session, Error> {
         Session::start(self)
     }
 
-    /// Sizes of the chunks.
+    /// How the budget is divided into chunks.
     pub(crate) fn layout(&self) -> Result<pool::Layout, Error> {
-        let setting = |message: String| Err(Error::Setting { message });
         let chunk_size = match self.chunk_size {
-            Some(size @ 4_096..=1_048_576) => size.next_multiple_of(64),
-            Some(size) => {
-                return setting(format!("a chunk of {size} bytes is not between 4 KiB and 1 MiB"));
+            Some(size) if CHUNK_SIZES.contains(&size) => size.next_multiple_of(64),
+            Some(given) => {
+                let (least, most) = (*CHUNK_SIZES.start(), *CHUNK_SIZES.end());
+                return Err(Error::ChunkSize { given, least, most });
             }
-            None => (self.budget / 64).next_power_of_two().clamp(4_096, 32 << 10),
+            None => (self.budget / 64).next_power_of_two().clamp(*CHUNK_SIZES.start(), 32 << 10),
         };
-        // The largest payload, the largest labels and stack, headers.
-        let jumbo_size: usize = 80 << 10;
-        let jumbos = (self.budget / (16 * jumbo_size)).clamp(1, 32);
-        let chunks = self.budget.saturating_sub(jumbos * jumbo_size) / chunk_size;
-        if chunks < 4 {
-            return setting(format!(
-                "a budget of {} bytes holds fewer than 4 chunks of {chunk_size} bytes beside {} for large events; give it more",
-                self.budget,
-                jumbos * jumbo_size,
-            ));
+        let jumbos = jumbos(self.budget);
+        let chunks = self.budget.saturating_sub(jumbos * JUMBO_SIZE) / chunk_size;
+        if chunks < LEAST_CHUNKS {
+            let least = least_budget(chunk_size);
+            return Err(Error::BudgetTooSmall { given: self.budget, chunk_size, least });
         }
-        let Ok(chunks) = u32::try_from(chunks.min(1 << 24)) else { unreachable!("at most 2^24") };
-        Ok(pool::Layout { chunk_size, chunks, jumbo_size, jumbos: jumbos as u32 })
+        // Chunks of less than twice the smallest size are not split.
+        let parts = if chunk_size < 2 * CHUNK_SIZES.start() { 1 } else { chunk_size / SMALL_CHUNK };
+        // Each part of a chunk has a number of its own.
+        let most = (1 << 28) / parts;
+        let Ok(chunks) = u32::try_from(chunks.min(most)) else { unreachable!("at most 2^28") };
+        let parts = parts as u32;
+        Ok(pool::Layout {
+            chunk_size,
+            chunks,
+            parts,
+            jumbo_size: JUMBO_SIZE,
+            jumbos: jumbos as u32,
+        })
     }
 
-    pub(crate) fn open_sink(&mut self) -> Result<Box<dyn Sink>, Error> {
+    /// The sink, and the path if the sink is a [`file`](Self::file).
+    pub(crate) fn open_sink(&mut self) -> Result<(Box<dyn Sink>, Option<PathBuf>), Error> {
         match self.sink.take() {
-            Some(SinkChoice::File(options)) => Ok(Box::new(options.build())),
-            Some(SinkChoice::Custom(sink)) => Ok(sink),
+            Some(SinkChoice::File(path)) => {
+                let path = file_name::expand_path(&path)?;
+                let file = FileOptions::new(path).overwrite(self.overwrite).build();
+                let path = file.path().to_owned();
+                Ok((Box::new(file), Some(path)))
+            }
+            Some(SinkChoice::Custom(_)) if self.overwrite => Err(Error::OverwriteWithoutFile),
+            Some(SinkChoice::Custom(sink)) => Ok((sink, None)),
             None => Err(Error::NoSink),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_that_an_error_names_is_enough() {
+        let fits = |budget, chunk_size| {
+            let builder = SessionBuilder { budget, chunk_size, ..SessionBuilder::new() };
+            builder.layout().map(|layout| layout.chunks)
+        };
+        for chunk_size in [None, Some(4_096), Some(4_097), Some(100_000), Some(1 << 20)] {
+            let error = fits(1, chunk_size).unwrap_err();
+            let Error::BudgetTooSmall { given: 1, least, .. } = error else { panic!("{error}") };
+            assert!(fits(least, chunk_size).unwrap() >= 4, "{chunk_size:?} in {least}");
+            fits(least - 1, chunk_size).unwrap_err();
+        }
+        for given in [0, 4_095, 1_048_577, usize::MAX] {
+            let error = fits(64 << 20, Some(given)).unwrap_err();
+            let Error::ChunkSize { given: told, least: 4_096, most: 1_048_576 } = error else {
+                panic!("{error}")
+            };
+            assert_eq!(told, given);
         }
     }
 }

@@ -1,28 +1,29 @@
-//! The way of an event from the caller to its thread's buffer.
+//! The path of an event from the caller to its thread's buffer.
 
 mod context;
+mod slow;
 
 use std::{cell::Cell, hint, mem, num::NonZero};
 
+use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 use nettrace_format::{
-    payload::{Buffer as _, FixedSize, MAX_PAYLOAD, NetTraceEncoder},
+    payload::{Buffer as _, FixedSize, NetTraceEncoder},
     v6::RowFlags,
 };
-use trace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 
 #[cfg(feature = "user_events")]
 use crate::tracepoints;
 use crate::{
     clock,
-    config::OnFull,
-    emit::context::NO_CONTEXT,
-    labels,
+    emit::{
+        context::NO_CONTEXT,
+        slow::{record_slowly, relabel},
+    },
     local::{self, Attached, ThreadBuffer},
     memory::{Cursor, Window},
-    record::{Reason, Record},
-    row::{self, Escape, Shape},
+    record::{MODE_FENCE, MODE_MONOTONIC, Reason, Record},
+    row::{self, Shape},
     sessions,
-    shared::{MODE_FENCE, MODE_MONOTONIC},
     sync::{Ordering, fence},
 };
 
@@ -30,14 +31,35 @@ const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
 
 pub use self::context::{Context, MAX_STACK_FRAMES};
 
-/// Recording, for everything that derives [`TraceEvent`].
+/// Records events: every type that implements [`TraceEvent`] has these methods.
 pub trait Emit: TraceEvent {
-    /// Records the event in every session that listens to its type. While none does, this is one load and one branch.
+    /// Records the event in every session that listens to its type. If none does, this costs one
+    /// load and one branch.
     ///
-    /// Never fails and never panics; what cannot be recorded is counted. Never blocks, unless a session
-    /// [asks for it](crate::OnFull::Block).
+    /// Never fails and never panics: an event that cannot be recorded is counted. Never blocks,
+    /// unless a session [asks for it](crate::OnFull::Block).
     ///
-    /// Takes the event, so that its fields need not be in memory before somebody is known to listen; `(&event).emit()` keeps it.
+    /// Takes the event by value, so that its fields need not be in memory before it is known that a
+    /// session listens. To keep the event, write `(&event).emit()`.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Checkout")]
+    /// struct Answered<'a> {
+    ///     url: &'a str,
+    ///     micros: u64,
+    /// }
+    ///
+    /// Answered { url: "/cart", micros: 200 }.emit(); // nobody listens
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let event = Answered { url: "/cart", micros: 180 };
+    /// (&event).emit();
+    /// event.emit();
+    /// assert_eq!(session.finish()?.written, 2);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     #[inline(always)]
     fn emit(self)
     where
@@ -45,12 +67,33 @@ pub trait Emit: TraceEvent {
     {
         let ty = self.event_type();
         if let Some(word) = NonZero::new(ty.enabled()) {
-            let event = self;
-            emit_enabled(&event, ty, word);
+            if passes_in_registers::<Self>() {
+                emit_enabled(self, word, ty);
+            } else {
+                let event = self;
+                emit_enabled(&event, word, ty);
+            }
         }
     }
 
-    /// Records the event with a stack or a related thread.
+    /// Records the event with a stack or a related thread. Otherwise as [`emit`](Self::emit).
+    ///
+    /// ```
+    /// use nettrace_writer::{Context, Emit, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Checkout")]
+    /// struct Allocated {
+    ///     bytes: u64,
+    /// }
+    ///
+    /// // Return addresses, from whatever walks stacks in the application.
+    /// let addresses = [0x5555_0010, 0x5555_0200];
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// Allocated { bytes: 4_096 }.emit_with(&Context::new().stack(&addresses));
+    /// assert_eq!(session.finish()?.written, 1);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     #[inline]
     fn emit_with(&self, context: &Context<'_>) {
         let ty = self.event_type();
@@ -63,8 +106,9 @@ pub trait Emit: TraceEvent {
 
 impl<T: TraceEvent + ?Sized> Emit for T {}
 
-/// Records an event, whose value is made only if somebody listens: while nobody does this is one load and one branch, whatever it takes
-/// to make the event. ([`Emit::emit`] checks as cheaply, but its event is made before.)
+/// Records an event, and evaluates the expression that makes it only if a session listens. If none
+/// does, this costs one load and one branch, however expensive the expression is. ([`Emit::emit`]
+/// checks as cheaply, but its event exists already.)
 ///
 /// ```
 /// # use nettrace_writer::emit;
@@ -81,7 +125,7 @@ macro_rules! emit {
     };
 }
 
-/// Records the event that `event` makes, which it is asked for only if somebody listens.
+/// Records the event that `event` returns. Calls `event` only if a session listens.
 ///
 /// ```
 /// # use nettrace_writer::emit_lazy;
@@ -98,32 +142,58 @@ pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     }
 }
 
-/// What became of an attempt to record.
+/// How an attempt to record an event ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It is recorded, or counted.
+    /// The event is recorded or counted.
     Done,
-    /// The session is over.
+    /// The session is over, and the event is not counted.
     Closed,
 }
 
-/// One function for each type of event, called where somebody listens: the call keeps the disabled path short.
-///
-/// Whatever is not the usual is a call in tail position, so that the usual needs no stack.
-#[inline(never)]
-fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: NonZero<u32>) {
-    // Pairs with the release in `registry::listen`: whoever sees a listener's bit sees the type's index.
-    fence(Ordering::Acquire);
-    if word.is_power_of_two() {
-        if let Some(buffer) = local::buffer(word.trailing_zeros()) {
-            record::<T, true>(buffer, event, ty);
-            return;
-        }
-    }
-    emit_somewhere(event, ty, word.get(), &NO_CONTEXT);
+/// Whether an event of this type is passed on by value: a function's arguments then hold it in two
+/// registers at most, and it is never in memory.
+#[inline(always)]
+const fn passes_in_registers<T>() -> bool {
+    size_of::<T>() <= 2 * size_of::<usize>() && !mem::needs_drop::<T>()
 }
 
-/// The general way: several sessions, a first event, a context.
+/// Records an event to whose type somebody listens. One function for each type of event, so that
+/// the path of a disabled event stays short. `T` is the event's type, or a reference to it.
+///
+/// Everything but the common case is a call in tail position, so that the common case needs no
+/// stack. For the same reason an event that was passed by value is passed on by value. The order of
+/// arguments lets an event of two registers stay where it is, with `rdtsc` in between.
+#[inline(never)]
+fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
+    // Pairs with the release in `registry::listen`: a thread that sees a listener's bit sees the
+    // type's index.
+    fence(Ordering::Acquire);
+    let Some(buffer) = local::current(word) else {
+        return emit_elsewhere(event, word, ty);
+    };
+    if !buffer.record.begin_usual() {
+        return record_unusually(buffer, event, ty);
+    }
+    let now = clock::counter();
+    match place::<T, true, false>(buffer, &event, ty, now) {
+        Placed::Done => {}
+        Placed::Otherwise => place_otherwise(event, now, ty, buffer),
+        Placed::Slowly => record_or_move_on(buffer, event, ty),
+    }
+}
+
+/// [`emit_enabled`] for an event that does not go to the thread's current buffer.
+#[cold]
+#[inline(never)]
+fn emit_elsewhere<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
+    if word.is_power_of_two() && local::make_current(word.trailing_zeros()) {
+        return emit_enabled(event, word, ty);
+    }
+    emit_somewhere(&event, ty, word.get(), &NO_CONTEXT);
+}
+
+/// Records an event in the general case: several sessions, a thread's first event, a context.
 #[cold]
 #[inline(never)]
 fn emit_somewhere<T: TraceEvent + ?Sized>(
@@ -133,30 +203,39 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
     context: &Context<'_>,
 ) {
     if word == NOT_REGISTERED {
-        // Registered it may be: by a thread that was a moment earlier.
+        // The word may be old: another thread may have registered the type meanwhile.
         if !ty.is_registered() && !sessions::register(ty) {
             return;
         }
         word = ty.enabled();
     }
+    // As in `emit_enabled`: whoever sees a listener's bit sees what was done before it was set.
+    fence(Ordering::Acquire);
     let rest = Remaining(Cell::new(word & SESSION_MASK));
-    // What becomes of the event here must not shape the usual way: that is the same, instruction by instruction, with tracepoints and without.
+    // `black_box` keeps the optimiser from adapting the fast path to the uses of the event below.
+    // The fast path then has the same instructions with tracepoints and without.
     let event = hint::black_box(event);
     #[cfg(feature = "user_events")]
     tracepoints::write(event, ty, word);
     while let Some(slot) = rest.next() {
-        // Of today: the encoding of another session's row may have ended this slot's session, and begun another that does not want the type.
-        let is_wanted = || ty.enabled() & (1 << slot) != 0;
+        // Read again for each slot: encoding a row for another session may have run code that ended
+        // this slot's session and began one that does not want the type.
+        let is_wanted = || {
+            let is_wanted = ty.enabled() & (1 << slot) != 0;
+            fence(Ordering::Acquire);
+            is_wanted
+        };
         if let Some(buffer) = local::buffer(slot).filter(|_| is_wanted()) {
             if attempt(buffer, event, ty, context) == Outcome::Done {
                 continue;
             }
-            // The buffer is of a session that is over; another may have its slot.
+            // The buffer belongs to a session that is over. Another session may have the slot now.
             local::detach(slot, buffer);
         }
-        let attached = attach(slot);
-        if !is_wanted() {
-            // The word is from before the end of the slot's last session, and the one that has the slot now does not want the type.
+        let (attached, has_waited) = attach(slot);
+        if !has_waited && !is_wanted() {
+            // The word was read before the slot's last session ended. The session that has the slot
+            // now does not want the type.
             continue;
         }
         match attached {
@@ -168,25 +247,26 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
             Attached::Once(buffer) => {
                 attempt(buffer.buffer(), event, ty, context);
             }
-            Attached::Full(session) => session.drop_without_buffer(),
-            Attached::No => {}
+            Attached::No | Attached::Full(_) => {}
         }
     }
 }
 
-/// A buffer for the session in a slot. Waits for room where the session says so.
-fn attach(slot: u32) -> Attached {
-    loop {
-        match local::attach(slot) {
-            Attached::Full(session) if session.on_full == OnFull::Block && local::may_wait() => {
-                local::holding_locks(|| session.wait_for_room());
-            }
-            attached => return attached,
-        }
+/// Gets a buffer for the session in a slot. Also returns whether the event has waited for one,
+/// which it does if the session blocks.
+fn attach(slot: u32) -> (Attached, bool) {
+    let mut attached = local::attach(slot, true);
+    let mut has_waited = false;
+    while let Attached::Full(session) = attached {
+        has_waited = true;
+        local::holding_locks(|| session.wait_for_room());
+        attached = local::attach_after_wait(&session);
     }
+    (attached, has_waited)
 }
 
-/// Sessions that an event is still to go to. If its encoding panics in one, it is counted in the others as well.
+/// The slots that an event has yet to go to. If its encoding panics for one session, the event is
+/// counted in the others as well.
 struct Remaining(Cell<u32>);
 
 impl Remaining {
@@ -201,9 +281,7 @@ impl Drop for Remaining {
     fn drop(&mut self) {
         while let Some(slot) = self.next() {
             if local::buffer(slot).is_none() {
-                if let Attached::Full(session) = local::attach(slot) {
-                    session.drop_without_buffer();
-                }
+                local::attach(slot, false);
             }
             if let Some(buffer) = local::buffer(slot).filter(|buffer| begin(&buffer.record)) {
                 drop(Unwinding(buffer));
@@ -212,23 +290,32 @@ impl Drop for Remaining {
     }
 }
 
+/// Records into one buffer, with a context or without.
 fn attempt<T: TraceEvent + ?Sized>(
     buffer: &ThreadBuffer,
     event: &T,
     ty: &'static EventType,
     context: &Context<'_>,
 ) -> Outcome {
-    if context.is_empty() {
-        return record::<T, false>(buffer, event, ty);
-    }
-    if !begin(&buffer.record) {
-        buffer.record.refuse_nested();
+    let record = &buffer.record;
+    if !begin(record) {
+        record.refuse_nested();
         return Outcome::Done;
+    }
+    if context.is_empty() {
+        let place = || place::<T, false, true>(buffer, event, ty, now(record.mode()));
+        let mut placed = place();
+        if !matches!(placed, Placed::Done) && relabel(buffer) {
+            placed = place();
+        }
+        if let Placed::Done = placed {
+            return Outcome::Done;
+        }
     }
     record_slowly(buffer, event, ty, context)
 }
 
-/// Announces an event, with the fence that the record's mode asks for.
+/// Announces an event, and executes a fence if the record's mode asks for one.
 fn begin(record: &Record) -> bool {
     let begun = record.begin();
     if begun && record.mode() & MODE_FENCE != 0 {
@@ -237,7 +324,9 @@ fn begin(record: &Record) -> bool {
     begun
 }
 
-/// The fence of a producer that pays it, which the clock must not overtake either.
+/// The fence of an owner that executes its own. It also keeps the clock from being read early. (On
+/// AArch64 the clock may be read early in spite of it. There the floor bounds the time: see
+/// [`record`](crate::record).)
 fn full_fence() {
     crate::barrier::full();
     clock::ordered();
@@ -247,69 +336,62 @@ fn now(mode: u32) -> u64 {
     if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
 }
 
-/// Records into one buffer: the fast path, in place, for a plain row that fits.
-///
-/// `USUAL`: for a record of the usual mode, any other is left to a function of its own; and what becomes of the event is seen to here (the outcome is
-/// always `Done`).
-#[inline(always)]
-fn record<T: TraceEvent + ?Sized, const USUAL: bool>(
-    buffer: &ThreadBuffer,
-    event: &T,
-    ty: &'static EventType,
-) -> Outcome {
-    let record = &buffer.record;
-    if USUAL && !record.begin_usual() {
-        return record_unusually(buffer, event, ty);
-    }
-    if !USUAL && !begin(record) {
-        record.refuse_nested();
-        return Outcome::Done;
-    }
-    if USUAL {
-        place::<T, true, false>(buffer, event, ty, clock::counter())
-    } else {
-        place::<T, false, true>(buffer, event, ty, now(record.mode()))
-    }
+/// What became of an attempt to write a plain row in place.
+enum Placed {
+    /// The row is written, and the event is over.
+    Done,
+    /// Nothing is written: the row is not like the one before, or comes late after it, or has text
+    /// that is not ASCII. The event goes on with [`place_otherwise`].
+    Otherwise,
+    /// Nothing is written: the event goes on with [`record_slowly`].
+    Slowly,
 }
 
-/// Writes the row of an event that has begun.
+/// Writes the row of an event that has begun, if it is a plain row that fits.
 ///
-/// `FAR`: whether the row before may be any time ago. If not, and it is [`row::NEAR`] ticks or more, that is left to a function of its own, which keeps
-/// this one short.
+/// `USUAL` says that the record has the usual mode.
+///
+/// `GENERAL` says that the row may be like the one before or not, and that any time may have passed
+/// since then. Otherwise only a row of the same shape is written that comes less than [`row::NEAR`]
+/// ticks after the one before and has no text but ASCII, which keeps this function short.
 #[inline(always)]
-fn place<T: TraceEvent + ?Sized, const USUAL: bool, const FAR: bool>(
+fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
     buffer: &ThreadBuffer,
     event: &T,
     ty: &'static EventType,
     now: u64,
-) -> Outcome {
+) -> Placed {
     let record = &buffer.record;
     let unwinding = Unwinding(buffer);
-    let slowly = if USUAL { record_or_move_on::<T> } else { record_slowly_plain::<T> };
     let fixed = FixedSize::of(event);
-    let (old, id) = (record.shape(), ty.index_in_rows());
-    // A clock that went back gives a delta beyond all bounds, and the slow path sees to it.
+    // If the clock went back the delta is above every bound, and the slow path handles it.
     let delta = now.wrapping_sub(record.ts());
-    if !FAR && delta >= row::NEAR {
+    let is_like_last = || record.is_last_type(ty) && fixed.is_none_or(|len| record.has_len(len));
+    if !GENERAL && (delta >= row::NEAR || !is_like_last()) {
         mem::forget(unwinding);
-        return place_far(buffer, event, ty, now);
+        return Placed::Otherwise;
     }
     let window = Window::open(record, fixed.unwrap_or(0));
-    let Some(window) = window.filter(|_| !FAR || delta < row::MAX_DELTA) else {
+    let Some(window) = window.filter(|_| !GENERAL || delta < row::MAX_DELTA) else {
         mem::forget(unwinding);
-        return slowly(buffer, event, ty);
+        return Placed::Slowly;
     };
+    let (old, id) = if GENERAL { (record.shape(), ty.index_in_rows()) } else { (Shape::NONE, 0) };
     let end = match fixed {
         Some(len) => {
-            let (size, size_len, flag) = row::size(len as u32, old);
-            let (head, head_len) = row::head::<FAR>(id, old, delta, flag);
+            let (size, size_len, flag) =
+                if GENERAL { row::size(len as u32, old) } else { (0, 0, 0) };
+            let (head, head_len) =
+                if GENERAL { row::head(id, old, delta, flag) } else { row::head_like(delta, 0) };
             let payload = encode(event, window.fixed(head, head_len, size, size_len));
             (payload.len() == len && !payload.overflowed()).then(|| (payload.position(), len))
         }
         None => {
-            let (head, head_len) = row::head::<FAR>(id, old, delta, RowFlags::PAYLOAD_LEN);
+            let flag = RowFlags::PAYLOAD_LEN;
+            let (head, head_len) =
+                if GENERAL { row::head(id, old, delta, flag) } else { row::head_like(delta, flag) };
             let (size, room) = window.variable(head, head_len);
-            let payload = encode(event, room);
+            let payload = if GENERAL { encode(event, room) } else { encode_plain(event, room) };
             (payload.len() <= row::MAX_SHORT_PAYLOAD && !payload.overflowed()).then(|| {
                 size.set(row::padded2(payload.len() as u32));
                 (payload.position(), payload.len())
@@ -317,70 +399,61 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const FAR: bool>(
         }
     };
     mem::forget(unwinding);
-    match end {
-        Some((end, len)) => {
-            let shape = Shape { id, len: len as u32 };
-            if USUAL {
-                record.commit_usual(end, now, shape);
-            } else {
-                record.commit(end, now, shape);
-            }
-            Outcome::Done
-        }
-        // It does not fit, or not here: the bytes written so far are beyond `pos` and mean nothing.
-        None => slowly(buffer, event, ty),
+    // If it does not fit here or needs another path, the bytes written so far are beyond `pos` and
+    // do not count.
+    let Some((end, len)) = end else {
+        return if GENERAL { Placed::Slowly } else { Placed::Otherwise };
+    };
+    if GENERAL {
+        record.set_last(ty, Shape { id, len: len as u32 });
+    } else if fixed.is_none() {
+        record.set_len(len);
     }
+    if USUAL {
+        record.commit_usual(end, now);
+    } else {
+        record.commit(end, now);
+    }
+    Placed::Done
 }
 
-/// [`place`] for an event that comes some time after the one before.
+/// Goes on with an event that [`place`] leaves to this: [`Placed::Otherwise`].
 #[inline(never)]
-fn place_far<T: TraceEvent + ?Sized>(
-    buffer: &ThreadBuffer,
-    event: &T,
-    ty: &'static EventType,
+fn place_otherwise<T: TraceEvent>(
+    event: T,
     now: u64,
-) -> Outcome {
-    place::<T, true, true>(buffer, event, ty, now)
-}
-
-#[cold]
-#[inline(never)]
-fn record_slowly_plain<T: TraceEvent + ?Sized>(
-    buffer: &ThreadBuffer,
-    event: &T,
     ty: &'static EventType,
-) -> Outcome {
-    record_slowly(buffer, event, ty, &NO_CONTEXT)
-}
-
-/// Records where the record's mode is not the usual, or counts that it is busy.
-#[cold]
-#[inline(never)]
-fn record_unusually<T: TraceEvent + ?Sized>(
     buffer: &ThreadBuffer,
-    event: &T,
-    ty: &'static EventType,
-) -> Outcome {
-    let slot = buffer.session.slot;
-    if record::<T, false>(buffer, event, ty) == Outcome::Closed {
-        emit_somewhere(event, ty, 1 << slot, &NO_CONTEXT);
+) {
+    match place::<T, true, true>(buffer, &event, ty, now) {
+        Placed::Done => {}
+        Placed::Otherwise | Placed::Slowly => record_or_move_on(buffer, event, ty),
     }
-    Outcome::Done
 }
 
-/// [`record_slowly`], and on to another session in the same slot if this one is over.
+/// Records into a record whose mode is not the usual one, or counts the event as nested if the
+/// record is busy.
 #[cold]
 #[inline(never)]
-fn record_or_move_on<T: TraceEvent + ?Sized>(
-    buffer: &ThreadBuffer,
-    event: &T,
-    ty: &'static EventType,
-) -> Outcome {
+fn record_unusually<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
     let slot = buffer.session.slot;
-    if record_slowly(buffer, event, ty, &NO_CONTEXT) == Outcome::Closed {
-        emit_somewhere(event, ty, 1 << slot, &NO_CONTEXT);
+    if attempt(buffer, &event, ty, &NO_CONTEXT) == Outcome::Closed {
+        emit_somewhere(&event, ty, 1 << slot, &NO_CONTEXT);
     }
-    Outcome::Done
+}
+
+/// [`record_slowly`], unless the event is on the slow path only because labels changed. If the
+/// session is over, goes on with the next one in the same slot.
+#[cold]
+#[inline(never)]
+fn record_or_move_on<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
+    if relabel(buffer) {
+        return place_otherwise(event, clock::counter(), ty, buffer);
+    }
+    let slot = buffer.session.slot;
+    if record_slowly(buffer, &event, ty, &NO_CONTEXT) == Outcome::Closed {
+        emit_somewhere(&event, ty, 1 << slot, &NO_CONTEXT);
+    }
 }
 
 #[inline(always)]
@@ -390,7 +463,16 @@ fn encode<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor) -> Cursor {
     encoder.finish()
 }
 
-/// Counts the event if its encoding unwinds, so that the record is not busy for ever.
+/// [`encode`] for an event whose texts are ASCII. Any other event is refused.
+#[inline(always)]
+fn encode_plain<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor) -> Cursor {
+    let mut encoder = NetTraceEncoder::plain(cursor);
+    event.encode(&mut encoder);
+    encoder.finish()
+}
+
+/// Counts the event as dropped if its encoding unwinds, and ends it, so that the record does not
+/// stay busy.
 struct Unwinding<'a>(&'a ThreadBuffer);
 
 impl Drop for Unwinding<'_> {
@@ -398,185 +480,18 @@ impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         let (record, pool) = (&self.0.record, &self.0.session.pool);
         let held = record.held();
+        if held.is_none() && record.is_closed() {
+            // The record's numbers may be final already. Unless it has waited, the event counts as
+            // one emitted after the session's end.
+            record.seal(pool);
+            record.end();
+            return;
+        }
         if held.is_none() {
-            // The flusher asked while the event was being encoded: its chunk ends here, before the number that has no row.
+            // The flusher asked for the chunk during the encoding. Seal it before the event gets
+            // its number, which has no row.
             record.seal(pool);
         }
         record.drop_event(pool, held, Reason::Panicked);
     }
-}
-
-/// Why a row was not written.
-enum NotWritten {
-    /// The chunk has no room for it.
-    NoRoom,
-    /// No chunk ever has.
-    TooLarge,
-}
-
-/// Records into one buffer whose record is busy: whatever is not a plain row that fits.
-#[cold]
-#[inline(never)]
-fn record_slowly<T: TraceEvent + ?Sized>(
-    buffer: &ThreadBuffer,
-    event: &T,
-    ty: &'static EventType,
-    context: &Context<'_>,
-) -> Outcome {
-    let (record, session) = (&buffer.record, &*buffer.session);
-    let pool = &session.pool;
-    loop {
-        let mut held = record.held();
-        match held {
-            // First, so that whatever leaves a note from here on is not forgotten.
-            Some(chunk) => record.clear_note(pool, chunk),
-            None => record.seal(pool),
-        }
-        record.fold_nested(pool, held);
-        let now = session.floor.bound(now(record.mode()).max(record.ts()));
-        // The chunk at hand, then an empty one, then a jumbo one.
-        let mut need = 0;
-        loop {
-            if let Some(chunk) = held {
-                match write_row(buffer, chunk, now, event, ty, context) {
-                    Ok(()) => {
-                        if pool.is_jumbo(chunk) {
-                            give_up_jumbo(record, buffer);
-                        }
-                        return Outcome::Done;
-                    }
-                    Err(NotWritten::TooLarge) => {
-                        record.drop_event(pool, held, Reason::TooLarge);
-                        return Outcome::Done;
-                    }
-                    Err(NotWritten::NoRoom) => {
-                        let (start, size) = pool.place(chunk);
-                        if record.pos() == start {
-                            if size >= pool.jumbo_size() {
-                                record.drop_event(pool, held, Reason::TooLarge);
-                                return Outcome::Done;
-                            }
-                            need = pool.jumbo_size();
-                        }
-                        record.seal(pool);
-                    }
-                }
-            }
-            if record.is_closed() {
-                record.end();
-                return Outcome::Closed;
-            }
-            held = pool.take(need);
-            match held {
-                Some(chunk) => record.install(pool, chunk, now),
-                None => break,
-            }
-            if record.is_closed() {
-                // Since the look above; the flusher may have had its last round.
-                record.seal(pool);
-                record.end();
-                return Outcome::Closed;
-            }
-            if need > pool.chunk_size() {
-                // There are few of these, and so large an event takes longer than to wake the flusher.
-                session.wake_if_low();
-            }
-        }
-        if session.on_full == OnFull::Drop || !local::may_wait() {
-            record.drop_event(pool, None, Reason::NoRoom);
-            return Outcome::Done;
-        }
-        // Not busy while it waits: the flusher would wait for it.
-        record.end();
-        local::holding_locks(|| session.wait_for_room());
-        if !begin(record) {
-            record.refuse_nested();
-            return Outcome::Done;
-        }
-    }
-}
-
-/// A jumbo chunk serves one event.
-fn give_up_jumbo(record: &Record, buffer: &ThreadBuffer) {
-    if begin(record) {
-        record.seal(&buffer.session.pool);
-        record.end();
-    }
-}
-
-/// Writes what must be said before the row, and the row, and ends the event.
-fn write_row<T: TraceEvent + ?Sized>(
-    buffer: &ThreadBuffer,
-    chunk: u32,
-    now: u64,
-    event: &T,
-    ty: &'static EventType,
-    context: &Context<'_>,
-) -> Result<(), NotWritten> {
-    let (record, pool) = (&buffer.record, &buffer.session.pool);
-    let (start, size) = pool.place(chunk);
-    let pos = record.pos();
-    let mut out = Cursor::in_chunk((start, size), pos);
-    let is_first = pos == start;
-    if is_first {
-        record.number_first_row(pool, chunk);
-    } else if record.gap() > 0 {
-        context::escape(&mut out, Escape::Gap, &record.gap().to_le_bytes());
-    }
-    let version = labels::version();
-    let mut labels_written = None;
-    if version != record.labels() {
-        labels_written = labels::with_current(|version, labels| {
-            context::escape(&mut out, Escape::Labels, labels);
-            version
-        });
-    }
-    if !context.write(&mut out) {
-        return Err(NotWritten::TooLarge);
-    }
-    let has_escapes = !out.is_empty();
-
-    // The header: everything explicit, the payload's size in three bytes.
-    let mut delta = now - record.ts();
-    let mut head = [0_u8; 16];
-    head[0] = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
-    head[1..3].copy_from_slice(&row::padded2(ty.index()).to_le_bytes()[..2]);
-    let mut len = 3;
-    while delta >= 0x80 {
-        head[len] = delta as u8 | 0x80;
-        delta >>= 7;
-        len += 1;
-    }
-    head[len] = delta as u8;
-    out.put(&head[..=len]);
-    let size_at = out.len();
-    out.put(&[0; 3]);
-    if out.overflowed() {
-        return Err(NotWritten::NoRoom);
-    }
-    let room = out.room();
-    let unwinding = Unwinding(buffer);
-    let payload = encode(event, out.split(MAX_PAYLOAD));
-    mem::forget(unwinding);
-    if payload.refusal().is_some() {
-        return Err(NotWritten::TooLarge);
-    }
-    if payload.overflowed() {
-        return Err(if room >= MAX_PAYLOAD { NotWritten::TooLarge } else { NotWritten::NoRoom });
-    }
-    out.patch(size_at, &row::padded3(payload.len() as u32).to_le_bytes()[..3]);
-
-    if has_escapes {
-        record.mark_escapes(pool, chunk);
-    }
-    record.gap_written();
-    match labels_written {
-        Some(version) => record.set_labels(version),
-        // They are just being changed, and this is a signal handler: the next event tries again.
-        None if version != record.labels() => record.leave_note(),
-        None => {}
-    }
-    let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };
-    record.commit(payload.position(), now, shape);
-    Ok(())
 }

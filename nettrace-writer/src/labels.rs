@@ -1,72 +1,103 @@
-//! Labels in force on a thread: what correlates its events with a request, a span, an activity.
+//! The labels in force on a thread. They correlate its events with a request, a span or an
+//! activity.
 //!
-//! Labels belong to the thread, not to the event: [`enter`](crate::enter_labels) puts them in force, and every event that the
-//! thread emits, to whatever session, carries them until the scope ends. That costs an event nothing: a
-//! change leaves a note in the thread's buffers, and the next event writes the labels once.
+//! Labels belong to the thread, not to the event: [`enter`](crate::enter_labels) puts them in
+//! force. Every event that the thread emits carries them until the scope ends, in every session.
+//! That costs an event nothing. A change leaves a note in the thread's buffers, and the next event
+//! writes the labels once.
 
 use std::{
     cell::{Cell, RefCell},
-    fmt,
     marker::PhantomData,
 };
 
-use nettrace_format::v6::Label;
+use nettrace_format::v6::{self, LAST_LABEL, Label, LabelBytes};
 
-use crate::local;
+use crate::{local, sessions};
 
 /// The most bytes that the labels in force on a thread can take, keys and values included.
 pub const MAX_LABEL_BYTES: usize = 2_048;
 
-/// Labels that could not be put in force, because all in force would exceed [`MAX_LABEL_BYTES`], or the thread is at its end. Those of the
-/// enclosing scope stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LabelError(());
-
-impl fmt::Display for LabelError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the labels of this thread would exceed {MAX_LABEL_BYTES} bytes; use shorter keys and values"
-        )
-    }
+/// Why labels could not be put in force. The labels of the enclosing scope stay in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabelError {
+    /// Together with those in force they would exceed [`MAX_LABEL_BYTES`].
+    #[error(
+        "the labels of this thread would exceed {most} bytes; use shorter keys and values",
+        most = MAX_LABEL_BYTES
+    )]
+    TooLong,
+    /// The thread is ending: its local variables are being destroyed.
+    #[error("the thread is ending and can have no more labels")]
+    ThreadEnding,
+    /// The call came from a signal handler that interrupted another change of the thread's labels.
+    #[error("a signal handler cannot change labels while its thread changes them")]
+    InSignalHandler,
 }
 
-impl std::error::Error for LabelError {}
-
-/// Keeps labels in force on the thread that entered them; ends with its scope.
+/// Keeps labels in force on the thread that entered them, until it is dropped.
 ///
-/// Scopes nest: the inner one's labels come on top of the outer one's. Of the kinds that an event can have once (all but
-/// [`Label::Str`] and [`Label::Int`]) the inner one counts; of those two, the inner one of a key.
+/// Scopes nest: the inner one adds its labels to those of the outer one. An event has each kind of
+/// label once, and [`Label::Str`] and [`Label::Int`] once for each key. Where both scopes have the
+/// same, the inner one's is in force.
+///
+/// ```
+/// use nettrace_writer::{Label, enter_labels};
+///
+/// # fn emit_some() {}
+/// let request = enter_labels(&[Label::Str("route", "/cart"), Label::Int("try", 1)])?;
+/// {
+///     let _again = enter_labels(&[Label::Int("try", 2)])?;
+///     emit_some(); // route "/cart", try 2
+/// }
+/// emit_some(); // route "/cart", try 1
+/// drop(request);
+/// emit_some(); // no labels
+/// # Ok::<(), nettrace_writer::LabelError>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "labels are in force until this is dropped"]
 pub struct LabelScope {
+    /// 0: nobody listened when the scope was entered, so it has no labels.
     depth: usize,
     version: u64,
-    /// The scope ends on the thread where it began.
+    /// A scope must end on the thread where it began.
     not_send: PhantomData<*const ()>,
 }
 
-/// All labels in force, frame upon frame; each frame holds the whole list, so that leaving is truncating.
+/// A stack of frames, one for each scope. Each frame holds all labels in force, as a label list of
+/// version 6, so that leaving a scope shortens the stack.
 struct Frames {
+    /// The frames, and room for the next one.
     bytes: Vec<u8>,
+    used: usize,
     /// Where each frame begins, and its version.
     starts: Vec<(usize, u64)>,
 }
 
 thread_local! {
-    /// Which labels are in force: 0 for none. A number is never used for other labels on the same thread.
+    /// The version of the labels in force: 0 for none. A thread uses a version for one set of
+    /// labels only.
     static VERSION: Cell<u64> = const { Cell::new(0) };
     static LAST: Cell<u64> = const { Cell::new(0) };
-    static FRAMES: RefCell<Frames> = const { RefCell::new(Frames { bytes: Vec::new(), starts: Vec::new() }) };
+    static FRAMES: RefCell<Frames> =
+        const { RefCell::new(Frames { bytes: Vec::new(), used: 0, starts: Vec::new() }) };
 }
 
 /// Puts labels in force on this thread until the returned scope ends.
 ///
-/// Never allocates once the thread has had as many labels in force before.
+/// While no session listens to anything this is one load and one branch, and nothing is in force: a
+/// session that starts later does not see labels of scopes that were entered before it. (A program
+/// with tracepoints keeps labels from its first event on, and from its first call of the module
+/// `tracepoints` on, because the kernel can begin to listen at any time.)
+///
+/// Does not allocate if the thread has had labels of as many bytes before.
 ///
 /// # Errors
 ///
-/// [`LabelError`] when all labels in force would exceed [`MAX_LABEL_BYTES`].
+/// [`LabelError::TooLong`] if all labels in force would exceed [`MAX_LABEL_BYTES`],
+/// [`LabelError::ThreadEnding`], [`LabelError::InSignalHandler`].
 ///
 /// # Example
 ///
@@ -75,58 +106,83 @@ thread_local! {
 ///
 /// let trace_id = *b"0123456789abcdef";
 /// let _request = enter_labels(&[Label::TraceId(trace_id), Label::Str("route", "/cart")])?;
-/// // Whatever this thread emits from here to the end of the scope carries both.
+/// // From here to the end of the scope, every event of this thread carries both.
 /// # Ok::<(), nettrace_writer::LabelError>(())
 /// ```
+#[inline]
 pub fn enter_labels(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
+    // The tests of this module need no session.
+    if !cfg!(test) && !sessions::anyone_listens() {
+        return Ok(LabelScope { depth: 0, version: 0, not_send: PhantomData });
+    }
+    enter(labels)
+}
+
+fn enter(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
     FRAMES
         .try_with(|frames| {
-            let mut frames = frames.try_borrow_mut().ok()?;
-            let (depth, version) = frames.push(labels)?;
-            Some(LabelScope { depth, version, not_send: PhantomData })
+            let mut frames = frames.try_borrow_mut().map_err(|_| LabelError::InSignalHandler)?;
+            let (depth, version) = frames.push(labels).ok_or(LabelError::TooLong)?;
+            Ok(LabelScope { depth, version, not_send: PhantomData })
         })
-        .ok()
-        .flatten()
-        .ok_or(LabelError(()))
+        .unwrap_or(Err(LabelError::ThreadEnding))
 }
 
 impl Frames {
-    /// `None`: too many.
+    /// Returns `None` if there are too many labels.
     fn push(&mut self, labels: &[Label<'_>]) -> Option<(usize, u64)> {
-        let (outer, start) = (self.starts.last().map_or(0, |frame| frame.0), self.bytes.len());
-        let mut at = outer;
-        while at < start {
-            let (label, len) = decode(&self.bytes[at..start])?;
-            if !labels.iter().any(|new| replaces(new, &label)) {
-                self.bytes.extend_from_within(at..at + len);
+        let (outer, start) = (self.starts.last().map_or(0, |frame| frame.0), self.used);
+        if self.bytes.len() - start < MAX_LABEL_BYTES {
+            self.bytes.resize(start + 2 * MAX_LABEL_BYTES, 0);
+        }
+        let (outers, frame) = self.bytes.split_at_mut(start);
+        let frame = &mut frame[..MAX_LABEL_BYTES];
+        let (mut len, mut last) = (0, 0);
+        let mut rest = &outers[outer..];
+        while let Some(label) = v6::split_label(rest) {
+            if !labels.iter().any(|new| replaces_encoded(new, &label)) {
+                frame.get_mut(len..len + label.len)?.copy_from_slice(&rest[..label.len]);
+                frame[len] &= !LAST_LABEL;
+                (last, len) = (len, len + label.len);
             }
-            at += len;
+            rest = &rest[label.len..];
         }
         for (position, label) in labels.iter().enumerate() {
             if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
-                encode(label, &mut self.bytes);
-            }
-            if self.bytes.len() - start > MAX_LABEL_BYTES {
-                self.bytes.truncate(start);
-                return None;
+                (last, len) = (len, len + v6::put_label(label, &mut frame[len..])?);
             }
         }
-        LAST.set(LAST.get() + 1);
-        self.starts.push((start, LAST.get()));
-        set_version(LAST.get());
-        Some((self.starts.len(), LAST.get()))
+        if len > 0 {
+            frame[last] |= LAST_LABEL;
+        }
+        let version = LAST.get() + 1;
+        LAST.set(version);
+        self.used = start + len;
+        self.starts.push((start, version));
+        set_version(version);
+        Some((self.starts.len(), version))
     }
 }
 
 impl Drop for LabelScope {
+    #[inline]
     fn drop(&mut self) {
+        if self.depth > 0 {
+            self.leave();
+        }
+    }
+}
+
+impl LabelScope {
+    #[inline(never)]
+    fn leave(&self) {
         let _ = FRAMES.try_with(|frames| {
             let Ok(mut frames) = frames.try_borrow_mut() else { return };
-            // A scope that outlives an outer one has ended with it.
+            // The scope has ended already if it outlived an outer one.
             let frame = frames.starts.get(self.depth - 1).copied();
             if let Some((start, _)) = frame.filter(|frame| frame.1 == self.version) {
                 frames.starts.truncate(self.depth - 1);
-                frames.bytes.truncate(start);
+                frames.used = start;
                 set_version(frames.starts.last().map_or(0, |frame| frame.1));
             }
         });
@@ -138,19 +194,20 @@ fn set_version(version: u64) {
     local::for_each_buffer(|buffer| buffer.record.leave_note());
 }
 
-/// Which labels are in force on this thread.
+/// The version of the labels in force on this thread.
 pub(crate) fn version() -> u64 {
     VERSION.try_with(Cell::get).unwrap_or(0)
 }
 
-/// Gives the labels in force, encoded, with their version; empty for none. `None` where they cannot be
-/// read: they are just being changed (and this is a signal handler), or the thread is at its end.
+/// Calls `f` with the version of the labels in force and their encoding as a label list of version
+/// 6, which is empty if there are none. Returns `None` if they cannot be read: a signal handler
+/// interrupted a change of them, or the thread is ending.
 pub(crate) fn with_current<R>(f: impl FnOnce(u64, &[u8]) -> R) -> Option<R> {
     FRAMES
         .try_with(|frames| {
             let frames = frames.try_borrow().ok()?;
             Some(match frames.starts.last() {
-                Some(&(start, version)) => f(version, &frames.bytes[start..]),
+                Some(&(start, version)) => f(version, &frames.bytes[start..frames.used]),
                 None => f(0, &[]),
             })
         })
@@ -158,26 +215,25 @@ pub(crate) fn with_current<R>(f: impl FnOnce(u64, &[u8]) -> R) -> Option<R> {
         .flatten()
 }
 
-/// The activity in force, and the one that it comes from.
+/// The activity in force, and the one that it was started from.
 #[cfg(feature = "user_events")]
 pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
     let (mut id, mut related) = (None, None);
     if version() != 0 {
-        with_current(|_, mut bytes| {
-            while let Some((label, len)) = decode(bytes) {
+        with_current(|_, bytes| {
+            for label in decode(bytes) {
                 match label {
                     Label::ActivityId(bytes) => id = Some(bytes),
                     Label::RelatedActivityId(bytes) => related = Some(bytes),
                     _ => {}
                 }
-                bytes = &bytes[len..];
             }
         });
     }
     (id, related)
 }
 
-/// Whether `new` takes the place of `old`.
+/// Whether `new` replaces `old`.
 fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
     match (new, old) {
         (Label::Str(new, _) | Label::Int(new, _), Label::Str(old, _) | Label::Int(old, _)) => {
@@ -187,110 +243,38 @@ fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
     }
 }
 
-/// Appends one label in the form that escapes carry: kind, then its value; lengths are u16.
-fn encode(label: &Label<'_>, out: &mut Vec<u8>) {
-    fn text(text: &str, out: &mut Vec<u8>) {
-        // What is longer than fits is refused by its length anyway.
-        out.extend((text.len().min(usize::from(u16::MAX)) as u16).to_le_bytes());
-        out.extend(text.as_bytes());
-    }
-    match *label {
-        Label::ActivityId(id) => {
-            out.push(1);
-            out.extend(id);
+/// [`replaces`] for a label that is encoded.
+fn replaces_encoded(new: &Label<'_>, old: &LabelBytes<'_>) -> bool {
+    match *new {
+        Label::Str(key, _) | Label::Int(key, _) => {
+            matches!(old.kind, 5 | 6) && old.key == key.as_bytes()
         }
-        Label::RelatedActivityId(id) => {
-            out.push(2);
-            out.extend(id);
-        }
-        Label::TraceId(id) => {
-            out.push(3);
-            out.extend(id);
-        }
-        Label::SpanId(id) => {
-            out.push(4);
-            out.extend(id.to_le_bytes());
-        }
-        Label::Str(key, value) => {
-            out.push(5);
-            text(key, out);
-            text(value, out);
-        }
-        Label::Int(key, value) => {
-            out.push(6);
-            text(key, out);
-            out.extend(value.to_le_bytes());
-        }
-        Label::OpCode(code) => out.extend([7, code]),
-        Label::Keywords(keywords) => {
-            out.push(8);
-            out.extend(keywords.to_le_bytes());
-        }
-        Label::Level(level) => out.extend([9, level]),
-        Label::Version(version) => out.extend([10, version]),
+        Label::ActivityId(_) => old.kind == 1,
+        Label::RelatedActivityId(_) => old.kind == 2,
+        Label::TraceId(_) => old.kind == 3,
+        Label::SpanId(_) => old.kind == 4,
+        Label::OpCode(_) => old.kind == 7,
+        Label::Keywords(_) => old.kind == 8,
+        Label::Level(_) => old.kind == 9,
+        Label::Version(_) => old.kind == 10,
     }
 }
 
-/// Reads one label that [`encode`] wrote, and its length.
-fn decode(bytes: &[u8]) -> Option<(Label<'_>, usize)> {
-    fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
-        let (len, rest) = bytes.split_first_chunk()?;
-        let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*len)))?;
-        Some((std::str::from_utf8(text).ok()?, rest))
-    }
-    let (kind, rest) = bytes.split_first()?;
-    let (label, rest) = match kind {
-        1..=3 => {
-            let (id, rest) = rest.split_first_chunk()?;
-            let label = [Label::ActivityId, Label::RelatedActivityId, Label::TraceId];
-            (label[usize::from(*kind) - 1](*id), rest)
-        }
-        5 => {
-            let (key, rest) = text(rest)?;
-            let (value, rest) = text(rest)?;
-            (Label::Str(key, value), rest)
-        }
-        6 => {
-            let (key, rest) = text(rest)?;
-            let (value, rest) = rest.split_first_chunk()?;
-            (Label::Int(key, i64::from_le_bytes(*value)), rest)
-        }
-        4 | 8 => {
-            let (value, rest) = rest.split_first_chunk()?;
-            let value = u64::from_le_bytes(*value);
-            (if *kind == 4 { Label::SpanId(value) } else { Label::Keywords(value) }, rest)
-        }
-        _ => {
-            let (value, rest) = rest.split_first()?;
-            let label = match kind {
-                7 => Label::OpCode(*value),
-                9 => Label::Level(*value),
-                10 => Label::Version(*value),
-                _ => return None,
-            };
-            (label, rest)
-        }
-    };
-    Some((label, bytes.len() - rest.len()))
-}
-
-/// Reads all labels of an escape.
-pub(crate) fn decode_all(mut bytes: &[u8]) -> Vec<Label<'_>> {
-    let mut labels = Vec::new();
-    while let Some((label, len)) = decode(bytes) {
-        labels.push(label);
+/// The labels of an encoded list.
+pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Label<'_>> {
+    std::iter::from_fn(move || {
+        let (label, len) = v6::read_label(bytes)?;
         bytes = &bytes[len..];
-    }
-    labels
+        Some(label)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Label, MAX_LABEL_BYTES, decode_all, enter_labels, with_current};
+    use super::{Label, MAX_LABEL_BYTES, decode, enter_labels, with_current};
 
     fn current() -> Vec<String> {
-        with_current(|_, bytes| decode_all(bytes).iter().map(|l| format!("{l:?}")).collect())
-            .unwrap()
+        with_current(|_, bytes| decode(bytes).map(|l| format!("{l:?}")).collect()).unwrap()
     }
 
     #[test]
@@ -308,7 +292,24 @@ mod tests {
             Label::Version(255),
         ];
         let _scope = enter_labels(&labels).unwrap();
-        with_current(|_, bytes| assert_eq!(decode_all(bytes), labels)).unwrap();
+        with_current(|_, bytes| assert_eq!(decode(bytes).collect::<Vec<_>>(), labels)).unwrap();
+        // An inner scope takes over what it does not replace, whatever its kind.
+        for inner in labels {
+            let _inner = enter_labels(&[inner]).unwrap();
+            with_current(|_, bytes| {
+                let mut both: Vec<_> = decode(bytes).collect();
+                assert_eq!(both.pop(), Some(inner));
+                let others: Vec<_> = labels.into_iter().filter(|label| *label != inner).collect();
+                assert_eq!(both, others);
+                let mut rest = bytes;
+                while let Some(label) = super::v6::split_label(rest) {
+                    let is_last = label.len == rest.len();
+                    assert_eq!(rest[0] & super::LAST_LABEL != 0, is_last);
+                    rest = &rest[label.len..];
+                }
+            })
+            .unwrap();
+        }
     }
 
     #[test]

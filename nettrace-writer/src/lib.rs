@@ -1,8 +1,8 @@
 //! Writes NetTrace traces (`.nettrace`, format version 6) from inside a Rust process.
 //!
-//! A struct that derives [`TraceEvent`] is an event; [`emit`](Emit::emit) records it in every
-//! [`Session`] that listens. A session has one thread, which hands whole blocks to a [`sink`]: a
-//! file, rotated files, a stream, memory.
+//! A struct that derives [`TraceEvent`] is an event. [`emit`](Emit::emit) records it in every
+//! [`Session`] that listens to it. Each session has one thread, which writes whole blocks to a
+//! [`sink`]: a file, rotated files, a stream, or memory.
 //!
 //! ```
 //! use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
@@ -26,108 +26,137 @@
 //!
 //! | for | see |
 //! |---|---|
+//! | the way from `cargo add` to an opened trace, also in a service | [`guide`] |
 //! | attributes, types of fields, encodings | the derives [`TraceEvent`](derive@TraceEvent) and [`TraceField`](derive@TraceField), the trait [`TraceField`](trait@TraceField) |
-//! | filters, memory, what happens when it is full, intervals, clock | [`SessionBuilder`] |
+//! | filters, memory and what happens when it is full, intervals, clock | [`SessionBuilder`] |
 //! | destinations, and what each guarantees | [`sink`] |
 //! | stacks and related threads; labels; calls of functions | [`Context`]; [`enter_labels`]; [`traced`](macro@traced) |
-//! | counts | [`Stats`], [`Drops`] |
-//! | types that were refused | [`refused_types`] |
+//! | counts of events | [`Stats`], [`Drops`] |
+//! | event types that are not recorded, and why | [`refused_types`] |
+//! | errors and their messages | [`Error`] |
+//! | schemas, and fields of your own types | [`event`] |
 //!
 //! # Promises
 //!
 //! - [`Emit::emit`] never fails. While nobody listens it is one load and one branch. Once a thread
 //!   is warm it takes no lock, allocates nothing and does not call the kernel. It waits only for a
 //!   session with [`OnFull::Block`].
-//! - After [`Session::finish`], `attempted == written + dropped()`, exactly. What a thread dropped is
-//!   a gap in its sequence numbers, so the trace says the same.
-//! - What is in the sink is always whole blocks, with every reference defined before its use. A file
-//!   is a complete trace at every instant, also when the process was killed a moment ago.
-//! - A session that is still live at `exit` is flushed. The child of a `fork` has no session, and may
-//!   start its own.
+//! - After [`Session::finish`], `attempted == written + dropped()` holds exactly. The trace agrees:
+//!   each event that a thread dropped is a gap in the thread's sequence numbers.
+//! - The sink always holds whole blocks, and every reference is defined before its use. A file is a
+//!   complete trace at every instant, even if the process is killed.
+//! - A session that is still live at `exit` is flushed. The child of a `fork` has no session, and
+//!   may start its own.
 //!
 //! # In signal handlers
 //!
-//! An event that interrupts another of the same thread is dropped and counted
-//! ([`Drops::reentrant`]). The first event of a thread or of a type allocates and takes locks, which
-//! a handler must not: emit it once before. A session with [`OnFull::Block`] may wait, and does not go
-//! together with handlers that emit.
+//! An event that interrupts another event of the same thread is dropped and counted
+//! ([`Drops::reentrant`]). The first event of a thread or of a type allocates and takes locks,
+//! which a handler must not do. So emit such an event on that thread before the handler can run. A
+//! session with [`OnFull::Block`] may wait, so do not use it together with handlers that emit.
 //!
 //! # Features
 //!
-//! `uuid`: `uuid::Uuid` as the type of a field. `user_events`: the same emit writes Linux tracepoints
-//! as well (module `tracepoints`).
+//! - `log`: reports a sink that fails or recovers through the crate `log`
+//!   ([`SessionBuilder::on_sink_change`]).
+//! - `uuid`: makes `uuid::Uuid` a field type.
+//! - `user_events`: the same emit also writes Linux tracepoints (module `tracepoints`).
 #![cfg_attr(
     nettrace_loom,
-    allow(dead_code, unused_imports, reason = "the models use the protocol alone")
+    allow(
+        dead_code,
+        unused_imports,
+        unreachable_pub,
+        reason = "the models use the protocol alone"
+    )
 )]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "`sync` is the seam, and the lint follows its re-exports; `cargo xtask seam` checks the names"
+    reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
 )]
 
+// The loom models of the protocol use only these modules.
 mod barrier;
-#[cfg(all(test, nettrace_loom))]
-mod loom_tests;
+pub mod event;
+mod idle;
 mod memory;
+mod mutant;
 mod pool;
 mod record;
 mod row;
 mod sync;
 
-#[cfg(not(nettrace_loom))]
-mod clock;
-#[cfg(not(nettrace_loom))]
-mod config;
-#[cfg(not(nettrace_loom))]
-mod emit;
-#[cfg(not(nettrace_loom))]
-mod error;
-#[cfg(not(nettrace_loom))]
-mod flusher;
-#[cfg(not(nettrace_loom))]
-mod labels;
-#[cfg(not(nettrace_loom))]
-mod local;
-#[cfg(all(test, not(nettrace_loom)))]
-mod order_tests;
-#[cfg(not(nettrace_loom))]
-mod session;
-#[cfg(not(nettrace_loom))]
-mod sessions;
-#[cfg(not(nettrace_loom))]
-mod shared;
-#[cfg(not(nettrace_loom))]
-pub mod sink;
-#[cfg(not(nettrace_loom))]
-mod stats;
-#[cfg(not(nettrace_loom))]
-mod thread;
+// Outside of `cfg_if`, because `tracepoints` exports a macro, and code that a macro expands to
+// cannot do that.
 #[cfg(all(feature = "user_events", not(nettrace_loom)))]
 pub mod tracepoints;
 
-#[cfg(not(nettrace_loom))]
-pub use crate::{
-    clock::Clock,
-    config::{OnFull, ProviderFilter, SessionBuilder},
-    emit::{Context, Emit, MAX_STACK_FRAMES, emit_lazy},
-    error::Error,
-    labels::{LabelError, LabelScope, MAX_LABEL_BYTES, enter_labels},
-    session::Session,
-    sessions::refused_types,
-    stats::{Drops, LeftOut, Stats},
-    thread::ThreadRef,
-};
-pub use nettrace_format::{Format, content::Label};
+cfg_if::cfg_if! {
+    if #[cfg(nettrace_loom)] {
+        #[cfg(test)]
+        mod loom_tests;
+    } else {
+        mod clock;
+        mod config;
+        mod emit;
+        mod error;
+        mod filter;
+        mod flusher;
+        pub mod guide;
+        mod labels;
+        mod local;
+        #[cfg(test)]
+        mod order_tests;
+        mod notice;
+        mod processors;
+        mod session;
+        mod sessions;
+        mod shared;
+        pub mod sink;
+        mod stats;
+        mod thread;
+        mod traced;
+        mod warning;
+
+        pub use crate::{
+            clock::Clock,
+            config::{OnFull, SessionBuilder},
+            emit::{Context, Emit, MAX_STACK_FRAMES, emit_lazy},
+            error::Error,
+            filter::{FilterError, ProviderFilter},
+            labels::{LabelError, LabelScope, MAX_LABEL_BYTES, enter_labels},
+            notice::SinkChange,
+            session::Session,
+            sessions::refused_types,
+            sink::FileNameError,
+            stats::{Drops, LeftOut, SinkError, Stats},
+            thread::{
+                MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
+            },
+            warning::Warning,
+        };
+    }
+}
+
+pub use nettrace_event::{Level, TraceEvent, TraceField, registry::RegisterError};
+pub use nettrace_format::{Format, FormatError, content::Label, v6::BlockKind};
 pub use nettrace_macros::{TraceEvent, TraceField, traced};
-pub use trace_event::{Level, TraceEvent, TraceField};
 
-/// What the macros' expansions name. Not for people.
+/// For the code that the macros generate. Not part of the public interface.
 #[doc(hidden)]
-pub use trace_event as __private;
+pub use nettrace_event as __private;
 
-/// The README, so that its example is compiled by the tests.
+/// For the code of `#[traced]`. Not part of the public interface.
+#[cfg(not(nettrace_loom))]
+#[doc(hidden)]
+pub mod __traced {
+    pub use crate::traced::{Elapsed, Started};
+}
+
+/// The two READMEs, so that the tests compile their examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 #[doc(hidden)]
 pub mod readme {}

@@ -1,33 +1,46 @@
 //! What a thread keeps for itself: its buffer for each session.
 //!
-//! The slots are a thread local without a destructor, so that reaching one is an addition to the thread pointer, and works in a
-//! signal handler and while the thread is being torn down. A second thread local has a destructor and nothing else: it hands
-//! the buffers over when the thread ends. Destructors of other thread locals may run after it, and may emit: such an event gets
-//! a buffer for itself alone (see [`Attached::Once`]), so that it is not lost.
+//! The slots are a thread local without a destructor. So a slot is reached by an addition to the
+//! thread pointer, also in a signal handler and while the thread is being torn down. A second
+//! thread local has a destructor and nothing else: it hands the buffers over when the thread ends.
+//! Destructors of other thread locals may run after it and emit. Such an event gets a buffer for
+//! itself alone (see [`Attached::Once`]), so that it is not lost.
+//!
+//! One of the thread's buffers is its *current* one: that of the last event that went to a single
+//! session. The next event for that session finds it by a load and a comparison.
 //!
 //! Invariants:
 //!
-//! - L1: a slot is null or holds one strong reference of an `Arc<ThreadBuffer>` (by `Arc::into_raw`). Only its own thread reads or
-//!   writes it, and gives the reference back only through [`detach`], which keeps it for a while, and at its end.
+//! - L1: a slot is null or holds one strong reference of an `Arc<ThreadBuffer>` (by
+//!   `Arc::into_raw`). Only its own thread reads or writes it. The thread gives the reference back
+//!   only in [`detach`], which delays that, and when it ends.
+//! - L2: [`CURRENT`] points to [`NOBODY`] or to a buffer that is in a slot, except within [`take`].
+//!   There the buffer is in the hands of `take`, which clears `CURRENT` before it passes the buffer
+//!   on. Only its own thread reads or writes it.
 #![allow(
     unsafe_code,
-    reason = "L1: references kept as pointers, since a thread local with a destructor would not be reachable always"
+    reason = "L1, L2: raw pointers, because thread locals with destructors are not always there"
 )]
 
-use std::{cell::Cell, ptr, sync::Arc};
+use std::{
+    cell::Cell,
+    num::NonZero,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
 
-use trace_event::SESSION_BITS;
+use nettrace_event::SESSION_BITS;
 
 use crate::{
     clock,
     record::Record,
-    sessions::{self, missed},
+    sessions::{self, handler_events},
     shared::{NoBuffer, Shared},
-    sync::{Ordering, thread},
+    sync::{Ordering, compiler_fence, thread},
     thread::ThreadRef,
 };
 
-/// One thread's end of one session.
+/// What one thread has of one session.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ThreadBuffer {
@@ -36,19 +49,19 @@ pub(crate) struct ThreadBuffer {
     pub(crate) thread: ThreadRef,
 }
 
-/// What [`attach`] did.
+/// The result of [`attach`].
 pub(crate) enum Attached {
     /// The thread has a buffer now.
     ForGood,
-    /// The thread is at its end: a buffer for one event.
+    /// The thread is ending: it gets a buffer for one event.
     Once(OneEvent),
-    /// There is no room for the buffer: to be waited for, or the event counted.
+    /// There is no room for another buffer. Wait for it, then call [`attach_after_wait`].
     Full(Arc<Shared>),
-    /// There is no such session (any more), or the event was counted as refused.
+    /// There is no such session any more, or the event was counted as refused or dropped.
     No,
 }
 
-/// A buffer for one event, which is handed over when this is dropped.
+/// A buffer for one event. Dropping this hands it over.
 pub(crate) struct OneEvent(Arc<ThreadBuffer>);
 
 impl OneEvent {
@@ -67,9 +80,28 @@ const SLOTS: usize = SESSION_BITS as usize + 1;
 
 struct ExitGuard;
 
+/// Stands for a buffer of no session: what [`current`] reads of it is 0.
+static NOBODY: Nobody = Nobody([0; size_of::<Record>()]);
+
+#[repr(C, align(128))]
+struct Nobody([u8; size_of::<Record>()]);
+
+const fn nobody() -> NonNull<ThreadBuffer> {
+    const { assert!(align_of::<Nobody>() == align_of::<ThreadBuffer>()) };
+    match NonNull::new((&raw const NOBODY).cast_mut()) {
+        Some(nobody) => nobody.cast(),
+        None => unreachable!(),
+    }
+}
+
 thread_local! {
-    static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] = const { [const { Cell::new(ptr::null()) }; SLOTS] };
-    /// The thread is taking locks of ours: a signal handler that emits now must not.
+    static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] =
+        const { [const { Cell::new(ptr::null()) }; SLOTS] };
+    /// A bit for each slot that is not null.
+    static ATTACHED: Cell<u32> = const { Cell::new(0) };
+    static CURRENT: Cell<NonNull<ThreadBuffer>> = const { Cell::new(nobody()) };
+    /// The thread is taking locks of this crate: a signal handler that emits now must not take
+    /// them.
     static HOLDS_LOCKS: Cell<bool> = const { Cell::new(false) };
     /// The thread is a session's flusher: it never waits for room.
     static IS_FLUSHER: Cell<bool> = const { Cell::new(false) };
@@ -78,9 +110,10 @@ thread_local! {
     static EXIT: ExitGuard = const { ExitGuard };
 }
 
-/// The thread's buffer in a slot, if it has one (perhaps of a session that is over).
+/// The thread's buffer in a slot, if it has one. It may belong to a session that is over.
 ///
-/// The reference is good until the thread detaches that slot, which the emitting functions do only when they are done with it.
+/// The reference is valid until the thread detaches that slot. The emitting functions detach it
+/// only after their last use.
 #[inline(always)]
 pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].get());
@@ -88,9 +121,40 @@ pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
     unsafe { pointer.as_ref() }
 }
 
+/// The thread's current buffer, if it belongs to the one session that a word names.
+///
+/// The reference is valid as for [`buffer`].
+#[inline(always)]
+pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
+    let pointer = CURRENT.get().as_ptr();
+    // SAFETY: L2: in bounds of a buffer, or of `NOBODY`, which is as large as a buffer's record.
+    let of = unsafe { &raw const (*pointer).record.word };
+    // SAFETY: L2: the field of a buffer never changes, and those bytes of `NOBODY` are 0.
+    if unsafe { of.read() } != word.get() {
+        return None;
+    }
+    // SAFETY: L2: a word that is not 0 is that of a buffer.
+    Some(unsafe { &*pointer })
+}
+
+/// Makes the thread's buffer in a slot the current one. Returns `false` if there is none.
+pub(crate) fn make_current(slot: u32) -> bool {
+    let buffer = buffer(slot);
+    if let Some(buffer) = buffer {
+        CURRENT.set(NonNull::from(buffer));
+    }
+    buffer.is_some()
+}
+
 /// Calls `f` with each buffer that the thread has.
 pub(crate) fn for_each_buffer(mut f: impl FnMut(&ThreadBuffer)) {
-    (0..SESSION_BITS).filter_map(buffer).for_each(&mut f);
+    let mut attached = ATTACHED.get();
+    while attached != 0 {
+        if let Some(buffer) = buffer(attached.trailing_zeros()) {
+            f(buffer);
+        }
+        attached &= attached - 1;
+    }
 }
 
 /// Marks this thread as a flusher.
@@ -98,52 +162,49 @@ pub(crate) fn set_flusher() {
     IS_FLUSHER.set(true);
 }
 
-/// Whether this thread may wait for room: not if it is the one that makes room, nor in a signal handler that came while it was
-/// waiting already.
+/// Whether this thread may wait for room. The thread that makes room must not, nor a signal handler
+/// that interrupted a wait.
 pub(crate) fn may_wait() -> bool {
     !IS_FLUSHER.get() && !HOLDS_LOCKS.get()
 }
 
-/// Does something that takes locks. `None`: not done, for this is a signal handler that came while the thread was
-/// at such a thing; taking a lock again that the thread holds would never end.
+/// Calls `f`, which takes locks. Returns `None` without a call if this is a signal handler that
+/// interrupted such a call: the thread would wait for ever for a lock that it holds.
 pub(crate) fn holding_locks<R>(f: impl FnOnce() -> R) -> Option<R> {
-    /// Also where `f` unwinds.
+    (!HOLDS_LOCKS.get()).then(|| with_locks(f))
+}
+
+/// [`holding_locks`] for a call that must not be left out. The thread must hold none of the same
+/// locks.
+pub(crate) fn with_locks<R>(f: impl FnOnce() -> R) -> R {
+    /// Also runs if `f` unwinds.
     struct Release;
     impl Drop for Release {
         fn drop(&mut self) {
             HOLDS_LOCKS.set(false);
             if !thread::panicking() {
-                missed::settle();
+                handler_events::settle();
             }
         }
     }
-    (!HOLDS_LOCKS.replace(true)).then(|| {
-        let _release = Release;
-        f()
-    })
+    let _release = (!HOLDS_LOCKS.replace(true)).then_some(Release);
+    f()
 }
 
-/// Gives the thread a buffer for the session in a slot.
+/// Gives the thread a buffer for the session in a slot. `can_wait` says whether the event can wait
+/// for room.
 #[cold]
-pub(crate) fn attach(slot: u32) -> Attached {
+pub(crate) fn attach(slot: u32, can_wait: bool) -> Attached {
+    let can_wait = can_wait && may_wait();
     let attached = holding_locks(|| {
         if buffer(slot).is_some() {
-            return Attached::ForGood; // a signal handler did it a moment ago
+            return Attached::ForGood; // a signal handler attached it a moment ago
         }
         let Some(session) = sessions::session(slot) else { return Attached::No };
-        let buffer = match session.attach(&ThreadRef::current()) {
-            Ok(buffer) => buffer,
-            Err(NoBuffer::Closed) => return Attached::No,
-            Err(NoBuffer::TooMany) => return Attached::Full(session),
-        };
-        // The flusher meets whoever is on the roster when it has read its `T`: no clock of this thread's may be read, not even
-        // ahead of its turn, before the thread is there.
-        clock::ordered();
-        if EXIT.try_with(|_| ()).is_ok() {
-            BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
-            Attached::ForGood
-        } else {
-            Attached::Once(OneEvent(buffer))
+        match session.attach(&ThreadRef::current(), can_wait) {
+            Ok(buffer) => keep(slot, buffer),
+            Err(NoBuffer::Closed | NoBuffer::Dropped) => Attached::No,
+            Err(NoBuffer::Wait) => Attached::Full(session),
         }
     });
     attached.unwrap_or_else(|| {
@@ -152,14 +213,48 @@ pub(crate) fn attach(slot: u32) -> Attached {
     })
 }
 
+/// [`attach`] for an event that has waited for room in that session.
+pub(crate) fn attach_after_wait(session: &Arc<Shared>) -> Attached {
+    holding_locks(|| {
+        if buffer(session.slot).is_some() {
+            // A signal handler attached it a moment ago.
+            return if session.wait_ends() { Attached::ForGood } else { Attached::No };
+        }
+        match session.attach_after_wait(&ThreadRef::current()) {
+            Ok(buffer) => keep(session.slot, buffer),
+            Err(NoBuffer::Closed | NoBuffer::Dropped) => Attached::No,
+            Err(NoBuffer::Wait) => Attached::Full(Arc::clone(session)),
+        }
+    })
+    .unwrap_or(Attached::No)
+}
+
+/// Puts a buffer that is on the session's roster into its empty slot.
+fn keep(slot: u32, buffer: Arc<ThreadBuffer>) -> Attached {
+    // The flusher sees all threads on the roster after it has read its `T`. So this thread must not
+    // read the clock before it is on the roster, not even speculatively. (On AArch64 `isb` alone
+    // does not wait for a load. Here it does, because of the lock's branch on the value that it
+    // loaded.)
+    clock::ordered();
+    if EXIT.try_with(|_| ()).is_ok() {
+        BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
+        // No handler changes the bits in between: it does not attach while the thread holds locks.
+        ATTACHED.set(ATTACHED.get() | 1 << (slot as usize % SLOTS));
+        Attached::ForGood
+    } else {
+        Attached::Once(OneEvent(buffer))
+    }
+}
+
 /// Empties a slot whose session is over.
 ///
-/// The buffer is not freed yet, but when the thread has detached two more (L1): this may be a signal handler that interrupted
-/// an emit which has just looked at the very buffer. (It would have to see two further sessions come and go before it returns.)
+/// The buffer stays until the thread has detached two more (L1), because this may be a signal
+/// handler that interrupted an emit which has just read the slot. (Two further sessions would have
+/// to come and go before the handler returns.)
 pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
     holding_locks(|| {
         if !buffer(slot).is_some_and(|buffer| ptr::eq(buffer, over)) {
-            return; // a signal handler did it a moment ago
+            return; // a signal handler detached it a moment ago
         }
         let Some(buffer) = take(slot) else { return };
         let stale = STALE.with(|stale| {
@@ -171,13 +266,21 @@ pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
 }
 
 fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
+    ATTACHED.set(ATTACHED.get() & !(1 << (slot as usize % SLOTS)));
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].replace(ptr::null()));
+    // In this order, because a signal handler that emits in between would make the buffer in the
+    // slot the current one again.
+    compiler_fence(Ordering::SeqCst);
+    if ptr::eq(CURRENT.get().as_ptr(), pointer) {
+        CURRENT.set(nobody());
+    }
+    compiler_fence(Ordering::SeqCst);
     reclaim(pointer)
 }
 
-/// The reference that a slot (or the place of a stale buffer) held and no longer holds.
+/// Takes over the reference that was in a slot, or among the stale buffers, and is there no more.
 fn reclaim(pointer: *const ThreadBuffer) -> Option<Arc<ThreadBuffer>> {
-    // SAFETY: L1: every caller has just taken it out of its place.
+    // SAFETY: L1: every caller has just taken the pointer out of its place.
     (!pointer.is_null()).then(|| unsafe { Arc::from_raw(pointer) })
 }
 
@@ -194,7 +297,8 @@ impl Drop for ExitGuard {
     }
 }
 
-/// As if the calling thread had dropped so many events of the session in a slot.
+/// Counts events of the session in a slot as dropped by the calling thread, for tests.
+#[cfg(feature = "__test_hooks")]
 pub(crate) fn pretend_dropped(slot: u32, count: u64) {
     if let Some(buffer) = buffer(slot).filter(|buffer| buffer.record.begin()) {
         buffer.record.pretend_dropped(&buffer.session.pool, count);
@@ -203,20 +307,22 @@ pub(crate) fn pretend_dropped(slot: u32, count: u64) {
 }
 
 impl ThreadBuffer {
-    /// The thread is done with this buffer.
+    /// Hands the buffer over: the thread does not use it any more.
     pub(crate) fn exit(&self) {
         self.record.exit(&self.session.pool);
         self.session.buffer_ended();
-        // If many threads leave, their chunks are needed again.
+        // If many threads end, the session needs their chunks again.
         self.session.wake_if_low();
     }
 }
 
-/// In a child process: the sessions are the parent's, and so are the references, which are left as they are.
+/// Empties the slots of a forked child without giving the references back: the sessions and their
+/// buffers are the parent's.
 #[cfg(unix)]
 pub(crate) fn forget_all() {
     for slot in 0..SESSION_BITS {
         std::mem::forget(take(slot));
     }
+    STALE.with(|stale| stale.iter().for_each(|buffer| buffer.set(ptr::null())));
     HOLDS_LOCKS.set(false);
 }

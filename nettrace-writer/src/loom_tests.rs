@@ -1,22 +1,29 @@
-//! What `record` claims, under every interleaving that loom finds with few preemptions.
+//! Checks what `record` states, under every interleaving that loom finds with few preemptions.
 //!
-//! `RUSTFLAGS="--cfg nettrace_loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p nettrace-writer --lib --release loom`; `cargo xtask loom` does
-//! the same. Each model says how many executions it had, and fails if none of them met what it is there for.
+//! `RUSTFLAGS="--cfg nettrace_loom" cargo test -p nettrace-writer --lib --release loom` runs the
+//! models; `cargo xtask loom` does the same. Each model prints how many executions it had. It fails
+//! if none of them met the situation that the model is made for.
+//!
+//! The number of executions grows fast with the events and rounds that run at the same time. So in
+//! most models the owner has emitted its first event before the flusher begins, and emits one or
+//! two more while the flusher does a round.
 
 mod model;
+mod pool;
 
 use loom::{model::Builder, sync::Arc};
-use std::sync::{Arc as Shared, atomic};
+use std::sync::atomic;
 
 use crate::{
+    idle::Sleep,
     loom_tests::model::{Flusher, Model, Outcome},
-    record::Record,
+    record::{Floor, MODE_FENCE, Record},
     sync::thread,
 };
 
-/// How often something happened in all executions of a model.
+/// Counts what happened in all executions of a model.
 #[derive(Clone, Default)]
-struct Tally(Shared<[atomic::AtomicUsize; 7]>);
+struct Tally(std::sync::Arc<[atomic::AtomicUsize; 12]>);
 
 impl Tally {
     fn add(&self, what: usize, by: usize) {
@@ -30,28 +37,43 @@ impl Tally {
 
 /// Executions of the model.
 const EXECUTIONS: usize = 0;
-/// Second passes.
+/// Records that had to be asked a second time.
 const MOVED_ON: usize = 1;
-/// Chunks that the flusher took.
+/// Chunks that the flusher seized.
 const SEIZED: usize = 2;
-/// Visits while the owner was giving up a chunk.
+/// Visits while the owner was sealing its chunk.
 const SEALING: usize = 3;
 /// Events dropped.
 const DROPPED: usize = 4;
-/// Rows of the last model that were there before the session was closed.
+/// Rows that a model found.
 const ROWS: usize = 5;
 /// Threads that a round did not wait for.
 const BUSY: usize = 6;
+/// Rounds that asked nobody, and rests.
+const STILL: usize = 7;
+/// Large chunks that were merged while other threads took chunks.
+const MERGED: usize = 8;
+/// Visits to owners of which the flusher could not know whether they were writing.
+const UNPROVED: usize = 10;
 
-/// Runs a model in every way, `preemptions` deep at most.
+/// Changes of labels that a model found.
+const LABELS: usize = 11;
+/// Epochs that began.
+const EPOCHS: usize = 9;
+
+/// Explores all executions of a model with at most that many preemptions: switches from a thread
+/// that could go on. `LOOM_MAX_PREEMPTIONS` replaces the bound.
+///
+/// Loom's authors say that 2 or 3 preemptions are enough to find most bugs. A model has 3 if it
+/// then takes some ten seconds or less, otherwise 2. Only the model with two emitting threads has
+/// 1. With 2 the models notice each of the safeguards that `cargo xtask mutants` takes out.
 fn explore(
     name: &str,
     preemptions: usize,
     model: impl Fn(&Tally) + Send + Sync + 'static,
 ) -> Tally {
     let mut builder = Builder::new();
-    let bound = builder.preemption_bound.map_or(preemptions, |bound| bound.min(preemptions));
-    builder.preemption_bound = Some(bound);
+    builder.preemption_bound.get_or_insert(preemptions);
     builder.max_branches = 20_000;
     let tally = Tally::default();
     let counts = tally.clone();
@@ -59,7 +81,11 @@ fn explore(
         counts.add(EXECUTIONS, 1);
         model(&counts);
     });
-    println!("{name}: {:?} (executions, moved on, seized, sealing, dropped, rows, busy)", tally.0);
+    println!(
+        "{name}: {:?} (executions, moved on, seized, sealing, dropped, rows, busy, still, merged, \
+         epochs, unproved)",
+        tally.0
+    );
     tally
 }
 
@@ -71,20 +97,35 @@ fn tell(tally: &Tally, flusher: &Flusher<'_>) {
     }
 }
 
-/// A thread that runs `owner`, one flusher that has `rounds` rounds meanwhile and three after it, and what then must be so.
+/// A model and a record.
+type Shared = Arc<(Model, Record)>;
+
+/// A record that has no chunk yet: no event has been emitted.
+fn fresh(model: Model) -> Shared {
+    Arc::new((model, Record::new(MODE_FENCE)))
+}
+
+/// A record whose owner has emitted event 1 and has the chunk with its row.
+fn begun(model: Model) -> Shared {
+    let shared = fresh(model);
+    assert_eq!(shared.0.emit(&shared.1, 1), Outcome::Written);
+    shared
+}
+
+/// Runs `owner` on a thread, with `rounds` rounds of a flusher meanwhile and two after it. Then
+/// calls `check`.
 fn with_one_owner(
     tally: &Tally,
-    model: Model,
+    shared: &Shared,
     rounds: usize,
     owner: fn(&Model, &Record),
     check: fn(&Tally, &Flusher<'_>, &Record),
 ) {
-    let shared = Arc::new((model, Record::new(0)));
     let emitting = {
-        let shared = Arc::clone(&shared);
+        let shared = Arc::clone(shared);
         thread::spawn(move || owner(&shared.0, &shared.1))
     };
-    let (model, record) = &*shared;
+    let (model, record) = &**shared;
     let mut flusher = Flusher::new(model, &[record]);
     (0..rounds).for_each(|_| flusher.round());
     emitting.join().unwrap();
@@ -93,7 +134,7 @@ fn with_one_owner(
     check(tally, &flusher, record);
 }
 
-/// Fails where what a model is there for never happened.
+/// Fails if one of these never happened.
 fn assert_met(tally: &Tally, kinds: &[usize]) {
     for &kind in kinds {
         assert!(tally.of(kind) > 0, "nothing of kind {kind}: the model is too weak");
@@ -101,12 +142,13 @@ fn assert_met(tally: &Tally, kinds: &[usize]) {
 }
 
 #[test]
-fn loom_what_is_older_than_a_round_is_in_it() {
+fn loom_a_round_has_every_row_that_is_older() {
+    // The chunk has one place left: the next event fills it, the one after begins another.
     let tally = explore("older", 3, |tally| {
         let owner = |model: &Model, record: &Record| {
-            (1..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+            (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
         };
-        with_one_owner(tally, Model::new(3, 2), 1, owner, |_, flusher, _| {
+        with_one_owner(tally, &begun(Model::new(3, 2)), 1, owner, |_, flusher, _| {
             flusher.check_rows(&[1, 2, 3]);
         });
     });
@@ -114,13 +156,26 @@ fn loom_what_is_older_than_a_round_is_in_it() {
 }
 
 #[test]
+fn loom_a_round_has_the_first_rows_of_a_thread() {
+    let tally = explore("first rows", 3, |tally| {
+        let owner = |model: &Model, record: &Record| {
+            (1..=2).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+        };
+        with_one_owner(tally, &fresh(Model::new(3, 1)), 1, owner, |_, flusher, _| {
+            flusher.check_rows(&[1, 2]);
+        });
+    });
+    assert_met(&tally, &[MOVED_ON, SEIZED, SEALING]);
+}
+
+#[test]
 fn loom_chunks_come_back_between_rounds() {
-    // Two chunks of a row each: what the first round gives back the second one meets again.
+    // Two chunks for one row each. The second round meets the chunk that the first gave back.
     let tally = explore("come back", 2, |tally| {
         let owner = |model: &Model, record: &Record| {
-            (1..=3).for_each(|id| assert_ne!(model.emit(record, id), Outcome::Closed));
+            (2..=3).for_each(|id| assert_ne!(model.emit(record, id), Outcome::Closed));
         };
-        with_one_owner(tally, Model::new(2, 1), 2, owner, |tally, flusher, record| {
+        with_one_owner(tally, &begun(Model::new(2, 1)), 2, owner, |tally, flusher, record| {
             flusher.check_counts();
             tally.add(DROPPED, record.counts().1.no_room as usize);
         });
@@ -129,12 +184,12 @@ fn loom_chunks_come_back_between_rounds() {
 }
 
 #[test]
-fn loom_what_is_dropped_is_told() {
+fn loom_dropped_events_are_counted() {
     let tally = explore("dropped", 3, |tally| {
         let owner = |model: &Model, record: &Record| {
-            (1..=3).for_each(|id| assert_ne!(model.emit(record, id), Outcome::Closed));
+            (2..=3).for_each(|id| assert_ne!(model.emit(record, id), Outcome::Closed));
         };
-        with_one_owner(tally, Model::new(1, 1), 1, owner, |tally, flusher, record| {
+        with_one_owner(tally, &begun(Model::new(1, 1)), 1, owner, |tally, flusher, record| {
             flusher.check_counts();
             tally.add(DROPPED, record.counts().1.no_room as usize);
         });
@@ -143,67 +198,138 @@ fn loom_what_is_dropped_is_told() {
 }
 
 #[test]
-fn loom_events_in_events_are_told() {
+fn loom_nested_events_are_counted() {
     let tally = explore("nested", 2, |tally| {
         let owner = |model: &Model, record: &Record| {
             model.emit_around(record, 1, || model.emit_nested(record));
-            model.emit_around(record, 2, || model.emit_nested(record));
-            model.emit(record, 3);
+            model.emit(record, 2);
         };
-        with_one_owner(tally, Model::new(3, 4), 1, owner, |_, flusher, record| {
-            flusher.check_rows(&[1, 2, 3]);
-            assert_eq!(record.counts().1.reentrant, 2);
+        with_one_owner(tally, &fresh(Model::new(3, 4)), 1, owner, |_, flusher, record| {
+            flusher.check_rows(&[1, 2]);
+            assert_eq!(record.counts().1.reentrant, 1);
         });
     });
     assert_met(&tally, &[SEIZED]);
+}
+
+/// One round, while the owner emits events 2 and 3. Then two more rounds, and all three events are
+/// there.
+fn with_one_round<'a>(tally: &Tally, shared: &'a Shared, before: fn(&Record)) -> Flusher<'a> {
+    let flushing = {
+        let shared = Arc::clone(shared);
+        thread::spawn(move || {
+            let (model, record) = &*shared;
+            let mut flusher = Flusher::new(model, &[record]);
+            flusher.round();
+            flusher.sources.remove(0)
+        })
+    };
+    let (model, record) = &**shared;
+    before(record);
+    (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+    let source = flushing.join().unwrap();
+    let mut flusher = Flusher::new(model, &[record]);
+    flusher.sources = vec![source];
+    (0..2).for_each(|_| flusher.round());
+    flusher.check_rows(&[1, 2, 3]);
+    tell(tally, &flusher);
+    flusher
 }
 
 #[test]
 fn loom_a_request_survives_a_note() {
-    // An event with a note before it, which the flusher asks in the midst of, and one behind it, which must not go into a chunk that was
-    // taken.
-    let tally = explore("note", 3, |tally| {
-        let shared = Arc::new((Model::new(3, 4), Record::new(0)));
+    // The flusher asks in the middle of an event that follows a note. The next event must not write
+    // into the chunk that was taken.
+    let tally = explore("note", 2, |tally| {
+        let shared = fresh(Model::new(3, 4));
         shared.0.emit_around(&shared.1, 1, || shared.0.emit_nested(&shared.1));
-        let flushing = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let (model, record) = &*shared;
-                let mut flusher = Flusher::new(model, &[record]);
-                flusher.round();
-                flusher.sources.remove(0)
-            })
-        };
-        let (model, record) = &*shared;
-        (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
-        let source = flushing.join().unwrap();
-        let mut flusher = Flusher::new(model, &[record]);
-        flusher.sources = vec![source];
-        (0..2).for_each(|_| flusher.round());
-        flusher.check_rows(&[1, 2, 3]);
-        tell(tally, &flusher);
+        with_one_round(tally, &shared, |_| {});
     });
     assert_met(&tally, &[SEIZED]);
 }
 
 #[test]
-fn loom_a_clock_that_goes_back_breaks_no_point() {
-    let tally = explore("back", 2, |tally| {
+fn loom_a_request_survives_a_change_of_labels() {
+    // As above, but the note says that labels changed, so that the event returns to the fast path.
+    let tally = explore("labels", 2, |tally| {
+        let shared = begun(Model::new(3, 4));
+        let flusher = with_one_round(tally, &shared, Record::leave_note);
+        let labels = shared.1.labels();
+        assert_eq!(flusher.sources[0].labels, labels);
+        tally.add(LABELS, labels as usize);
+    });
+    assert_met(&tally, &[SEIZED, LABELS]);
+}
+
+#[test]
+fn loom_a_clock_that_goes_back_breaks_no_sequence_point() {
+    let tally = explore("back", 3, |tally| {
         let owner = |model: &Model, record: &Record| {
-            (1..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+            (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
         };
-        // Three ticks: some events of the past are behind the flusher's time, some are not.
-        with_one_owner(tally, Model::new(3, 2).behind(3), 1, owner, |_, flusher, _| {
+        // Three ticks, so that some events are before the flusher's time and some are not.
+        with_one_owner(tally, &begun(Model::new(3, 2).behind(3)), 1, owner, |_, flusher, _| {
             flusher.check_rows(&[1, 2, 3]);
         });
     });
     assert_met(&tally, &[SEIZED]);
+}
+
+#[test]
+fn loom_a_clock_that_jumps_breaks_no_sequence_point() {
+    let tally = explore("jump", 2, |tally| {
+        let shared = fresh(Model::new(3, 2).ahead(40));
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        // The flusher must have read the clock before it jumps, and the owner must have a chunk.
+        flusher.round();
+        assert_eq!(model.emit(record, 1), Outcome::Written);
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (model, record) = &*shared;
+                model.jump();
+                (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+            })
+        };
+        flusher.round();
+        emitting.join().unwrap();
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_rows(&[1, 2, 3]);
+        tally.add(EPOCHS, flusher.epochs());
+        tell(tally, &flusher);
+    });
+    assert_met(&tally, &[EPOCHS, SEIZED]);
+}
+
+#[test]
+fn loom_a_thread_sees_all_terms_of_an_epoch() {
+    let tally = explore("epochs", 3, |tally| {
+        let floor = Arc::new(Floor::new());
+        // Epoch n has the floor n, which nobody raises, and the offset -n.
+        let begun = {
+            let floor = Arc::clone(&floor);
+            thread::spawn(move || {
+                (1..=3).for_each(|n: u64| {
+                    floor.begin_epoch(n + 1, n.wrapping_neg());
+                });
+            })
+        };
+        for _ in 0..2 {
+            let current = floor.current();
+            let epoch = u64::from(current.epoch);
+            assert_eq!((current.floor, current.offset), (epoch, epoch.wrapping_neg()));
+            tally.add(EPOCHS, current.epoch as usize);
+        }
+        begun.join().unwrap();
+    });
+    assert_met(&tally, &[EPOCHS]);
 }
 
 #[test]
 fn loom_a_round_without_patience_loses_nothing() {
     let tally = explore("patience", 2, |tally| {
-        let shared = Arc::new((Model::new(3, 1), Record::new(0)));
+        let shared = fresh(Model::new(3, 1));
         let emitting = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -224,15 +350,15 @@ fn loom_a_round_without_patience_loses_nothing() {
 }
 
 #[test]
-fn loom_a_handler_is_told_wherever_it_comes() {
+fn loom_a_handler_is_counted_at_every_moment() {
     for moment in 0..Model::MOMENTS {
         let tally = explore("handler", 2, move |tally| {
-            let shared = Arc::new((Model::new(3, 4), Record::new(0)));
+            let shared = fresh(Model::new(3, 4));
+            shared.0.emit_around(&shared.1, 1, || shared.0.emit_nested(&shared.1));
             let emitting = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
                     let (model, record) = &*shared;
-                    model.emit_around(record, 1, || model.emit_nested(record));
                     model.emit_with_handler(record, 2, moment);
                     model.emit(record, 3);
                 })
@@ -250,14 +376,13 @@ fn loom_a_handler_is_told_wherever_it_comes() {
 }
 
 #[test]
-fn loom_a_thread_that_exits_leaves_everything() {
+fn loom_a_thread_that_ends_hands_over_everything() {
     let tally = explore("exit", 2, |tally| {
         let owner = |model: &Model, record: &Record| {
-            model.emit(record, 1);
             model.emit_around(record, 2, || model.emit_nested(record));
             record.exit(&model.pool);
         };
-        with_one_owner(tally, Model::new(3, 2), 1, owner, |_, flusher, _| {
+        with_one_owner(tally, &begun(Model::new(3, 2)), 1, owner, |_, flusher, _| {
             flusher.check_rows(&[1, 2]);
             assert!(flusher.sources[0].ended);
         });
@@ -268,11 +393,11 @@ fn loom_a_thread_that_exits_leaves_everything() {
 #[test]
 fn loom_after_close_nothing_is_written() {
     let tally = explore("close", 3, |tally| {
-        let shared = Arc::new((Model::new(3, 1), Record::new(0)));
+        let shared = fresh(Model::new(3, 1));
         let emitting = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                let outcomes = [1, 2, 3].map(|id| shared.0.emit(&shared.1, id));
+                let outcomes = [1, 2].map(|id| shared.0.emit(&shared.1, id));
                 outcomes.iter().filter(|outcome| **outcome == Outcome::Written).count()
             })
         };
@@ -292,9 +417,89 @@ fn loom_after_close_nothing_is_written() {
 }
 
 #[test]
-fn loom_two_threads_keep_to_the_point() {
+fn loom_after_a_last_round_nobody_reaches_the_memory() {
+    let tally = explore("free", 2, |tally| {
+        let shared = fresh(Model::new(3, 1));
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let outcomes = [1, 2].map(|id| shared.0.emit(&shared.1, id));
+                shared.1.exit(&shared.0.pool);
+                outcomes.iter().filter(|outcome| **outcome == Outcome::Written).count()
+            })
+        };
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        flusher.close();
+        flusher.round();
+        // If the owner touches the bytes from now on loom fails; if it asks for a chunk the pool
+        // panics.
+        model.free();
+        assert_eq!(emitting.join().unwrap(), flusher.rows());
+        tally.add(ROWS, flusher.rows());
+        tell(tally, &flusher);
+    });
+    assert_met(&tally, &[ROWS, MOVED_ON, SEIZED, SEALING]);
+}
+
+#[test]
+fn loom_an_event_that_waits_at_the_end_is_counted() {
+    let tally = explore("waits", 2, |tally| {
+        let shared = fresh(Model::new(1, 1));
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let first = shared.0.emit(&shared.1, 1);
+                let outcomes = [first, shared.0.emit_or_wait(&shared.1, 2)];
+                outcomes.map(|outcome| u64::from(outcome != Outcome::Closed)).iter().sum::<u64>()
+            })
+        };
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        flusher.round();
+        flusher.close();
+        (0..2).for_each(|_| flusher.round());
+        let attempted = record.counts().0;
+        flusher.check_counts();
+        assert_eq!(emitting.join().unwrap(), attempted);
+        assert_eq!(record.counts().0, attempted);
+        tally.add(DROPPED, record.counts().1.no_room as usize);
+        tally.add(ROWS, flusher.rows());
+    });
+    assert_met(&tally, &[DROPPED, ROWS]);
+}
+
+#[test]
+fn loom_an_owner_begins_to_execute_fences() {
+    // The barrier has failed. The owner, which has a chunk with a row in it, does not know that.
+    let tally = explore("pays", 2, |tally| {
+        let shared = Arc::new((Model::new(3, 2), Record::new(0)));
+        assert_eq!(shared.0.install(&shared.1, 1), Outcome::Written);
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let (model, record) = &*shared;
+                (2..=3).for_each(|id| assert_eq!(model.emit(record, id), Outcome::Written));
+            })
+        };
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        (0..2).for_each(|_| flusher.round());
+        tally.add(UNPROVED, flusher.unproved);
+        emitting.join().unwrap();
+        record.exit(&model.pool);
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_rows(&[1, 2, 3]);
+        tell(tally, &flusher);
+    });
+    assert_met(&tally, &[UNPROVED, SEIZED]);
+}
+
+#[test]
+fn loom_two_threads_keep_to_sequence_points() {
     let tally = explore("two threads", 1, |tally| {
-        let shared = Arc::new((Model::new(4, 1), [Record::new(0), Record::new(0)]));
+        let shared =
+            Arc::new((Model::new(4, 1), [Record::new(MODE_FENCE), Record::new(MODE_FENCE)]));
         let emitting = [0, 1].map(|at| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -316,35 +521,75 @@ fn loom_two_threads_keep_to_the_point() {
 }
 
 #[test]
-fn loom_no_chunk_is_taken_twice() {
-    explore("pool", 3, |_| {
-        let model = Arc::new(Model::new(2, 1));
-        let chunks = [0, 1].map(|_| model.pool.take(0).unwrap());
-        chunks.iter().for_each(|&chunk| model.pool.give(chunk));
-        let other = {
-            let model = Arc::clone(&model);
+fn loom_a_round_that_asks_nobody_keeps_its_promise() {
+    let tally = explore("still", 3, |tally| {
+        let shared = fresh(Model::new(3, 2));
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        // The flusher must have seen the thread once.
+        flusher.round();
+        let emitting = {
+            let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                if let Some(chunk) = model.pool.take(0) {
-                    model.touch(chunk);
-                    model.pool.give(chunk);
-                }
+                let (model, record) = &*shared;
+                model.emit(record, 1);
+                model.emit_around(record, 2, || model.emit_nested(record));
             })
         };
-        let first = model.pool.take(0);
-        let second = model.pool.take(0);
-        if let Some(chunk) = first {
-            model.touch(chunk);
-            model.pool.give(chunk);
-        }
-        let third = model.pool.take(0);
-        for chunk in [second, third].into_iter().flatten() {
-            model.touch(chunk);
-        }
-        assert!(second.is_none() || second != third);
-        other.join().unwrap();
-        [second, third].into_iter().flatten().for_each(|chunk| model.pool.give(chunk));
-        assert_eq!(model.pool.use_of_chunks(), (0, 2));
-        let again = [0, 1].map(|_| model.pool.take(0));
-        assert!(again[0].is_some() && again[1].is_some() && again[0] != again[1]);
+        flusher.round();
+        emitting.join().unwrap();
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_rows(&[1, 2]);
+        tally.add(STILL, flusher.still);
+        tell(tally, &flusher);
     });
+    assert_met(&tally, &[STILL, SEIZED]);
+}
+
+#[test]
+fn loom_a_round_that_asks_nobody_may_come_after_drops() {
+    let tally = explore("still, drops", 3, |tally| {
+        let shared = fresh(Model::new(1, 1));
+        let (model, record) = &*shared;
+        let mut flusher = Flusher::new(model, &[record]);
+        flusher.round();
+        let emitting = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                (1..=2).for_each(|id| {
+                    shared.0.emit(&shared.1, id);
+                });
+            })
+        };
+        (0..2).for_each(|_| flusher.round());
+        emitting.join().unwrap();
+        (0..2).for_each(|_| flusher.round());
+        flusher.check_counts();
+        tally.add(STILL, flusher.still);
+        tally.add(DROPPED, record.counts().1.no_room as usize);
+    });
+    assert_met(&tally, &[STILL, DROPPED]);
+}
+
+#[test]
+fn loom_taking_a_chunk_ends_a_rest() {
+    let tally = explore("sleep", 3, |tally| {
+        let model = Arc::new(Model::new(1, 1));
+        model.idle.set_flusher();
+        let taking = {
+            let model = Arc::clone(&model);
+            thread::spawn(move || {
+                assert!(model.pool.take(0, false).is_some());
+                model.idle.wake();
+            })
+        };
+        // If nobody wakes the flusher it parks for ever, and the model fails.
+        if model.idle.begin(Sleep::Rest, || model.pool.is_unused()) {
+            tally.add(STILL, 1);
+            thread::park();
+        }
+        assert!(model.idle.end() || !model.pool.is_unused());
+        taking.join().unwrap();
+    });
+    assert_met(&tally, &[STILL]);
 }

@@ -1,97 +1,242 @@
-//! The bytes behind a pool's chunks, and the one way to write and read them. Unsafe lives here.
+//! The bytes of a pool's chunks, and the only code that writes and reads them. It is unsafe.
 //!
 //! Invariants:
 //!
-//! - M1: every address that [`Memory::at`] gives points to `len` bytes inside one allocation, which lives as long as
-//!   the `Memory`, and a `Memory` lives as long as its pool, which every record and the flusher keep alive.
-//! - M2: a chunk's bytes are written only by the thread that holds the chunk (a record's owner, while it is busy), and
-//!   read only by the flusher after the chunk was handed over (sealed or seized: see `record`). A
-//!   [`Cursor`] is made by the owner alone, a slice from [`Memory::bytes`] by the flusher alone.
-//! - M3: a [`Cursor`] never writes outside of the range that it was made for: each method compares with what is left.
-//! - M4: bytes are zeroed at allocation, so that all of them are initialised.
-#![allow(unsafe_code, reason = "M1 to M4")]
+//! - M1: every address that [`Memory::at`] returns points to `len` bytes inside one allocation. The
+//!   allocation lives until [`Memory::free`] (see M5) or as long as the `Memory`. A `Memory` lives
+//!   as long as its pool, which every record and the flusher keep alive. The same holds for the
+//!   items of a [`Table`].
+//! - M2: only the thread that holds a chunk writes its bytes: the owner of a record, while it is
+//!   busy. Only the flusher reads them, after the chunk was handed over (sealed or seized: see
+//!   `record`). Only the owner makes a [`Cursor`], and only the flusher takes a slice from
+//!   [`Memory::bytes`].
+//! - M3: a [`Cursor`] never writes outside of the range that it was made for: each method compares
+//!   with what is left.
+//! - M4: bytes are zeroed at allocation, so all of them are initialised.
+//! - M5: `free` is called when no thread can reach the memory any more, although records still
+//!   refer to their pool. That is so after a round of the flusher that collected everything and
+//!   whose heavy barrier came after every record was closed. An event that began before that
+//!   barrier is over, and its chunk has come back. An event that begins after it finds `limit` at
+//!   `SEIZED` and takes the slow path. There it finds no chunk, so that sealing touches nothing. It
+//!   finds its record closed, so it ends without taking a chunk. No thread joins a closed session.
+//!   After `free` the length is 0: if all this should be wrong, the checks of M1 panic.
+#![allow(unsafe_code, reason = "M1 to M5")]
 
-use std::{alloc, ptr::NonNull};
+#[cfg(not(nettrace_loom))]
+use std::alloc::{self, Layout};
+use std::{fmt, hint, ptr::NonNull};
 
 use nettrace_format::payload::{Buffer, MAX_PAYLOAD, Refusal};
 
-use crate::{record::Record, row::HEAD_ROOM};
+use crate::{
+    pool::ChunkHeader,
+    record::Record,
+    row::HEAD_ROOM,
+    sync::{AtomicUsize, Ordering},
+};
 
 const PAGE: usize = 4096;
 
-/// One allocation of zeroed bytes. Large ones come straight from the kernel and have no pages until touched.
+/// One allocation of zeroed bytes. It comes straight from the kernel where there is `mmap`: then it
+/// has no pages until they are touched, and none after it is freed. (An allocator may keep freed
+/// memory, and may zero memory by writing to it.)
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Page-aligned.
     start: NonNull<u8>,
-    len: usize,
-    allocation: NonNull<u8>,
-    layout: alloc::Layout,
+    /// 0 once the memory is freed.
+    len: AtomicUsize,
 }
 
-// SAFETY: the memory is plain bytes; who may touch which of them is M2's matter, not the handle's.
+// SAFETY: the memory is plain bytes. M2 says who may touch which of them; the handle gives no
+// access.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// `None`: there is not so much.
+    /// Returns `None` if there is not enough memory.
     pub(crate) fn new(len: usize) -> Option<Self> {
         let len = len.checked_next_multiple_of(PAGE)?.max(PAGE);
-        // Not aligned to pages by the allocator: of a large alignment it zeroes by writing, which touches every page.
-        let layout = alloc::Layout::from_size_align(len.checked_add(PAGE)?, 16).ok()?;
-        // SAFETY: the size is not zero.
-        let allocation = unsafe { alloc::alloc_zeroed(layout) };
-        let allocation = NonNull::new(allocation)?;
-        let offset = allocation.as_ptr().align_offset(PAGE).min(PAGE);
-        // SAFETY: at most a page from the start of an allocation that is a page longer than `len`.
-        let start = unsafe { allocation.add(offset) };
-        Some(Self { start, len, allocation, layout })
+        Some(Self { start: system::reserve(len)?, len: AtomicUsize::new(len) })
     }
 
-    /// The address of `len` bytes from `offset`.
+    /// The address of the `len` bytes from `offset`.
     pub(crate) fn at(&self, offset: usize, len: usize) -> *mut u8 {
-        assert!(offset + len <= self.len, "a place inside the memory");
+        // Relaxed: by M5 no thread that could see the 0 calls this.
+        assert!(offset + len <= self.len.load(Ordering::Relaxed), "a place inside the memory");
         // SAFETY: M1, checked above.
         unsafe { self.start.as_ptr().add(offset) }
     }
 
-    /// Writes one byte of each page, for the caller who holds the chunk.
+    /// Writes one byte of each page of a chunk, which the caller must hold.
     pub(crate) fn touch(&self, at: *mut u8, len: usize) {
         for offset in (0..len).step_by(PAGE) {
-            // SAFETY: M1 and M2: inside of the chunk, which the caller has alone. Volatile, since the value is the same.
+            // SAFETY: M1 and M2: inside of the chunk, which only the caller holds. Volatile, so
+            // that the compiler keeps a store of the same value.
             unsafe { at.wrapping_add(offset).write_volatile(0) };
         }
     }
 
-    /// Gives the pages back to the system, where that can be done: the bytes are zeros again (M4). For a caller after whom nobody uses the
-    /// memory.
-    #[cfg(not(nettrace_loom))]
-    pub(crate) fn discard(&self) {
-        #[cfg(target_os = "linux")]
-        // SAFETY: M1: the range is our own allocation, page-aligned; its content is of no interest to anyone.
-        unsafe {
-            libc::madvise(self.start.as_ptr().cast(), self.len, libc::MADV_DONTNEED);
+    /// Gives the memory back to the system. Nobody may use it afterwards (M5).
+    pub(crate) fn free(&self) {
+        let len = self.len.swap(0, Ordering::Relaxed);
+        if len > 0 {
+            // SAFETY: `new` reserved it with this length, and no other call has found the length.
+            unsafe { system::release(self.start, len) };
         }
     }
 
     /// The first `len` bytes of a chunk that was handed over.
     pub(crate) fn bytes<'a>(place: (*mut u8, usize), len: usize) -> &'a [u8] {
         assert!(len <= place.1, "bytes inside the chunk");
-        // SAFETY: M1, M2, M4. The lifetime is the caller's to bound: the flusher keeps the chunk (and the pool) until
-        // it has written what it borrowed.
+        // SAFETY: M1, M2, M4. The caller bounds the lifetime: the flusher keeps the chunk (and the
+        // pool) until it has written what it borrowed.
         unsafe { std::slice::from_raw_parts(place.0, len) }
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout.
-        unsafe { alloc::dealloc(self.allocation.as_ptr(), self.layout) };
+        self.free();
     }
 }
 
-/// The free part of a busy record's chunk, at least as much as a row of a known payload takes.
+#[cfg(all(unix, not(nettrace_loom)))]
+mod system {
+    use std::ptr::{self, NonNull};
+
+    /// Reserves zeroed bytes, page-aligned.
+    pub(super) fn reserve(len: usize) -> Option<NonNull<u8>> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping, at an address that the kernel chooses.
+        let start = unsafe { libc::mmap(ptr::null_mut(), len, access, kind, -1, 0) };
+        (start != libc::MAP_FAILED).then(|| NonNull::new(start.cast())).flatten()
+    }
+
+    /// # Safety
+    ///
+    /// The bytes come from `reserve` with this length, and nobody uses them afterwards.
+    pub(super) unsafe fn release(start: NonNull<u8>, len: usize) {
+        // SAFETY: the caller guarantees it.
+        unsafe { libc::munmap(start.as_ptr().cast(), len) };
+    }
+}
+
+#[cfg(any(not(unix), nettrace_loom))]
+mod system {
+    use std::{
+        alloc::{Layout, alloc_zeroed, dealloc},
+        ptr::NonNull,
+    };
+
+    /// Less than a page: allocators write zeros to memory with a large alignment.
+    const ALIGNMENT: usize = 16;
+
+    /// Reserves zeroed bytes.
+    pub(super) fn reserve(len: usize) -> Option<NonNull<u8>> {
+        let layout = Layout::from_size_align(len, ALIGNMENT).ok()?;
+        // SAFETY: the size is not zero, for `Memory::new` asks for a page at least.
+        NonNull::new(unsafe { alloc_zeroed(layout) })
+    }
+
+    /// # Safety
+    ///
+    /// The bytes come from `reserve` with this length, and nobody uses them afterwards.
+    pub(super) unsafe fn release(start: NonNull<u8>, len: usize) {
+        let Ok(layout) = Layout::from_size_align(len, ALIGNMENT) else { return };
+        // SAFETY: the caller guarantees it; `reserve` used the same layout.
+        unsafe { dealloc(start.as_ptr(), layout) };
+    }
+}
+
+/// Items that can be freed while references to the table exist (M5).
+pub(crate) struct Table<T> {
+    start: NonNull<T>,
+    /// 0 once the items are freed.
+    len: AtomicUsize,
+}
+
+// SAFETY: a table is a boxed slice.
+unsafe impl<T: Send> Send for Table<T> {}
+// SAFETY: as above: it gives out only shared references.
+unsafe impl<T: Sync> Sync for Table<T> {}
+
+/// A type for which bytes of zero are a valid value.
+///
+/// # Safety
+/// Bytes that are all zero are a valid value of the type.
+#[cfg(not(nettrace_loom))]
+unsafe trait Zero {}
+
+// SAFETY: it consists of atomic integers and an atomic boolean.
+#[cfg(not(nettrace_loom))]
+unsafe impl Zero for ChunkHeader {}
+
+impl Table<ChunkHeader> {
+    /// Zeroed headers. There may be very many; headers that are never used take no pages.
+    #[cfg(not(nettrace_loom))]
+    pub(crate) fn headers(count: usize) -> Self {
+        fn zeroed<T: Zero>(count: usize) -> Box<[T]> {
+            let Ok(layout) = Layout::array::<T>(count) else { unreachable!("less than chunks") };
+            assert!(layout.size() > 0, "a header at least");
+            // SAFETY: the size is not zero.
+            let start = unsafe { alloc::alloc_zeroed(layout) };
+            let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+            let items = NonNull::slice_from_raw_parts(start.cast(), count);
+            // SAFETY: just allocated with the layout of this slice, and zeros are values of `T`.
+            unsafe { Box::from_raw(items.as_ptr()) }
+        }
+        Self::new(zeroed(count))
+    }
+
+    /// Headers that the models can follow.
+    #[cfg(nettrace_loom)]
+    pub(crate) fn headers(count: usize) -> Self {
+        Self::new((0..count).map(|_| ChunkHeader::default()).collect())
+    }
+}
+
+impl<T> Table<T> {
+    fn new(items: Box<[T]>) -> Self {
+        let len = AtomicUsize::new(items.len());
+        Self { start: NonNull::from(Box::leak(items)).cast(), len }
+    }
+
+    pub(crate) fn at(&self, index: usize) -> &T {
+        // Relaxed: as in `Memory::at`.
+        assert!(index < self.len.load(Ordering::Relaxed), "an item of the table");
+        // SAFETY: M1, checked above.
+        let item = unsafe { self.start.add(index) };
+        // SAFETY: as above; by M5 the reference is not used after the items are freed.
+        unsafe { item.as_ref() }
+    }
+
+    /// Frees the items. Nobody may use them afterwards (M5).
+    pub(crate) fn free(&self) {
+        let len = self.len.swap(0, Ordering::Relaxed);
+        if len > 0 {
+            let items = NonNull::slice_from_raw_parts(self.start, len);
+            // SAFETY: `new` leaked the box of this length, and no other call has found the length.
+            drop(unsafe { Box::from_raw(items.as_ptr()) });
+        }
+    }
+}
+
+impl<T> Drop for Table<T> {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+impl<T> fmt::Debug for Table<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Table({:?})", self.len)
+    }
+}
+
+/// The free part of a busy record's chunk, large enough for a row with the payload that is asked
+/// for.
 #[derive(Debug)]
 pub(crate) struct Window {
     at: *mut u8,
@@ -100,10 +245,12 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// `None`: a header and `payload` bytes do not fit, or the chunk may not be written.
+    /// Returns `None` if a header and `payload` bytes do not fit, or if the chunk may not be
+    /// written.
     #[inline(always)]
     pub(crate) fn open(record: &Record, payload: usize) -> Option<Self> {
-        // M2: the record is busy, and a limit that is an address ends the chunk that `pos` is in.
+        // M2: the record is busy. If `limit` is an address it is the end of the chunk that `pos` is
+        // in.
         let (at, limit) = (record.pos(), record.limit());
         (payload <= MAX_PAYLOAD && at as usize + HEAD_ROOM + payload <= limit).then_some(Self {
             at,
@@ -112,17 +259,18 @@ impl Window {
         })
     }
 
-    /// Writes the header of a row and its payload's size; the cursor is for exactly the payload that the
-    /// window was opened for.
+    /// Writes the header of a row with its payload's size. Returns a cursor for exactly the payload
+    /// that the window was opened for.
     #[inline(always)]
     pub(crate) fn fixed(self, head: u64, head_len: usize, size: u32, size_len: usize) -> Cursor {
         let size_at = self.head(head, head_len);
-        // SAFETY: M3: at most 7 and 4 bytes from the start, of HEAD_ROOM that are free.
+        // SAFETY: M3: at most 7 and 4 bytes from the start, within the HEAD_ROOM that is free.
         unsafe { size_at.cast::<[u8; 4]>().write_unaligned(size.to_le_bytes()) };
         Cursor::new(size_at.wrapping_add(size_len & 3), self.payload)
     }
 
-    /// Writes the header of a row whose size, of two bytes, is set later; the cursor is for what fits.
+    /// Writes the header of a row whose size, of two bytes, is set later. Returns a cursor for the
+    /// rest of the chunk.
     #[inline(always)]
     pub(crate) fn variable(self, head: u64, head_len: usize) -> (SizeField, Cursor) {
         let size_at = self.head(head, head_len);
@@ -132,13 +280,13 @@ impl Window {
 
     #[inline(always)]
     fn head(&self, head: u64, head_len: usize) -> *mut u8 {
-        // SAFETY: M3: 8 bytes of HEAD_ROOM that are free.
+        // SAFETY: M3: 8 bytes, within the HEAD_ROOM that is free.
         unsafe { self.at.cast::<[u8; 8]>().write_unaligned(head.to_le_bytes()) };
         self.at.wrapping_add(head_len & 7)
     }
 }
 
-/// Where the size of a payload goes.
+/// The place of a payload's size.
 #[derive(Debug)]
 pub(crate) struct SizeField(*mut u8);
 
@@ -151,7 +299,7 @@ impl SizeField {
     }
 }
 
-/// Writes into a chunk, never beyond what it was given.
+/// Writes into a part of a chunk, and never outside of it.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     start: *mut u8,
@@ -167,19 +315,19 @@ impl Cursor {
         Self { start, len: 0, room, overflowed: false, refusal: None }
     }
 
-    /// From a position in a chunk to the chunk's end.
+    /// A cursor from a position in a chunk to the chunk's end.
     pub(crate) fn in_chunk((start, size): (*mut u8, usize), at: *mut u8) -> Self {
         let used = (at as usize).wrapping_sub(start as usize);
         assert!(used <= size, "a position in the chunk");
         Self::new(at, size - used)
     }
 
-    /// A cursor of its own for at most `max` bytes of what is left.
+    /// A separate cursor for at most `max` of the bytes that are left.
     pub(crate) fn split(&self, max: usize) -> Self {
         Self::new(self.position(), self.room().min(max))
     }
 
-    /// Bytes left.
+    /// How many bytes are left.
     #[inline(always)]
     pub(crate) fn room(&self) -> usize {
         self.room - self.len
@@ -191,7 +339,7 @@ impl Cursor {
         self.start.wrapping_add(self.len)
     }
 
-    /// Why the payload was refused, if the encoder said so.
+    /// Why the encoder refused the payload, if it did.
     #[inline(always)]
     pub(crate) fn refusal(&self) -> Option<Refusal> {
         self.refusal
@@ -205,7 +353,8 @@ impl Buffer for Cursor {
             self.overflowed = true;
             return;
         }
-        // SAFETY: M3, compared above; a chunk is never part of what a caller can borrow (M2), so they do not overlap.
+        // SAFETY: M3, compared above. Nobody can borrow bytes of a chunk (M2), so the ranges do not
+        // overlap.
         unsafe { self.position().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         self.len += bytes.len();
     }
@@ -218,15 +367,20 @@ impl Buffer for Cursor {
         }
         let at = self.position();
         self.len += len;
-        // SAFETY: M1, M2, M3, M4; the slice borrows the cursor, so that nothing else writes meanwhile.
+        // SAFETY: M1, M2, M3, M4. The slice borrows the cursor, so nothing else writes meanwhile.
         Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
     #[inline(always)]
     fn window(&mut self, len: usize) -> Option<&mut [u8]> {
+        if self.room() < len {
+            return None;
+        }
+        let at = self.position();
+        // SAFETY: M1: an address in a chunk, or one behind it. The compiler cannot know that.
+        unsafe { hint::assert_unchecked(!at.is_null()) };
         // SAFETY: as for `space`.
-        (self.room() >= len)
-            .then(|| unsafe { std::slice::from_raw_parts_mut(self.position(), len) })
+        Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
     #[inline(always)]

@@ -1,16 +1,13 @@
-//! The order of events on real threads: what a trace promises by its marks, its sequence points and its numbers, checked by our
-//! reader (which shares no code with the writer), and by the reference reader where there is one.
+//! The order of events on real threads: what a trace promises by IsSorted, sequence points and
+//! numbers. The project's reader, which shares no code with the writer, checks it, and so does the
+//! reference reader if there is one.
 //!
-//! Fails where the cut is taken out (`--cfg nettrace_mutant="no_cut"`); `cargo xtask mutants` tries it.
+//! The tests fail if the cut at sequence points is taken out; `cargo xtask mutants` tries that.
 
-use std::{
-    io::Write as _,
-    path::PathBuf,
-    process::Command,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use nettrace_reader::{Report, verify};
+use nettrace_reader::{Dialect, Options, Report, verify_with};
+use testkit::reference::judged;
 
 use crate::{
     Emit, OnFull, Session, Stats, TraceEvent, local,
@@ -30,7 +27,7 @@ struct Long<'a> {
     text: &'a str,
 }
 
-/// The most that a thread emits, so that a trace stays small on a fast machine.
+/// The largest number of events that a thread emits, so that a trace stays small on a fast machine.
 const MOST: u64 = 60_000;
 
 #[test]
@@ -39,7 +36,7 @@ fn order_holds_at_full_speed() {
     let (mut rounds, mut points, mut written, mut dropped) = (0, 0, 0, 0);
     for run in 0_u32.. {
         let late = Instant::now().saturating_duration_since(deadline);
-        // A machine that has other things to do makes few points in that time, and is given more.
+        // A busy machine makes few points in that time, so it gets more.
         if run >= 4 && !late.is_zero() && (points > 40 || late > Duration::from_secs(60)) {
             break;
         }
@@ -82,7 +79,7 @@ struct Back {
 }
 
 #[test]
-fn order_holds_where_the_clock_goes_back() {
+fn order_holds_if_the_clock_goes_back() {
     let sink = MemorySink::new();
     let session = Session::builder().sink(sink.clone()).provider("Order-Back");
     let session = session.clock(crate::Clock::Monotonic).start().unwrap();
@@ -103,13 +100,14 @@ fn order_holds_where_the_clock_goes_back() {
             heard.recv().unwrap();
             emit(value);
             session.flush().unwrap();
-            // As if all clocks went back by a second: the session has seen a time that is a second ahead, at a sequence point.
+            // The session has seen a time that is a second ahead, at a sequence point. So all
+            // clocks seem to go back by a second.
             local::for_each_buffer(|buffer| {
                 buffer.session.floor.raise(buffer.session.source.now() + 1_000_000_000);
             });
             emit(value);
             session.flush().unwrap();
-            // A thread that has not met that time yet, and one that is new.
+            // One thread has not seen that time yet, and another is new.
             go.send(()).unwrap();
             scope.spawn(move || emit(value)).join().unwrap();
         }
@@ -122,7 +120,8 @@ fn order_holds_where_the_clock_goes_back() {
     assert!(report.sequence_points >= 10, "{report:?}");
 }
 
-/// A thread's way of emitting: in a row, with pauses, with long events, or as a chain of threads that live shortly.
+/// Emits in one of several ways: without pause, with pauses, long events, or on a chain of
+/// short-lived threads.
 fn emit(number: u64, stop: &AtomicBool) {
     let text = "x".repeat(3_000);
     for value in 0..MOST {
@@ -146,35 +145,12 @@ fn emit(number: u64, stop: &AtomicBool) {
 fn check(bytes: &[u8], stats: &Stats) -> Report {
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     assert_eq!(stats.lost_in_sink, 0, "{stats:?}");
-    let report = verify(bytes).unwrap();
+    let options = Options::default().dialect(Dialect::Reference);
+    let report = verify_with(bytes, options, 100).unwrap();
     assert!(report.is_sound(), "{} violations, such as {:#?}", report.count, report.violations);
     assert_eq!((report.events, report.lost), (stats.written, stats.dropped()), "{stats:?}");
-    let judged = judge(bytes);
-    if let Some(line) = judged {
-        for wanted in [
-            format!(" events={} ", report.events),
-            format!(" lost={} ", report.lost),
-            " unsorted=0 ".to_owned(),
-        ] {
-            assert!(line.contains(&wanted), "no{wanted}in the reference reader's words: {line}");
-        }
+    if let Some(verdict) = judged(bytes) {
+        verdict.assert_holds(report.events, report.lost);
     }
     report
-}
-
-/// The last line of the reference reader, where there is one.
-fn judge(bytes: &[u8]) -> Option<String> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge");
-    let judge = std::env::var_os("NETTRACE_JUDGE").map_or_else(beside, PathBuf::from);
-    if !judge.exists() {
-        println!("skipped: no judge at {}", judge.display());
-        return None;
-    }
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(bytes).unwrap();
-    let output = Command::new(judge).arg("summary").arg(file.path()).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the reference reader: {complaint}\n{text}");
-    text.lines().last().map(str::to_owned)
 }

@@ -1,90 +1,201 @@
-//! One thread's end of one session: the buffer protocol between the thread that emits and the flusher.
+//! The buffer protocol between one thread and the flusher, for one session.
+//!
+//! A [`Record`] is what a thread and a session's flusher share. The thread is the record's *owner*:
+//! it emits events. `owner` has the owner's half, `collector` the flusher's.
 //!
 //! # The protocol
 //!
-//! The owner writes rows into its current chunk. An event is
+//! The owner writes rows into its current chunk. It handles an event in three steps:
 //!
-//! 1. [`begin`](Record::begin): `busy` := 1, [light barrier](barrier::light);
-//! 2. the clock is read, a row is written at `pos` if it ends below `limit`;
-//! 3. [`commit`](Record::commit): `pos`, `ts`, `own` move on, `busy` := 0 (release).
+//! 1. [`begin`](Record::begin): set `busy`, then execute the [light
+//!    barrier](crate::barrier::light).
+//! 2. Read the clock. Write a row at `pos` if the row ends below `limit`.
+//! 3. [`commit`](Record::commit): advance `pos`, `ts` and `own`, then clear `busy` (release).
 //!
-//! `limit` is the flusher's lever: an address while the chunk may be written, [`SEIZED`] when the
-//! flusher has asked for it (or there is none), [`ATTENTION`] when the owner left itself a note. Anything but an address sends the
-//! next event to the slow path.
+//! The flusher controls the owner through `limit`. It holds the end address of the chunk while the
+//! owner may write there. It holds [`SEIZED`] if the flusher has asked for the chunk, or if there
+//! is no chunk. It holds [`ATTENTION`] if the owner left itself a note. Unless it holds an address,
+//! the next event takes the slow path.
 //!
-//! In a round the flusher
+//! The flusher handles a round in four steps:
 //!
-//! 1. reads `T` from the clock;
-//! 2. of every record: [`ask`](Record::ask): reads what numbers were given out, which chunk is current, `limit` := [`SEIZED`];
-//! 3. executes the [heavy barrier](crate::barrier::Barrier::heavy);
-//! 4. of every record: waits until the event that was under way at the barrier [is over](Waiting::is_over), then [collects](Record::collect): it takes the list of chunks that
-//!    the owner sealed itself, and seizes the chunk that it saw in step 2 by compare-and-exchange of `chunk`.
+//! 1. Read `T` from the clock.
+//! 2. [`ask`](Record::ask) every record: read how many numbers it has given out and which chunk is
+//!    current, then set `limit` to [`SEIZED`].
+//! 3. Execute the [heavy barrier](crate::barrier::Barrier::heavy).
+//! 4. For every record, wait until the event that was under way at the barrier [is
+//!    over](Waiting::is_over). Then [`collect`](Record::collect): take the list of chunks that the
+//!    owner sealed, and seize the chunk that was current in step 2 by a compare-and-exchange of
+//!    `chunk`.
 //!
-//! An event that was under way in step 2 may have sealed that chunk and gone into a new one; then steps 2 to 4 are repeated for that record,
-//! once: see [`collect_rest`](Record::collect_rest).
+//! An event that was under way in step 2 may have sealed that chunk and written into a new one. The
+//! flusher then repeats steps 2 to 4 for that record, once: see
+//! [`collect_rest`](Record::collect_rest).
 //!
-//! # Why that is right
+//! # Why it is correct
 //!
-//! *An event that the flusher does not wait for is not older than `T`.* The heavy barrier runs on the owner's processor at some
-//! point of its program. An event whose step 1 comes before that point is seen as busy in step 4 (and waited for), or has
-//! already ended. One whose step 1 comes after it reads the clock after it, hence after `T` was read.
+//! *An event that the flusher does not wait for is not older than `T`.* The heavy barrier takes
+//! effect on the owner's processor at some point of the owner's program. If an event sets `busy`
+//! before that point, then step 4 sees it as busy and waits for it, or it has already ended. If an
+//! event sets `busy` after that point, then it also reads the clock after it, and the flusher had
+//! read `T` by then.
 //!
-//! *The owner never writes into a chunk that was seized.* An event that began before the barrier was waited for. One
-//! that begins after it sees [`SEIZED`] and takes the slow path, where the owner must first win its own chunk back from `chunk` by a
-//! swap: it or the flusher has it, never both. The owner that wins seals it and never again uses it as its current chunk before
-//! the flusher has recycled it, so the flusher's exchange cannot succeed on a chunk that came back (no ABA): the flusher recycles
-//! chunks only outside of a round's steps 2 to 4.
+//! *The owner never writes into a chunk that was seized.* The flusher waits for an event that began
+//! before the barrier. An event that begins after it sees [`SEIZED`] and takes the slow path. There
+//! the owner must first take its own chunk back by a swap of `chunk`. Either the owner or the
+//! flusher gets the chunk, never both. An owner that gets it seals it, and does not use it as its
+//! current chunk again until the flusher has recycled it. The flusher recycles chunks only outside
+//! of steps 2 to 4 of a round. So the flusher's exchange cannot succeed on a chunk that has come
+//! back (no ABA).
 //!
-//! *`limit` := [`SEIZED`] is never overwritten for the chunk that it was meant for.* The owner sets `limit` to an address in two
-//! places. After it installed a new chunk: then `chunk` is stored after `limit` (release), so a flusher that saw the new chunk in step 2
-//! (acquire) stores its `limit` later in the order of that variable; a flusher that saw the old chunk fails its exchange. After a note was
-//! dealt with: by compare-and-exchange from [`ATTENTION`], which fails if the flusher asked meanwhile.
+//! *Nothing overwrites [`SEIZED`] for the chunk that it was meant for.* The owner sets `limit` to
+//! an address in two places. The first is after it installed a new chunk. It stores `limit` before
+//! `chunk` (release). If the flusher saw the new chunk in step 2 (acquire), its own store comes
+//! later in the modification order of `limit`. If it saw the old chunk, its exchange fails. The
+//! second place is after the owner has dealt with a note. There it exchanges [`ATTENTION`] for the
+//! address, which fails if the flusher has asked meanwhile.
 //!
-//! *What the flusher reads of a chunk that it seizes is what the owner wrote last.* The owner's last stores come before `busy` := 0
-//! (release), which step 4 read (acquire). They are read before the exchange (its release half keeps them there) and are good if it succeeds,
-//! for the owner changes them only after a swap of its own, which would have made it fail.
+//! *The flusher reads what the owner wrote last in a chunk that it seizes.* The owner's last stores
+//! come before it cleared `busy` (release), which step 4 read (acquire). The flusher loads the
+//! values before its exchange, and the exchange's release half keeps the loads there. If the
+//! exchange succeeds, the values are current: the owner changes them only after its own swap of
+//! `chunk`, which would have made the exchange fail.
 //!
-//! *A clock that goes back does no harm.* (The machine was suspended; the counter of another processor is behind.) `T` is kept in a
-//! [`Floor`] and only grows, and is put there before anybody is asked. No row of the slow path is older than the floor, and an event that the
-//! round does not wait for takes the slow path: it sees [`SEIZED`], by the barrier, and by the same barrier the floor. From there on its
-//! thread's own last time is the bound, as ever.
+//! *A round may skip asking if no chunk is in use and no record has counted anything since the
+//! round before.* Such a round needs neither the wait nor the heavy barrier. Consider an event
+//! whose row the flusher does not have. It has not taken a chunk that the flusher can see, for that
+//! chunk would count as in use. So it takes its chunk after the flusher's fence in the order of the
+//! two fences. Its own fence, after the taking, therefore shows it the floor ([`Record::install`]).
+//! Its row, and all later rows of that chunk, are at or after `T`. The numbers that are accounted
+//! for stay those of the round before. The last rounds of a session always ask: they must know that
+//! no event is under way.
 //!
-//! *A signal handler, a `Drop` or a formatter that emits while its thread is busy* finds `busy` set: it is counted in `nested` and leaves a
-//! note, so that the next row shows the gap.
+//! *If the heavy barrier fails, owners execute a fence of their own from then on.* An owner
+//! announces that by a bit of `busy`, which it sets on its slow path. The flusher's own fence then
+//! stands in for the heavy barrier in two cases. In the first, the flusher saw the bit *before* it
+//! asked: it then sees the event that set the bit as busy, or that event is over. In the second,
+//! the owner had no chunk when it was asked: its next event takes the slow path, which has a full
+//! fence between the store of `busy` and its loads. From any other record the flusher takes only
+//! what the owner has sealed: see [`barrier`](crate::barrier).
 //!
-//! The models in `loom_tests` check these under every interleaving, and fail when the barrier or the wait is taken out.
+//! *A clock that goes back does no harm.* (The counter of another processor may be behind.) The
+//! flusher keeps `T` in a [`Floor`], where it only grows, and stores it there before it asks
+//! anybody. No chunk begins with a time before the floor. An event that the round does not wait for
+//! begins a new chunk, because it sees [`SEIZED`] by the barrier. By the same barrier it sees the
+//! floor. After that its thread's own last time is the lower bound, as usual.
+//!
+//! *A clock that jumps does little harm.* (The machine slept, or a virtual machine moved to another
+//! host.) Without a remedy, threads would keep to a time in the future for as long as the clock is
+//! behind it. So the flusher, which sees the jump when it reads the clock for the next round,
+//! begins an *epoch*. An epoch has its own floor, and its own offset from the clock's ticks to the
+//! trace's. Both are in the [`Floor`] before the flusher asks anybody. So the first event of each
+//! thread that the round does not wait for begins a chunk of the new epoch. There the thread's last
+//! time, which is of another epoch, does not bind it. In the trace's time `T` grows from round to
+//! round in every epoch; the floor is `T` less the offset. So the statements above hold for rows of
+//! the new epoch. The round that begins the epoch collects the rows of earlier epochs, or a later
+//! round does if it did not wait for their thread. The flusher writes none of those rows with a
+//! time at or after the epoch's first `T`: see `flusher::timeline`.
+//!
+//! *A signal handler, a `Drop` or a formatter that emits while its thread is busy* finds `busy`
+//! set. The event is counted in `nested` and leaves a note, so that the next row shows the gap.
+//!
+//! *An event that waits for room when the session ends is counted.* Its owner is not busy during
+//! the wait, so the flusher does not wait for it. Instead the owner sets a mark
+//! ([`wait_begins`](Record::wait_begins)). It clears the mark when it writes or drops the event,
+//! and leaves it set if it finds the session closed. The flusher closes the session, executes a
+//! heavy barrier and waits for events under way. After that the mark is final: an event that began
+//! before the barrier is over, and an event that begins after it sees the session closed. If the
+//! mark is set, the flusher counts one dropped event, with the number after the thread's last one.
+//!
+//! The models in `loom_tests` check these statements under every interleaving. They fail if the
+//! barrier or the wait is taken out.
+//!
+//! # Why it is correct on AArch64
+//!
+//! x86-64 makes stores visible in program order and executes loads in program order. AArch64 does
+//! neither without an instruction that says so. So the argument must not depend on either.
+//!
+//! - *The heavy barrier* interrupts each processor that runs a thread of the process. The interrupt
+//!   handler executes `dmb ish`: the flusher then sees what the owner did before it, and the owner
+//!   sees what the flusher did before its call. A thread that is not running passes a barrier of
+//!   the kernel when it is scheduled. So accesses that must be seen across the barrier may be
+//!   relaxed: `busy` in one direction; `limit`, `closed` and the floor in the
+//!   other.
+//! - *The counter is not memory.* No barrier orders a read of it, and a processor may read it
+//!   early: even before other processors see the owner's `busy`. After the heavy barrier this
+//!   cannot happen. The owner returns from the kernel, which is a context synchronisation event:
+//!   nothing after it executes before it. The flusher has read `T` by then
+//!   ([`now`](crate::clock::Source::now) ends with an `isb`), and all processors read the same
+//!   counter. If owners execute a fence instead, no such event stands between `busy` and the
+//!   counter, for `isb` does not wait for a store. Then an event that the flusher does not wait for
+//!   may read a time before `T`. But it sees [`SEIZED`], so it takes the slow path, where the floor
+//!   bounds its time.
+//! - *Rows are written by plain stores.* They are published to the flusher in two ways. Either the
+//!   release of `own` or of `busy` publishes them to the flusher that waits for one of these
+//!   (acquire), or the release of `sealed` publishes them to the flusher that takes the list
+//!   (acquire). The flusher reads the rows and gives the chunk back by a release. The acquire of
+//!   the chunk's next owner pairs with it, even if other threads took and gave chunks in between:
+//!   their exchanges continue the release sequence. So no two threads have a chunk's bytes or
+//!   header at the same time.
+//! - *Relaxed suffices for what only one thread stores*: the owner's `pos`, `ts`, `id`, `len`,
+//!   `last`, `gap` and counts. The flusher reads them after one of the acquires above, or for
+//!   statistics, which may be late.
 
-mod visit;
+mod collector;
+mod floor;
+mod owner;
 
-pub(crate) use self::visit::{Asked, Sealed, Waiting};
-
-use crate::{
-    barrier,
-    pool::{NONE, Pool},
-    row::Shape,
-    sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+pub(crate) use self::{
+    collector::{Asked, Mark, Sealed, Waiting},
+    floor::Floor,
+    owner::Reason,
 };
 
-/// [`Record::limit`](Record): there is no chunk, or the flusher wants it.
+use crate::{
+    pool::NONE,
+    row::Shape,
+    sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize},
+};
+
+/// Bit of [`Record::mode`]: the owner executes a fence for each event.
+pub(crate) const MODE_FENCE: u32 = 1;
+/// Bit of [`Record::mode`]: the owner reads the monotonic clock instead of the counter.
+pub(crate) const MODE_MONOTONIC: u32 = 2;
+
+/// Value of `limit`: there is no chunk, or the flusher has asked for it.
 pub(crate) const SEIZED: usize = 0;
-/// [`Record::limit`](Record): the chunk is the owner's, but something must be written before the next row.
+/// Value of `limit`: the owner has a chunk, but must do something else before the next row.
 pub(crate) const ATTENTION: usize = 1;
 
 /// Why events were not recorded, counted by the thread that emitted them.
+///
+/// ```
+/// use nettrace_writer::{Session, sink::MemorySink};
+///
+/// let session = Session::builder().sink(MemorySink::new()).start()?;
+/// let drops = session.finish()?.drops;
+/// if drops.no_room > 0 {
+///     eprintln!("{} events found no room; give the session a larger budget", drops.no_room);
+/// }
+/// assert!(drops.total() >= drops.no_room);
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Drops {
     /// The memory budget was spent.
     pub no_room: u64,
     /// The payload exceeded what readers take (65,436 bytes) or a limit of its fields.
     pub too_large: u64,
-    /// Emitted while the same thread was in the middle of another event: from a signal handler, a `Drop`, a formatter.
+    /// Emitted while the same thread was in the middle of another event: by a signal handler, a
+    /// `Drop` or a formatter.
     pub reentrant: u64,
     /// The event's own encoding panicked.
     pub panicked: u64,
 }
 
 impl Drops {
-    /// All of them.
+    /// The sum of all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.no_room + self.too_large + self.reentrant + self.panicked
@@ -98,366 +209,95 @@ impl Drops {
     }
 }
 
-/// The last `T`, which no row that a later round collects is older than.
-#[derive(Debug)]
-pub(crate) struct Floor(AtomicU64);
-
-impl Floor {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    /// `T` of a round that begins, later than any before. Flusher only, ahead of the roster and of [`Record::ask`].
-    pub(crate) fn raise(&self, now: u64) -> u64 {
-        let ts = now.max(self.0.load(Ordering::Relaxed) + 1);
-        // Relaxed: the roster's lock, for threads that are met later, and the heavy barrier, for all others, publish it.
-        self.0.store(ts, Ordering::Relaxed);
-        ts
-    }
-
-    /// The time of a row by the slow path, where the clock says `now`.
-    pub(crate) fn bound(&self, now: u64) -> u64 {
-        if cfg!(nettrace_mutant = "no_floor") {
-            return now;
-        }
-        now.max(self.0.load(Ordering::Relaxed))
-    }
-}
-
-/// See the module.
+/// What one thread shares with the flusher of one session: see the [module](self).
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Record {
-    // What each event touches: one pair of cache lines, written by the owner.
-    /// Bit 0: the owner is in the middle of an event. The rest is constant: how the clock is read and whether a fence is due, 0 for the
-    /// usual.
+    // Every event touches these: one pair of cache lines, written by the owner.
+    /// Bit 0: the owner is in the middle of an event. The other bits are the [mode](Self::mode), 0
+    /// for the usual one. Only the owner stores here. It changes the mode at most once: see
+    /// [`pay_fences`](Self::pay_fences).
     busy: AtomicU32,
+    /// The session's bit in the words of event types. Constant.
+    pub(crate) word: u32,
+    /// An address, [`SEIZED`] or [`ATTENTION`].
     limit: AtomicUsize,
+    /// Where the next row goes.
     pos: AtomicPtr<u8>,
+    /// The time of the last row.
     ts: AtomicU64,
     /// The [`Shape`] of the last row.
     id: AtomicU32,
     len: AtomicU32,
-    /// Numbers given to this thread's events, those of nested events aside.
+    /// How many numbers this thread's events have been given, those of nested events not included.
     own: AtomicU64,
+    /// The address of the last row's type; 0 if the next row cannot be like the last one.
+    last: AtomicUsize,
     /// The current chunk.
     chunk: AtomicU32,
-    // What the slow path touches.
-    /// Chunks that the owner gave up, the last first.
+    // The slow path touches these.
+    /// The list of chunks that the owner sealed, the last one first.
     sealed: AtomicU32,
-    /// Events refused because they were nested.
+    /// How many events were refused because they were nested.
     nested: AtomicU64,
-    /// How many of `nested` have been given numbers.
+    /// How many of the `nested` events have been given numbers.
     folded: AtomicU64,
-    /// How many numbers, just before the next row, have no row.
+    /// How many numbers directly before the next row have no row.
     gap: AtomicU64,
-    /// Which version of the thread's labels was last written.
+    /// Where the owner's last chunk begins.
+    start: AtomicPtr<u8>,
+    /// Whether the owner has filled a chunk since the flusher last took one.
+    filled: AtomicBool,
+    /// Whether the owner's next chunk is to be a large one.
+    large: AtomicBool,
+    /// The epoch that `ts` belongs to.
+    epoch: AtomicU32,
+    /// The version of the thread's labels that was written last.
     labels: AtomicU64,
     no_room: AtomicU64,
     too_large: AtomicU64,
     panicked: AtomicU64,
-    /// The owner has gone.
+    /// The owner has ended.
     exited: AtomicBool,
     /// The session is over.
     closed: AtomicBool,
+    /// The owner is in the middle of an event, but not busy: it waits for room.
+    waits: AtomicBool,
 }
 
 impl Record {
+    /// A record in the session whose bit in the words of event types is `word`.
+    pub(crate) fn of(word: u32, mode: u32) -> Self {
+        Self { word, ..Self::new(mode) }
+    }
+
     pub(crate) fn new(mode: u32) -> Self {
         Self {
             busy: AtomicU32::new(mode << 1),
+            word: 0,
             limit: AtomicUsize::new(SEIZED),
             pos: AtomicPtr::new(std::ptr::null_mut()),
             ts: AtomicU64::new(0),
             id: AtomicU32::new(Shape::NONE.id),
             len: AtomicU32::new(Shape::NONE.len),
             own: AtomicU64::new(0),
+            last: AtomicUsize::new(0),
             chunk: AtomicU32::new(NONE),
             sealed: AtomicU32::new(NONE),
             nested: AtomicU64::new(0),
             folded: AtomicU64::new(0),
             gap: AtomicU64::new(0),
+            start: AtomicPtr::new(std::ptr::null_mut()),
+            filled: AtomicBool::new(false),
+            large: AtomicBool::new(false),
+            epoch: AtomicU32::new(0),
             labels: AtomicU64::new(0),
             no_room: AtomicU64::new(0),
             too_large: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
             exited: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
         }
     }
-}
-
-/// The owner's side.
-impl Record {
-    /// Announces an event. `false`: the thread is in the middle of one; nothing was announced.
-    #[inline(always)]
-    pub(crate) fn begin(&self) -> bool {
-        // Only the owner stores `busy`; a signal handler on its thread has put it back when it returns.
-        let busy = self.busy.load(Ordering::Relaxed);
-        if busy & 1 != 0 {
-            return false;
-        }
-        self.busy.store(busy | 1, Ordering::Relaxed);
-        barrier::light();
-        true
-    }
-
-    /// [`begin`](Self::begin) for a record of the usual mode; `false` for any other as well.
-    #[inline(always)]
-    pub(crate) fn begin_usual(&self) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
-        self.busy.store(1, Ordering::Relaxed);
-        barrier::light();
-        true
-    }
-
-    #[inline(always)]
-    pub(crate) fn mode(&self) -> u32 {
-        self.busy.load(Ordering::Relaxed) >> 1
-    }
-
-    #[inline(always)]
-    pub(crate) fn pos(&self) -> *mut u8 {
-        self.pos.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    pub(crate) fn limit(&self) -> usize {
-        // Relaxed: that an event which begins after the heavy barrier sees what was stored before it is the
-        // barrier's work.
-        self.limit.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    pub(crate) fn ts(&self) -> u64 {
-        self.ts.load(Ordering::Relaxed)
-    }
-
-    #[inline(always)]
-    pub(crate) fn shape(&self) -> Shape {
-        Shape { id: self.id.load(Ordering::Relaxed), len: self.len.load(Ordering::Relaxed) }
-    }
-
-    /// Adds the row that ends at `pos`, and ends the event.
-    #[inline(always)]
-    pub(crate) fn commit(&self, pos: *mut u8, ts: u64, shape: Shape) {
-        self.add(pos, ts, shape);
-        self.end();
-    }
-
-    /// [`commit`](Self::commit) for a record of the usual mode.
-    #[inline(always)]
-    pub(crate) fn commit_usual(&self, pos: *mut u8, ts: u64, shape: Shape) {
-        self.add(pos, ts, shape);
-        // Release: see `end`.
-        self.busy.store(0, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn add(&self, pos: *mut u8, ts: u64, shape: Shape) {
-        self.pos.store(pos, Ordering::Relaxed);
-        self.ts.store(ts, Ordering::Relaxed);
-        self.id.store(shape.id, Ordering::Relaxed);
-        self.len.store(shape.len, Ordering::Relaxed);
-        // Release pairs with the acquire in `Waiting::is_over`.
-        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Release);
-    }
-
-    /// Ends the event.
-    #[inline(always)]
-    pub(crate) fn end(&self) {
-        // Release pairs with the acquire in `is_idle`: what the event did is seen by whoever sees it ended.
-        self.busy.store(self.busy.load(Ordering::Relaxed) & !1, Ordering::Release);
-    }
-
-    /// Counts an event that was emitted in the middle of another.
-    #[cold]
-    pub(crate) fn refuse_nested(&self) {
-        // Read-modify-write, since a second handler may interrupt the first.
-        self.nested.fetch_add(1, Ordering::Relaxed);
-        self.leave_note();
-    }
-
-    /// Sends the next event to the slow path, if there is a chunk.
-    pub(crate) fn leave_note(&self) {
-        // Fails, and is tried again, where the flusher has asked or a handler has changed the chunk in between.
-        let _ = self.limit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |limit| {
-            (limit > ATTENTION).then_some(ATTENTION)
-        });
-    }
-
-    /// Whether the session is over. Busy owner only.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Relaxed)
-    }
-
-    /// The current chunk, if the owner may go on writing it: asked once, at the start of an event. Then it stays so to the
-    /// event's end, for an owner that was not asked when it began is waited for. Busy owner only.
-    pub(crate) fn held(&self) -> Option<u32> {
-        (self.limit() != SEIZED).then(|| self.chunk.load(Ordering::Relaxed))
-    }
-
-    /// Gives numbers to nested events that have none yet; they come before the next row. Busy owner only; `held` is the
-    /// current chunk, and where it is none there must be none (see [`seal`](Self::seal)).
-    pub(crate) fn fold_nested(&self, pool: &Pool, held: Option<u32>) {
-        let nested = self.nested.load(Ordering::Relaxed);
-        let new = nested - self.folded.load(Ordering::Relaxed);
-        if new > 0 {
-            self.folded.store(nested, Ordering::Relaxed);
-            self.widen_gap(pool, held, new);
-        }
-    }
-
-    /// How many numbers have gone without a row since the last row of the current chunk.
-    pub(crate) fn gap(&self) -> u64 {
-        self.gap.load(Ordering::Relaxed)
-    }
-
-    /// The next row starts the chunk: gaps before it are told by its number alone.
-    pub(crate) fn number_first_row(&self, pool: &Pool, held: u32) {
-        let header = pool.header(held);
-        header.first_number.store(self.numbers() + 1, Ordering::Relaxed);
-        header.skipped.store(0, Ordering::Relaxed);
-        self.gap.store(0, Ordering::Relaxed);
-    }
-
-    /// The gap has been written into the chunk.
-    pub(crate) fn gap_written(&self) {
-        self.gap.store(0, Ordering::Relaxed);
-    }
-
-    /// Says that the current chunk holds more than plain rows.
-    pub(crate) fn mark_escapes(&self, pool: &Pool, held: u32) {
-        pool.header(held).escapes.store(true, Ordering::Relaxed);
-    }
-
-    /// The version of the labels that the chunks of this record have been told.
-    pub(crate) fn labels(&self) -> u64 {
-        self.labels.load(Ordering::Relaxed)
-    }
-
-    /// Notes the version of the labels that was written.
-    pub(crate) fn set_labels(&self, version: u64) {
-        self.labels.store(version, Ordering::Relaxed);
-    }
-
-    /// Numbers given out so far.
-    fn numbers(&self) -> u64 {
-        self.own.load(Ordering::Relaxed) + self.folded.load(Ordering::Relaxed)
-    }
-
-    fn widen_gap(&self, pool: &Pool, held: Option<u32>, by: u64) {
-        self.gap.store(self.gap() + by, Ordering::Relaxed);
-        if let Some(chunk) = held {
-            let skipped = &pool.header(chunk).skipped;
-            skipped.store(skipped.load(Ordering::Relaxed) + by, Ordering::Relaxed);
-        }
-    }
-
-    /// Gives the event a number and drops it, and ends it. Busy owner only; `held` as for [`fold_nested`](Self::fold_nested).
-    #[cold]
-    pub(crate) fn drop_event(&self, pool: &Pool, held: Option<u32>, why: Reason) {
-        let counter = match why {
-            Reason::NoRoom => &self.no_room,
-            Reason::TooLarge => &self.too_large,
-            Reason::Panicked => &self.panicked,
-        };
-        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-        self.widen_gap(pool, held, 1);
-        self.own.store(self.own.load(Ordering::Relaxed) + 1, Ordering::Release);
-        self.leave_note();
-        self.end();
-    }
-
-    /// As if so many events had been dropped for want of room: to test what is billions of events away.
-    pub(crate) fn pretend_dropped(&self, pool: &Pool, count: u64) {
-        self.seal(pool);
-        self.no_room.store(self.no_room.load(Ordering::Relaxed) + count, Ordering::Relaxed);
-        self.own.store(self.own.load(Ordering::Relaxed) + count, Ordering::Release);
-    }
-
-    /// Gives up the current chunk, if the flusher has not taken it. Busy owner only.
-    pub(crate) fn seal(&self, pool: &Pool) {
-        // Acquire pairs with nothing that the owner did not do itself; release keeps what follows (a new `pos`) behind the
-        // swap, for a flusher that reads them and then fails its exchange.
-        let chunk = self.chunk.swap(NONE, Ordering::AcqRel);
-        self.limit.store(SEIZED, Ordering::Relaxed);
-        if chunk == NONE {
-            return;
-        }
-        let header = pool.header(chunk);
-        let (start, _) = pool.place(chunk);
-        header.len.store((self.pos() as usize - start as usize) as u32, Ordering::Relaxed);
-        header.last_ts.store(self.ts(), Ordering::Relaxed);
-        header.end_number.store(self.numbers(), Ordering::Relaxed);
-        let mut head = self.sealed.load(Ordering::Relaxed);
-        loop {
-            header.next.store(head, Ordering::Relaxed);
-            // Release pairs with the acquire in `take_sealed`: the rows and the header.
-            match self.sealed.compare_exchange_weak(
-                head,
-                chunk,
-                Ordering::Release,
-                Ordering::Relaxed,
-            ) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
-    }
-
-    /// Starts a new chunk at the time `ts`; there is no current one. Busy owner only.
-    pub(crate) fn install(&self, pool: &Pool, chunk: u32, ts: u64) {
-        let header = pool.header(chunk);
-        let (start, size) = pool.place(chunk);
-        header.base_ts.store(ts, Ordering::Relaxed);
-        header.first_number.store(self.numbers() + 1, Ordering::Relaxed);
-        header.skipped.store(0, Ordering::Relaxed);
-        header.escapes.store(false, Ordering::Relaxed);
-        self.gap.store(0, Ordering::Relaxed);
-        self.pos.store(start, Ordering::Relaxed);
-        self.ts.store(ts, Ordering::Relaxed);
-        self.id.store(Shape::NONE.id, Ordering::Relaxed);
-        self.len.store(Shape::NONE.len, Ordering::Relaxed);
-        self.limit.store(start as usize + size, Ordering::Relaxed);
-        // Release pairs with the acquire in `ask`: whoever sees the chunk sees its header and stores `limit` after this.
-        self.chunk.store(chunk, Ordering::Release);
-    }
-
-    /// Takes the note off: later events may take the fast path again. Busy owner only.
-    pub(crate) fn clear_note(&self, pool: &Pool, held: u32) {
-        let (start, size) = pool.place(held);
-        if cfg!(nettrace_mutant = "note_by_store") {
-            self.limit.store(start as usize + size, Ordering::Relaxed);
-            return;
-        }
-        // Exchange, not store: a request of the flusher must survive.
-        let _ = self.limit.compare_exchange(
-            ATTENTION,
-            start as usize + size,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-    }
-
-    /// The owner goes: whatever it holds is handed over, and its numbers are final.
-    pub(crate) fn exit(&self, pool: &Pool) {
-        // A thread that ends in the middle of an event (`pthread_exit` from a handler) will not finish it.
-        let _ = self.begin();
-        self.seal(pool);
-        self.fold_nested(pool, None);
-        self.end();
-        // Release pairs with the acquire in `ask`: the last chunk is sealed, the numbers are final.
-        self.exited.store(true, Ordering::Release);
-    }
-}
-
-/// Why the owner drops an event.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Reason {
-    NoRoom,
-    TooLarge,
-    Panicked,
 }

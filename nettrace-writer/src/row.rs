@@ -1,51 +1,103 @@
-//! The header of a row as a producer writes it: the compressed form of the format, with liberties.
+//! The header of a row as a producer writes it: compressed as in the format, but padded for speed.
 //!
-//! What costs time is not the number of instructions but a position that depends on the clock: if the length of the
-//! timestamp's delta decides where the next byte goes, each event waits for the clock of the one before (17 ns an event instead of 9.5
-//! measured). So the delta is padded, which readers accept: two bytes below 2^14 ticks, else four; the
-//! choice is a branch, which is predicted, and the position does not wait. The metadata id and the payload size are written
-//! when they differ from the row before, without a branch: event types may alternate at random.
+//! An event is expensive if the position of the next byte depends on the clock, not because of the
+//! number of instructions. If the length of the timestamp's delta decided where the next byte goes,
+//! each event would wait for the clock of the one before: 17 ns an event were measured, instead of
+//! 9.5 ns. So the delta is padded, which readers accept: to two bytes below 2^14 ticks, otherwise
+//! to four. A branch makes the choice. The processor predicts it, so the position does not wait.
+//! The metadata id and the payload size are written only if they differ from the row before. A row
+//! that differs in nothing has a header of constant length ([`head_like`]); a branch tells. Any
+//! other header is put together without a branch.
 //!
-//! A producer writes no sequence number, thread, stack or label list. They are the flusher's to insert: at the first row of a
-//! block, and behind an *escape*, which stands before a row and says what is special about it. An escape begins with a byte that
-//! no row begins with (bit 32 of the flags is unused in version 6).
+//! A producer writes no sequence number, thread, stack or label list. The flusher inserts them in
+//! the first row of a block and after an *escape*. An escape stands before a row and says what is
+//! special about it. It begins with a byte that no row begins with (bit 32 of the flags is unused
+//! in version 6). The escapes of a chunk are a list, so that the flusher finds them without a walk
+//! over the rows.
 
 use nettrace_format::v6::RowFlags;
 
-/// Bytes that must be free before a row of fixed size, besides its payload.
+/// Bytes that must be free for a row of fixed size, in addition to its payload.
 pub(crate) const HEAD_ROOM: usize = 16;
-/// Payloads of variable size that are longer take the slow path: their size takes more than two bytes.
+/// The longest payload of variable size that the fast path writes. The size of a longer one takes
+/// more than two bytes.
 pub(crate) const MAX_SHORT_PAYLOAD: usize = (1 << 14) - 1;
 /// Deltas below this take two bytes.
 pub(crate) const NEAR: u64 = 1 << 14;
-/// Deltas from here take the slow path.
+/// Deltas of this or more take the slow path.
 pub(crate) const MAX_DELTA: u64 = 1 << 28;
 
 /// First byte of an escape.
 pub(crate) const ESCAPE: u8 = 32;
 
-/// What an escape says. Its number stands behind [`ESCAPE`], then a u32 of little-endian length, then that many bytes.
+/// Bytes of an escape before what it says: [`ESCAPE`], its [kind](Escape), the length of what it
+/// says (a little-endian u32), and where the escapes before the last row that has some begin (a
+/// little-endian u32, one more than the offset in the chunk; 0 for none).
+pub(crate) const ESCAPE_HEAD: usize = 10;
+
+/// The kinds of escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Escape {
-    /// So many numbers before the next row have none: u64.
+    /// This many numbers before the next row have no row: a u64.
     Gap = 1,
-    /// From the next row on the thread has these labels: see `labels`.
+    /// The thread has these labels from the next row on: see `labels`. This is also the only kind
+    /// that can be the last thing in a chunk, and the only one before a row of the fast path.
     Labels = 2,
-    /// The next row has this stack: u64 addresses, leaf first.
+    /// The next row has this stack: u64 addresses, the innermost first.
     Stack = 3,
-    /// The next row is about another thread: its u64 process-wide number.
+    /// The next row is about another thread: its process-wide number and its id in the system (u64
+    /// each), then its name.
     Thread = 4,
 }
 
 impl Escape {
-    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
-        [Self::Gap, Self::Labels, Self::Stack, Self::Thread].into_iter().find(|e| *e as u8 == byte)
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Self::Gap,
+            2 => Self::Labels,
+            3 => Self::Stack,
+            4 => Self::Thread,
+            _ => return None,
+        })
+    }
+
+    /// The first bytes of an escape that says `len` bytes.
+    pub(crate) fn head(self, len: usize, previous: u32) -> [u8; ESCAPE_HEAD] {
+        let mut head = [ESCAPE, self as u8, 0, 0, 0, 0, 0, 0, 0, 0];
+        head[2..6].copy_from_slice(&(len as u32).to_le_bytes());
+        head[6..].copy_from_slice(&previous.to_le_bytes());
+        head
     }
 }
 
-/// What rows of a type have in common: its metadata id, as [`EventType::index_in_rows`](trace_event::EventType::index_in_rows) has it, and the size
-/// of the payload.
+/// An escape in a chunk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EscapeBytes<'a> {
+    pub(crate) kind: Escape,
+    pub(crate) data: &'a [u8],
+    /// Where the escapes before the last row that has some begin, plus 1.
+    pub(crate) previous: u32,
+}
+
+impl<'a> EscapeBytes<'a> {
+    /// The escape that `bytes` begins with, if it begins with one.
+    pub(crate) fn at(bytes: &'a [u8]) -> Option<Self> {
+        let [ESCAPE, kind, l0, l1, l2, l3, p0, p1, p2, p3, rest @ ..] = bytes else { return None };
+        let len = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
+        let previous = u32::from_le_bytes([*p0, *p1, *p2, *p3]);
+        Some(Self { kind: Escape::from_byte(*kind)?, data: rest.get(..len)?, previous })
+    }
+
+    /// How many bytes the escape takes.
+    pub(crate) fn len(&self) -> usize {
+        ESCAPE_HEAD + self.data.len()
+    }
+}
+
+/// What rows of the same type and size have in common: the metadata id, as
+/// [`EventType::index_in_rows`](nettrace_event::EventType::index_in_rows) has it, and the size of
+/// the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) id: u32,
@@ -53,22 +105,23 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// A shape that no row has, so that the next row says everything.
+    /// A shape that no row has. The row after it writes everything.
     pub(crate) const NONE: Self = Self { id: 0, len: u32::MAX };
 }
 
-/// Flags, metadata id if it changed, and delta: as a word to be stored whole, and how many of its bytes count (at most 7).
+/// The beginning of a header: flags, metadata id if it changed, and delta. Returns a word to be
+/// stored whole, and how many of its bytes count (at most 7).
 ///
-/// `delta` is below [`MAX_DELTA`] if `FAR`, else below [`NEAR`].
+/// `delta` is below [`MAX_DELTA`].
 #[inline(always)]
-pub(crate) fn head<const FAR: bool>(id: u32, old: Shape, delta: u64, len_flag: u8) -> (u64, usize) {
+pub(crate) fn head(id: u32, old: Shape, delta: u64, len_flag: u8) -> (u64, usize) {
     let (start, start_len) = if old.id == id {
         (0, 1)
     } else {
         ((id & 0xffff) << 8 | u32::from(RowFlags::METADATA), 1 + (id >> 16))
     };
     let delta = delta as u32;
-    let (delta, delta_len) = if !FAR || delta < NEAR as u32 {
+    let (delta, delta_len) = if delta < NEAR as u32 {
         (padded2(delta), 2)
     } else {
         (padded2(delta & 0x3fff) | 0x8000 | padded2(delta >> 14) << 16, 4)
@@ -77,7 +130,14 @@ pub(crate) fn head<const FAR: bool>(id: u32, old: Shape, delta: u64, len_flag: u
     (head, (start_len + delta_len) as usize)
 }
 
-/// The payload size, if it changed: as a word to be stored whole, how many of its bytes count, and its flag.
+/// [`head`] for a row of the same type as the one before. `delta` is below [`NEAR`].
+#[inline(always)]
+pub(crate) fn head_like(delta: u64, len_flag: u8) -> (u64, usize) {
+    (u64::from(padded2(delta as u32) << 8 | u32::from(len_flag)), 3)
+}
+
+/// The payload size, if it changed. Returns a word to be stored whole, how many of its bytes count,
+/// and the flag for it.
 #[inline(always)]
 pub(crate) fn size(len: u32, old: Shape) -> (u32, usize, u8) {
     let changed = old.len != len;
@@ -89,14 +149,14 @@ pub(crate) fn size(len: u32, old: Shape) -> (u32, usize, u8) {
     (bytes, usize::from(changed) * bytes_len, u8::from(changed) * RowFlags::PAYLOAD_LEN)
 }
 
-/// A number below 2^14 in two bytes.
+/// Encodes a number below 2^14 in two bytes.
 #[inline(always)]
 pub(crate) fn padded2(value: u32) -> u32 {
-    // Adding the upper seven bits once more moves them up by one.
+    // Adding the upper seven bits once more shifts them by one.
     value + (value & 0x3f80) + 0x80
 }
 
-/// A number below 2^21 in three bytes.
+/// Encodes a number below 2^21 in three bytes.
 #[inline(always)]
 pub(crate) fn padded3(value: u32) -> u32 {
     (value & 0x7f) | 0x80 | (value >> 7 & 0x7f | 0x80) << 8 | (value >> 14) << 16
@@ -106,7 +166,7 @@ pub(crate) fn padded3(value: u32) -> u32 {
 mod tests {
     use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
-    use super::{HEAD_ROOM, MAX_DELTA, NEAR, Shape, head, padded2, size};
+    use super::{HEAD_ROOM, MAX_DELTA, NEAR, Shape, head, head_like, padded2, size};
 
     fn in_rows(id: u32) -> u32 {
         if id < 1 << 7 { id | 1 << 16 } else { padded2(id) | 2 << 16 }
@@ -129,10 +189,9 @@ mod tests {
                             ..RowHeader::default()
                         });
                         let (size_bytes, size_len, flag) = size(len, old);
-                        let (head_bytes, head_len) = head::<true>(in_rows(id), old, delta, flag);
-                        if delta < NEAR {
-                            let near = head::<false>(in_rows(id), old, delta, flag);
-                            assert_eq!(near, (head_bytes, head_len));
+                        let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
+                        if delta < NEAR && old.id == in_rows(id) {
+                            assert_eq!(head_like(delta, flag), (head_bytes, head_len));
                         }
                         assert!(head_len <= 7 && size_len <= 3 && head_len + 4 <= HEAD_ROOM);
                         let mut bytes = head_bytes.to_le_bytes()[..head_len].to_vec();
@@ -152,7 +211,7 @@ mod tests {
     #[test]
     fn one_type_a_microsecond_apart_takes_three_bytes() {
         let same = Shape { id: in_rows(1), len: 16 };
-        assert_eq!(head::<false>(same.id, same, 3_000, size(16, same).2).1, 3);
+        assert_eq!(head(same.id, same, 3_000, size(16, same).2).1, 3);
         assert_eq!(size(16, same).1, 0);
     }
 }

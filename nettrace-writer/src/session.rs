@@ -1,23 +1,37 @@
-//! A session: what the application holds while a trace is being recorded.
+//! A session: the handle that the application holds while a trace is being recorded.
 
-use std::{mem::ManuallyDrop, sync::Arc};
+use std::{
+    mem::ManuallyDrop,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::{
     clock::Source,
     config::SessionBuilder,
     error::Error,
-    flusher::{Flusher, Schedule},
+    filter::ProviderFilter,
+    flusher::{Flusher, Report, Schedule},
     local,
+    notice::Notices,
     pool::Pool,
-    sessions::Slot,
+    sessions::{self, Slot},
     shared::{Command, Shared},
     stats::Stats,
     sync::thread,
+    traced,
+    warning::{self, Warning},
 };
 
-/// A trace in the making: from [`SessionBuilder::start`] to [`finish`](Self::finish).
+/// A trace that is being recorded, from [`SessionBuilder::start`] to [`finish`](Self::finish).
 ///
-/// Dropping a session finishes it as well, but then nobody learns of an error.
+/// Dropping a session finishes it as well, but discards errors.
+///
+/// The handle is `Send` and `Sync`, so threads can share a reference to it, for example to flush or
+/// to read the counts. Emitting needs no handle.
 #[derive(Debug)]
 #[must_use = "a session that is dropped at once records nothing"]
 pub struct Session {
@@ -27,12 +41,15 @@ pub struct Session {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    slot: Slot,
-    flusher: Option<thread::JoinHandle<Result<(), Error>>>,
+    slot: Arc<Slot>,
+    flusher: thread::JoinHandle<()>,
+    report: Receiver<Report>,
+    finish_timeout: Duration,
+    path: Option<PathBuf>,
 }
 
 impl Session {
-    /// Sets up a session.
+    /// A builder, which has a default for everything except the sink.
     ///
     /// ```
     /// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
@@ -65,23 +82,19 @@ impl Session {
         }
         let layout = builder.layout()?;
         if builder.flush_interval.is_zero() {
-            let message =
-                "a flush interval of zero would never rest; give it a millisecond or more".into();
-            return Err(Error::Setting { message });
+            return Err(Error::ZeroFlushInterval);
         }
-        let sink = builder.open_sink()?;
+        let (sink, path) = builder.open_sink()?;
         let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
-        let slot = Slot::take()?;
+        if source.is_counter() {
+            traced::set_frequency(source.ticks_per_second());
+        }
+        let slot = Arc::new(Slot::take()?);
         let (commands, inbox) = crossbeam_channel::bounded(64);
         let shared = Arc::new(Shared::new(
             slot.number(),
             builder.format,
-            Pool::new(layout).ok_or_else(|| Error::Setting {
-                message: format!(
-                    "there is no room for a budget of {} bytes; give it less",
-                    builder.budget
-                ),
-            })?,
+            Pool::new(layout).ok_or(Error::BudgetTooLarge { given: builder.budget })?,
             source,
             builder.on_full,
             builder.providers,
@@ -93,65 +106,242 @@ impl Session {
             sequence_point_interval: builder.sequence_point_interval,
             prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
         };
-        let flusher =
-            Flusher::start(Arc::clone(&shared), sink, inbox, schedule, builder.key_values)?;
-        let flusher = flusher.spawn().map_err(Error::Thread)?;
+        let flusher = Flusher::start(
+            Arc::clone(&shared),
+            Arc::clone(&slot),
+            sink,
+            inbox,
+            schedule,
+            builder.key_values,
+            Notices::new(builder.on_sink_change.take()),
+        )?;
+        let (reporter, report) = crossbeam_channel::bounded(1);
+        let flusher = flusher.spawn(reporter).map_err(Error::Thread)?;
         slot.listen(&shared);
-        Ok(Self { inner: ManuallyDrop::new(Inner { shared, slot, flusher: Some(flusher) }) })
+        let finish_timeout = builder.finish_timeout;
+        let inner = Inner { shared, slot, flusher, report, finish_timeout, path };
+        Ok(Self { inner: ManuallyDrop::new(inner) })
     }
 
-    /// Writes everything that was emitted before the call, and returns when the sink has it.
+    /// Writes everything that was emitted before the call. Returns when the sink has it.
     ///
     /// # Errors
     ///
-    /// [`Error::FlusherDied`], [`Error::Forked`]. Whether the sink failed is told by [`finish`](Self::finish).
+    /// - [`Error::Sink`]: the sink fails now. If the error [may
+    ///   pass](crate::sink::Sink#errors-that-pass-and-errors-that-are-final), the session tries
+    ///   again later, and the next flush reports whether that succeeded. Events that are lost until
+    ///   then are counted, and the trace shows them as a gap.
+    /// - [`Error::FlusherDied`]: the sink has panicked.
+    /// - [`Error::Forked`], [`Error::InSignalHandler`], [`Error::InOwnSink`]: the method cannot be
+    ///   called there.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs-Flush")]
+    /// struct Saved {
+    ///     bytes: u64,
+    /// }
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).provider("Docs-Flush").start()?;
+    /// Saved { bytes: 4_096 }.emit();
+    /// session.flush()?;
+    /// assert_eq!(session.stats().written, 1);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn flush(&self) -> Result<(), Error> {
         if !self.inner.slot.is_ours() {
             return Err(Error::Forked);
         }
-        let flusher = self.inner.flusher.as_ref().map(|flusher| flusher.thread().id());
-        if flusher == Some(thread::current().id()) {
-            let message = "a sink cannot wait for a flush of its own session".into();
-            return Err(Error::Setting { message });
+        if self.inner.is_flusher() {
+            return Err(Error::InOwnSink);
         }
         let (done, answer) = crossbeam_channel::bounded(1);
         local::holding_locks(|| {
-            let sent = self.inner.shared.commands.send(Command::Flush(done)).is_ok();
-            (sent && answer.recv().is_ok()).then_some(()).ok_or(Error::FlusherDied)
+            let sent = self.inner.shared.send(Command::Flush(done));
+            let answer = sent.then(|| answer.recv().ok()).flatten().ok_or(Error::FlusherDied)?;
+            answer.map_or(Ok(()), Err)
         })
-        .unwrap_or_else(|| {
-            let message = "a session cannot be flushed in a signal handler".into();
-            Err(Error::Setting { message })
-        })
+        .unwrap_or(Err(Error::InSignalHandler))
     }
 
-    /// What the session has counted so far.
+    /// Changes which events the session records. The new filters replace the old ones. An empty
+    /// list selects nothing.
+    ///
+    /// The filters apply to every thread and to every event type, including types that register
+    /// later. An [`emit`](crate::Emit::emit) that begins after this call has returned uses the new
+    /// filters. An emit that runs on another thread during the call uses the old or the new ones;
+    /// it records its event as a whole or not at all. Events that were recorded before stay in the
+    /// trace. The cost of an emit does not change.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, ProviderFilter, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Shop", level = Verbose)]
+    /// struct Looked {
+    ///     item: u64,
+    /// }
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).provider("Fabrikam-*").start()?;
+    /// Looked { item: 1 }.emit();
+    /// session.set_providers(ProviderFilter::parse_list("Fabrikam-*,Contoso-Shop::Verbose")?)?;
+    /// Looked { item: 2 }.emit();
+    /// assert_eq!(session.finish()?.written, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Forked`], [`Error::InSignalHandler`], and [`Error::FlusherDied`] if the session's
+    /// thread has died.
+    pub fn set_providers<F: Into<ProviderFilter>>(
+        &self,
+        filters: impl IntoIterator<Item = F>,
+    ) -> Result<(), Error> {
+        if !self.inner.slot.is_ours() {
+            return Err(Error::Forked);
+        }
+        let filters = filters.into_iter().map(Into::into).collect();
+        match sessions::set_filters(&self.inner.shared, filters) {
+            Some(true) => Ok(()),
+            Some(false) => Err(Error::FlusherDied),
+            None => Err(Error::InSignalHandler),
+        }
+    }
+
+    /// Conditions that the application probably does not want: filters that have selected nothing
+    /// so far, event types that were refused, a sink that fails. The order is not specified. The
+    /// list is empty if all is well.
+    ///
+    /// The list describes the moment of the call. An event type is known only from its first event
+    /// on. So ask after the service has done some work, and again later, or
+    /// [`register`](crate::SessionBuilder::register) the types at the start.
+    ///
+    /// The list is empty in the child of a `fork`, which has no session, and in a signal handler
+    /// that interrupted this crate while it held a lock.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Session, TraceEvent, Warning, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Checkout")]
+    /// struct Answered {
+    ///     micros: u64,
+    /// }
+    ///
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let session = builder.provider("Contoso-Chekout").start()?;
+    /// Answered { micros: 180 }.emit();
+    /// for warning in session.warnings() {
+    ///     eprintln!("{warning}");
+    /// }
+    /// // "the filter `Contoso-Chekout` selects no provider that is known so far; known are
+    /// // Contoso-Checkout"
+    /// assert!(matches!(session.warnings()[0], Warning::UnknownProvider { .. }));
+    /// # session.finish()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Warning> {
+        if !self.inner.slot.is_ours() {
+            return Vec::new();
+        }
+        local::holding_locks(|| warning::warnings(&self.inner.shared)).unwrap_or_default()
+    }
+
+    /// The counts so far. While events are being emitted, the counts are taken at slightly
+    /// different moments. In the child of a `fork` they are all 0.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::MemorySink};
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let stats = session.stats();
+    /// let (waiting, dropped) = (stats.pending(), stats.dropped());
+    /// println!("{} written, {waiting} waiting, {dropped} dropped", stats.written);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     #[must_use]
     pub fn stats(&self) -> Stats {
         if !self.inner.slot.is_ours() {
-            return Stats::default(); // the child of a fork: its locks may be held by threads that it does not have
+            // In the child of a fork a lock may be held by a thread that no longer exists.
+            return Stats::default();
         }
         self.inner.shared.stats()
     }
 
-    /// As if the calling thread, which has emitted before, had dropped so many events: for tests of numbers beyond 2^32.
+    /// The path of the trace, if the builder was given a [`file`](SessionBuilder::file). The path
+    /// is absolute, and its placeholders are replaced by their values.
+    ///
+    /// ```
+    /// use nettrace_writer::Session;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let session = Session::builder().file(directory.join("service-{pid}.nettrace")).start()?;
+    /// let name = format!("service-{}.nettrace", std::process::id());
+    /// assert_eq!(session.path(), Some(&*directory.join(name)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.path.as_deref()
+    }
+
+    /// Counts `count` events as if the calling thread, which has emitted before, had dropped them.
+    /// For this crate's tests of sequence numbers beyond 2^32.
+    #[cfg(feature = "__test_hooks")]
     #[doc(hidden)]
     pub fn pretend_dropped(&self, count: u64) {
         crate::local::pretend_dropped(self.inner.slot.number(), count);
     }
 
-    /// Ends the session: stops listening, writes what is left, ends the stream. The counts that it returns are final and exact.
+    /// Ends the session: stops listening, writes what is left, and ends the stream. The returned
+    /// counts are final and exact.
     ///
     /// # Errors
     ///
-    /// The first that the flusher met, [`Error::Sink`] mostly. The trace is readable as far as it was written, and
-    /// [`finish_with_stats`](Self::finish_with_stats) has the counts.
+    /// An error says what keeps the trace from being complete at its end. The trace is readable as
+    /// far as it was written, and [`finish_with_stats`](Self::finish_with_stats) returns the
+    /// counts.
+    ///
+    /// - [`Error::Sink`]: the sink still fails.
+    /// - [`Error::FinishTimeout`]: the sink blocks.
+    /// - [`Error::Format`]: the format cannot hold something.
+    /// - [`Error::FlusherDied`]: the sink has panicked.
+    /// - [`Error::Forked`], [`Error::InOwnSink`]: the method cannot be called there.
+    ///
+    /// It is no error if the sink failed for a while and has taken everything since. The trace
+    /// shows what it lacks, and [`Stats::lost_in_sink`] and [`Stats::sink_errors`] count it. It is
+    /// no error either if events were dropped because memory was full.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::MemorySink};
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let stats = session.finish()?;
+    /// assert_eq!(stats.attempted, stats.written + stats.dropped());
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn finish(self) -> Result<Stats, Error> {
         let (stats, result) = self.finish_with_stats();
         result.map(|()| stats)
     }
 
-    /// Like [`finish`](Self::finish), but gives the counts even where the sink has failed.
+    /// Like [`finish`](Self::finish), but returns the counts even if there is an error.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::MemorySink};
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let (stats, result) = session.finish_with_stats();
+    /// if let Err(error) = result {
+    ///     eprintln!("{} events are lost: {error}", stats.lost_in_sink);
+    /// }
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn finish_with_stats(self) -> (Stats, Result<(), Error>) {
         let mut this = ManuallyDrop::new(self);
         // SAFETY: `this` is never used again, and its `Drop` does not run.
@@ -162,23 +352,47 @@ impl Session {
 }
 
 impl Inner {
-    fn finish(mut self) -> (Stats, Result<(), Error>) {
+    fn finish(self) -> (Stats, Result<(), Error>) {
         if !self.slot.is_ours() {
-            // The flusher is a thread of the parent. Its handle, and what it owns, stay as they are.
+            // The flusher is a thread of the parent. Leave its handle and all that it owns alone.
             let stats = Stats::default();
             std::mem::forget(self);
             return (stats, Err(Error::Forked));
         }
         self.slot.hush();
-        let result = match self.flusher.take() {
-            Some(flusher) => {
-                // A full inbox is emptied sooner or later; a flusher that has died leaves a closed one.
-                let _ = self.shared.commands.send(Command::Finish);
-                flusher.join().unwrap_or(Err(Error::FlusherDied))
+        if self.is_flusher() {
+            // The flusher ends after the sink has returned.
+            self.shared.close();
+            return (self.shared.stats(), Err(Error::InOwnSink));
+        }
+        let start = Instant::now();
+        let is_sent = self.shared.send_within(Command::Finish, self.finish_timeout);
+        let patience = self.finish_timeout.saturating_sub(start.elapsed());
+        let report = if is_sent {
+            self.report.recv_timeout(patience)
+        } else {
+            Err(RecvTimeoutError::Timeout)
+        };
+        let result = match report {
+            Ok(report) => {
+                if !report.stays {
+                    let _ = self.flusher.join();
+                }
+                report.result
             }
-            None => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => Err(Error::FlusherDied),
+            Err(RecvTimeoutError::Timeout) => {
+                self.slot.give_up();
+                self.shared.leave();
+                Err(Error::FinishTimeout { after: start.elapsed() })
+            }
         };
         (self.shared.stats(), result)
+    }
+
+    /// Whether the calling thread is the session's own.
+    fn is_flusher(&self) -> bool {
+        self.flusher.thread().id() == thread::current().id()
     }
 }
 

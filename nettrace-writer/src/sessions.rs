@@ -1,57 +1,90 @@
-//! All sessions of the process: which slot each has, and what becomes of them at `fork` and `exit`.
+//! All sessions of the process: which slot each has, and what happens to them at `fork` and `exit`.
 //!
-//! A slot is a bit in the word of every event type. The table is behind a lock that is taken when a session starts or ends, a thread
-//! meets a session for the first time, or a type registers.
+//! A slot is a bit in the word of every event type. The table of slots is behind a lock. It is
+//! taken when a session starts or ends, when a thread emits to a session for the first time, and
+//! when a type registers.
 //!
 //! # fork
 //!
-//! The child of a `fork` has one thread and no sessions: its copy of the table may be locked by a thread that it does not have,
-//! so the child starts with an empty table and leaves the old one alone (S1). Every event type's session bits are cleared, and so are the slots of
-//! the one thread. Parent and file notice nothing. The child may start sessions of its own.
+//! The child of a `fork` has one thread and no sessions. Its copy of the table may be locked by a
+//! thread that the child does not have. So the child starts with an empty table and leaves the old
+//! one as it is (S1). It clears the session bits of every event type and the slots of its one
+//! thread. The parent and its files are not affected. The child may start sessions of its own.
 //!
 //! # Process exit
 //!
-//! `exit` (and a return from `main`) flushes every session that was not finished, by a handler that waits at most
-//! two seconds for each. `_exit`, `abort` and a signal do not: what is missing then is younger than one flush interval and the time of one write.
+//! `exit` (and a return from `main`) flushes every session that was not finished, by a handler that
+//! waits two seconds at most for all of them. It also waits for sessions that another thread is
+//! finishing, unless that thread has given up on the sink. `_exit`, `abort` and a signal flush
+//! nothing. Then the events of the last flush interval, and of the time of one write, are missing.
 //!
 //! Invariants:
 //!
 //! - S1: [`TABLE`] is null or points to a leaked `Mutex<Table>`, which is never freed.
-//! - S2: [`REFUSED`] and the `next` of each entry are null or point to a leaked `Refused`, which is never freed.
-#![allow(unsafe_code, reason = "S1, S2, and the registration of handlers")]
+//! - S2: [`REFUSED`] and the `next` of each entry are null or point to a leaked `Refused`, which is
+//!   never freed.
+#![allow(unsafe_code, reason = "S1, S2")]
 
-use std::{collections::BTreeSet, ptr, sync::Arc};
-
-use once_cell::sync::OnceCell;
-use trace_event::{
-    EventType, SESSION_BITS,
-    registry::{self, Backend, BackendEntry},
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    ptr,
+    sync::Arc,
 };
 
-pub(crate) mod missed;
+use nettrace_event::{
+    EventType, NOT_REGISTERED, SESSION_BITS,
+    registry::{self, Backend, BackendEntry, RegisterError},
+};
+
+pub(crate) mod handler_events;
+#[cfg(unix)]
+mod process;
+
+#[cfg(unix)]
+use self::process::install_handlers;
 
 use crate::{
     error::Error,
+    filter::ProviderFilter,
     local,
     shared::Shared,
     sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering},
 };
 
-/// Events that could not be attributed to a thread, by slot.
+/// Events that no thread can be named for, by slot.
 pub(crate) static UNPLACED: [AtomicU64; SESSION_BITS as usize + 1] =
     [const { AtomicU64::new(0) }; SESSION_BITS as usize + 1];
 
 static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(ptr::null_mut());
-/// How many `fork`s lie between the first process and this one.
+/// How many sessions listen, and [`TRACEPOINTS`]. 0: nothing that accompanies events is wanted.
+static LISTENERS: AtomicU32 = AtomicU32::new(0);
+/// Bit of [`LISTENERS`]: the program uses tracepoints, so the kernel may listen at any time.
+#[cfg(any(unix, feature = "user_events"))]
+const TRACEPOINTS: u32 = 1 << 31;
+/// How many `fork`s separate this process from the first one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug, Default)]
 struct Table {
     slots: [Option<Arc<Shared>>; SESSION_BITS as usize],
-    /// Slots that are taken but whose session does not listen (yet, or any more).
+    /// Sessions that have stopped listening and may still have events to write, by slot.
+    ending: [Option<Arc<Shared>>; SESSION_BITS as usize],
+    /// Slots that are taken. Their session need not listen: it may not have begun yet, or may have
+    /// stopped.
     reserved: u32,
-    /// Types that some session in a slot has listened to, by their index.
-    heard: [BTreeSet<u32>; SESSION_BITS as usize],
+    /// The types that some session in a slot has listened to, by their index.
+    heard: [BTreeMap<u32, &'static EventType>; SESSION_BITS as usize],
+}
+
+impl Table {
+    /// A session is about to listen to a type: from now on its rows can come.
+    fn hear(&mut self, session: &Shared, ty: &'static EventType) {
+        let heard = &mut self.heard[session.slot as usize];
+        if let Entry::Vacant(entry) = heard.entry(ty.index()) {
+            entry.insert(ty);
+            session.meet(ty);
+        }
+    }
 }
 
 fn table() -> &'static Mutex<Table> {
@@ -62,7 +95,7 @@ fn table() -> &'static Mutex<Table> {
         match TABLE.compare_exchange(pointer, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => pointer = new,
             Err(other) => {
-                // SAFETY: made above, and nobody else has it.
+                // SAFETY: allocated above, and never published.
                 drop(unsafe { Box::from_raw(new) });
                 pointer = other;
             }
@@ -72,7 +105,7 @@ fn table() -> &'static Mutex<Table> {
     unsafe { &*pointer }
 }
 
-/// A slot, kept free of other sessions while this lives.
+/// A slot that is reserved for one session while this lives.
 #[derive(Debug)]
 pub(crate) struct Slot {
     number: u32,
@@ -83,10 +116,7 @@ impl Slot {
     /// Takes a free slot.
     pub(crate) fn take() -> Result<Self, Error> {
         local::holding_locks(prepare_process);
-        local::holding_locks(Self::take_free).unwrap_or_else(|| {
-            let message = "a session cannot be started in a signal handler".into();
-            Err(Error::Setting { message })
-        })
+        local::holding_locks(Self::take_free).unwrap_or(Err(Error::InSignalHandler))
     }
 
     fn take_free() -> Result<Self, Error> {
@@ -103,47 +133,117 @@ impl Slot {
         self.number
     }
 
-    /// Whether this process took the slot (and not the one that it was forked from).
+    /// Whether this process took the slot, and not the one that it was forked from.
     pub(crate) fn is_ours(&self) -> bool {
         self.generation == generation()
     }
 
-    /// Lets the session listen.
+    /// Makes the session listen to the types that it records.
     pub(crate) fn listen(&self, session: &Arc<Shared>) {
         local::holding_locks(|| {
             let mut table = table().lock();
+            LISTENERS.fetch_add(1, Ordering::Relaxed);
             table.slots[self.number as usize] = Some(Arc::clone(session));
-            for ty in registry::types().filter(|ty| records(session, ty)) {
-                table.heard[self.number as usize].insert(ty.index());
+            for ty in attached_types().filter(|ty| records(session, ty)) {
+                table.hear(session, ty);
                 registry::listen(ty, 1 << self.number, 0);
             }
         });
     }
 
-    /// Stops listening. Events that are under way may still come.
+    /// Stops listening. Events that are under way may still arrive.
     pub(crate) fn hush(&self) {
         hush(self.number);
     }
+
+    /// Has `exit` no longer wait for the session, which has stopped listening: nobody can tell when
+    /// its sink returns.
+    pub(crate) fn give_up(&self) {
+        drop(local::holding_locks(|| table().lock().ending[self.number as usize].take()));
+    }
 }
 
-/// Lets the session in a slot hear no more.
-pub(crate) fn hush(slot: u32) {
+fn hush(slot: u32) {
     local::holding_locks(|| {
         let mut table = table().lock();
-        table.slots[slot as usize] = None;
-        for ty in registry::types() {
+        if let Some(session) = table.slots[slot as usize].take() {
+            table.ending[slot as usize] = Some(session);
+            LISTENERS.fetch_sub(1, Ordering::Relaxed);
+        }
+        for ty in attached_types() {
             registry::listen(ty, 0, 1 << slot);
         }
     });
+}
+
+/// Every type whose word sessions have set. Under the table's lock.
+///
+/// A type that is not among them is being registered, and its registration has yet to call
+/// [`attach`](Backend::attach), which waits for the lock and then sees the table as it is now. Its
+/// word is left as it is, so that other threads that emit it wait for the registration: a zero
+/// would tell them that nobody listens.
+fn attached_types() -> impl Iterator<Item = &'static EventType> {
+    registry::types().filter(|ty| ty.enabled() != NOT_REGISTERED || ty.is_registered())
+}
+
+/// Changes which events a live session records. `None`: this is a signal handler that interrupted
+/// the taking of locks. `Some(false)`: the session does not listen any more.
+///
+/// # When it takes effect
+///
+/// An emit decides by one relaxed load of the type's word, as ever. The words have changed when
+/// this returns, so an emit that begins later (by whatever means its thread learns of the return)
+/// reads the new value: a load cannot see a value older than one that happened before it. An emit
+/// that is under way may have read either value, and records its event wholly or not at all: the
+/// word decides once, before anything is written. Where several sessions listen, an emit looks at
+/// the word again before each of them. That it finds the bit gone is no loss: nothing was counted.
+///
+/// # Who else changes words
+///
+/// Everybody does so under the table's lock: sessions that start and end, types that register,
+/// this. A type that registers meanwhile is either attached, and changed here, or will be attached
+/// with the new filters: see [`attached_types`].
+pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -> Option<bool> {
+    local::holding_locks(|| {
+        let mut table = table().lock();
+        let listens = table.slots[session.slot as usize].as_ref();
+        if !listens.is_some_and(|listening| Arc::ptr_eq(listening, session)) {
+            return false;
+        }
+        session.set_filters(filters);
+        for ty in attached_types() {
+            if records(session, ty) {
+                table.hear(session, ty);
+                registry::listen(ty, 1 << session.slot, 0);
+            } else {
+                registry::listen(ty, 0, 1 << session.slot);
+            }
+        }
+        true
+    })
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
         if self.is_ours() {
             self.hush();
+            self.give_up();
             local::holding_locks(|| table().lock().reserved &= !(1 << self.number));
         }
     }
+}
+
+/// Whether any session listens to anything, or the kernel may: one relaxed load. As with the words
+/// of types, a thread that learns of a session's start from whoever started it sees the session.
+#[inline(always)]
+pub(crate) fn anyone_listens() -> bool {
+    LISTENERS.load(Ordering::Relaxed) != 0
+}
+
+/// Says that the program uses tracepoints.
+#[cfg(feature = "user_events")]
+pub(crate) fn tracepoints_are_used() {
+    LISTENERS.fetch_or(TRACEPOINTS, Ordering::Relaxed);
 }
 
 /// The session that listens in a slot.
@@ -151,69 +251,79 @@ pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
     table().lock().slots.get(slot as usize)?.clone()
 }
 
-/// Types (by their index, in order) that earlier sessions in a slot listened to.
+/// The types that earlier sessions in a slot listened to.
 ///
-/// A thread may have read such a type's word while one of them was live, and been interrupted by a signal handler that emits to the session
-/// of today and so gives the thread a buffer in the slot: back in its event, the thread writes into that. It is an event more than was asked
-/// for, and as good as any other if its type is defined in the trace.
-pub(crate) fn heard(slot: u32) -> Vec<u32> {
-    let heard = || table().lock().heard[slot as usize].iter().copied().collect();
+/// A thread may have read such a type's word while an earlier session listened. A signal handler
+/// may then interrupt it, emit to the present session and so give the thread a buffer in the slot.
+/// When the thread goes on it writes its event into that buffer. The session has not asked for the
+/// event, but it can write it like any other if the trace defines its type.
+pub(crate) fn heard(slot: u32) -> Vec<&'static EventType> {
+    let heard = || table().lock().heard[slot as usize].values().copied().collect();
     local::holding_locks(heard).unwrap_or_default()
 }
 
-/// Tells apart processes that share a past.
+/// A number that tells a process from those that it was forked from.
 pub(crate) fn generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// All sessions together, as the registry of types sees them.
+/// All sessions together, as one backend of the registry.
 #[derive(Debug)]
 struct Sessions;
 
 impl Backend for Sessions {
     fn attach(&self, ty: &'static EventType) {
         let mut table = table().lock();
-        let recording = table.slots.iter().flatten().filter(|session| records(session, ty));
-        let bits = recording.fold(0, |bits, session| bits | 1 << session.slot);
-        for (slot, heard) in table.heard.iter_mut().enumerate() {
-            if bits & (1 << slot) != 0 {
-                heard.insert(ty.index());
-            }
+        let sessions: Vec<_> = table.slots.iter().flatten().cloned().collect();
+        let mut bits = 0;
+        for session in sessions.iter().filter(|session| records(session, ty)) {
+            table.hear(session, ty);
+            bits |= 1 << session.slot;
         }
         registry::listen(ty, bits, 0);
     }
 }
 
-/// Registers a type at its first event. `false`: its events are not recorded, and [`refused_types`] says why; or this is a signal handler
-/// that interrupted the taking of locks: then the event is counted, and the type registered, when they have been given back (see [`missed`]).
+/// Registers a type at its first event. Returns `false` if its events are not recorded;
+/// [`refused_types`] says why. Also returns `false` in a signal handler that interrupted the taking
+/// of locks. When the locks are released, the type is registered and the event is counted: see
+/// [`handler_events`].
 pub(crate) fn register(ty: &'static EventType) -> bool {
-    let registered = local::holding_locks(|| {
-        #[cfg(feature = "user_events")]
-        eventheader_writer::install();
-        registry::register(ty)
-    });
-    match registered {
-        Some(Err(error)) => {
-            note_refused(error.into());
+    match register_now(ty) {
+        Ok(()) => true,
+        Err(RegisterError::Busy { .. }) => {
+            handler_events::note(ty);
             false
         }
-        Some(Ok(())) => true,
-        None => {
-            missed::note(ty);
+        Err(error) => {
+            note_refused(error.into());
             false
         }
     }
 }
 
-/// Whether a session records a type: it wants it, and its format can describe it. If it cannot, its events are refused like those of
-/// a clash.
+/// Registers a type. Fails with [`RegisterError::Busy`] in a signal handler that interrupted the
+/// taking of locks.
+pub(crate) fn register_now(ty: &'static EventType) -> Result<(), RegisterError> {
+    let registered = local::holding_locks(|| {
+        // Before the first lock, which a forked child could find taken.
+        install_handlers();
+        #[cfg(feature = "user_events")]
+        use_tracepoints();
+        registry::register(ty)
+    });
+    registered.unwrap_or(Err(RegisterError::Busy { refused: ty.schema() }))
+}
+
+/// Whether a session records a type: it wants the type, and its format can describe it. If the
+/// format cannot, its events are refused, like those of two types that clash.
 fn records(session: &Shared, ty: &EventType) -> bool {
     session.wants(ty) && session.describes(ty).map_err(|error| note_refused(error.into())).is_ok()
 }
 
-/// Remembers that an event type was refused while no one could be told; once.
+/// Remembers, once, that an event type was refused when there was no caller to tell.
 pub(crate) fn note_refused(error: Error) {
-    let message = error.to_string_with_sources();
+    let message = error.to_string();
     if refused().any(|other| *other == message) {
         return;
     }
@@ -229,10 +339,11 @@ pub(crate) fn note_refused(error: Error) {
     }
 }
 
-/// Every event type that was refused so far in this process, in words.
+/// Why event types were refused in this process so far: one message for each reason.
 ///
-/// An event type registers itself with its first event, where there is nobody to return an error to. A service can
-/// log these; [`SessionBuilder::register`](crate::SessionBuilder::register) makes them errors of its start.
+/// An event type registers itself with its first event, where no caller can get an error. A service
+/// can log these messages. [`SessionBuilder::register`](crate::SessionBuilder::register) returns
+/// them as errors when a session starts.
 #[must_use]
 pub fn refused_types() -> Vec<String> {
     let mut all: Vec<_> = refused().cloned().collect();
@@ -240,8 +351,8 @@ pub fn refused_types() -> Vec<String> {
     all
 }
 
-/// A list without a lock, the newest first: the child of a `fork` has it as it is. Entries are never freed (S2); there is one for each type
-/// at most, and one for each way in which it was refused.
+/// A list without a lock, so that the child of a `fork` can use it. The newest entry comes first.
+/// Entries are never freed (S2). Each type has one entry for each way in which it was refused.
 static REFUSED: AtomicPtr<Refused> = AtomicPtr::new(ptr::null_mut());
 
 struct Refused {
@@ -254,53 +365,29 @@ fn refused() -> impl Iterator<Item = &'static String> {
     std::iter::from_fn(move || {
         // SAFETY: S2.
         let entry = unsafe { at.as_ref() }?;
-        // Relaxed: what stands behind an entry was there before it, and was seen with it.
+        // Relaxed: the entries after this one were in the list before it. The exchange that
+        // inserted this one continues their release sequences, so the one acquire above shows them
+        // all. (It pairs with the releases in `note_refused`.)
         at = entry.next.load(Ordering::Relaxed);
         Some(&entry.message)
     })
 }
 
-/// What is due once in a process, before its first session.
+/// Prepares the process for its first session.
 fn prepare_process() {
     static BACKEND: BackendEntry = BackendEntry::new(&Sessions);
-    static HANDLERS: OnceCell<()> = OnceCell::new();
+    // Before the first lock, which a forked child could find taken.
+    install_handlers();
     registry::install(&BACKEND);
     #[cfg(feature = "user_events")]
-    eventheader_writer::install();
-    HANDLERS.get_or_init(install_handlers);
+    use_tracepoints();
 }
 
-#[cfg(unix)]
-fn install_handlers() {
-    // SAFETY: the handler is a function that may run in the child of a fork (it takes no lock and does not allocate).
-    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // SAFETY: the handler may run at exit: it sends messages and waits a bounded time.
-    unsafe { libc::atexit(at_exit) };
+#[cfg(feature = "user_events")]
+fn use_tracepoints() {
+    tracepoints_are_used();
+    eventheader_writer::install();
 }
 
 #[cfg(not(unix))]
 fn install_handlers() {}
-
-#[cfg(unix)]
-extern "C" fn in_child() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
-    TABLE.store(ptr::null_mut(), Ordering::Release);
-    missed::forget();
-    registry::after_fork((1 << SESSION_BITS) - 1);
-    local::forget_all();
-}
-
-#[cfg(unix)]
-extern "C" fn at_exit() {
-    // A handler must not unwind; and the table may be in use by a thread that goes on running.
-    let sessions: Vec<_> = match table().try_lock_for(std::time::Duration::from_secs(1)) {
-        Some(table) => table.slots.iter().flatten().cloned().collect(),
-        None => return,
-    };
-    for session in sessions {
-        let (done, answer) = crossbeam_channel::bounded(1);
-        if session.commands.try_send(crate::shared::Command::Flush(done)).is_ok() {
-            let _ = answer.recv_timeout(std::time::Duration::from_secs(2));
-        }
-    }
-}

@@ -1,41 +1,44 @@
 //! What the threads of a session, its flusher and its handle share.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, mem, sync::Arc, time::Duration};
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{SendTimeoutError, Sender};
+use nettrace_event::EventType;
 use nettrace_format::{Format, FormatError, LeftOut, Stream};
-use trace_event::EventType;
 
 use crate::{
     barrier::Barrier,
-    clock::Source,
-    config::{OnFull, ProviderFilter},
+    clock::{Deadline, Source},
+    config::OnFull,
+    error::Error,
+    filter::ProviderFilter,
+    idle::Idle,
     local::{self, ThreadBuffer},
     pool::Pool,
-    record::{Drops, Floor, Record},
+    record::{Drops, Floor, MODE_FENCE, MODE_MONOTONIC, Record},
     sessions,
-    stats::Stats,
-    sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering},
+    sink::failure::code_of,
+    stats::{SinkError, Stats},
+    sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, thread},
     thread::ThreadRef,
 };
 
-/// [`Record`]'s mode bit: producers pay a fence.
-pub(crate) const MODE_FENCE: u32 = 1;
-/// [`Record`]'s mode bit: the monotonic clock.
-pub(crate) const MODE_MONOTONIC: u32 = 2;
+/// How long to wait for threads in the middle of events, for exact counts, when a session is left
+/// to a flusher that is held up.
+const LEAVE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// What a thread asks of the flusher.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A round soon: memory runs low.
+    /// Begin a round soon, because memory runs low.
     Wake,
-    /// A round that ends with a sequence point; answer when the sink has it.
-    Flush(Sender<()>),
-    /// The last round.
+    /// Do a round that ends with a sequence point, and answer when the sink has it.
+    Flush(Sender<Option<Error>>),
+    /// Do the last round.
     Finish,
 }
 
-/// See the module.
+/// What the threads of a session, its flusher and its handle share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) slot: u32,
@@ -45,21 +48,23 @@ pub(crate) struct Shared {
     pub(crate) floor: Floor,
     pub(crate) barrier: Barrier,
     pub(crate) on_full: OnFull,
-    pub(crate) providers: Vec<ProviderFilter>,
-    /// Types that earlier sessions in the slot listened to.
-    heard: Vec<u32>,
-    pub(crate) commands: Sender<Command>,
+    /// Which events the session records; `None`: all. Changed under the lock of the table of
+    /// [`sessions`] only.
+    filters: Mutex<Option<Vec<ProviderFilter>>>,
+    /// The types whose rows may be among the session's, in the order in which it met them. It only
+    /// grows: see [`meet`](Self::meet).
+    met: Mutex<Vec<&'static EventType>>,
+    commands: Sender<Command>,
+    pub(crate) idle: Idle,
     pub(crate) roster: Mutex<Roster>,
     pub(crate) sink: SinkCounters,
     /// The session takes no more events.
     pub(crate) closed: AtomicBool,
-    /// A round was asked for and has not begun.
+    /// A round was asked for and has not begun yet.
     wake_asked: AtomicBool,
-    /// Buffers whose threads have ended and that the flusher has not done with.
+    /// How many buffers of ended threads the flusher has not finished with.
     ended: AtomicU32,
-    /// Events of threads that got no buffer, since there were too many of those.
-    without_buffer: AtomicU64,
-    /// Threads that wait for room.
+    /// How many threads wait for room.
     waiting: AtomicU32,
     room: Mutex<()>,
     room_changed: Condvar,
@@ -68,22 +73,31 @@ pub(crate) struct Shared {
 /// Why a thread gets no buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoBuffer {
-    /// The session is over.
+    /// The session is over. If the event has waited it is counted as dropped.
     Closed,
-    /// Too many buffers of threads that ended are still to be written.
-    TooMany,
+    /// The flusher still has too many buffers of ended threads. The event waits.
+    Wait,
+    /// As `Wait`, but the event does not wait. It is counted as dropped.
+    Dropped,
 }
 
 /// The threads of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
-    /// All that may still emit.
+    /// The buffers of all threads that may still emit.
     pub(crate) live: Vec<Arc<ThreadBuffer>>,
-    /// Those of them that the flusher has not met.
+    /// Those of `live` that the flusher has not seen yet.
     pub(crate) new: Vec<Arc<ThreadBuffer>>,
-    /// What those that have gone attempted and dropped.
-    pub(crate) gone: (u64, Drops),
-    pub(crate) threads: u64,
+    /// What the threads that have gone attempted and dropped.
+    gone: (u64, Drops),
+    threads: u64,
+    /// How many events found no buffer, because there were too many buffers of ended threads.
+    without_buffer: u64,
+    /// How many events wait for a buffer. They count as `without_buffer` when the session ends.
+    waiting: u64,
+    /// Set when the session's counts are final: the trace's number of events that no thread can be
+    /// named for.
+    unplaced: Option<u64>,
 }
 
 /// What the flusher counts.
@@ -96,8 +110,40 @@ pub(crate) struct SinkCounters {
     pub(crate) bytes: AtomicU64,
     pub(crate) rounds: AtomicU64,
     pub(crate) sequence_points: AtomicU64,
-    /// What the streams did not say.
+    /// What the streams left out.
     pub(crate) left_out: Mutex<LeftOut>,
+    /// How often the sink has failed, and its last error.
+    errors: Mutex<(u64, Option<SinkError>)>,
+    /// What keeps the sink from taking events, as the application was told it, and whether that is
+    /// final.
+    trouble: Mutex<Option<(String, bool)>>,
+    /// Whether the application's callback or logger has panicked.
+    pub(crate) notice_has_panicked: AtomicBool,
+}
+
+impl SinkCounters {
+    /// Counts an error of the sink.
+    pub(crate) fn failed(&self, error: &io::Error) {
+        let mut errors = self.errors.lock();
+        let told = SinkError { kind: error.kind(), code: code_of(error) };
+        *errors = (errors.0 + 1, Some(told));
+    }
+
+    /// Remembers what keeps the sink from taking events now.
+    pub(crate) fn set_trouble(&self, trouble: Option<(String, bool)>) {
+        *self.trouble.lock() = trouble;
+    }
+
+    /// What keeps the sink from taking events now, and whether that is final.
+    pub(crate) fn trouble(&self) -> Option<(String, bool)> {
+        self.trouble.lock().clone()
+    }
+
+    /// Remembers that the application's callback or logger has panicked.
+    pub(crate) fn notice_panicked(&self) {
+        // Relaxed: a warning may come a moment later.
+        self.notice_has_panicked.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Shared {
@@ -107,7 +153,7 @@ impl Shared {
         pool: Pool,
         source: Source,
         on_full: OnFull,
-        providers: Vec<ProviderFilter>,
+        filters: Option<Vec<ProviderFilter>>,
         commands: Sender<Command>,
     ) -> Self {
         Self {
@@ -118,30 +164,58 @@ impl Shared {
             floor: Floor::new(),
             barrier: Barrier::detect(),
             on_full,
-            providers,
-            heard: sessions::heard(slot),
+            filters: Mutex::new(filters),
+            met: Mutex::new(sessions::heard(slot)),
             commands,
+            idle: Idle::new(),
             roster: Mutex::new(Roster::default()),
             sink: SinkCounters::default(),
             closed: AtomicBool::new(false),
             wake_asked: AtomicBool::new(false),
             ended: AtomicU32::new(0),
-            without_buffer: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
             room: Mutex::new(()),
             room_changed: Condvar::new(),
         }
     }
 
-    /// Whether the session wants events of a type.
+    /// Whether the session wants events of a type. Under the lock of the table of [`sessions`].
     pub(crate) fn wants(&self, ty: &EventType) -> bool {
-        let schema = ty.schema();
-        self.providers.is_empty() || self.providers.iter().any(|filter| filter.matches(schema))
+        let (schema, filters) = (ty.schema(), self.filters.lock());
+        filters.as_ref().is_none_or(|filters| filters.iter().any(|filter| filter.matches(schema)))
     }
 
-    /// Whether rows of a type may be among the session's: it wants the type, or [an earlier session](sessions::heard) did.
-    pub(crate) fn may_meet(&self, ty: &EventType) -> bool {
-        self.wants(ty) || self.heard.binary_search(&ty.index()).is_ok()
+    /// What the session wants from now on. Under the lock of the table of [`sessions`].
+    pub(crate) fn set_filters(&self, filters: Vec<ProviderFilter>) {
+        *self.filters.lock() = Some(filters);
+    }
+
+    /// A copy of the session's filters; `None`: it records everything.
+    pub(crate) fn filters(&self) -> Option<Vec<ProviderFilter>> {
+        self.filters.lock().clone()
+    }
+
+    /// Has the flusher define a type from now on. To be called before a thread can see the
+    /// session's bit in the type's word.
+    ///
+    /// A type stays, even if a new filter does not want it any more: rows that were written under
+    /// the old one may not have been collected yet.
+    ///
+    /// *No row comes before its type is here.* A thread records an event because it saw the bit, by
+    /// an acquire that pairs with the release in
+    /// [`registry::listen`](nettrace_event::registry::listen). The flusher has the row by an
+    /// acquire of what that thread released. So this call happened before the flusher looks, and
+    /// the lock shows it the type.
+    pub(crate) fn meet(&self, ty: &'static EventType) {
+        self.met.lock().push(ty);
+    }
+
+    /// Calls `f` with those types that were met after the first `known` ones, and returns how many
+    /// there are now.
+    pub(crate) fn met_since(&self, known: usize, f: impl FnMut(&'static EventType)) -> usize {
+        let met = self.met.lock();
+        met[known.min(met.len())..].iter().copied().for_each(f);
+        met.len()
     }
 
     /// Whether the session's format can describe a type.
@@ -149,60 +223,119 @@ impl Shared {
         Stream::check(self.format, ty.schema())
     }
 
-    /// A buffer for a thread that has none.
+    /// Makes a buffer for a thread that has none. `can_wait` says whether the event can wait for
+    /// one.
     ///
-    /// Buffers of threads that have ended stay until the flusher has written what they left. Should it be held up (by a sink that stalls)
-    /// they are not to pile up beside the budget: see [`most_ended`](Self::most_ended).
+    /// The buffer of a thread that has ended stays until the flusher has written its rows. If a
+    /// sink holds the flusher up, such buffers pile up, and they are not part of the budget. So
+    /// [`most_ended`](Self::most_ended) bounds their number.
     pub(crate) fn attach(
         self: &Arc<Self>,
         thread: &ThreadRef,
+        can_wait: bool,
     ) -> Result<Arc<ThreadBuffer>, NoBuffer> {
-        if self.ended.load(Ordering::Relaxed) >= self.most_ended() {
-            return Err(NoBuffer::TooMany);
-        }
-        let fence = if self.barrier == Barrier::Fences { MODE_FENCE } else { 0 };
-        let clock = if self.source.is_counter() { 0 } else { MODE_MONOTONIC };
-        let record = Record::new(fence | clock);
-        let buffer =
-            Arc::new(ThreadBuffer { record, session: Arc::clone(self), thread: thread.clone() });
+        // The flusher takes this lock after it has closed the session. So it sees this buffer and
+        // these counts, or this call sees the session closed.
         let mut roster = self.roster.lock();
-        // Under the lock, which the flusher takes after it has set this: it meets the buffer, or there is none.
         if self.closed.load(Ordering::Relaxed) {
             return Err(NoBuffer::Closed);
         }
+        if self.has_too_many_ended() {
+            if can_wait && self.on_full == OnFull::Block {
+                roster.waiting += 1;
+                return Err(NoBuffer::Wait);
+            }
+            roster.without_buffer += 1;
+            return Err(NoBuffer::Dropped);
+        }
+        Ok(self.enlist(&mut roster, self.record(), thread))
+    }
+
+    /// [`attach`](Self::attach) for an event that has waited.
+    pub(crate) fn attach_after_wait(
+        self: &Arc<Self>,
+        thread: &ThreadRef,
+    ) -> Result<Arc<ThreadBuffer>, NoBuffer> {
+        let mut roster = self.roster.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(NoBuffer::Closed);
+        }
+        if self.has_too_many_ended() {
+            return Err(NoBuffer::Wait);
+        }
+        roster.waiting -= 1;
+        // If the session ends before the event is written, the mark has the event counted.
+        let record = self.record();
+        record.wait_begins();
+        Ok(self.enlist(&mut roster, record, thread))
+    }
+
+    /// Ends the wait of an event for a buffer. Returns `false` if the session is over: the event is
+    /// counted as dropped then.
+    pub(crate) fn wait_ends(&self) -> bool {
+        let mut roster = self.roster.lock();
+        let is_open = !self.closed.load(Ordering::Relaxed);
+        roster.waiting -= u64::from(is_open);
+        is_open
+    }
+
+    fn record(&self) -> Record {
+        let fence = if self.barrier.owners_pay() { MODE_FENCE } else { 0 };
+        let clock = if self.source.is_counter() { 0 } else { MODE_MONOTONIC };
+        Record::of(1 << self.slot, fence | clock)
+    }
+
+    fn enlist(
+        self: &Arc<Self>,
+        roster: &mut Roster,
+        record: Record,
+        thread: &ThreadRef,
+    ) -> Arc<ThreadBuffer> {
+        let (session, thread) = (Arc::clone(self), thread.clone());
+        let buffer = Arc::new(ThreadBuffer { record, session, thread });
         roster.live.push(Arc::clone(&buffer));
         roster.new.push(Arc::clone(&buffer));
         roster.threads += 1;
-        Ok(buffer)
+        buffer
     }
 
-    /// A thread has ended: the flusher has its buffer from now on.
+    /// Counts the buffer of a thread that has ended. The flusher has it from now on.
     pub(crate) fn buffer_ended(&self) {
         self.ended.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The flusher is done with the buffers of so many threads that ended.
+    /// Takes buffers of ended threads off the count: the flusher has finished with them.
     pub(crate) fn buffers_gone(&self, count: usize) {
-        // Not below zero: at the end of a session the flusher takes leave of threads that live on.
+        // Not below zero: at the end of a session the flusher also gives up buffers of threads that
+        // go on.
         let _ = self.ended.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |ended| {
             Some(ended.saturating_sub(count as u32))
         });
     }
 
-    /// How many buffers of ended threads there may be: about half a kibibyte each. More than there are chunks, which come back a little sooner.
+    /// How many buffers of ended threads there may be. Each takes about half a kibibyte. The bound
+    /// is above the number of chunks, because a thread's chunk comes back a little before its
+    /// buffer.
     fn most_ended(&self) -> u32 {
-        512 + 2 * self.pool.use_of_chunks().1
+        512 + 2 * self.pool.chunks()
     }
 
-    /// Counts an event of a thread that got no buffer.
-    pub(crate) fn drop_without_buffer(&self) {
-        self.without_buffer.fetch_add(1, Ordering::Relaxed);
+    fn has_too_many_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed) >= self.most_ended()
     }
 
     /// How many events no thread can be named for.
     pub(crate) fn unplaced(&self) -> u64 {
-        let unplaced = sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
-        unplaced + self.without_buffer.load(Ordering::Relaxed)
+        self.with_roster(|roster| self.unplaced_in(roster))
+    }
+
+    fn unplaced_in(&self, roster: &Roster) -> u64 {
+        roster.without_buffer + self.interrupting()
+    }
+
+    /// How many events came from handlers that interrupted the taking of locks.
+    fn interrupting(&self) -> u64 {
+        sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed)
     }
 
     /// Asks for a round if memory runs low.
@@ -212,46 +345,106 @@ impl Shared {
         }
     }
 
-    /// Asks for a round, once: the inbox must have room for what matters more.
+    /// Asks for a round, unless one is asked for: the inbox must keep room for other commands.
     fn wake(&self) {
         if !self.wake_asked.swap(true, Ordering::Relaxed) {
-            let _ = self.commands.try_send(Command::Wake);
+            let _ = self.try_send(Command::Wake);
         }
     }
 
-    /// A round begins.
+    /// Sends a command, and waits for room in the inbox if it must. Returns `false` if the flusher
+    /// has gone.
+    pub(crate) fn send(&self, command: Command) -> bool {
+        let sent = self.commands.send(command).is_ok();
+        self.idle.call();
+        sent
+    }
+
+    /// As [`send`](Self::send), but waits for `patience` at most. Returns `false` if the inbox was
+    /// full all that time.
+    pub(crate) fn send_within(&self, command: Command, patience: Duration) -> bool {
+        let sent = self.commands.send_timeout(command, patience);
+        self.idle.call();
+        !matches!(sent, Err(SendTimeoutError::Timeout(_)))
+    }
+
+    /// Sends a command, unless the inbox is full or the flusher has gone. Returns whether it did.
+    pub(crate) fn try_send(&self, command: Command) -> bool {
+        let sent = self.commands.try_send(command).is_ok();
+        self.idle.call();
+        sent
+    }
+
+    /// Notes that a round begins.
     pub(crate) fn awake(&self) {
         self.wake_asked.store(false, Ordering::Relaxed);
     }
 
-    /// Whether a quarter of the chunks of either size or more is in use, or a quarter of the buffers that ended threads may leave.
+    /// Whether a quarter or more is in use: of the chunks, of the jumbo chunks, or of the buffers
+    /// that ended threads may leave.
     pub(crate) fn is_low(&self) -> bool {
         self.pool.is_low() || self.has_many_ended()
     }
 
-    /// Whether there is a quarter of the buffers that ended threads may leave, or more.
+    /// Whether there are a quarter or more of the buffers that ended threads may leave.
     pub(crate) fn has_many_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed) >= self.most_ended().div_ceil(4)
     }
 
-    /// The flusher has died: threads that wait or have a buffer must not go on as if it lived.
-    pub(crate) fn abandon(&self) {
-        sessions::hush(self.slot);
+    /// Closes the session: it takes no more events, and threads that wait for room stop waiting.
+    /// Which events belong to the session is final after a heavy barrier that follows, and the wait
+    /// for events under way.
+    pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
-        for buffer in &self.roster.lock().live {
-            buffer.record.close();
-            // Whatever the thread emits next finds that out.
-            let _ = buffer.record.ask();
-        }
+        self.with_roster(|roster| {
+            roster.live.iter().for_each(|buffer| buffer.record.close());
+            roster.without_buffer += mem::take(&mut roster.waiting);
+        });
         self.room_made();
-        self.settle();
     }
 
-    /// Waits until a chunk may be free again, or the session is over. The caller is in no event.
+    /// Leaves the session to a flusher that its sink holds up. Threads go on without the session,
+    /// and the counts have what they recorded.
+    pub(crate) fn leave(&self) {
+        self.close();
+        // Without the barrier the counts may miss an event that is under way.
+        let _ = self.barrier.heavy();
+        let deadline = Deadline::after(LEAVE_PATIENCE);
+        let live = self.with_roster(|roster| roster.live.clone());
+        for buffer in live {
+            while !buffer.record.is_idle() && !deadline.has_passed() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+
+    /// Makes the counts final and releases the threads' buffers. `unplaced` is the trace's number
+    /// of events that no thread can be named for.
+    ///
+    /// What was neither written nor counted as dropped counts as lost: what the flusher had in hand
+    /// when it gave up, and the rows of a thread that stayed in the middle of an event to the end.
+    pub(crate) fn close_books(&self, unplaced: u64) {
+        self.with_roster(|roster| {
+            for buffer in mem::take(&mut roster.live) {
+                roster.retire(&buffer);
+            }
+            roster.new = Vec::new();
+            roster.unplaced = Some(unplaced);
+            let stats = self.count(roster);
+            let accounted = stats.written + stats.dropped();
+            self.sink.lost.fetch_add(stats.attempted.saturating_sub(accounted), Ordering::Relaxed);
+            // A thread that is stuck may have counted why it dropped its event before it counted
+            // the event.
+            roster.gone.0 += accounted.saturating_sub(stats.attempted);
+        });
+    }
+
+    /// Waits until a chunk may be free again or the session is over. The caller must not be in the
+    /// middle of an event.
     pub(crate) fn wait_for_room(&self) {
         let room = self.room.lock();
-        // SeqCst with the flusher's load in `room_made`: it sees the waiter, or the waiter's next try sees the chunk. Should
-        // both miss, the wait ends by itself soon.
+        // SeqCst pairs with the flusher's load in `room_made`: the flusher sees the waiter, or the
+        // waiter's next try sees the chunk. If both miss, the wait soon ends by itself.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         self.wake();
         if !self.closed.load(Ordering::Relaxed) {
@@ -260,59 +453,72 @@ impl Shared {
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Chunks were given back.
+    /// Wakes the threads that wait for room: chunks were given back.
     pub(crate) fn room_made(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            drop(self.room.lock());
+            local::with_locks(|| drop(self.room.lock()));
             self.room_changed.notify_all();
         }
     }
 
-    /// Adds what became of a write.
-    pub(crate) fn count(&self, rows: u64, lost: u64, bytes: u64) {
+    /// Adds the result of a write to the counts.
+    pub(crate) fn add_written(&self, rows: u64, lost: u64, bytes: u64) {
         self.sink.written.fetch_add(rows, Ordering::Relaxed);
         self.sink.lost.fetch_add(lost, Ordering::Relaxed);
         self.sink.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// After the last round: what was neither written nor counted as dropped is lost. That is nothing, unless a
-    /// thread stayed in the middle of an event to the end.
-    pub(crate) fn settle(&self) {
-        let stats = self.stats();
-        let missing = stats.attempted.saturating_sub(stats.written + stats.dropped());
-        self.sink.lost.fetch_add(missing, Ordering::Relaxed);
+    /// Counts rows as lost that were counted as written.
+    pub(crate) fn take_back(&self, rows: u64) {
+        self.sink.written.fetch_sub(rows, Ordering::Relaxed);
+        self.sink.lost.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// What is known of the session now; exact once it has finished.
+    /// The session's counts now. They are exact once it has finished.
     pub(crate) fn stats(&self) -> Stats {
-        local::holding_locks(|| self.count_all()).unwrap_or_default()
+        local::holding_locks(|| self.count(&self.roster.lock())).unwrap_or_default()
     }
 
-    fn count_all(&self) -> Stats {
-        let roster = self.roster.lock();
+    fn count(&self, roster: &Roster) -> Stats {
         let (mut attempted, mut drops) = roster.gone;
         for buffer in &roster.live {
             let (own, own_drops) = buffer.record.counts();
             attempted += own;
             drops.add(&own_drops);
         }
-        let without_buffer = self.without_buffer.load(Ordering::Relaxed);
-        let interrupting = sessions::UNPLACED[self.slot as usize].load(Ordering::Relaxed);
-        drops.no_room += without_buffer;
-        drops.reentrant += interrupting;
-        let unplaced = without_buffer + interrupting;
+        let unplaced = roster.unplaced.unwrap_or_else(|| self.unplaced_in(roster));
+        drops.no_room += roster.without_buffer;
+        drops.reentrant += unplaced.saturating_sub(roster.without_buffer);
+        let (sink_errors, last_sink_error) = *self.sink.errors.lock();
         Stats {
             attempted: attempted + unplaced,
             written: self.sink.written.load(Ordering::Relaxed),
-            dropped: drops,
+            drops,
             lost_in_sink: self.sink.lost.load(Ordering::Relaxed),
+            sink_errors,
+            last_sink_error,
             not_in_format: self.sink.refused.load(Ordering::Relaxed),
             left_out: *self.sink.left_out.lock(),
             bytes: self.sink.bytes.load(Ordering::Relaxed),
             flushes: self.sink.rounds.load(Ordering::Relaxed),
             sequence_points: self.sink.sequence_points.load(Ordering::Relaxed),
             threads: roster.threads,
+            pays_fences: self.barrier.owners_pay(),
             memory_touched: u64::from(self.pool.touched()) * self.pool.chunk_size() as u64,
         }
+    }
+
+    /// Calls `f` with the roster. The thread must hold no lock of this crate.
+    pub(crate) fn with_roster<R>(&self, f: impl FnOnce(&mut Roster) -> R) -> R {
+        local::with_locks(|| f(&mut self.roster.lock()))
+    }
+}
+
+impl Roster {
+    /// Adds the counts of a thread whose buffer is released.
+    pub(crate) fn retire(&mut self, buffer: &ThreadBuffer) {
+        let (attempted, drops) = buffer.record.counts();
+        self.gone.0 += attempted;
+        self.gone.1.add(&drops);
     }
 }

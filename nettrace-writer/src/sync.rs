@@ -1,41 +1,127 @@
-//! The seam: the one module that names atomics, locks and threads, so that loom can stand in for
-//! them (`--cfg nettrace_loom`). Everything else takes them from here.
+//! The seam: the only module that names atomics, locks and threads, so that loom can replace them
+//! (`--cfg nettrace_loom`). All other modules import them from here.
 
-#[cfg(not(nettrace_loom))]
-mod real {
-    pub(crate) use std::{
-        sync::atomic::{
-            AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
-            fence,
-        },
-        thread,
-    };
+cfg_if::cfg_if! {
+    if #[cfg(nettrace_loom)] {
+        pub(crate) use loom::{
+            sync::{
+                Arc,
+                atomic::{
+                    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+                },
+            },
+            thread,
+        };
+    } else {
+        pub(crate) use std::{
+            sync::atomic::{
+                AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
+                fence,
+            },
+            thread,
+        };
 
-    pub(crate) use super::locks::{Condvar, Mutex};
+        pub(crate) use self::locks::{Condvar, Mutex};
+    }
 }
 
-#[cfg(nettrace_loom)]
-mod real {
-    pub(crate) use loom::{
-        sync::{
-            Arc,
-            atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
-        },
-        thread,
-    };
+pub(crate) use self::bell::Bell;
+
+cfg_if::cfg_if! {
+    if #[cfg(all(target_os = "linux", not(nettrace_loom)))] {
+        mod bell {
+            use std::time::Duration;
+
+            use rustix::thread::futex::{self, Flags};
+
+            use super::AtomicU32;
+
+            /// Wakes the one thread that sleeps while a word has a value.
+            #[derive(Debug)]
+            pub(crate) struct Bell;
+
+            impl Bell {
+                pub(crate) fn new() -> Self {
+                    Self
+                }
+
+                /// Names the calling thread as the one that sleeps.
+                pub(crate) fn set_sleeper(&self) {}
+
+                /// Sleeps for `longest` or less while `word` is `value`. The time is one of
+                /// whatever clock the kernel has.
+                pub(crate) fn wait_while(&self, word: &AtomicU32, value: u32, longest: Duration) {
+                    if let Ok(longest) = longest.try_into() {
+                        // It fails if the word has another value, a signal came or the time is
+                        // over. The caller checks.
+                        let _ = futex::wait(word, Flags::PRIVATE, value, Some(&longest));
+                    }
+                }
+
+                /// Wakes the thread that sleeps on `word`.
+                pub(crate) fn ring(&self, word: &AtomicU32) {
+                    // Fails for addresses that are none.
+                    let _ = futex::wake(word, Flags::PRIVATE, 1);
+                }
+            }
+        }
+    } else {
+        mod bell {
+            use std::{sync::OnceLock, time::Duration};
+
+            use super::{
+                AtomicU32,
+                thread::{self, Thread},
+            };
+
+            /// Wakes the one thread that sleeps.
+            #[derive(Debug)]
+            pub(crate) struct Bell {
+                sleeper: OnceLock<Thread>,
+            }
+
+            impl Bell {
+                pub(crate) fn new() -> Self {
+                    Self { sleeper: OnceLock::new() }
+                }
+
+                /// Names the calling thread as the one that sleeps.
+                pub(crate) fn set_sleeper(&self) {
+                    let _ = self.sleeper.set(thread::current());
+                }
+
+                /// Sleeps for `longest` or less, unless somebody has rung before.
+                #[cfg(not(nettrace_loom))]
+                pub(crate) fn wait_while(&self, _: &AtomicU32, _: u32, longest: Duration) {
+                    thread::park_timeout(longest);
+                }
+
+                /// A model parks by itself: loom knows no time.
+                #[cfg(nettrace_loom)]
+                pub(crate) fn wait_while(&self, _: &AtomicU32, _: u32, _: Duration) {}
+
+                /// Wakes the thread that sleeps.
+                pub(crate) fn ring(&self, _: &AtomicU32) {
+                    if let Some(sleeper) = self.sleeper.get() {
+                        sleeper.unpark();
+                    }
+                }
+            }
+        }
+    }
 }
 
-pub(crate) use real::*;
-
-/// The standard library's locks, without poison: whatever a panicking thread leaves behind is as good as any state.
+/// The standard library's locks, without poisoning: every state that a panicking thread can leave
+/// behind is valid.
 ///
-/// Not parking_lot's: those share one hash table of waiters between all locks of the process. A lock of that table which another
-/// thread holds at the moment of a `fork` stays locked in the child for ever, and a fresh mutex of the child can meet it.
+/// They are not parking_lot's, because all locks of that crate share one hash table of waiters. If
+/// another thread holds a lock of that table at the moment of a `fork`, it stays locked in the
+/// child for ever, and a new mutex of the child can meet it.
 #[cfg(not(nettrace_loom))]
 mod locks {
     use std::{
-        sync::{self, MutexGuard, PoisonError, TryLockError},
-        time::{Duration, Instant},
+        sync::{self, MutexGuard, PoisonError},
+        time::Duration,
     };
 
     #[derive(Debug, Default)]
@@ -52,6 +138,8 @@ mod locks {
 
         #[cfg(unix)]
         pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
+            use std::{sync::TryLockError, time::Instant};
+
             let start = Instant::now();
             loop {
                 match self.0.try_lock() {
@@ -72,7 +160,7 @@ mod locks {
             Self::default()
         }
 
-        /// Waits at most so long; what for is the caller's to check.
+        /// Waits for `patience` at most. The caller checks what it waits for.
         pub(crate) fn wait_for<'a, T>(
             &self,
             guard: MutexGuard<'a, T>,

@@ -49,35 +49,63 @@
 use std::{fs::File, io};
 
 pub use eventheader_writer::{
-    Availability, Counters, Diagnosis, DynamicProvider, Error, EventBuilder, Listed,
-    MAX_EVENT_BYTES, OnTooLarge, Status, Tracepoint, TracepointStatus, counters, doctor,
-    on_too_large,
+    ActivityId, Availability, Context, Counters, Diagnosis, DynamicProvider, Error, EventBuilder,
+    Listed, MAX_EVENT_BYTES, OnTooLarge, Status, Tracepoint, TracepointStatus, counters, doctor,
+    encoded, layout, on_too_large,
 };
-use trace_event::{EventType, KERNEL_BIT, TraceEvent};
+use nettrace_event::{EventType, KERNEL_BIT, TraceEvent};
 
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
-use crate::{labels, local};
+use crate::{labels, local, sessions};
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
 ///
-/// Give it the `TYPES` of each event: [`register!`](macro@register) writes the list. As
+/// Give it the `event_types()` of each event: [`register!`](macro@register) writes the list. As
 /// [`eventheader_writer::register()`].
 ///
 /// # Errors
 /// The first type that is refused, as [`Error`] says; the others are registered.
+///
+/// ```
+/// # use nettrace_writer::{TraceEvent, tracepoints};
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Contoso-Checkout")]
+/// # struct Answered {
+/// #     micros: u64,
+/// # }
+/// let status = tracepoints::register(&[Answered::event_types()])?;
+/// println!("{}", status.availability.explanation());
+/// # Ok::<(), tracepoints::Error>(())
+/// ```
 pub fn register(types: &[&[&'static EventType]]) -> Result<Status, Error> {
     holding_locks(|| eventheader_writer::register(types))
 }
 
 /// What is registered, and what waits or was refused.
+///
+/// ```
+/// use nettrace_writer::tracepoints;
+///
+/// for tracepoint in tracepoints::status().tracepoints {
+///     println!("{tracepoint:?}");
+/// }
+/// ```
 #[must_use]
 pub fn status() -> Status {
     holding_locks(eventheader_writer::status)
 }
 
-/// Tries to register whatever waits, as [`eventheader_writer::retry`].
+/// Tries to register whatever waits, as [`eventheader_writer::retry`]. Call it when the kernel may
+/// take tracepoints that it has refused: when somebody has mounted tracefs, for instance.
+///
+/// ```
+/// use nettrace_writer::tracepoints;
+///
+/// println!("{}", tracepoints::retry().availability.explanation());
+/// ```
+#[allow(clippy::must_use_candidate, reason = "it is called to register what waits")]
 pub fn retry() -> Status {
     holding_locks(eventheader_writer::retry)
 }
@@ -88,17 +116,36 @@ pub fn retry() -> Status {
 /// # Errors
 /// [`io::ErrorKind::Unsupported`] where the system is not Linux; what the duplication of the
 /// descriptor says.
+///
+/// ```no_run
+/// use std::fs::File;
+///
+/// nettrace_writer::tracepoints::redirect(&File::create("events.bin")?)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn redirect(file: &File) -> io::Result<()> {
     holding_locks(|| eventheader_writer::redirect(file.try_clone()?))
 }
 
-/// Registers the types of events as tracepoints: `register!(Started, Stopped)?`. See
+/// Registers the types of events as tracepoints. See
 /// [`register`](fn@crate::tracepoints::register).
+///
+/// ```
+/// # use nettrace_writer::{TraceEvent, tracepoints};
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Contoso-Checkout")]
+/// # struct Answered {
+/// #     micros: u64,
+/// # }
+/// let status = tracepoints::register!(Answered)?;
+/// println!("{}", status.availability.explanation());
+/// # Ok::<(), tracepoints::Error>(())
+/// ```
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __register_tracepoints {
     ($($event:ty),+ $(,)?) => {
-        $crate::tracepoints::register(&[$(<$event as $crate::TraceEvent>::TYPES),+])
+        $crate::tracepoints::register(&[$(<$event as $crate::TraceEvent>::event_types()),+])
     };
 }
 
@@ -118,8 +165,8 @@ pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, w
     eventheader_writer::write_if_enabled(event, ty, word, &context);
 }
 
-/// Counts events that came before their type could be registered, if the kernel's bit is in the word
-/// now.
+/// Counts events that came before their type could be registered, if the kernel's bit is in the
+/// word now.
 pub(crate) fn count_missed(ty: &'static EventType, count: u64) {
     if ty.enabled() & 1 << KERNEL_BIT != 0 {
         eventheader_writer::count_missed(count);
@@ -127,7 +174,9 @@ pub(crate) fn count_missed(ty: &'static EventType, count: u64) {
 }
 
 /// Has the first event of a type in a signal handler wait that comes meanwhile (see
-/// [`missed`](crate::sessions::missed)), where it would wait for this thread for ever.
-fn holding_locks<R>(f: impl Fn() -> R) -> R {
-    local::holding_locks(&f).unwrap_or_else(f)
+/// [`handler_events`](crate::sessions::handler_events)), where it would wait for this thread for
+/// ever.
+fn holding_locks<R>(f: impl FnOnce() -> R) -> R {
+    sessions::tracepoints_are_used();
+    local::with_locks(f)
 }

@@ -1,4 +1,4 @@
-//! Back-pressure: a full session whose threads wait, with sinks that are slow, emit, fail or panic.
+//! Back-pressure: full sessions whose threads wait, with sinks that are slow, emit, fail or panic.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -14,11 +14,11 @@ use std::{
     time::Duration,
 };
 
+use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_writer::{
     Emit, Error, OnFull, Session, SessionBuilder, TraceEvent,
-    sink::{Batch, MemorySink, Sink, WriteError},
+    sink::{Batch, MemorySink, Sink, StreamEnd, WriteError},
 };
-use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
 
 use crate::trace_support::{Hostile, check, schema, sound};
 
@@ -30,12 +30,12 @@ struct Mean<F> {
 }
 
 impl<F: FnMut() -> io::Result<()> + Send> Sink for Mean<F> {
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
-        self.memory.start(header, end_of_stream)
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        self.memory.start(header, end)
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
-        (self.before)().map_err(|source| WriteError { source, kept: 0 })?;
+        (self.before)()?;
         self.memory.write(batch)
     }
 
@@ -59,7 +59,8 @@ fn blocking(
     (memory, builder)
 }
 
-/// Fails the whole program where something hangs: a thread that hangs can't be ended otherwise.
+/// Fails the whole program if something hangs, because a thread that hangs cannot be ended
+/// otherwise.
 fn within<R: Send + 'static>(
     patience: Duration,
     what: &str,
@@ -92,7 +93,7 @@ fn a_slow_sink_loses_nothing() {
         thread::sleep(Duration::from_millis(2));
         Ok(())
     });
-    let stats = within(Duration::from_secs(30), "a slow sink", || {
+    let stats = within(Duration::from_secs(120), "a slow sink", || {
         let session = builder.start().unwrap();
         emit_from(6, 5_000, |value| Slow { value, text: "some text that fills the chunks" });
         session.finish().unwrap()
@@ -110,7 +111,7 @@ struct Large<'a> {
 #[test]
 fn large_events_wait_for_the_few_large_chunks() {
     let (memory, builder) = blocking("Blocking-Large", || Ok(()));
-    let stats = within(Duration::from_secs(30), "large events", || {
+    let stats = within(Duration::from_secs(120), "large events", || {
         let session = builder.start().unwrap();
         let data = vec![7; 30_000];
         emit_from(4, 50, |value| Large { data: &data[..20_000 + value as usize] });
@@ -138,12 +139,12 @@ fn a_sink_that_emits_never_waits_for_itself() {
         }
         Ok(())
     });
-    let stats = within(Duration::from_secs(30), "a sink that emits", || {
+    let stats = within(Duration::from_secs(120), "a sink that emits", || {
         let session = builder.flush_interval(Duration::from_millis(5)).start().unwrap();
         emit_from(4, 5_000, |value| Echo { value, text: "some text that fills the chunks" });
         session.finish().unwrap()
     });
-    // Those of the last rounds come when the session does not listen any more.
+    // Events of the last rounds come when the session does not listen any more.
     assert!(stats.attempted > 20_000, "{stats:?}");
     assert!(stats.attempted <= 20_000 + emitted.load(Ordering::Relaxed), "{stats:?}");
     check(&memory.bytes(), &stats);
@@ -171,7 +172,7 @@ fn an_event_inside_of_a_drop_inside_of_an_event_does_not_wait() {
     static SCHEMA: EventSchema = schema("Blocking-Drop", "Outer", 7, FIELDS);
     static OUTER: EventType = EventType::new(&SCHEMA);
     let (memory, builder) = blocking("Blocking-Drop", || Ok(()));
-    let stats = within(Duration::from_secs(30), "a drop that emits", || {
+    let stats = within(Duration::from_secs(120), "a drop that emits", || {
         let session = builder.start().unwrap();
         thread::scope(|scope| {
             for _ in 0..4 {
@@ -190,8 +191,8 @@ fn an_event_inside_of_a_drop_inside_of_an_event_does_not_wait() {
         session.finish().unwrap()
     });
     assert_eq!(stats.written, 40_000, "{stats:?}");
-    assert_eq!(stats.dropped(), stats.dropped.reentrant, "{stats:?}");
-    assert!(stats.dropped.reentrant >= 40_000, "measured and written: {stats:?}");
+    assert_eq!(stats.dropped(), stats.drops.reentrant, "{stats:?}");
+    assert!(stats.drops.reentrant >= 40_000, "measured and written: {stats:?}");
     check(&memory.bytes(), &stats);
 }
 
@@ -223,14 +224,18 @@ fn finish_frees_threads_that_wait() {
             })
         })
         .collect();
+    while session.stats().written == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
     thread::sleep(Duration::from_millis(300));
-    let stats = within(Duration::from_secs(20), "finish", move || session.finish().unwrap());
+    let stats = within(Duration::from_secs(120), "finish", move || session.finish().unwrap());
     stop.store(true, Ordering::Relaxed);
-    within(Duration::from_secs(20), "threads that waited", move || {
+    within(Duration::from_secs(120), "threads that waited", move || {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     assert!(stats.attempted > 0);
-    assert_eq!(stats.dropped(), 0, "{stats:?}");
+    assert_eq!(stats.dropped(), stats.drops.no_room, "{stats:?}");
+    assert!(stats.drops.no_room <= 4, "what each thread was waiting with: {stats:?}");
     check(&memory.bytes(), &stats);
 }
 
@@ -242,14 +247,14 @@ struct Doomed {
 }
 
 #[test]
-fn a_sink_that_fails_lets_everybody_go_on() {
+fn a_sink_that_fails_lets_all_threads_go_on() {
     for good in [0, 3] {
         let mut writes = 0;
         let (memory, builder) = blocking("Blocking-Fail", move || {
             writes += 1;
             if writes > good { Err(io::Error::other("no more")) } else { Ok(()) }
         });
-        let (stats, result) = within(Duration::from_secs(30), "a failing sink", || {
+        let (stats, result) = within(Duration::from_secs(120), "a failing sink", || {
             let session = builder.start().unwrap();
             emit_from(4, 10_000, |value| Doomed { value, text: "text that fills the chunks" });
             session.finish_with_stats()
@@ -275,7 +280,7 @@ struct Panicky {
 }
 
 #[test]
-fn a_sink_that_panics_lets_everybody_go_on() {
+fn a_sink_that_panics_lets_all_threads_go_on() {
     let mut writes = 0;
     let (memory, builder) = blocking("Blocking-Panic", move || {
         writes += 1;
@@ -283,13 +288,13 @@ fn a_sink_that_panics_lets_everybody_go_on() {
         Ok(())
     });
     let session = builder.start().unwrap();
-    within(Duration::from_secs(10), "emitting after the sink's panic", || {
+    within(Duration::from_secs(120), "emitting after the sink's panic", || {
         emit_from(4, 10_000, |value| Panicky { value, text: "text that fills the chunks" });
     });
     let (stats, result) =
-        within(Duration::from_secs(10), "finish after a panic", || session.finish_with_stats());
+        within(Duration::from_secs(120), "finish after a panic", || session.finish_with_stats());
     assert!(result.is_err());
-    // The session was over with its thread; nothing listened after that.
+    // The session ended with its thread, and nothing listened afterwards.
     assert!((1..=40_000).contains(&stats.attempted), "{stats:?}");
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     let (events, _) = sound(&memory.bytes(), &[]);

@@ -1,4 +1,4 @@
-//! Labels, stacks and related threads: with losses, over sequence points, over files.
+//! Labels, stacks and related threads: after losses, after sequence points, in several files.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -7,19 +7,18 @@ mod trace_support;
 use std::{
     fs,
     path::Path,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::Duration,
 };
 
 use nettrace_reader::Label as Read;
 use nettrace_writer::{
-    Context, Emit, Label, Session, SessionBuilder, Stats, ThreadRef, TraceEvent, enter_labels,
+    Context, Emit, Label, MAX_LABEL_BYTES, Session, SessionBuilder, Stats, ThreadRef, TraceEvent,
+    enter_labels,
     sink::{MemorySink, RotationOptions},
 };
+use testkit::process::one_at_a_time;
 
 use crate::trace_support::{
     Seen, check,
@@ -27,16 +26,14 @@ use crate::trace_support::{
     memory, read, sound,
 };
 
-/// One session at a time: all would hear all.
-static ALONE: Mutex<()> = Mutex::new(());
-
 #[derive(TraceEvent)]
 #[trace_event(provider = "Context", level = Warning, keywords = 0x10)]
 struct Work {
     value: u64,
 }
 
-/// Emits numbered events whose context follows from the number and the thread's own; [`verify`] knows how.
+/// Emits numbered events. The number and the thread's own number determine the context of an event,
+/// and [`verify`] checks it.
 fn work(thread: u64, count: u64, about: &ThreadRef, mut pause: impl FnMut(u64)) {
     for at in 0..count {
         let value = thread << 32 | at;
@@ -49,7 +46,16 @@ fn work(thread: u64, count: u64, about: &ThreadRef, mut pause: impl FnMut(u64)) 
         let context = Context::new();
         let context = if at % 4 == 2 { context.stack(&stack) } else { context };
         let context = if at % 6 == 3 { context.thread(about) } else { context };
-        Work { value }.emit_with(&context);
+        if at % 2 == 0 {
+            // Neither a scope without events nor a refused one leaves a trace.
+            drop(enter_labels(&[Label::SpanId(u64::MAX), Label::Str("inner", "none")]).unwrap());
+            enter_labels(&[Label::Str("long", &"x".repeat(MAX_LABEL_BYTES))]).unwrap_err();
+        }
+        if at % 4 == 2 || at % 6 == 3 {
+            Work { value }.emit_with(&context);
+        } else {
+            Work { value }.emit();
+        }
         drop(inner);
         drop(outer);
         pause(at);
@@ -87,8 +93,9 @@ fn other() -> ThreadRef {
     other.unwrap().join().unwrap()
 }
 
-/// Three threads at work, `count` events each. Every so many events they pause, so that rounds of the flusher fall anywhere, and the
-/// first has the session flushed, so that there are rounds however busy the machine is.
+/// Runs three threads that emit `count` events each. They pause after every `pause_every` events,
+/// so that rounds of the flusher come at any place. The first thread also flushes the session, so
+/// that there are rounds even on a busy machine.
 fn run(builder: SessionBuilder, count: u64, pause_every: u64) -> Stats {
     let session = builder.start().unwrap();
     let about = other();
@@ -110,7 +117,7 @@ fn run(builder: SessionBuilder, count: u64, pause_every: u64) -> Stats {
     session.finish().unwrap()
 }
 
-/// Like [`run`], but the sink takes nothing until events have been lost for want of room.
+/// Like [`run`], but the sink takes nothing until events have been dropped for lack of room.
 fn run_with_losses(builder: SessionBuilder, flusher: &Hold, count: u64) -> Stats {
     flusher.hold();
     let session = builder.start().unwrap();
@@ -128,7 +135,7 @@ fn run_with_losses(builder: SessionBuilder, flusher: &Hold, count: u64) -> Stats
                 done.fetch_add(1, Ordering::SeqCst);
             });
         }
-        while session.stats().dropped.no_room == 0 && done.load(Ordering::SeqCst) < 3 {
+        while session.stats().drops.no_room == 0 && done.load(Ordering::SeqCst) < 3 {
             thread::sleep(Duration::from_millis(1));
         }
         flusher.let_go();
@@ -138,7 +145,7 @@ fn run_with_losses(builder: SessionBuilder, flusher: &Hold, count: u64) -> Stats
 
 #[test]
 fn contexts_survive_sequence_points() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let (sink, builder) = memory("Context");
     let builder = builder.flush_interval(Duration::from_millis(1));
     let builder = builder.sequence_points(1, Duration::from_millis(1));
@@ -153,21 +160,21 @@ fn contexts_survive_sequence_points() {
 
 #[test]
 fn contexts_survive_losses() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let sink = MemorySink::new();
     let (held, flusher) = Held::new(sink.clone());
     let builder = Session::builder().sink(held).provider("Context");
     let builder = builder.budget(160 << 10).chunk_size(4_096).prefault(0);
     let builder = builder.flush_interval(Duration::from_millis(20));
     let stats = run_with_losses(builder, &flusher, 5_000);
-    assert!(stats.dropped.no_room > 0 && stats.written > 0, "{stats:?}");
+    assert!(stats.drops.no_room > 0 && stats.written > 0, "{stats:?}");
     check(&sink.bytes(), &stats);
     read(&sink.bytes()).iter().for_each(verify);
 }
 
 #[test]
 fn each_file_of_a_rotation_is_complete_in_itself() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let directory = tempfile::tempdir().unwrap();
     let sink = RotationOptions::new(directory.path(), "part").file_size(64 << 10).build().unwrap();
     let builder = Session::builder().sink(sink).provider("Context").prefault(0);
@@ -179,18 +186,18 @@ fn each_file_of_a_rotation_is_complete_in_itself() {
 
 #[test]
 fn a_rotation_with_losses_has_them_in_its_files() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let directory = tempfile::tempdir().unwrap();
     let sink = RotationOptions::new(directory.path(), "part").file_size(16 << 10).build().unwrap();
     let (held, flusher) = Held::new(sink);
     let builder = Session::builder().sink(held).provider("Context").budget(160 << 10).prefault(0);
     let builder = builder.chunk_size(4_096).flush_interval(Duration::from_millis(2));
     let stats = run_with_losses(builder, &flusher, 10_000);
-    assert!(stats.dropped.no_room > 0, "{stats:?}");
+    assert!(stats.drops.no_room > 0, "{stats:?}");
     check_files(directory.path(), &stats, 2);
 }
 
-/// Each file must be sound, and all together have what the session counted.
+/// Each file must be sound, and together they must have what the session counted.
 fn check_files(directory: &Path, stats: &Stats, at_least: usize) {
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
@@ -205,14 +212,14 @@ fn check_files(directory: &Path, stats: &Stats, at_least: usize) {
         seen.iter().for_each(verify);
         values.extend(seen.iter().map(Seen::value));
     }
-    assert_eq!((events, lost), (stats.written, stats.dropped.total()), "{stats:?}");
+    assert_eq!((events, lost), (stats.written, stats.drops.total()), "{stats:?}");
     values.sort_unstable();
     assert!(values.windows(2).all(|pair| pair[0] < pair[1]), "an event is in one file only");
 }
 
 #[test]
 fn scopes_may_end_in_any_order() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let (sink, builder) = memory("Context");
     let session = builder.start().unwrap();
     let span = |event: &Seen| match event.labels.as_slice() {
@@ -240,7 +247,10 @@ fn scopes_may_end_in_any_order() {
 
 #[test]
 fn a_session_that_starts_inside_of_a_scope_has_its_labels() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
+    // Somebody must listen when the scope is entered: see `tests/disabled_labels.rs`.
+    let (_, other) = memory("Elsewhere");
+    let other = other.start().unwrap();
     let _scope = enter_labels(&[Label::SpanId(9)]).unwrap();
     let sessions: Vec<(MemorySink, Session)> = (0..2)
         .map(|value| {
@@ -255,4 +265,5 @@ fn a_session_that_starts_inside_of_a_scope_has_its_labels() {
         check(&sink.bytes(), &stats);
         assert!(read(&sink.bytes()).iter().all(|event| event.labels == [Read::SpanId(9)]));
     }
+    other.finish().unwrap();
 }

@@ -1,15 +1,12 @@
-//! One emission, four sessions, each of another format: whatever is recorded comes back from each, as
-//! far as the format has words for it, and what is missing is counted.
+//! One emission and four sessions, each of another format. Each trace has everything that was
+//! recorded, as far as its format can express it. What is missing is counted.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
 mod formats_support;
 
 use std::{
-    fmt::Write as _,
-    fs,
-    sync::Mutex,
-    thread,
+    fs, thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -19,13 +16,11 @@ use nettrace_writer::{
     sink::{MemorySink, RotationOptions},
 };
 use proptest::{collection::vec, option, prelude::*};
+use testkit::process::one_at_a_time;
 
 use crate::formats_support::{Seen, Threads, Told, guid, read};
 
 const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
-
-/// One test at a time: all would hear all.
-static ALONE: Mutex<()> = Mutex::new(());
 
 #[derive(Clone, Debug, Default, TraceEvent)]
 #[trace_event(provider = "Formats", opcode = 3)]
@@ -68,11 +63,11 @@ struct Span {
     what: String,
 }
 
-/// What a thread does.
+/// A step of a thread.
 #[derive(Clone, Debug)]
 enum Step {
     Emit(Box<(Shape, Accompanied)>),
-    /// So many events are dropped.
+    /// Drops this many events.
     Lose(u8),
     Flush,
 }
@@ -81,7 +76,8 @@ enum Step {
 enum Shape {
     Numbers(Numbers),
     Lists(Lists),
-    /// Identity, nanoseconds after the test began, nanoseconds that it took, description.
+    /// A span: its identity, its start in nanoseconds since the test began, its length in
+    /// nanoseconds, its description.
     Span(u64, u32, u64, String),
 }
 
@@ -153,7 +149,7 @@ impl Accompanied {
         event.emit_with(&context);
     }
 
-    /// The labels that a format has words for.
+    /// The labels that a format can express.
     fn labels(&self, format: Format) -> Vec<Read> {
         let mut labels = Vec::new();
         labels.extend(self.activity.map(|id| Read::ActivityId(guid(id))));
@@ -165,13 +161,13 @@ impl Accompanied {
         labels
     }
 
-    /// How many a format has no words for.
+    /// How many labels a format cannot express.
     fn labels_left_out(&self, format: Format) -> u64 {
         (self.labels(Format::V6).len() - self.labels(format).len()) as u64
     }
 }
 
-/// What a format makes of an event.
+/// The event as a trace of a format should have it.
 fn expected(event: &(Shape, Accompanied), number: u32, start: u64, format: Format) -> Seen {
     let (shape, with) = event;
     let float = |value: f64| Told::Float(value.to_bits());
@@ -254,9 +250,9 @@ fn shown(value: &Told) -> String {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 struct Ran {
-    /// When it began, in nanoseconds since 1970.
+    /// When the run began, in nanoseconds since 1970.
     start: u64,
     /// The threads' ids in the operating system.
     threads: Vec<u64>,
@@ -295,7 +291,7 @@ fn run(threads: &[Vec<Step>]) -> Ran {
                                 }),
                             }
                         }
-                        // A thread that has emitted nothing has no buffer to drop from.
+                        // A thread that has emitted nothing has no buffer in which to count drops.
                         Step::Lose(count) if emitted => sessions.iter().for_each(|session| {
                             session.2.pretend_dropped((*count).into());
                         }),
@@ -334,7 +330,7 @@ proptest! {
     fn whatever_is_recorded_comes_back_in_every_format(
         threads in vec(vec(step(), 0..25), 1..4),
     ) {
-        let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _alone = one_at_a_time();
         let ran = run(&threads);
         for (format, bytes, dropped) in ran.traces {
             let (seen, lost) = read(format, &bytes);
@@ -373,7 +369,7 @@ fn a_type_that_a_format_has_no_words_for_is_refused_at_the_start() {
         #[trace_event(start)]
         began: bool,
     }
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = one_at_a_time();
     for format in FORMATS {
         let sink = MemorySink::new();
         let builder = Session::builder().sink(sink).provider("Formats-Refused").format(format);
@@ -382,14 +378,7 @@ fn a_type_that_a_format_has_no_words_for_is_refused_at_the_start() {
             Format::Heph => {
                 let error = started.map(drop).unwrap_err();
                 assert!(matches!(error, Error::Format(_)), "{error:?}");
-                let mut text = String::new();
-                write!(text, "{error}").unwrap();
-                let mut cause: &dyn std::error::Error = &error;
-                while let Some(inner) = cause.source() {
-                    cause = inner;
-                    write!(text, ": {cause}").unwrap();
-                }
-                assert!(text.contains("began"), "{text}");
+                assert!(error.to_string().contains("began"), "{error}");
             }
             _ => _ = started.unwrap().finish().unwrap(),
         }
@@ -399,7 +388,7 @@ fn a_type_that_a_format_has_no_words_for_is_refused_at_the_start() {
 
 #[test]
 fn a_heph_trace_has_the_time_of_day_with_either_clock() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let nanos = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     for clock in [Clock::Auto, Clock::Monotonic] {
         let sink = MemorySink::new();
@@ -418,7 +407,8 @@ fn a_heph_trace_has_the_time_of_day_with_either_clock() {
         session.finish().unwrap();
         let bytes = sink.bytes();
         let mut reader = heph::Reader::new(&*bytes);
-        // The session's clock and the system's, which may be set meanwhile, need not agree in full.
+        // The session's clock and the system's need not agree exactly, because the system's may be
+        // set meanwhile.
         let slack = 5_000_000;
         for (before, after) in moments {
             for name in ["", "Numbers"] {
@@ -432,10 +422,10 @@ fn a_heph_trace_has_the_time_of_day_with_either_clock() {
     }
 }
 
-/// An event that fits the others but not Heph's strings: 65,535 bytes of UTF-8.
+/// An event that fits all formats but Heph, whose strings would have 65,535 bytes of UTF-8.
 #[test]
 fn what_a_format_cannot_hold_is_counted_and_a_gap() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let sink = MemorySink::new();
     let session =
         Session::builder().sink(sink.clone()).provider("Formats").format(Format::Heph).start();
@@ -461,10 +451,10 @@ fn what_a_format_cannot_hold_is_counted_and_a_gap() {
     assert_eq!(threads[0].1[0].number, 2);
 }
 
-/// Also where padding stands behind the last block while a file is open.
+/// Holds also while a file is open and padding follows its last block.
 #[test]
 fn each_file_of_a_rotation_is_complete_in_itself() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = one_at_a_time();
     for format in FORMATS {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").extension("trace");
@@ -510,7 +500,7 @@ fn each_file_of_a_rotation_is_complete_in_itself() {
             }
         }
         numbers.sort_unstable();
-        // The oldest files have gone.
+        // The oldest files were deleted.
         assert_eq!(numbers, (6_000 - numbers.len() as u64..6_000).collect::<Vec<_>>());
     }
 }
@@ -522,7 +512,7 @@ fn labels_that_stay_in_force_are_left_out_of_each_event() {
     struct Plain {
         number: u64,
     }
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = one_at_a_time();
     for format in FORMATS {
         let sink = MemorySink::new();
         let builder = Session::builder().sink(sink).provider("Formats-Labels").format(format);
@@ -530,7 +520,7 @@ fn labels_that_stay_in_force_are_left_out_of_each_event() {
         let scope = enter_labels(&[Label::ActivityId([7; 16]), Label::Str("key", "value")]);
         for round in 0..3 {
             (0..1_000).for_each(|number| Plain { number: round * 1_000 + number }.emit());
-            // So that there are runs of rows without a note of their labels.
+            // Pause, so that there are runs of rows without a note of their labels.
             session.flush().unwrap();
         }
         drop(scope);
@@ -541,8 +531,8 @@ fn labels_that_stay_in_force_are_left_out_of_each_event() {
     }
 }
 
-/// Versions 4 and 5 tell losses by the numbers of threads that have events: in a file without any they
-/// have to wait for the next.
+/// Versions 4 and 5 tell losses by the numbers of threads that have events. If a file has no event,
+/// the losses must wait for the next file.
 #[test]
 fn what_is_lost_while_a_file_has_no_event_is_told_in_the_next() {
     #[derive(TraceEvent)]
@@ -550,7 +540,7 @@ fn what_is_lost_while_a_file_has_no_event_is_told_in_the_next() {
     struct Plain {
         number: u64,
     }
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = one_at_a_time();
     for format in FORMATS {
         let directory = tempfile::tempdir().unwrap();
         let options = RotationOptions::new(directory.path(), "part").file_age(Duration::ZERO);

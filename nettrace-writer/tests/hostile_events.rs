@@ -1,4 +1,4 @@
-//! Events that lie about their size, and events of every size.
+//! Events whose encoding lies about its size, and events of every size.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -10,10 +10,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_format::payload::{MAX_ELEMENTS, MAX_PAYLOAD};
 use nettrace_reader::Rule;
 use nettrace_writer::{Context, Emit, MAX_STACK_FRAMES, OnFull, ThreadRef, TraceEvent};
-use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
 
 use crate::trace_support::{Hostile, check, check_but, memory, read, schema};
 
@@ -24,9 +24,9 @@ fn an_encoding_that_changes_its_size_is_recorded_as_it_was_last() {
     static SCHEMA: EventSchema = schema("Hostile-Liar", "Liar", 7, VALUE);
     static LIAR: EventType = EventType::new(&SCHEMA);
     let (sink, builder) = memory("Hostile-Liar");
-    // Waiting, since large chunks are few.
+    // The session blocks, because jumbo chunks are few.
     let session = builder.on_full(OnFull::Block).chunk_size(4_096).start().unwrap();
-    // Sizes in the order of the calls, the last one for all later calls.
+    // Sizes in the order of the calls. The last one is for all later calls.
     let plans: [&[usize]; 8] = [
         &[8, 16],
         &[16, 8],
@@ -73,10 +73,7 @@ fn an_encoding_that_never_fits_ends() {
     }
     let stats = session.finish().unwrap();
     assert_eq!(stats.attempted, 14);
-    assert!(
-        stats.dropped.too_large >= 3 && stats.dropped() == stats.dropped.too_large,
-        "{stats:?}"
-    );
+    assert!(stats.drops.too_large >= 3 && stats.dropped() == stats.drops.too_large, "{stats:?}");
     check_but(&sink.bytes(), &stats, &[Rule::PayloadFields]);
     let plain = read(&sink.bytes()).iter().filter(|event| event.payload == [2; 8]).count();
     assert_eq!(plain, 7);
@@ -109,7 +106,8 @@ fn events_of_every_size_are_recorded_or_refused() {
     let text = std::str::from_utf8(&bytes).unwrap();
     let words = vec![7_u16; 1 << 16];
     let (mut fit, mut all) = (Vec::new(), 0);
-    // Text takes two bytes for each character and two for its count, an array of bytes two for its count.
+    // Text takes two bytes for each character and two for the length. An array of bytes takes two
+    // for the length.
     let longest = (MAX_PAYLOAD - 2) / 2;
     for len in [0, 1, 63, 64, 127, 128, 8_190, 8_191, 8_192, 16_000, longest, longest + 1]
         .into_iter()
@@ -121,7 +119,7 @@ fn events_of_every_size_are_recorded_or_refused() {
         fit.extend(Some(2 + len).filter(|_| len <= MAX_ELEMENTS));
         all += 2;
     }
-    // Around what two bytes of a size can say, and around the largest payload.
+    // Around the largest size that two bytes hold, and around the largest payload.
     for size in [16_382, 16_383, 16_384, 16_385, 32_700, 32_800].into_iter().chain([
         MAX_PAYLOAD - 1,
         MAX_PAYLOAD,
@@ -139,8 +137,8 @@ fn events_of_every_size_are_recorded_or_refused() {
     check(&sink.bytes(), &stats);
     let sizes: Vec<_> = read(&sink.bytes()).iter().map(|event| event.payload.len()).collect();
     assert_eq!(sizes, fit, "{stats:?}");
-    assert_eq!((stats.attempted, stats.dropped.too_large), (all, all - fit.len() as u64));
-    assert_eq!(stats.dropped(), stats.dropped.too_large);
+    assert_eq!((stats.attempted, stats.drops.too_large), (all, all - fit.len() as u64));
+    assert_eq!(stats.dropped(), stats.drops.too_large);
 }
 
 #[derive(TraceEvent)]
@@ -172,7 +170,7 @@ fn large_events_of_many_threads_are_recorded_or_counted() {
         });
         let stats = session.finish().unwrap();
         assert_eq!(stats.attempted, 720);
-        assert_eq!(stats.dropped(), stats.dropped.no_room, "{stats:?}");
+        assert_eq!(stats.dropped(), stats.drops.no_room, "{stats:?}");
         assert!(on_full == OnFull::Drop || stats.dropped() == 0, "{stats:?}");
         check(&sink.bytes(), &stats);
         for event in read(&sink.bytes()) {
@@ -192,7 +190,7 @@ struct Plenty<'a> {
 
 #[test]
 fn large_events_are_not_lost_while_memory_is_free() {
-    // Nobody but the large events themselves can call for a round.
+    // Only the large events themselves can ask for a round.
     let (sink, builder) = memory("Hostile-Plenty");
     let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
     let bytes = vec![1; 20_000];
@@ -234,7 +232,7 @@ fn stacks_up_to_the_limit_are_recorded_in_any_chunk() {
         Deep { value: frames as u64 }.emit();
     }
     let stats = session.finish().unwrap();
-    assert_eq!((stats.attempted, stats.written, stats.dropped.too_large), (21, 19, 2), "{stats:?}");
+    assert_eq!((stats.attempted, stats.written, stats.drops.too_large), (21, 19, 2), "{stats:?}");
     check(&sink.bytes(), &stats);
     for trio in read(&sink.bytes()).chunks(3).take(6) {
         let frames = trio[0].value() as usize;

@@ -1,4 +1,5 @@
-//! Events in the middle of events: from an encoding, a `Drop`, a signal handler; and encodings that panic.
+//! Events in the middle of events: emitted by an encoding, a `Drop` or a signal handler. Also
+//! encodings that panic.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "signals")]
@@ -13,12 +14,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_writer::{
     Emit, Label, LabelScope, OnFull, Session, TraceEvent, enter_labels, sink::MemorySink,
 };
-use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
+use testkit::process::alone;
 
-use crate::trace_support::{Hostile, check, held::Held, is_rerun, memory, read, rerun, schema};
+use crate::trace_support::{Hostile, check, held::Held, memory, read, schema};
 
 const VALUE: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
 
@@ -49,13 +51,13 @@ fn an_event_inside_of_an_encoding_is_counted_and_leaves_a_gap() {
     }
     let stats = session.finish().unwrap();
     assert_eq!(stats.written, 2_000);
-    assert_eq!(stats.dropped.reentrant, inner.get());
+    assert_eq!(stats.drops.reentrant, inner.get());
     check(&sink.bytes(), &stats);
     let events = read(&sink.bytes());
     let values: Vec<_> = events.iter().map(|event| (event.name.as_str(), event.value())).collect();
     let expected: Vec<_> = (0..1_000).flat_map(|at| [("Outer", at), ("Inner", at)]).collect();
     assert_eq!(values, expected);
-    // The number behind an outer event shows the inner ones at once.
+    // The number of the next outer event shows the inner events at once.
     for pair in events.windows(2).filter(|pair| pair[0].name == "Outer") {
         assert!(pair[1].number >= pair[0].number + 2, "{pair:#?}");
     }
@@ -98,7 +100,8 @@ fn a_panic_in_an_encoding_reaches_the_caller_and_is_counted() {
     let calls = Cell::new(0_u64);
     let (mut panics, mut written) = (0, Vec::new());
     for value in 0..2_000_u64 {
-        // Panics while it is measured, while it is written, or not at all; the first event of a chunk included.
+        // Panics while it is measured, while it is written, or not at all. The first event of a
+        // chunk is among them.
         let start = calls.get();
         let bytes = || {
             calls.set(calls.get() + 1);
@@ -114,7 +117,7 @@ fn a_panic_in_an_encoding_reaches_the_caller_and_is_counted() {
         }
     }
     let stats = session.finish().unwrap();
-    assert_eq!((stats.dropped.panicked, stats.written), (panics, written.len() as u64));
+    assert_eq!((stats.drops.panicked, stats.written), (panics, written.len() as u64));
     assert!(panics > 500);
     check(&sink.bytes(), &stats);
     let values: Vec<_> = read(&sink.bytes()).iter().map(|event| event.value()).collect();
@@ -129,7 +132,7 @@ fn a_panic_during_a_round_is_no_event() {
     let session = builder.flush_interval(Duration::from_millis(1)).start().unwrap();
     for value in 0..8_u64 {
         Hostile { ty: &FRAGILE, bytes: &|| value.to_le_bytes().to_vec() }.emit();
-        // Meanwhile the flusher asks for the chunk.
+        // The flusher asks for the chunk meanwhile.
         let bytes = || {
             std::thread::sleep(Duration::from_millis(20));
             panic!("on purpose");
@@ -139,7 +142,7 @@ fn a_panic_during_a_round_is_no_event() {
         assert!(caught.is_err());
     }
     let stats = session.finish().unwrap();
-    assert_eq!((stats.attempted, stats.written, stats.dropped.panicked), (16, 8, 8), "{stats:?}");
+    assert_eq!((stats.attempted, stats.written, stats.drops.panicked), (16, 8, 8), "{stats:?}");
     check(&sink.bytes(), &stats);
 }
 
@@ -163,7 +166,7 @@ fn a_panic_is_counted_in_every_session() {
 }
 
 #[test]
-fn labels_entered_inside_of_an_encoding_are_in_force_behind_it() {
+fn labels_entered_inside_of_an_encoding_are_in_force_after_it() {
     static SCHEMA: EventSchema = schema("Reentry-Labels", "Entering", 7, VALUE);
     static ENTERING: EventType = EventType::new(&SCHEMA);
     let (sink, builder) = memory("Reentry-Labels");
@@ -201,7 +204,7 @@ fn a_session_may_be_flushed_and_ended_inside_of_an_event() {
         value()
     };
     Hostile { ty: &ENDING, bytes: &flushing }.emit();
-    // Neither the session nor the event waits for the other for ever.
+    // Neither the session nor the event may wait for the other for ever.
     let stats = Cell::new(None);
     let start = Instant::now();
     let ending = || {
@@ -211,13 +214,13 @@ fn a_session_may_be_flushed_and_ended_inside_of_an_event() {
         value()
     };
     Hostile { ty: &ENDING, bytes: &ending }.emit();
-    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(start.elapsed() < Duration::from_secs(60));
     let stats = stats.take().unwrap();
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     let report = nettrace_reader::verify(&*sink.bytes()).unwrap();
     assert!(report.is_sound(), "{report:#?}");
-    assert_eq!((report.events, report.lost), (stats.written, stats.dropped.total()));
-    // The thread goes on with another session in the same slot.
+    assert_eq!((report.events, report.lost), (stats.written, stats.drops.total()));
+    // The thread goes on in another session in the same slot.
     let (sink, builder) = memory("Reentry-End");
     let session = builder.start().unwrap();
     Hostile { ty: &ENDING, bytes: &value }.emit();
@@ -245,22 +248,22 @@ extern "C" fn on_signal(_: libc::c_int) {
     Tick { value: TICKS.fetch_add(1, Ordering::Relaxed) }.emit();
 }
 
-/// Runs `work` on this thread while another sends it signals as fast as it can.
+/// Runs `work` on this thread while another thread sends it signals as fast as it can.
 fn under_signals(work: impl FnOnce()) {
-    // SAFETY: `on_signal` is a function of this program, which stays; the rest of the structure is zero.
+    // SAFETY: `on_signal` is a function of this program, and the rest of the structure is zero.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_signal as *const () as usize;
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the pointer is to a live structure.
     let result = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(result, 0);
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     let target = unsafe { libc::pthread_self() };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // SAFETY: the target waits for this thread, so that it is alive.
+                // SAFETY: the target waits for this thread, so it is alive.
                 unsafe { libc::pthread_kill(target, libc::SIGUSR1) };
                 std::thread::sleep(Duration::from_micros(20));
             }
@@ -272,26 +275,24 @@ fn under_signals(work: impl FnOnce()) {
 
 #[test]
 fn events_of_a_signal_handler_are_recorded_or_counted() {
-    if is_rerun().is_none() {
-        let name = "events_of_a_signal_handler_are_recorded_or_counted";
-        let output = rerun(name, "drop", Duration::from_secs(40));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !alone("events_of_a_signal_handler_are_recorded_or_counted") {
         return;
     }
     let (sink, builder) = memory("Reentry-Signal");
     let session = builder.flush_interval(Duration::from_millis(2)).start().unwrap();
-    // A handler may emit where its thread has emitted that type before.
+    // A handler may emit a type that its thread has emitted before.
     Tick { value: u64::MAX }.emit();
     let mut emitted = 1;
     under_signals(|| {
         let end = Instant::now() + Duration::from_secs(2);
-        while Instant::now() < end {
+        // A busy machine has few signals in that time, so it gets more.
+        while Instant::now() < end || TICKS.load(Ordering::Relaxed) <= 1_000 {
             for value in 0..200 {
                 Named { value, name: "not so short that it takes no time at all" }.emit();
                 Tick { value }.emit();
             }
             emitted += 400;
-            // Some time without events, so that memory lasts.
+            // Pause without events, so that memory lasts.
             std::thread::sleep(Duration::from_micros(300));
         }
     });
@@ -299,16 +300,54 @@ fn events_of_a_signal_handler_are_recorded_or_counted() {
     let stats = session.finish().unwrap();
     assert!(ticks > 1_000, "only {ticks} signals");
     assert_eq!(stats.attempted, emitted + ticks, "{stats:?}");
-    assert_eq!(stats.dropped(), stats.dropped.reentrant, "{stats:?}");
+    assert_eq!(stats.dropped(), stats.drops.reentrant, "{stats:?}");
     check(&sink.bytes(), &stats);
+}
+
+/// A note that an event was refused must not get lost among the notes of changed labels, nor while
+/// the thread changes its chunk.
+#[test]
+fn a_refused_event_shows_at_once_among_changes_of_labels() {
+    if !alone("a_refused_event_shows_at_once_among_changes_of_labels") {
+        return;
+    }
+    let (sink, builder) = memory("Reentry-Signal");
+    // Small chunks, so that many are changed.
+    let builder = builder.budget(64 << 20).chunk_size(4_096).prefault(0);
+    let session = builder.start().unwrap();
+    Tick { value: u64::MAX }.emit();
+    let mut emitted = 1;
+    under_signals(|| {
+        let end = Instant::now() + Duration::from_secs(1);
+        // A busy machine has few signals in that time, so it gets more.
+        while Instant::now() < end || TICKS.load(Ordering::Relaxed) <= 1_000 {
+            if emitted % 20_000 == 1 {
+                session.flush().unwrap(); // so that memory lasts
+            }
+            for span in 0..100 {
+                let scope = enter_labels(&[Label::SpanId(span)]).unwrap();
+                for _ in 0..4 {
+                    // As many numbers have been given out before this event.
+                    let value = emitted + TICKS.load(Ordering::Relaxed);
+                    Named { value, name: "" }.emit();
+                    emitted += 1;
+                }
+                drop(scope);
+            }
+        }
+    });
+    let ticks = TICKS.load(Ordering::Relaxed);
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.attempted, emitted + ticks, "{stats:?}");
+    check(&sink.bytes(), &stats);
+    for event in read(&sink.bytes()).iter().filter(|event| event.name == "Named") {
+        assert!(u64::from(event.number) > event.value(), "{event:#?}");
+    }
 }
 
 #[test]
 fn a_handler_that_interrupts_a_wait_for_room_does_not_wait() {
-    if is_rerun().is_none() {
-        let name = "a_handler_that_interrupts_a_wait_for_room_does_not_wait";
-        let output = rerun(name, "block", Duration::from_secs(40));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !alone("a_handler_that_interrupts_a_wait_for_room_does_not_wait") {
         return;
     }
     let (sink, builder) = memory("Reentry-Signal");
@@ -334,13 +373,10 @@ fn a_handler_that_interrupts_a_wait_for_room_does_not_wait() {
 
 #[test]
 fn sessions_come_and_go_under_signals() {
-    if is_rerun().is_none() {
-        let name = "sessions_come_and_go_under_signals";
-        let output = rerun(name, "sessions", Duration::from_secs(40));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !alone("sessions_come_and_go_under_signals") {
         return;
     }
-    // Registers the types, and keeps one session to the end.
+    // Registers the types, and keeps one session open to the end.
     let (sink, builder) = memory("Reentry-Signal");
     let session = builder.budget(16 << 20).start().unwrap();
     Tick { value: u64::MAX }.emit();
@@ -356,7 +392,7 @@ fn sessions_come_and_go_under_signals() {
                 assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
                 let report = nettrace_reader::verify(&*sink.bytes()).unwrap();
                 assert!(report.is_sound(), "{report:#?}");
-                assert_eq!((report.events, report.lost), (stats.written, stats.dropped.total()));
+                assert_eq!((report.events, report.lost), (stats.written, stats.drops.total()));
             }
         });
         under_signals(|| {
@@ -397,10 +433,7 @@ extern "C" fn on_first(_: libc::c_int) {
 
 #[test]
 fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
-    if is_rerun().is_none() {
-        let name = "the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it";
-        let output = rerun(name, "first", Duration::from_secs(40));
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !alone("the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it") {
         return;
     }
     const SIGNALS: u64 = 7;
@@ -414,14 +447,14 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
     let builder = Session::builder().sink(held).provider("Reentry-First");
     let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
     Before { value: 0 }.emit();
-    // SAFETY: `on_first` is a function of this program, which stays; the rest of the structure is zero.
+    // SAFETY: `on_first` is a function of this program, and the rest of the structure is zero.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = on_first as *const () as usize;
     action.sa_flags = libc::SA_RESTART;
     // SAFETY: the pointer is to a live structure.
     let result = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) };
     assert_eq!(result, 0);
-    // SAFETY: takes nothing.
+    // SAFETY: takes no arguments.
     let target = unsafe { libc::pthread_self() };
     hold.hold();
     std::thread::scope(|scope| {
@@ -431,7 +464,8 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             for signal in 0..SIGNALS {
-                // SAFETY: the target waits for the flush, which waits for this thread.
+                // SAFETY: the target waits for the flush, which waits for this thread, so it is
+                // alive.
                 unsafe { libc::pthread_kill(target, libc::SIGUSR2) };
                 while FIRSTS.load(Ordering::SeqCst) == signal {
                     std::thread::sleep(Duration::from_millis(1));
@@ -444,7 +478,7 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
     First { value: 100 }.emit();
     let stats = session.finish().unwrap();
     assert_eq!((stats.attempted, stats.written), (SIGNALS + 2, 2), "{stats:?}");
-    assert_eq!(stats.dropped.reentrant, SIGNALS, "{stats:?}");
+    assert_eq!(stats.drops.reentrant, SIGNALS, "{stats:?}");
     check(&sink.bytes(), &stats);
     #[cfg(feature = "user_events")]
     {

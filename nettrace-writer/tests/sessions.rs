@@ -1,4 +1,4 @@
-//! Several sessions at once, one after the other, and in the middle of everything.
+//! Several sessions: at the same time, one after another, and in the middle of other work.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -6,23 +6,18 @@ mod trace_support;
 
 use std::{
     cell::RefCell,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
+use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_writer::{
     Clock, Emit, Error, Level, ProviderFilter, Session, TraceEvent, sink::MemorySink,
 };
-use trace_event::{EventSchema, EventType, FieldSchema, FieldType};
+use testkit::process::one_at_a_time;
 
 use crate::trace_support::{Hostile, check, memory, read, schema, sound};
-
-/// One test needs all slots.
-static SLOTS: Mutex<()> = Mutex::new(());
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Sessions-A", level = Error, keywords = 0x1)]
@@ -50,10 +45,10 @@ struct Other {
 
 #[test]
 fn thirty_one_sessions_each_record_what_they_asked_for() {
-    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _slots = one_at_a_time();
     let a = || ProviderFilter::new("Sessions-A");
     let b = || ProviderFilter::new("Sessions-B");
-    // Filters, and which of Failed, Detail, Always, Other pass.
+    // Filters, and whether Failed, Detail, Always and Other pass.
     let kinds: [(Vec<ProviderFilter>, [bool; 4]); 8] = [
         (vec![a()], [true, true, true, false]),
         (vec![b()], [false, false, false, true]),
@@ -117,7 +112,7 @@ struct Restless {
 
 #[test]
 fn sessions_come_and_go_while_threads_emit() {
-    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _slots = one_at_a_time();
     let done = AtomicBool::new(false);
     let (began, ended) = ([const { AtomicU64::new(0) }; 3], [const { AtomicU64::new(0) }; 3]);
     thread::scope(|scope| {
@@ -155,7 +150,7 @@ fn sessions_come_and_go_while_threads_emit() {
                     assert_eq!(stats.dropped(), 0, "{stats:?}");
                     check(&sink.bytes(), &stats);
                 }
-                // Each thread's events without a hole, from the start of this session to its end.
+                // Each thread's events have no gap from the start of this session to its end.
                 let events = read(&sink.bytes());
                 for thread in 0..3 {
                     let of = events.iter().map(|event| event.value());
@@ -183,7 +178,7 @@ struct Reuse {
 
 #[test]
 fn a_session_in_an_old_slot_has_only_its_own_events() {
-    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _slots = one_at_a_time();
     for round in 0..50 {
         let (sink, builder) = memory("Sessions-Reuse");
         let session = builder.budget(1 << 20).prefault(0).start().unwrap();
@@ -209,14 +204,14 @@ fn a_session_that_takes_a_slot_in_the_middle_of_an_event_does_not_get_that_event
     static FIELDS: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
     static SCHEMA: EventSchema = schema("Sessions-Earlier", "Changing", 7, FIELDS);
     static CHANGING: EventType = EventType::new(&SCHEMA);
-    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _slots = one_at_a_time();
     let (first_sink, builder) = memory("Sessions-Earlier");
     let first = builder.start().unwrap();
     let (_, builder) = memory("Sessions-Earlier");
     let second = RefCell::new(Some(builder.start().unwrap()));
     let later = RefCell::new(None);
     let bytes = || {
-        // While the event is encoded for the first session.
+        // During the encoding of the event for the first session.
         if let Some(second) = second.take() {
             second.finish().unwrap();
             let (sink, builder) = memory("Sessions-Later");
@@ -244,7 +239,7 @@ struct Flushed {
 
 #[test]
 fn a_flush_makes_everything_visible_with_either_clock() {
-    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _slots = one_at_a_time();
     for clock in [Clock::Auto, Clock::Monotonic] {
         let (sink, builder) = memory("Sessions-Flush");
         let builder = builder.clock(clock).flush_interval(Duration::from_secs(3_600));
@@ -273,7 +268,7 @@ struct Timed {
 
 #[test]
 fn events_are_written_after_the_interval_without_a_flush() {
-    let _slots = SLOTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let _slots = one_at_a_time();
     let (sink, builder) = memory("Sessions-Interval");
     let session = builder.flush_interval(Duration::from_millis(20)).start().unwrap();
     for value in 1..=10 {

@@ -1,4 +1,4 @@
-//! The file sink on real files: names, rights, and what is in the file while it grows.
+//! The file sink on real files: names, permissions, and the content while the file grows.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests need real threads")]
 
 mod sink_support;
@@ -8,11 +8,11 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use nettrace_writer::sink::{FileOptions, FileSink, Sink};
-use sink_support::{Blocks, END, complete, header, judged, threads, visible, write};
+use sink_support::{Blocks, END, STREAM_END, complete, header, judged, threads, visible, write};
 
 fn started(path: &Path) -> FileSink {
     let mut sink = FileSink::new(path);
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     sink
 }
 
@@ -22,7 +22,7 @@ fn is_complete_after_every_batch() {
     let path = directory.path().join("trace.nettrace");
     let mut sink = FileSink::new(&path);
     assert!(!path.exists(), "nothing is opened before the start");
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     let mut expected = header();
     assert_eq!(complete(&path), expected);
     let mut blocks = Blocks::new();
@@ -42,18 +42,18 @@ fn is_complete_after_every_batch() {
 }
 
 #[test]
-fn what_exists_stays_unless_told() {
+fn an_existing_file_stays_unless_overwriting_is_allowed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.nettrace");
     fs::write(&path, "precious").unwrap();
-    let error = FileSink::new(&path).start(&header(), END).unwrap_err();
+    let error = FileSink::new(&path).start(&header(), STREAM_END).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AlreadyExists);
     assert!(error.to_string().contains("trace.nettrace"), "{error}");
     assert!(error.to_string().contains("overwrite(true)"), "{error}");
     assert_eq!(fs::read(&path).unwrap(), b"precious");
 
     let mut sink = FileOptions::new(&path).overwrite(true).build();
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     let batch = Blocks::new().batch(3, 10);
     write(&mut sink, &batch).unwrap();
     assert_eq!(complete(&path), [header(), batch.concat()].concat());
@@ -61,11 +61,12 @@ fn what_exists_stays_unless_told() {
 }
 
 #[test]
-fn paths_that_are_no_place_for_a_file() {
+fn paths_without_a_place_for_a_file_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let start = |path: &Path| {
-        let overwriting = FileOptions::new(path).overwrite(true).build().start(&header(), END);
-        let plain = FileSink::new(path).start(&header(), END);
+        let overwriting =
+            FileOptions::new(path).overwrite(true).build().start(&header(), STREAM_END);
+        let plain = FileSink::new(path).start(&header(), STREAM_END);
         (overwriting.unwrap_err().kind(), plain.unwrap_err().kind())
     };
     let folder = directory.path().join("folder");
@@ -89,7 +90,7 @@ fn a_batch_of_many_mebibytes_in_hundreds_of_pieces() {
     assert!(complete(&path) == expected);
 }
 
-/// What a kill in the middle of the small write can leave where its bytes lie on two pages.
+/// A kill in the middle of the switch can leave this, if the switched bytes lie on two pages.
 #[test]
 fn a_switch_that_is_half_done_is_still_an_end() {
     let directory = tempfile::tempdir().unwrap();
@@ -116,6 +117,8 @@ mod unix {
     use std::thread;
     use std::time::Duration;
 
+    use rustix::fs::{Mode, OFlags};
+
     use super::*;
 
     #[test]
@@ -124,11 +127,12 @@ mod unix {
         for overwrite in [false, true] {
             let path = directory.path().join("trace.nettrace");
             let mut sink = FileOptions::new(&path).overwrite(overwrite).build();
-            sink.start(&header(), END).unwrap();
+            sink.start(&header(), STREAM_END).unwrap();
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o7777, 0o600);
-            // A program that is executed now has no descriptor of the file: by inode number, since
-            // the name of a file that began without one is not told.
+            // A program that is executed now must not have a descriptor of the file. The search is
+            // by inode number, because the system does not tell the name of a file that began
+            // without one.
             if Path::new("/proc/self/fd").exists() {
                 let inode = fs::metadata(&path).unwrap().ino().to_string();
                 let listing = Command::new("ls").args(["-Li", "/proc/self/fd"]).output().unwrap();
@@ -154,7 +158,7 @@ mod unix {
             }
             for overwrite in [false, true] {
                 let mut sink = FileOptions::new(&link).overwrite(overwrite).build();
-                let error = sink.start(&header(), END).unwrap_err();
+                let error = sink.start(&header(), STREAM_END).unwrap_err();
                 assert!(error.to_string().contains("symbolic link"), "{error}");
                 assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
                 assert_eq!(fs::read(&target).ok(), exists.then(|| b"precious".to_vec()));
@@ -162,7 +166,7 @@ mod unix {
         }
         let device = directory.path().join("device");
         symlink("/dev/null", &device).unwrap();
-        FileSink::new(&device).start(&header(), END).unwrap_err();
+        FileSink::new(&device).start(&header(), STREAM_END).unwrap_err();
     }
 
     #[test]
@@ -172,7 +176,7 @@ mod unix {
         let other = directory.path().join("other");
         fs::write(&path, "precious").unwrap();
         fs::hard_link(&path, &other).unwrap();
-        FileOptions::new(&path).overwrite(true).build().start(&header(), END).unwrap();
+        FileOptions::new(&path).overwrite(true).build().start(&header(), STREAM_END).unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"precious");
         assert_eq!(complete(&path), header());
     }
@@ -186,7 +190,7 @@ mod unix {
         sink.finish().unwrap();
         assert_eq!(fs::metadata("/dev/null").unwrap().rdev(), 0x103, "still the device");
         if Path::new("/dev/full").exists() {
-            let error = FileSink::new("/dev/full").start(&header(), END).unwrap_err();
+            let error = FileSink::new("/dev/full").start(&header(), STREAM_END).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::StorageFull);
         }
     }
@@ -199,7 +203,7 @@ mod unix {
 
         let patience = Duration::from_millis(30);
         let mut lonely = FileOptions::new(&path).reader_timeout(patience).build();
-        let error = lonely.start(&header(), END).unwrap_err();
+        let error = lonely.start(&header(), STREAM_END).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::TimedOut);
 
         let reading = path.clone();
@@ -242,6 +246,12 @@ mod unix {
         });
         let mut sink = started(&path);
         reader.join().unwrap();
+        // A child that another test has just forked may still hold the reading end. While anybody
+        // does, the pipe can be opened for writing without waiting.
+        let nonblocking = OFlags::WRONLY | OFlags::NONBLOCK;
+        while rustix::fs::open(&path, nonblocking, Mode::empty()).is_ok() {
+            thread::sleep(Duration::from_millis(1));
+        }
         let error = write(&mut sink, &Blocks::new().batch(5, 100)).unwrap_err();
         assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::BrokenPipe));
         assert!(error.source.to_string().contains("pipe"), "{}", error.source);
@@ -255,7 +265,7 @@ mod unix {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        let error = FileSink::new(&path).start(&header(), END).unwrap_err();
+        let error = FileSink::new(&path).start(&header(), STREAM_END).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
     }
 }

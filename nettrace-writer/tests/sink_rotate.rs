@@ -1,4 +1,4 @@
-//! Files in a row: each complete, numbered upwards, bounded together.
+//! Sequences of files: each file is complete, their numbers grow, and they are bounded together.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests need real threads")]
 
 mod sink_support;
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use nettrace_writer::sink::{RotatingFiles, RotationOptions, Sink};
-use sink_support::{Blocks, END, complete, header, write};
+use sink_support::{Blocks, STREAM_END, complete, header, write};
 
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
@@ -25,12 +25,14 @@ fn total(directory: &Path) -> u64 {
     names(directory).iter().map(size).sum()
 }
 
-/// What a flusher does: asks, restarts, writes.
-fn flush(sink: &mut RotatingFiles, blocks: &[Vec<u8>]) {
-    if sink.wants_restart(blocks.concat().len() as u64) {
-        sink.start(&header(), END).unwrap();
+/// Does what a flusher does: asks, restarts, writes. Returns whether it restarted.
+fn flush(sink: &mut RotatingFiles, blocks: &[Vec<u8>]) -> bool {
+    let restarts = sink.wants_restart() || blocks.concat().len() as u64 > sink.room();
+    if restarts {
+        sink.start(&header(), STREAM_END).unwrap();
     }
     write(sink, blocks).unwrap();
+    restarts
 }
 
 #[test]
@@ -41,10 +43,11 @@ fn by_size_within_a_total() {
         .total_size(35_000)
         .build()
         .unwrap();
-    sink.start(&header(), END).unwrap();
-    assert!(!sink.wants_restart(1 << 40), "a file without a batch is never left");
+    sink.start(&header(), STREAM_END).unwrap();
     for round in 0..400 {
         flush(&mut sink, &Blocks::new().batch(1 + round % 3, 50 + round as u64));
+        let used = fs::metadata(sink.current_path().unwrap()).unwrap().len();
+        assert_eq!(sink.room(), 10_000 - used);
         assert!(total(directory.path()) <= 35_000);
         for name in names(directory.path()) {
             assert!(complete(&directory.path().join(name)).len() <= 10_000);
@@ -74,13 +77,13 @@ fn by_age_and_number() {
         .extension("trace")
         .build()
         .unwrap();
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     thread::sleep(age);
-    assert!(!sink.wants_restart(1), "an idle session begins no files");
+    assert!(!sink.wants_restart(), "a file without a batch is never left");
     for _ in 0..3 {
         flush(&mut sink, &Blocks::new().batch(1, 1));
         thread::sleep(age);
-        assert!(sink.wants_restart(1));
+        assert!(sink.wants_restart());
         assert!(names(directory.path()).len() <= 2);
     }
     sink.finish().unwrap();
@@ -91,7 +94,7 @@ fn by_age_and_number() {
 fn a_large_flush_gets_a_file_to_itself() {
     let directory = tempfile::tempdir().unwrap();
     let mut sink = RotationOptions::new(directory.path(), "s").file_size(1_000).build().unwrap();
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     for rows in [10, 3_000, 10] {
         flush(&mut sink, &Blocks::new().batch(1, rows));
     }
@@ -112,7 +115,8 @@ const STRANGERS: [&str; 5] = [
     "other-00000001.nettrace",
 ];
 
-/// Fills a directory with files of earlier runs and of others, and rotates through it.
+/// Rotates through a directory with files of earlier runs and of others. Returns the names
+/// afterwards.
 fn among_others(adopt: bool) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     for name in EARLIER.iter().chain(&STRANGERS) {
@@ -125,7 +129,7 @@ fn among_others(adopt: bool) -> Vec<String> {
         .adopt_existing(adopt)
         .build()
         .unwrap();
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     assert!(sink.current_path().unwrap().ends_with("service-00000008.nettrace"));
     for _ in 0..10 {
         flush(&mut sink, &Blocks::new().batch(1, 200));
@@ -159,7 +163,7 @@ fn two_sinks_share_a_directory() {
     let options = RotationOptions::new(directory.path(), "s").file_size(500).total_files(3);
     let mut sinks = [options.clone().build().unwrap(), options.build().unwrap()];
     for sink in &mut sinks {
-        sink.start(&header(), END).unwrap();
+        sink.start(&header(), STREAM_END).unwrap();
     }
     for _ in 0..20 {
         for sink in &mut sinks {
@@ -178,7 +182,7 @@ fn a_file_that_took_the_place_of_ours_is_not_deleted() {
     let directory = tempfile::tempdir().unwrap();
     let mut sink =
         RotationOptions::new(directory.path(), "s").file_size(500).total_files(2).build().unwrap();
-    sink.start(&header(), END).unwrap();
+    sink.start(&header(), STREAM_END).unwrap();
     let first = sink.current_path().unwrap().to_owned();
     flush(&mut sink, &Blocks::new().batch(1, 100));
     flush(&mut sink, &Blocks::new().batch(1, 100));
@@ -209,10 +213,10 @@ fn bounds_that_cannot_hold_are_refused() {
         assert_eq!(bad.build().unwrap_err().kind(), ErrorKind::InvalidInput);
     }
     let mut sink = options().file_size(10).build().unwrap();
-    let error = sink.start(&header(), END).unwrap_err();
+    let error = sink.start(&header(), STREAM_END).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("traces"), "{error}");
-    assert_eq!(sink.start(&header(), END).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(sink.start(&header(), STREAM_END).unwrap_err().kind(), ErrorKind::NotFound);
 }
 
 #[test]
@@ -220,6 +224,6 @@ fn the_highest_number_of_all_is_an_error() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join(format!("s-{}.nettrace", u64::MAX)), "precious").unwrap();
     let mut sink = RotationOptions::new(directory.path(), "s").file_size(500).build().unwrap();
-    assert_eq!(sink.start(&header(), END).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(sink.start(&header(), STREAM_END).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(names(directory.path()).len(), 1);
 }

@@ -1,6 +1,7 @@
-//! One derive and one emit for sessions and tracepoints: who gets what, decided by one word.
+//! One derive and one emit for sessions and tracepoints. One word decides which of them get an
+//! event.
 //!
-//! The kernel is a socket here, and this test sets and clears its bit.
+//! A socket stands for the kernel, and this test sets and clears the kernel's bit.
 #![cfg(target_os = "linux")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -10,20 +11,18 @@ use std::{
     fs::File,
     os::{fd::OwnedFd, unix::net::UnixDatagram},
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     thread,
 };
 
 use eventheader_writer::encoded;
+use nettrace_event::{EventType, FieldType, KERNEL_BIT, PayloadEncoder};
 use nettrace_writer::{
     Emit, Label, Session, Stats, TraceEvent, TraceField, emit, emit_lazy, enter_labels,
     sink::MemorySink,
     tracepoints::{self, Availability, Counters, MAX_EVENT_BYTES, counters, status},
 };
-use trace_event::{EventType, FieldType, KERNEL_BIT, PayloadEncoder};
+use testkit::process::{Alone, one_at_a_time};
 
 use crate::trace_support::{check, memory, read};
 
@@ -35,7 +34,7 @@ struct Work {
     value: u64,
 }
 
-/// Derived as one does without NetTrace.
+/// Derived with `eventheader-writer` alone.
 #[derive(eventheader_writer::TraceEvent)]
 #[trace_event(provider = "Joined")]
 struct Foreign<'a> {
@@ -43,17 +42,16 @@ struct Foreign<'a> {
     text: &'a str,
 }
 
-/// The far end of the tracepoints' descriptor.
+/// The other end of the tracepoints' descriptor.
 struct Kernel {
     events: UnixDatagram,
     before: Counters,
-    _alone: MutexGuard<'static, ()>,
+    _alone: Alone,
 }
 
 impl Kernel {
     fn new() -> Self {
-        static ALONE: Mutex<()> = Mutex::new(());
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = one_at_a_time();
         let (near, events) = UnixDatagram::pair().unwrap();
         events.set_nonblocking(true).unwrap();
         tracepoints::redirect(&File::from(OwnedFd::from(near))).unwrap();
@@ -61,9 +59,9 @@ impl Kernel {
         Self { events, before: counters(), _alone: alone }
     }
 
-    /// Does what the kernel does when somebody begins or ceases to listen.
+    /// Does what the kernel does when somebody begins or stops listening.
     fn listen<T: TraceEvent>(on: bool) {
-        for word in T::TYPES.iter().map(|ty| ty.enabled_word()) {
+        for word in T::event_types().iter().map(|ty| ty.enabled_word()) {
             if on {
                 word.fetch_or(1 << KERNEL_BIT, Ordering::Relaxed);
             } else {
@@ -100,7 +98,7 @@ fn session() -> (MemorySink, Session) {
     (sink, builder.start().unwrap())
 }
 
-/// Ends a session whose trace must hold exactly these values.
+/// Ends a session, and checks that its trace holds exactly these values.
 #[track_caller]
 fn holds((sink, session): (MemorySink, Session), values: &[u64]) -> Stats {
     let stats = session.finish().unwrap();
@@ -111,7 +109,7 @@ fn holds((sink, session): (MemorySink, Session), values: &[u64]) -> Stats {
 }
 
 #[test]
-fn one_emit_reaches_whoever_listens() {
+fn one_emit_reaches_every_listener() {
     let kernel = Kernel::new();
     assert_eq!(status().availability, Availability::Redirected);
     Kernel::listen::<Work>(false);
@@ -173,7 +171,7 @@ fn either_derive_goes_through_either_emit() {
     let event = Foreign { value: 1, text: "é" };
     Emit::emit(&event);
     kernel.got(&event);
-    // The other crate's emit is for tracepoints alone.
+    // The other crate's emit writes to tracepoints alone.
     eventheader_writer::Emit::emit(&event);
     kernel.got(&event);
     eventheader_writer::Emit::emit(Work { value: 2 });
@@ -209,8 +207,8 @@ fn labels_give_the_activity() {
 fn every_bit_of_the_word_at_once() {
     let kernel = Kernel::new();
     let mut sessions: Vec<_> = (0..31).map(|_| session()).collect();
-    // The word is now the one of a type that nobody has registered.
-    assert_eq!(Work::TYPES[0].enabled(), u32::MAX);
+    // The word is now that of a type that nobody has registered.
+    assert_eq!(Work::event_types()[0].enabled(), u32::MAX);
     Work { value: 1 }.emit();
     kernel.got(&Work { value: 1 });
     let last = sessions.pop().unwrap();
@@ -292,13 +290,13 @@ fn an_event_within_an_event() {
     let kernel = Kernel::new();
     let (sink, session) = session();
     Outer { value: 1, restless: Restless(false) }.emit();
-    // Encoded for the tracepoint, where the inner one is written first, and recorded in the session
-    // as well.
+    // Encoded for the tracepoint, where the inner event is written first. The session records it as
+    // well.
     kernel.got(&Work { value: 77 });
     let outer = kernel.next().unwrap();
     assert_eq!(outer[outer.len() - 9..], [&1_u64.to_ne_bytes()[..], &[0]].concat());
-    // Encoded for the session (and perhaps more than once), which refuses it; the tracepoint gets
-    // it again.
+    // Encoded for the session, perhaps more than once. The session refuses the inner event, and the
+    // tracepoint gets it again.
     let again: Vec<_> = std::iter::from_fn(|| kernel.next()).collect();
     let stats = session.finish().unwrap();
     check(&sink.bytes(), &stats);
@@ -306,7 +304,7 @@ fn an_event_within_an_event() {
     assert!(stats.dropped() > 0 && stats.dropped() == again.len() as u64, "{stats:?}");
 }
 
-/// A value whose encoding emits an event that holds it.
+/// A value whose encoding emits an event that contains it.
 struct Endless;
 
 impl TraceField for Endless {
@@ -357,7 +355,7 @@ fn an_event_that_panics_is_counted_where_it_is_lost() {
 
 #[test]
 fn what_tracepoints_cannot_describe_sessions_still_record() {
-    // The derive would have refused it.
+    // The derive would refuse this type.
     struct Empty;
     impl TraceField for Empty {
         const TYPE: FieldType = FieldType::Object(&[]);
@@ -378,6 +376,6 @@ fn what_tracepoints_cannot_describe_sessions_still_record() {
     kernel.got_nothing();
     holds(session, &[1]);
     assert!(status().refused.contains(&refused));
-    let types: &[&'static EventType] = Hollow::TYPES;
+    let types: &[&'static EventType] = Hollow::event_types();
     assert_eq!(types[0].enabled(), 0);
 }

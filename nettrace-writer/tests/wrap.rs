@@ -1,36 +1,32 @@
-//! A thread's sequence numbers have 32 bits and wrap, after 43 s at full speed: losses stay exact over the wrap.
+//! A thread's sequence numbers have 32 bits and wrap, after 43 s at full speed. Losses are exact
+//! beyond the wrap.
 //!
-//! A thread cannot emit 2^32 events in a test; it pretends to have dropped most of them. Readers take a gap of 2^31 or more for a step
-//! back, so it does so in two steps, with a sequence point between them.
+//! A test cannot emit 2^32 events, so the thread counts most of them as dropped without emitting
+//! them. Readers take a gap of 2^31 or more for a step back. So it skips in two steps, with a
+//! sequence point between them.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
 mod trace_support;
 
-use std::{
-    sync::{Mutex, PoisonError},
-    thread,
-    time::Duration,
-};
+use std::{thread, time::Duration};
 
-use nettrace_reader::verify;
+use nettrace_reader::{Dialect, Options, verify_with};
 use nettrace_writer::{Emit, Session, Stats, TraceEvent, sink::MemorySink};
+use testkit::{process::one_at_a_time, reference::judged};
 
-use crate::trace_support::{Seen, held::Held, judge, memory, read, threads};
+use crate::trace_support::{Seen, held::Held, memory, read, threads};
 
-/// One session at a time: all would hear all.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// The numbers that there are.
+/// How many different numbers there are.
 const ALL: u64 = 1 << 32;
 
-/// The widest gap that readers take for one.
+/// The widest gap that readers accept.
 const WIDEST: u64 = (1 << 31) - 1;
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Wrap-Numbers")]
 struct Numbered {
-    /// The number that it should get, before it is cut to 32 bits; counted from 1.
+    /// The number that it should get, before it is cut to 32 bits. The first number is 1.
     value: u64,
 }
 
@@ -40,24 +36,29 @@ struct TooLarge<'a> {
     data: &'a [u8],
 }
 
-/// As if the calling thread, which has had `from` numbers, had dropped as many as it takes to have had `to`.
+/// Counts events of the calling thread as dropped, so that it goes from `from` numbers to `to`.
 fn skip(session: &Session, from: u64, to: u64) {
     assert!(to - from <= WIDEST);
     session.pretend_dropped(to - from);
 }
 
-/// Checks that both readers find what the session counted, and gives the events.
+/// Checks that both readers find what the session counted. Returns the events.
 fn sound(bytes: &[u8], stats: &Stats) -> Vec<Seen> {
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
-    let report = verify(bytes).expect("memory can be read");
+    let options = Options::default().dialect(Dialect::Reference);
+    let report = verify_with(bytes, options, 100).expect("memory can be read");
     assert!(report.is_sound(), "{} violations, such as {:?}", report.count, report.violations);
     assert_eq!((report.events, report.lost), (stats.written, stats.dropped()), "{stats:?}");
-    if let Some(judged) = judge(bytes) {
-        // It counts in 32 bits with a sign.
-        let lost: i32 = judged["lost"].parse().unwrap();
-        assert_eq!(lost as u32, stats.dropped() as u32, "the reference reader: {judged:?}");
-        assert_eq!(judged["events"], stats.written.to_string(), "the reference reader: {judged:?}");
-        assert_eq!(judged["unsorted"], "0", "the reference reader: {judged:?}");
+    if let Some(verdict) = judged(bytes) {
+        // The reference reader counts in 32 bits with a sign.
+        let lost: i32 = verdict["lost"].parse().unwrap();
+        assert_eq!(lost as u32, stats.dropped() as u32, "the reference reader: {verdict:?}");
+        assert_eq!(
+            verdict["events"],
+            stats.written.to_string(),
+            "the reference reader: {verdict:?}"
+        );
+        assert_eq!(&verdict["unsorted"], "0", "the reference reader: {verdict:?}");
     }
     let events = read(bytes);
     for event in &events {
@@ -74,8 +75,8 @@ fn emit(from: u64, to: u64) {
 
 #[test]
 fn events_around_the_wrap_have_their_numbers() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    // Where the second step ends, and how the events over the wrap lie in blocks.
+    let _alone = one_at_a_time();
+    // Where the second step ends, and how the events around the wrap are distributed over blocks.
     for (before, flushed) in [(5, false), (1, false), (0, false), (5, true), (1, true), (0, true)] {
         let (sink, builder) = memory("Wrap-Numbers");
         let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
@@ -96,11 +97,11 @@ fn events_around_the_wrap_have_their_numbers() {
             scope.spawn(emitting);
         });
         let stats = session.finish().unwrap();
-        assert_eq!((stats.written, stats.dropped.no_room), (11, first - 2), "{stats:?}");
+        assert_eq!((stats.written, stats.drops.no_room), (11, first - 2), "{stats:?}");
         let events = sound(&sink.bytes(), &stats);
         let values: Vec<_> = events.iter().map(Seen::value).collect();
         assert_eq!(values, [&[1], &*(first..first + 10).collect::<Vec<_>>()].concat());
-        // What the removal of the thread says, past the wrap.
+        // The number that the removal of the thread tells, after the wrap.
         let totals = threads(&sink.bytes());
         let found: Vec<_> =
             totals.iter().map(|of| (of.events, of.lost, of.last_sequence)).collect();
@@ -111,9 +112,9 @@ fn events_around_the_wrap_have_their_numbers() {
 
 #[test]
 fn events_dropped_at_the_wrap_are_counted() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let huge = vec![0; 70_000];
-    // How many real losses stand before the wrap, and how many behind: the number 2^32 is 0.
+    // How many real losses come before the wrap, and how many after it: the number 2^32 is 0.
     for (before, behind) in [(1, 0), (0, 1), (1, 1), (3, 0), (2, 3)] {
         let (sink, builder) = memory("Wrap-Numbers");
         let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
@@ -128,7 +129,7 @@ fn events_dropped_at_the_wrap_are_counted() {
         let next = ALL + behind;
         emit(next, next + 3);
         let stats = session.finish().unwrap();
-        assert_eq!((stats.written, stats.dropped.too_large), (9, before + behind), "{stats:?}");
+        assert_eq!((stats.written, stats.drops.too_large), (9, before + behind), "{stats:?}");
         assert_eq!(stats.attempted, next + 3, "{stats:?}");
         let events = sound(&sink.bytes(), &stats);
         assert_eq!(events[4].number, (last & 0xffff_ffff) as u32);
@@ -138,7 +139,7 @@ fn events_dropped_at_the_wrap_are_counted() {
 
 #[test]
 fn a_full_session_drops_over_the_wrap() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = one_at_a_time();
     let memory = MemorySink::new();
     let (sink, flusher) = Held::new(memory.clone());
     let builder = Session::builder().sink(sink).provider("Wrap-Numbers").budget(128 << 10);
@@ -149,22 +150,22 @@ fn a_full_session_drops_over_the_wrap() {
     session.flush().unwrap();
 
     flusher.hold();
-    // Once the flusher waits, nothing becomes free; then one loss means that all others are lost.
+    // While the flusher waits nothing becomes free. So after one loss all later events are lost.
     let mut number = 1 + WIDEST;
     let mut full = false;
     while !full {
         let waited = flusher.waits();
-        let lost = session.stats().dropped.no_room;
+        let lost = session.stats().drops.no_room;
         for _ in 0..100 {
             number += 1;
             emit(number, number);
         }
-        full = waited && session.stats().dropped.no_room == lost + 100;
+        full = waited && session.stats().drops.no_room == lost + 100;
     }
-    let lost = session.stats().dropped.no_room;
+    let lost = session.stats().drops.no_room;
     skip(&session, number, ALL - 4);
     emit(ALL - 3, ALL + 5);
-    assert_eq!(session.stats().dropped.no_room, lost + (ALL - 4 - number) + 9);
+    assert_eq!(session.stats().drops.no_room, lost + (ALL - 4 - number) + 9);
     flusher.let_go();
 
     session.flush().unwrap();

@@ -1,15 +1,18 @@
-//! Runs the benchmarks and says how each stands to its floor.
+//! Runs the benchmarks, and compares each with its floor.
 //!
-//! The convention that benchmarks follow:
-//! - A criterion group is a scenario. Its function `floor` does the least that any recorder must
-//!   do; every other function is set against it: the ratio of `nettrace` is named after the
-//!   group, that of another function `group/function`. A ratio is one of medians in one run, and
-//!   the median of three such runs: neighbours on the machine come and go.
-//! - What criterion cannot measure (throughput of the whole way, bytes, memory) is a `[[bench]]`
-//!   with `harness = false` that prints a line `ratio NAME VALUE` for each result. It gets
+//! The conventions of the benchmarks:
+//!
+//! - A criterion group is a scenario. Its function `floor` does the least work that any recorder
+//!   must do. The ratio of another function is its median divided by that of the floor in the same
+//!   run. The ratio of `nettrace` is named after the group, that of another function
+//!   `group/function`.
+//! - Criterion's benchmarks run three times, because other programs load the machine to varying
+//!   degrees. The result is the median of the three ratios.
+//! - Criterion cannot measure throughput of the whole path, bytes or memory. A `[[bench]]` target
+//!   with `harness = false` can, and prints a line `ratio NAME VALUE` for each result. It gets
 //!   criterion's options on its command line and ignores them.
-//! - What a feature costs that is only compiled in is measured by running a benchmark once more with
-//!   it ([`FEATURED`]). Lines `instruction …` of both runs must be the same.
+//! - Some benchmarks run once more with a feature ([`FEATURED`]), to show what it costs merely to
+//!   compile the feature in. The lines `instruction …` of both runs must be the same.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -21,7 +24,7 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
-/// Options that are the same for each run, so that runs can be compared.
+/// Options of every run, so that runs can be compared.
 const OPTIONS: [&str; 6] = [
     "--warm-up-time=1",
     "--measurement-time=3",
@@ -31,14 +34,14 @@ const OPTIONS: [&str; 6] = [
     "--color=never",
 ];
 
-/// Benchmarks that run once more, each with its feature and what is wanted of it.
+/// Benchmarks that run once more: the benchmark, the feature, and which scenarios run with it.
 const FEATURED: [(&str, &str, &str); 2] =
     [("emit", "user_events", "two_u64"), ("hot_path", "user_events", "hot_path")];
 
 /// How often criterion's benchmarks run.
 const RUNS: usize = 3;
 
-/// Medians of one run by group and function, in nanoseconds an iteration.
+/// The medians of one run by group and function, in nanoseconds an iteration.
 type Scenarios = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// Runs every benchmark of package `benches`; `filter` is passed on to criterion.
@@ -49,7 +52,7 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
         return Err(Error::Nothing("package `benches` has no benchmark".into()));
     }
 
-    // Folders of their own, emptied first: results of an older run must not pass for new ones.
+    // Each run has its own folder, emptied first, so that old results do not pass for new ones.
     let home = workspace.target.join("xtask-bench");
     if home.exists() {
         fs::remove_dir_all(&home).map_err(|source| Error::File { path: home.clone(), source })?;
@@ -82,7 +85,7 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
             })?;
             runs.push(scenarios(&results)?);
             if printed.len() + seen.len() > before {
-                // Not one of criterion's: it has its own idea of how often to measure.
+                // This is not one of criterion's, so it decides itself how often to measure.
                 break;
             }
         }
@@ -93,7 +96,7 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
         let without = instructions.get(bench).map(Vec::as_slice).unwrap_or_default();
         if !without.is_empty() || !seen.is_empty() {
             let changed = changed(without, &seen);
-            println!("{bench}: {changed} of {} instructions are others with {feature}", seen.len());
+            println!("{bench}: {feature} changes {changed} of {} instructions", seen.len());
             printed.insert(format!("{bench}_changed_by_{feature}"), changed as f64);
         }
     }
@@ -116,7 +119,7 @@ pub(crate) fn run(workspace: &Workspace, filter: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A function and the floor of the same run.
+/// The median of a function, and that of the floor in the same run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Row {
     floor: f64,
@@ -129,14 +132,14 @@ impl Row {
     }
 }
 
-/// How many lines differ, those that one has and the other has not included.
+/// How many lines differ. A line that only one of them has counts as well.
 fn changed(one: &[String], other: &[String]) -> usize {
     let pairs = one.iter().zip(other).filter(|(one, other)| one != other).count();
     pairs + one.len().abs_diff(other.len())
 }
 
-/// Reads every result below criterion's folder: `<group>/<function>/new/estimates.json`, and
-/// `benchmark.json` beside it for the names, which folders show only in part.
+/// Reads every result below criterion's folder, `<group>/<function>/new/estimates.json`. The names
+/// come from `benchmark.json` beside it, because the names of folders are shortened.
 fn scenarios(home: &Path) -> Result<Scenarios> {
     let mut scenarios = Scenarios::new();
     for group in paths_in(home)? {
@@ -169,7 +172,7 @@ fn read(path: &Path) -> Result<Value> {
     serde_json::from_str(&text).map_err(|source| Error::Results { path: path.to_owned(), source })
 }
 
-/// Each function that has a floor beside it, with its runs from the lowest ratio to the highest.
+/// All runs of each function whose group has a floor, from the lowest ratio to the highest.
 fn by_name(runs: &[Scenarios]) -> BTreeMap<String, Vec<Row>> {
     let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
     for (group, functions) in runs.iter().flatten() {

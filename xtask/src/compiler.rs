@@ -1,8 +1,9 @@
-//! Finds the oldest compiler that the packages promise to build with.
+//! Finds the oldest compiler that the packages promise to build with, and standard libraries for
+//! other targets.
 //!
-//! A toolchain of that version in rustup is taken where there is one. Otherwise, on Debian, its
-//! packages `rustc-web` and `cargo-web` are unpacked below the target folder; they cannot be
-//! installed beside rustup, and need not be. Only the libraries that they load are installed.
+//! If rustup has a toolchain of that version, it is used. Otherwise, on Debian, the packages
+//! `rustc-web` and `cargo-web` are unpacked below the target folder. They cannot be installed
+//! beside rustup, and need not be. Only the libraries that they load are installed.
 
 use std::{fs, path::Path, path::PathBuf};
 
@@ -12,24 +13,26 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
-/// The compiler, cargo and standard library, as Debian's packages have them.
+/// Debian's packages of the compiler, cargo and the standard library.
 const TOOLS: [&str; 3] = ["rustc-web", "cargo-web", "libstd-rust-web-dev"];
 
-/// What the tools load, and what writes the import libraries of Windows.
+/// Debian's packages of the libraries that the tools load.
 const LIBRARIES: [&str; 4] = ["libllvm19", "libhttp-parser2.9", "libpcre3", "libssh2-1"];
-const WINDOWS_TOOLS: [&str; 1] = ["binutils-mingw-w64-x86-64"];
+
+/// The target of the lane `aarch64`.
+pub(crate) const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
 /// A compiler with its cargo.
 #[derive(Debug)]
 pub(crate) enum Compiler {
-    /// A toolchain that rustup has, by name.
+    /// The name of a toolchain that rustup has.
     Rustup(String),
-    /// Unpacked packages: the folder that has `bin` and `lib`.
+    /// The folder of the unpacked packages, with `bin` and `lib`.
     Unpacked(PathBuf),
 }
 
 impl Compiler {
-    /// A run of this compiler's cargo.
+    /// A step that runs this compiler's cargo.
     pub(crate) fn cargo(&self) -> Step {
         match self {
             Self::Rustup(name) => Step::new("rustup").args(["run", name, "cargo"]),
@@ -41,35 +44,58 @@ impl Compiler {
     }
 }
 
-/// The oldest compiler that is promised.
+/// The oldest compiler that the packages promise.
 pub(crate) fn oldest(workspace: &Workspace) -> Result<Compiler> {
     let version = workspace.rust_version()?;
-    let listed = Step::new("rustup").args(["toolchain", "list"]).read().unwrap_or_default();
-    if let Some(name) = rustup_toolchain(&listed, version) {
-        return Ok(Compiler::Rustup(name.to_owned()));
-    }
-    unpacked(workspace, version)
+    installed(version)
+        .map_or_else(|| unpacked(workspace, version), |name| Ok(Compiler::Rustup(name)))
 }
 
-/// The oldest compiler, with the source of its standard library beside it.
+/// The oldest compiler with the source of its standard library.
 ///
-/// Always from Debian's packages: there the source has the compiler's very version.
+/// It always comes from Debian's packages, whose source has exactly the compiler's version.
 pub(crate) fn oldest_with_source(workspace: &Workspace) -> Result<Compiler> {
     let version = workspace.rust_version()?;
     let compiler = unpacked(workspace, version)?;
     let folder = folder(workspace, version);
     if !folder.join("usr/lib/rustlib/src/rust/library/Cargo.lock").exists() {
         let full = package_version("rust-web-src", version)?;
-        unpack(&folder, &[format!("rust-web-src={full}")])?;
+        unpack(&folder, None, &[format!("rust-web-src={full}")])?;
     }
-    install(&WINDOWS_TOOLS)?;
+    Ok(compiler)
+}
+
+/// The oldest compiler with its own standard library and that of AArch64 Linux.
+pub(crate) fn oldest_for_aarch64(workspace: &Workspace) -> Result<Compiler> {
+    let version = workspace.rust_version()?;
+    if let Some(name) = installed(version) {
+        if has_library(Step::new("rustup").args(["run", &name, "rustc"]), AARCH64)? {
+            return Ok(Compiler::Rustup(name));
+        }
+    }
+    let compiler = unpacked(workspace, version)?;
+    let folder = folder(workspace, version);
+    if !folder.join("usr/lib/rustlib").join(AARCH64).exists() {
+        let full = package_version(TOOLS[0], version)?;
+        unpack(&folder, Some("arm64"), &[format!("libstd-rust-web-dev={full}")])?;
+    }
     Ok(compiler)
 }
 
 /// Whether the toolchain in use has a standard library for `target`.
 pub(crate) fn has_target(target: &str) -> Result<bool> {
-    let step = Step::new("rustc").args(["--print", "target-libdir", "--target", target]);
+    has_library(Step::new("rustc"), target)
+}
+
+fn has_library(rustc: Step, target: &str) -> Result<bool> {
+    let step = rustc.args(["--print", "target-libdir", "--target", target]);
     Ok(Path::new(step.read()?.trim()).exists())
+}
+
+/// The name of rustup's toolchain of that version, if it has one.
+fn installed(version: &str) -> Option<String> {
+    let listed = Step::new("rustup").args(["toolchain", "list"]).read().unwrap_or_default();
+    rustup_toolchain(&listed, version).map(str::to_owned)
 }
 
 fn folder(workspace: &Workspace, version: &str) -> PathBuf {
@@ -83,7 +109,8 @@ fn unpacked(workspace: &Workspace, version: &str) -> Result<Compiler> {
         let full = package_version(TOOLS[0], version)?;
         let runtime = format!("libstd-rust-web-{version}");
         let names = TOOLS.iter().copied().chain([runtime.as_str()]);
-        unpack(&folder, &names.map(|name| format!("{name}={full}")).collect::<Vec<_>>())?;
+        let packages: Vec<_> = names.map(|name| format!("{name}={full}")).collect();
+        unpack(&folder, None, &packages)?;
     }
     install(&LIBRARIES)?;
 
@@ -98,7 +125,7 @@ fn unpacked(workspace: &Workspace, version: &str) -> Result<Compiler> {
     Ok(compiler)
 }
 
-/// The full version of `package` that starts with `version`, from Debian's lists.
+/// The full version of `package` that starts with `version`, from apt's lists.
 fn package_version(package: &str, version: &str) -> Result<String> {
     let madison = || Step::new("apt-cache").args(["madison", package]).read();
     let missing = || {
@@ -114,22 +141,36 @@ fn package_version(package: &str, version: &str) -> Result<String> {
     listed_version(&madison()?, version).map(str::to_owned).ok_or_else(missing)
 }
 
-/// Downloads packages and unpacks them into `folder`.
-fn unpack(folder: &Path, packages: &[String]) -> Result<()> {
-    let archives = folder.join("archives");
-    let unusable = |source| Error::File { path: archives.clone(), source };
-    if archives.exists() {
-        fs::remove_dir_all(&archives).map_err(unusable)?;
+/// Downloads packages and unpacks them into `folder`. `architecture` names a foreign one.
+fn unpack(folder: &Path, architecture: Option<&str>, packages: &[String]) -> Result<()> {
+    let download = folder.join("download");
+    let unusable = |source| Error::File { path: download.clone(), source };
+    if download.exists() {
+        fs::remove_dir_all(&download).map_err(unusable)?;
     }
+    let (archives, lists) = (download.join("archives"), download.join("lists"));
     fs::create_dir_all(&archives).map_err(unusable)?;
-    Step::new("apt-get").args(["download", "-qq"]).args(packages).within(&archives).run()?;
+    fs::create_dir_all(lists.join("partial")).map_err(unusable)?;
+    let apt = || match architecture {
+        None => Step::new("apt-get"),
+        // Uses separate lists for the foreign architecture, so that the system's stay as they are.
+        Some(name) => Step::new("apt-get")
+            .args(["-o", &format!("APT::Architecture={name}")])
+            .args(["-o", &format!("APT::Architectures={name}")])
+            .args(["-o", &format!("Dir::State::Lists={}", lists.display())])
+            .args(["-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]),
+    };
+    if architecture.is_some() {
+        apt().args(["update", "-qq"]).run()?;
+    }
+    apt().args(["download", "-qq"]).args(packages).within(&archives).run()?;
     for archive in paths_in(&archives)? {
         Step::new("dpkg-deb").arg("-x").arg(archive).arg(folder).run()?;
     }
-    fs::remove_dir_all(&archives).map_err(unusable)
+    fs::remove_dir_all(&download).map_err(unusable)
 }
 
-/// Installs those of `packages` that are not.
+/// Installs those of `packages` that are missing.
 fn install(packages: &[&str]) -> Result<()> {
     let state = |name: &&&str| {
         let query = Step::new("dpkg-query").args(["-W", "-f=${db:Status-Abbrev}", name]);
@@ -146,13 +187,13 @@ fn install(packages: &[&str]) -> Result<()> {
         .run()
 }
 
-/// The version in the lines `package | version | source` of `apt-cache madison`.
+/// The full version, from the lines `package | version | source` of `apt-cache madison`.
 fn listed_version<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
     let versions = listed.lines().filter_map(|line| line.split('|').nth(1)).map(str::trim);
     versions.into_iter().find(|full| is_release_of(full, version))
 }
 
-/// The name in the lines `name (active, default)` of `rustup toolchain list`.
+/// The name of a toolchain, from the lines `name (active, default)` of `rustup toolchain list`.
 fn rustup_toolchain<'a>(listed: &'a str, version: &str) -> Option<&'a str> {
     let names = listed.lines().filter_map(|line| line.split_whitespace().next());
     names.into_iter().find(|name| is_release_of(name, version))

@@ -1,35 +1,39 @@
-//! What can go wrong, in sentences that say what to do.
+//! What can go wrong. The messages say what to do.
 
 use std::{fmt, io, path::PathBuf};
 
-/// The result of everything here.
+/// The result of every fallible function of this program.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why a command or lane failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub(crate) enum Error {
-    /// The command line makes no sense; holds the help text.
+    /// The command line is wrong. Holds the help text.
     Usage(String),
     /// There is no lane of this name.
     UnknownLane(String),
     /// A program could not be started.
     Start { command: String, source: io::Error },
-    /// A program ran and reported failure; the code is absent when a signal ended it.
+    /// A program ran and failed. There is no code if a signal ended it.
     Failed { command: String, code: Option<i32> },
-    /// A program printed what this one cannot read.
+    /// The output of a program cannot be parsed.
     Output { command: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// A file or folder could not be used.
     File { path: PathBuf, source: io::Error },
-    /// A results file does not hold what it should.
+    /// A file of results cannot be parsed.
     Results { path: PathBuf, source: serde_json::Error },
-    /// A lane had nothing to check, which would let it pass for ever.
+    /// A lane found nothing to check, so it could never fail.
     Nothing(String),
-    /// Safeguards that can be taken out without a test failing, by name.
+    /// The names of safeguards that can be taken out without a test failing.
     Mutants(String),
-    /// A rule about who may name atomics and threads is broken; says where.
+    /// Code outside of a seam names atomics or threads. Says where.
     Seam(String),
-    /// Something that a lane needs is not to be had on this machine.
+    /// Lines are too long. Says which.
+    Lines(String),
+    /// Something takes more instructions than its bound. Says what.
+    Grown(String),
+    /// This machine lacks something that a lane needs.
     Missing(String),
 }
 
@@ -53,7 +57,11 @@ impl fmt::Display for Error {
                 write!(f, "could not read the output of `{command}`; run it by hand to see it")
             }
             Self::File { path, .. } => {
-                write!(f, "could not use {}; check that it exists and its rights", path.display())
+                write!(
+                    f,
+                    "could not use {}; check that it exists, and its permissions",
+                    path.display()
+                )
             }
             Self::Results { path, .. } => {
                 write!(f, "{} is not what a benchmark writes; run it again", path.display())
@@ -61,9 +69,14 @@ impl fmt::Display for Error {
             Self::Nothing(what) => write!(f, "nothing was checked: {what}"),
             Self::Mutants(names) => write!(
                 f,
-                "no test failed without {names}; write one that does, or show that it is not needed"
+                "no test failed without {names}; write a test that does, or remove the safeguard"
             ),
-            Self::Seam(what) | Self::Missing(what) => write!(f, "{what}"),
+            Self::Grown(what) => write!(
+                f,
+                "more instructions than before: {what}; make it shorter, or raise the bound and \
+                 say why"
+            ),
+            Self::Seam(what) | Self::Lines(what) | Self::Missing(what) => write!(f, "{what}"),
         }
     }
 }

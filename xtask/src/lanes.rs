@@ -1,93 +1,59 @@
-//! What each lane of CI does. Each can be run alone: `cargo xtask <lane>`.
+//! What each lane of CI does. Each can run alone: `cargo xtask <lane>`.
 
 use std::{env, fs, path::PathBuf};
 
 use crate::{
     compiler,
     error::{Error, Result},
+    lines,
     step::{Step, Tally},
     workspace::{Workspace, paths_in},
 };
 
-/// Seconds that each fuzz target gets in the smoke run.
+/// Seconds for each fuzz target in the smoke run.
 const FUZZ_SECONDS: u32 = 20;
 
-/// Formatting, of the packages outside the workspace too.
+/// Checks formatting, also of the packages outside the workspace, and the width of lines.
 pub(crate) fn fmt(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Step::cargo().args(["fmt", "--all", "--", "--check"]).run()?;
     for manifest in workspace.outsiders() {
         let step = Step::cargo().args(["fmt", "--manifest-path"]).arg(manifest);
         step.args(["--", "--check"]).run()?;
     }
-    Ok(())
+    lines::check(workspace)
 }
 
-/// Clippy with default features, with all of them, and with none.
+/// Runs Clippy with default features, with all features, and with none.
 pub(crate) fn clippy(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     for features in [&[][..], &["--all-features"]] {
         let step = Step::cargo().args(["clippy", "--workspace", "--all-targets", "--locked"]);
         step.args(features).args(["--", "-D", "warnings"]).run()?;
     }
-    // One by one: what one of them turns on would be on for all. Tests may need the defaults.
-    for package in workspace.packages.iter().filter(|package| package.has_features) {
+    // Each library is checked alone, because cargo merges the features of all that it checks at
+    // once. Tests are left out, because they may need the defaults.
+    let libraries = workspace.packages.iter().filter(|package| package.published);
+    for package in libraries.filter(|package| package.has_features) {
         let step = Step::cargo().args(["clippy", "-p", &package.name, "--no-default-features"]);
         step.args(["--locked", "--", "-D", "warnings"]).run()?;
     }
     Ok(())
 }
 
-/// The documentation as docs.rs would build it.
+/// Builds the documentation as docs.rs does.
 pub(crate) fn doc(_: &Workspace, _: &mut Tally) -> Result<()> {
     let step = Step::cargo().args(["doc", "--workspace", "--no-deps", "--all-features"]);
     step.arg("--locked").env("RUSTDOCFLAGS", "-D warnings").run()
 }
 
-/// Exactly the command that README and CONTRIBUTING give.
+/// Runs the tests as the README and CONTRIBUTING do: with all features, because some tests ask for
+/// features that are off by default.
 pub(crate) fn test(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
-    Step::cargo().args(["test", "--workspace"]).test(tally)?;
+    Step::cargo().args(["test", "--workspace", "--all-features"]).test(tally)?;
     some(tally.ran() - before, "`cargo test` ran no test")
 }
 
-/// The tests of the packages that have features, with all of them on.
-pub(crate) fn features(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let members = workspace.packages.iter().filter(|package| package.has_features);
-    let chosen: Vec<&str> = members.flat_map(|package| ["-p", &package.name]).collect();
-    if chosen.is_empty() {
-        println!("no package declares a feature");
-        return Ok(());
-    }
-    let step = Step::cargo().arg("test").args(chosen).args(["--all-features", "--locked"]);
-    again(step, tally).map(|_| ())
-}
-
-/// The tests that use the reference reader: those with `judge` in their path, and those in a file
-/// of tests with `judge` in its name.
-///
-/// They ran in `test` already, where the harness hides that they had nothing to run against.
-pub(crate) fn judge(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    let step = Step::cargo().args(["test", "--workspace", "--locked", "judge"]);
-    let mut seen = again(step.args(["--", "--nocapture"]), tally)?;
-    for package in &workspace.packages {
-        for file in package.tests.iter().filter(|name| name.contains("judge")) {
-            let step = Step::cargo().args(["test", "-p", &package.name, "--test", file]);
-            seen += again(step.args(["--locked", "--", "--nocapture"]), tally)?;
-        }
-    }
-    some(seen.ran(), "no test has `judge` in its path or in the name of its file")?;
-
-    let judge = match env::var_os("NETTRACE_JUDGE") {
-        Some(path) => PathBuf::from(path),
-        None => workspace.root.join("../shared/judge/judge"),
-    };
-    println!("{} tests name the judge, {} of them had none to ask", seen.ran(), seen.skipped);
-    if judge.exists() && seen.skipped > 0 {
-        return Err(Error::Nothing("the judge is there, and yet a test did not find it".into()));
-    }
-    Ok(())
-}
-
-/// The long test of `accounting`, as users would build it: 40 runs of `stress` with too little memory.
+/// Runs the long test of `accounting` in release mode: 40 runs of `stress` with too little memory.
 pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
     let step = Step::cargo().args(["test", "--release", "-p", "examples", "--locked"]);
@@ -95,54 +61,48 @@ pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
     some(tally.ran() - before, "the test program `accounting` has no ignored test")
 }
 
-/// `killme` killed more often than the plain tests do; `NETTRACE_KILLS` says how often.
+/// Runs the long test of `killme`: 60 kills, or as many as `NETTRACE_KILLS` says. It also limits
+/// how old the missing events may be.
 pub(crate) fn kills(_: &Workspace, tally: &mut Tally) -> Result<()> {
+    let before = tally.ran();
     let step = Step::cargo().args(["test", "--release", "-p", "examples", "--locked"]);
-    let step = step.args(["--test", "killed", "--", "--nocapture"]);
-    let step = match env::var_os("NETTRACE_KILLS") {
-        Some(_) => step,
-        None => step.env("NETTRACE_KILLS", "60"),
-    };
-    let seen = again(step, tally)?;
-    some(seen.ran(), "the test program `killed` has no test")
+    step.args(["--test", "killed", "--", "--ignored", "--nocapture"]).test(tally)?;
+    some(tally.ran() - before, "the test program `killed` has no ignored test")
 }
 
-/// The loom models, which live under `loom` in the writer's unit tests.
+/// Runs the loom models, in the module `loom_tests` of the writer. Each model has its own bound.
 pub(crate) fn loom(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
-    models(workspace, "--cfg nettrace_loom", "loom").test(tally)?;
+    models(workspace, "loom").test(tally)?;
     some(tally.ran() - before, "nettrace-writer has no test under `loom`")
 }
 
-/// A run of the loom models with the given flags, built in folder `name` below the target folder.
-pub(crate) fn models(workspace: &Workspace, flags: &str, name: &str) -> Step {
-    let step = Step::cargo()
-        .args(["test", "-p", "nettrace-writer", "--release", "--lib", "--locked", "loom"])
-        .env("RUSTFLAGS", flags)
-        // Other flags would rebuild everything in the shared folder, twice.
-        .env("CARGO_TARGET_DIR", workspace.target.join(name));
-    // A bound that loom's authors call enough in practice; unset it takes hours.
-    if env::var_os("LOOM_MAX_PREEMPTIONS").is_some() {
-        return step;
-    }
-    step.env("LOOM_MAX_PREEMPTIONS", "3")
+/// A step that runs the loom models that `argument` chooses.
+pub(crate) fn models(workspace: &Workspace, argument: &str) -> Step {
+    Step::cargo()
+        .args(["test", "-p", "nettrace-writer", "--release", "--lib", "--locked", argument])
+        .env("RUSTFLAGS", "--cfg nettrace_loom")
+        // In the shared folder the other flags would rebuild everything, and so would the next
+        // lane.
+        .env("CARGO_TARGET_DIR", workspace.target.join("loom"))
 }
 
-/// Each benchmark once, unoptimised: that it runs, not how fast.
+/// Runs each benchmark once, unoptimised. This shows that it works, not how fast it is.
 pub(crate) fn bench_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
-    let members = workspace.packages.iter().filter(|package| !package.benches.is_empty());
-    let chosen: Vec<&str> = members.flat_map(|package| ["-p", &package.name]).collect();
-    some(chosen.len() as u64, "no package has a benchmark")?;
-    Step::cargo().arg("test").args(chosen).args(["--benches", "--locked"]).run()
+    let benches: Vec<&String> = workspace.packages.iter().flat_map(|p| &p.benches).collect();
+    some(benches.len() as u64, "no package has a benchmark")?;
+    // With the features of lane `test`, what that has built serves here too.
+    let step = Step::cargo().args(["test", "--workspace", "--all-features", "--locked"]);
+    step.args(benches.into_iter().flat_map(|name| ["--bench", name])).run()
 }
 
-/// The peers' package, which is no member: that it still builds, and that its own tests pass.
+/// Builds and tests the package of the peers, which is not a member of the workspace.
 pub(crate) fn peers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let manifest = workspace.root.join("benches/peers/Cargo.toml");
     for command in [&["clippy", "--all-targets", "--all-features"][..], &["test", "--all-features"]]
     {
         let step = Step::cargo().args(command).args(["--locked", "--manifest-path"]);
-        let step = step.arg(&manifest).env("CARGO_TARGET_DIR", workspace.target.join("peers"));
+        let step = step.arg(&manifest).env("CARGO_TARGET_DIR", &workspace.target);
         match command[0] {
             "clippy" => step.args(["--", "-D", "warnings"]).run()?,
             _ => step.test(tally)?,
@@ -151,15 +111,30 @@ pub(crate) fn peers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The published packages with the oldest compiler that they promise, and with its cargo.
-pub(crate) fn msrv(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+/// Runs the two commands of the README with the oldest compiler that the packages promise, and its
+/// cargo.
+pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let old = compiler::oldest(workspace)?;
-    let step = old.cargo().args(["check", "--locked", "--all-features"]);
-    step.args(workspace.published()).env("CARGO_TARGET_DIR", workspace.target.join("msrv")).run()
+    let folder = workspace.target.join("msrv");
+    let cargo = |command: &[&str]| {
+        let step = old.cargo().args(command).arg("--locked").env("CARGO_TARGET_DIR", &folder);
+        step.env("CARGO_PROFILE_DEV_DEBUG", "0")
+    };
+    let trace = folder.join("dirscan.nettrace");
+    let scan = cargo(&["run", "--release", "-p", "examples", "--bin", "dirscan"]).arg("--");
+    let scan = scan.arg(workspace.root.join("examples")).arg("--out").arg(&trace);
+    scan.arg("--overwrite").run()?;
+    // As on the machine of a user, who has no reference reader. The lane `test` asks it; what it
+    // says of a file does not depend on our compiler.
+    let absent = folder.join("absent");
+    let step = cargo(&["test", "--workspace", "--all-features"]);
+    let step = step.env("NETTRACE_JUDGE", absent.join("judge"));
+    let seen = again(step.env("NETTRACE_DOTNET_DATA", absent), tally)?;
+    some(seen.ran(), "no test ran with the oldest compiler")
 }
 
-/// Every member for Windows: with the standard library of the toolchain in use where it has it,
-/// otherwise with the oldest compiler and the library built from its source.
+/// Checks every member for Windows. Uses the standard library of the current toolchain if it has
+/// one for Windows. Otherwise it builds the library from source, with the oldest compiler.
 pub(crate) fn windows(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     const TARGET: &str = "x86_64-pc-windows-gnu";
     let check = ["check", "--workspace", "--locked", "--target", TARGET];
@@ -168,20 +143,92 @@ pub(crate) fn windows(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     } else {
         let old = compiler::oldest_with_source(workspace)?;
         let step = old.cargo().args(check).arg("-Zbuild-std=std,panic_abort");
-        // Building the library is no stable feature; what is checked uses none.
+        // Building the library needs an unstable feature. The checked code uses none.
         step.env("RUSTC_BOOTSTRAP", "1")
     };
     step.env("CARGO_TARGET_DIR", workspace.target.join("windows")).run()
 }
 
-/// Each fuzz target for a short while, from the seeds in `fuzz/seeds`.
+/// The test programs in which the architecture can matter, besides the libraries' unit tests: those
+/// of threads, signals, clocks and processes.
+const ON_AARCH64: [&str; 9] = [
+    "clock_order",
+    "ending",
+    "fences",
+    "fork",
+    "locks",
+    "process_exit",
+    "redirected",
+    "reentry",
+    "threads",
+];
+
+/// Runs the tests [`ON_AARCH64`], and the unit tests of the libraries, in an emulator, with the
+/// oldest compiler. With `NETTRACE_AARCH64=all` it runs the libraries' other tests too.
+///
+/// It always leaves out tests that depend on the machine that builds: those of compiler messages,
+/// of the kernel's tracepoints, and of the program that looks for them. It also leaves out the
+/// tests with the reference reader, which would show nothing new.
+pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    const EMULATOR: &str = "qemu-aarch64-static";
+    let old = compiler::oldest_for_aarch64(workspace)?;
+    for (program, package) in
+        [(EMULATOR, "qemu-user-static"), ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")]
+    {
+        Step::new(program)
+            .arg("--version")
+            .read()
+            .map_err(|_| Error::Missing(format!("no {program}: `apt-get install {package}`")))?;
+    }
+    let libraries: Vec<_> =
+        workspace.packages.iter().filter(|p| p.published && p.name != "nettrace-cli").collect();
+    let elsewhere = |name: &str| {
+        matches!(name, "messages" | "doctor") || name.starts_with("live") || name.contains("judge")
+    };
+    let files = libraries.iter().flat_map(|package| &package.tests);
+    let all = env::var_os("NETTRACE_AARCH64").is_some_and(|value| value == "all");
+    let chosen = |name: &str| if all { !elsewhere(name) } else { ON_AARCH64.contains(&name) };
+    let files: Vec<_> = files.filter(|name| chosen(name)).collect();
+    if files.len() < ON_AARCH64.len() {
+        return Err(Error::Missing("a test program in `ON_AARCH64` has another name".into()));
+    }
+    let files = files.into_iter().flat_map(|name| ["--test", name]);
+
+    let step = old.cargo().args(["test", "--locked", "--all-features", "--lib"]);
+    let step = step.args(["--target", compiler::AARCH64]).args(files);
+    let step = step.args(libraries.iter().flat_map(|package| ["-p", &package.name]));
+    let step = step
+        // Macros are the same programs as in lane `msrv`.
+        .env("CARGO_TARGET_DIR", workspace.target.join("msrv"))
+        // Unoptimised code takes an emulator several times as long.
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
+        // The emulator gets one processor. On two, QEMU 7.2 lets a load (`ldar`) overtake a store
+        // (`stlr`), which the architecture forbids. Then the standard library's channels lose
+        // wake-ups.
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
+            format!("taskset -c {} {EMULATOR}", one_processor()?),
+        )
+        // The emulator finds the C library there.
+        .env("QEMU_LD_PREFIX", "/usr/aarch64-linux-gnu")
+        // Tests that start programs read this, and so do tests that the emulator cannot run.
+        .env("NETTRACE_EMULATOR", EMULATOR)
+        // The latter print that they are skipped, and the harness hides output by default.
+        .args(["--", "--show-output"]);
+    let seen = again(step, tally)?;
+    some(seen.ran(), "no test ran on AArch64")
+}
+
+/// Runs each fuzz target briefly, from the seeds in `fuzz/seeds`.
 pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let folder = workspace.root.join("fuzz");
     let mut targets = Vec::new();
     for path in paths_in(&folder.join("fuzz_targets"))? {
         let text = fs::read_to_string(&path)
             .map_err(|source| Error::File { path: path.clone(), source })?;
-        // Other programs may stand beside them, one that writes the seeds for instance.
+        // The folder may hold other programs.
         if text.contains("fuzz_target!") {
             targets.extend(path.file_stem().map(|name| name.to_owned()));
         }
@@ -197,7 +244,8 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             .map_err(|source| Error::File { path: corpus.clone(), source })?;
         let seeds = Some(folder.join("seeds")).filter(|path| path.exists());
         Step::cargo()
-            .args(["fuzz", "run", "--fuzz-dir"])
+            // The fuzzed code forbids unsafe code, so a sanitizer would find nothing and cost time.
+            .args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir"])
             .arg(&folder)
             .arg("--target-dir")
             .arg(workspace.target.join("fuzz"))
@@ -206,10 +254,11 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             .args(seeds)
             .arg("--")
             .arg(format!("-max_total_time={FUZZ_SECONDS}"))
-            // A hang, and an allocation beyond any sense, are findings like a crash.
-            .args(["-max_len=65536", "-timeout=10", "-malloc_limit_mb=512", "-rss_limit_mb=2048"])
+            // A hang is a failure like a crash. The targets themselves detect excessive
+            // allocations.
+            .args(["-max_len=2048", "-timeout=10", "-rss_limit_mb=2048"])
             .arg("-print_final_stats=1")
-            // The sanitizer and the coverage flags are no stable feature.
+            // The coverage flags are unstable.
             .env("RUSTC_BOOTSTRAP", "1")
             .within(&folder)
             .run()?;
@@ -217,7 +266,16 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Runs tests that have been counted before: only failures are new.
+/// The number of a processor that this process may run on.
+fn one_processor() -> Result<String> {
+    let path = PathBuf::from("/proc/self/status");
+    let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
+    let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first = list.and_then(|list| list.trim().split(['-', ',']).next());
+    first.map(str::to_owned).ok_or_else(|| Error::Missing("no processor is allowed".into()))
+}
+
+/// Runs tests that were counted before, so only failures are added.
 fn again(step: Step, tally: &mut Tally) -> Result<Tally> {
     let mut seen = Tally::default();
     let outcome = step.test(&mut seen);
@@ -225,7 +283,7 @@ fn again(step: Step, tally: &mut Tally) -> Result<Tally> {
     outcome.map(|()| seen)
 }
 
-/// A lane that checked nothing is red.
+/// Fails if a lane has checked nothing.
 fn some(count: u64, otherwise: &str) -> Result<()> {
     if count > 0 { Ok(()) } else { Err(Error::Nothing(otherwise.to_owned())) }
 }

@@ -1,19 +1,24 @@
-//! The one entry for what CI and developers run: `cargo xtask help` lists it.
+//! The commands that CI and developers run. `cargo xtask help` lists them.
 //!
-//! Code map: [`ci`] names the lanes and runs them, [`lanes`] says what each does, [`seam`] and
-//! [`mutants`] are lanes with a story of their own, [mod@bench] turns benchmark results into
-//! ratios, [`compiler`] finds the oldest compiler that is promised, [`workspace`] knows the
-//! packages, [`step`] runs a command and counts the tests it reports, [`vm`] boots a kernel for the
-//! tests that need one of their own.
+//! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
+//! has what most lanes do; [`seam`], [`mutants`] and [`lines`] have modules of their own.
+//! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
+//! not vary. [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
+//! [`workspace`] knows the packages. [`step`] runs a command and counts the tests that it reports.
+//! [`vm`] boots a kernel for the tests that need one of their own.
 //!
-//! A lane that finds nothing to check is red: a lane must be able to fail.
+//! A lane that finds nothing to check fails, so that no lane passes for ever.
 
 mod bench;
+mod beside;
 mod ci;
 mod compiler;
 mod error;
+mod instructions;
 mod lanes;
+mod lines;
 mod mutants;
+mod packages;
 mod seam;
 mod step;
 mod vm;
@@ -57,7 +62,7 @@ fn run(arguments: &[&str]) -> Result<()> {
 fn help() -> String {
     let mut text = String::from(
         "Usage: cargo xtask <command>\n\n  \
-         ci [LANE ...]     every lane in order, or the named ones; stops at the first that fails\n  \
+         ci [LANE ...]     those named, or every lane; stops at a failure\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
          vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
          LANE              the same as `ci LANE`\n  \

@@ -1,11 +1,11 @@
-//! A safeguard that no test misses is no safeguard: takes each out and expects a test to fail.
+//! Takes out each safeguard of the writer, and expects a test to fail without it.
 //!
-//! The writer marks them with `cfg!(nettrace_mutant = "name")`, in the code that the name takes
-//! out. Every name found in its sources is tried. What must fail is a loom model, or one of the
-//! tests on real threads that have `order` in their path or in the name of their file. The first
-//! failure ends a try: models that have no need of a safeguard take a minute.
+//! A safeguard in the writer asks `mutant::takes_out("name")` whether it is out. An environment
+//! variable says at run time which one is, so models and tests are built once. [`CATCHERS`] says
+//! for each safeguard which test must fail without it: the fastest one that does. The lane fails if
+//! that test passes, or if the table and the sources name different safeguards.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use crate::{
     error::{Error, Result},
@@ -14,55 +14,80 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
-/// The package whose safeguards are tried.
+/// The package with the safeguards.
 const WRITER: &str = "nettrace-writer";
+
+/// Makes the safeguards of tests on threads read the variable. Models read it always.
+const MUTANTS: &str = "--cfg nettrace_mutants";
+
+/// The variable that names the safeguard that is out.
+const VARIABLE: &str = "NETTRACE_MUTANT";
+
+/// The longest time for a test to fail. A test may also hang without a safeguard.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A test that fails without a safeguard.
+#[derive(Clone, Copy, Debug)]
+enum Catcher {
+    /// A model, by its name in the module `loom_tests`.
+    Model(&'static str),
+    /// A unit test on real threads.
+    Unit(&'static str),
+    /// All tests of a file, of which at least one fails. They are on real threads.
+    File(&'static str),
+}
+
+use Catcher::{File, Model, Unit};
+
+/// Each safeguard, and the test that fails without it. The models do not contain the flusher's
+/// code, because they have their own. So they catch nothing there.
+const CATCHERS: &[(&str, Catcher)] = &[
+    ("no_barrier", Model("loom_a_round_has_every_row_that_is_older")),
+    ("no_cut", Unit("order_tests::order_holds_at_full_speed")),
+    ("no_epoch_end", File("clock_order")),
+    ("no_floor", Model("loom_a_clock_that_goes_back_breaks_no_sequence_point")),
+    ("no_floor_in_new_chunk", Model("loom_a_round_that_asks_nobody_keeps_its_promise")),
+    ("no_proof", Model("loom_an_owner_begins_to_execute_fences")),
+    ("no_second_pass", Model("loom_a_round_has_every_row_that_is_older")),
+    ("no_wait", Model("loom_a_round_has_every_row_that_is_older")),
+    ("no_wake_fence", Model("loom_taking_a_chunk_ends_a_rest")),
+    ("note_by_store", Model("loom_a_request_survives_a_note")),
+];
 
 /// Tries every safeguard.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
-    let mut names = BTreeMap::new();
+    let mut names = BTreeSet::new();
     collect(&workspace.root.join(WRITER).join("src"), &mut names)?;
-    if names.is_empty() {
-        return Err(Error::Nothing("nettrace-writer marks no safeguard to take out".into()));
-    }
+    agree(&names, CATCHERS)?;
 
-    // Arguments of `cargo test`, each of which runs some of the tests on threads.
-    let mut on_threads = vec![vec!["order"]];
-    for package in workspace.packages.iter().filter(|package| package.name == WRITER) {
-        let files = package.tests.iter().filter(|file| file.contains("order"));
-        on_threads.extend(files.map(|file| vec!["--test", file]));
-    }
-    let threads_miss = |name: &str| -> Result<bool> {
-        for choice in &on_threads {
-            let step = Step::cargo().args(["test", "-p", WRITER, "--release", "--locked"]);
-            let step = step.args(choice).env("RUSTFLAGS", flag(name));
-            if step.env("CARGO_TARGET_DIR", workspace.target.join("mutants")).fails()? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    };
-    let models_miss = |name: &str| {
-        let flags = format!("--cfg nettrace_loom {}", flag(name));
-        // The model with most executions by far, of which no safeguard has need.
-        lanes::models(workspace, &flags, "loom").args(["--", "--skip", "loom_a_handler"]).fails()
-    };
-
+    // Build first, so that only the tests count for the limit.
+    lanes::models(workspace, "--no-run").run()?;
+    let files = CATCHERS.iter().filter_map(|(_, catcher)| match catcher {
+        File(file) => Some(["--test", file]),
+        Model(_) | Unit(_) => None,
+    });
+    on_threads(workspace).args(["--lib", "--no-run"]).args(files.flatten()).run()?;
     let mut survivors = Vec::new();
-    for (name, is_modelled) in &names {
-        let caught = if *is_modelled {
-            models_miss(name)? || threads_miss(name)?
-        } else {
-            threads_miss(name)?
+    for &(name, catcher) in CATCHERS {
+        let step = match catcher {
+            Model(test) => {
+                let step = lanes::models(workspace, &format!("loom_tests::{test}"));
+                // Enough for each of them, and found sooner than with more.
+                step.args(["--", "--exact"]).env("LOOM_MAX_PREEMPTIONS", "2")
+            }
+            Unit(test) => on_threads(workspace).args(["--lib", test, "--", "--exact"]),
+            File(file) => on_threads(workspace).args(["--test", file]),
         };
+        let caught = step.env(VARIABLE, name).fails(LIMIT)?;
         println!("--- {name}: {}", if caught { "caught" } else { "NOT CAUGHT" });
         if !caught {
-            survivors.push(name.as_str());
+            survivors.push(name);
         }
     }
     println!(
         "{} safeguards taken out; a test failed without {} of them",
-        names.len(),
-        names.len() - survivors.len()
+        CATCHERS.len(),
+        CATCHERS.len() - survivors.len()
     );
     if survivors.is_empty() {
         return Ok(());
@@ -70,33 +95,42 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Err(Error::Mutants(survivors.join(", ")))
 }
 
-fn flag(name: &str) -> String {
-    format!("--cfg nettrace_mutant=\"{name}\"")
+/// A step that tests the writer on real threads. They need speed, so it is optimised.
+fn on_threads(workspace: &Workspace) -> Step {
+    let step = Step::cargo().args(["test", "-p", WRITER, "--release", "--locked"]);
+    step.env("RUSTFLAGS", MUTANTS).env("CARGO_TARGET_DIR", workspace.target.join("mutants"))
 }
 
-/// Adds the names in the Rust files below `folder`, each with whether its code is in the models: they have
-/// a flusher of their own.
-fn collect(folder: &Path, names: &mut BTreeMap<String, bool>) -> Result<()> {
+/// Fails unless the sources and the table name the same safeguards.
+fn agree(names: &BTreeSet<String>, catchers: &[(&str, Catcher)]) -> Result<()> {
+    let listed: BTreeSet<_> = catchers.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let differing: Vec<_> = names.symmetric_difference(&listed).map(String::as_str).collect();
+    if differing.is_empty() && !names.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Nothing(format!(
+        "nettrace-writer and the table in xtask/src/mutants.rs must name the same safeguards; \
+         only one of them names: {}",
+        differing.join(", ")
+    )))
+}
+
+/// Adds the names in the Rust files below `folder`.
+fn collect(folder: &Path, names: &mut BTreeSet<String>) -> Result<()> {
     for path in paths_in(folder)? {
         if path.is_dir() {
             collect(&path, names)?;
         } else if path.extension().is_some_and(|end| end == "rs") {
-            let is_modelled = !path.iter().any(|part| part == "flusher");
             let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
-            for name in names_in(&text) {
-                *names.entry(name).or_insert(true) &= is_modelled;
-            }
+            names.extend(names_in(&text));
         }
     }
     Ok(())
 }
 
 fn names_in(text: &str) -> impl Iterator<Item = String> {
-    let marks = text.split("nettrace_mutant").skip(1);
-    marks.filter_map(|rest| {
-        let quoted = rest.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
-        quoted.split_once('"').map(|(name, _)| name.to_owned())
-    })
+    let marks = text.split("takes_out(\"").skip(1);
+    marks.filter_map(|rest| rest.split_once('"').map(|(name, _)| name.to_owned()))
 }
 
 #[cfg(test)]
@@ -108,22 +142,35 @@ mod tests {
     #[test]
     fn names_are_found_where_they_are_marked() {
         let text = r#"
-            if cfg!(nettrace_mutant = "no_wait") {}
-            #[cfg(not(any(nettrace_mutant="no_cut", test)))]
-            // nettrace_mutant is explained elsewhere
+            if mutant::takes_out("no_wait") {}
+            let cut = point && !mutant::takes_out("no_cut");
+            pub(crate) const fn takes_out(_: &str) -> bool {
         "#;
         assert_eq!(names_in(text).collect::<Vec<_>>(), ["no_wait", "no_cut"]);
     }
 
     #[test]
+    fn each_safeguard_has_a_test_and_each_test_a_safeguard() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let table = [("no_wait", Model("a")), ("no_cut", Unit("b"))];
+        assert!(agree(&names(&["no_cut", "no_wait"]), &table).is_ok());
+        for wrong in [&["no_cut"][..], &["no_cut", "no_floor", "no_wait"], &[]] {
+            let error = agree(&names(wrong), &table).unwrap_err();
+            assert!(matches!(error, Error::Nothing(_)), "{error:?}");
+        }
+        assert!(agree(&BTreeSet::new(), &[]).is_err());
+    }
+
+    #[test]
     fn only_a_failed_test_catches() {
         let shell = |line: &str| Step::new("sh").args(["-c", line]);
+        let fails = |line: &str| shell(line).fails(LIMIT);
         let begun = Instant::now();
-        assert!(
-            shell("echo 'test a ... FAILED'; sleep 100; echo 'test b ... ok'").fails().unwrap()
-        );
-        assert!(begun.elapsed().as_secs() < 60, "the first failure is the end");
-        assert!(!shell("echo 'test a ... ok'").fails().unwrap());
-        assert!(shell("exit 101").fails().is_err(), "a build that fails catches nothing");
+        assert!(fails("echo 'test a ... FAILED'; sleep 100; echo 'test b ... ok'").unwrap());
+        let hangs = shell("echo 'test a has been running for over 60 seconds'; sleep 100");
+        assert!(!hangs.fails(Duration::from_millis(50)).unwrap(), "a test that hangs");
+        assert!(begun.elapsed() < LIMIT, "the first failure is the end, and so is the limit");
+        assert!(!fails("echo 'test a ... ok'").unwrap());
+        assert!(fails("exit 101").is_err(), "a build that fails catches nothing");
     }
 }

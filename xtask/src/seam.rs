@@ -1,8 +1,8 @@
-//! Atomics and threads are named by one module of a crate, its seam, and by nobody else.
+//! Checks that only one module of a crate, its seam, names atomics and threads.
 //!
-//! `clippy.toml` bans the types and functions themselves. That is enough for a crate that has no
-//! business with them, but clippy follows re-exports: it would fire on every honest use of the
-//! seam too. So a crate with a seam allows the two lints, and this lane looks for the names.
+//! `clippy.toml` bans the types and functions. That is enough for a crate without a seam. But
+//! clippy follows re-exports, so in a crate with a seam it would fire on every legitimate use of
+//! the seam. Such a crate allows the two lints, and this lane looks for the names instead.
 
 use std::{fs, path::Path, path::PathBuf};
 
@@ -14,18 +14,19 @@ use crate::{
 
 /// The files of published packages that may name atomics, threads or loom, each with its reason.
 const SEAMS: &[(&str, &str)] = &[
-    ("nettrace-reader/src/ahead.rs", "the thread that reads a source ahead"),
+    ("nettrace-reader/src/read_ahead.rs", "the thread that reads a source ahead"),
     ("nettrace-writer/src/sync.rs", "the writer's seam"),
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
-    ("trace-event/src/event.rs", "the enabled word of an event type is an atomic"),
-    ("trace-event/src/field/number.rs", "an atomic number can be a field of an event"),
-    ("trace-event/src/registry.rs", "the list of event types, which every backend shares"),
+    ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
+    ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
+    ("nettrace-event/src/registry.rs", "the list of event types, which every backend shares"),
+    ("nettrace-event/src/registry/lock.rs", "the lock of that list, which a fork replaces"),
 ];
 
-/// Words that may stand before a path from the root, `::std::…`.
+/// Keywords that may precede a path from the root, such as `::std::sync`.
 const KEYWORDS: [&str; 6] = ["as", "dyn", "impl", "in", "mut", "return"];
 
-/// Looks into every source file of the published packages.
+/// Checks every source file of the published packages.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let mut files = Vec::new();
     for package in workspace.packages.iter().filter(|package| package.published) {
@@ -64,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// Adds the Rust files below `folder`, except modules that are tests by their name.
+/// Adds the Rust files below `folder`, except those whose names say that they are tests.
 fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for path in paths_in(folder)? {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
@@ -80,9 +81,9 @@ fn sources(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// The lines, counted from 1, where a path or import leads to atomics, threads or loom.
+/// The lines, from 1, in which a path or import leads to atomics, threads or loom.
 ///
-/// Tests stand at the end of a file in this house: nothing behind the first `#[cfg(test)]` counts.
+/// Tests stand at the end of each file, so everything after the first `#[cfg(test)]` is ignored.
 fn lines_that_name(text: &str) -> Vec<usize> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     let words = words(code);
@@ -91,7 +92,7 @@ fn lines_that_name(text: &str) -> Vec<usize> {
     while index < words.len() {
         let (word, line) = words[index];
         let is_path = words.get(index + 1).is_some_and(|next| next.0 == "::");
-        // What stands before the path, and before the `::` of a path from the root.
+        // The two words before the path. A path from the root has one more `::` in front.
         let before: Vec<&str> = words[..index].iter().rev().map(|last| last.0).take(2).collect();
         let (starts_path, imported) = match before[..] {
             ["::", "use", ..] | ["use", ..] => (true, true),
@@ -124,7 +125,7 @@ fn lines_that_name(text: &str) -> Vec<usize> {
     lines
 }
 
-/// Names, `::`, and every other sign by itself, with their lines; comments are left out.
+/// Splits code into names, `::` and other characters, each with its line. Comments are left out.
 fn words(code: &str) -> Vec<(&str, usize)> {
     let mut words = Vec::new();
     for (number, line) in code.lines().enumerate() {

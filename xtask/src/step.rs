@@ -1,17 +1,20 @@
-//! Runs one command: shown before it starts, without a terminal's input, its tests counted.
+//! Runs one command: shows it first, gives it no terminal, and counts its tests.
 
 use std::{
     ffi::OsStr,
     fmt,
-    io::{BufRead, BufReader, Write},
+    io::{self, BufRead, BufReader, Write},
     ops::AddAssign,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::error::{Error, Result};
 
-/// A command that is about to run.
+/// A command to run.
 #[derive(Debug)]
 pub(crate) struct Step {
     command: Command,
@@ -19,7 +22,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// A run of `program`, which is looked up on the PATH unless it is a path.
+    /// A step that runs `program`, which is looked up on the PATH unless it is a path.
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let name = Path::new(program.as_ref()).file_name().unwrap_or(program.as_ref());
         let shown = name.to_string_lossy().into_owned();
@@ -28,7 +31,7 @@ impl Step {
         Self { command, shown }
     }
 
-    /// A run of the cargo that runs this program.
+    /// A step that runs the same cargo that runs this program.
     pub(crate) fn cargo() -> Self {
         Self::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
     }
@@ -46,14 +49,14 @@ impl Step {
         arguments.into_iter().fold(self, |step, argument| step.arg(argument))
     }
 
-    /// Sets an environment variable, and shows it.
+    /// Sets an environment variable. It is shown with the command.
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.shown = format!("{name}={:?} {}", value.as_ref().to_string_lossy(), self.shown);
         self.command.env(name, value);
         self
     }
 
-    /// Takes environment variables out.
+    /// Removes environment variables.
     pub(crate) fn without(mut self, names: &[&str]) -> Self {
         for name in names {
             self.command.env_remove(name);
@@ -61,26 +64,26 @@ impl Step {
         self
     }
 
-    /// Runs in `folder` instead of the current one.
+    /// Runs the command in `folder` instead of the current one.
     pub(crate) fn within(mut self, folder: &Path) -> Self {
         self.command.current_dir(folder);
         self
     }
 
-    /// Hides what goes to standard error.
+    /// Hides standard error.
     pub(crate) fn quiet(mut self) -> Self {
         self.command.stderr(Stdio::null());
         self
     }
 
-    /// Runs to the end with its output going where ours goes.
+    /// Runs the command to the end. Its output goes where ours goes.
     pub(crate) fn run(mut self) -> Result<()> {
         self.announce();
         let status = self.command.status().map_err(|source| self.start_error(source))?;
         self.judge(status)
     }
 
-    /// Runs unannounced and returns what went to standard output; errors still show.
+    /// Runs the command without showing it, and returns its standard output. Errors still show.
     pub(crate) fn read(mut self) -> Result<String> {
         self.command.stdout(Stdio::piped());
         let child = self.command.spawn().map_err(|source| self.start_error(source))?;
@@ -90,7 +93,8 @@ impl Step {
             .map_err(|source| Error::Output { command: self.shown, source: source.into() })
     }
 
-    /// Runs to the end, passes standard output on line by line, and hands each line to `each`.
+    /// Runs the command to the end, passes on standard output line by line, and calls `each` with
+    /// each line.
     pub(crate) fn watch(mut self, mut each: impl FnMut(&str)) -> Result<()> {
         self.announce();
         self.command.stdout(Stdio::piped());
@@ -99,7 +103,7 @@ impl Step {
             let mut reader = BufReader::new(output);
             let mut line = Vec::new();
             while let Ok(1..) = reader.read_until(b'\n', &mut line) {
-                // What is no UTF-8 is shown as well as can be: a test may print anything.
+                // A test may print anything, so replace what is not UTF-8.
                 let text = String::from_utf8_lossy(&line);
                 print!("{text}");
                 each(text.trim_end());
@@ -110,41 +114,65 @@ impl Step {
         self.judge(status)
     }
 
-    /// Runs tests, and returns how many there were, failures included.
+    /// Runs tests and adds how many ran, including failures, to `tally`.
     ///
-    /// The tally is added to before a failure is returned, so that it can still be shown.
+    /// This happens before a failure is returned, so that the tally can still be shown.
     pub(crate) fn test(self, tally: &mut Tally) -> Result<()> {
         self.watch(|line| tally.read(line))
     }
 
-    /// Runs tests, passing their output on, until one fails: whether one did. The others are then ended.
-    pub(crate) fn fails(mut self) -> Result<bool> {
+    /// Runs tests until one of them fails or the time is over. Ends the others then. Returns
+    /// whether one failed. Passes on their output if none did: a failure that is expected must
+    /// not look like one that is not.
+    pub(crate) fn fails(mut self, limit: Duration) -> Result<bool> {
         self.announce();
         self.command.stdout(Stdio::piped());
-        // A group of its own: cargo's children are to end with it.
+        // The command leads a process group, so that cargo's children end with it.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
         let mut child = self.command.spawn().map_err(|source| self.start_error(source))?;
-        let lines = child.stdout.take().map(|output| BufReader::new(output).lines());
-        for line in lines.into_iter().flatten().map_while(std::io::Result::ok) {
-            println!("{line}");
-            if line.starts_with("test ") && line.ends_with(" ... FAILED") {
-                end_group(&mut child);
-                child.wait().map_err(|source| self.start_error(source))?;
-                return Ok(true);
+        let output = child.stdout.take().map(|output| BufReader::new(output).lines());
+        let (sender, receiver) = mpsc::channel();
+        // Ends when the group has ended, because the pipe is closed then.
+        thread::spawn(move || {
+            for line in output.into_iter().flatten().map_while(io::Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
             }
-        }
-        let status = child.wait().map_err(|source| self.start_error(source))?;
-        self.judge(status).map(|()| false)
+        });
+        let deadline = Instant::now() + limit;
+        let mut lines = Vec::new();
+        let is_failed = loop {
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) if line.starts_with("test ") && line.ends_with(" ... FAILED") => {
+                    break true;
+                }
+                Ok(line) => lines.push(line),
+                Err(RecvTimeoutError::Timeout) => {
+                    lines.push(format!("ended after {} s", limit.as_secs_f64()));
+                    println!("{}", lines.join("\n"));
+                    break false;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    println!("{}", lines.join("\n"));
+                    let status = child.wait().map_err(|source| self.start_error(source))?;
+                    return self.judge(status).map(|()| false);
+                }
+            }
+        };
+        end_group(&mut child);
+        child.wait().map_err(|source| self.start_error(source))?;
+        Ok(is_failed)
     }
 
     fn announce(&self) {
         println!("$ {}", self.shown);
-        // Standard error of the command goes straight to the same place: keep the order.
+        // The command writes standard error to the same place, so flush first to keep the order.
         let _ = std::io::stdout().flush();
     }
 
-    fn start_error(&self, source: std::io::Error) -> Error {
+    fn start_error(&self, source: io::Error) -> Error {
         Error::Start { command: self.shown.clone(), source }
     }
 
@@ -156,14 +184,14 @@ impl Step {
     }
 }
 
-/// Ends a process that leads a group, and the group.
-fn end_group(leader: &mut Child) {
+/// Kills a process that leads a group, and the whole group.
+pub(crate) fn end_group(leader: &mut Child) {
     if cfg!(unix) {
-        // The shell's own command: not every machine has a program of that name.
+        // `kill` is a command of every shell, but not every machine has a program of that name.
         let kill = format!("kill -KILL -{}", leader.id());
         let _ = Command::new("sh").args(["-c", &kill]).status();
     }
-    // Where there are no groups; and if it ends by itself just now, all is well.
+    // For systems without groups. It is no error if the process has just ended by itself.
     let _ = leader.kill();
 }
 
@@ -174,23 +202,34 @@ pub(crate) struct Tally {
     pub(crate) passed: u64,
     /// Tests that failed.
     pub(crate) failed: u64,
-    /// Tests that are marked as ignored, and tests that said they had nothing to run against.
+    /// Tests marked as ignored, and tests that printed that they have nothing to run against.
     pub(crate) skipped: u64,
 }
 
 impl Tally {
-    /// How many tests ran at all.
+    /// How many tests ran, passed or failed.
     pub(crate) fn ran(&self) -> u64 {
         self.passed + self.failed
     }
 
-    /// Takes in one line of a test runner's output.
+    /// Parses a tally in the form in which it is displayed.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut numbers = [0; 3];
+        let mut parts = line.split(", ");
+        for (number, word) in numbers.iter_mut().zip([" passed", " failed", " skipped"]) {
+            *number = parts.next()?.strip_suffix(word)?.parse().ok()?;
+        }
+        let [passed, failed, skipped] = numbers;
+        parts.next().is_none().then_some(Self { passed, failed, skipped })
+    }
+
+    /// Adds what one line of a test runner's output says.
     ///
-    /// Counts the summary that the standard harness prints for each binary (`test result: ok. 3
-    /// passed; 0 failed; 1 ignored; …`) and the line `skipped: …` by which our tests say that
-    /// what they need is absent. Such a test still counts as passed in the harness.
+    /// It counts the summary that the standard harness prints for each binary (`test result: ok. 3
+    /// passed; 0 failed; 1 ignored; …`). It also counts the line `skipped: …`, which our tests
+    /// print when what they need is absent. The harness counts such a test as passed.
     pub(crate) fn read(&mut self, line: &str) {
-        // With --nocapture the line may stand behind `test name ... `.
+        // With `--nocapture` the line may follow `test name ... `.
         if line.starts_with("skipped: ") || line.contains(" ... skipped: ") {
             self.skipped += 1;
         }
@@ -245,6 +284,7 @@ mod tests {
         }
         assert_eq!(tally, Tally { passed: 8, failed: 2, skipped: 1 });
         assert_eq!(tally.to_string(), "8 passed, 2 failed, 1 skipped");
+        assert_eq!(Tally::parse(&tally.to_string()), Some(tally));
     }
 
     #[test]
@@ -261,6 +301,7 @@ mod tests {
         let mut tally = Tally::default();
         for line in ["test result: ", "3 passed; 0 failed", "test result: ok. many passed"] {
             tally.read(line);
+            assert_eq!(Tally::parse(line), None);
         }
         assert_eq!(tally, Tally::default());
     }

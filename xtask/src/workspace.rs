@@ -12,12 +12,12 @@ use crate::{
     step::Step,
 };
 
-/// Where the workspace is and what it is made of.
+/// The workspace: where it is, and its members.
 #[derive(Debug)]
 pub(crate) struct Workspace {
     /// The folder of the root manifest.
     pub(crate) root: PathBuf,
-    /// Where cargo puts what it builds.
+    /// The folder in which cargo builds.
     pub(crate) target: PathBuf,
     /// Every member.
     pub(crate) packages: Vec<Package>,
@@ -30,20 +30,20 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// The folder of its manifest.
     pub(crate) folder: PathBuf,
-    /// Whether it goes to the registry.
+    /// Whether it is published to the registry.
     pub(crate) published: bool,
-    /// The oldest compiler it promises, `major.minor`.
+    /// The oldest compiler that it promises to build with, as `major.minor`.
     pub(crate) rust_version: Option<String>,
-    /// Whether it declares a feature.
+    /// Whether it has features for others. The names of features for our own tests begin with `__`.
     pub(crate) has_features: bool,
-    /// Names of its files of integration tests.
+    /// The names of its integration tests.
     pub(crate) tests: Vec<String>,
-    /// Names of its targets of kind `bench`.
+    /// The names of its `bench` targets.
     pub(crate) benches: Vec<String>,
 }
 
 impl Workspace {
-    /// Asks cargo, from the current folder.
+    /// Asks cargo about the workspace of the current folder.
     pub(crate) fn load() -> Result<Self> {
         let step = Step::cargo().args(["metadata", "--format-version=1", "--no-deps"]);
         let text = step.read()?;
@@ -55,13 +55,13 @@ impl Workspace {
         Self::parse(&value).ok_or_else(|| unreadable("a field is missing".into()))
     }
 
-    /// The packages that go to the registry, as `-p NAME` pairs.
+    /// The published packages, as `-p NAME` pairs.
     pub(crate) fn published(&self) -> Vec<&str> {
         let published = self.packages.iter().filter(|package| package.published);
         published.flat_map(|package| ["-p", &package.name]).collect()
     }
 
-    /// The oldest compiler that the published packages promise, `major.minor`.
+    /// The oldest compiler that the published packages promise to build with, as `major.minor`.
     pub(crate) fn rust_version(&self) -> Result<&str> {
         let mut versions = self
             .packages
@@ -79,7 +79,7 @@ impl Workspace {
         Ok(first)
     }
 
-    /// The packages outside the workspace that CI looks after as well, where they exist.
+    /// The manifests of packages outside the workspace that CI checks too, if they exist.
     pub(crate) fn outsiders(&self) -> Vec<PathBuf> {
         let manifests = ["benches/peers/Cargo.toml", "fuzz/Cargo.toml"];
         manifests.iter().map(|path| self.root.join(path)).filter(|path| path.exists()).collect()
@@ -105,17 +105,19 @@ impl Package {
         Some(Self {
             name: value["name"].as_str()?.to_owned(),
             folder: Path::new(value["manifest_path"].as_str()?).parent()?.to_owned(),
-            // Absent means any registry; an empty list means none.
+            // `null` means any registry, an empty list means none.
             published: value["publish"].as_array().is_none_or(|list| !list.is_empty()),
             rust_version: value["rust_version"].as_str().map(str::to_owned),
-            has_features: value["features"].as_object().is_some_and(|list| !list.is_empty()),
+            has_features: value["features"]
+                .as_object()
+                .is_some_and(|list| list.keys().any(|name| !name.starts_with("__"))),
             tests: of_kind("test")?,
             benches: of_kind("bench")?,
         })
     }
 }
 
-/// The paths in `folder`, sorted; none where there is no such folder.
+/// The paths in `folder`, sorted. Empty if there is no such folder.
 pub(crate) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let unusable = |source| Error::File { path: folder.to_owned(), source };
     let entries = match fs::read_dir(folder) {

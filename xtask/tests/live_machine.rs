@@ -1,6 +1,6 @@
-//! That the machine of the lane `vm` has what live tests take for granted.
+//! Checks that the machine of the lane `vm` has what live tests rely on.
 //!
-//! They run inside, by `cargo xtask vm`; elsewhere they say so and do nothing.
+//! These tests run in the machine, by `cargo xtask vm`. Elsewhere they print that they are skipped.
 
 use std::{
     env,
@@ -40,7 +40,7 @@ fn the_job_is_root_and_may_write_to_memory_only() -> Outcome {
     let scratch = env::temp_dir().join("live_machine");
     fs::write(&scratch, "memory")?;
     fs::remove_file(&scratch)?;
-    // A test that went wrong must not reach the files of whoever ran it.
+    // A test that goes wrong must not change the host's files.
     let here = fs::write("live_machine.tmp", "disk").expect_err("the host's files were written");
     assert_eq!(here.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
     Ok(())
@@ -63,7 +63,7 @@ fn perf_listens_to_a_user_event() -> Outcome {
         .stderr(Stdio::null())
         .spawn()?;
     wait_until(|| Ok(listeners(&name)?.is_some_and(|text| text.contains("perf"))))?;
-    // A shell has it; the program of that name is not everywhere.
+    // `kill` is a command of the shell. Not every machine has a program of that name.
     Command::new("sh").args(["-c", "kill -INT $0", &perf.id().to_string()]).status()?;
     perf.wait()?;
     wait_until(|| Ok(listeners(&name)?.as_deref() == Some("")))?;
@@ -73,7 +73,7 @@ fn perf_listens_to_a_user_event() -> Outcome {
     wait_until(|| Ok(listeners(&name)?.is_none()))
 }
 
-/// Whether this is the machine; if not, says so.
+/// Whether this is the machine. If not, prints that the test is skipped.
 fn inside() -> bool {
     let inside = env::var_os("NETTRACE_LIVE").is_some();
     if !inside {
@@ -82,7 +82,7 @@ fn inside() -> bool {
     inside
 }
 
-/// What stands behind the name of a user event in the kernel's list; none if it is not there.
+/// What follows the name of a user event in the kernel's list. `None` if it is not listed.
 fn listeners(name: &str) -> Result<Option<String>, Box<dyn Error>> {
     let list = fs::read_to_string(format!("{TRACEFS}/user_events_status"))?;
     let mut lines = list.lines().filter_map(|line| line.strip_prefix(name));

@@ -1,6 +1,6 @@
 //! The processor's time stamp counter.
 
-/// Ticks of the counter; of a rate of its own, monotonic on one core at least.
+/// Ticks of the counter, at a rate of its own. It is monotonic at least on one core.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 #[allow(unused_unsafe, reason = "newer compilers call the instruction safe")]
@@ -9,7 +9,7 @@ pub(crate) fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Nanoseconds since the first call: other machines have no counter that we know how to read.
+/// Nanoseconds since the first call, for machines whose counter this crate cannot read.
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn ticks() -> u64 {
     use std::{sync::OnceLock, time::Instant};

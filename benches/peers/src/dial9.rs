@@ -1,4 +1,4 @@
-//! dial9-trace-format: a derived event into an encoder of the thread.
+//! dial9-trace-format: a derived event, written into an encoder of the thread.
 
 use std::{cell::RefCell, hint::black_box};
 
@@ -17,14 +17,14 @@ thread_local! {
 #[derive(TraceEvent)]
 #[traceevent(wire_slot)]
 struct Work {
-    /// Raw ticks, where the format asks for nanoseconds: scaling is not measured.
+    /// Raw ticks, although the format asks for nanoseconds, so that scaling is not measured.
     #[traceevent(timestamp)]
     timestamp_ns: u64,
     a: u64,
     b: u64,
 }
 
-/// The library has no recorder of its own outside tokio; this is the obvious one around it.
+/// The library has no recorder outside tokio. This one is the obvious way to use its encoder.
 pub(crate) struct Dial9;
 
 impl Peer for Dial9 {
@@ -38,7 +38,8 @@ impl Peer for Dial9 {
 
     fn prepare(&mut self, events: u64) {
         ENCODER.with_borrow_mut(|encoder| {
-            // More than an event can take: header of 6, two varints of at most 10.
+            // More than the events can take: each has a header of 6 bytes and two varints of at
+            // most 10.
             let room = Vec::with_capacity(events as usize * 32 + 4096);
             encoder.reset_to(touched(room)).expect("a Vec takes everything");
         });
@@ -67,7 +68,7 @@ impl Peer for Dial9 {
     }
 }
 
-/// The same room, with its pages in hand.
+/// The same buffer after every page has been touched.
 fn touched(mut room: Vec<u8>) -> Vec<u8> {
     room.resize(room.capacity(), 1);
     black_box(&mut room).clear();

@@ -7,7 +7,7 @@ use fastrace::{
 
 use crate::harness::Peer;
 
-/// Records into the thread's span queue, which holds 10,240 spans and refuses more in silence.
+/// Records into the thread's span queue. It holds 10,240 spans and silently refuses more.
 #[derive(Default)]
 pub(crate) struct Fastrace {
     collector: Option<LocalCollector>,

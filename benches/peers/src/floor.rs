@@ -1,4 +1,5 @@
-//! The floor: the least that anybody must do. Read the counter, store 24 bytes in warm memory.
+//! The floor: the least work that any recorder must do. It reads the counter and stores 24 bytes in
+//! warm memory.
 
 use std::hint::black_box;
 
@@ -7,7 +8,8 @@ use crate::{
     harness::{Peer, numbers},
 };
 
-/// Records that the ring holds, a power of two: 192 KiB, which stay in the second-level cache.
+/// How many records the ring holds, a power of two. They take 192 KiB, which stay in the
+/// second-level cache.
 const SLOTS: usize = 8192;
 
 /// A ring of records that nobody reads.

@@ -1,10 +1,10 @@
-//! Rounds of passes: each peer in turn, in an order that rotates.
+//! Measures the peers in rounds. In each round every peer has one pass, in an order that rotates.
 
 use std::time::Instant;
 
 use crate::PASS;
 
-/// Rounds whose times are thrown away: buffers grow and pages are touched for the first time.
+/// Rounds whose times are discarded: buffers grow and pages are touched for the first time.
 const WARM_UP: usize = 5;
 
 /// Something that records events.
@@ -15,17 +15,18 @@ pub(crate) trait Peer {
     /// What is measured, in a few words.
     fn what(&self) -> &'static str;
 
-    /// Makes room for `events`. Not measured.
+    /// Makes room for `events` events. Not measured.
     fn prepare(&mut self, events: u64);
 
     /// Records the events `first..first + events`. Measured.
     fn pass(&mut self, first: u64, events: u64);
 
-    /// Empties what the pass has filled and returns how many events were in it. Not measured.
+    /// Empties the buffers that the pass has filled. Returns how many events were in them. Not
+    /// measured.
     fn collect(&mut self) -> u64;
 }
 
-/// What came out for one peer, in nanoseconds an event.
+/// The result of one peer, in nanoseconds an event.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -34,7 +35,7 @@ pub(crate) struct Row {
     pub(crate) median: f64,
 }
 
-/// Measures all of `peers`, and makes sure that each has recorded every event.
+/// Measures all `peers`. Fails if one of them has not recorded every event.
 pub(crate) fn measure(peers: &mut [Box<dyn Peer>], rounds: usize) -> Result<Vec<Row>, String> {
     let mut times = vec![Vec::with_capacity(rounds); peers.len()];
     for round in 0..WARM_UP + rounds {

@@ -1,24 +1,26 @@
-//! What recording an event costs in other tracing libraries, each against the floor.
+//! What recording an event costs in other tracing libraries, compared with the floor.
 //!
-//! `cargo run --release` prints a table, and as its last line one JSON object: the ratio of each
-//! to the floor, by name. An argument sets the number of rounds (300).
+//! `cargo run --release` prints a table. Its last line is one JSON object with the ratio of each
+//! peer to the floor, by name. An argument sets the number of rounds (300).
 //!
-//! Everybody records the same event, two 64-bit numbers of changing value, on one thread, with a
-//! time stamp from the processor's counter where the library has such a clock. What happens away
-//! from that thread (encoding, writing) is measured for nobody.
+//! All peers record the same event on one thread: two 64-bit numbers that change from event to
+//! event. They stamp it from the processor's counter if the library has such a clock. Work on other
+//! threads (encoding, writing) is not measured for any of them.
 //!
-//! Everybody is built as cargo builds a release by default. With whole-program optimisation some
-//! peers do better (dial9 most of all); to see it, set `CARGO_PROFILE_RELEASE_LTO=thin` and
+//! All peers are built with cargo's default release profile. Some do better with whole-program
+//! optimisation, dial9 most of all. To see that, set `CARGO_PROFILE_RELEASE_LTO=thin` and
 //! `CARGO_PROFILE_RELEASE_CODEGEN_UNITS=1`.
 //!
 //! # Why not criterion
 //!
-//! It measures one function to the end and then the next. On a shared machine the clock rate and
-//! the neighbours change in the meantime, by more than the differences looked for. Also the
-//! buffers of some peers must be emptied, outside the measured time, before they are full: beyond
-//! that they drop events, and dropping is quick. So here a round gives each in turn one pass of
-//! [`PASS`] events, in an order that rotates; the best of all rounds stands for each, because
-//! noise on such a machine only ever adds. The median is shown beside it.
+//! Criterion measures one function to the end and then the next. On a shared machine the clock rate
+//! and the load change in the meantime, by more than the differences between the peers. Also, some
+//! peers drop events once their buffers are full, and dropping is quick. So their buffers must be
+//! emptied in time, outside of the measured time.
+//!
+//! So this program measures in rounds. In each round every peer records [`PASS`] events, in an
+//! order that rotates. The figure of a peer is its best round, because noise on such a machine only
+//! adds time. The table shows the median beside it.
 
 mod clock;
 mod dial9;
@@ -34,10 +36,10 @@ use std::{env, process::ExitCode};
 
 use harness::{Peer, Row};
 
-/// Events of one pass; below the capacity of the smallest buffer (fastrace, 10,240 spans).
+/// Events of one pass: fewer than the smallest buffer holds (fastrace, 10,240 spans).
 pub(crate) const PASS: u64 = 10_000;
 
-/// Rounds unless told otherwise.
+/// The default number of rounds.
 const ROUNDS: usize = 300;
 
 fn main() -> ExitCode {
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everybody, the floor first.
+/// All peers, the floor first.
 fn peers() -> Vec<Box<dyn Peer>> {
     vec![
         Box::new(floor::Floor::new()),
@@ -84,7 +86,7 @@ fn print_table(rows: &[Row]) {
     println!("{}", json(rows));
 }
 
-/// Names are plain words, so nothing needs to be escaped.
+/// The results as JSON. Names are plain words, so nothing needs escaping.
 fn json(rows: &[Row]) -> String {
     let ratio = |row: &Row| format!("\"{}\":{:.3}", row.name, row.best / rows[0].best);
     format!("{{{}}}", rows[1..].iter().map(ratio).collect::<Vec<_>>().join(","))

@@ -1,4 +1,4 @@
-//! nettrace-writer: a derived event into a running session, which flushes into a sink.
+//! nettrace-writer: a derived event, recorded by a running session that flushes into a sink.
 
 use std::io;
 
@@ -50,7 +50,7 @@ impl Peer for Ours {
     }
 
     fn collect(&mut self) -> u64 {
-        // The next peer must not share the processor with the flusher.
+        // The next peer must not share the processor with our flusher.
         self.session.flush().expect("the flusher lives");
         self.session.stats().written - self.written
     }

@@ -8,7 +8,7 @@ use crate::harness::{Peer, numbers};
 
 /// Records into the thread's vector, which has room for a pass.
 pub(crate) struct Perfetto {
-    /// Packets of a trace without any scope.
+    /// How many packets a trace without any scope has.
     empty: u64,
 }
 
@@ -41,12 +41,12 @@ impl Peer for Perfetto {
     }
 
     fn collect(&mut self) -> u64 {
-        // One packet for the begin of each scope and one for its end.
+        // Each scope makes one packet for its begin and one for its end.
         (packets() - self.empty) / 2
     }
 }
 
-/// Takes what the thread has recorded and returns the number of packets that it makes.
+/// Takes what the thread has recorded. Returns how many packets that makes.
 fn packets() -> u64 {
     let mut trace = TraceBuilder::new().expect("recording has been turned on");
     trace.process_thread_data(&ThreadTraceData::take_current_thread());

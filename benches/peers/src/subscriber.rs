@@ -16,10 +16,10 @@ use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
 use crate::harness::{Peer, numbers};
 
-/// How long the appender's thread may take for a pass: it has an event in about a microsecond.
+/// How long the appender's thread may take for a pass. It takes about a microsecond for an event.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The appender's queue holds 128,000 lines, far more than a pass.
+/// The event goes through the appender's queue, which holds 128,000 lines, far more than a pass.
 pub(crate) struct Subscriber {
     dispatch: Dispatch,
     lines: Arc<AtomicU64>,

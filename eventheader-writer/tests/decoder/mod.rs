@@ -1,4 +1,4 @@
-//! Events as `tracepoint_decode` reads them: another implementation of the format, by its authors.
+//! Decodes events with `tracepoint_decode`, an independent implementation by the format's authors.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -24,17 +24,17 @@ pub(crate) struct Decoded {
     pub(crate) fields: Map<String, Value>,
 }
 
-/// Decodes an event, from its header on.
+/// Decodes an event, starting with its header.
 ///
 /// # Panics
-/// Where the decoder finds a mistake, or does not use up all of the bytes.
+/// If the decoder finds a mistake or does not use all of the bytes.
 #[track_caller]
 pub(crate) fn decode(tracepoint: &str, bytes: &[u8]) -> Decoded {
     decode_filled(tracepoint, bytes, 0)
 }
 
-/// The same for an event with up to `filling` zeros behind it: a record of `perf` is a multiple of
-/// 8 bytes long, whatever the event's size.
+/// Like [`decode`], for an event with up to `filling` zeros after it. The size of a record of
+/// `perf` is a multiple of 8 bytes, whatever the event's size.
 #[track_caller]
 pub(crate) fn decode_filled(tracepoint: &str, bytes: &[u8], filling: usize) -> Decoded {
     let mut context = EventHeaderEnumeratorContext::new();

@@ -1,19 +1,17 @@
-//! Types and values that are made up: of any shape that a derive can give a field.
+//! Random types and values, of every form that a derive can give a field.
 
 use std::net::{IpAddr, SocketAddr};
 
 use eventheader_writer::FieldFormat;
+use nettrace_event::{ArrayLayout, FieldSchema, FieldType, PayloadEncoder, StrEncoding, check};
 use proptest::{collection::vec, prelude::*};
-use trace_event::{
-    ArrayLayout, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding, check,
-};
 
-/// A type of field, as a tree that can be thrown away (a schema cannot).
+/// A type of field, as a tree that can be dropped (a schema is static).
 #[derive(Clone, Debug)]
 pub(crate) enum Ty {
     Scalar(FieldType),
     Text(StrEncoding),
-    /// Its elements, and how many if the type says it.
+    /// The elements' type, and their number if the type states it.
     Array(Box<Ty>, Option<u16>),
     Object(Vec<Field>),
     Option(Box<Ty>),
@@ -25,7 +23,7 @@ pub(crate) struct Field {
     pub(crate) ty: Ty,
     pub(crate) format: FieldFormat,
     pub(crate) tag: u16,
-    /// Stands behind the others.
+    /// Whether the field has a location, so that its data comes after the other fields.
     pub(crate) located: bool,
     pub(crate) schema: FieldSchema,
 }
@@ -103,7 +101,7 @@ pub(crate) fn fields_and_values() -> impl Strategy<Value = (Vec<Field>, Vec<Val>
     })
 }
 
-/// Hands the fields of an event or an object over, as derived code does.
+/// Passes the fields of an event or an object to an encoder, as derived code does.
 pub(crate) fn encode<E: PayloadEncoder>(fields: &[Field], values: &[Val], encoder: &mut E) {
     let mut data = Vec::new();
     for (field, value) in fields.iter().zip(values) {
@@ -189,7 +187,7 @@ fn encode_elements<E: PayloadEncoder>(ty: &Ty, list: &[Val], encoder: &mut E) {
     list.iter().for_each(|value| encode_value(ty, value, encoder));
 }
 
-/// A type in words of the schema, which live for ever.
+/// The type of the schema, which is leaked.
 fn plain(ty: &Ty) -> FieldType {
     match ty {
         Ty::Scalar(scalar) => *scalar,
@@ -211,7 +209,7 @@ fn leak<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// Any type; now and then one about as deep as they may be.
+/// Any type; sometimes one of nearly the deepest nesting.
 fn ty() -> impl Strategy<Value = Ty> {
     let around = prop_oneof![12 => Just(Vec::new()), 1 => vec(0_u8..4, 6..14)];
     (bushy(), around).prop_map(|(ty, around)| {
@@ -230,7 +228,7 @@ fn bushy() -> impl Strategy<Value = Ty> {
     let leaf = prop_oneof![
         6 => proptest::sample::select(SCALARS).prop_map(Ty::Scalar),
         2 => proptest::sample::select(vec![Utf16, Utf16Nul, Utf8]).prop_map(Ty::Text),
-        // What has formats of its own.
+        // Types with formats of their own.
         1 => counts.prop_map(move |count| Ty::Array(bytes(), Some(count))),
     ];
     leaf.prop_recursive(9, 32, 4, |inner| {
@@ -244,12 +242,12 @@ fn bushy() -> impl Strategy<Value = Ty> {
     })
 }
 
-/// Type, and numbers that choose its format, its tag, and whether it stands behind the others.
+/// A type, and numbers that choose its format, its tag, and whether it has a location.
 type Chosen = (Ty, usize, u16, u8);
 
 fn field_of(ty: impl Strategy<Value = Ty>) -> impl Strategy<Value = Chosen> {
     let tag = prop_oneof![2 => Just(0_u16), 1 => any::<u16>()];
-    // Never located: that is for the fields of an event.
+    // Without locations: only the fields of an event can have one.
     (ty, any::<usize>(), tag, Just(0))
 }
 
@@ -257,7 +255,7 @@ fn field() -> impl Strategy<Value = Chosen> {
     (field_of(ty()), any::<u8>()).prop_map(|((ty, format, tag, _), at)| (ty, format, tag, at))
 }
 
-/// Fields with names that are their own, and formats that suit.
+/// Fields with distinct names and with formats that fit.
 fn numbered(all: &[Chosen]) -> Vec<Field> {
     let of = |(at, (ty, format, tag, place)): (usize, &Chosen)| {
         let mut described = plain(ty);
@@ -276,10 +274,12 @@ fn numbered(all: &[Chosen]) -> Vec<Field> {
             FORMATS.iter().filter(|one| check::format_fits(**one, &described)).collect();
         let format = *fitting[format % fitting.len()];
         let name: &'static str = Box::leak(format!("f{at}").into());
-        let role = FieldRole::Value;
-        let schema = FieldSchema { name, ty: described, format, tag: *tag, role };
+        // This decoder shows a field's attributes as a part of its name.
+        let key_values: &[_] = if place & 8 == 0 { &[] } else { &[("unit", "a;b"), ("k", "")] };
+        let plain = FieldSchema::new(name, described);
+        let schema = FieldSchema { format, tag: *tag, key_values, ..plain };
         let ty = match ty {
-            // Where it stands behind the others the number of its elements is the value's.
+            // With a location, the value decides the number of elements.
             Ty::Array(element, _) if located => Ty::Array(element.clone(), None),
             Ty::Text(_) if located => Ty::Text(StrEncoding::Utf8),
             ty => ty.clone(),
@@ -308,7 +308,7 @@ fn value(ty: &Ty, format: FieldFormat) -> BoxedStrategy<Val> {
         Ty::Scalar(T::SocketAddr) => {
             (any::<IpAddr>(), any::<u16>()).prop_map(|pair| Val::Socket(pair.into())).boxed()
         }
-        // Times that a calendar has.
+        // Times in the range of a calendar.
         Ty::Scalar(T::DateTime) => {
             (-62_000_000_000_000..250_000_000_000_000_i64).prop_map(signed).boxed()
         }
@@ -332,7 +332,7 @@ fn value(ty: &Ty, format: FieldFormat) -> BoxedStrategy<Val> {
     }
 }
 
-/// A sequence; where it is text in units it is text that has a meaning.
+/// A sequence. If it is text in code units, it is valid text.
 fn sequence(element: &Ty, count: Option<u16>, format: FieldFormat) -> BoxedStrategy<Val> {
     use FieldFormat as F;
     let sizes = count.map_or(0..=3, |count| usize::from(count)..=usize::from(count));
@@ -368,17 +368,17 @@ fn sequence(element: &Ty, count: Option<u16>, format: FieldFormat) -> BoxedStrat
 }
 
 fn shown(text: &str) -> impl Iterator<Item = char> {
-    // What was behind the first character may be a byte order mark.
+    // The second character may be a byte order mark.
     text.chars().filter(|c| is_shown(*c)).skip_while(|c| *c == '\u{FEFF}')
 }
 
-/// Not so are characters that `tracepoint_decode` 0.5 forgets to escape in JSON: in UTF-32 those
-/// that JSON asks to escape, in a single character the backslash.
+/// Excludes characters that `tracepoint_decode` 0.5 does not escape in JSON: in UTF-32, those that
+/// JSON requires to be escaped; in a single character, the backslash.
 fn is_shown(c: char) -> bool {
     !c.is_control() && !matches!(c, '"' | '\\')
 }
 
-/// Text that no decoder could take for the beginning of another encoding.
+/// Text that no decoder takes for another encoding.
 fn text() -> impl Strategy<Value = String> {
     ("[a-zA-Z<{\0é]{0,1}", vec(any::<char>(), 0..24)).prop_map(|(first, rest)| {
         let rest: String = rest.into_iter().filter(|_| !first.is_empty()).collect();

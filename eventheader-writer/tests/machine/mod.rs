@@ -1,4 +1,4 @@
-//! The machine that live tests run in (`cargo xtask vm`), and `perf` in it.
+//! The machine that live tests run on (`cargo xtask vm`), and its `perf`.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// The variable that says what a test program that a test has started is to do.
+/// The variable with the role of a test program that another test started.
 const ROLE: &str = "NETTRACE_LIVE_ROLE";
 
-/// Whether this is the machine; if not, says so.
+/// Whether this is the machine for live tests. If not, prints that the test is skipped.
 ///
-/// Live tests unmount, and count what the whole machine holds: a kernel with user_events and root's
-/// rights are not enough to run them.
+/// Live tests unmount tracefs, and count the tracepoints of the whole machine. So they need a
+/// machine of their own, not only a kernel with user_events and root's rights.
 pub(crate) fn inside() -> bool {
     let inside = env::var_os("NETTRACE_LIVE").is_some();
     if !inside {
@@ -38,26 +38,27 @@ pub(crate) fn inside() -> bool {
     inside
 }
 
-/// One event as `perf` has recorded it.
+/// One event as `perf` recorded it.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     /// The tracepoint's name, without `user_events:`.
     pub(crate) tracepoint: String,
     /// The process that wrote it.
     pub(crate) pid: u32,
-    /// From the header on. The kernel fills the record up to a multiple of 8 bytes.
+    /// The event's bytes, starting with its header. The kernel fills the record up to a multiple of
+    /// 8 bytes.
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Sample {
-    /// Whether these are the event's bytes, but for the filling.
+    /// Whether these are the event's bytes, ignoring the filling.
     pub(crate) fn is(&self, event: &[u8]) -> bool {
         let (bytes, filling) = self.bytes.split_at(event.len().min(self.bytes.len()));
         bytes == event && filling.len() < 8
     }
 }
 
-/// A `perf record` of the whole machine, while it lasts.
+/// A running `perf record` of the whole machine.
 #[derive(Debug)]
 pub(crate) struct Recording {
     perf: Child,
@@ -65,8 +66,8 @@ pub(crate) struct Recording {
 }
 
 impl Recording {
-    /// Starts one, and waits until it records all of `tracepoints`, which must be registered, on every
-    /// processor.
+    /// Starts a recording, and waits until it records all of `tracepoints` on every processor.
+    /// These must be registered.
     #[track_caller]
     pub(crate) fn start(tracepoints: &[&str]) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -76,7 +77,7 @@ impl Recording {
         let (data, control, answer) = (path("data"), path("control"), path("answer"));
         let made = Command::new("mkfifo").args([&control, &answer]).status();
         assert!(made.expect("it is installed").success());
-        // perf opens one event after the other, and says when it has turned on all of them.
+        // perf opens one event after the other, and reports when all are turned on.
         let mut fifos = format!("--control=fifo:{}", control.display());
         fifos.push_str(&format!(",{}", answer.display()));
         let mut command = Command::new("perf");
@@ -90,7 +91,7 @@ impl Recording {
         let perf = command.spawn().expect("perf starts");
         let recording = Self { perf, data };
 
-        // Both ends are ours too, so that neither opening nor reading waits for perf.
+        // This process also opens both ends, so that neither opening nor reading waits for perf.
         let open = |path: &Path| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
@@ -112,11 +113,11 @@ impl Recording {
         recording
     }
 
-    /// Ends it; returns what was recorded, in the order of time.
+    /// Ends the recording. Returns the recorded events in the order of time.
     #[track_caller]
     pub(crate) fn finish(mut self) -> Vec<Sample> {
         let id = self.perf.id().to_string();
-        // A shell has it; the program of that name is not everywhere.
+        // `kill` is built into the shell; not every system has the program.
         let status = Command::new("sh").args(["-c", "kill -INT $0", &id]).status();
         assert!(status.expect("there is a shell").success());
         self.perf.wait().expect("perf ends");
@@ -128,13 +129,14 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // Both do nothing where it has ended; where a test has failed, it goes on.
+        // Both do nothing if perf has ended. If a test has failed, perf is still running.
         let _ = self.perf.kill();
         let _ = self.perf.wait();
     }
 }
 
-/// The events in a file of `perf`. Records of a loss are none: with them, no comparison holds.
+/// The events in a file of `perf`. There must be no records of losses, which would make every
+/// comparison meaningless.
 #[track_caller]
 fn read(data: &Path) -> Vec<Sample> {
     let mut reader = PerfDataFileReader::new();
@@ -158,7 +160,7 @@ fn read(data: &Path) -> Vec<Sample> {
     samples
 }
 
-/// Who listens to a tracepoint of any process; `None`: there is none of that name.
+/// The listeners of a tracepoint of any process; `None` if there is no tracepoint of that name.
 #[must_use]
 pub(crate) fn listeners(name: &str) -> Option<Vec<String>> {
     let found = doctor();
@@ -166,35 +168,35 @@ pub(crate) fn listeners(name: &str) -> Option<Vec<String>> {
     found.tracepoints.into_iter().find(|one| one.name == name).map(|one| one.listeners)
 }
 
-/// Turns tracefs' own listening to a tracepoint on or off.
+/// Enables or disables tracefs' own listener of a tracepoint.
 #[track_caller]
 pub(crate) fn listen(name: &str, on: bool) {
     let switch = format!("{TRACEFS}/events/user_events/{name}/enable");
     fs::write(switch, if on { "1" } else { "0" }).expect("the tracepoint is there");
 }
 
-/// Registers the type; returns the name that its tracepoint must have.
+/// Registers the type and returns the name that its tracepoint must have.
 #[track_caller]
 pub(crate) fn registered<T: TraceEvent>() -> String {
-    let status = register(&[T::TYPES]).expect("the type can be described");
+    let status = register(&[T::event_types()]).expect("the type can be described");
     assert!(matches!(status.availability, Availability::Ready { .. }), "{status:?}");
-    let schema = T::TYPES[0].schema();
+    let schema = T::event_types()[0].schema();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let provider: String = schema.provider.name.chars().map(plain).collect();
-    let level = (schema.level as u8).max(1);
+    let level = schema.level.number().max(1);
     let group = schema.provider.group.map(|group| format!("G{group}")).unwrap_or_default();
     let name = format!("{provider}_L{level:x}K{:x}{group}", schema.keywords);
     assert!(listeners(&name).is_some(), "{name} is not in the kernel's list");
     name
 }
 
-/// Starts this program once more, to run the test `role` alone in the given role, as another user if
-/// one is given. Its standard output is ours to read.
+/// Starts this program again, to run only the test `role` in the given role, optionally as another
+/// user. Its standard output is piped to this process.
 #[must_use]
 pub(crate) fn start_role(test: &str, role: &str, user: Option<u32>) -> Child {
     use std::os::unix::process::CommandExt;
 
-    // Where another user may not look, he cannot start it.
+    // Another user cannot start a program in a folder that he may not access.
     let program = env::temp_dir().join(format!("live-{}-{role}", std::process::id()));
     fs::copy(env::current_exe().expect("the system knows what it runs"), &program)
         .expect("there is room for the program");
@@ -209,7 +211,7 @@ pub(crate) fn start_role(test: &str, role: &str, user: Option<u32>) -> Child {
     child
 }
 
-/// Waits for the end of a program in a role; it must have ended well. Returns its output.
+/// Waits for the end of a program in a role, which must succeed. Returns its output.
 #[track_caller]
 pub(crate) fn finish_role(child: Child) -> String {
     let output = child.wait_with_output().expect("it ends");
@@ -218,13 +220,13 @@ pub(crate) fn finish_role(child: Child) -> String {
     text
 }
 
-/// The role in which this program was started.
+/// The role in which this program was started, if any.
 #[must_use]
 pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
 }
 
-/// Waits for what must come.
+/// Waits until `is_so` returns true; panics after [`PATIENCE`].
 #[track_caller]
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();

@@ -1,5 +1,5 @@
-//! Every type that a field can have, in every encoding, with known values; every kind of label, and
-//! everything that an event type can say about itself.
+//! Emits every type that a field can have, in every encoding, with known values. Also every kind of
+//! label, and everything that an event type can state about itself.
 
 use std::{io, process::ExitCode};
 
@@ -16,7 +16,8 @@ const NAME: &str = "all_types";
 /// Writes a trace with every type, encoding, label and description that there is.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Leave out what only the newest readers know: booleans of one byte, labels in a type's place
+    /// Leave out what only the newest readers know: booleans of one byte, and labels that replace
+    /// what a type states
     #[arg(long)]
     portable: bool,
     #[command(flatten)]
@@ -35,5 +36,5 @@ fn run(args: &Args) -> Result<(), Failure> {
     numbers.insert("attempted".into(), json!(emitted));
     numbers.insert("about_thread".into(), json!(about_thread));
     outcome::print(&numbers, io::stdout())?;
-    Ok(result?)
+    outcome::whole(&stats, result)
 }

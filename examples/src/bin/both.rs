@@ -20,17 +20,17 @@ const NAME: &str = "both";
 
 /// Records the orders of a made-up shop in a file, and in tracepoints while `perf` listens.
 ///
-/// The perf command is printed first. The last line is one JSON object: of the file attempted,
-/// written, dropped, bytes; of the tracepoints tracepoints_written, tracepoints_failed and enabled,
-/// whether somebody listened at the end; seconds. The exit code is 0 also where the kernel cannot
-/// take tracepoints.
+/// First prints the perf command. The last line is one JSON object. For the file: attempted,
+/// written, dropped, bytes. For the tracepoints: tracepoints_written, tracepoints_failed, and
+/// enabled, which says whether somebody listened at the end. And seconds. If the kernel cannot take
+/// tracepoints, the exit code is still 0.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
     memory: Memory,
-    /// How long
+    /// How long to run
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
     /// Orders a second of each thread; 0 for no limit
@@ -41,7 +41,7 @@ struct Args {
     threads: u32,
 }
 
-/// Of provider, level and keywords is made the tracepoint's name: `Example_Both_L4K1`.
+/// Provider, level and keywords make up the tracepoint's name: `Example_Both_L4K1`.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example-Both", keywords = 0x1)]
 struct Ordered<'a> {
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Failure> {
     let wanted = Duration::try_from_secs_f64(args.seconds)
         .map_err(|_| format!("--seconds {} is no span of time", args.seconds))?;
-    // From here on `perf` finds the tracepoint, before the first event.
+    // From here on `perf` can find the tracepoint, even before the first event.
     let status = tracepoints::register!(Ordered<'_>)?;
     println!("{}", status.availability.explanation());
     for tracepoint in &status.tracepoints {
@@ -93,16 +93,17 @@ fn run(args: &Args) -> Result<(), Failure> {
     numbers.insert("seconds".into(), json!(seconds));
     println!("To see the file: nettrace dump {}", args.output.path(NAME).display());
     outcome::print(&numbers, io::stdout())?;
-    Ok(result?)
+    outcome::whole(&stats, result)
 }
 
 /// Takes orders until the time is over.
 fn take_orders(worker: u32, rate: u64, end: Instant) -> Result<(), LabelError> {
     let mut pace = Pace::new(rate);
     let mut number: u64 = 0;
-    while Instant::now() < end {
+    // Take at least one order, however late the thread gets a processor.
+    while number == 0 || Instant::now() < end {
         pace.wait();
-        // An order is an activity: the file has it as a label, the tracepoint in the event's
+        // An order is an activity. The file stores its id as a label, the tracepoint in the event's
         // header.
         let mut activity = [0; 16];
         activity[..4].copy_from_slice(&worker.to_be_bytes());

@@ -1,8 +1,8 @@
-//! Emits for ever from two threads, to be killed: whatever the moment, the trace is complete, and lacks
-//! only what was emitted since the last flush.
+//! Emits for ever from two threads, until it is killed. At every moment the trace is complete, and
+//! lacks only what was emitted since the last flush.
 //!
-//! About every 10 ms a line says what has been emitted so far, so that whoever kills the program can
-//! compare.
+//! About every 10 ms it prints a line that says what it has emitted so far. Whoever kills the
+//! program can compare.
 
 use std::{
     io::{self, Write},
@@ -29,8 +29,9 @@ const THREADS: usize = 2;
 
 /// Emits events from two threads until it is killed.
 ///
-/// Every line is a JSON object: at_nanos, nanoseconds of the monotonic clock since the start, taken
-/// before the rest; emitted, the events of each thread so far; written, what the file has for certain.
+/// Each line is a JSON object. at_nanos: nanoseconds of the monotonic clock since the start, taken
+/// before the other numbers. emitted: the events of each thread so far. written: the events that
+/// the file certainly has.
 #[derive(Debug, Parser)]
 struct Args {
     /// Events a second of each thread; 0 for no limit
@@ -39,20 +40,20 @@ struct Args {
     /// How often the trace is written, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 100)]
     flush_interval: u64,
-    /// End by itself after so many seconds
+    /// End after so many seconds
     #[arg(long, value_name = "S")]
     seconds: Option<f64>,
     #[command(flatten)]
     output: Output,
 }
 
-/// One of many.
+/// One of many events.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example-KillMe", id = 1, message = "thread {worker}: event {number}")]
 struct Alive {
-    /// Which of the two threads: 0 or 1.
+    /// The number of the thread: 0 or 1.
     worker: u32,
-    /// 1 for a thread's first event, and so on.
+    /// The number of the event, from 1 on, for each thread.
     number: u64,
     /// Nanoseconds of the monotonic clock since the start.
     at_nanos: u64,
@@ -79,11 +80,12 @@ fn run(args: &Args) -> Result<(), Failure> {
         let work = move || {
             let mut pace = Pace::new(rate);
             let mut number = 0;
-            while end.is_none_or(|end| Instant::now() < end) {
+            // Emit at least one event, however late the thread gets a processor.
+            while number == 0 || end.is_none_or(|end| Instant::now() < end) {
                 pace.wait();
                 number += 1;
                 Alive { worker: worker as u32, number, at_nanos: nanos() }.emit();
-                // Release: whoever sees the number also knows that the event was recorded.
+                // Release: a thread that reads this number also sees that the event was recorded.
                 emitted[worker].store(number, Ordering::Release);
             }
         };
@@ -103,5 +105,5 @@ fn run(args: &Args) -> Result<(), Failure> {
     }
     let (stats, result) = session.finish_with_stats();
     outcome::print(&outcome::numbers(&stats), out)?;
-    Ok(result?)
+    outcome::whole(&stats, result)
 }

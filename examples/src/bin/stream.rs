@@ -1,4 +1,4 @@
-//! The trace goes to standard output, for a pipe: `stream | nettrace dump -`.
+//! Writes the trace to standard output, for a pipe: `stream | nettrace dump -`.
 
 use std::{
     io::{self, IsTerminal},
@@ -20,14 +20,17 @@ const NAME: &str = "stream";
 
 /// Writes a trace to standard output, for a pipe: stream | nettrace dump -
 ///
-/// The numbers, one JSON object, are the last line on standard error. Exit code 1: whoever read the
-/// trace has gone before its end.
+/// The last line on standard error is one JSON object with the numbers. The exit code is 1 if the
+/// reader of the trace has gone before its end.
 #[derive(Debug, Parser)]
 #[command(mut_arg("out", |out| out.help("A file instead of standard output")))]
 struct Args {
-    /// How long
+    /// How long to run
     #[arg(long, value_name = "S", default_value_t = 2.0)]
     seconds: f64,
+    /// Go on until each thread has emitted so many events, however long that takes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at_least: u64,
     /// Events a second of each thread; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     rate: u64,
@@ -46,7 +49,7 @@ struct Args {
 struct Measured<'a> {
     sensor: &'a str,
     celsius: f64,
-    /// 0 for the first of this sensor, and so on.
+    /// The number of the measurement for each sensor, from 0 on.
     number: u64,
 }
 
@@ -58,7 +61,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     let wanted = Duration::try_from_secs_f64(args.seconds)
         .map_err(|_| format!("--seconds {} is no span of time", args.seconds))?;
     if args.output.is_stdout() && io::stdout().is_terminal() {
-        let advice = "a trace is nothing for a terminal; \
+        let advice = "a trace is binary, so it does not go to a terminal; \
             pipe it (stream | nettrace dump -) or give a file (--out FILE)";
         return Err(advice.into());
     }
@@ -68,7 +71,7 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
         let session = &session;
         let workers: Vec<_> = (0..args.threads)
             .map(|worker| {
-                let measure = move || measure(session, worker, args.rate, start + wanted);
+                let measure = move || measure(session, worker, args, start + wanted);
                 thread::Builder::new().name(format!("sensor-{worker}")).spawn_scoped(scope, measure)
             })
             .collect();
@@ -83,19 +86,19 @@ fn run(args: &Args) -> Result<ExitCode, Failure> {
     let mut numbers = outcome::numbers(&stats);
     numbers.insert("attempted".into(), json!(attempted));
     numbers.insert("seconds".into(), json!(seconds));
-    // Before the numbers, which are the last line.
-    let code = outcome::exit(result.map_err(Failure::from));
+    // Print errors before the numbers, which are the last line.
+    let code = outcome::exit(outcome::whole(&stats, result));
     outcome::print(&numbers, io::stderr())?;
     Ok(code)
 }
 
-/// Emits until the time is over, or nobody reads any more; says how many events.
-fn measure(session: &Session, worker: u32, rate: u64, end: Instant) -> u64 {
+/// Emits until the time is over or nobody reads any more. Returns the number of events.
+fn measure(session: &Session, worker: u32, args: &Args, end: Instant) -> u64 {
     let sensor = format!("boiler {worker}");
-    let mut pace = Pace::new(rate);
+    let mut pace = Pace::new(args.rate);
     let mut number = 0;
-    while Instant::now() < end {
-        // A session goes on without its reader, and counts what it cannot write.
+    while number < args.at_least || Instant::now() < end {
+        // A session goes on without a reader, and counts what it cannot write.
         if number % 128 == 0 && session.stats().lost_in_sink > 0 {
             break;
         }

@@ -1,14 +1,16 @@
-//! As many events as the machine can take, counted twice: by the threads that emit them, and by the
-//! session. Both must agree, and all that was emitted must be either written or dropped.
+//! Emits as many events as the machine can take. The threads that emit them and the session both
+//! count them. The counts must agree, and every event must be either written or dropped.
 
 use std::{
     collections::VecDeque,
+    convert::Infallible,
     error::Error,
     io,
     process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread,
     time::{Duration, Instant},
@@ -26,24 +28,27 @@ const NAME: &str = "stress";
 
 /// Emits events from many threads as fast as it can, and checks that each one is accounted for.
 ///
-/// The last line is a JSON object. attempted: counted by the program's own loops; written and dropped:
-/// counted by the session (lost_in_sink is the part of dropped that could not be written); seconds: how
-/// long the threads ran; finish_seconds: how long the rest took to be written; ns_per_event: processor
-/// time of the emitting threads that one event took, if they had the machine for themselves.
+/// The last line is a JSON object. attempted: counted by the program's own loops. written, dropped:
+/// counted by the session. lost_in_sink: the part of dropped that could not be written. seconds:
+/// how long the threads ran. finish_seconds: how long it took to write the rest. ns_per_event:
+/// processor time of the emitting threads for one event, if no other program used their processors.
 ///
-/// Exit code 1: the numbers do not agree, or the trace could not be written.
+/// The exit code is 1 if the counts do not agree or the trace could not be written.
 #[derive(Debug, Parser)]
 struct Args {
     /// How many threads emit at a time
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: usize,
-    /// How long
+    /// How long to run once every thread has begun
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     seconds: f64,
-    /// Threads live for a few events only; new ones take their place
+    /// Go on until so many events were emitted, however long that takes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    at_least: u64,
+    /// Let each thread emit only a few events, then start another in its place
     #[arg(long)]
     churn: bool,
-    /// Which event
+    /// Which event to emit
     #[arg(long, value_enum, default_value_t = Shape::Two)]
     event: Shape,
     #[command(flatten)]
@@ -75,7 +80,7 @@ struct Text<'a> {
 
 /// How many events a thread emits between two looks at the clock.
 const BATCH: u64 = 64;
-/// How many events a thread emits in its life, with `--churn`.
+/// How many events a thread emits before it ends, with `--churn`.
 const SHORT_LIFE: u64 = 5;
 
 fn main() -> ExitCode {
@@ -90,11 +95,7 @@ fn run(args: &Args) -> Result<(), Failure> {
     }
     let session = args.memory.apply(args.output.session(NAME)).start()?;
     let start = Instant::now();
-    let attempted = if args.churn {
-        short_lives(args.threads, wanted, args.event)
-    } else {
-        long_lives(args.threads, wanted, args.event)
-    };
+    let attempted = if args.churn { short_lives(args, wanted) } else { long_lives(args, wanted) };
     let seconds = start.elapsed().as_secs_f64();
     let attempted = match attempted {
         Ok(attempted) => attempted,
@@ -119,7 +120,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         ("bytes_per_second".into(), json!(stats.bytes as f64 / (seconds + finish_seconds))),
     ]);
     outcome::print(&numbers, io::stdout())?;
-    result?;
+    outcome::whole(&stats, result)?;
     if attempted != stats.attempted || attempted != stats.written + stats.dropped() {
         let error = Disagreement {
             attempted,
@@ -132,16 +133,22 @@ fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Threads that emit until the time is over.
-fn long_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64> {
+/// Runs threads that emit until the time is over and their share of `--at-least` is done.
+fn long_lives(args: &Args, wanted: Duration) -> io::Result<u64> {
+    let (threads, shape) = (args.threads, args.event);
+    let share = args.at_least.div_ceil(threads as u64);
     let stop = Arc::new(AtomicBool::new(false));
+    // Nothing is ever sent. Each thread drops its sender after its first batch.
+    let (begun, all_begun) = mpsc::channel::<Infallible>();
     let mut handles = Vec::new();
     let mut result = Ok(0);
     for number in 0..threads {
-        let stop = Arc::clone(&stop);
+        let (stop, begun) = (Arc::clone(&stop), begun.clone());
         let work = move || {
-            let mut attempted = 0;
-            while !stop.load(Ordering::Relaxed) {
+            emit(shape, 0, BATCH);
+            drop(begun);
+            let mut attempted = BATCH;
+            while attempted < share || !stop.load(Ordering::Relaxed) {
                 emit(shape, attempted, BATCH);
                 attempted += BATCH;
             }
@@ -155,7 +162,10 @@ fn long_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64>
             }
         }
     }
+    drop(begun);
     if result.is_ok() {
+        // On a busy machine it may take longer than `wanted` until each thread has run at all.
+        let _ = all_begun.recv();
         thread::sleep(wanted);
     }
     stop.store(true, Ordering::Relaxed);
@@ -166,14 +176,15 @@ fn long_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64>
     result
 }
 
-/// Threads that emit a few events; where one has ended, the next begins.
-fn short_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64> {
+/// Runs threads that emit a few events. When one has ended, the next begins.
+fn short_lives(args: &Args, wanted: Duration) -> io::Result<u64> {
+    let shape = args.event;
     let end = Instant::now() + wanted;
     let mut alive = VecDeque::new();
     let mut attempted = 0;
     let mut result = Ok(());
     let mut number = 0_u64;
-    while result.is_ok() && Instant::now() < end {
+    while result.is_ok() && (number * SHORT_LIFE < args.at_least || Instant::now() < end) {
         let work = move || {
             emit(shape, number, SHORT_LIFE);
             SHORT_LIFE
@@ -183,7 +194,7 @@ fn short_lives(threads: usize, wanted: Duration, shape: Shape) -> io::Result<u64
             Err(error) => result = Err(error),
         }
         number += 1;
-        if alive.len() == threads {
+        if alive.len() == args.threads {
             attempted += alive.pop_front().map_or(0, join);
         }
     }
@@ -195,7 +206,7 @@ fn join(handle: thread::JoinHandle<u64>) -> u64 {
     handle.join().expect("a few events do not panic")
 }
 
-/// Emits so many events.
+/// Emits `count` events.
 fn emit(shape: Shape, first: u64, count: u64) {
     match shape {
         Shape::Two => {
@@ -211,7 +222,7 @@ fn emit(shape: Shape, first: u64, count: u64) {
     }
 }
 
-/// The session has counted something else than the threads.
+/// The session has counted a different number of events than the threads.
 #[derive(Debug)]
 struct Disagreement {
     attempted: u64,

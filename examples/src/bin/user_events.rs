@@ -1,4 +1,5 @@
-//! A service that emits through tracepoints alone: no session, no file, only what `perf` asks for.
+//! A service that emits only through tracepoints. There is no session and no file; `perf` records
+//! what it asks for.
 
 use std::{
     io,
@@ -16,21 +17,22 @@ use examples::{
 };
 use serde_json::{Map, Value, json};
 
-/// Answers made-up requests, and tells of each by tracepoints.
+/// Answers made-up requests, and emits tracepoint events for each.
 ///
-/// The perf command that records them is printed first. The last line is one JSON object: attempted,
-/// events that were emitted, listened to or not; written, disabled, too_large, failed, what became of
-/// those that were listened to; tracepoints, whether each is registered, and listened to at the end;
-/// seconds. The exit code is 0 also where the kernel cannot take tracepoints.
+/// First prints the perf command that records them. The last line is one JSON object. attempted:
+/// events that were emitted, whether or not somebody listened. written, disabled, too_large,
+/// failed: what became of events that somebody listened to. tracepoints: whether each is
+/// registered, and whether somebody listened at the end. And seconds. If the kernel cannot take
+/// tracepoints, the exit code is still 0.
 #[derive(Debug, Parser)]
 struct Args {
-    /// How long
+    /// How long to run
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
     /// Requests a second of each thread; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = 100)]
     rate: u64,
-    /// How many threads answer
+    /// How many threads answer requests
     #[arg(long, value_name = "N", default_value_t = 2)]
     threads: u32,
 }
@@ -43,7 +45,7 @@ struct Origin {
     pid: u32,
 }
 
-/// What the service does; provider and keywords make the tracepoints' names.
+/// The events of the service. Provider, level and keywords make up the names of their tracepoints.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example_UserEvents", keywords = 0x1)]
 enum Request<'a> {
@@ -74,7 +76,7 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Failure> {
     let wanted = Duration::try_from_secs_f64(args.seconds)
         .map_err(|_| format!("--seconds {} is no span of time", args.seconds))?;
-    // From here on `perf` finds them, before the first event.
+    // From here on `perf` can find them, even before the first event.
     let status = register!(Request)?;
     println!("{}", status.availability.explanation());
     let names = status.tracepoints.iter().map(|one| format!("-e user_events:{}", one.name));
@@ -97,7 +99,7 @@ fn run(args: &Args) -> Result<(), Failure> {
         Ok::<u64, Failure>(sum)
     })?;
 
-    // Had tracefs been mounted meanwhile, this would register what waits.
+    // If tracefs has been mounted in the meantime, this registers the waiting tracepoints.
     let status = retry();
     let tracepoints: Map<String, Value> = status
         .tracepoints
@@ -123,16 +125,17 @@ fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Answers requests until the time is over; says how many events that made.
+/// Answers requests until the time is over. Returns the number of events.
 fn answer(worker: u32, rate: u64, end: Instant) -> u64 {
     let mut pace = Pace::new(rate);
     let mut attempted = 0;
     let mut number = 0;
-    while Instant::now() < end {
+    // Answer at least one request, however late the thread gets a processor.
+    while number == 0 || Instant::now() < end {
         pace.wait();
         number += 1;
         let url = ["/", "/cart", "/checkout"][number as usize % 3];
-        // Unique within the trace: which request of which worker of which process.
+        // Unique within the trace: the numbers of the request, the worker and the process.
         let mut activity = [0; 16];
         activity[..4].copy_from_slice(&std::process::id().to_be_bytes());
         activity[4..8].copy_from_slice(&worker.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Sequences, options, tuples, nested structs, enums.
+//! Sequences, options, tuples, nested structs and enums.
 
 use std::{borrow::Cow, rc::Rc, sync::Arc};
 

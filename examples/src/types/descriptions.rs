@@ -1,4 +1,5 @@
-//! What an event type can say about itself, and what can accompany an event: labels, a stack, a thread.
+//! What an event type can state about itself, and what can accompany an event: labels, a stack, a
+//! thread.
 
 use nettrace_writer::{Context, Emit, Label, ThreadRef, TraceEvent, enter_labels};
 use serde_json::{Map, json};
@@ -10,7 +11,7 @@ const GUID: [u8; 16] = [
 ];
 const GUID_TEXT: &str = "01234567-89ab-cdef-0123-456789abcdef";
 
-/// Everything that a type can say about itself.
+/// An event type with every attribute.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example-AllTypes-Described", name = "Described", id = 7, version = 3)]
 #[trace_event(provider_guid = "01234567-89ab-cdef-0123-456789abcdef")]
@@ -29,7 +30,7 @@ struct Described<'a> {
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example-AllTypes-Described", level = Verbose)]
 enum Request<'a> {
-    /// A name that ends in Start is one.
+    /// A name that ends in `Start` has the opcode Start.
     Start {
         url: &'a str,
     },
@@ -52,15 +53,15 @@ struct Stack {
     number: u8,
 }
 
-/// Is about another thread.
+/// An event about another thread.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example-AllTypes-Described", name = "Related")]
 struct Related;
 
-/// The addresses of the event that has a stack, the innermost first.
+/// The addresses of the event with a stack, innermost first.
 pub const ADDRESSES: [u64; 3] = [0x1000, 0x7fff_0000_1234, 0x40];
 
-/// Emits an event about `thread`, which is not the caller's.
+/// Emits an event about `thread`, which is another thread.
 pub(super) fn emit_related(thread: &ThreadRef) {
     Related.emit_with(&Context::new().thread(thread));
 }
@@ -94,7 +95,7 @@ fn described() -> Sample {
     }))
 }
 
-/// All labels that say something of a request.
+/// All labels that describe a request.
 const SIX: [Label<'static>; 6] = [
     Label::ActivityId(GUID),
     Label::RelatedActivityId([0x11; 16]),
@@ -123,7 +124,7 @@ fn labels() -> Sample {
     }))
 }
 
-/// A scope in a scope: labels of one key count once, the inner one.
+/// A scope within a scope. Of labels with the same key only the inner one counts.
 fn inner_labels() -> Sample {
     let emit = || {
         let _outer = enter_labels(&[Label::Str("k", "outer"), Label::Int("m", 1)]);
@@ -134,7 +135,7 @@ fn inner_labels() -> Sample {
         .with(json!({ "labels": [["m", 1], ["k", "inner"]] }))
 }
 
-/// The four kinds that speak in the place of the event's type. Older readers pass over them.
+/// The four kinds of labels that replace what the event's type states. Older readers ignore them.
 fn overriding_labels() -> Sample {
     let emit = || {
         let overrides =

@@ -1,6 +1,6 @@
-//! Every type that a field can have, in every encoding, with known values; every kind of label, and
-//! everything that an event type can say about itself. The tables here are both what `all_types` emits
-//! and what its test expects readers to show.
+//! Every type that a field can have, in every encoding, with known values. Also every kind of
+//! label, and everything that an event type can state about itself. `all_types` emits these tables,
+//! and its test expects readers to show them.
 
 mod containers;
 mod descriptions;
@@ -14,27 +14,27 @@ use serde_json::{Map, Value, json};
 
 pub use descriptions::ADDRESSES;
 
-/// The provider of all of them.
+/// The provider of all events.
 pub const PROVIDER: &str = "Example-AllTypes";
 
-/// Text with letters of one, two and three bytes in UTF-8, one beyond 16 bits, and combining ones.
+/// Text with characters of one to four bytes in UTF-8, some of them combined.
 pub const MIXED: &str = "aé€🦀 Ελλάδα 漢字 עברית e\u{301} 👩‍🚀";
 
 /// One event with known values.
 #[derive(Debug)]
 pub struct Sample {
-    /// The event's name as readers show it, unless [`more`](Self::more) says otherwise: where a type
-    /// gives its opcode, the reference reader adds that.
+    /// The event's name as readers show it, unless [`more`](Self::more) has another. The reference
+    /// reader appends the opcode if the type has one.
     pub name: &'static str,
-    /// Only the newest readers know it: left out by `--portable`.
+    /// Only the newest readers know it, so `--portable` leaves it out.
     pub newest_only: bool,
     /// Emits it.
     pub emit: fn(),
     /// The fields, as they were written.
     pub fields: Value,
-    /// The fields as the reference reader shows them, which is different for UTF-8.
+    /// The fields as the reference reader shows them. They differ for UTF-8.
     pub reference: Value,
-    /// What else the reference reader is to show of the event, by the names that it uses.
+    /// What else the reference reader shows of the event, under its own names.
     pub more: Map<String, Value>,
 }
 
@@ -47,7 +47,11 @@ pub fn samples(portable: bool) -> Vec<Sample> {
     groups.into_iter().flatten().filter(known).collect()
 }
 
-/// Emits all samples; says how many, and the system's id of the thread that [`RELATED`] is about.
+/// Emits all samples. Returns how many, and the OS id of the thread that [`RELATED`] is about.
+///
+/// # Panics
+///
+/// If emitting an event panics.
 #[must_use]
 pub fn emit_all(portable: bool) -> (u64, u64) {
     let samples = samples(portable);
@@ -59,10 +63,10 @@ pub fn emit_all(portable: bool) -> (u64, u64) {
     (samples.len() as u64 + 1, here.os_id())
 }
 
-/// The name of the event that one thread emits about another; it comes last, and has no fields.
+/// The name of the event that one thread emits about another. It comes last and has no fields.
 pub const RELATED: &str = "Related";
 
-/// Declares an event type by its fields, each with a value and what readers show of it.
+/// Declares an event type by its fields, each with a value and what readers show for it.
 macro_rules! table {
     (
         $(#[$meta:meta])* $event:ident;
@@ -96,7 +100,7 @@ macro_rules! table {
 }
 use table;
 
-/// An object's members.
+/// The members of a JSON object.
 fn members(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(members) => members,

@@ -1,4 +1,4 @@
-//! Booleans, integers, floats, what wraps them; times, addresses, GUIDs.
+//! Booleans, integers, floats and what wraps them; times, addresses, GUIDs.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},

@@ -1,4 +1,4 @@
-//! Text: every type that holds it, every encoding; NUL inside; and data behind the fields.
+//! Text: every type that holds it, every encoding, NUL inside, and data behind the fields.
 
 use std::{
     borrow::Cow,
@@ -10,8 +10,8 @@ use std::{
 
 use super::{MIXED, Sample, table};
 
-/// What `text` looks like when its UTF-8 is taken for Latin-1, which the reference reader does, up to
-/// the first NUL.
+/// What `text` looks like if its UTF-8 is read as Latin-1 up to the first NUL, as the reference
+/// reader does.
 fn as_latin1(text: &str) -> String {
     text.bytes().take_while(|byte| *byte != 0).map(char::from).collect()
 }
@@ -58,7 +58,7 @@ fn encodings() -> Sample {
     }
 }
 
-/// UTF-16 never holds a NUL, behind which readers would show nothing: it becomes U+FFFD.
+/// UTF-16 text never holds a NUL, because readers would stop there. The NUL becomes U+FFFD.
 fn nul_inside() -> Sample {
     table! {
         NulInside;

@@ -1,16 +1,16 @@
-//! Runs the examples, and asks the reference reader and our own what is in their traces.
+//! Runs the examples, and asks the reference reader and our own what their traces contain.
 #![allow(dead_code, reason = "each test uses a part")]
 
 mod own;
 
 use std::{
-    ffi::OsStr,
     fs::File,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Output, Stdio},
 };
 
 use serde_json::Value;
+use testkit::reference::{self, Trace};
 
 pub(crate) use own::{is_heph, own_events, read};
 
@@ -20,7 +20,7 @@ pub(crate) const STRESS: &str = env!("CARGO_BIN_EXE_stress");
 pub(crate) const STREAM: &str = env!("CARGO_BIN_EXE_stream");
 pub(crate) const KILLME: &str = env!("CARGO_BIN_EXE_killme");
 
-/// A program that has run to its end.
+/// The result of a program that has ended.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
@@ -30,7 +30,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// Asserts that all went well.
+    /// Asserts that the program succeeded.
     pub(crate) fn well(self) -> Self {
         assert_eq!(self.code, Some(0), "{}\n{}", self.stdout, self.stderr);
         self
@@ -53,14 +53,14 @@ pub(crate) fn number(object: &Value, key: &str) -> u64 {
     object[key].as_u64().unwrap_or_else(|| panic!("no number {key} in {object}"))
 }
 
-/// Runs a program with arguments and `--out FILE`.
+/// Runs a program with `args` and `--out FILE`.
 pub(crate) fn run(program: &str, args: &[&str], out: &Path) -> Ran {
     let mut command = Command::new(program);
     command.args(args).arg("--out").arg(out);
     ran(command.output().unwrap())
 }
 
-/// What a program has left; its numbers are on the last line of standard output.
+/// The result of a program whose numbers are on the last line of standard output.
 pub(crate) fn ran(output: Output) -> Ran {
     let [stdout, stderr] =
         [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -68,84 +68,46 @@ pub(crate) fn ran(output: Output) -> Ran {
     Ran { code: output.status.code(), numbers: numbers.unwrap_or_default(), stdout, stderr }
 }
 
-/// What the reference reader says of a trace that it has read to its end.
+/// What the reference reader finds in a trace that it has read to its end, in order.
 pub(crate) struct Verdict {
     pub(crate) events: u64,
     pub(crate) lost: u64,
-    /// In the mode `events`: one object for each.
+    /// In the mode `events`, one object for each event.
     pub(crate) lines: Vec<Value>,
 }
 
 impl Verdict {
-    fn new(output: Output) -> Self {
-        let text = String::from_utf8(output.stdout).unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{errors}");
-        let (lines, summary): (Vec<_>, Vec<_>) =
-            text.lines().partition(|line| !line.starts_with("# "));
-        let summary = summary.concat();
-        let part = |name: &str| -> u64 {
-            let found = summary.split(' ').find_map(|part| part.strip_prefix(name));
-            found.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{summary}"))
-        };
-        assert_eq!(part("unsorted="), 0, "{summary}");
-        Self {
-            events: part("events="),
-            lost: part("lost="),
-            lines: lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect(),
-        }
+    fn new(verdict: &reference::Verdict) -> Self {
+        let (events, lost) = (verdict.number("events"), verdict.number("lost"));
+        verdict.assert_holds(events, lost);
+        let lines = verdict.lines.iter().filter_map(|line| serde_json::from_str(line).ok());
+        Self { events, lost, lines: lines.collect() }
     }
 }
 
-/// Where the reference reader is, or `None` and a printed line.
-pub(crate) fn judge() -> Option<PathBuf> {
-    tool("judge")
-}
-
-fn tool(name: &str) -> Option<PathBuf> {
-    let judge = match std::env::var_os("NETTRACE_JUDGE") {
-        Some(path) => PathBuf::from(path),
-        None => PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/judge/judge")),
-    };
-    let tool = judge.with_file_name(name);
-    let path = if name == "judge" { judge } else { tool };
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: no {name} at {}", path.display());
-    None
-}
-
-/// Asserts that the reference reader reads the trace to its end, in order; `None` also for a Heph
-/// trace.
+/// Asserts that the reference reader reads the trace to its end, in order. Returns `None` if there
+/// is no reference reader, or for a Heph trace.
 pub(crate) fn judged(mode: &str, trace: &Path) -> Option<Verdict> {
     if is_heph(trace) {
         return None;
     }
-    judge().map(|judge| Verdict::new(Command::new(judge).arg(mode).arg(trace).output().unwrap()))
+    reference::ask(&[mode], Trace::File(trace)).map(|verdict| Verdict::new(&verdict))
 }
 
-/// The same for a trace that comes through a pipe.
+/// Like [`judged`], for a trace that comes through a pipe.
 pub(crate) fn judged_from(mode: &str, source: Stdio) -> Option<Verdict> {
-    let mut command = Command::new(judge()?);
-    Some(Verdict::new(command.args([mode, "-"]).stdin(source).output().unwrap()))
+    reference::ask(&[mode], Trace::Pipe(source)).map(|verdict| Verdict::new(&verdict))
 }
 
 /// Asserts that `dotnet-trace` opens the trace, unless it is a Heph trace.
 pub(crate) fn dotnet_trace_opens(trace: &Path) {
-    if is_heph(trace) {
-        return;
+    if !is_heph(trace) {
+        reference::dotnet_trace_opens(&Trace::File(trace));
     }
-    let Some(tool) = tool("dotnet-trace") else { return };
-    let args =
-        [OsStr::new("report"), trace.as_os_str(), "topN".as_ref(), "-n".as_ref(), "3".as_ref()];
-    let output = Command::new(tool).args(args).output().unwrap();
-    let [text, errors] =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    assert!(output.status.success() && !text.contains("[ERROR]"), "{text}\n{errors}");
 }
 
-/// Asserts that both readers find the same in a trace that is sound: so many events, so many lost.
+/// Asserts that the trace is sound, and that both readers count `events` events and `lost` lost
+/// ones.
 pub(crate) fn assert_holds(trace: &Path, events: u64, lost: u64) {
     let own = read(trace);
     assert_eq!((own.events, own.lost), (events, lost), "our reader, {}", trace.display());
@@ -154,7 +116,7 @@ pub(crate) fn assert_holds(trace: &Path, events: u64, lost: u64) {
     }
 }
 
-/// Asserts that both readers show the same of each event, and that it is so many.
+/// Asserts that both readers show the same `events` events.
 pub(crate) fn assert_same_events(trace: &Path, events: u64) {
     let own = own_events(trace);
     assert_eq!(own.len() as u64, events);

@@ -1,4 +1,4 @@
-//! Our own reader's view of a trace, in the form of the reference reader's.
+//! What our reader finds in a trace, in the form of the reference reader.
 
 use std::{
     io::{BufReader, Read},
@@ -10,20 +10,20 @@ use serde_json::{Map, json};
 
 use super::open;
 
-/// What our own reader says of a trace.
+/// What our reader finds in a trace.
 pub(crate) struct Own {
     pub(crate) events: u64,
     pub(crate) lost: u64,
 }
 
-/// Whether the trace is in Heph's format, which the reference reader does not know.
+/// Whether the trace is in the Heph format, which the reference reader does not know.
 pub(crate) fn is_heph(trace: &Path) -> bool {
     let mut first = Vec::new();
     open(trace).take(4).read_to_end(&mut first).unwrap();
     heph::is_heph(&first)
 }
 
-/// Reads a trace to its end, and asserts that it keeps every promise of a writer.
+/// Reads a trace to its end, and asserts that the trace is sound.
 pub(crate) fn read(trace: &Path) -> Own {
     if is_heph(trace) {
         let source = BufReader::new(open(trace));
@@ -40,7 +40,7 @@ pub(crate) fn read(trace: &Path) -> Own {
     own
 }
 
-/// Each event in the order of time; of a Heph trace in that of the file.
+/// All events, in the order of time; for a Heph trace, in the order of the file.
 pub(crate) fn own_events(trace: &Path) -> Vec<serde_json::Value> {
     if is_heph(trace) {
         return heph_events(trace);
@@ -106,7 +106,7 @@ fn object(event: &Event<'_>) -> serde_json::Value {
 
 fn float(value: f64) -> serde_json::Value {
     match value {
-        // The reference reader writes such numbers without a point.
+        // The reference reader writes such numbers without a decimal point.
         value if value.fract() == 0.0 && value.abs() < 1e15 => json!(value as i64),
         value if value.is_finite() => json!(value),
         value if value.is_nan() => json!("NaN"),
@@ -143,7 +143,7 @@ fn shown(value: &Value<'_>) -> serde_json::Value {
     }
 }
 
-/// The first three groups are little-endian.
+/// The first three groups of a GUID are little-endian.
 fn guid(bytes: &[u8; 16]) -> String {
     const ORDER: [usize; 16] = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     let mut text = String::new();
@@ -156,7 +156,7 @@ fn guid(bytes: &[u8; 16]) -> String {
     text
 }
 
-/// 100 ns units since 1601, from 1970 on, in .NET's round-trip form.
+/// Formats 100 ns units since 1601, for times from 1970 on, in .NET's round-trip form.
 fn date_time(ticks: i64) -> String {
     const UNIX_EPOCH: i64 = 116_444_736_000_000_000;
     const DAY: i64 = 864_000_000_000;

@@ -1,8 +1,8 @@
-//! Where the result goes.
+//! Where the result of a conversion goes.
 //!
-//! A file gets its name when it is complete, so that nobody takes half a trace for a whole one, and
-//! so that a trace can take its own place. Until then it is `.nettrace-PID-N` in the same
-//! directory, which a process that is killed leaves behind.
+//! A file gets its name when it is complete. So nobody takes half a trace for a whole one, and a
+//! trace can replace the file that it is read from. Until then the file is `.nettrace-PID-N` in the
+//! same directory; a process that is killed leaves it behind.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,7 +12,7 @@ use std::{
 
 use crate::failure::Failure;
 
-/// A place that takes bytes in order.
+/// Takes the bytes of the result, in order.
 #[derive(Debug)]
 pub(super) struct Destination<'a, W: Write> {
     place: Place<'a, W>,
@@ -28,8 +28,8 @@ enum Place<'a, W: Write> {
 }
 
 impl<'a, W: Write> Destination<'a, W> {
-    /// `-` is `stdout`. A file must not be there yet, unless `force` allows to replace it; a
-    /// symbolic link is refused even then.
+    /// Opens `path`, or `stdout` for `-`. A file must not exist yet unless `force` allows to
+    /// replace it. A symbolic link is refused in any case.
     pub(super) fn open(path: &Path, force: bool, stdout: &'a mut W) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             return Ok(Self { place: Place::Stdout(stdout), written: 0 });
@@ -56,7 +56,7 @@ impl<'a, W: Write> Destination<'a, W> {
         match &mut self.place {
             Place::Stdout(out) => Ok(out.write_all(bytes)?),
             Place::Stream(file, path) => match file.write_all(bytes) {
-                // As with standard output: whoever read it has had enough.
+                // As with standard output: the reader has seen enough.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(error.into()),
                 result => result.map_err(|error| failed(path, error)),
             },
@@ -66,7 +66,7 @@ impl<'a, W: Write> Destination<'a, W> {
         }
     }
 
-    /// Everything is written. Returns how many bytes that is.
+    /// Completes the result. Returns how many bytes it has.
     pub(super) fn finish(self) -> Result<u64, Failure> {
         match self.place {
             Place::Stdout(out) => out.flush()?,
@@ -80,7 +80,7 @@ impl<'a, W: Write> Destination<'a, W> {
     }
 }
 
-/// A file under a hidden name; it goes away unless it is published.
+/// A file under a hidden name. It is removed unless it is published.
 #[derive(Debug)]
 struct NewFile {
     file: File,
@@ -110,7 +110,7 @@ impl NewFile {
                 Err(error) => return Err(error),
             }
         }
-        Err(refusal("too many files .nettrace-PID-N lie beside it; remove them"))
+        Err(refusal("there are too many files .nettrace-PID-N beside it; remove them"))
     }
 
     /// Gives the file its name.
@@ -140,7 +140,7 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
-            // What went wrong before is what the caller must know.
+            // The caller hears of the first error, which is the one that matters.
             let _ = fs::remove_file(hidden);
         }
     }

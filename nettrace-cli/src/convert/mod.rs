@@ -1,24 +1,23 @@
-//! `nettrace convert`: a trace, written again in another version of the format or in another
-//! format.
+//! `nettrace convert`: writes a trace again in another version of the format, or in another format.
 //!
-//! The items of the source ([`Reader::next_item`]) go one by one, in their order, to a
-//! [`Target`]: the blocks and sequence points of the result stand where those of the source stood,
-//! so that what the source proves of the order of its events, the result proves too. Nothing is
-//! kept but what is defined at the moment, so that memory does not grow with the trace.
+//! A [`Target`] takes the items of the source ([`Reader::next_item`]) one by one, in their order.
+//! So blocks and sequence points keep their places, and the result proves as much about the order
+//! of events as the source. A target remembers only the definitions that are valid at the moment:
+//! memory does not grow with the trace.
 //!
 //! | target | module |
 //! |---|---|
-//! | NetTrace V6 | [`current`]: it has words for whatever the other versions say |
-//! | NetTrace V5, V4, Heph | [`older`]: payloads and threads as sessions have them |
+//! | NetTrace V6 | [`v6`]: can express everything that the other versions contain |
+//! | all other formats | [`stream_target`]: writes payloads and threads as sessions do |
 //!
-//! What the target cannot say is counted by kind ([`left_out`]) and listed on standard error.
+//! What the target cannot express is counted by kind ([`omissions`]) and listed on standard error.
 
-mod current;
 mod destination;
-mod left_out;
-mod numbers;
-mod older;
+mod omissions;
+mod sequence;
+mod stream_target;
 mod types;
+mod v6;
 
 use std::{
     io::{self, Write},
@@ -32,8 +31,8 @@ use nettrace_format::{
 use nettrace_reader::{Item, Reader, Trace};
 
 use crate::{
-    args::{Limits, TargetFormat},
-    convert::{current::Current, destination::Destination, left_out::LeftOut, older::Older},
+    args::Limits,
+    convert::{destination::Destination, omissions::Omissions, stream_target::ToStream, v6::ToV6},
     failure::Failure,
     source::Source,
 };
@@ -46,7 +45,7 @@ const BATCH: usize = 1 << 20;
 pub(crate) struct Task<'a> {
     /// A path, or `-` for standard output.
     pub(crate) out: &'a Path,
-    pub(crate) to: TargetFormat,
+    pub(crate) to: Format,
     /// Whether a file that is there may be replaced.
     pub(crate) force: bool,
 }
@@ -60,58 +59,87 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let mut destination = Destination::open(task.out, task.force, stdout)?;
     let mut reader = limits.options().open(source)?;
-    let mut target: Box<dyn Target> = match task.to.format() {
-        Format::V6 => Box::new(Current::new(reader.major_version())),
-        format => Box::new(Older::new(format, reader.major_version(), limits.definitions())),
-    };
-    let mut bytes = Vec::with_capacity(2 * BATCH);
-    with_info(reader.trace(), |info| target.begin(info, &mut bytes))?;
-    let end = copy(&mut reader, &mut *target, &mut bytes, &mut destination)?;
-    // Whatever was readable is in the result, which is complete also where the source is not.
-    target.finish(&mut bytes)?;
-    destination.write(&bytes)?;
+    let mut target = target(task.to, reader.major_version(), limits.definitions());
+    let end = rewrite(&mut reader, &mut *target, |bytes| destination.write(bytes))?;
     let written = destination.finish()?;
-    let unknown_blocks = reader.totals().unknown_blocks;
-    report(&reader, LeftOut { unknown_blocks, ..target.left_out() }, task.to, written)?;
+    let (unknown_blocks, unknown_parts) =
+        (reader.totals().unknown_blocks, reader.totals().unknown_parts);
+    report(
+        &reader,
+        Omissions { unknown_blocks, unknown_parts, ..target.left_out() },
+        task.to,
+        written,
+    )?;
     Ok(end?)
 }
 
-/// A trace in the making.
-trait Target {
-    /// The first bytes.
-    fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
-
-    /// What the source says next.
-    fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
-
-    /// The last bytes.
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Failure>;
-
-    /// What could not be said so far.
-    fn left_out(&self) -> LeftOut;
-}
-
-/// Hands over all items. The inner result says how the source ended.
-fn copy<W: Write>(
-    reader: &mut Reader<Source>,
-    target: &mut dyn Target,
-    bytes: &mut Vec<u8>,
-    destination: &mut Destination<'_, W>,
-) -> Result<Result<(), nettrace_reader::Error>, Failure> {
-    loop {
-        match reader.next_item() {
-            Ok(Some(item)) => target.item(item, bytes)?,
-            Ok(None) => return Ok(Ok(())),
-            Err(error) => return Ok(Err(error)),
-        }
-        if bytes.len() >= BATCH {
-            destination.write(bytes)?;
-            bytes.clear();
-        }
+/// What makes a trace of a format out of one of another version.
+fn target(format: Format, from: u32, definitions_limit: usize) -> Box<dyn Target> {
+    match format {
+        Format::V6 => Box::new(ToV6::new(from)),
+        format => Box::new(ToStream::new(format, from, definitions_limit)),
     }
 }
 
-/// What the trace says of itself, as writers take it.
+/// Rewrites a trace in memory, as far as it can be read. Returns how many events the reader found.
+#[cfg(feature = "__fuzzing")]
+pub(crate) fn rewrite_bytes(
+    trace: &[u8],
+    options: nettrace_reader::Options,
+    format: Format,
+    out: &mut Vec<u8>,
+) -> Result<u64, Failure> {
+    let mut reader = options.open(trace)?;
+    let mut target = target(format, reader.major_version(), 1 << 20);
+    // However the source ends, the result is complete.
+    let _ = rewrite(&mut reader, &mut *target, |bytes| {
+        out.extend_from_slice(bytes);
+        Ok(())
+    })?;
+    Ok(reader.totals().events)
+}
+
+/// A trace that is being written.
+trait Target {
+    /// Writes what stands before the first item.
+    fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
+
+    /// Writes the next item of the source.
+    fn item(&mut self, item: Item<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
+
+    /// Writes the end.
+    fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Failure>;
+
+    /// Counts what could not be expressed so far.
+    fn left_out(&self) -> Omissions;
+}
+
+/// Copies all items: `write` gets the bytes of the result. The inner result says how the source
+/// ended. The result has everything that was readable, and is complete even if the source is not.
+fn rewrite<R: nettrace_reader::Source>(
+    reader: &mut Reader<R>,
+    target: &mut dyn Target,
+    mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<Result<(), nettrace_reader::Error>, Failure> {
+    let mut bytes = Vec::new();
+    with_info(reader.trace(), |info| target.begin(info, &mut bytes))?;
+    let end = loop {
+        match reader.next_item() {
+            Ok(Some(item)) => target.item(item, &mut bytes)?,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+        if bytes.len() >= BATCH {
+            write(&bytes)?;
+            bytes.clear();
+        }
+    };
+    target.finish(&mut bytes)?;
+    write(&bytes)?;
+    Ok(end)
+}
+
+/// Hands the facts about the trace to `take`, in the form that the writers want.
 fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
     let time = &trace.sync_time;
     let key_values: Vec<_> =
@@ -134,16 +162,19 @@ fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
     })
 }
 
-/// Says on standard error what was read and written, and what was left out.
+/// Lists on standard error what was read, written and left out.
 fn report(
     reader: &Reader<Source>,
-    left_out: LeftOut,
-    to: TargetFormat,
+    left_out: Omissions,
+    to: Format,
     written: u64,
 ) -> io::Result<()> {
     let mut text = String::new();
     for (count, what) in left_out.lines() {
-        text.push_str(&format!("left out, for {to} cannot say it: {count} {what}\n"));
+        text.push_str(&format!(
+            "left out, because {} cannot express it: {count} {what}\n",
+            to.title()
+        ));
     }
     let totals = reader.totals();
     text.push_str(&format!(
@@ -158,7 +189,7 @@ fn report(
     }
 }
 
-/// A GUID from the byte order of the format to that of RFC 4122, or back.
+/// Converts a GUID from the byte order of NetTrace to that of RFC 4122, or back.
 fn turned(guid: [u8; 16]) -> [u8; 16] {
     let mut turned = guid;
     turned[..4].reverse();

@@ -1,21 +1,20 @@
-//! Event types and labels, from the reader's words to the writer's.
+//! Event types and labels, converted from the reader's types to the writer's.
 
 use std::{collections::HashMap, mem::size_of};
 
+use nettrace_event::{
+    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
+};
 use nettrace_format::{
     Format, FormatError, Stream,
     content::Label,
-    v5,
     v6::{FieldDescription, PlainType, TypeCode, TypeDescription},
 };
 use nettrace_reader::{Field, Metadata, Type};
-use trace_event::{
-    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
-};
 
 use crate::convert::turned;
 
-/// A type as version 6 describes it: just as the source does.
+/// An event type in the form of version 6, with everything that the source says of it.
 pub(super) fn description(of: &Metadata) -> TypeDescription<'_> {
     TypeDescription {
         id: of.id,
@@ -39,7 +38,7 @@ pub(super) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
     of.iter().map(|(key, value)| (&**key, &**value)).collect()
 }
 
-/// A label; `None` of a kind that is newer than this program.
+/// A label; `None` if this program does not know its kind.
 pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
     use nettrace_reader::Label as Read;
     Some(match of {
@@ -57,7 +56,7 @@ pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
     })
 }
 
-/// `None` where a type is newer than this program.
+/// Descriptions of fields; `None` if this program does not know a type.
 fn fields(of: &[Field]) -> Option<Vec<FieldDescription<'_>>> {
     of.iter()
         .map(|field| Some(FieldDescription { name: &field.name, ty: code(&field.ty)? }))
@@ -97,23 +96,23 @@ fn code(of: &Type) -> Option<TypeCode<'_>> {
     }))
 }
 
-/// The fields of an event whose payload is just bytes, in formats where fields have to be said: a
-/// counted array. See [`Known::opaque_id`].
+/// The fields of an event whose payload is written as bytes, in formats where each value needs a
+/// field: one counted array. See [`Known::opaque_id`].
 const OPAQUE: &[FieldSchema] =
     &[FieldSchema::new("payload", FieldType::Array(&FieldType::U8, ArrayLayout::Counted))];
 
-/// The types of a result that knows schemas, as sessions have them.
+/// The event types of a result that is written by the encoder of sessions, as schemas.
 ///
-/// A schema lives as long as the process: streams keep references to it. So each is made once,
-/// however often the source describes the same type, and what all of them take is bounded: see
-/// [`define`](Self::define).
+/// A stream keeps references to its schemas for as long as the process lives. So each schema is
+/// made once, however often the source describes the same type, and [`define`](Self::define) bounds
+/// the memory of all of them.
 #[derive(Debug)]
 pub(super) struct Types {
     format: Format,
-    /// By provider, event id and name: those that are alike.
+    /// Types by provider, event id and name. Several types may share these.
     known: HashMap<(String, u32, String), Vec<(Metadata, Known)>>,
     last_id: u32,
-    /// About how many bytes the schemas take, and may take.
+    /// About how many bytes the schemas take, and how many they may take.
     cost: usize,
     limit: usize,
 }
@@ -123,57 +122,56 @@ pub(super) struct Types {
 pub(super) struct Known {
     /// The id that rows of the result have.
     pub(super) id: u32,
-    /// The id for rows whose payload is told as bytes; only in formats whose readers do not take
-    /// one type for the other.
+    /// The id for rows whose payload is written as bytes; only in formats where readers cannot
+    /// confuse the two types.
     pub(super) opaque_id: Option<u32>,
     /// Whether fields are described.
     pub(super) has_fields: bool,
-    /// Whether payloads are told value by value, and may hold dates of which there are two sizes.
+    /// Whether payloads may hold dates, which have two sizes, and are converted value by value.
     pub(super) has_dates: bool,
-    /// Whether payloads are other bytes than those of the source, so that what no field describes is
-    /// not in them.
+    /// Whether payloads are encoded anew. What no field describes is then missing in them.
     pub(super) is_mapped: bool,
 }
 
-/// A type that the result did not have yet.
+/// A type that the result does not have yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Definition {
     pub(super) known: Known,
-    /// What is to be defined, by id.
+    /// The schemas to define, with their ids.
     pub(super) schemas: [Option<(u32, &'static EventSchema)>; 2],
     /// Whether the fields could not be described.
     pub(super) lost_fields: bool,
-    /// Whether level or event id are not what they were.
+    /// Whether the event id was changed.
     pub(super) lost_numbers: bool,
 }
 
-/// What cannot be defined.
+/// Why a type cannot be defined.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refused {
     Format(FormatError),
-    /// All types together would take more memory than this many bytes.
+    /// All types together would take more than this many bytes of memory.
     Limit(usize),
 }
 
 impl Types {
-    /// Types for a format, whose schemas may take `limit` bytes.
+    /// No types yet. Their schemas may take `limit` bytes.
     pub(super) fn new(format: Format, limit: usize) -> Self {
         Self { format, known: HashMap::new(), last_id: 0, cost: 0, limit }
     }
 
-    /// The type of the result that says what `of` does, if there is one.
+    /// The type of the result that is the same as `of`, if there is one.
     pub(super) fn find(&self, of: &Metadata) -> Option<Known> {
         let alike = self.known.get(&(of.provider.clone(), of.event_id, of.name.clone()))?;
         alike.iter().find(|(other, _)| is_same(other, of)).map(|(_, known)| *known)
     }
 
-    /// Makes a type of the result for `of`, which [`find`](Self::find) did not find.
+    /// Makes a type of the result for `of`, after [`find`](Self::find) found none.
     pub(super) fn define(&mut self, of: &Metadata) -> Result<Definition, Refused> {
         self.cost += size_of::<Metadata>() + size_of::<EventSchema>() + cost(of);
         if self.cost > self.limit {
             return Err(Refused::Limit(self.limit));
         }
-        let lost_numbers = u16::try_from(of.event_id).is_err() || of.level > Level::Verbose as u8;
+        let lost_numbers = u16::try_from(of.event_id).is_err();
         let described = field_schemas(&of.fields).map(|fields| schema(of, fields));
         let described = described.filter(|schema| Stream::check(self.format, schema).is_ok());
         let lost_fields = described.is_none();
@@ -185,8 +183,8 @@ impl Types {
         let id = self.next_id();
         let mut schemas = [Some((id, plain)), None];
         let mut opaque_id = None;
-        if self.format == Format::Heph {
-            // What the type says of itself, it says once.
+        if self.format.needs_fields() {
+            // The other schema has the texts of the type already.
             let bare = Metadata {
                 message_template: None,
                 description: None,
@@ -201,12 +199,7 @@ impl Types {
         }
         let has_fields = !plain.fields.is_empty();
         let has_dates = of.fields.iter().any(|field| has_dates(&field.ty));
-        let is_mapped = has_fields
-            && match self.format {
-                Format::V4 => v5::needs_mapping(v5::Version::V4, plain),
-                Format::V5 => v5::needs_mapping(v5::Version::V5, plain),
-                _ => true,
-            };
+        let is_mapped = has_fields && self.format.converts_payloads(plain);
         let has_dates = has_fields && has_dates;
         let known = Known { id, opaque_id, has_fields, has_dates, is_mapped };
         let key = (of.provider.clone(), of.event_id, of.name.clone());
@@ -220,7 +213,7 @@ impl Types {
     }
 }
 
-/// Whether two types say the same, whatever their ids.
+/// Whether two types are the same but for their metadata ids.
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
     a.fields == b.fields
         && (a.opcode, a.keywords, a.level, a.version) == (b.opcode, b.keywords, b.level, b.version)
@@ -229,8 +222,6 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
 }
 
 fn schema(of: &Metadata, fields: &'static [FieldSchema]) -> &'static EventSchema {
-    let level =
-        [Level::LogAlways, Level::Critical, Level::Error, Level::Warning, Level::Informational];
     let key_values: Vec<_> =
         of.key_values.iter().map(|(key, value)| (leaked(key), leaked(value))).collect();
     Box::leak(Box::new(EventSchema {
@@ -243,7 +234,7 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema]) -> &'static EventSchema
         id: of.event_id as u16,
         id_is_explicit: true,
         version: of.version,
-        level: level.get(usize::from(of.level)).copied().unwrap_or(Level::Verbose),
+        level: Level::new(of.level),
         keywords: of.keywords,
         opcode: of.opcode,
         tag: 0,
@@ -258,7 +249,7 @@ fn leaked(text: &str) -> &'static str {
     text.to_owned().leak()
 }
 
-/// `None` where a type is newer than this program.
+/// Fields of a schema; `None` if this program does not know a type.
 fn field_schemas(of: &[Field]) -> Option<&'static [FieldSchema]> {
     let fields: Option<Vec<_>> = of
         .iter()
@@ -309,7 +300,7 @@ fn field_type(of: &Type) -> Option<FieldType> {
     })
 }
 
-/// Whether dates are in a type.
+/// Whether a type has dates in it.
 fn has_dates(of: &Type) -> bool {
     match of {
         Type::DateTime => true,
@@ -321,7 +312,7 @@ fn has_dates(of: &Type) -> bool {
     }
 }
 
-/// About how many bytes the parts of a type take, in the table and as a schema.
+/// About how many bytes a type takes, in the table and as a schema.
 fn cost(of: &Metadata) -> usize {
     let texts =
         of.key_values.iter().map(|(key, value)| key.len() + value.len() + 64).sum::<usize>()
@@ -329,7 +320,7 @@ fn cost(of: &Metadata) -> usize {
             + of.name.len()
             + of.message_template.as_ref().map_or(0, String::len)
             + of.description.as_ref().map_or(0, String::len);
-    // In the table (with its key) and in up to three schemas.
+    // Texts are in the table, in its key, and in up to three schemas.
     5 * texts + 2 * of.fields.iter().map(cost_of_field).sum::<usize>()
 }
 

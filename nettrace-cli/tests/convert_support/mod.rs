@@ -1,4 +1,4 @@
-//! What tests of `nettrace convert` share: the command on bytes, and what is in a trace as text.
+//! Helpers for tests of `nettrace convert`: run the command on bytes, and show a trace as text.
 #![allow(dead_code, unreachable_pub)] // each test takes what it needs
 
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use nettrace_reader::{Event, Item, Label, Options, Reader, Stack, Thread, Value}
 
 use crate::program::{nettrace, stderr};
 
-/// Converts by pipes; what was said goes second.
+/// Converts through pipes. Returns the result and standard error.
 pub fn convert(bytes: &[u8], to: &str) -> (Vec<u8>, String) {
     let output = nettrace(&["convert", "-", "-", "--to", to], bytes);
     let said = stderr(&output).to_owned();
@@ -15,14 +15,14 @@ pub fn convert(bytes: &[u8], to: &str) -> (Vec<u8>, String) {
     (output.stdout, said)
 }
 
-/// How many things were left out, by the last line that was said.
+/// How many things were left out, according to the last line of standard error.
 pub fn left_out(said: &str) -> u64 {
     let last = said.lines().last().unwrap();
     let word = last.split(' ').find_map(|word| word.strip_prefix("left_out=")).unwrap();
     word.parse().unwrap()
 }
 
-/// Everything that a stream says, in its order, but how it is cut into blocks.
+/// Everything in a stream, in its order. How it is divided into blocks does not matter.
 pub fn items(bytes: &[u8]) -> Vec<String> {
     let mut reader = Reader::new(bytes).unwrap();
     let mut items = vec![format!("{:?}", reader.trace())];
@@ -31,7 +31,7 @@ pub fn items(bytes: &[u8]) -> Vec<String> {
         let item = match reader.next_item().unwrap() {
             Some(Item::EventBlock) => continue,
             Some(Item::Event(event)) => shown(&event, event.header.sequence_number),
-            // Blocks of definitions may be cut differently, too.
+            // Blocks of definitions may be divided differently, too.
             Some(Item::Metadata(types)) => {
                 items.extend(types.iter().map(|of| format!("{of:?}")));
                 continue;
@@ -64,8 +64,8 @@ pub fn items(bytes: &[u8]) -> Vec<String> {
     items
 }
 
-/// One event with all that it refers to, whatever the version of the format: what has a number in
-/// the stream is shown by what is behind it.
+/// An event as text, with everything that it refers to. It does not depend on the version: what has
+/// a number in the stream is shown by its content.
 pub fn shown(event: &Event<'_>, sequence: u32) -> String {
     let metadata = event.metadata();
     let header = event.header;
@@ -101,8 +101,8 @@ fn who(thread: &Thread) -> String {
     format!("{name:?} {process_id:?} {os_thread_id:?} {key_values:?}")
 }
 
-/// All events of a stream, in its order, as `show` has them with their numbers. A thread's numbers
-/// are shown as the reader counts them: from 1, and from one to the next by what is lost between.
+/// All events of a stream in its order, formatted by `show`. `show` also gets each event's number,
+/// which counts from 1 for each thread and includes lost events.
 pub fn events(bytes: &[u8], mut show: impl FnMut(&Event<'_>, u32) -> String) -> Vec<String> {
     let mut reader = Reader::new(bytes).unwrap();
     let mut seen: BTreeMap<Option<u64>, (u32, u64)> = BTreeMap::new();
@@ -132,8 +132,8 @@ pub fn is_sound(bytes: &[u8]) -> bool {
     report.is_sound()
 }
 
-/// The values of an event as another version may have them too: text whatever its encoding, arrays
-/// whatever their layout. What readers would not show the same is the same here: NUL is U+FFFD.
+/// The values of an event in a form that all versions share: text without its encoding, and arrays
+/// without their layout. Values that readers show alike are equal: NUL becomes U+FFFD.
 pub fn values(event: &Event<'_>) -> Vec<String> {
     event
         .fields()
@@ -153,7 +153,7 @@ fn plain(value: &Value<'_>) -> String {
             let values: Vec<_> = values.iter().map(plain).collect();
             format!("[{}]", values.join(", "))
         }
-        // An array within an array is in an object of its own in our versions 4 and 5.
+        // In our versions 4 and 5 an inner array is the only field of an object.
         Value::Object(fields) => match &fields[..] {
             [("items" | "value", value @ (Value::Array(_) | Value::Bytes(_) | Value::Text(_)))] => {
                 plain(value)
@@ -175,7 +175,7 @@ fn plain(value: &Value<'_>) -> String {
     }
 }
 
-/// Whether a label is one that versions 4 and 5 have too.
+/// Whether versions 4 and 5 can also store the label.
 pub fn is_activity(label: &Label) -> bool {
     matches!(label, Label::ActivityId(_) | Label::RelatedActivityId(_))
 }
@@ -192,7 +192,7 @@ pub fn heph_events(bytes: &[u8]) -> Vec<(u32, u32, u64, String)> {
     events
 }
 
-/// Everything that can be read, and whether that was all.
+/// How many events can be read, and whether that is all of them.
 pub fn read_on(bytes: &[u8], limits: Options) -> (u64, bool) {
     let mut reader = limits.open(bytes).unwrap();
     loop {

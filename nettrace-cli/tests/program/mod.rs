@@ -1,13 +1,12 @@
-//! What tests of the command share: the command on bytes, the reference reader, real .NET traces.
+//! Helpers for tests of the command: run it on bytes, find the reference reader and .NET traces.
 #![allow(dead_code, unreachable_pub)] // each test takes what it needs
 
 use std::{
     io::Write,
-    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
-/// The command with `input` behind its standard input.
+/// Runs the command with `input` on its standard input.
 #[allow(clippy::disallowed_methods)] // a pipe has to be written and read at once
 pub fn nettrace(args: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
@@ -19,7 +18,7 @@ pub fn nettrace(args: &[&str], input: &[u8]) -> Output {
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
-    // It may stop reading before the end: what cannot be written does not matter.
+    // The command may stop reading early, so a failed write does not matter.
     let writer = std::thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().unwrap();
     writer.join().unwrap();
@@ -34,35 +33,77 @@ pub fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
 }
 
-/// The reference reader: `NETTRACE_JUDGE`, or beside the workspace. `None`, with a line that says
-/// so, where it is absent.
-pub fn judge() -> Option<PathBuf> {
-    let path = match std::env::var_os("NETTRACE_JUDGE") {
-        Some(path) => PathBuf::from(path),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge"),
-    };
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: no judge at {}", path.display());
-    None
+/// Parses a line of JSON. An object must not have two members of the same name.
+pub fn strict_json(line: &str) -> serde_json::Value {
+    assert!(!line.contains('\n'));
+    let unique: Unique = serde_json::from_str(line).unwrap_or_else(|error| {
+        panic!("no JSON, or two equal names: {error}\n{line}");
+    });
+    unique.0
 }
 
-/// Real .NET traces: in `NETTRACE_DOTNET_DATA`, or beside the workspace. None, with a line that
-/// says so, where they are absent.
-pub fn dotnet_traces() -> Vec<PathBuf> {
-    let dir = match std::env::var_os("NETTRACE_DOTNET_DATA") {
-        Some(dir) => PathBuf::from(dir),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/dotnet"),
-    };
-    let Ok(entries) = std::fs::read_dir(&dir) else {
-        println!("skipped: no .NET traces in {}", dir.display());
-        return Vec::new();
-    };
-    let paths = entries.map(|entry| entry.unwrap().path());
-    let mut traces: Vec<_> =
-        paths.filter(|path| path.extension().is_some_and(|it| it == "nettrace")).collect();
-    traces.sort();
-    assert!(!traces.is_empty(), "no trace in {}", dir.display());
-    traces
+/// A JSON value whose objects have no duplicate names.
+struct Unique(serde_json::Value);
+
+impl<'de> serde::Deserialize<'de> for Unique {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Unique)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> serde::de::Visitor<'de> for UniqueVisitor {
+    type Value = serde_json::Value;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(serde_json::Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Self::Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Unique(value)) = seq.next_element()? {
+            values.push(value);
+        }
+        Ok(values.into())
+    }
+
+    fn visit_map<A: serde::de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = serde_json::Map::new();
+        while let Some((name, Unique(value))) = map.next_entry::<String, _>()? {
+            if members.insert(name.clone(), value).is_some() {
+                return Err(serde::de::Error::custom(format_args!("{name} stands twice")));
+            }
+        }
+        Ok(members.into())
+    }
+}
+
+/// The last line, which a command prints about all events together.
+pub fn summary(output: &Output) -> &str {
+    stderr(output).lines().find(|line| line.starts_with("# events=")).unwrap()
 }

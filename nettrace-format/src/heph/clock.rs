@@ -1,4 +1,4 @@
-//! From ticks and times of day to nanoseconds since the trace's epoch.
+//! Converts ticks and times of day to nanoseconds since the trace's epoch.
 
 use crate::{
     content::{SystemTimeParts, TraceInfo},
@@ -7,8 +7,18 @@ use crate::{
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// Turns a session's ticks into the format's time: nanoseconds since the trace's epoch, which is
-/// the time of day at which the session read its clock for the first time.
+/// Converts a session's ticks to the format's time: nanoseconds since the trace's epoch. The epoch
+/// is the time of day at which the session first read its clock.
+///
+/// ```
+/// use nettrace_format::heph::Clock;
+///
+/// // A tick is a microsecond.
+/// let clock = Clock::new(1_700_000_000_000_000_000, 500, 1_000_000)?;
+/// assert_eq!(clock.nanos(502), 2_000);
+/// assert_eq!(clock.nanos(1), 0);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
     epoch: u64,
@@ -17,11 +27,11 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of a trace that starts at `epoch` (nanoseconds since 1970-01-01 UTC), when the
-    /// ticks stood at `sync_ticks`.
+    /// A clock for a trace with the given `epoch` (nanoseconds since 1970-01-01 UTC), at which the
+    /// ticks read `sync_ticks`.
     ///
     /// # Errors
-    /// [`FormatError::ClockRate`] for no ticks a second.
+    /// [`FormatError::ClockRate`] if `ticks_per_second` is 0.
     pub fn new(epoch: u64, sync_ticks: u64, ticks_per_second: u64) -> Result<Self, FormatError> {
         if ticks_per_second == 0 {
             return Err(FormatError::ClockRate { ticks_per_second });
@@ -29,25 +39,25 @@ impl Clock {
         Ok(Self { epoch, sync_ticks, ticks_per_second })
     }
 
-    /// The clock of a trace. A start before 1970 becomes 1970-01-01, one beyond 2554 the last time
-    /// that the format can hold.
+    /// The clock of a trace. A start before 1970 becomes 1970-01-01; a start after 2554 becomes the
+    /// last time that the format can hold.
     ///
     /// # Errors
-    /// As with [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub fn of(info: &TraceInfo<'_>) -> Result<Self, FormatError> {
         let nanos = i128::from(unix_millis(&info.sync_utc)) * 1_000_000;
         let epoch = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
         Self::new(epoch, info.sync_ticks, info.ticks_per_second)
     }
 
-    /// The epoch, in nanoseconds since 1970-01-01 UTC: what [`epoch`](crate::heph::epoch) writes.
+    /// The epoch, in nanoseconds since 1970-01-01 UTC, as [`epoch`](crate::heph::epoch) writes it.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// A time in ticks, as nanoseconds since the epoch, rounded down. Ticks before the epoch are
-    /// the epoch; what exceeds 584 years is the last time that the format can hold.
+    /// Converts ticks to nanoseconds since the epoch, rounded down. Ticks before the epoch become
+    /// 0; a time more than 584 years after it becomes the last time that the format can hold.
     #[must_use]
     pub fn nanos(&self, ticks: u64) -> u64 {
         let ticks = u128::from(ticks.saturating_sub(self.sync_ticks));
@@ -55,17 +65,17 @@ impl Clock {
         u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 
-    /// A time in nanoseconds since 1970-01-01 UTC, as nanoseconds since the epoch; `Err` with the
-    /// nearest time that the format can hold, where it can not hold that.
+    /// Converts nanoseconds since 1970-01-01 UTC to nanoseconds since the epoch. Returns `Err` with
+    /// the nearest time that the format can hold if it cannot hold the exact one.
     pub(super) fn since_epoch(&self, unix_nanos: i128) -> Result<u64, u64> {
         let nanos = unix_nanos.saturating_sub(i128::from(self.epoch));
         u64::try_from(nanos).map_err(|_| if nanos < 0 { 0 } else { u64::MAX })
     }
 }
 
-/// Milliseconds from 1970-01-01 UTC, of a date that exists.
+/// Milliseconds since 1970-01-01 UTC of a valid date.
 fn unix_millis(parts: &SystemTimeParts) -> i64 {
-    // Years are counted from 1 March: the leap day is a year's last.
+    // Count years from 1 March, so that the leap day ends its year.
     let early = i64::from(parts.month <= 2);
     let year = i64::from(parts.year) - early;
     let month = (i64::from(parts.month) + 9) % 12;

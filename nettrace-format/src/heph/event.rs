@@ -1,8 +1,8 @@
-//! One recorded event, as a packet.
+//! Writes one recorded event as a packet.
 
 use alloc::{string::String, vec::Vec};
 
-use trace_event::{ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType};
+use nettrace_event::{ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Storage};
 
 use crate::{
     content::Label,
@@ -16,66 +16,96 @@ use crate::{
     payload::walk::walk,
 };
 
-/// Everything about one event but its type and payload.
+/// Everything about one event except its type and payload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventInfo<'a> {
-    /// The thread that recorded it, by a number that no other thread of the trace has.
+    /// The thread that recorded the event: a number that is unique in the trace.
     pub stream: u32,
-    /// The number that the thread gave it.
+    /// The sequence number that the thread gave the event.
     pub counter: u32,
-    /// When, in ticks.
+    /// Time of the event, in ticks.
     pub timestamp: u64,
     /// The thread's name.
     pub thread_name: Option<&'a str>,
-    /// Another thread that the event is about, by its stream.
+    /// The stream of the thread that the event is about, if that is another thread.
     pub subject: Option<u32>,
     /// That thread's name.
     pub subject_name: Option<&'a str>,
-    /// The processor it ran on.
+    /// The processor that the event was recorded on, if known.
     pub processor: Option<u32>,
-    /// Its labels.
+    /// The event's labels.
     pub labels: &'a [Label<'a>],
-    /// Its stack: addresses, leaf first.
+    /// The event's stack: addresses, leaf first.
     pub stack: &'a [u64],
 }
 
-/// Makes packets of recorded events. What becomes of what: see [the module](super).
+/// Writes recorded events as packets. [The module](super) describes the mapping.
+///
+/// ```
+/// use nettrace_format::heph::{Clock, EventInfo, EventWriter};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// # };
+///
+/// // A tick is a microsecond.
+/// let clock = Clock::new(1_700_000_000_000_000_000, 500, 1_000_000)?;
+/// let (mut writer, mut trace) = (EventWriter::new(clock), Vec::new());
+/// writer.begin(&mut trace);
+///
+/// // `SALE` is an `EventSchema` with one field, a `u32`.
+/// let info = EventInfo { stream: 17, counter: 1, timestamp: 502, ..EventInfo::default() };
+/// writer.event(&SALE, &info, &1_250_u32.to_le_bytes(), &mut trace)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct EventWriter {
     clock: Clock,
-    /// The description that a field gives.
+    /// The event's description, if one of its fields has that role.
     description: Vec<u8>,
     /// The name of the attribute that is being written.
     path: String,
 }
 
 impl EventWriter {
-    /// A writer for a trace whose epoch is `clock`'s.
+    /// A writer for a trace with this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self { clock, description: Vec::new(), path: String::new() }
     }
 
-    /// The clock.
+    /// The clock of the trace.
     #[must_use]
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    /// Appends the metadata packet that a trace begins with: its epoch.
+    /// Appends the packet that begins a trace: a metadata packet with the epoch.
     pub fn begin(&self, out: &mut Vec<u8>) {
         packet::epoch(self.clock.epoch(), out);
     }
 
-    /// Appends the packet of an event, whose payload is as
+    /// Appends the packet of an event. `payload` is as
     /// [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
     ///
     /// # Errors
-    /// [`FormatError::PayloadMismatch`] where the payload is not that of `schema`;
-    /// [`FormatError::HephTime`] for a type that [`check`] refuses; and what is too long:
-    /// [`FormatError::HephDescriptionTooLong`], [`FormatError::HephAttributeNameTooLong`],
-    /// [`FormatError::HephStringTooLong`], [`FormatError::HephArrayTooLong`],
-    /// [`FormatError::HephPacketTooLarge`]. `out` is then as it was.
+    /// [`FormatError::PayloadMismatch`] if the payload does not match `schema`, and
+    /// [`FormatError::HephTime`] for a type that [`check`] refuses. Content that is too long
+    /// returns [`FormatError::HephDescriptionTooLong`], [`FormatError::HephAttributeNameTooLong`],
+    /// [`FormatError::HephStringTooLong`], [`FormatError::HephArrayTooLong`] or
+    /// [`FormatError::HephPacketTooLarge`]. An error leaves `out` unchanged.
     pub fn event(
         &mut self,
         schema: &EventSchema,
@@ -108,7 +138,7 @@ impl EventWriter {
                 kept.end = roles.end.is_some();
             }
             if roles.is_described {
-                // It is made of characters.
+                // `Roles` writes characters only, so this is valid UTF-8.
                 description = core::str::from_utf8(&self.description).unwrap_or(description);
             }
         }
@@ -122,12 +152,34 @@ impl EventWriter {
     }
 }
 
-/// Whether a type's events can be written.
+/// Checks whether the events of a type can be written.
+///
+/// ```
+/// use nettrace_format::heph::check;
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// # };
+///
+/// assert_eq!(check(&SALE), Ok(()));
+/// ```
 ///
 /// # Errors
-/// [`FormatError::HephTime`] for a start or end that is no time,
-/// [`FormatError::HephAttributeNameTooLong`] for names that are too long in the form
-/// `outer.inner`, [`FormatError::LocationOfVariableSize`].
+/// [`FormatError::HephTime`] if the field with the role start or end is not a time,
+/// [`FormatError::HephAttributeNameTooLong`] if a name in the form `outer.inner` is too long, and
+/// [`FormatError::LocationOfVariableSize`].
 pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
     for field in schema.fields {
         let is_time = matches!(field.role, FieldRole::Start | FieldRole::End);
@@ -138,7 +190,7 @@ pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
     check_fields(schema.fields, 0)
 }
 
-/// Which fields with a role are attributes nevertheless.
+/// Which of the fields with the roles start and end are also written as attributes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kept {
     pub(super) start: bool,
@@ -146,11 +198,12 @@ pub(super) struct Kept {
 }
 
 fn can_be_time(ty: &FieldType) -> bool {
-    use FieldType::*;
-    match ty {
+    use Storage::*;
+    match ty.storage() {
         Option(inner) => can_be_time(inner),
-        U8 | U16 | U32 | U64 | U128 | I8 | I16 | I32 | I64 | I128 | VarUInt | VarInt
-        | UnixNanos | DateTime | DurationNanos => true,
+        U8 | U16 | U32 | U64 | U128 | I8 | I16 | I32 | I64 | I128 | VarUInt | VarInt | DateTime => {
+            true
+        }
         _ => false,
     }
 }
@@ -181,7 +234,7 @@ fn check_type(field: &'static str, ty: &FieldType, path: usize) -> Result<(), Fo
     }
 }
 
-/// What runs on the thread by turns with others is a task, and tasks have labels.
+/// The task that the event belongs to, taken from the labels; 0 for none. Tasks share a thread.
 fn substream(labels: &[Label<'_>]) -> u64 {
     let span = labels.iter().rev().find_map(|label| match label {
         Label::SpanId(id) => Some(*id),
@@ -199,13 +252,13 @@ fn substream(labels: &[Label<'_>]) -> u64 {
     span.or_else(activity).unwrap_or(0)
 }
 
-/// What the type says, unless a label says otherwise.
+/// Writes the attributes of the event's type. Labels replace the type's values.
 fn about_type(
     schema: &EventSchema,
     labels: &[Label<'_>],
     packet: &mut EventPacket<'_>,
 ) -> Result<(), FormatError> {
-    let (mut level, mut keywords) = (schema.level as u8, schema.keywords);
+    let (mut level, mut keywords) = (schema.level.number(), schema.keywords);
     let (mut opcode, mut version) = (schema.opcode.unwrap_or(0), schema.version);
     for label in labels {
         match *label {
@@ -228,7 +281,7 @@ fn about_type(
         .try_for_each(|(name, value)| packet.attribute(name, Value::U64(*value)))
 }
 
-/// What is said of the one event.
+/// Writes the attributes of the single event.
 fn about_event(
     info: &EventInfo<'_>,
     scratch: &mut String,
@@ -252,7 +305,7 @@ fn about_event(
     for label in info.labels {
         let mut text = |name, value: core::fmt::Arguments<'_>| {
             scratch.clear();
-            // A string takes whatever there is.
+            // Writing to a string does not fail.
             let _ = core::fmt::write(scratch, value);
             packet.attribute(name, Value::Str(scratch))
         };
@@ -271,7 +324,7 @@ fn about_event(
                 label_name(key, scratch);
                 packet.attribute(scratch, Value::I64(value))?;
             }
-            // Said of the type.
+            // `about_type` has written these.
             Label::OpCode(_) | Label::Keywords(_) | Label::Level(_) | Label::Version(_) => {}
         }
     }

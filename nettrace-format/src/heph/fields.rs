@@ -1,8 +1,9 @@
-//! The fields of an event: first those with a role, then all others as attributes.
+//! Writes the fields of an event: fields with a role go into the packet's header, all others become
+//! attributes.
 
 use alloc::{string::String, vec::Vec};
 
-use trace_event::{FieldRole, FieldSchema, FieldType};
+use nettrace_event::{FieldRole, FieldSchema, FieldType, Storage};
 
 use crate::{
     error::FormatError,
@@ -15,18 +16,18 @@ use crate::{
     payload::walk::{Value, Visitor},
 };
 
-/// A start or end, as a field gives it.
+/// A start or end time, as its field states it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Time {
     /// Nanoseconds since 1970-01-01 UTC.
     Unix(i128),
-    /// Nanoseconds before or after something.
+    /// Nanoseconds before or after a reference time.
     Distance(u64),
 }
 
 impl Time {
-    /// Nanoseconds since the epoch, and whether they are not what the field says. Distances are
-    /// taken from `from`.
+    /// Returns the time in nanoseconds since the epoch, and whether it had to be changed to fit. A
+    /// distance is counted from `from`, backwards if `before` is set.
     pub(super) fn resolve(self, clock: &Clock, from: u64, before: bool) -> (u64, bool) {
         let time = match self {
             Self::Unix(nanos) => clock.since_epoch(nanos),
@@ -40,23 +41,25 @@ impl Time {
     }
 }
 
-/// Looks for the fields that are start, end and description.
+/// Finds the values of the fields with the roles start, end and description.
 #[derive(Debug)]
 pub(super) struct Roles<'a> {
     pub(super) start: Option<Time>,
     pub(super) end: Option<Time>,
-    /// Whether there is a description.
+    /// Whether a description was found.
     pub(super) is_described: bool,
     description: &'a mut Vec<u8>,
     json: Json,
-    /// The field of the event that is being told.
+    /// The top-level field that the walk is in.
     field: Option<(FieldRole, &'static str)>,
-    /// How many fields are open.
+    /// Whether that field is a duration.
+    is_distance: bool,
+    /// The number of open fields.
     depth: usize,
 }
 
 impl<'a> Roles<'a> {
-    /// `description` is where a description is written.
+    /// Writes the description, if there is one, to `description`.
     pub(super) fn new(description: &'a mut Vec<u8>) -> Self {
         Self {
             start: None,
@@ -65,7 +68,15 @@ impl<'a> Roles<'a> {
             description,
             json: Json::default(),
             field: None,
+            is_distance: false,
             depth: 0,
+        }
+    }
+
+    fn time(&self, value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
+        match value {
+            Value::U64(nanos) if self.is_distance => Ok(Time::Distance(nanos)),
+            value => time(value, field),
         }
     }
 
@@ -81,6 +92,7 @@ impl Visitor for Roles<'_> {
         self.depth += 1;
         if self.depth == 1 {
             self.field = Some((field.role, field.name));
+            self.is_distance = is_distance(&field.ty);
         } else if self.is_description() {
             self.json.key(field.name, self.description);
         }
@@ -94,8 +106,8 @@ impl Visitor for Roles<'_> {
 
     fn value(&mut self, value: Value<'_>) -> Result<(), FormatError> {
         match self.field {
-            Some((FieldRole::Start, name)) => self.start = Some(time(value, name)?),
-            Some((FieldRole::End, name)) => self.end = Some(time(value, name)?),
+            Some((FieldRole::Start, name)) => self.start = Some(self.time(value, name)?),
+            Some((FieldRole::End, name)) => self.end = Some(self.time(value, name)?),
             Some((FieldRole::Description, _)) => {
                 self.is_described = true;
                 match value {
@@ -157,25 +169,25 @@ pub(super) struct Fields<'a> {
     depth: usize,
 }
 
-/// What is being written.
+/// What the next value becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// Attributes: a value is one.
+    /// An attribute of its own.
     Attributes,
-    /// An array's elements, all of one type.
+    /// An element of an array whose elements all have one type.
     Elements,
-    /// The text that an array of code units is: where it begins, and the first half of a pair.
+    /// A code unit of a text: where the text begins, and the first half of a surrogate pair.
     Units { start: usize, high: Option<u16> },
-    /// An array of strings, each the JSON of an element.
+    /// An element of an array of strings, to be written as JSON.
     Items,
-    /// Such an element: where it begins, and how much in it is open.
+    /// A part of such an element: where the element begins, and how many levels in it are open.
     Item { start: usize, open: usize },
-    /// A field that is in the packet already.
+    /// Nothing: the packet contains the field already.
     Skip,
 }
 
 impl<'a> Fields<'a> {
-    /// `path` is empty, and is used for names.
+    /// `path` must be empty. It holds the name of the current attribute.
     pub(super) fn new(path: &'a mut String, kept: Kept, out: &'a mut Vec<u8>) -> Self {
         Self { path, kept, out, json: Json::default(), mode: Mode::Attributes, depth: 0 }
     }
@@ -189,7 +201,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The start of an array's element which is no plain value, or of something within it.
+    /// Opens an element that is not a plain value, or a part of such an element.
     fn open(&mut self) {
         match &mut self.mode {
             Mode::Items => {
@@ -202,7 +214,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The end of what [`open`](Self::open) opened.
+    /// Closes what [`open`](Self::open) opened.
     fn close(&mut self) -> Result<(), FormatError> {
         if let Mode::Item { start, open } = &mut self.mode {
             *open -= 1;
@@ -220,11 +232,11 @@ impl<'a> Fields<'a> {
             Value::U8(value) => value.into(),
             Value::U16(value) => value.into(),
             Value::U32(value) => value.into(),
-            Value::U64(value) | Value::DurationNanos(value) => value,
+            Value::U64(value) => value,
             Value::I8(value) => i64::from(value) as u64,
             Value::I16(value) => i64::from(value) as u64,
             Value::I32(value) => i64::from(value) as u64,
-            Value::I64(value) | Value::UnixNanos(value) => value as u64,
+            Value::I64(value) => value as u64,
             Value::F32(value) => f64::from(value).to_bits(),
             Value::F64(value) => value.to_bits(),
             value => {
@@ -368,6 +380,13 @@ impl Visitor for Fields<'_> {
     }
 }
 
+fn is_distance(ty: &FieldType) -> bool {
+    match ty {
+        FieldType::Option(inner) => is_distance(inner),
+        ty => *ty == FieldType::DurationNanos,
+    }
+}
+
 fn time(value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
     Ok(match value {
         Value::U8(value) => Time::Unix(value.into()),
@@ -378,59 +397,42 @@ fn time(value: Value<'_>, field: &'static str) -> Result<Time, FormatError> {
         Value::I8(value) => Time::Unix(value.into()),
         Value::I16(value) => Time::Unix(value.into()),
         Value::I32(value) => Time::Unix(value.into()),
-        Value::I64(value) | Value::UnixNanos(value) => Time::Unix(value.into()),
+        Value::I64(value) => Time::Unix(value.into()),
         Value::I128(value) => Time::Unix(value),
         Value::FileTime(units) => {
             Time::Unix((i128::from(units) - i128::from(FILE_TIME_OF_1970)) * 100)
         }
-        Value::DurationNanos(nanos) => Time::Distance(nanos),
         _ => return Err(FormatError::HephTime { field }),
     })
 }
 
-/// The type of the attribute that a field of a type becomes; `None` for what holds other values.
+/// The attribute type for a field of type `ty`; `None` for types that hold other values.
 fn element_code(ty: &FieldType) -> Option<u8> {
-    Some(match ty {
-        FieldType::Bool
-        | FieldType::Bool8
-        | FieldType::U8
-        | FieldType::U16
-        | FieldType::U32
-        | FieldType::U64
-        | FieldType::VarUInt
-        | FieldType::DurationNanos => code::U64,
-        FieldType::I8
-        | FieldType::I16
-        | FieldType::I32
-        | FieldType::I64
-        | FieldType::VarInt
-        | FieldType::UnixNanos => code::I64,
-        FieldType::F32 | FieldType::F64 => code::F64,
-        FieldType::U128
-        | FieldType::I128
-        | FieldType::Char
-        | FieldType::Utf16Unit
-        | FieldType::Str(_)
-        | FieldType::Guid
-        | FieldType::DateTime
-        | FieldType::IpAddr
-        | FieldType::SocketAddr => code::STRING,
-        FieldType::Array(..) | FieldType::Object(_) | FieldType::Option(_) => return None,
+    Some(match ty.storage() {
+        Storage::Bool
+        | Storage::Bool8
+        | Storage::U8
+        | Storage::U16
+        | Storage::U32
+        | Storage::U64
+        | Storage::VarUInt => code::U64,
+        Storage::I8 | Storage::I16 | Storage::I32 | Storage::I64 | Storage::VarInt => code::I64,
+        Storage::F32 | Storage::F64 => code::F64,
+        Storage::U128
+        | Storage::I128
+        | Storage::Utf16Unit
+        | Storage::Text(_)
+        | Storage::Guid
+        | Storage::DateTime => code::STRING,
+        Storage::Array(..) | Storage::Object(_) | Storage::Option(_) => return None,
     })
 }
 
-/// The same of a value.
+/// The attribute type for a value.
 fn value_code(value: &Value<'_>) -> u8 {
     match value {
-        Value::Bool(_)
-        | Value::U8(_)
-        | Value::U16(_)
-        | Value::U32(_)
-        | Value::U64(_)
-        | Value::DurationNanos(_) => code::U64,
-        Value::I8(_) | Value::I16(_) | Value::I32(_) | Value::I64(_) | Value::UnixNanos(_) => {
-            code::I64
-        }
+        Value::Bool(_) | Value::U8(_) | Value::U16(_) | Value::U32(_) | Value::U64(_) => code::U64,
+        Value::I8(_) | Value::I16(_) | Value::I32(_) | Value::I64(_) => code::I64,
         Value::F32(_) | Value::F64(_) => code::F64,
         Value::U128(_)
         | Value::I128(_)

@@ -1,36 +1,43 @@
-//! Heph's trace format, version 0.1.0: packets that each say everything about one event.
+//! Heph's trace format, version 0.1.0: a sequence of packets, one for each event.
 //!
-//! A trace is a sequence of packets, each with its size, all numbers big endian; there is no header
-//! and no end, so that a trace is complete behind every packet. [`epoch`] and [`option`] write
-//! metadata packets, [`EventPacket`] event packets. [`EventWriter`] makes packets of recorded
-//! events, and [`Stream`] a whole trace.
+//! Each packet starts with its size and contains everything about its event. Numbers are big
+//! endian. The format has no header and no end mark, so a trace is complete after every packet.
+//! [`epoch`] and [`option`] write metadata packets, [`EventPacket`] writes event packets.
+//! [`EventWriter`] writes recorded events as packets, and [`Stream`] writes a whole trace.
 //!
-//! # What becomes of an event
+//! # How an event maps to a packet
 //!
 //! | of an event | in its packet |
 //! |---|---|
-//! | the thread that recorded it | stream; its name, where it has one, is the attribute `@thread` |
-//! | the number that the thread gave it | stream event counter; both count over 2^32 - 1 to 0 |
-//! | label `SpanId`, else `ActivityId` | substream: the id, or its two halves xored; 0 without both |
+//! | the thread that recorded it | stream; its name, if it has one, is the attribute `@thread` |
+//! | the sequence number | stream event counter; both wrap from 2^32 - 1 to 0 |
+//! | label `SpanId` | substream: the id |
+//! | label `ActivityId`, without a `SpanId` | substream: the id's two halves xored |
+//! | neither label | substream: 0 |
 //! | the field with the role `start` | start; without it the event's own time |
 //! | the field with the role `end` | end; without it the event's own time |
 //! | the field with the role `description` | description; without it the event's name |
 //! | provider, name, id | attributes `@provider`, `@event`, `@id` |
-//! | level, keywords, opcode, version | attributes `@level`, `@keywords`, `@opcode`, `@version`; all but the level only where they are not 0 |
-//! | another thread that the event is about | attribute `@subject`: that thread's stream; its name, where it has one, is `@subject_thread` |
-//! | processor | attribute `@processor`, where it is known |
+//! | level | attribute `@level` |
+//! | keywords, opcode, version | attributes `@keywords`, `@opcode`, `@version`, unless 0 |
+//! | another thread that the event is about | attribute `@subject`: that thread's stream |
+//! | the name of that thread | attribute `@subject_thread`, if it has one |
+//! | processor | attribute `@processor`, if it is known |
 //! | stack | attribute `@stack`: an array of addresses, leaf first |
-//! | labels `ActivityId`, `RelatedActivityId` | attributes `@activity`, `@related`: a GUID as text |
+//! | label `ActivityId` | attribute `@activity`: a GUID as text |
+//! | label `RelatedActivityId` | attribute `@related`: a GUID as text |
 //! | labels `TraceId`, `SpanId` | attributes `@trace`, `@span`: 32 and 16 hexadecimal digits |
-//! | a label of the application's | attribute `@label.KEY`: a string or a signed integer |
-//! | any other field | an attribute of its name, as below |
+//! | a label of the application | attribute `@label.KEY`: a string or a signed integer |
+//! | any other field | an attribute with the field's name, as below |
 //!
-//! A plain event, which has no such fields, is a span of no length. Attributes with `@` come first,
-//! then the fields in their order. What a type says but its events do not is left out: message
-//! template (its values are all there), description, key-values, provider GUID and group, tags,
-//! formats. So are the trace's key-values. A trace has no sequence points and no order marks. That
-//! events are missing shows in the counter; where it cannot, before a thread's first event and
-//! behind its last one, an [option](LOST) of our own says so.
+//! An event without start and end fields is a span of length 0. Attributes with `@` come first,
+//! then the fields in their order.
+//!
+//! The trace leaves out the parts of a type that are not values of its events: message template,
+//! description, key-values, provider GUID and group, tags, formats. It also leaves out the trace's
+//! key-values, sequence points and order marks. Missing events show as gaps in the counter. Where
+//! the counter cannot show them, before a thread's first event and after its last, an
+//! [option](LOST) of this project states them.
 //!
 //! | field | attribute |
 //! |---|---|
@@ -39,7 +46,7 @@
 //! | signed integers, `SystemTime` (nanoseconds since 1970-01-01 UTC) | signed integer |
 //! | `f32`, `f64` | 64-bit floating point |
 //! | `u128`, `i128` | string, decimal |
-//! | text, `char`, `IpAddr`, `SocketAddr` | string; what is no Unicode becomes U+FFFD |
+//! | text, `char`, `IpAddr`, `SocketAddr` | string; invalid Unicode becomes U+FFFD |
 //! | GUID | string: `6ba7b810-9dad-11d1-80b4-00c04fd430c8` |
 //! | `SystemTime` as `DateTime` | string: `2024-02-29T12:34:56.7890000Z` |
 //! | object | an attribute for each of its fields, `outer.inner` |
@@ -48,29 +55,31 @@
 //! | array of UTF-16 code units | string |
 //! | array of arrays, objects or options | array of strings, each the JSON of an element |
 //!
-//! # Options of our own
+//! # Options of this project
 //!
-//! Readers skip options that they do not know. [`LOST`] says what no counter shows, [`PAD`] says
-//! nothing: a file grows by whole packets at any instant because new ones are written into padding
-//! and then take its place.
+//! Readers skip options that they do not know. [`LOST`] states losses that no counter shows.
+//! [`PAD`] has no meaning: a file sink reserves room as padding, writes new packets into it, and so
+//! keeps the file a sequence of whole packets at any instant.
 //!
 //! # Start, end, description
 //!
-//! A start or end is a `SystemTime`, an integer (nanoseconds since 1970-01-01 UTC) or a `Duration`:
-//! a start that long before the event's own time, or an end that long behind the start. An option
-//! that is absent counts as if the field were not there. The format counts from the trace's epoch,
-//! which is the time at which the session started, and has no negative times: what began earlier
-//! begins at 0, and the field is then an attribute as well, with its value. The same holds for an
-//! end before the start: the span has no length then. So every start is at most its end.
+//! The type of a start or end field is `SystemTime`, an integer (nanoseconds since 1970-01-01 UTC)
+//! or `Duration`. A `Duration` counts back from the event's own time to the start, or forward from
+//! the start to the end. An option without a value counts as a missing field.
 //!
-//! A description can be any field; what is no text is spelled as JSON.
+//! The format counts time from the trace's epoch, the time at which the session started, and has no
+//! negative times. A start before the epoch becomes 0, and the field is also written as an
+//! attribute with its exact value. An end before the start becomes the start, and is also written
+//! as an attribute. So no packet has a start after its end.
+//!
+//! A description can be a field of any type. A value that is not text is written as JSON.
 //!
 //! # Sizes
 //!
 //! Names and strings take at most 65,535 bytes of UTF-8, arrays 65,535 elements, a packet 2^32 - 1
-//! bytes. Each has its [`FormatError`](crate::FormatError): recorded text of more than 21,845
-//! characters may take more as UTF-8 than it did as UTF-16, and its event is then refused as a
-//! whole.
+//! bytes. Exceeding a limit returns its own [`FormatError`](crate::FormatError). Recorded text of
+//! more than 21,845 characters can be longer as UTF-8 than as UTF-16, and so exceed the limit. The
+//! whole event is then refused.
 //!
 //! Source of format facts: the document "Trace Format" of Heph's trace system, version 0.1.0.
 
@@ -80,7 +89,9 @@ mod fields;
 mod packet;
 mod spelling;
 mod stream;
+mod writer;
 
+pub(crate) use crate::heph::writer::HEPH;
 pub use crate::heph::{
     clock::Clock,
     event::{EventInfo, EventWriter, check},

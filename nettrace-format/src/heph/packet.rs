@@ -1,39 +1,54 @@
-//! Packets, one by one.
+//! Writes single packets.
 
 use alloc::vec::Vec;
 
 use crate::error::FormatError;
 
-/// What an event packet begins with.
+/// The first four bytes of an event packet.
 const EVENT_MAGIC: u32 = 0xC1FC_1FB7;
 
-/// What a metadata packet begins with.
+/// The first four bytes of a metadata packet.
 const METADATA_MAGIC: u32 = 0x75D1_1D4D;
 
-/// The types of attributes.
+/// The type codes of attributes.
 pub(super) mod code {
     pub(in crate::heph) const U64: u8 = 1;
     pub(in crate::heph) const I64: u8 = 2;
     pub(in crate::heph) const F64: u8 = 3;
     pub(in crate::heph) const STRING: u8 = 4;
-    /// Set beside the type of the elements.
+    /// Marks an array: combined with the type code of its elements.
     pub(in crate::heph) const ARRAY: u8 = 0x80;
 }
 
-/// Appends the metadata packet that sets the trace's zero time, in nanoseconds since 1970-01-01
-/// UTC: 23 bytes.
+/// Appends the metadata packet that sets the trace's epoch, in nanoseconds since 1970-01-01 UTC: 23
+/// bytes.
+///
+/// ```
+/// let mut trace = Vec::new();
+/// nettrace_format::heph::epoch(1_700_000_000_000_000_000, &mut trace);
+/// assert_eq!(trace.len(), 23);
+/// ```
 pub fn epoch(unix_nanos: u64, out: &mut Vec<u8>) {
-    // The name is short enough, and so is the packet.
+    // Name and value are within the limits.
     let _ = option("epoch", &unix_nanos.to_be_bytes(), out);
 }
 
-/// Appends a metadata packet: an option's name and the bytes of its value.
+/// Appends a metadata packet: the name of an option and the bytes of its value.
 ///
-/// The format knows no option but the [`epoch`]; readers skip what they do not know.
+/// The format defines only the option [`epoch`]. Readers skip options that they do not know.
+///
+/// ```
+/// let mut packet = Vec::new();
+/// nettrace_format::heph::option("host", b"web-1", &mut packet)?;
+/// // Magic number and size take 4 bytes each, the length of the name 2.
+/// assert_eq!(packet[4..8], 19_u32.to_be_bytes());
+/// assert_eq!(packet[8..], *b"\0\x04hostweb-1");
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
-/// [`FormatError::HephOptionNameTooLong`], [`FormatError::HephPacketTooLarge`]. `out` is then as it
-/// was.
+/// [`FormatError::HephOptionNameTooLong`], [`FormatError::HephPacketTooLarge`]. An error leaves
+/// `out` unchanged.
 pub fn option(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let size = name.len();
     let name_size = u16::try_from(size).map_err(|_| FormatError::HephOptionNameTooLong { size })?;
@@ -47,16 +62,25 @@ pub fn option(name: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), FormatE
     Ok(())
 }
 
-/// The option that bytes without meaning are the value of: room that a file sink has taken and not
-/// yet used. An invention of this project; other readers skip it as they do all options that they
-/// do not know.
+/// The option whose value is padding: room that a file sink has reserved and not yet used. It was
+/// invented by this project; other readers skip it, as they skip every option that they do not
+/// know.
 pub const PAD: &str = "nettrace.pad";
 
-/// The bytes that [`padding`] begins with, and at the same time its least size.
+/// The number of bytes that [`padding`] returns, which is also the smallest size of padding.
 pub const PADDING: usize = 10 + PAD.len();
 
-/// What `size` bytes of padding begin with, these included: the metadata packet of an option whose
-/// value is the rest, whatever stands there. `size` is [`PADDING`] or more.
+/// Returns the first bytes of `size` bytes of padding: a metadata packet whose value, the rest of
+/// those bytes, has no meaning. `size` must be at least [`PADDING`].
+///
+/// ```
+/// use nettrace_format::heph::{PADDING, padding};
+///
+/// // Room for 100 bytes. A reader skips all of it.
+/// let mut room = [0; 100];
+/// room[..PADDING].copy_from_slice(&padding(100));
+/// assert_eq!(room[4..8], 100_u32.to_be_bytes());
+/// ```
 #[must_use]
 pub fn padding(size: u32) -> [u8; PADDING] {
     let mut start = [0; PADDING];
@@ -67,18 +91,18 @@ pub fn padding(size: u32) -> [u8; PADDING] {
     start
 }
 
-/// What every event packet says, besides its description.
+/// The fields of an event packet that come before its description.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventHeader {
     /// The thread of execution, unique in the trace.
     pub stream: u32,
     /// The event's number in its stream; 0 comes after 2^32 - 1.
     pub counter: u32,
-    /// What runs on the stream by turns with others, a task for example.
+    /// The task within the stream, where several tasks take turns on a thread; 0 for none.
     pub substream: u64,
-    /// When it began, in nanoseconds since the trace's epoch.
+    /// Start of the event, in nanoseconds since the trace's epoch.
     pub start: u64,
-    /// When it ended, in nanoseconds since the trace's epoch.
+    /// End of the event, in nanoseconds since the trace's epoch.
     pub end: u64,
 }
 
@@ -96,20 +120,34 @@ pub enum Value<'a> {
     StrArray(&'a [&'a str]),
 }
 
-/// An event packet in the making: its attributes are to follow. Unless it is
-/// [finished](Self::finish), nothing of it stays in the output.
+/// An event packet under construction, which takes attributes. Dropping it without
+/// [`finish`](Self::finish) removes it from the output.
+///
+/// ```
+/// use nettrace_format::heph::{EventHeader, EventPacket, Value, epoch};
+///
+/// let mut trace = Vec::new();
+/// epoch(1_700_000_000_000_000_000, &mut trace);
+///
+/// let header = EventHeader { stream: 17, counter: 1, substream: 0, start: 2_000, end: 5_000 };
+/// let mut packet = EventPacket::begin(&header, "query", &mut trace)?;
+/// packet.attribute("rows", Value::U64(43))?;
+/// packet.attribute("tables", Value::StrArray(&["orders", "users"]))?;
+/// packet.finish()?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 #[derive(Debug)]
 pub struct EventPacket<'a> {
     out: &'a mut Vec<u8>,
-    /// Where it starts, until it is finished.
+    /// The packet's position in the output; `None` once it is finished.
     start: Option<usize>,
 }
 
 impl<'a> EventPacket<'a> {
-    /// Begins a packet where `out` ends.
+    /// Begins a packet at the end of `out`.
     ///
     /// # Errors
-    /// [`FormatError::HephDescriptionTooLong`]. `out` is then as it was.
+    /// [`FormatError::HephDescriptionTooLong`]. An error leaves `out` unchanged.
     pub fn begin(
         header: &EventHeader,
         description: &str,
@@ -131,11 +169,12 @@ impl<'a> EventPacket<'a> {
         Ok(Self { out, start: Some(start) })
     }
 
-    /// Adds an attribute. The format does not forbid two of one name.
+    /// Adds an attribute. The format allows two attributes with the same name.
     ///
     /// # Errors
     /// [`FormatError::HephAttributeNameTooLong`], [`FormatError::HephStringTooLong`],
-    /// [`FormatError::HephArrayTooLong`]. The packet is then as it was, and can go on without it.
+    /// [`FormatError::HephArrayTooLong`]. An error leaves the packet without the attribute; it can
+    /// take others.
     pub fn attribute(&mut self, name: &str, value: Value<'_>) -> Result<(), FormatError> {
         let before = self.out.len();
         let result = attribute(name, value, self.out);
@@ -148,7 +187,7 @@ impl<'a> EventPacket<'a> {
     /// Completes the packet.
     ///
     /// # Errors
-    /// [`FormatError::HephPacketTooLarge`]. The packet is then gone from the output.
+    /// [`FormatError::HephPacketTooLarge`]. The packet is then removed from the output.
     pub fn finish(mut self) -> Result<(), FormatError> {
         let Some(start) = self.start else { return Ok(()) };
         let size = self.out.len() - start;
@@ -159,7 +198,7 @@ impl<'a> EventPacket<'a> {
         Ok(())
     }
 
-    /// Where attributes are appended.
+    /// The output, for appending attributes.
     pub(super) fn out(&mut self) -> &mut Vec<u8> {
         self.out
     }
@@ -212,7 +251,7 @@ fn attribute(name: &str, value: Value<'_>, out: &mut Vec<u8>) -> Result<(), Form
     Ok(())
 }
 
-/// What an attribute begins with; type and value are to follow.
+/// Appends an attribute's name; the caller appends its type and value.
 pub(super) fn attribute_name(name: &str, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let size = name.len();
     let count = u16::try_from(size).map_err(|_| FormatError::HephAttributeNameTooLong { size })?;
@@ -221,7 +260,7 @@ pub(super) fn attribute_name(name: &str, out: &mut Vec<u8>) -> Result<(), Format
     Ok(())
 }
 
-/// The type of an array, and how many elements follow.
+/// Appends the type and length of an array; the caller appends its elements.
 pub(super) fn array(element: u8, len: usize, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let count = u16::try_from(len).map_err(|_| FormatError::HephArrayTooLong { len })?;
     out.push(element | code::ARRAY);
@@ -235,7 +274,7 @@ fn string(value: &str, out: &mut Vec<u8>) -> Result<(), FormatError> {
     end_string(start, out)
 }
 
-/// Leaves room for a string's length; its bytes follow. Returns where they begin.
+/// Reserves room for a string's length and returns where its bytes begin.
 pub(super) fn begin_string(out: &mut Vec<u8>) -> usize {
     out.extend_from_slice(&[0; 2]);
     out.len()

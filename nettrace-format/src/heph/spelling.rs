@@ -1,4 +1,4 @@
-//! Values as text: those that the format has no type for, and what is within arrays of arrays.
+//! Writes values as text: those that the format has no type for, and elements of nested arrays.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -8,10 +8,10 @@ use crate::{
     payload::walk::{Text, Value},
 };
 
-/// The 100 ns units between 1601 and 1970.
+/// The time between 1601 and 1970, in units of 100 ns.
 pub(super) const FILE_TIME_OF_1970: i64 = 116_444_736_000_000_000;
 
-/// A GUID in the byte order of RFC 4122, as its text.
+/// Displays a GUID, given in the byte order of RFC 4122, as text.
 pub(super) struct GuidText<'a>(pub(super) &'a [u8; 16]);
 
 impl fmt::Display for GuidText<'_> {
@@ -24,10 +24,10 @@ impl fmt::Display for GuidText<'_> {
     }
 }
 
-/// Values within strings, in the form of JSON.
+/// Writes values as JSON within a string.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Json {
-    /// Whether something stands before the next value, so that a comma is due.
+    /// Whether the next value needs a comma before it.
     follows: bool,
     open: usize,
 }
@@ -89,19 +89,19 @@ impl Json {
     }
 }
 
-/// Any value as text, without quotes.
+/// Appends any value as text, without quotes.
 pub(super) fn spelled(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Bool(value) => print(out, format_args!("{value}")),
         Value::U8(value) => print(out, format_args!("{value}")),
         Value::U16(value) => print(out, format_args!("{value}")),
         Value::U32(value) => print(out, format_args!("{value}")),
-        Value::U64(value) | Value::DurationNanos(value) => print(out, format_args!("{value}")),
+        Value::U64(value) => print(out, format_args!("{value}")),
         Value::U128(value) => print(out, format_args!("{value}")),
         Value::I8(value) => print(out, format_args!("{value}")),
         Value::I16(value) => print(out, format_args!("{value}")),
         Value::I32(value) => print(out, format_args!("{value}")),
-        Value::I64(value) | Value::UnixNanos(value) => print(out, format_args!("{value}")),
+        Value::I64(value) => print(out, format_args!("{value}")),
         Value::I128(value) => print(out, format_args!("{value}")),
         Value::F32(value) => print(out, format_args!("{value:?}")),
         Value::F64(value) => print(out, format_args!("{value:?}")),
@@ -112,7 +112,7 @@ pub(super) fn spelled(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// A date in the form of RFC 3339, to 100 ns; years beyond 9999 are shown as the last one.
+/// Appends a date in the form of RFC 3339, to 100 ns. Years after 9999 are shown as 9999.
 fn date(file_time: i64, out: &mut Vec<u8>) {
     let units = file_time.saturating_sub(FILE_TIME_OF_1970);
     let time = SystemTimeParts::from_unix_millis(units.div_euclid(10_000));
@@ -144,7 +144,7 @@ fn quoted(text: impl Iterator<Item = char>, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends a unit of UTF-16; the first half of a pair waits for the second.
+/// Appends a unit of UTF-16. Holds back the first half of a surrogate pair until the second comes.
 pub(super) fn join(high: &mut Option<u16>, unit: u16, out: &mut Vec<u8>) {
     match (*high, unit) {
         (Some(first), 0xDC00..=0xDFFF) => {
@@ -163,7 +163,7 @@ pub(super) fn join(high: &mut Option<u16>, unit: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// The first half of a pair, of which there is no second.
+/// Ends a text: replaces the first half of a surrogate pair without a second by U+FFFD.
 pub(super) fn finish_pair(high: Option<u16>, out: &mut Vec<u8>) {
     if high.is_some() {
         push(char::REPLACEMENT_CHARACTER, out);
@@ -175,7 +175,7 @@ fn push(c: char, out: &mut Vec<u8>) {
 }
 
 fn print(out: &mut Vec<u8>, text: fmt::Arguments<'_>) {
-    // A vector takes whatever there is.
+    // Writing to a vector does not fail.
     let _ = Output(out).write_fmt(text);
 }
 

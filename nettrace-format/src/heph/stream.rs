@@ -1,8 +1,8 @@
-//! A whole trace, from what a session records: which types, threads and numbers there are.
+//! Writes a whole trace from the types, threads and rows of a session.
 
-use alloc::{borrow::ToOwned, collections::BTreeMap, string::String, vec::Vec};
+use alloc::{collections::BTreeMap, sync::Arc, vec::Vec};
 
-use trace_event::EventSchema;
+use nettrace_event::EventSchema;
 
 use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
@@ -15,61 +15,169 @@ use crate::{
     payload::Refusal,
 };
 
-/// The option that says that events of a stream are missing where its counter does not show it:
-/// before the first event and behind the last one. An invention of this project; other readers skip
-/// it as they do all options that they do not know.
+/// The option that states losses which a stream's counter does not show: before the stream's first
+/// event and after its last. It was invented by this project; other readers skip it, as they skip
+/// every option that they do not know.
 ///
 /// Its value is 16 bytes: the stream (32 bits), the number of the last missing event (32 bits), and
-/// how many are missing since the last event of the stream, or since the last such option (64
-/// bits).
+/// the number of events missing since the stream's last event or its last such option (64 bits).
 pub const LOST: &str = "nettrace.lost";
 
-/// Half of all numbers: what lies so far ahead seems to lie behind.
+/// The size of such an option, in bytes.
+pub(crate) const LOST_SIZE: u64 = (4 + 4 + 2 + LOST.len() + 16) as u64;
+
+/// Half the range of sequence numbers. A number this far ahead of another counts as behind it.
 const HALF: u32 = 1 << 31;
 
-/// The processor of a row that does not know it.
+/// The processor number of a row whose processor is unknown.
 const NO_PROCESSOR: u32 = u32::MAX;
 
 /// Writes the packets of one trace.
+///
+/// ```
+/// use nettrace_format::{
+///     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+///     heph::Stream,
+/// };
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// # };
+///
+/// let (mut stream, mut trace) = (Stream::new(), Vec::new());
+/// let info = TraceInfo {
+///     sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+///     sync_ticks: 5_000,
+///     ticks_per_second: 1_000_000_000,
+///     pointer_size: 8,
+///     key_values: &[],
+/// };
+/// stream.begin(&info, &mut trace)?;
+/// // `SALE` is an `EventSchema` with one field of 4 bytes.
+/// stream.define(&[(1, &SALE)])?;
+/// stream.thread(&ThreadInfo { index: 17, name: Some("main"), ..ThreadInfo::default() });
+///
+/// let header = RowHeader {
+///     metadata_id: 1,
+///     sequence: 1,
+///     capture_thread: 17,
+///     thread: 17,
+///     timestamp: 6_000,
+///     payload_len: 4,
+///     ..RowHeader::default()
+/// };
+/// stream.row(&header, &[], &[], &1_250_u32.to_le_bytes(), &mut trace)?;
+/// // The thread's last number was 3, so two events are missing.
+/// stream.numbers([(17, 3)], &mut trace)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Stream {
-    /// From the trace's beginning on.
+    /// `None` before [`begin`](Self::begin).
     writer: Option<EventWriter>,
     /// By metadata id.
     types: Vec<Option<&'static EventSchema>>,
     threads: BTreeMap<u64, Thread>,
     /// Names of threads that events are about.
-    subjects: BTreeMap<u64, String>,
+    subjects: BTreeMap<u64, Arc<str>>,
+    changes: Changes,
 }
 
-/// What is known of a thread.
-#[derive(Debug, Default)]
+/// The state of a thread.
+#[derive(Clone, Debug, Default)]
 struct Thread {
-    name: Option<String>,
-    /// The last number that the trace accounts for; a thread's first event has 1.
+    name: Option<Arc<str>>,
+    /// The last sequence number that the trace accounts for. A thread's first event has number 1.
     last: u32,
 }
 
+/// The log of thread changes, which lets a stream [go back](Stream::rewind).
+#[derive(Debug, Default)]
+struct Changes {
+    /// The threads that changed, each with its state before the change; the oldest change first.
+    log: Vec<(u64, Option<Thread>)>,
+    /// The length of `log` at the last mark. `None` if no mark was ever set; then nothing is
+    /// logged.
+    marked: Option<usize>,
+}
+
+impl Changes {
+    /// Logs a thread that is about to change.
+    fn note(&mut self, index: u64, thread: Option<&Thread>) {
+        let Some(marked) = self.marked else { return };
+        // Only the first change since the mark matters, and a block's rows belong to one thread.
+        let is_noted =
+            self.log.len() > marked && self.log.last().is_some_and(|last| last.0 == index);
+        if !is_noted {
+            self.log.push((index, thread.cloned()));
+        }
+    }
+}
+
 impl Stream {
-    /// A trace in which nothing has been said.
+    /// A stream that has not begun.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts a trace: appends its epoch. Whatever an earlier one has defined is forgotten.
+    /// Starts a trace: appends its epoch and forgets everything that an earlier trace defined.
     ///
     /// # Errors
-    /// [`FormatError::ClockRate`]. `out` is then as it was.
+    /// [`FormatError::ClockRate`]. An error leaves `out` unchanged.
     pub fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         let writer = EventWriter::new(Clock::of(info)?);
         writer.begin(out);
-        *self = Self { writer: Some(writer), ..Self::default() };
+        let marked = self.changes.marked.map(|_| 0);
+        let changes = Changes { log: Vec::new(), marked };
+        *self = Self { writer: Some(writer), changes, ..Self::default() };
         Ok(())
     }
 
-    /// Takes note of event types, by the ids that rows have. Nothing is written: every packet says
-    /// what it is.
+    /// How many threads the stream remembers.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Marks the current position, so that [`rewind`](Self::rewind) can go back to it.
+    pub(crate) fn mark(&mut self) -> usize {
+        let mark = self.changes.log.len();
+        self.changes.marked = Some(mark);
+        mark
+    }
+
+    /// Goes back to a mark: undoes all changes since.
+    pub(crate) fn rewind(&mut self, mark: usize) {
+        while self.changes.log.len() > mark {
+            match self.changes.log.pop() {
+                Some((index, Some(thread))) => self.threads.insert(index, thread),
+                Some((index, None)) => self.threads.remove(&index),
+                None => None,
+            };
+        }
+        self.changes.marked = Some(mark);
+    }
+
+    /// Clears the log of changes.
+    pub(crate) fn settle(&mut self) {
+        self.changes.log.clear();
+        self.changes.marked = self.changes.marked.map(|_| 0);
+    }
+
+    /// Notes event types by the ids of their rows. It writes nothing, because every packet contains
+    /// the parts of its type.
     ///
     /// # Errors
     /// Those of [`check`](crate::heph::check).
@@ -83,28 +191,30 @@ impl Stream {
         Ok(())
     }
 
-    /// Takes note of a thread and its name. Nothing is written.
+    /// Notes a thread and its name. Writes nothing.
     pub fn thread(&mut self, thread: &ThreadInfo<'_>) {
-        self.threads.entry(thread.index).or_default().name = thread.name.map(str::to_owned);
+        self.changes.note(thread.index, self.threads.get(&thread.index));
+        self.threads.entry(thread.index).or_default().name = thread.name.map(Arc::from);
     }
 
-    /// Takes note of the name of a thread that rows will be about and that may have none of its
-    /// own. Nothing is written.
+    /// Notes the name of a thread that rows will be about and that may record no events itself.
+    /// Writes nothing.
     pub fn subject(&mut self, index: u64, name: &str) {
-        self.subjects.insert(index, name.to_owned());
+        self.subjects.insert(index, Arc::from(name));
     }
 
-    /// Forgets those names.
+    /// Forgets the names that [`subject`](Self::subject) noted.
     pub fn forget_subjects(&mut self) {
         self.subjects.clear();
     }
 
-    /// Appends the packet of a row; before it, where it is its thread's first and events before it
-    /// are missing, or so many are missing that the counter does not show it, the option that
-    /// [says so](LOST).
+    /// Appends the packet of a row. An [option](LOST) goes before it if events before it are
+    /// missing and the counter does not show them: because the row is its thread's first, or
+    /// because half the range of numbers or more is missing.
     ///
     /// # Errors
-    /// Why the event cannot be told. Its number is then missing, and `out` is as it was.
+    /// [`Refusal`] if the event cannot be written. The counter then shows it as missing, and `out`
+    /// is unchanged.
     pub fn row(
         &mut self,
         header: &RowHeader,
@@ -125,6 +235,7 @@ impl Stream {
         } else {
             None
         };
+        self.changes.note(header.capture_thread, self.threads.get(&header.capture_thread));
         let thread = self.threads.entry(header.capture_thread).or_default();
         let stream = stream(header.capture_thread)?;
         let missing = header.sequence.wrapping_sub(thread.last).wrapping_sub(1);
@@ -161,11 +272,11 @@ impl Stream {
         }
     }
 
-    /// Says of threads, each with the last number that it had given, how many events are missing
-    /// behind the last one in the trace; appends nothing where there are none.
+    /// Appends, for each thread with its last sequence number, how many events are missing after
+    /// the thread's last event in the trace. Appends nothing for a thread without such losses.
     ///
     /// # Errors
-    /// [`FormatError::HephStream`]. `out` is then as it was.
+    /// [`FormatError::HephStream`]. An error leaves `out` unchanged.
     pub fn numbers(
         &mut self,
         threads: impl IntoIterator<Item = (u64, u32)>,
@@ -173,9 +284,9 @@ impl Stream {
     ) -> Result<(), FormatError> {
         let before = out.len();
         for (index, sequence) in threads {
-            // A thread of which nothing is known and that has given no number.
+            // An unknown thread has given no numbers so far.
             let last = self.threads.get(&index).map_or(0, |thread| thread.last);
-            // Half of all numbers are behind any: an older one than is told already says nothing.
+            // A number ahead by half the range or more is an older one, which was accounted for.
             let missing = sequence.wrapping_sub(last);
             if missing == 0 || missing > i32::MAX as u32 {
                 continue;
@@ -185,16 +296,17 @@ impl Stream {
                 return Err(FormatError::HephStream { thread: index });
             };
             lost(stream, sequence, missing, out);
+            self.changes.note(index, self.threads.get(&index));
             self.threads.entry(index).or_default().last = sequence;
         }
         Ok(())
     }
 
-    /// Takes leave of threads, with the last number that each had given: as
-    /// [`numbers`](Self::numbers), and forgets them.
+    /// Removes threads that have ended, each with its last sequence number: appends what
+    /// [`numbers`](Self::numbers) appends, and forgets the threads.
     ///
     /// # Errors
-    /// [`FormatError::HephStream`]. `out` is then as it was.
+    /// [`FormatError::HephStream`]. An error leaves `out` unchanged.
     pub fn remove_threads(
         &mut self,
         threads: impl IntoIterator<Item = (u64, u32)> + Clone,
@@ -202,13 +314,14 @@ impl Stream {
     ) -> Result<(), FormatError> {
         self.numbers(threads.clone(), out)?;
         for (index, _) in threads {
+            self.changes.note(index, self.threads.get(&index));
             self.threads.remove(&index);
         }
         Ok(())
     }
 }
 
-/// A thread's stream.
+/// The stream number of a thread.
 fn stream(thread: u64) -> Result<u32, Refusal> {
     u32::try_from(thread).map_err(|_| Refusal::PayloadTooLarge)
 }
@@ -218,6 +331,6 @@ fn lost(stream: u32, last: u32, count: u32, out: &mut Vec<u8>) {
     value[..4].copy_from_slice(&stream.to_be_bytes());
     value[4..8].copy_from_slice(&last.to_be_bytes());
     value[8..].copy_from_slice(&u64::from(count).to_be_bytes());
-    // Name and value are short.
+    // Name and value are within the limits.
     let _ = packet::option(LOST, &value, out);
 }

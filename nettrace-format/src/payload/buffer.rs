@@ -1,10 +1,11 @@
-//! Where payload bytes go.
+//! The destination of payload bytes.
 
 use alloc::vec::Vec;
+use core::{error::Error, fmt};
 
-use crate::payload::walk::Mismatch;
+use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, walk::Mismatch};
 
-/// Why an event is refused as a whole: its payload cannot be said in the format.
+/// Why an event is refused as a whole: the format cannot hold its payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -13,11 +14,28 @@ pub enum Refusal {
     /// An array, a text or the data of a location exceeds
     /// [`MAX_ELEMENTS`](crate::payload::MAX_ELEMENTS).
     TooManyElements,
-    /// A fixed-length array was given another number of elements than its type has.
+    /// A fixed-length array got another number of elements than its type states.
     WrongElementCount,
-    /// The payload is not what the event's schema says.
+    /// The payload does not match the event's schema.
     Malformed,
 }
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PayloadTooLarge => write!(f, "the payload exceeds {MAX_PAYLOAD} bytes"),
+            Self::TooManyElements => {
+                write!(f, "an array or a text has more than {MAX_ELEMENTS} elements")
+            }
+            Self::WrongElementCount => {
+                f.write_str("an array has another number of elements than its type states")
+            }
+            Self::Malformed => f.write_str("the payload does not match the event's schema"),
+        }
+    }
+}
+
+impl Error for Refusal {}
 
 impl From<Mismatch> for Refusal {
     fn from(_: Mismatch) -> Self {
@@ -25,32 +43,33 @@ impl From<Mismatch> for Refusal {
     }
 }
 
-/// Takes the payload bytes of one event: a part of a chunk that the writer owns, or a vector.
+/// Takes the payload bytes of one event. The writer's chunks and vectors implement it.
 ///
-/// A buffer that is full drops what does not fit, remembers that, and goes on taking calls.
+/// A full buffer drops what does not fit, remembers the overflow, and keeps accepting calls.
 pub trait Buffer {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
-    /// Appends `len` bytes for the caller to fill in; their content is unspecified. `None` where
-    /// they do not fit, which the buffer remembers.
+    /// Appends `len` bytes of unspecified content, for the caller to fill in. Returns `None` if
+    /// they do not fit; the buffer then counts as overflowed.
     fn space(&mut self, len: usize) -> Option<&mut [u8]>;
-    /// The next `len` bytes, to be filled in before [`advance`](Self::advance) appends them; their content is unspecified. `None` where they do
-    /// not fit, which means nothing yet.
+    /// Returns the next `len` bytes, of unspecified content, without appending them. The caller
+    /// fills them in, and [`advance`](Self::advance) then appends them. Returns `None` if they do
+    /// not fit; the buffer does not count as overflowed then.
     fn window(&mut self, len: usize) -> Option<&mut [u8]>;
-    /// Appends `len` bytes of what [`window`](Self::window) gave; does nothing where it would not have given as many.
+    /// Appends the first `len` bytes of the last [`window`](Self::window). Does nothing if the
+    /// window would not have been that long.
     fn advance(&mut self, len: usize);
-    /// Bytes appended so far. Once the buffer has overflowed the number means nothing.
+    /// The number of bytes appended so far. Meaningless after an overflow.
     fn len(&self) -> usize;
-    /// Whether nothing was appended yet.
+    /// Whether nothing was appended so far.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Replaces bytes from position `at` on, which were appended before. Does nothing where they
-    /// were not.
+    /// Replaces appended bytes from position `at` on. Does nothing if that range was not appended.
     fn patch(&mut self, at: usize, bytes: &[u8]);
     /// Whether something did not fit.
     fn overflowed(&self) -> bool;
-    /// Remembers that the event is refused. The first reason counts.
+    /// Marks the event as refused. Only the first reason is kept.
     fn fail(&mut self, reason: Refusal);
 }
 
@@ -96,14 +115,26 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     }
 }
 
-/// A buffer that grows, for payloads off the hot path and for tests.
+/// A buffer that grows, for payloads outside the hot path and for tests.
+///
+/// ```
+/// use nettrace_event::PayloadEncoder;
+/// use nettrace_format::payload::{NetTraceEncoder, Refusal, VecBuffer};
+///
+/// // A payload has at most 65,436 bytes.
+/// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+/// for _ in 0..65_437 {
+///     encoder.u8(0);
+/// }
+/// assert_eq!(encoder.finish().into_payload(), Err(Refusal::PayloadTooLarge));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VecBuffer {
     /// What was appended.
     pub bytes: Vec<u8>,
     /// Why the event is refused, if it is.
     pub refusal: Option<Refusal>,
-    /// What the last window showed.
+    /// The bytes of the last window.
     window: Vec<u8>,
 }
 
@@ -114,10 +145,10 @@ impl VecBuffer {
         Self { bytes: Vec::new(), refusal: None, window: Vec::new() }
     }
 
-    /// The payload, or why there is none.
+    /// Returns the payload.
     ///
     /// # Errors
-    /// The reason for which the event is refused.
+    /// Why the event is refused.
     pub fn into_payload(self) -> Result<Vec<u8>, Refusal> {
         match self.refusal {
             Some(reason) => Err(reason),

@@ -1,11 +1,6 @@
-//! Values as NetTrace has them in a payload.
+//! Encodes values as NetTrace payload bytes.
 
-use core::{
-    fmt::Write,
-    net::{IpAddr, SocketAddr},
-};
-
-use trace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding};
+use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding};
 
 use crate::{
     payload::{
@@ -16,17 +11,33 @@ use crate::{
     primitive::{self, MAX_VARUINT64},
 };
 
-/// Writes the payload of one event into a buffer, as [`types`](crate::types) describes it.
+/// Writes the payload of one event into a buffer, in the layout that [`types`](crate::types)
+/// describes.
 ///
-/// Numbers are little endian and unpadded; `bool` takes 4 bytes; text is counted in code units; an
-/// option is a counted array of no or one element. Data of `RelLoc` and `DataLoc` fields follows
-/// behind the last field.
+/// Numbers are little endian and unpadded. A `bool` takes 4 bytes. Counts of text are in code
+/// units. An option is a counted array of zero or one element. The data of `RelLoc` and `DataLoc`
+/// fields comes after the last field.
+///
+/// With `PLAIN`, UTF-16 text must be ASCII without a NUL, or the event is refused. Such an encoder
+/// makes no calls for text, so the code around it needs no stack.
+///
+/// ```
+/// use nettrace_event::PayloadEncoder;
+/// use nettrace_format::payload::{NetTraceEncoder, VecBuffer};
+///
+/// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+/// encoder.bool(true);
+/// encoder.u16(7);
+/// let payload = encoder.finish().into_payload()?;
+/// assert_eq!(payload, [1, 0, 0, 0, 7, 0]);
+/// # Ok::<(), nettrace_format::payload::Refusal>(())
+/// ```
 #[derive(Debug)]
-pub struct NetTraceEncoder<B: Buffer> {
+pub struct NetTraceEncoder<B: Buffer, const PLAIN: bool = false> {
     buffer: B,
     /// The buffer's length before the payload.
     base: usize,
-    /// Where the data of the location that is being written begins.
+    /// Where the data of the current location begins.
     location_start: usize,
 }
 
@@ -34,12 +45,28 @@ impl<B: Buffer> NetTraceEncoder<B> {
     /// An encoder for a payload that begins where `buffer` ends now.
     #[inline(always)]
     pub fn new(buffer: B) -> Self {
+        Self::begin(buffer)
+    }
+}
+
+impl<B: Buffer> NetTraceEncoder<B, true> {
+    /// [`new`](NetTraceEncoder::new) for an encoder that takes plain text only.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn plain(buffer: B) -> Self {
+        Self::begin(buffer)
+    }
+}
+
+impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
+    #[inline(always)]
+    fn begin(buffer: B) -> Self {
         let base = buffer.len();
         Self { buffer, base, location_start: 0 }
     }
 
-    /// Checks the payload's size and hands the buffer back. The size in bytes is how much the
-    /// buffer has grown, unless it overflowed or the event was refused.
+    /// Checks the payload's size and returns the buffer. The payload is what the buffer has grown
+    /// by, unless it overflowed or the event was refused.
     #[inline(always)]
     pub fn finish(mut self) -> B {
         if self.position() > MAX_PAYLOAD {
@@ -54,7 +81,7 @@ impl<B: Buffer> NetTraceEncoder<B> {
         self.buffer.len().wrapping_sub(self.base)
     }
 
-    /// A count of elements, if readers can take it.
+    /// Writes a count of elements, or refuses the event if readers cannot take that many.
     #[inline(always)]
     fn count(&mut self, count: usize) -> bool {
         if count > MAX_ELEMENTS {
@@ -65,7 +92,7 @@ impl<B: Buffer> NetTraceEncoder<B> {
         true
     }
 
-    /// UTF-16, behind a count or before a NUL or neither.
+    /// Writes UTF-16, optionally with a count before it or a NUL after it.
     #[inline(always)]
     fn utf16(&mut self, value: &str, counted: bool, terminated: bool) {
         let bytes = value.as_bytes();
@@ -73,11 +100,16 @@ impl<B: Buffer> NetTraceEncoder<B> {
         let after = 2 * usize::from(terminated);
         let total = before + 2 * bytes.len() + after;
         if bytes.len() <= MAX_ELEMENTS {
-            // No text has more code units than bytes.
+            // A text has at most as many UTF-16 code units as UTF-8 bytes.
             if let Some(out) = self.buffer.window(total) {
                 let (count, rest) = out.split_at_mut_checked(before).unwrap_or_default();
                 let (units, nul) = rest.split_at_mut_checked(2 * bytes.len()).unwrap_or_default();
-                if text::widen_plain(bytes, units) {
+                let is_plain = if PLAIN {
+                    text::widen_plain_here(bytes, units)
+                } else {
+                    text::widen_plain(bytes, units)
+                };
+                if is_plain {
                     if let Some(count) = count.first_chunk_mut() {
                         *count = (bytes.len() as u16).to_le_bytes();
                     }
@@ -87,8 +119,12 @@ impl<B: Buffer> NetTraceEncoder<B> {
                 }
             }
         }
-        // Not ASCII, or it fits barely or not at all. What is called for it must not take the buffer, which would then
-        // have to be in memory for the usual way as well.
+        if PLAIN {
+            self.buffer.fail(Refusal::Malformed);
+            return;
+        }
+        // The text is not ASCII, or it does not fit with room to spare. The functions called from
+        // here must not take the buffer: that would force it into memory on the fast path too.
         let units = text::utf16_len(value);
         if units > MAX_ELEMENTS {
             self.buffer.fail(Refusal::TooManyElements);
@@ -111,32 +147,9 @@ impl<B: Buffer> NetTraceEncoder<B> {
             self.buffer.put(value.as_bytes());
         }
     }
-
-    /// Text of at most 64 bytes that a value displays as.
-    #[inline]
-    fn display(&mut self, value: &dyn core::fmt::Display) {
-        let mut shown = Shown { bytes: [0; 64], len: 0 };
-        // An address takes at most 58 bytes, so that this cannot fail.
-        let _ = write!(shown, "{value}");
-        self.utf16(core::str::from_utf8(&shown.bytes[..shown.len]).unwrap_or(""), true, false);
-    }
 }
 
-struct Shown {
-    bytes: [u8; 64],
-    len: usize,
-}
-
-impl Write for Shown {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let to = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(core::fmt::Error)?;
-        to.copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        Ok(())
-    }
-}
-
-/// Methods for numbers whose bytes are their own.
+/// Generates methods for numbers that are stored as their little-endian bytes.
 macro_rules! numbers {
     ($($method:ident: $ty:ty;)*) => {
         $(
@@ -148,7 +161,7 @@ macro_rules! numbers {
     };
 }
 
-impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
+impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> {
     type Mark = usize;
 
     numbers! {
@@ -164,19 +177,11 @@ impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
         i128: i128;
         f32: f32;
         f64: f64;
-        utf16_unit: u16;
-        unix_nanos: i64;
-        duration_nanos: u64;
     }
 
     #[inline(always)]
     fn bool(&mut self, value: bool) {
         self.u32(value.into());
-    }
-
-    #[inline(always)]
-    fn bool8(&mut self, value: bool) {
-        self.u8(value.into());
     }
 
     #[inline(always)]
@@ -195,12 +200,6 @@ impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
     }
 
     #[inline(always)]
-    fn char(&mut self, value: char) {
-        let mut bytes = [0; 4];
-        self.utf16(value.encode_utf8(&mut bytes), true, false);
-    }
-
-    #[inline(always)]
     fn str(&mut self, value: &str, encoding: StrEncoding) {
         match encoding {
             StrEncoding::Utf16Nul => self.utf16(value, false, true),
@@ -216,21 +215,6 @@ impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
     #[inline(always)]
     fn guid(&mut self, value: &[u8; 16]) {
         self.buffer.put(&primitive::guid(value));
-    }
-
-    #[inline(always)]
-    fn date_time(&mut self, unix_millis: i64) {
-        self.i64(file_time(unix_millis));
-    }
-
-    #[inline(always)]
-    fn ip_addr(&mut self, value: &IpAddr) {
-        self.display(value);
-    }
-
-    #[inline(always)]
-    fn socket_addr(&mut self, value: &SocketAddr) {
-        self.display(value);
     }
 
     #[inline(always)]
@@ -305,12 +289,4 @@ impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
     fn u8_elements(&mut self, values: &[u8]) {
         self.buffer.put(values);
     }
-}
-
-/// A time as `DateTime` holds it: 100 ns units since 1601-01-01 UTC, within the years 1601 to 9999.
-#[inline(always)]
-fn file_time(unix_millis: i64) -> i64 {
-    const UNIX_EPOCH_MILLIS: i64 = 11_644_473_600_000;
-    const LAST: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999
-    (unix_millis.clamp(-UNIX_EPOCH_MILLIS, LAST) + UNIX_EPOCH_MILLIS) * 10_000
 }

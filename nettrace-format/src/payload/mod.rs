@@ -1,9 +1,9 @@
-//! How values become payload bytes.
+//! Encodes values as payload bytes.
 //!
-//! [`NetTraceEncoder`] writes the values of one event into a [`Buffer`]; what it writes is what
-//! [`types`](crate::types) says of the schema. [`FixedSize`] tells beforehand how many bytes that
-//! will be, for events whose values are all of fixed size. [`walk`] tells the values of a payload
-//! again, for other formats.
+//! [`NetTraceEncoder`] writes the values of one event into a [`Buffer`], in the layout that
+//! [`types`](crate::types) describes. [`FixedSize`] computes the size in advance for events whose
+//! values all have a fixed size. [`walk`] reads the values of a payload back, to convert it to
+//! another format.
 
 mod buffer;
 mod encoder;
@@ -19,12 +19,14 @@ pub use crate::payload::{
 
 /// The most bytes that an event's payload can have.
 ///
-/// The format's own bound is 65,535. But PerfView and `dotnet-trace` first turn a trace into their
-/// own format, and of an event with more than this they say "Read past end of stream" and open
-/// nothing of the file at all (the reference reader's `TraceLog`, 3.1.23 and 4.0.0 alike).
+/// The format's own limit is 65,535. But PerfView and `dotnet-trace` first convert a trace to their
+/// own format. With a payload larger than this, the conversion fails with "Read past end of stream"
+/// and they open no part of the file (the reference reader's `TraceLog`, 3.1.23 and 4.0.0 alike).
 pub const MAX_PAYLOAD: usize = 65_436;
 
-/// The most elements (of text: code units) that a counted array can have, and the most bytes that a
-/// `RelLoc` or `DataLoc` can point at: the reference reader takes these 16-bit numbers as signed.
-/// (4.0.0 no longer does; 3.1.23 shows nothing or an exception in place of the value.)
+/// The most elements that a counted array can have (for text: code units), and the most bytes that
+/// a `RelLoc` or `DataLoc` can point at.
+///
+/// The reference reader 3.1.23 reads these 16-bit numbers as signed, and shows nothing or an
+/// exception in place of a value that exceeds this. 4.0.0 reads them as unsigned.
 pub const MAX_ELEMENTS: usize = 32_767;

@@ -1,11 +1,11 @@
-//! The size of a payload before it is written.
+//! Computes the size of a payload before it is written.
 
 use core::net::{IpAddr, SocketAddr};
 
-use trace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding, TraceEvent};
+use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding, TraceEvent};
 
-/// An encoder that only adds up sizes. For a type whose values are all of fixed size the sum folds
-/// to a constant.
+/// An encoder that only adds up sizes. For a type whose values all have a fixed size the compiler
+/// folds the sum to a constant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedSize {
     size: usize,
@@ -13,9 +13,9 @@ pub struct FixedSize {
 }
 
 impl FixedSize {
-    /// The size in bytes of an event's payload as [`NetTraceEncoder`](super::NetTraceEncoder)
-    /// writes it, or `None` where anything in it varies in size: text, counted arrays, options,
-    /// varints.
+    /// Returns the size in bytes of the payload that [`NetTraceEncoder`](super::NetTraceEncoder)
+    /// writes for an event. Returns `None` if any value varies in size: text, counted arrays,
+    /// options, varints.
     #[inline(always)]
     #[must_use]
     pub fn of<T: TraceEvent + ?Sized>(event: &T) -> Option<usize> {
@@ -25,7 +25,7 @@ impl FixedSize {
     }
 }
 
-/// Methods whose values take a fixed number of bytes.
+/// Generates methods for values that take a fixed number of bytes.
 macro_rules! fixed {
     ($($method:ident: $ty:ty = $size:expr;)*) => {
         $(
@@ -37,7 +37,7 @@ macro_rules! fixed {
     };
 }
 
-/// Methods whose values vary in size.
+/// Generates methods for values that vary in size.
 macro_rules! varying {
     ($($method:ident($($argument:ty),*);)*) => {
         $(
@@ -54,7 +54,6 @@ impl PayloadEncoder for FixedSize {
 
     fixed! {
         bool: bool = 4;
-        bool8: bool = 1;
         u8: u8 = 1;
         u16: u16 = 2;
         u32: u32 = 4;
@@ -67,11 +66,7 @@ impl PayloadEncoder for FixedSize {
         i128: i128 = 16;
         f32: f32 = 4;
         f64: f64 = 8;
-        utf16_unit: u16 = 2;
         guid: &[u8; 16] = 16;
-        unix_nanos: i64 = 8;
-        date_time: i64 = 8;
-        duration_nanos: u64 = 8;
     }
 
     varying! {
@@ -90,7 +85,7 @@ impl PayloadEncoder for FixedSize {
 
     #[inline(always)]
     fn begin_array(&mut self, len: usize, layout: ArrayLayout) {
-        // A wrong count is for the encoder to refuse, so that it must see the event.
+        // The encoder must see an event with a wrong count, so that it can refuse it.
         self.varies |= !matches!(layout, ArrayLayout::Fixed(count) if usize::from(count) == len);
     }
 

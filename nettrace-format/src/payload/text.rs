@@ -1,24 +1,36 @@
-//! Text as UTF-16, at the speed of memory where it is ASCII.
+//! Converts text to UTF-16, with a fast path for ASCII.
 //!
-//! A NUL becomes U+FFFD: the reference reader shows UTF-16 of every kind up to its first NUL only,
-//! and a NUL inside of a terminated string would shift the fields behind it. (UTF-8 is written as
-//! it is.)
+//! A NUL becomes U+FFFD: the reference reader shows UTF-16 of every kind only up to its first NUL,
+//! and a NUL inside a terminated string would shift the fields after it. (UTF-8 is written
+//! unchanged.)
 //!
 //! Lengths of 4 bytes and more are covered by whole steps of 4, 8 or 16 bytes, the last of which
-//! may overlap the one before it: no loop over single bytes, few branches, and one pass that checks and writes.
+//! may overlap the one before it: no loop over single bytes, few branches, and one pass that checks
+//! and writes.
 
-/// What a NUL becomes.
+/// Replaces a NUL.
 const REPLACEMENT: u16 = 0xFFFD;
 
-/// Writes text as UTF-16, little endian, if it is all ASCII without a NUL, so that it is its own UTF-16 but for the width.
-/// `false`: it is not, or `out` is not twice as long as `bytes`; what `out` holds then means nothing.
+/// Writes text as little-endian UTF-16 if it is all ASCII without a NUL. Returns `false` if it is
+/// not, or if `out` is not twice as long as `bytes`; the content of `out` is then unspecified.
 #[inline(always)]
 pub(super) fn widen_plain(bytes: &[u8], out: &mut [u8]) -> bool {
+    widen_by(bytes, out, widen_long)
+}
+
+/// [`widen_plain`] without a call.
+#[inline(always)]
+pub(super) fn widen_plain_here(bytes: &[u8], out: &mut [u8]) -> bool {
+    widen_by(bytes, out, widen_steps)
+}
+
+#[inline(always)]
+fn widen_by(bytes: &[u8], out: &mut [u8], long: impl FnOnce(&[u8], &mut [u8]) -> bool) -> bool {
     if out.len() != 2 * bytes.len() {
         return false;
     }
     if bytes.len() > 32 {
-        return widen_long(bytes, out);
+        return long(bytes, out);
     }
     if bytes.len() >= 16 {
         let first = widen_first::<16, 32>(bytes, out);
@@ -38,9 +50,14 @@ pub(super) fn widen_plain(bytes: &[u8], out: &mut [u8]) -> bool {
     plain
 }
 
-/// [`widen_plain`] of more than 16 bytes.
+/// [`widen_plain`] for more than 16 bytes.
 #[inline(never)]
 fn widen_long(bytes: &[u8], out: &mut [u8]) -> bool {
+    widen_steps(bytes, out)
+}
+
+#[inline(always)]
+fn widen_steps(bytes: &[u8], out: &mut [u8]) -> bool {
     let mut plain = true;
     for (from, to) in bytes.chunks_exact(16).zip(out.chunks_exact_mut(32)) {
         plain &= widen_first::<16, 32>(from, to);
@@ -54,11 +71,11 @@ fn is_plain(byte: u8) -> bool {
     (byte as i8) > 0
 }
 
-/// Widens `N` bytes (4 or a multiple of 8) to `W`, twice as many, and says whether all were plain. A loop from array to
-/// array is what compilers turn into interleaving instructions.
+/// Widens `N` bytes (4 or a multiple of 8) to `W`, twice as many, and returns whether all are
+/// plain. Compilers turn a loop from array to array into interleaving instructions.
 #[inline(always)]
 fn widen<const N: usize, const W: usize>(from: &[u8; N], to: &mut [u8; W]) -> bool {
-    // By way of an array of its own, which cannot overlap with `from` as far as a compiler knows.
+    // The compiler knows that this local array does not overlap `from`.
     let mut wide = [0; W];
     for (unit, &byte) in wide.chunks_exact_mut(2).zip(from) {
         unit.copy_from_slice(&u16::from(byte).to_le_bytes());
@@ -73,8 +90,9 @@ fn widen<const N: usize, const W: usize>(from: &[u8; N], to: &mut [u8; W]) -> bo
     marks & 0x8080_8080_8080_8080 == 0
 }
 
-/// The high bit of a byte is set if one of 8 bytes is 0 or not ASCII: subtracting 1 of each sets the high bit of the lowest
-/// byte that is 0, and of no byte of 1 to 0x7F unless there is a 0 below it.
+/// Returns a word with some byte's high bit set if any of the 8 bytes is 0 or not ASCII.
+/// Subtracting 1 from each byte sets the high bit of the lowest byte that is 0. It sets the high
+/// bit of a byte of 1 to 0x7F only if a lower byte is 0.
 #[inline(always)]
 fn not_plain(word: u64) -> u64 {
     word.wrapping_sub(0x0101_0101_0101_0101) | word
@@ -96,7 +114,7 @@ fn widen_last<const N: usize, const W: usize>(bytes: &[u8], out: &mut [u8]) -> b
     }
 }
 
-/// Writes any text as UTF-16, little endian. `out` has two bytes for each of [`utf16_len`].
+/// Writes any text as little-endian UTF-16. `out` must have two bytes for each of [`utf16_len`].
 #[inline(never)]
 pub(super) fn write_utf16(text: &str, out: &mut [u8]) {
     for (unit, to) in text.encode_utf16().zip(out.chunks_exact_mut(2)) {
@@ -105,10 +123,11 @@ pub(super) fn write_utf16(text: &str, out: &mut [u8]) {
     }
 }
 
-/// How many UTF-16 code units a text has.
+/// The number of UTF-16 code units in a text.
 #[inline(never)]
 pub(super) fn utf16_len(text: &str) -> usize {
-    // One for each byte that begins a character, one more for those of four bytes.
+    // Count one unit for each byte that begins a character, and one more for characters of four
+    // bytes.
     text.bytes().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(byte >= 0xF0)).sum()
 }
 
@@ -133,6 +152,11 @@ mod tests {
         assert_eq!(widen_plain(text.as_bytes(), &mut out), plain, "{text:?}");
         if plain {
             assert_eq!(out, expected, "{text:?}");
+        }
+        let mut again = vec![0xAA; 2 * text.len()];
+        assert_eq!(widen_plain_here(text.as_bytes(), &mut again), plain, "{text:?}");
+        if plain {
+            assert_eq!(again, expected, "{text:?}");
         }
         out.push(0);
         assert!(!widen_plain(text.as_bytes(), &mut out), "{text:?}");

@@ -1,36 +1,37 @@
-//! The way back: the values of a payload, told one by one.
+//! Reads the values of a payload back.
 //!
-//! [`walk`] goes through a payload that [`NetTraceEncoder`](super::NetTraceEncoder) wrote, by the
-//! fields of its schema, and tells a [`Visitor`] what it finds. It is how other formats are made
-//! from recorded events: threads record one form, whatever the session's format is.
+//! [`walk`] reads a payload that [`NetTraceEncoder`](super::NetTraceEncoder) wrote, by the fields
+//! of its schema, and passes each value to a [`Visitor`]. Threads record payloads in one form,
+//! whatever the session's format is; the other formats are converted from it this way.
 //!
-//! Nothing is allocated. Any bytes are walked: what does not fit the schema is a [`Mismatch`].
+//! A walk allocates nothing. It accepts any bytes: bytes that do not match the schema are a
+//! [`Mismatch`].
 
 use core::fmt;
 
-use trace_event::{ArrayLayout, FieldSchema, FieldType, StrEncoding};
+use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding};
 
 use crate::primitive::{self, MAX_VARUINT64};
 
-/// Takes what [`walk`] finds, in the order of the schema. All methods but
-/// [`value`](Self::value) do nothing unless they are written.
+/// Receives what [`walk`] finds, in the order of the schema. Only [`value`](Self::value) must be
+/// implemented; the other methods do nothing by default.
 ///
-/// Calls are nested as the schema is: between `begin_field` and `end_field` is one value, or one
-/// array, option or object.
+/// Calls are nested as in the schema: between `begin_field` and `end_field` comes one value, array,
+/// option or object.
 pub trait Visitor {
-    /// Why a visitor wants no more.
+    /// The visitor's error, which ends the walk.
     type Error: From<Mismatch>;
 
-    /// A value that holds no others.
+    /// A value that contains no others.
     ///
     /// # Errors
-    /// As the visitor has them; the walk ends there, as with all methods.
+    /// Any error of the visitor. It ends the walk. The same holds for all methods.
     fn value(&mut self, value: Value<'_>) -> Result<(), Self::Error>;
 
-    /// A field of the event or of an object; its value follows.
+    /// The start of a field of the event or of an object; its value follows.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn begin_field(&mut self, _field: &FieldSchema) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -38,16 +39,16 @@ pub trait Visitor {
     /// The end of that field.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn end_field(&mut self, _field: &FieldSchema) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// An array of `len` elements, at most 65,535; they follow. Located arrays come where their
-    /// field stands.
+    /// The start of an array of `len` elements, at most 65,535; they follow. The elements of a
+    /// `RelLoc` or `DataLoc` array come at the place of their field.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn begin_array(&mut self, _element: &FieldType, _len: usize) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -55,15 +56,15 @@ pub trait Visitor {
     /// The end of that array.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn end_array(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// A value of the named type that may be absent; it follows if `present`.
+    /// The start of an option of type `ty`; its value follows if `present`.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn begin_option(&mut self, _ty: &FieldType, _present: bool) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -71,15 +72,15 @@ pub trait Visitor {
     /// The end of that option.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn end_option(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// An object; its fields follow.
+    /// The start of an object; its fields follow.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn begin_object(&mut self, _fields: &[FieldSchema]) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -87,13 +88,13 @@ pub trait Visitor {
     /// The end of that object.
     ///
     /// # Errors
-    /// As with [`value`](Self::value).
+    /// Those of [`value`](Self::value).
     fn end_object(&mut self) -> Result<(), Self::Error> {
         Ok(())
     }
 }
 
-/// A value that holds no others.
+/// A value that contains no others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "most names say it all")]
 pub enum Value<'a> {
@@ -102,32 +103,28 @@ pub enum Value<'a> {
     U8(u8),
     U16(u16),
     U32(u32),
-    /// `U64` and `VarUInt`.
+    /// `U64` and `VarUInt`; `DurationNanos` is stored as one.
     U64(u64),
     U128(u128),
     I8(i8),
     I16(i16),
     I32(i32),
-    /// `I64` and `VarInt`.
+    /// `I64` and `VarInt`; `UnixNanos` is stored as one.
     I64(i64),
     I128(i128),
     F32(f32),
     F64(f64),
     /// One UTF-16 code unit on its own.
     Utf16Unit(u16),
-    /// `Str` in all its spellings, `Char`, `IpAddr`, `SocketAddr`.
+    /// `Str` in every encoding, `Char`, `IpAddr`, `SocketAddr`.
     Text(Text<'a>),
     /// In the byte order of RFC 4122.
     Guid([u8; 16]),
-    /// Nanoseconds since 1970-01-01 UTC.
-    UnixNanos(i64),
-    /// `DateTime`: 100 ns units since 1601-01-01 UTC.
+    /// `DateTime`: units of 100 ns since 1601-01-01 UTC.
     FileTime(i64),
-    /// Nanoseconds.
-    DurationNanos(u64),
 }
 
-/// The bytes of a text, without count or terminator.
+/// The bytes of a text, without count and terminator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Text<'a> {
     /// UTF-16, little endian; an even number of bytes.
@@ -137,7 +134,7 @@ pub enum Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The characters; what is no Unicode becomes U+FFFD.
+    /// The characters of the text. Invalid Unicode becomes U+FFFD.
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
         let (wide, narrow) = match self {
             Self::Utf16(bytes) => (bytes, &[][..]),
@@ -158,10 +155,10 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A payload that is not what its schema says.
+/// A payload does not match its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// Bytes from the payload's start to where it was noticed.
+    /// The offset in bytes from the payload's start at which the mismatch was found.
     pub offset: usize,
 }
 
@@ -169,8 +166,8 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "at byte {} the payload is not what the event's fields say; walk it by the schema that \
-             it was encoded with",
+            "at byte {} the payload does not match the event's fields; walk it with the schema \
+             that it was encoded with",
             self.offset
         )
     }
@@ -178,12 +175,39 @@ impl fmt::Display for Mismatch {
 
 impl core::error::Error for Mismatch {}
 
-/// Tells `visitor` the values of `payload`, whose fields are `fields`. Bytes behind the last field
-/// that no location points at are ignored.
+/// Passes the values of `payload`, whose fields are `fields`, to `visitor`. Ignores bytes after the
+/// last field that no location points at.
+///
+/// ```
+/// use nettrace_event::{FieldSchema, FieldType};
+/// use nettrace_format::payload::walk::{Mismatch, Value, Visitor, walk};
+///
+/// /// Adds up numbers.
+/// #[derive(Default)]
+/// struct Sum(u64);
+///
+/// impl Visitor for Sum {
+///     type Error = Mismatch;
+///
+///     fn value(&mut self, value: Value<'_>) -> Result<(), Mismatch> {
+///         if let Value::U32(number) = value {
+///             self.0 += u64::from(number);
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let fields = [FieldSchema::new("net", FieldType::U32), FieldSchema::new("tax", FieldType::U32)];
+/// let mut sum = Sum::default();
+/// walk(&fields, &[5, 0, 0, 0, 1, 0, 0, 0], &mut sum)?;
+/// assert_eq!(sum.0, 6);
+/// # Ok::<(), Mismatch>(())
+/// ```
 ///
 /// # Errors
-/// [`Mismatch`] where the payload ends early, a location points outside of it, or located data
-/// overlaps or is no multiple of its elements; and whatever the visitor returns.
+/// [`Mismatch`] if the payload ends early, a location points outside the payload, the data of
+/// locations overlaps, or its size is not a multiple of the element size; and any error of the
+/// visitor.
 pub fn walk<V: Visitor>(
     fields: &[FieldSchema],
     payload: &[u8],
@@ -193,16 +217,16 @@ pub fn walk<V: Visitor>(
     fields.iter().try_for_each(|field| walker.field(field, visitor))
 }
 
-/// How many values without a size of their own a payload may have (objects without fields, arrays of
-/// none), as elements and as fields: so that few bytes cannot keep a walk busy for long.
+/// The most values of size 0 (objects without fields, empty arrays) that a walk accepts, as
+/// elements and as fields. Without a limit, a few bytes could keep a walk busy for a long time.
 const SPARE: usize = 1 << 16;
 
 struct Walker<'a> {
     payload: &'a [u8],
-    /// Where the bytes end that are being read: the payload's end, or that of located data.
+    /// The end of the bytes being read: the end of the payload or of a location's data.
     end: usize,
     at: usize,
-    /// Bytes that locations have pointed at: never more than there are.
+    /// The total size of the data that locations pointed at so far: at most the payload's size.
     located: usize,
     spare: usize,
 }
@@ -214,7 +238,7 @@ impl<'a> Walker<'a> {
         visitor.end_field(field)
     }
 
-    /// A value, which is one of a few if it has no size.
+    /// Reads a value, and counts it against `spare` if its size is 0.
     fn sized<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
         let before = self.at;
         self.ty(ty, visitor)?;
@@ -225,39 +249,34 @@ impl<'a> Walker<'a> {
     }
 
     fn ty<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
-        let value = match *ty {
-            FieldType::Bool => Value::Bool(u32::from_le_bytes(self.array()?) != 0),
-            FieldType::Bool8 => Value::Bool(self.array::<1>()? != [0]),
-            FieldType::U8 => Value::U8(u8::from_le_bytes(self.array()?)),
-            FieldType::U16 => Value::U16(u16::from_le_bytes(self.array()?)),
-            FieldType::U32 => Value::U32(u32::from_le_bytes(self.array()?)),
-            FieldType::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
-            FieldType::U128 => Value::U128(u128::from_le_bytes(self.array()?)),
-            FieldType::I8 => Value::I8(i8::from_le_bytes(self.array()?)),
-            FieldType::I16 => Value::I16(i16::from_le_bytes(self.array()?)),
-            FieldType::I32 => Value::I32(i32::from_le_bytes(self.array()?)),
-            FieldType::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
-            FieldType::I128 => Value::I128(i128::from_le_bytes(self.array()?)),
-            FieldType::F32 => Value::F32(f32::from_le_bytes(self.array()?)),
-            FieldType::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
-            FieldType::VarUInt => Value::U64(self.varuint()?),
-            FieldType::VarInt => {
+        let value = match ty.storage() {
+            Storage::Bool => Value::Bool(u32::from_le_bytes(self.array()?) != 0),
+            Storage::Bool8 => Value::Bool(self.array::<1>()? != [0]),
+            Storage::U8 => Value::U8(u8::from_le_bytes(self.array()?)),
+            Storage::U16 => Value::U16(u16::from_le_bytes(self.array()?)),
+            Storage::U32 => Value::U32(u32::from_le_bytes(self.array()?)),
+            Storage::U64 => Value::U64(u64::from_le_bytes(self.array()?)),
+            Storage::U128 => Value::U128(u128::from_le_bytes(self.array()?)),
+            Storage::I8 => Value::I8(i8::from_le_bytes(self.array()?)),
+            Storage::I16 => Value::I16(i16::from_le_bytes(self.array()?)),
+            Storage::I32 => Value::I32(i32::from_le_bytes(self.array()?)),
+            Storage::I64 => Value::I64(i64::from_le_bytes(self.array()?)),
+            Storage::I128 => Value::I128(i128::from_le_bytes(self.array()?)),
+            Storage::F32 => Value::F32(f32::from_le_bytes(self.array()?)),
+            Storage::F64 => Value::F64(f64::from_le_bytes(self.array()?)),
+            Storage::VarUInt => Value::U64(self.varuint()?),
+            Storage::VarInt => {
                 let coded = self.varuint()?;
                 Value::I64((coded >> 1) as i64 ^ -((coded & 1) as i64))
             }
-            FieldType::Utf16Unit => Value::Utf16Unit(u16::from_le_bytes(self.array()?)),
-            // The three numbers are little endian; turning them around twice changes nothing.
-            FieldType::Guid => Value::Guid(primitive::guid(&self.array()?)),
-            FieldType::UnixNanos => Value::UnixNanos(i64::from_le_bytes(self.array()?)),
-            FieldType::DateTime => Value::FileTime(i64::from_le_bytes(self.array()?)),
-            FieldType::DurationNanos => Value::DurationNanos(u64::from_le_bytes(self.array()?)),
-            FieldType::Char | FieldType::IpAddr | FieldType::SocketAddr => {
-                self.counted_text(false)?
-            }
-            FieldType::Str(encoding) => self.text(encoding)?,
-            FieldType::Array(element, layout) => return self.sequence(element, layout, visitor),
-            FieldType::Option(item) => return self.option(item, visitor),
-            FieldType::Object(fields) => {
+            Storage::Utf16Unit => Value::Utf16Unit(u16::from_le_bytes(self.array()?)),
+            // `guid` converts in both directions, because it only reverses bytes.
+            Storage::Guid => Value::Guid(primitive::guid(&self.array()?)),
+            Storage::DateTime => Value::FileTime(i64::from_le_bytes(self.array()?)),
+            Storage::Text(encoding) => self.text(encoding)?,
+            Storage::Array(element, layout) => return self.sequence(element, layout, visitor),
+            Storage::Option(item) => return self.option(item, visitor),
+            Storage::Object(fields) => {
                 visitor.begin_object(fields)?;
                 fields.iter().try_for_each(|field| self.field(field, visitor))?;
                 return visitor.end_object();
@@ -318,8 +337,8 @@ impl<'a> Walker<'a> {
             ArrayLayout::DataLoc => false,
         };
         let (start, end) = self.location(relative)?;
-        // Elements of located arrays are of one size, so that their number is known beforehand.
-        let len = match fixed_size(element) {
+        // The elements of a location have a fixed size, so the size of its data gives their number.
+        let len = match element.fixed_size() {
             Some(size @ 1..) if (end - start) % size == 0 => (end - start) / size,
             _ => return Err(self.mismatch().into()),
         };
@@ -356,7 +375,7 @@ impl<'a> Walker<'a> {
         visitor.end_option()
     }
 
-    /// Where located data begins and ends.
+    /// Reads a location and returns the start and end of its data.
     fn location(&mut self, relative: bool) -> Result<(usize, usize), Mismatch> {
         let word = u32::from_le_bytes(self.array()?);
         let origin = if relative { self.at } else { 0 };
@@ -394,9 +413,4 @@ impl<'a> Walker<'a> {
     fn mismatch(&self) -> Mismatch {
         Mismatch { offset: self.at }
     }
-}
-
-/// Bytes of every value of the type, or `None` where they vary.
-fn fixed_size(of: &FieldType) -> Option<usize> {
-    crate::v6::types::fixed_size(of)
 }

@@ -1,8 +1,9 @@
-//! Payloads: from the types of version 6, in which events are recorded, to those of a version.
+//! Converts payloads from the types of version 6, in which events are recorded, to those of version
+//! 4 or 5.
 
 use alloc::vec::Vec;
 
-use trace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, StrEncoding};
+use nettrace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, StrEncoding};
 
 use crate::{
     payload::{
@@ -13,21 +14,72 @@ use crate::{
     v5::{Version, text::Notation},
 };
 
-/// Whether payloads of a type are other bytes in `version` than in version 6, so that they must go
-/// through [`map_payload`].
+/// Whether the payloads of a type have other bytes in `version` than in version 6. They must then
+/// go through [`map_payload`].
+///
+/// ```
+/// use nettrace_format::v5::{Version, needs_mapping};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::VarUInt)],
+/// # };
+///
+/// // `SALE` has a field of the type `VarUInt`, which only version 6 has.
+/// assert!(needs_mapping(Version::V5, &SALE));
+/// ```
 #[must_use]
 pub fn needs_mapping(version: Version, schema: &EventSchema) -> bool {
     schema.fields.iter().any(|field| differs(version, &field.ty))
 }
 
-/// Appends the payload of an event as `version` has it. `payload` is as
+/// Appends the payload of an event in the layout of `version`. `payload` is as
 /// [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
 ///
+/// ```
+/// use nettrace_format::v5::{Version, map_payload};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::VarUInt)],
+/// # };
+///
+/// // `SALE` has a field of the type `VarUInt`, which becomes a `UInt64`.
+/// let mut payload = Vec::new();
+/// map_payload(Version::V5, &SALE, &[0xE2, 0x09], &mut payload)?;
+/// assert_eq!(payload, 1_250_u64.to_le_bytes());
+/// # Ok::<(), nettrace_format::payload::Refusal>(())
+/// ```
+///
 /// # Errors
-/// [`Refusal::PayloadTooLarge`] where the result exceeds [`MAX_PAYLOAD`] (what was compact becomes
-/// wider: varints, UTF-8, and in version 4 lists, which become text),
-/// [`Refusal::TooManyElements`] where text or an array has more elements than can be counted, and
-/// [`Refusal::Malformed`] where `payload` is not one of `schema`. `out` is then as it was.
+/// * [`Refusal::PayloadTooLarge`] if the result exceeds [`MAX_PAYLOAD`]. Varints and UTF-8 get
+///   wider, and so do lists in version 4, which become text.
+/// * [`Refusal::TooManyElements`] if a text or an array has more elements than can be counted.
+/// * [`Refusal::Malformed`] if `payload` does not match `schema`.
+///
+/// An error leaves `out` unchanged.
 pub fn map_payload(
     version: Version,
     schema: &EventSchema,
@@ -46,31 +98,28 @@ pub fn map_payload(
 
 fn differs(version: Version, ty: &FieldType) -> bool {
     let is_v4 = version == Version::V4;
-    match *ty {
-        FieldType::Bool8 | FieldType::VarUInt | FieldType::VarInt => true,
-        FieldType::Str(StrEncoding::Utf16Nul) => false,
-        FieldType::Char
-        | FieldType::IpAddr
-        | FieldType::SocketAddr
-        | FieldType::Str(StrEncoding::Utf16) => is_v4,
-        FieldType::Str(_) => true,
-        FieldType::Array(item, ArrayLayout::Counted) | FieldType::Option(item) => {
+    match ty.storage() {
+        Storage::Bool8 | Storage::VarUInt | Storage::VarInt => true,
+        Storage::Text(StrEncoding::Utf16Nul) => false,
+        Storage::Text(StrEncoding::Utf16) => is_v4,
+        Storage::Text(_) => true,
+        Storage::Array(item, ArrayLayout::Counted) | Storage::Option(item) => {
             is_v4 || differs(version, item)
         }
-        FieldType::Array(..) => true,
-        FieldType::Object(fields) => fields.iter().any(|field| differs(version, &field.ty)),
+        Storage::Array(..) => true,
+        Storage::Object(fields) => fields.iter().any(|field| differs(version, &field.ty)),
         _ => false,
     }
 }
 
-/// Writes what the walk finds.
+/// Writes the values that the walk passes to it.
 struct Mapper<'a> {
     version: Version,
-    /// Where the payload begins in `out`.
+    /// The start of the payload in `out`.
     start: usize,
-    /// The type of the next value, if it is one that holds no others.
+    /// The type of the next value, if that value contains no others.
     current: FieldType,
-    /// Version 4: the list that is being written as text.
+    /// Version 4: the list that is being written as text, if any.
     notation: Option<Notation>,
     out: &'a mut Vec<u8>,
 }
@@ -95,7 +144,7 @@ impl Mapper<'_> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Text as the field is described: counted, or up to a NUL.
+    /// Writes a text as its field is described: with a count or a NUL.
     fn text(&mut self, text: Text<'_>) -> Result<(), Refusal> {
         let terminated =
             self.version == Version::V4 || self.current == FieldType::Str(StrEncoding::Utf16Nul);
@@ -117,7 +166,7 @@ impl Mapper<'_> {
         Ok(())
     }
 
-    /// Ends a list that was text.
+    /// Ends a list that is written as text.
     fn end_list(&mut self) {
         if let Some(notation) = &mut self.notation {
             if notation.end_list(self.out) {
@@ -141,12 +190,12 @@ impl Visitor for Mapper<'_> {
             Value::U8(v) => self.put(&[v]),
             Value::U16(v) | Value::Utf16Unit(v) => self.put(&v.to_le_bytes()),
             Value::U32(v) => self.put(&v.to_le_bytes()),
-            Value::U64(v) | Value::DurationNanos(v) => self.put(&v.to_le_bytes()),
+            Value::U64(v) => self.put(&v.to_le_bytes()),
             Value::U128(v) => self.put(&v.to_le_bytes()),
             Value::I8(v) => self.put(&v.to_le_bytes()),
             Value::I16(v) => self.put(&v.to_le_bytes()),
             Value::I32(v) => self.put(&v.to_le_bytes()),
-            Value::I64(v) | Value::UnixNanos(v) | Value::FileTime(v) => {
+            Value::I64(v) | Value::FileTime(v) => {
                 self.put(&v.to_le_bytes());
             }
             Value::I128(v) => self.put(&v.to_le_bytes()),
@@ -214,7 +263,7 @@ impl Visitor for Mapper<'_> {
     }
 }
 
-/// UTF-16 of a text. A NUL, up to which readers show it, becomes U+FFFD.
+/// Appends a text as UTF-16. A NUL becomes U+FFFD, because readers show text only up to a NUL.
 fn put_utf16(text: Text<'_>, out: &mut Vec<u8>) {
     let first = out.len();
     match text {

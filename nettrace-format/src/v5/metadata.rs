@@ -2,27 +2,50 @@
 
 use alloc::vec::Vec;
 
-use trace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, StrEncoding};
+use nettrace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, Storage, StrEncoding};
 
 use crate::{
     error::FormatError, payload::MAX_ELEMENTS, primitive, types, v5::Version, v6::BlockKind,
 };
 
-/// Whether a type can be described in a version.
+/// Checks whether a version can describe an event type.
+///
+/// ```
+/// use nettrace_format::v5::{Version, check};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// # };
+///
+/// assert_eq!(check(Version::V4, &SALE), Ok(()));
+/// ```
 ///
 /// # Errors
-/// What [`types::field_descriptions`] says of its fields, since rows are recorded in the types of
-/// version 6; in version 5 [`FormatError::FixedArrayTooLong`], and
-/// [`FormatError::MetadataRowTooLarge`] beyond [`MAX_METADATA_ROW`].
+/// Those of [`types::field_descriptions`], because events are recorded in the types of version 6.
+/// [`FormatError::FixedArrayTooLong`] in version 5. [`FormatError::MetadataRowTooLarge`] beyond
+/// [`MAX_METADATA_ROW`].
 pub fn check(version: Version, schema: &EventSchema) -> Result<(), FormatError> {
     row(version, 1, schema, &mut Vec::new())
 }
 
-/// The most bytes that the description of an event type may take here: 1 MiB. The format has 31
-/// bits for it; names in UTF-16 cannot take that much where version 6 can say them.
+/// The most bytes that the description of an event type may take in versions 4 and 5: 1 MiB. The
+/// format has 31 bits for the size. A type that version 6 can describe stays below 1 MiB, even with
+/// its names in UTF-16.
 pub const MAX_METADATA_ROW: usize = 1 << 20;
 
-/// The largest metadata id: 31 bits.
+/// The largest metadata id: it has 31 bits.
 const MAX_METADATA_ID: u32 = i32::MAX as u32;
 
 /// Appends one row of a metadata block: a compressed header, then the description.
@@ -32,8 +55,8 @@ pub(super) fn row(
     schema: &EventSchema,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    /// The flag of a header that says the payload's size, and nothing else: metadata id, numbers
-    /// and threads are 0, as at the start of a block.
+    /// The header flag that only the payload size follows. The metadata id, sequence number and
+    /// threads are then 0, their values at the start of a block.
     const PAYLOAD_LEN: u8 = 128;
     match id {
         0 => return Err(FormatError::ZeroId { kind: BlockKind::Metadata }),
@@ -47,7 +70,7 @@ pub(super) fn row(
     if size > MAX_METADATA_ROW {
         return Err(FormatError::MetadataRowTooLarge { event: schema.name, size });
     }
-    // The timestamp is the one before: 0.
+    // The difference to the previous timestamp, 0, is 0.
     out.extend_from_slice(&[PAYLOAD_LEN, 0]);
     primitive::varuint(size as u64, out);
     out.extend_from_slice(&description);
@@ -69,7 +92,7 @@ fn describe(
     name(schema.name, out);
     out.extend_from_slice(&schema.keywords.to_le_bytes());
     number(schema.version.into(), out);
-    number(schema.level as u32, out);
+    number(u32::from(schema.level.number()), out);
     if version == Version::V4 {
         return fields(version, Layout::Plain, schema.fields, out);
     }
@@ -81,7 +104,7 @@ fn describe(
         out.extend_from_slice(&[OPCODE, opcode]);
     }
     if tagged {
-        // The size excludes the kind as well as itself.
+        // The size counts neither its own bytes nor the kind.
         let start = out.len();
         number(0, out);
         out.push(FIELDS);
@@ -96,8 +119,8 @@ fn describe(
 enum Layout {
     /// Type, then name.
     Plain,
-    /// In a tag of version 5: size (its own 4 bytes included), name, type. Arrays are known in here
-    /// only.
+    /// In a tag of version 5: size (including its own 4 bytes), name, type. Only this layout has
+    /// arrays.
     Tagged,
 }
 
@@ -107,7 +130,7 @@ fn fields(
     fields: &[FieldSchema],
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    // As in version 6 there are at most 65,535.
+    // The check for version 6 allows at most 65,535 fields.
     number(fields.len() as u32, out);
     for field in fields {
         let start = out.len();
@@ -127,7 +150,7 @@ fn fields(
     Ok(())
 }
 
-/// The type codes of the versions.
+/// The type codes of versions 4 and 5.
 mod code {
     pub(super) const OBJECT: u32 = 1;
     pub(super) const BOOLEAN: u32 = 3;
@@ -159,23 +182,23 @@ fn ty(
         number(code, out);
         return Ok(());
     }
-    match *of {
-        FieldType::Object(members) => {
+    match of.storage() {
+        Storage::Object(members) => {
             number(code::OBJECT, out);
             fields(version, layout, members, out)
         }
-        FieldType::U128 | FieldType::I128 => {
+        wide @ (Storage::U128 | Storage::I128) => {
             number(code::OBJECT, out);
-            let high = if *of == FieldType::U128 { FieldType::U64 } else { FieldType::I64 };
+            let high = if wide == Storage::U128 { FieldType::U64 } else { FieldType::I64 };
             let parts = [FieldSchema::new("low", FieldType::U64), FieldSchema::new("high", high)];
             fields(version, layout, &parts, out)
         }
-        // Everything else is text to version 4.
+        // Version 4 stores every other type as text.
         _ if version == Version::V4 => {
             number(code::STRING, out);
             Ok(())
         }
-        FieldType::Array(item, array_layout) => {
+        Storage::Array(item, array_layout) => {
             if let ArrayLayout::Fixed(count) = array_layout {
                 if usize::from(count) > MAX_ELEMENTS {
                     return Err(FormatError::FixedArrayTooLong { field: field.name, count });
@@ -184,7 +207,7 @@ fn ty(
             number(code::ARRAY, out);
             element(version, layout, field, item, "items", out)
         }
-        FieldType::Option(item) => {
+        Storage::Option(item) => {
             number(code::ARRAY, out);
             element(version, layout, field, item, "value", out)
         }
@@ -196,8 +219,8 @@ fn ty(
     }
 }
 
-/// The type of an element. One that is itself an array becomes an object with that array as its
-/// only field, as in version 6: readers fail on arrays of arrays.
+/// Appends the type of an element. Readers fail on arrays of arrays, so an element that is an array
+/// becomes an object with that array as its only field, as in version 6.
 fn element(
     version: Version,
     layout: Layout,
@@ -206,40 +229,40 @@ fn element(
     inner: &'static str,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    if !matches!(of, FieldType::Array(..) | FieldType::Option(_)) {
+    if !matches!(of.storage(), Storage::Array(..) | Storage::Option(_)) {
         return ty(version, layout, field, of, out);
     }
     number(code::OBJECT, out);
     fields(version, layout, &[FieldSchema::new(inner, *of)], out)
 }
 
-/// The code of a type that both versions have, or whose nearest they both have.
+/// The code of a type that both versions store in the same way.
 fn simple(of: &FieldType) -> Option<u32> {
-    Some(match of {
-        FieldType::Bool | FieldType::Bool8 => code::BOOLEAN,
-        FieldType::U8 => code::BYTE,
-        FieldType::U16 => code::UINT16,
-        FieldType::U32 => code::UINT32,
-        FieldType::U64 | FieldType::VarUInt | FieldType::DurationNanos => code::UINT64,
-        FieldType::I8 => code::SBYTE,
-        FieldType::I16 => code::INT16,
-        FieldType::I32 => code::INT32,
-        FieldType::I64 | FieldType::VarInt | FieldType::UnixNanos => code::INT64,
-        FieldType::F32 => code::SINGLE,
-        FieldType::F64 => code::DOUBLE,
-        FieldType::Utf16Unit => code::CHAR,
-        FieldType::Guid => code::GUID,
-        FieldType::DateTime => code::DATE_TIME,
-        FieldType::Str(StrEncoding::Utf16Nul) => code::STRING,
+    Some(match of.storage() {
+        Storage::Bool | Storage::Bool8 => code::BOOLEAN,
+        Storage::U8 => code::BYTE,
+        Storage::U16 => code::UINT16,
+        Storage::U32 => code::UINT32,
+        Storage::U64 | Storage::VarUInt => code::UINT64,
+        Storage::I8 => code::SBYTE,
+        Storage::I16 => code::INT16,
+        Storage::I32 => code::INT32,
+        Storage::I64 | Storage::VarInt => code::INT64,
+        Storage::F32 => code::SINGLE,
+        Storage::F64 => code::DOUBLE,
+        Storage::Utf16Unit => code::CHAR,
+        Storage::Guid => code::GUID,
+        Storage::DateTime => code::DATE_TIME,
+        Storage::Text(StrEncoding::Utf16Nul) => code::STRING,
         _ => return None,
     })
 }
 
-/// Whether version 5 needs an array to say it.
+/// Whether version 5 needs an array for the type.
 fn has_array(of: &FieldType) -> bool {
-    match of {
-        FieldType::Object(fields) => fields.iter().any(|field| has_array(&field.ty)),
-        FieldType::U128 | FieldType::I128 => false,
+    match of.storage() {
+        Storage::Object(fields) => fields.iter().any(|field| has_array(&field.ty)),
+        Storage::U128 | Storage::I128 => false,
         _ => simple(of).is_none(),
     }
 }
@@ -248,12 +271,12 @@ fn number(value: u32, out: &mut Vec<u8>) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Fills in a size that was left out at `at`. It fits: see [`MAX_METADATA_ROW`].
+/// Fills in a size at `at`, where room was left for it. It fits: see [`MAX_METADATA_ROW`].
 fn patch(at: usize, size: usize, out: &mut [u8]) {
     out[at..at + 4].copy_from_slice(&(size as u32).to_le_bytes());
 }
 
-/// UTF-16 up to a NUL. A NUL inside, which would end it, becomes U+FFFD.
+/// Appends a name as UTF-16 with a NUL at its end. A NUL inside the name becomes U+FFFD.
 fn name(text: &str, out: &mut Vec<u8>) {
     for unit in text.encode_utf16() {
         let unit = if unit == 0 { 0xFFFD } else { unit };

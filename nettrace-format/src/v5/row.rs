@@ -1,8 +1,8 @@
 //! Event rows: the compressed header.
 //!
-//! It differs from that of version 6 (see [`v6::RowFlags`](crate::v6::RowFlags)) in what stands
-//! between timestamp and payload size: the two activity ids, flags 16 and 32, in the place of a
-//! label list. A producer that writes no labels need not know which of the two it writes.
+//! It differs from that of version 6 (see [`v6::RowFlags`](crate::v6::RowFlags)) between timestamp
+//! and payload size: it has the two activity ids, flags 16 and 32, instead of a label list. Without
+//! labels the headers of all versions are the same.
 
 use alloc::vec::Vec;
 
@@ -15,46 +15,46 @@ use crate::{
 /// The most bytes that a compressed header takes.
 pub const MAX_ROW_HEADER: usize = 1 + 5 * MAX_VARUINT32 + 3 * MAX_VARUINT64 + 2 * 16;
 
-/// The flag of a header in which the activity id follows.
+/// The header flag that an activity id follows.
 pub const ACTIVITY: u8 = 16;
 
-/// The flag of a header in which the related activity id follows.
+/// The header flag that a related activity id follows.
 pub const RELATED_ACTIVITY: u8 = 32;
 
-/// Everything about one event but its payload.
+/// The header of an event's row: everything about the event except its payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The metadata id of the event's type: 1 to 2^31 - 1.
     pub metadata_id: u32,
-    /// The number that the capturing thread gave the event. Readers know threads by their ids in
-    /// the operating system: one that gets the id of another which is gone must go on counting
-    /// where that one stopped.
+    /// The sequence number that the capturing thread gave the event. Readers know threads by their
+    /// OS ids, so a thread that gets the id of an ended one must continue its numbers.
     pub sequence: u32,
-    /// The id, in the operating system, of the thread that recorded the event.
+    /// OS id of the thread that recorded the event.
     pub capture_thread: u64,
-    /// The processor it ran on, 2^32 - 1 where that is not known. The reference reader keeps 8 bits
-    /// of it.
+    /// The processor that the event was recorded on; 2^32 - 1 if unknown. The reference reader
+    /// keeps 8 bits of it.
     pub processor: u32,
-    /// The id, in the operating system, of the thread that the event is about.
+    /// OS id of the thread that the event is about.
     pub thread: u64,
-    /// The event's stack, 0 for none.
+    /// Id of the event's stack; 0 for none.
     pub stack: u32,
-    /// When, in ticks.
+    /// Time of the event, in ticks.
     pub timestamp: u64,
     /// The activity that the event belongs to: a GUID in the byte order of RFC 4122. `None` is
     /// written as the GUID of zeros.
     pub activity: Option<[u8; 16]>,
-    /// The activity that caused it, likewise.
+    /// The activity that caused that activity: a GUID in the same form.
     pub related: Option<[u8; 16]>,
-    /// Whether no later event of the file is older than this one.
+    /// Whether every later event in the file is at least as young as this one.
     pub sorted: bool,
-    /// Bytes of payload behind the header: at most [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD).
+    /// Size in bytes of the payload that follows the header: at most
+    /// [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD).
     pub payload_len: u32,
 }
 
 impl From<RowHeader> for Row {
-    /// The same row, without activities: what a label list says must be set by the caller. The
-    /// header's threads must be ids of the operating system.
+    /// Copies everything except the label list, whose activities the caller must set. The header's
+    /// threads must be OS ids.
     fn from(header: RowHeader) -> Self {
         Self {
             metadata_id: header.metadata_id,
@@ -72,7 +72,30 @@ impl From<RowHeader> for Row {
     }
 }
 
-/// Writes compressed headers: one encoder for each event block.
+/// Writes compressed headers. Each event block needs its own encoder.
+///
+/// ```
+/// use nettrace_format::v5::{Row, RowEncoder};
+///
+/// let first = Row {
+///     metadata_id: 1,
+///     sequence: 1,
+///     capture_thread: 17,
+///     thread: 17,
+///     timestamp: 6_000,
+///     payload_len: 4,
+///     ..Row::default()
+/// };
+/// let second = Row { sequence: 2, timestamp: 6_050, ..first };
+/// let (mut encoder, mut rows) = (RowEncoder::new(), Vec::new());
+/// encoder.full_row(&first, &mut rows);
+/// rows.extend(1_250_u32.to_le_bytes());
+/// let begin = rows.len();
+/// encoder.row(&second, &mut rows);
+/// // No flags, and 50 ticks.
+/// assert_eq!(rows[begin..], [0, 50]);
+/// rows.extend(1_300_u32.to_le_bytes());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RowEncoder {
     previous: Row,
@@ -85,19 +108,19 @@ impl RowEncoder {
         Self::default()
     }
 
-    /// Appends the shortest header that says `row`; the payload goes behind it.
+    /// Appends the shortest header for `row`; the caller appends the payload after it.
     ///
-    /// The caller has seen to it that the payload is at most
-    /// [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes long and that the timestamp is not below
-    /// the one before: the format has no way to say otherwise (the difference is taken modulo
-    /// 2^64).
+    /// The caller must ensure that the payload has at most
+    /// [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes and that the timestamp is not below the
+    /// previous one. The format cannot express a smaller timestamp: the difference is taken modulo
+    /// 2^64.
     pub fn row(&mut self, row: &Row, out: &mut Vec<u8>) {
         self.encode(row, 0, out);
     }
 
-    /// Appends a header in which metadata id, sequence number, capture thread, processor and
-    /// payload size are explicit whether they changed or not: for the first row of a block, whose
-    /// followers are deltas to it.
+    /// Appends a header that always contains metadata id, sequence number, capture thread,
+    /// processor and payload size. The first row of a block needs it, because later rows are deltas
+    /// to it.
     pub fn full_row(&mut self, row: &Row, out: &mut Vec<u8>) {
         let explicit = RowFlags::METADATA | RowFlags::CAPTURE | RowFlags::PAYLOAD_LEN;
         self.encode(row, explicit, out);

@@ -1,9 +1,9 @@
-//! The stream: what begins it, its objects, and where in it they stand.
+//! Writes the objects of a stream and tracks their positions.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use trace_event::EventSchema;
+use nettrace_event::EventSchema;
 
 use crate::{
     content::TraceInfo,
@@ -16,25 +16,82 @@ use crate::{
     },
 };
 
-/// Which of the two older versions.
+/// One of the two older versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// Version 4: .NET Core 3.0. No arrays, no opcodes.
+    /// Version 4: .NET Core 3.0. It has no arrays and no opcodes.
     V4,
-    /// Version 5: .NET 5 and later. Arrays and opcodes, in tags behind the description of a type
-    /// that readers of version 4 do not look at. The stream itself says 4, too.
+    /// Version 5: .NET 5 and later. It has arrays and opcodes, in tags after the description of a
+    /// type that readers of version 4 skip. The stream itself states version 4, too.
     V5,
 }
 
-/// Bytes of the header of event and metadata blocks: its own size (2 bytes), flags, and the first
-/// and last timestamp.
+/// Size in bytes of the header of event and metadata blocks: its own size (2 bytes), flags, and the
+/// first and last timestamp.
 pub const BLOCK_HEADER: usize = 20;
 
-/// Writes the objects of one stream, each whole, and knows how far the stream has come: the content
-/// of a block begins at a multiple of 4 bytes from the stream's start.
+/// Writes the objects of one stream and tracks its length, because the content of a block must
+/// begin at a multiple of 4 bytes from the stream's start.
 ///
-/// All that is appended must go into the stream, in the order of the calls. What fails leaves
-/// output and position as they were.
+/// The caller must write everything that a call appends to the stream, in the order of the calls. A
+/// call that fails leaves output and position unchanged.
+///
+/// ```
+/// use nettrace_format::{
+///     content::{SystemTimeParts, TraceInfo},
+///     v5::{Row, RowEncoder, Stream, Version},
+/// };
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// # };
+///
+/// let (mut stream, mut trace) = (Stream::new(Version::V5), Vec::new());
+/// let info = TraceInfo {
+///     sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+///     sync_ticks: 5_000,
+///     ticks_per_second: 1_000_000_000,
+///     pointer_size: 8,
+///     key_values: &[],
+/// };
+/// stream.begin(&info, 17, 2, &mut trace)?;
+/// // `SALE` is an `EventSchema` with one field of 4 bytes.
+/// stream.metadata(&[(1, &SALE)], &mut trace)?;
+///
+/// let row = Row {
+///     metadata_id: 1,
+///     sequence: 1,
+///     capture_thread: 17,
+///     thread: 17,
+///     timestamp: 6_000,
+///     sorted: true,
+///     payload_len: 4,
+///     ..Row::default()
+/// };
+/// let mut rows = Vec::new();
+/// RowEncoder::new().full_row(&row, &mut rows);
+/// rows.extend(1_250_u32.to_le_bytes());
+/// let tail = stream.event_block(6_000, 6_000, rows.len(), &mut trace)?;
+/// trace.extend(rows);
+/// trace.extend(tail);
+///
+/// stream.sequence_point(7_000, &[(17, 1)], &mut trace)?;
+/// assert_eq!(stream.position(), trace.len() as u64);
+/// trace.extend(Stream::END_OF_STREAM);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Stream {
     version: Version,
@@ -42,12 +99,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// What a complete stream ends with: a reference to no object. Readers refuse a stream without
-    /// it and ignore what stands behind it. It is not counted in [`position`](Self::position),
-    /// since the next object takes its place.
+    /// Ends a complete stream: a reference to no object. Readers refuse a stream without it and
+    /// ignore what follows it. [`position`](Self::position) does not count it, because the next
+    /// object replaces it.
     pub const END_OF_STREAM: [u8; 1] = [tag::NULL_REFERENCE];
 
-    /// What stands behind the rows of an event block.
+    /// Follows the rows of an event block.
     pub const END_OF_BLOCK: [u8; 1] = [tag::END_OBJECT];
 
     /// A stream that has not begun.
@@ -62,19 +119,26 @@ impl Stream {
         self.version
     }
 
-    /// Bytes of the stream so far, the end of stream not counted.
+    /// Size of the stream so far in bytes, without the end of stream.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// Begins a new stream: `Nettrace`, the name of the serialization, and the Trace object.
+    /// Goes back to an earlier [`position`](Self::position). Call it when the objects after it did
+    /// not reach the stream.
+    pub(crate) const fn rewind(&mut self, position: u64) {
+        self.position = position;
+    }
+
+    /// Begins a new stream: appends `Nettrace`, the name of the serialization, and the Trace
+    /// object.
     ///
-    /// Of the key-values only `ExpectedCPUSamplingRate` has a place, if it is a number; the others
-    /// are left out. `process_id` and `processors` are taken as given, not from there.
+    /// Of the key-values, only a number under `ExpectedCPUSamplingRate` is written; the others are
+    /// left out. `process_id` and `processors` are written as given, not from the key-values.
     ///
     /// # Errors
-    /// [`FormatError::PointerSize`] other than 4 or 8, [`FormatError::ClockRate`].
+    /// [`FormatError::PointerSize`] unless it is 4 or 8, [`FormatError::ClockRate`].
     pub fn begin(
         &mut self,
         info: &TraceInfo<'_>,
@@ -100,12 +164,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Appends metadata for event types, each under the id that rows refer to it by: one block, or
-    /// several where one does not suffice, or none where there are no types.
+    /// Appends metadata for event types, each under the id of its rows. Writes no block without
+    /// types, and several if one block cannot hold them.
     ///
     /// # Errors
-    /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`] beyond 2^31 - 1, and what
-    /// [`check`](super::check) says of a type.
+    /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`] beyond 2^31 - 1, and those of
+    /// [`check`](super::check).
     pub fn metadata(
         &mut self,
         types: &[(u32, &'static EventSchema)],
@@ -120,10 +184,21 @@ impl Stream {
         self.split(BlockKind::Metadata, &rows, &ends, |_| block_header(0, 0), out)
     }
 
-    /// Appends stacks with the ids `first_id`, `first_id + 1` and so on, up to the next sequence
-    /// point: one block, or several, or none where there are no stacks.
+    /// Appends stacks with the ids `first_id`, `first_id + 1` and so on. The ids apply up to the
+    /// next sequence point. Writes no block without stacks, and several if one block cannot hold
+    /// them.
     ///
-    /// Frames are addresses, leaf first, `pointer_size` bytes each, as the Trace object has it.
+    /// Frames are addresses, leaf first, of `pointer_size` bytes each, as in the Trace object.
+    ///
+    /// ```
+    /// use nettrace_format::v5::{Stream, Version};
+    ///
+    /// // The ids 1 and 2. The second stack has two frames.
+    /// let (mut stream, mut out) = (Stream::new(Version::V4), Vec::new());
+    /// stream.stack_block(1, &[&[0x1000], &[0x2000, 0x1000]], 8, &mut out)?;
+    /// assert_eq!(stream.position(), out.len() as u64);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     ///
     /// # Errors
     /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::PointerSize`],
@@ -140,15 +215,15 @@ impl Stream {
         self.split(BlockKind::Stack, &rows, &ends, |range| id_prefix(first_id, range), out)
     }
 
-    /// Appends everything of an event block that stands before its rows, and returns what stands
-    /// behind them. The caller puts `rows_len` bytes of rows, and that, behind `out`; all of it is
-    /// counted in the position now.
+    /// Appends the part of an event block before its rows, and returns the part after them. The
+    /// caller must append `rows_len` bytes of rows and then the returned bytes. The position counts
+    /// all of it now.
     ///
     /// `first_ts` and `last_ts` are the timestamps of the oldest and the youngest row, in ticks.
     ///
     /// # Errors
-    /// [`FormatError::EmptyEventBlock`] where there are no rows, [`FormatError::BlockTooLarge`]
-    /// where they exceed [`MAX_BLOCK_SIZE`] - [`BLOCK_HEADER`].
+    /// [`FormatError::EmptyEventBlock`] if there are no rows, and [`FormatError::BlockTooLarge`] if
+    /// they exceed [`MAX_BLOCK_SIZE`] - [`BLOCK_HEADER`].
     pub fn event_block(
         &mut self,
         first_ts: u64,
@@ -168,15 +243,15 @@ impl Stream {
         Ok(tail)
     }
 
-    /// Appends a sequence point at `timestamp` (ticks): for each thread named, its id in the
-    /// operating system and the last number that it gave.
+    /// Appends a sequence point at `timestamp` (ticks), with the OS id and the last sequence number
+    /// of each thread named.
     ///
-    /// Stack ids are free again behind it. The timestamps of successive sequence points must
-    /// increase. A thread that is left out is not checked for losses here.
+    /// Stack ids can be used again after it. The timestamps of successive sequence points must
+    /// increase. Readers do not check a thread that is left out for losses here.
     ///
     /// # Errors
-    /// [`FormatError::BlockTooLarge`] with more than 1,398,100 threads, which cannot be split: name
-    /// the rest in a later one.
+    /// [`FormatError::BlockTooLarge`] with more than 1,398,100 threads, because a sequence point
+    /// cannot be split. Name the other threads in a later one.
     pub fn sequence_point(
         &mut self,
         timestamp: u64,
@@ -188,7 +263,7 @@ impl Stream {
         let size = threads.len().saturating_mul(ENTRY).saturating_add(12);
         open(BlockKind::SequencePoint, size, self.position, out)?;
         out.extend_from_slice(&timestamp.to_le_bytes());
-        // The block's size bounds the count long before 32 bits do.
+        // The block's size limits the count to far less than 32 bits.
         out.extend_from_slice(&(threads.len() as u32).to_le_bytes());
         for (thread, sequence) in threads {
             out.extend_from_slice(&thread.to_le_bytes());
@@ -199,10 +274,10 @@ impl Stream {
         Ok(())
     }
 
-    /// Appends rows as one block or, where they do not fit in one, as several.
+    /// Appends rows as one block, or as several if one cannot hold them.
     ///
-    /// `ends` gives the position in `rows` behind each row; `prefix` is what each block starts
-    /// with, made from the range of the numbers of the rows in it.
+    /// `ends` holds the end of each row in `rows`. `prefix` returns the first bytes of a block,
+    /// from the range of its row indices.
     fn split<const PREFIX: usize>(
         &mut self,
         kind: BlockKind,
@@ -227,15 +302,15 @@ impl Stream {
     }
 }
 
-/// The bytes that set objects apart.
+/// The tags that delimit objects.
 mod tag {
     pub(super) const NULL_REFERENCE: u8 = 1;
     pub(super) const BEGIN_PRIVATE_OBJECT: u8 = 5;
     pub(super) const END_OBJECT: u8 = 6;
 }
 
-/// The start of a block at `position` of the stream, up to where its content begins: at a multiple
-/// of 4, which padding sees to that the size does not count.
+/// Appends the start of a block at `position` of the stream, up to its content. Padding moves the
+/// content to a multiple of 4; the block's size does not count it.
 fn open(kind: BlockKind, size: usize, position: u64, out: &mut Vec<u8>) -> Result<(), FormatError> {
     if size > MAX_BLOCK_SIZE {
         return Err(FormatError::BlockTooLarge { kind, size });
@@ -255,7 +330,7 @@ fn open(kind: BlockKind, size: usize, position: u64, out: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// The header of event and metadata blocks whose rows are compressed.
+/// The header of event and metadata blocks with compressed rows.
 fn block_header(first_ts: u64, last_ts: u64) -> [u8; BLOCK_HEADER] {
     const COMPRESSED: u16 = 1;
     let mut bytes = [0; BLOCK_HEADER];
@@ -266,18 +341,18 @@ fn block_header(first_ts: u64, last_ts: u64) -> [u8; BLOCK_HEADER] {
     bytes
 }
 
-/// The start of an object: the tag, and its type, which is an object of no type.
+/// Appends the start of an object: the tag, then its type, which is an object without a type.
 fn object(type_name: &str, version: u32, out: &mut Vec<u8>) {
     let begin = tag::BEGIN_PRIVATE_OBJECT;
     out.extend_from_slice(&[begin, begin, tag::NULL_REFERENCE]);
-    // Its version, and that of the oldest reader that can read it.
+    // The object's version, and the version of the oldest reader that can read it.
     out.extend_from_slice(&version.to_le_bytes());
     out.extend_from_slice(&version.to_le_bytes());
     text(type_name, out);
     out.push(tag::END_OBJECT);
 }
 
-/// Text as the serialization has it: a count of bytes in 4 bytes, UTF-8.
+/// Appends text as the serialization stores it: a byte count of 4 bytes, then UTF-8.
 fn text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&(text.len() as u32).to_le_bytes());
     out.extend_from_slice(text.as_bytes());

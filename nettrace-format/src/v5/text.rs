@@ -1,4 +1,4 @@
-//! Lists as text, for version 4, which has none: `[1, 2, 3]`, `[{a: 1, b: "two"}]`.
+//! Writes lists as text for version 4, which has no arrays: `[1, 2, 3]`, `[{a: 1, b: "two"}]`.
 
 use alloc::vec::Vec;
 use core::fmt::{self, Write};
@@ -8,20 +8,21 @@ use crate::{
     payload::walk::{Text, Value},
 };
 
-/// A list that is being written as UTF-16, from its first bracket to its last.
+/// The state of a list that is being written as UTF-16, from its first bracket to its last.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Notation {
-    /// Lists that are open.
+    /// The number of open lists.
     lists: usize,
-    /// Whether the next value is a list's or object's first, or a field's: no comma goes before it.
+    /// Whether the next value needs no comma: it is the first of a list or object, or a field's
+    /// value.
     first: bool,
-    /// Whether the innermost list is of code units, which together are text.
+    /// Whether the innermost list consists of code units, which together are text.
     units: bool,
 }
 
 impl Notation {
-    /// Begins a list, or with `units` a text that is given unit by unit: without quotes where it is
-    /// the whole value.
+    /// Begins a list. With `units`, its elements are the code units of a text, which has quotes
+    /// only if it is nested in another list.
     pub(super) fn begin_list(&mut self, units: bool, out: &mut Vec<u8>) {
         self.comma(out);
         self.units = units;
@@ -34,7 +35,7 @@ impl Notation {
         self.first = true;
     }
 
-    /// Ends a list; whether it was the outermost.
+    /// Ends a list. Returns whether it was the outermost.
     pub(super) fn end_list(&mut self, out: &mut Vec<u8>) -> bool {
         if !self.units {
             put(']', out);
@@ -58,7 +59,7 @@ impl Notation {
         self.first = false;
     }
 
-    /// The name of a field, whose value follows.
+    /// Writes the name of a field; its value follows.
     pub(super) fn name(&mut self, name: &str, out: &mut Vec<u8>) {
         self.comma(out);
         name.chars().for_each(|c| put(c, out));
@@ -92,14 +93,14 @@ fn show(value: Value<'_>, out: &mut Vec<u8>) -> fmt::Result {
         Value::U8(v) => write!(to, "{v}"),
         Value::U16(v) => write!(to, "{v}"),
         Value::U32(v) => write!(to, "{v}"),
-        Value::U64(v) | Value::DurationNanos(v) => write!(to, "{v}"),
+        Value::U64(v) => write!(to, "{v}"),
         Value::U128(v) => write!(to, "{v}"),
         Value::I8(v) => write!(to, "{v}"),
         Value::I16(v) => write!(to, "{v}"),
         Value::I32(v) => write!(to, "{v}"),
-        Value::I64(v) | Value::UnixNanos(v) => write!(to, "{v}"),
+        Value::I64(v) => write!(to, "{v}"),
         Value::I128(v) => write!(to, "{v}"),
-        // The shortest that reads back, with an exponent where it is large or small.
+        // The shortest form that reads back as the same number, with an exponent if large or small.
         Value::F32(v) => write!(to, "{v:?}"),
         Value::F64(v) => write!(to, "{v:?}"),
         Value::Guid(v) => guid(&v, &mut to),
@@ -136,7 +137,7 @@ fn guid(bytes: &[u8; 16], to: &mut Utf16<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// 100 ns units since 1601, as ISO 8601 has it.
+/// Writes a count of 100 ns units since 1601 as an ISO 8601 date.
 fn file_time(ticks: i64, to: &mut Utf16<'_>) -> fmt::Result {
     const UNIX_EPOCH_MILLIS: i64 = 11_644_473_600_000;
     let t = SystemTimeParts::from_unix_millis(ticks.div_euclid(10_000) - UNIX_EPOCH_MILLIS);
@@ -145,7 +146,7 @@ fn file_time(ticks: i64, to: &mut Utf16<'_>) -> fmt::Result {
     write!(to, ".{:07}Z", ticks.rem_euclid(10_000_000))
 }
 
-/// Whatever is written, in UTF-16.
+/// Appends everything written to it as UTF-16.
 struct Utf16<'a>(&'a mut Vec<u8>);
 
 impl Write for Utf16<'_> {
@@ -159,8 +160,8 @@ fn put(c: char, out: &mut Vec<u8>) {
     c.encode_utf16(&mut [0; 2]).iter().for_each(|&unit| put_unit(unit, false, out));
 }
 
-/// One unit. A NUL, which would end the text, becomes U+FFFD; in quotes, quotes and backslashes get
-/// a backslash.
+/// Appends one code unit. A NUL, which would end the text, becomes U+FFFD. Inside quotes, a
+/// backslash goes before quotes and backslashes.
 fn put_unit(unit: u16, quoted: bool, out: &mut Vec<u8>) {
     const QUOTE: u16 = b'"' as u16;
     const BACKSLASH: u16 = b'\\' as u16;

@@ -1,44 +1,44 @@
-//! Blocks: four bytes of size and kind, then the content. And the header of the Event block, whose
-//! rows callers write themselves.
+//! Blocks and their headers: four bytes of size and kind before the content. Also the header of
+//! Event blocks, whose rows the caller writes.
 
 use alloc::vec::Vec;
 use core::{fmt, ops::Range};
 
 use crate::error::FormatError;
 
-/// Size of a block's own header in bytes: 24 bits of size, 8 bits of kind.
+/// Size in bytes of a block's header: 24 bits of size, 8 bits of kind.
 pub const BLOCK_HEADER: usize = 4;
 
-/// The most bytes that a block can hold behind its header.
+/// The most bytes that a block can hold after its header.
 pub const MAX_BLOCK_SIZE: usize = 0xFF_FFFF;
 
-/// Size in bytes of what stands before the rows of an Event block: its HeaderSize field (which
-/// counts itself), flags, and the first and last timestamp.
+/// Size in bytes of the part of an Event block before its rows: its HeaderSize field (which counts
+/// itself), flags, and the first and last timestamp.
 pub const EVENT_BLOCK_HEADER: usize = 20;
 
-/// The block that ends every file: kind 0, no content. Readers ignore what stands behind it, and
-/// refuse a file without it.
+/// The block that ends every file: kind 0, no content. Readers ignore what follows it, and refuse a
+/// file without it.
 pub const END_OF_STREAM: [u8; 4] = [0; 4];
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum BlockKind {
     /// The end of the file; always empty.
     EndOfStream = 0,
-    /// Facts about the whole trace; the first block.
+    /// Facts about the whole trace. It is the first block.
     Trace = 1,
     /// Events.
     Event = 2,
     /// Descriptions of event types.
     Metadata = 3,
-    /// A point in time that separates the events before from those after.
+    /// A point in time that separates earlier from later events.
     SequencePoint = 4,
     /// Stacks.
     Stack = 5,
     /// Threads.
     Thread = 6,
-    /// Threads that are gone.
+    /// Threads that have ended.
     RemoveThread = 7,
     /// Label lists.
     LabelList = 8,
@@ -50,10 +50,23 @@ impl fmt::Display for BlockKind {
     }
 }
 
-/// Appends one block whose content `body` appends, and fills in its size.
+/// Appends one block. `body` appends its content; this function fills in its size.
+///
+/// ```
+/// use nettrace_format::v6::{BlockKind, block};
+///
+/// let mut out = Vec::new();
+/// block(BlockKind::Stack, &mut out, |content| {
+///     content.extend_from_slice(&[1, 2, 3]);
+///     Ok(())
+/// })?;
+/// // The size has 24 bits, the kind 8.
+/// assert_eq!(out, [3, 0, 0, BlockKind::Stack as u8, 1, 2, 3]);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
-/// [`FormatError::BlockTooLarge`], or what `body` returns; `out` is then as it was.
+/// [`FormatError::BlockTooLarge`], and any error of `body`. An error leaves `out` unchanged.
 pub fn block(
     kind: BlockKind,
     out: &mut Vec<u8>,
@@ -74,14 +87,34 @@ pub fn block(
     }
 }
 
-/// The headers of an Event block whose rows, `rows_len` bytes of them, the caller writes behind.
+/// Returns the block header and event header of an Event block with `rows_len` bytes of rows, which
+/// the caller appends.
 ///
 /// `first_ts` and `last_ts` are the timestamps of the oldest and the youngest row, in ticks.
-/// `compressed` says whether the rows are of [`RowEncoder`](super::RowEncoder) or of
+/// `compressed` states whether the rows come from [`RowEncoder`](super::RowEncoder) or from
 /// [`uncompressed_row`](super::uncompressed_row).
 ///
+/// ```
+/// use nettrace_format::v6::{RowEncoder, RowHeader, event_block_header};
+///
+/// let row = RowHeader {
+///     metadata_id: 1,
+///     sequence: 1,
+///     timestamp: 6_000,
+///     payload_len: 4,
+///     ..RowHeader::default()
+/// };
+/// let mut rows = Vec::new();
+/// RowEncoder::new().full_row(&row, &mut rows);
+/// rows.extend(1_250_u32.to_le_bytes());
+///
+/// let mut block = event_block_header(6_000, 6_000, true, rows.len())?.to_vec();
+/// block.extend(rows);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
+///
 /// # Errors
-/// [`FormatError::EmptyEventBlock`] where there are no rows, [`FormatError::BlockTooLarge`] where
+/// [`FormatError::EmptyEventBlock`] if there are no rows, and [`FormatError::BlockTooLarge`] if
 /// they exceed [`MAX_BLOCK_SIZE`] - [`EVENT_BLOCK_HEADER`].
 pub fn event_block_header(
     first_ts: u64,
@@ -110,10 +143,10 @@ pub(super) fn header(kind: BlockKind, size: usize) -> Result<[u8; BLOCK_HEADER],
     Ok(((kind as u32) << 24 | size as u32).to_le_bytes())
 }
 
-/// Appends rows as one block or, where they do not fit in one, as several.
+/// Appends rows as one block, or as several if one cannot hold them.
 ///
-/// `ends` gives the position in `rows` behind each row; `prefix` is what each block starts with,
-/// made from the range of the numbers of the rows in it.
+/// `ends` holds the end of each row in `rows`. `prefix` returns the first bytes of a block, from
+/// the range of its row indices.
 pub(super) fn split<const PREFIX: usize>(
     kind: BlockKind,
     rows: &[u8],
@@ -136,8 +169,9 @@ pub(super) fn split<const PREFIX: usize>(
     Ok(())
 }
 
-/// Which rows go together into a block that begins with `prefix` bytes: their numbers, and where their
-/// bytes are. A row that does not fit alone comes alone, and its block is too large.
+/// Groups rows into blocks that begin with `prefix` bytes. Returns for each block the range of its
+/// row indices and the range of their bytes. A row too large for a block is a group of its own, and
+/// that block is then too large.
 pub(crate) fn runs(
     ends: &[usize],
     prefix: usize,

@@ -1,38 +1,38 @@
-//! Metadata of event types that are not ours: as another trace describes them, whatever that is.
+//! Metadata for event types of another trace, which is being copied.
 //!
-//! [`metadata_row`](super::metadata_row) writes what a derive made, in types that every reader
-//! follows. A trace that is written again has types of its own, some of which no schema of ours has
-//! (arrays of arrays, levels beyond 5, event ids beyond 16 bits): they are said here as they are.
+//! [`metadata_row`](super::metadata_row) describes the types that a derive made, which every reader
+//! can read. A copied trace has types of its own. No schema of this crate can express some of them:
+//! arrays of arrays, levels beyond 5, event ids beyond 16 bits. [`description_row`] writes them
+//! unchanged.
 
 use alloc::{boxed::Box, vec::Vec};
 
 use crate::{error::FormatError, primitive};
 
-/// An event type, as a row of a Metadata block has it.
+/// An event type, with everything that a row of a Metadata block holds.
 #[derive(Clone, Debug, Default)]
 pub struct TypeDescription<'a> {
-    /// The number by which rows refer to it.
+    /// The metadata id, by which rows refer to the type.
     pub id: u32,
     /// The provider's name.
     pub provider: &'a str,
-    /// The event's number within its provider. The reference reader keeps 16 bits of it.
+    /// The event's id within its provider. The reference reader keeps 16 bits of it.
     pub event_id: u32,
-    /// The event's name; may be empty.
+    /// The event's name, which may be empty.
     pub name: &'a str,
-    /// The payload, in order; none where it is not described.
+    /// The fields of the payload, in order. Empty if the payload is not described.
     pub fields: Vec<FieldDescription<'a>>,
-    /// What the event says of an activity, if the type says it: see
-    /// [`EventSchema`](trace_event::EventSchema).
+    /// The opcode, if the type states one: see [`EventSchema`](nettrace_event::EventSchema).
     pub opcode: Option<u8>,
-    /// Bit set of the groups that the event belongs to.
+    /// The event's keywords: a bit set of the groups that it belongs to.
     pub keywords: u64,
-    /// Severity.
+    /// The event's level, its severity.
     pub level: u8,
-    /// Version of the event's layout.
+    /// The version of the event's layout.
     pub version: u8,
-    /// Message template.
+    /// The message template.
     pub message: Option<&'a str>,
-    /// What the event means, for a person.
+    /// A description of the event for people.
     pub description: Option<&'a str>,
     /// The provider's GUID in the byte order of RFC 4122.
     pub provider_guid: Option<[u8; 16]>,
@@ -40,33 +40,33 @@ pub struct TypeDescription<'a> {
     pub key_values: Vec<(&'a str, &'a str)>,
 }
 
-/// A field of an event or of an object in it.
+/// A field of an event or of an object.
 #[derive(Clone, Debug)]
 pub struct FieldDescription<'a> {
-    /// Its name.
+    /// The field's name.
     pub name: &'a str,
-    /// How it is encoded.
+    /// The field's type.
     pub ty: TypeCode<'a>,
 }
 
-/// How a value is encoded: the type codes of the format, one by one.
+/// The type of a field, by the format's type codes.
 #[derive(Clone, Debug)]
 pub enum TypeCode<'a> {
-    /// A type that has no other in it.
+    /// A type that contains no other.
     Plain(PlainType),
-    /// Object (1): fields, one behind the other.
+    /// Object (1): its fields, one after the other.
     Object(Vec<FieldDescription<'a>>),
     /// Array (19): a 16-bit count, then the elements.
     Array(Box<TypeCode<'a>>),
-    /// FixedLengthArray (22): that many elements.
+    /// FixedLengthArray (22): the given number of elements, without a count.
     FixedArray(Box<TypeCode<'a>>, u16),
-    /// RelLoc (24): where the elements are, from behind itself.
+    /// RelLoc (24): the position of the elements, counted from the end of the location itself.
     RelLoc(Box<TypeCode<'a>>),
-    /// DataLoc (25): where the elements are, from the payload's start.
+    /// DataLoc (25): the position of the elements, counted from the payload's start.
     DataLoc(Box<TypeCode<'a>>),
 }
 
-/// A type that has no other in it, by its code.
+/// A type that contains no other, by its type code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of the format")]
@@ -94,12 +94,12 @@ pub enum PlainType {
 
 /// Appends a row of a Metadata block, for [`metadata_block`](super::metadata_block).
 ///
-/// Nothing is judged: what readers make of the types is up to who described them first. Level and
-/// version are always written, the rest where it is there.
+/// It does not check whether readers can handle the types. Level and version are always written,
+/// everything else only if it is present.
 ///
 /// # Errors
-/// [`FormatError::DescriptionTooLarge`] where a part exceeds the 65,535 bytes that it can have;
-/// `out` is then as it was.
+/// [`FormatError::DescriptionTooLarge`] if a part exceeds its limit of 65,535 bytes. An error
+/// leaves `out` unchanged.
 pub fn description_row(of: &TypeDescription<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
     let result = sized(out, |out| row(of, out));
@@ -187,7 +187,8 @@ fn ty(of: &TypeCode<'_>, out: &mut Vec<u8>) -> Result<(), usize> {
     Ok(())
 }
 
-/// What `body` appends, behind its size in 16 bits; `Err` with a size that exceeds them.
+/// Appends a 16-bit size and then what `body` appends. Returns `Err` with the size if it exceeds 16
+/// bits.
 fn sized(
     out: &mut Vec<u8>,
     body: impl FnOnce(&mut Vec<u8>) -> Result<(), usize>,

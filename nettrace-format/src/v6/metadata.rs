@@ -1,58 +1,99 @@
-//! Metadata: one row for each event type, with its names, the types of its fields, and the rest.
+//! Metadata: one row for each event type, with its names, the types of its fields and optional
+//! parts.
 
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
-use trace_event::EventSchema;
+use nettrace_event::EventSchema;
 
 use crate::{
     error::FormatError,
     primitive,
     v6::{
         block::{BlockKind, split},
+        rust_types::rust_types,
         thread::sized_row_ends,
         types,
     },
 };
 
-/// The largest metadata id: the high bit is taken in uncompressed rows.
+/// The largest metadata id: uncompressed rows use the high bit for something else.
 const MAX_METADATA_ID: u32 = i32::MAX as u32;
 
-/// Appends one row of a Metadata block: at most 65,535 bytes behind its 2 bytes of size.
+/// Appends one row of a Metadata block: a size of 2 bytes, then at most 65,535 bytes.
 ///
-/// The reference reader reads message templates, descriptions and key-values, and shows none of
-/// them. It knows an event type by provider GUID and event id: of two rows with the same of both,
-/// and other names or fields, the first decodes the events of both, even behind a flush of the
-/// metadata.
+/// The reference reader reads message templates, descriptions and key-values, but does not show
+/// them. It identifies an event type by provider GUID and event id. If two rows have the same GUID
+/// and id but other names or fields, it decodes the events of both with the first row, even after a
+/// flush of the metadata.
 ///
-/// Of the optional metadata, level and version are always written, the rest where the schema has
-/// it. An opcode of 0 is written too: without one the reference reader derives opcode 1 or 2 from
-/// names that end in `Start` or `Stop`, and cuts that ending off.
+/// Level and version are always written; the other optional parts only if the schema has them. An
+/// opcode of 0 is written too: without an opcode, the reference reader derives opcode 1 or 2 from
+/// names that end in `Start` or `Stop`, and cuts off that ending.
+///
+/// [Key-values](super::RUST_TYPE_KEY) state the Rust types of fields that version 6 cannot
+/// describe. They are left out of a row that would exceed its limit with them.
 ///
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::MetadataRowTooLarge`],
-/// [`FormatError::OptionalMetadataTooLarge`], and what [`types::field_descriptions`] returns. `out`
-/// is then as it was.
+/// [`FormatError::OptionalMetadataTooLarge`], and those of [`types::field_descriptions`]. An error
+/// leaves `out` unchanged.
 pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
-    let result = row(id, schema, start, out);
+    let rust_types = rust_types(schema.fields);
+    let mut result = row(id, schema, &rust_types, start, out);
+    if result.is_err() && !rust_types.is_empty() {
+        out.truncate(start);
+        result = row(id, schema, &[], start, out);
+    }
     if result.is_err() {
         out.truncate(start);
     }
     result
 }
 
-/// Appends rows of [`metadata_row`], one behind the other, as one Metadata block, or as several
-/// where they exceed a block, or as none where there are none.
+/// Appends rows of [`metadata_row`]. Writes no Metadata block without rows, and several if one
+/// block cannot hold them.
+///
+/// ```
+/// use nettrace_format::v6::{metadata_block, metadata_row};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # static SALE: EventSchema = EventSchema {
+/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
+/// #     name: "Sale",
+/// #     id: 1,
+/// #     id_is_explicit: true,
+/// #     version: 0,
+/// #     level: Level::Informational,
+/// #     keywords: 0,
+/// #     opcode: None,
+/// #     tag: 0,
+/// #     message: None,
+/// #     description: None,
+/// #     key_values: &[],
+/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// # };
+///
+/// let (mut rows, mut out) = (Vec::new(), Vec::new());
+/// metadata_row(1, &SALE, &mut rows)?;
+/// metadata_block(&rows, &mut out)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
-/// None where `rows` consists of whole rows. [`FormatError::BlockTooLarge`] otherwise, at worst.
+/// None if `rows` consists of whole rows; otherwise possibly [`FormatError::BlockTooLarge`].
 pub fn metadata_block(rows: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
-    // The header's size, which excludes the size itself (an Event block's includes it).
+    // The size of an empty header. It does not count itself (that of an Event block does).
     const NO_HEADER: [u8; 2] = [0; 2];
     split(BlockKind::Metadata, rows, &sized_row_ends(rows), |_| NO_HEADER, out)
 }
 
-fn row(id: u32, schema: &EventSchema, start: usize, out: &mut Vec<u8>) -> Result<(), FormatError> {
+fn row(
+    id: u32,
+    schema: &EventSchema,
+    rust_types: &[(String, String)],
+    start: usize,
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
     match id {
         0 => return Err(FormatError::ZeroId { kind: BlockKind::Metadata }),
         1..=MAX_METADATA_ID => {}
@@ -64,7 +105,7 @@ fn row(id: u32, schema: &EventSchema, start: usize, out: &mut Vec<u8>) -> Result
     primitive::varuint(schema.id.into(), out);
     primitive::string(schema.name, out);
     types::field_descriptions(schema.fields, out)?;
-    optional_metadata(schema, out)?;
+    optional_metadata(schema, rust_types, out)?;
 
     let size = out.len() - start - 2;
     let row_size = u16::try_from(size)
@@ -73,7 +114,11 @@ fn row(id: u32, schema: &EventSchema, start: usize, out: &mut Vec<u8>) -> Result
     Ok(())
 }
 
-fn optional_metadata(schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
+fn optional_metadata(
+    schema: &EventSchema,
+    rust_types: &[(String, String)],
+    out: &mut Vec<u8>,
+) -> Result<(), FormatError> {
     const OPCODE: u8 = 1;
     const KEYWORDS: u8 = 3;
     const MESSAGE: u8 = 4;
@@ -100,7 +145,8 @@ fn optional_metadata(schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), Form
         out.push(DESCRIPTION);
         primitive::string(description, out);
     }
-    for (key, value) in schema.key_values {
+    let of_fields = rust_types.iter().map(|(key, value)| (&**key, &**value));
+    for (key, value) in schema.key_values.iter().copied().chain(of_fields) {
         out.push(KEY_VALUE);
         primitive::string(key, out);
         primitive::string(value, out);
@@ -109,7 +155,7 @@ fn optional_metadata(schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), Form
         out.push(PROVIDER_GUID);
         out.extend_from_slice(&primitive::guid(guid));
     }
-    out.extend_from_slice(&[LEVEL, schema.level as u8, VERSION, schema.version]);
+    out.extend_from_slice(&[LEVEL, schema.level.number(), VERSION, schema.version]);
 
     let size = out.len() - start - 2;
     let optional_size = u16::try_from(size)

@@ -1,23 +1,24 @@
 //! Event rows: the compressed header, its decoder, and the uncompressed form.
 //!
-//! A compressed header says only what changed since the row before it in the same block; before the
-//! first row everything is 0. The first byte says which groups follow ([`RowFlags`]):
+//! A compressed header contains only what changed since the previous row of the same block; before
+//! the first row every value is 0. The first byte states which groups follow ([`RowFlags`]):
 //!
-//! | flag | group | absent |
+//! | flag | group | if absent |
 //! |---|---|---|
-//! | 1 | metadata id, varuint32 | as before |
-//! | 2 | numbers skipped, varuint32; capture thread, varuint64; processor, varuint32 | none, as before |
-//! | 4 | thread, varuint64 | as before |
-//! | 8 | stack, varuint32 | as before |
-//! | always | timestamp - the one before, varuint64 | |
-//! | 16 | label list, varuint32 | as before |
+//! | 1 | metadata id, varuint32 | unchanged |
+//! | 2 | skipped numbers, varuint32 | 0 |
+//! | 2 | then capture thread, varuint64; processor, varuint32 | unchanged |
+//! | 4 | thread, varuint64 | unchanged |
+//! | 8 | stack, varuint32 | unchanged |
+//! | always | timestamp minus the previous one, varuint64 | |
+//! | 16 | label list, varuint32 | unchanged |
 //! | 64 | none: the row is sorted | not sorted |
-//! | 128 | payload size, varuint32 | as before |
+//! | 128 | payload size, varuint32 | unchanged |
 //!
-//! "Numbers skipped" is the sequence number less the one before less 1, modulo 2^32.
+//! "Skipped numbers" is the sequence number minus the previous one minus 1, modulo 2^32.
 //!
 //! The reference reader accepts LEB128 numbers that are padded to a fixed width (up to 5 bytes for
-//! 32 bits, 10 for 64), so that a producer may leave room for a number that it knows later.
+//! 32 bits, 10 for 64). A producer can thus reserve room for a number that it does not know yet.
 
 use alloc::vec::Vec;
 
@@ -31,7 +32,7 @@ use crate::{
 /// The most bytes that a compressed header takes.
 pub const MAX_ROW_HEADER: usize = 1 + 6 * MAX_VARUINT32 + 3 * MAX_VARUINT64;
 
-/// Bytes before the payload of an uncompressed row, its EventSize field included.
+/// Size in bytes of an uncompressed row without its payload, including the EventSize field.
 pub const UNCOMPRESSED_ROW_HEADER: usize = 52;
 
 /// The bits of the first byte of a compressed header.
@@ -49,13 +50,36 @@ impl RowFlags {
     pub const STACK: u8 = 8;
     /// The label list id follows.
     pub const LABELS: u8 = 16;
-    /// No later event of the file is older.
+    /// Every later event in the file is at least as young.
     pub const SORTED: u8 = 64;
     /// The payload size follows.
     pub const PAYLOAD_LEN: u8 = 128;
 }
 
-/// Writes compressed headers: one encoder for each Event block.
+/// Writes compressed headers. Each Event block needs its own encoder.
+///
+/// ```
+/// use nettrace_format::v6::{RowEncoder, RowHeader};
+///
+/// let first = RowHeader {
+///     metadata_id: 1,
+///     sequence: 1,
+///     capture_thread: 1,
+///     thread: 1,
+///     timestamp: 6_000,
+///     payload_len: 4,
+///     ..RowHeader::default()
+/// };
+/// let second = RowHeader { sequence: 2, timestamp: 6_050, ..first };
+/// let (mut encoder, mut rows) = (RowEncoder::new(), Vec::new());
+/// encoder.full_row(&first, &mut rows);
+/// rows.extend(1_250_u32.to_le_bytes());
+/// let begin = rows.len();
+/// encoder.row(&second, &mut rows);
+/// // No flags, and 50 ticks.
+/// assert_eq!(rows[begin..], [0, 50]);
+/// rows.extend(1_300_u32.to_le_bytes());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RowEncoder {
     previous: RowHeader,
@@ -68,19 +92,19 @@ impl RowEncoder {
         Self::default()
     }
 
-    /// Appends the shortest header that says `header`; the payload goes behind it.
+    /// Appends the shortest header for `header`; the caller appends the payload after it.
     ///
-    /// The caller has seen to it that the payload is at most [`MAX_PAYLOAD`] bytes long (65,535
-    /// where it copies what another writer has written) and that the timestamp is not below the one
-    /// before: the format has no way to say otherwise (the difference is taken modulo 2^64).
+    /// The caller must ensure that the payload has at most [`MAX_PAYLOAD`] bytes (65,535 when
+    /// copying the rows of another writer) and that the timestamp is not below the previous one.
+    /// The format cannot express a smaller timestamp: the difference is taken modulo 2^64.
     #[inline]
     pub fn row(&mut self, header: &RowHeader, out: &mut Vec<u8>) {
         self.encode(header, 0, out);
     }
 
-    /// Appends a header in which metadata id, sequence number, capture thread, processor and
-    /// payload size are explicit whether they changed or not: for the first row of a block, whose
-    /// followers are deltas to it.
+    /// Appends a header that always contains metadata id, sequence number, capture thread,
+    /// processor and payload size. The first row of a block needs it, because later rows are deltas
+    /// to it.
     #[inline]
     pub fn full_row(&mut self, header: &RowHeader, out: &mut Vec<u8>) {
         let explicit = RowFlags::METADATA | RowFlags::CAPTURE | RowFlags::PAYLOAD_LEN;
@@ -134,7 +158,90 @@ impl RowEncoder {
     }
 }
 
-/// Where a walk over compressed rows stands: what the last row said.
+/// In what a row differs from the row before it in the same block, besides what a [plain
+/// row](change_row) contains. `None` is for no difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowChange {
+    /// How many sequence numbers between the two have no row, modulo 2^32. The capture thread and
+    /// the processor then follow, which are the same.
+    pub skipped: Option<(u32, u64, u32)>,
+    /// The thread.
+    pub thread: Option<u64>,
+    /// The stack's id.
+    pub stack: Option<u32>,
+    /// The label list's id.
+    pub labels: Option<u32>,
+}
+
+/// Writes the header of a plain row again, with a change. A plain row has no group but metadata id,
+/// timestamp and payload size.
+///
+/// Appends the header as far as the payload size. Returns how many bytes of `row` that is: the rest
+/// of the row follows unchanged. Returns `None`, and appends nothing, if `row` is not a plain row.
+#[inline]
+pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
+    const CHANGES: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
+    let flags = *row.first()?;
+    if flags & CHANGES != 0 {
+        return None;
+    }
+    if let RowChange { skipped: None, thread: None, stack: None, labels: Some(labels) } = *change {
+        if let Some(end) = change_labels(row, flags, labels, out) {
+            return Some(end);
+        }
+    }
+    let mut end = 1;
+    let metadata = (flags & RowFlags::METADATA != 0).then(|| read_varuint32(row, &mut end));
+    let delta = read_varuint(row, &mut end, MAX_VARUINT64)?;
+
+    let mut bytes = [0; MAX_ROW_HEADER];
+    let mut at = 1;
+    let mut put = |value: u64| at = put_varuint(&mut bytes, at, value);
+    let mut new_flags = flags;
+    if let Some(id) = metadata {
+        put(id?.into());
+    }
+    if let Some((skipped, capture_thread, processor)) = change.skipped {
+        new_flags |= RowFlags::CAPTURE;
+        put(skipped.into());
+        put(capture_thread);
+        put(processor.into());
+    }
+    if let Some(thread) = change.thread {
+        new_flags |= RowFlags::THREAD;
+        put(thread);
+    }
+    if let Some(stack) = change.stack {
+        new_flags |= RowFlags::STACK;
+        put(stack.into());
+    }
+    put(delta);
+    if let Some(labels) = change.labels {
+        new_flags |= RowFlags::LABELS;
+        put(labels.into());
+    }
+    bytes[0] = new_flags;
+    out.extend_from_slice(&bytes[..at]);
+    Some(end)
+}
+
+/// [`change_row`] for labels, if metadata id and timestamp take 7 bytes at most: these are copied.
+#[inline(always)]
+fn change_labels(row: &[u8], flags: u8, labels: u32, out: &mut Vec<u8>) -> Option<usize> {
+    let start = row.first_chunk::<8>()?;
+    // The position after the next number's last byte.
+    let after = |from: usize| Some(from + 1 + start.get(from..)?.iter().position(|b| *b < 0x80)?);
+    let id_end = if flags & RowFlags::METADATA != 0 { after(1)? } else { 1 };
+    let end = after(id_end)?;
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(start);
+    bytes[0] = flags | RowFlags::LABELS;
+    let len = put_varuint(&mut bytes, end, labels.into());
+    out.extend_from_slice(&bytes[..len]);
+    Some(end)
+}
+
+/// The state of a walk over compressed rows: the last row's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowState {
     last: RowHeader,
@@ -158,27 +265,28 @@ impl RowState {
         })
     }
 
-    /// The state behind a row that said `last`.
+    /// The state after a row with the header `last`.
     #[must_use]
     pub const fn after(last: RowHeader) -> Self {
         Self { last }
     }
 
-    /// What the last row said; all zero before the first.
+    /// The last row's header; all zero before the first row.
     #[must_use]
     pub const fn last(&self) -> &RowHeader {
         &self.last
     }
 
-    /// Reads the header that `bytes` begin with and returns its length in bytes; the payload, of
-    /// `self.last().payload_len` bytes, stands behind it and is not looked at.
+    /// Reads the header at the start of `bytes` and returns its length in bytes. The payload, of
+    /// `self.last().payload_len` bytes, follows it and is not read.
     ///
-    /// `None` where the bytes are no header (they end early, or a number is too large); the state
-    /// is then as it was. Numbers may be padded.
+    /// Returns `None` if the bytes are not a header: they end early, or a number is too large. The
+    /// state is then unchanged. Numbers may be padded.
     #[inline]
     pub fn advance(&mut self, bytes: &[u8]) -> Option<usize> {
-        // Flags and a short timestamp, the commonest form. It is a branch of its own, and the rest
-        // is not inlined, so that the processor guesses the length and goes on to the next row.
+        // The most common form: flags and a short timestamp. It has a branch of its own, and the
+        // other forms are not inlined, so that the processor can predict the length and go on to
+        // the next row.
         match *bytes {
             [flags @ (0 | RowFlags::SORTED), delta @ 0..0x80, ..] => {
                 self.next_in_time(flags, delta.into());
@@ -257,7 +365,7 @@ impl RowState {
     }
 }
 
-/// [`RowState::advance`] that also returns what the row says.
+/// Calls [`RowState::advance`] and also returns the row's header.
 #[inline]
 pub fn decode_row(state: &mut RowState, bytes: &[u8]) -> Option<(RowHeader, usize)> {
     let header_len = state.advance(bytes)?;
@@ -266,12 +374,12 @@ pub fn decode_row(state: &mut RowState, bytes: &[u8]) -> Option<(RowHeader, usiz
 
 /// Appends a row in the uncompressed form: [`UNCOMPRESSED_ROW_HEADER`] bytes and the payload.
 ///
-/// `payload_len` of the header is ignored: the payload's own length counts. The high bit of the
-/// MetadataId field is written as the reference reader takes it, which is set on rows that are
-/// *not* sorted; the specification's text has it the other way round.
+/// The length of `payload` is written; the header's `payload_len` is ignored. The high bit of the
+/// MetadataId field follows the reference reader, which takes it as set on rows that are *not*
+/// sorted. The specification's text states the opposite.
 ///
 /// # Errors
-/// [`FormatError::PayloadTooLarge`]; `out` is then as it was.
+/// [`FormatError::PayloadTooLarge`]. An error leaves `out` unchanged.
 pub fn uncompressed_row(
     header: &RowHeader,
     payload: &[u8],

@@ -1,4 +1,5 @@
-//! Sequence points: everything older stands before them in the file, everything younger behind.
+//! Sequence points. In the file, older events come before a sequence point and younger ones after
+//! it.
 
 use alloc::vec::Vec;
 
@@ -10,23 +11,34 @@ use crate::{
     },
 };
 
-/// What a sequence point makes readers forget, besides stacks and label lists.
+/// What readers forget at a sequence point, besides stacks and label lists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequencePointFlags {
-    /// Threads must be introduced again behind it. The sequence numbers given are compared first.
+    /// Forget the threads: they must be defined again. Readers first compare the sequence numbers.
     pub flush_threads: bool,
-    /// Metadata must be written again behind it. Known to the reference reader since 3.1.24.
+    /// Forget the metadata: it must be written again. The reference reader knows this since 3.1.24.
     pub flush_metadata: bool,
 }
 
-/// Appends a sequence point at `timestamp` (ticks) with the last number of each thread named.
+/// Appends a sequence point at `timestamp` (ticks), with the last sequence number of each thread
+/// named.
 ///
-/// Stack and label list ids are free again behind it. The timestamps of successive sequence points
-/// must increase. A thread that is left out is not checked for losses here.
+/// Stack and label list ids can be used again after it. The timestamps of successive sequence
+/// points must increase. Readers do not check a thread that is left out for losses here.
+///
+/// ```
+/// use nettrace_format::v6::{SequencePointFlags, ThreadSequence, sequence_point};
+///
+/// // By tick 7,000 the thread had attempted three events.
+/// let threads = [ThreadSequence { thread: 1, sequence: 3 }];
+/// let mut out = Vec::new();
+/// sequence_point(7_000, SequencePointFlags::default(), &threads, &mut out)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
-/// [`FormatError::BlockTooLarge`] with more than about a million threads, which cannot be split:
-/// name the rest in a later one.
+/// [`FormatError::BlockTooLarge`] with more than about a million threads, because a sequence point
+/// cannot be split. Name the other threads in a later one.
 pub fn sequence_point(
     timestamp: u64,
     flags: SequencePointFlags,
@@ -37,7 +49,7 @@ pub fn sequence_point(
         let bits = u32::from(flags.flush_threads) | u32::from(flags.flush_metadata) << 1;
         out.extend_from_slice(&timestamp.to_le_bytes());
         out.extend_from_slice(&bits.to_le_bytes());
-        // The block's 24-bit size bounds the count long before 32 bits do.
+        // The block's 24-bit size limits the count to far less than 32 bits.
         out.extend_from_slice(&(threads.len() as u32).to_le_bytes());
         for thread in threads {
             thread_sequence(thread, out);

@@ -1,4 +1,5 @@
-//! Stack blocks: stacks of code addresses that rows refer to by id, up to the next sequence point.
+//! Stack blocks. Rows refer to stacks of code addresses by id; the ids apply up to the next
+//! sequence point.
 
 use alloc::vec::Vec;
 
@@ -9,19 +10,39 @@ use crate::{
 
 /// The most bytes that one stack can have: 8,190 frames of 8 bytes.
 ///
-/// The format allows 32 bits of size. But the reference reader adds 8 and keeps 16 bits of the sum,
-/// so that it loses frames of a deeper stack or dies of it with the process (4.0.0, at 8,191
-/// frames).
+/// The format has 32 bits for the size. But the reference reader adds 8 and keeps 16 bits of the
+/// sum. With a deeper stack it loses frames, or its process crashes (4.0.0, at 8,191 frames).
 pub const MAX_STACK: usize = 65_527;
 
-/// Appends stacks with the ids `first_id`, `first_id + 1` and so on, as one Stack block, or as
-/// several where they exceed one, or as none where there are none.
+/// Whether a stack can have an address, where addresses have `pointer_size` bytes.
 ///
-/// Frames are addresses, leaf first, `pointer_size` bytes each, as the Trace block has it.
+/// ```
+/// use nettrace_format::v6::takes_address;
+///
+/// assert!(takes_address(0x7FFF_0000_1000, 8));
+/// assert!(!takes_address(0x7FFF_0000_1000, 4));
+/// ```
+#[must_use]
+pub const fn takes_address(address: u64, pointer_size: u32) -> bool {
+    pointer_size == 8 || address <= u32::MAX as u64
+}
+
+/// Appends stacks with the ids `first_id`, `first_id + 1` and so on. Writes no Stack block without
+/// stacks, and several if one block cannot hold them.
+///
+/// Frames are addresses, leaf first, of `pointer_size` bytes each, as in the Trace block.
+///
+/// ```
+/// // The ids 1 and 2. The second stack has two frames, the innermost first.
+/// let mut out = Vec::new();
+/// nettrace_format::v6::stack_block(1, &[&[0x1000], &[0x2000, 0x1000]], 8, &mut out)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::PointerSize`],
-/// [`FormatError::AddressTooLarge`], [`FormatError::StackTooDeep`]. `out` is then as it was.
+/// [`FormatError::AddressTooLarge`], [`FormatError::StackTooDeep`]. An error leaves `out`
+/// unchanged.
 pub fn stack_block(
     first_id: u32,
     stacks: &[&[u64]],
@@ -33,7 +54,7 @@ pub fn stack_block(
     split(BlockKind::Stack, &rows, &ends, |range| id_prefix(first_id, range), out)
 }
 
-/// The rows of stack blocks, and where each ends; their ids exist.
+/// Returns the rows of stack blocks and the end of each. The ids must be valid.
 pub(crate) fn stack_rows(
     first_id: u32,
     stacks: &[&[u64]],
@@ -51,18 +72,17 @@ pub(crate) fn stack_rows(
         }
         rows.extend_from_slice(&(size as u32).to_le_bytes());
         for &address in *stack {
-            match (pointer_size, u32::try_from(address)) {
-                (8, _) => rows.extend_from_slice(&address.to_le_bytes()),
-                (_, Ok(address)) => rows.extend_from_slice(&address.to_le_bytes()),
-                (_, Err(_)) => return Err(FormatError::AddressTooLarge { stack: id, address }),
+            if !takes_address(address, pointer_size) {
+                return Err(FormatError::AddressTooLarge { stack: id, address });
             }
+            rows.extend_from_slice(&address.to_le_bytes()[..pointer_size as usize]);
         }
         ends.push(rows.len());
     }
     Ok((rows, ends))
 }
 
-/// Checks that `count` ids from `first_id` on exist.
+/// Checks that `count` ids starting at `first_id` are valid: not 0, and at most 2^32 - 1.
 pub(crate) fn check_ids(kind: BlockKind, first_id: u32, count: usize) -> Result<(), FormatError> {
     let last = u64::from(first_id) + (count as u64).saturating_sub(1);
     match first_id {
@@ -72,9 +92,9 @@ pub(crate) fn check_ids(kind: BlockKind, first_id: u32, count: usize) -> Result<
     }
 }
 
-/// What Stack and LabelList blocks begin with: the first id and the number of rows.
+/// The first bytes of Stack and LabelList blocks: the first id and the number of rows.
 pub(crate) fn id_prefix(first_id: u32, range: core::ops::Range<usize>) -> [u8; 8] {
-    // Both fit: check_ids has looked at the last of all ids.
+    // Both fit, because `check_ids` checked the last id.
     let id = first_id + range.start as u32;
     let count = range.len() as u32;
     (u64::from(id) | u64::from(count) << 32).to_le_bytes()

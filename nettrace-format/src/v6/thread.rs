@@ -1,7 +1,7 @@
-//! Thread blocks, which introduce threads, and RemoveThread blocks, which end them.
+//! Thread blocks, which define threads, and RemoveThread blocks, which end them.
 //!
-//! A thread's index must be introduced before any row refers to it, and only once: the reference
-//! reader refuses a file that introduces an index twice.
+//! A thread's index must be defined before any row refers to it, and only once: the reference
+//! reader refuses a file that defines an index twice.
 
 use alloc::vec::Vec;
 
@@ -12,19 +12,20 @@ use crate::{
     v6::block::{BlockKind, split},
 };
 
-/// A thread and the last sequence number that it had given (dropped events counted) at that point.
+/// A thread and the last sequence number that it had given at some point. Numbers count dropped
+/// events too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSequence {
     /// The thread's index.
     pub thread: u64,
-    /// Its last sequence number; 0 where it has given none.
+    /// Its last sequence number; 0 if it has given none.
     pub sequence: u32,
 }
 
-/// Appends one row of a Thread block: at most 65,535 bytes behind its 2 bytes of size.
+/// Appends one row of a Thread block: a size of 2 bytes, then at most 65,535 bytes.
 ///
 /// # Errors
-/// [`FormatError::ThreadRowTooLarge`]; `out` is then as it was.
+/// [`FormatError::ThreadRowTooLarge`]. An error leaves `out` unchanged.
 pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
     const NAME: u8 = 1;
     const PROCESS_ID: u8 = 2;
@@ -60,23 +61,47 @@ pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), Form
     Ok(())
 }
 
-/// Appends rows of [`thread_row`], one behind the other, as one Thread block, or as several where
-/// they exceed a block, or as none where there are none.
+/// Appends rows of [`thread_row`]. Writes no Thread block without rows, and several if one block
+/// cannot hold them.
+///
+/// ```
+/// use nettrace_format::v6::{ThreadInfo, thread_block, thread_row};
+///
+/// let main = ThreadInfo {
+///     index: 1,
+///     name: Some("main"),
+///     process_id: Some(17),
+///     os_thread_id: Some(17),
+///     key_values: &[],
+/// };
+/// let (mut rows, mut out) = (Vec::new(), Vec::new());
+/// thread_row(&main, &mut rows)?;
+/// thread_block(&rows, &mut out)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
-/// None where `rows` consists of whole rows. [`FormatError::BlockTooLarge`] otherwise, at worst.
+/// None if `rows` consists of whole rows; otherwise possibly [`FormatError::BlockTooLarge`].
 pub fn thread_block(rows: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
     split(BlockKind::Thread, rows, &sized_row_ends(rows), |_| [], out)
 }
 
-/// Appends a RemoveThread block, or several where the entries exceed one, or none where there are
-/// none.
+/// Appends the ends of threads. Writes no RemoveThread block without entries, and several if one
+/// block cannot hold them.
 ///
-/// Sequence numbers must be exact: to the reference reader one below the last that it saw is a
-/// catastrophic loss, not a lower bound.
+/// Sequence numbers must be exact. The reference reader takes a number below the last that it saw
+/// as a huge loss, not as a lower bound.
+///
+/// ```
+/// use nettrace_format::v6::{ThreadSequence, remove_thread_block};
+///
+/// let mut out = Vec::new();
+/// remove_thread_block(&[ThreadSequence { thread: 1, sequence: 3 }], &mut out)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 ///
 /// # Errors
-/// None today: entries are small, so that they can always be split.
+/// None at present, because entries are small enough to fit in a block each.
 pub fn remove_thread_block(
     entries: &[ThreadSequence],
     out: &mut Vec<u8>,
@@ -98,8 +123,8 @@ pub(super) fn thread_sequence(entry: &ThreadSequence, out: &mut Vec<u8>) {
     primitive::varuint(u64::from(entry.sequence), out);
 }
 
-/// The ends of rows that begin with a u16 size which excludes itself. A last row that is cut short
-/// ends where the bytes do.
+/// The ends of rows that begin with a 16-bit size, which does not count itself. A truncated last
+/// row ends at the end of the bytes.
 pub(super) fn sized_row_ends(rows: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     let mut at = 0;

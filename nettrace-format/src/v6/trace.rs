@@ -11,6 +11,12 @@ use crate::{
 
 /// Appends the 20 bytes that begin a file: `Nettrace`, a reserved 0, major version 6, minor version
 /// 0.
+///
+/// ```
+/// let mut trace = Vec::new();
+/// nettrace_format::v6::stream_header(&mut trace);
+/// assert_eq!(trace, *b"Nettrace\0\0\0\0\x06\0\0\0\0\0\0\0");
+/// ```
 pub fn stream_header(out: &mut Vec<u8>) {
     out.extend_from_slice(b"Nettrace");
     for number in [0_u32, 6, 0] {
@@ -20,15 +26,35 @@ pub fn stream_header(out: &mut Vec<u8>) {
 
 /// Appends the Trace block, the first block of every file.
 ///
+/// ```
+/// use nettrace_format::v6::{
+///     END_OF_STREAM, SystemTimeParts, TraceInfo, stream_header, trace_block,
+/// };
+///
+/// let mut trace = Vec::new();
+/// stream_header(&mut trace);
+/// let info = TraceInfo {
+///     sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+///     sync_ticks: 5_000,
+///     ticks_per_second: 1_000_000_000,
+///     pointer_size: 8,
+///     key_values: &[("ProcessId", "17")],
+/// };
+/// trace_block(&info, &mut trace)?;
+/// // A complete file without events.
+/// trace.extend(END_OF_STREAM);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
+///
 /// # Errors
-/// [`FormatError::PointerSize`] other than 4 or 8, [`FormatError::ClockRate`], and
-/// [`FormatError::BlockTooLarge`] where the key-values take more than 16 MiB.
+/// [`FormatError::PointerSize`] unless it is 4 or 8, [`FormatError::ClockRate`], and
+/// [`FormatError::BlockTooLarge`] if the key-values take more than 16 MiB.
 pub fn trace_block(info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
     info.check()?;
     block(BlockKind::Trace, out, |out| {
         info.put_clock(out);
         out.extend_from_slice(&info.pointer_size.to_le_bytes());
-        // The block's 24-bit size bounds the count long before 32 bits do.
+        // The block's 24-bit size limits the count to far less than 32 bits.
         out.extend_from_slice(&(info.key_values.len() as u32).to_le_bytes());
         for (key, value) in info.key_values {
             primitive::string(key, out);

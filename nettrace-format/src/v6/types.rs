@@ -1,4 +1,4 @@
-//! What a field's type is in version 6.
+//! How field types are described and encoded in version 6.
 //!
 //! | [`FieldType`] | type codes | payload |
 //! |---|---|---|
@@ -11,60 +11,70 @@
 //! | `VarUInt`, `VarInt` | VarUInt (21), VarInt (20) | LEB128, zig-zag if signed: 1 to 10 bytes |
 //! | `Char` | Array (19) of UTF16CodeUnit (4) | u16 1 or 2, then the units |
 //! | `Utf16Unit` | UTF16CodeUnit (4) | 2 bytes |
-//! | `Str(Utf16)`, `IpAddr`, `SocketAddr` | Array of UTF16CodeUnit | u16 count of units, then the units |
+//! | `Str(Utf16)` | Array of UTF16CodeUnit | u16 count of units, then the units |
+//! | `IpAddr`, `SocketAddr` | as `Str(Utf16)` | as `Str(Utf16)` |
 //! | `Str(Utf16Nul)` | NullTerminatedUTF16String (18) | units, then 2 bytes of 0 |
 //! | `Str(Utf8)` | Array of UTF8CodeUnit (23) | u16 count of bytes, then the bytes |
-//! | `Str(Utf16RelLoc)` and the like | RelLoc (24) or DataLoc (25) of UTF16- or UTF8CodeUnit | see below |
+//! | `Str(Utf16RelLoc)`, `Str(Utf8RelLoc)` | RelLoc (24) of UTF16- or UTF8CodeUnit | see below |
+//! | `Str(Utf16DataLoc)`, `Str(Utf8DataLoc)` | DataLoc (25) of UTF16- or UTF8CodeUnit | see below |
 //! | `Guid` | Guid (17) | 16 bytes, first three numbers little endian |
 //! | `DateTime` | DateTime (16) | 8 bytes: 100 ns since 1601-01-01 UTC |
 //! | `UnixNanos`, `DurationNanos` | Int64, UInt64 | 8 bytes |
 //! | `Array(T, Counted)` | Array of T | u16 count, then the elements |
 //! | `Array(T, Fixed(n))` | FixedLengthArray (22) of T, n | the elements |
 //! | `Array(T, RelLoc)`, `Array(T, DataLoc)` | RelLoc or DataLoc of T | see below |
-//! | `Object` | Object (1) | the fields, one behind the other |
+//! | `Object` | Object (1) | the fields, one after the other |
 //! | `Option(T)` | Array of T | u16 0, or u16 1 and the value |
 //!
-//! An element that is itself an array or an option is described as an Object with that as its only
-//! field, named `items` (in an array) or `value` (in an option): readers fail on arrays of arrays
-//! other than of code units. This changes the description only, not the payload.
+//! Readers fail on arrays of arrays, except arrays of code units. So an element that is an array or
+//! an option is described as an Object with a single field, named `items` (in an array) or `value`
+//! (in an option). This changes the description only, not the payload.
 //!
-//! A location is 4 bytes: position in the low 16 bits, size in bytes in the high 16. The data
-//! stands behind all fields. RelLoc counts from behind its own 4 bytes, DataLoc from the payload's
-//! start.
+//! A location is 4 bytes: the position in the low 16 bits, the size in bytes in the high 16. Its
+//! data comes after all fields. RelLoc counts the position from the end of its own 4 bytes, DataLoc
+//! from the payload's start.
 //!
 //! # What readers do
 //!
-//! Seen with the reference reader 4.0.0 and 3.1.23 alike, unless said otherwise:
+//! Seen with the reference reader 4.0.0 and 3.1.23 alike, unless noted:
 //!
-//! * DateTime is 8 bytes to them. The specification says 16, in eight parts; so written, every
-//!   field
-//!   behind it would be read from the wrong place.
-//! * Text of any type is shown up to its first NUL. So UTF-16 never holds one: it becomes U+FFFD.
-//!   UTF-8 is
-//!   written as it is (and shown as Latin-1).
+//! * DateTime is 8 bytes. The specification says 16, in eight parts; written that way, every field
+//!   after it would be read from the wrong place.
+//! * Text of any type is shown up to its first NUL. So UTF-16 never contains one: it becomes
+//!   U+FFFD. UTF-8 is written unchanged (and shown as Latin-1).
 //! * An array of `Utf16Unit` is shown as text.
-//! * A FixedLengthArray of 65,515 bytes or more makes them refuse the file; a payload cannot be
-//!   that
-//!   large in any case ([`MAX_PAYLOAD`]).
-//! * Counts, and sizes of locations, beyond 32,767 are read as negative by 3.1.23.
-//! * Objects without fields are shown where they are fields of the event, and break the values
-//!   around
-//!   them elsewhere (in arrays with 4.0.0, at the end of an object with both).
-//! * Boolean8 is refused by 3.1.23, and with it the file.
-//! * Locations work inside of objects and as elements of arrays, too.
+//! * A FixedLengthArray of 65,515 bytes or more makes readers refuse the file. No payload can be
+//!   that large ([`MAX_PAYLOAD`]).
+//! * 3.1.23 reads counts and sizes of locations beyond 32,767 as negative.
+//! * Objects without fields are shown if they are fields of the event. Nested, they break the
+//!   values around them (in arrays with 4.0.0, at the end of an object with both).
+//! * 3.1.23 refuses Boolean8, and with it the file.
+//! * Locations also work inside objects and as elements of arrays.
 
 use alloc::vec::Vec;
 
-use trace_event::{ArrayLayout, FieldFormat, FieldRole, FieldSchema, FieldType, StrEncoding};
+use nettrace_event::{ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding};
 
 use crate::{error::FormatError, payload::MAX_PAYLOAD, primitive};
 
 /// Appends FieldDescriptions: a count, then name and type of each field.
 ///
+/// ```
+/// use nettrace_event::{FieldSchema, FieldType};
+/// use nettrace_format::types::field_descriptions;
+///
+/// let mut out = Vec::new();
+/// field_descriptions(&[FieldSchema::new("cents", FieldType::U32)], &mut out)?;
+/// // A count of 2 bytes comes first.
+/// assert_eq!(out[..2], [1, 0]);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
+///
 /// # Errors
-/// [`FormatError::TooManyFields`], [`FormatError::FieldDescriptionTooLarge`], and types that
-/// readers cannot follow: [`FormatError::LocationOfVariableSize`], [`FormatError::EmptyObject`],
-/// [`FormatError::EmptyFixedArray`], [`FormatError::FixedArrayTooLarge`]. `out` is then as it was.
+/// [`FormatError::TooManyFields`], [`FormatError::FieldDescriptionTooLarge`], and for types that
+/// readers cannot handle [`FormatError::LocationOfVariableSize`], [`FormatError::EmptyObject`],
+/// [`FormatError::EmptyFixedArray`] or [`FormatError::FixedArrayTooLarge`]. An error leaves `out`
+/// unchanged.
 pub fn field_descriptions(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
     let result = descriptions(fields, false, out);
@@ -102,12 +112,12 @@ mod code {
     pub(super) const BOOLEAN8: u8 = 26;
 }
 
-/// What 128-bit integers are.
+/// The fields of 128-bit integers.
 const U128_PARTS: &[FieldSchema] = &[part("low", FieldType::U64), part("high", FieldType::U64)];
 const I128_PARTS: &[FieldSchema] = &[part("low", FieldType::U64), part("high", FieldType::I64)];
 
 const fn part(name: &'static str, ty: FieldType) -> FieldSchema {
-    FieldSchema { name, ty, format: FieldFormat::Default, tag: 0, role: FieldRole::Value }
+    FieldSchema::new(name, ty)
 }
 
 fn descriptions(
@@ -124,7 +134,7 @@ fn descriptions(
     Ok(())
 }
 
-/// One field: the size of what follows, its name, its type.
+/// Appends one field: the size of the rest, its name, its type.
 fn description(
     name: &'static str,
     out: &mut Vec<u8>,
@@ -147,30 +157,27 @@ fn ty(
     nested: bool,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    match *of {
-        FieldType::Bool => out.push(code::BOOLEAN),
-        FieldType::Bool8 => out.push(code::BOOLEAN8),
-        FieldType::U8 => out.push(code::BYTE),
-        FieldType::U16 => out.push(code::UINT16),
-        FieldType::U32 => out.push(code::UINT32),
-        FieldType::U64 | FieldType::DurationNanos => out.push(code::UINT64),
-        FieldType::I8 => out.push(code::SBYTE),
-        FieldType::I16 => out.push(code::INT16),
-        FieldType::I32 => out.push(code::INT32),
-        FieldType::I64 | FieldType::UnixNanos => out.push(code::INT64),
-        FieldType::F32 => out.push(code::SINGLE),
-        FieldType::F64 => out.push(code::DOUBLE),
-        FieldType::VarUInt => out.push(code::VAR_UINT),
-        FieldType::VarInt => out.push(code::VAR_INT),
-        FieldType::Utf16Unit => out.push(code::UTF16_CODE_UNIT),
-        FieldType::Guid => out.push(code::GUID),
-        FieldType::DateTime => out.push(code::DATE_TIME),
-        FieldType::U128 => object(U128_PARTS, out)?,
-        FieldType::I128 => object(I128_PARTS, out)?,
-        FieldType::Char | FieldType::IpAddr | FieldType::SocketAddr => {
-            out.extend_from_slice(&[code::ARRAY, code::UTF16_CODE_UNIT]);
-        }
-        FieldType::Str(encoding) => {
+    match of.storage() {
+        Storage::Bool => out.push(code::BOOLEAN),
+        Storage::Bool8 => out.push(code::BOOLEAN8),
+        Storage::U8 => out.push(code::BYTE),
+        Storage::U16 => out.push(code::UINT16),
+        Storage::U32 => out.push(code::UINT32),
+        Storage::U64 => out.push(code::UINT64),
+        Storage::I8 => out.push(code::SBYTE),
+        Storage::I16 => out.push(code::INT16),
+        Storage::I32 => out.push(code::INT32),
+        Storage::I64 => out.push(code::INT64),
+        Storage::F32 => out.push(code::SINGLE),
+        Storage::F64 => out.push(code::DOUBLE),
+        Storage::VarUInt => out.push(code::VAR_UINT),
+        Storage::VarInt => out.push(code::VAR_INT),
+        Storage::Utf16Unit => out.push(code::UTF16_CODE_UNIT),
+        Storage::Guid => out.push(code::GUID),
+        Storage::DateTime => out.push(code::DATE_TIME),
+        Storage::U128 => object(U128_PARTS, out)?,
+        Storage::I128 => object(I128_PARTS, out)?,
+        Storage::Text(encoding) => {
             out.extend_from_slice(match encoding {
                 StrEncoding::Utf16 => &[code::ARRAY, code::UTF16_CODE_UNIT],
                 StrEncoding::Utf16Nul => &[code::NUL_TERMINATED_UTF16_STRING],
@@ -181,25 +188,25 @@ fn ty(
                 StrEncoding::Utf8DataLoc => &[code::DATA_LOC, code::UTF8_CODE_UNIT],
             });
         }
-        FieldType::Object(fields) => {
-            if nested && fixed_size(of) == Some(0) {
+        Storage::Object(fields) => {
+            if nested && of.fixed_size() == Some(0) {
                 return Err(FormatError::EmptyObject { field });
             }
             object(fields, out)?;
         }
-        FieldType::Option(item) => {
+        Storage::Option(item) => {
             out.push(code::ARRAY);
             element(field, item, "value", out)?;
         }
-        FieldType::Array(item, ArrayLayout::Counted) => {
+        Storage::Array(item, ArrayLayout::Counted) => {
             out.push(code::ARRAY);
             element(field, item, "items", out)?;
         }
-        FieldType::Array(item, ArrayLayout::Fixed(count)) => {
+        Storage::Array(item, ArrayLayout::Fixed(count)) => {
             if count == 0 {
                 return Err(FormatError::EmptyFixedArray { field });
             }
-            if let Some(item_size) = fixed_size(item) {
+            if let Some(item_size) = item.fixed_size() {
                 let size = item_size.saturating_mul(count.into());
                 if size > MAX_PAYLOAD {
                     return Err(FormatError::FixedArrayTooLarge { field, size });
@@ -209,11 +216,11 @@ fn ty(
             element(field, item, "items", out)?;
             out.extend_from_slice(&count.to_le_bytes());
         }
-        FieldType::Array(item, ArrayLayout::RelLoc | ArrayLayout::DataLoc) => {
-            if fixed_size(item).is_none() {
+        Storage::Array(item, ArrayLayout::RelLoc | ArrayLayout::DataLoc) => {
+            if item.fixed_size().is_none() {
                 return Err(FormatError::LocationOfVariableSize { field });
             }
-            let relative = matches!(*of, FieldType::Array(_, ArrayLayout::RelLoc));
+            let relative = matches!(of.storage(), Storage::Array(_, ArrayLayout::RelLoc));
             out.push(if relative { code::REL_LOC } else { code::DATA_LOC });
             element(field, item, "items", out)?;
         }
@@ -226,48 +233,18 @@ fn object(fields: &[FieldSchema], out: &mut Vec<u8>) -> Result<(), FormatError> 
     descriptions(fields, true, out)
 }
 
-/// The type of an element. Readers fail on arrays of arrays, so that an element which is an array
-/// becomes an object with that array as its only field: the payload's bytes are the same.
+/// Appends the type of an element. Readers fail on arrays of arrays, so an element that is an array
+/// becomes an object with that array as its only field. The bytes of the payload are the same.
 fn element(
     field: &'static str,
     of: &FieldType,
     inner: &'static str,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
-    if !matches!(of, FieldType::Array(..) | FieldType::Option(_)) {
+    if !matches!(of.storage(), Storage::Array(..) | Storage::Option(_)) {
         return ty(field, of, true, out);
     }
     out.push(code::OBJECT);
     out.extend_from_slice(&1_u16.to_le_bytes());
     description(inner, out, |out| ty(field, of, true, out))
-}
-
-/// Bytes that every value of the type takes, or `None` where they vary.
-pub(crate) fn fixed_size(of: &FieldType) -> Option<usize> {
-    match *of {
-        FieldType::Bool8 | FieldType::U8 | FieldType::I8 => Some(1),
-        FieldType::U16 | FieldType::I16 | FieldType::Utf16Unit => Some(2),
-        FieldType::Bool | FieldType::U32 | FieldType::I32 | FieldType::F32 => Some(4),
-        FieldType::U64
-        | FieldType::I64
-        | FieldType::F64
-        | FieldType::UnixNanos
-        | FieldType::DateTime
-        | FieldType::DurationNanos => Some(8),
-        FieldType::U128 | FieldType::I128 | FieldType::Guid => Some(16),
-        FieldType::Object(fields) => fields
-            .iter()
-            .try_fold(0_usize, |sum, field| Some(sum.saturating_add(fixed_size(&field.ty)?))),
-        FieldType::Array(item, ArrayLayout::Fixed(count)) => {
-            Some(fixed_size(item)?.saturating_mul(count.into()))
-        }
-        FieldType::VarUInt
-        | FieldType::VarInt
-        | FieldType::Char
-        | FieldType::Str(_)
-        | FieldType::IpAddr
-        | FieldType::SocketAddr
-        | FieldType::Option(_)
-        | FieldType::Array(..) => None,
-    }
 }

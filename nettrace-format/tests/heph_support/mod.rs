@@ -1,12 +1,12 @@
-//! Event types and payloads for the tests of Heph packets, and what a reader makes of the packets.
+//! Event types and payloads for the tests of Heph packets, and the packets as the reader sees them.
 #![allow(dead_code, unreachable_pub)] // each test uses its part
 
+use nettrace_event::{EventSchema, FieldRole, FieldSchema, FieldType, Level, ProviderSchema};
 use nettrace_format::{
     heph::{Clock, EventWriter},
     payload::{NetTraceEncoder, VecBuffer},
 };
 use nettrace_reader::heph::{Reader, Value};
-use trace_event::{EventSchema, FieldRole, FieldSchema, FieldType, Level, ProviderSchema};
 
 pub const fn field(name: &'static str, ty: FieldType) -> FieldSchema {
     FieldSchema::new(name, ty)
@@ -43,7 +43,7 @@ pub fn writer() -> EventWriter {
     EventWriter::new(Clock::new(EPOCH, 1_000, 100_000_000).unwrap())
 }
 
-/// A payload, as a derive would have it written.
+/// A payload as derived code would encode it.
 pub fn payload(encode: impl FnOnce(&mut NetTraceEncoder<&mut VecBuffer>)) -> Vec<u8> {
     let mut buffer = VecBuffer::new();
     let mut encoder = NetTraceEncoder::new(&mut buffer);
@@ -77,7 +77,7 @@ pub fn spell(value: &Value<'_>) -> String {
     }
 }
 
-/// The one event of a trace.
+/// The only event of a trace.
 pub fn shown(bytes: &[u8]) -> Shown {
     let mut reader = Reader::new(bytes);
     let event = reader.next_event().unwrap().unwrap();

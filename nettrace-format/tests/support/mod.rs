@@ -1,12 +1,7 @@
-//! What the tests share: whole files from single events, and the reference reader.
+//! Shared by the tests: builds whole files from single events, and runs the reference reader.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use std::{
-    io::Write,
-    path::PathBuf,
-    process::{Command, Output},
-};
-
+use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
 use nettrace_format::{
     payload::{NetTraceEncoder, Refusal, VecBuffer},
     v5,
@@ -16,20 +11,18 @@ use nettrace_format::{
     },
 };
 use serde_json::Value;
-use trace_event::{
-    EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, ProviderSchema,
-};
+use testkit::reference::{self, Trace};
 
 /// The clock of the traces that tests write: ticks of 100 ns.
 pub(crate) const TICKS_PER_SECOND: u64 = 10_000_000;
 
-/// The thread that records everything, and the OS ids it has.
+/// The thread that records everything, and its OS ids.
 pub(crate) const THREAD: u64 = 900_000;
 pub(crate) const PROCESS_ID: u64 = 4_242;
 pub(crate) const OS_THREAD_ID: u64 = 4_243;
 
 pub(crate) const fn field(name: &'static str, ty: FieldType) -> FieldSchema {
-    FieldSchema { name, ty, format: FieldFormat::Default, tag: 0, role: FieldRole::Value }
+    FieldSchema::new(name, ty)
 }
 
 pub(crate) const fn schema(
@@ -54,7 +47,7 @@ pub(crate) const fn schema(
     }
 }
 
-/// A payload by calls of the encoder.
+/// Encodes a payload by calls of the encoder.
 pub(crate) fn encode(
     values: impl FnOnce(&mut NetTraceEncoder<VecBuffer>),
 ) -> Result<Vec<u8>, Refusal> {
@@ -73,7 +66,7 @@ pub(crate) fn trace_info() -> TraceInfo<'static> {
     }
 }
 
-/// The file's start up to and including the one thread.
+/// The start of a file, up to and including the one thread.
 pub(crate) fn start() -> Vec<u8> {
     let mut out = Vec::new();
     v6::stream_header(&mut out);
@@ -170,7 +163,7 @@ pub(crate) fn bytes(given: &str) -> Vec<u8> {
     bytes
 }
 
-/// What [`stream_at`] says of its trace.
+/// The facts about the trace of [`stream_at`].
 pub(crate) fn older_info() -> TraceInfo<'static> {
     TraceInfo {
         sync_utc: SystemTimeParts::from_unix_millis(1_709_210_096_789),
@@ -181,12 +174,12 @@ pub(crate) fn older_info() -> TraceInfo<'static> {
     }
 }
 
-/// A stream whose next block begins at `position`, if that is where one can begin.
+/// A stream whose next block begins at `position`, if a block can begin there.
 pub(crate) fn stream_at(version: v5::Version, position: u64) -> v5::Stream {
     let mut stream = v5::Stream::new(version);
     stream.begin(&older_info(), 1, 1, &mut Vec::new()).unwrap();
     let ahead = position - stream.position();
-    // 30 bytes of start, what there is of padding, header, rows, the end.
+    // 30 bytes of start, padding, header, rows, the end.
     let mut out = Vec::new();
     stream.event_block(0, 0, ahead as usize - 56 - 3, &mut out).unwrap();
     while stream.position() < position {
@@ -202,7 +195,7 @@ pub(crate) fn stream_at(version: v5::Version, position: u64) -> v5::Stream {
     stream
 }
 
-/// The start of a file of version 4 or 5, and the stream that goes on.
+/// The start of a file of version 4 or 5, and the stream to continue it.
 pub(crate) fn older_start(version: v5::Version) -> (v5::Stream, Vec<u8>) {
     let mut stream = v5::Stream::new(version);
     let mut out = Vec::new();
@@ -242,7 +235,7 @@ pub(crate) fn older_event_block(
     assert_eq!(stream.position(), out.len() as u64);
 }
 
-/// A whole file of version 4 or 5: one event of each type, of payloads in the types of version 6.
+/// A whole file of version 4 or 5: one event of each type, with payloads in the types of version 6.
 pub(crate) fn older_file(version: v5::Version, events: &[(EventSchema, Vec<u8>)]) -> Vec<u8> {
     let (mut stream, mut out) = older_start(version);
     let schemas: &'static [EventSchema] =
@@ -269,7 +262,7 @@ pub(crate) fn older_file(version: v5::Version, events: &[(EventSchema, Vec<u8>)]
     out
 }
 
-/// One block of any kind, of bytes given.
+/// One block of any kind with the given bytes.
 pub(crate) fn raw_block(kind: BlockKind, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     v6::block(kind, &mut out, |out| {
@@ -280,7 +273,7 @@ pub(crate) fn raw_block(kind: BlockKind, content: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What the reference reader says of a file.
+/// The reference reader's output for a file.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     /// The events, one JSON object each.
@@ -303,51 +296,16 @@ impl Verdict {
     }
 }
 
-/// Where the reference reader is, or `None` (and a printed line) where it is not.
-pub(crate) fn judge() -> Option<PathBuf> {
-    let path = match std::env::var_os("NETTRACE_JUDGE") {
-        Some(path) => PathBuf::from(path),
-        None => PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/judge/judge")),
-    };
-    if path.exists() {
-        return Some(path);
-    }
-    println!("skipped: no judge at {}", path.display());
-    None
-}
-
-/// Shows a file to the reference reader.
+/// Runs the reference reader on a file.
 pub(crate) fn judge_events(file: &[u8]) -> Option<Verdict> {
-    let output = run(judge()?, &["events"], file, &["--types"]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    let mut lines: Vec<&str> = text.lines().collect();
-    let summary = lines.pop().unwrap_or_default().to_owned();
-    Some(Verdict {
-        events: lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect(),
-        summary,
-        errors: String::from_utf8_lossy(&output.stderr).into_owned(),
-        accepted: output.status.success(),
-    })
+    let verdict = reference::ask(&["events", "--types"], Trace::Bytes(file))?;
+    let events = verdict.lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reference::Verdict { totals: summary, errors, accepted, .. } = verdict;
+    Some(Verdict { events, summary, errors, accepted })
 }
 
-/// Opens a file with `dotnet-trace`, beside the reference reader, whose library is older. Panics if
-/// it refuses.
+/// Opens a file with `dotnet-trace`, which uses an older library than the reference reader. Panics
+/// if it refuses the file.
 pub(crate) fn dotnet_trace_opens(file: &[u8]) {
-    let Some(judge) = judge() else { return };
-    let tool = judge.with_file_name("dotnet-trace");
-    if !tool.exists() {
-        println!("skipped: no dotnet-trace at {}", tool.display());
-        return;
-    }
-    let output = run(tool, &["report"], file, &["topN", "-n", "3"]);
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && !text.contains("[ERROR]"), "{text}\n{errors}");
-}
-
-fn run(program: PathBuf, before: &[&str], file: &[u8], after: &[&str]) -> Output {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("test.nettrace");
-    std::fs::File::create(&path).unwrap().write_all(file).unwrap();
-    Command::new(program).args(before).arg(&path).args(after).output().unwrap()
+    reference::dotnet_trace_opens(&Trace::Bytes(file));
 }

@@ -1,13 +1,13 @@
-//! An encoder that writes down what it is told, and compares that with the schema.
+//! An encoder that records its calls and compares them with the schema.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::net::{IpAddr, SocketAddr};
 
-use trace_event::{
+use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, PayloadEncoder, StrEncoding, TraceEvent,
 };
 
-/// The calls for one event as words, one for each: `u32 7`.
+/// The calls for one event, a line for each: `u32 7`.
 pub(crate) fn record(event: &(impl TraceEvent + ?Sized)) -> Vec<String> {
     let mut recorder = Recorder::default();
     event.encode(&mut recorder);
@@ -21,9 +21,9 @@ pub(crate) fn record(event: &(impl TraceEvent + ?Sized)) -> Vec<String> {
     recorder.calls
 }
 
-/// The schema of a type that has one.
+/// The schema of a Rust type with a single event type.
 pub(crate) fn schema_of<T: TraceEvent>() -> &'static EventSchema {
-    let [ty] = T::TYPES else { panic!("not one event type") };
+    let [ty] = T::event_types() else { panic!("not one event type") };
     ty.schema()
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Recorder {
     pub(crate) calls: Vec<String>,
 }
 
-/// The calls that are still to be compared.
+/// The calls that are not compared yet.
 struct Calls<'a>(std::slice::Iter<'a, String>);
 
 impl<'a> Calls<'a> {

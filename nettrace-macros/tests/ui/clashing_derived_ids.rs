@@ -2,7 +2,7 @@ use nettrace_macros::TraceEvent;
 
 // The ids that these two names give are the same, by chance.
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, name = "E")]
+#[trace_event(crate = nettrace_event, name = "E")]
 enum Step {
     Abm,
     Ace,

@@ -1,7 +1,7 @@
 use nettrace_macros::TraceField;
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 enum Shape {
     Circle { radius: f64 },
     Square(f64),
@@ -9,7 +9,7 @@ enum Shape {
 }
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event, encoding = text)]
+#[trace_event(crate = nettrace_event, encoding = text)]
 enum Color {
     Red,
     #[trace_event(rename = "Red")]

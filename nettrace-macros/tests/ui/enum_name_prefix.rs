@@ -1,7 +1,7 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, name = Step)]
+#[trace_event(crate = nettrace_event, name = Step)]
 enum Step {
     One,
     Two,

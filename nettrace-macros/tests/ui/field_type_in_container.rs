@@ -3,7 +3,7 @@ use nettrace_macros::TraceEvent;
 struct Connection;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Opened {
     connections: Vec<Option<Connection>>,
 }

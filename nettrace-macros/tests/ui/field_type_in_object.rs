@@ -3,7 +3,7 @@ use nettrace_macros::TraceField;
 struct Connection;
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Object {
     connection: Connection,
 }

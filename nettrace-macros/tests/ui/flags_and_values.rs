@@ -1,7 +1,7 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, name, id)]
+#[trace_event(crate = nettrace_event, name, id)]
 struct Request {
     #[trace_event(skip = true)]
     bytes: u64,

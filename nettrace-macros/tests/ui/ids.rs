@@ -1,15 +1,15 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, id = 0)]
+#[trace_event(crate = nettrace_event, id = 0)]
 struct Zero;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, id = 65535)]
+#[trace_event(crate = nettrace_event, id = 65535)]
 struct Large;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, id = "7")]
+#[trace_event(crate = nettrace_event, id = "7")]
 struct Text;
 
 fn main() {}

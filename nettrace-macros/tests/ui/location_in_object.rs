@@ -1,7 +1,7 @@
 use nettrace_macros::TraceField;
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Object {
     #[trace_event(encoding = rel_loc)]
     text: String,

@@ -1,7 +1,7 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, message = "{url} took {mikros}")]
+#[trace_event(crate = nettrace_event, message = "{url} took {mikros}")]
 struct Unknown {
     url: String,
     micros: u64,
@@ -10,11 +10,11 @@ struct Unknown {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, message = "{0")]
+#[trace_event(crate = nettrace_event, message = "{0")]
 struct Open(u8);
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, message = "took {}")]
+#[trace_event(crate = nettrace_event, message = "took {}")]
 struct Unit;
 
 fn main() {}

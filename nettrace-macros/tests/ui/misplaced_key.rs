@@ -1,14 +1,14 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, encoding = utf8)]
+#[trace_event(crate = nettrace_event, encoding = utf8)]
 struct Request {
     #[trace_event(level = Error)]
     bytes: u64,
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, id = 3)]
+#[trace_event(crate = nettrace_event, id = 3)]
 enum Step {
     #[trace_event(provider = "Contoso")]
     One,

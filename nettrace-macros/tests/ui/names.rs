@@ -1,11 +1,11 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, name = "")]
+#[trace_event(crate = nettrace_event, name = "")]
 struct Empty;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, name = "a\0b")]
+#[trace_event(crate = nettrace_event, name = "a\0b")]
 struct Nul {
     #[trace_event(rename = "a;b")]
     semicolon: u8,

@@ -1,14 +1,14 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Generic<'a, T: Clone, const N: usize> {
     text: &'a str,
     value: T,
     list: [u8; N],
 }
 
-fn emit(event: impl trace_event::TraceEvent) {
+fn emit(event: impl nettrace_event::TraceEvent) {
     let _ = event;
 }
 

@@ -1,7 +1,7 @@
 use nettrace_macros::{TraceEvent, TraceField};
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 #[rustfmt::skip]
 struct Wide {
     f0: u8, f1: u8, f2: u8, f3: u8, f4: u8, f5: u8, f6: u8, f7: u8,
@@ -23,7 +23,7 @@ struct Wide {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Measured {
     wide: Wide,
 }

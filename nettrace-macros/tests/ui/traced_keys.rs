@@ -2,13 +2,39 @@ use nettrace_macros::traced;
 
 mod writer {
     pub(crate) use nettrace_macros::TraceEvent;
-    pub(crate) use trace_event as __private;
+    pub(crate) use nettrace_event as __private;
 
-    pub(crate) trait Emit: trace_event::TraceEvent {
-        fn emit(&self) {}
+    pub(crate) trait Emit: nettrace_event::TraceEvent {
+        fn emit(self)
+        where
+            Self: Sized,
+        {
+        }
     }
 
-    impl<T: trace_event::TraceEvent> Emit for T {}
+    impl<T: nettrace_event::TraceEvent> Emit for T {}
+
+    pub(crate) mod __traced {
+        pub(crate) type Elapsed = std::time::Duration;
+
+        pub(crate) struct Started;
+
+        impl Started {
+            pub(crate) const NEVER: Self = Self;
+
+            pub(crate) fn now() -> Self {
+                Self
+            }
+
+            pub(crate) fn is_running(&self) -> bool {
+                false
+            }
+
+            pub(crate) fn elapsed(&self) -> Elapsed {
+                Elapsed::ZERO
+            }
+        }
+    }
 }
 
 #[traced(crate = crate::writer, levle = Error)]

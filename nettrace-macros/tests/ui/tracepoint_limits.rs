@@ -1,7 +1,7 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 #[trace_event(name = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn")]
 struct LongName {
     #[trace_event(rename = "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn")]
@@ -9,7 +9,7 @@ struct LongName {
 }
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, name = "a;b", group = "a_b")]
+#[trace_event(crate = nettrace_event, name = "a;b", group = "a_b")]
 #[trace_event(key_values = [("a;b", ""), ("a=b", ""), ("", ""), ("nul", "\0")])]
 struct Spelling {
     #[trace_event(rename = "a\0b", tag = 65_536)]

@@ -3,11 +3,11 @@ use nettrace_macros::{TraceEvent, TraceField};
 struct Connection;
 
 #[derive(TraceField)]
-#[trace_event(crate = trace_event, transparent)]
+#[trace_event(crate = nettrace_event, transparent)]
 struct Wrapper(Connection);
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event)]
+#[trace_event(crate = nettrace_event)]
 struct Opened {
     wrapper: Wrapper,
 }

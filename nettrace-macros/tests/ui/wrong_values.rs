@@ -1,7 +1,7 @@
 use nettrace_macros::TraceEvent;
 
 #[derive(TraceEvent)]
-#[trace_event(crate = trace_event, provider = 7, name = Request, version = 256)]
+#[trace_event(crate = nettrace_event, provider = 7, name = Request, version = 256)]
 #[trace_event(level = Info, opcode = Begin, tag = "x", keywords = -1)]
 #[trace_event(key_values = ("a", "b"))]
 struct Request {

@@ -1,13 +1,14 @@
-//! FastSerialization objects, the framing of versions 4 and 5: where each begins and ends, and how
-//! what nobody knows is skipped.
+//! FastSerialization objects, the framing of versions 4 and 5: where each object begins and ends,
+//! and how to skip unknown parts.
 //!
-//! An object is a tag, its type (which is an object too), its content, and an end tag. The content
-//! of every object but the Trace object is a size, zeros up to a multiple of four bytes from the
-//! start of the stream, and so many bytes. Between the content that a reader knows and the end tag
-//! may stand tagged values, which the format asks a reader to skip; an object of a type that nobody
-//! knows can be skipped if it has nothing else. Tags, names and versions: NetTrace V4, "Objects"
-//! and the sections behind it; the tags of values: the FastSerialization library that they refer
-//! to.
+//! An object consists of a tag, its type (itself an object), its content, and an end tag. The
+//! content of the Trace object has a fixed size. The content of any other object is a size, zeros
+//! up to a multiple of four bytes from the start of the stream, and that number of bytes. Tagged
+//! values may follow the known content, and the format demands that readers skip them. An object of
+//! an unknown type can be skipped if it consists of tagged values only.
+//!
+//! The tags, names and versions are those of NetTrace V4, "Objects" and the sections after it. The
+//! tags of values are those of the FastSerialization library, to which these sections refer.
 
 use super::{BlockHead, fill, word};
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     input::{Input, Source},
 };
 
-/// The header of the library, its length in front of it.
+/// The header of the library, with its length before it.
 const HEADER: &[u8; 24] = b"\x14\0\0\0!FastSerialization.1";
 
 const NULL_REFERENCE: u8 = 1;
@@ -24,19 +25,19 @@ const BEGIN_OBJECT: u8 = 4;
 const BEGIN_PRIVATE_OBJECT: u8 = 5;
 const END_OBJECT: u8 = 6;
 
-/// The longest name of a type that is taken for one.
+/// The longest name of a type that is accepted.
 const MAX_NAME: u32 = 256;
 
 /// The version of block objects, and the newest of the Trace object.
 const BLOCK_VERSION: u32 = 2;
 const TRACE_VERSIONS: std::ops::RangeInclusive<u32> = 4..=5;
 
-/// Whether a stream without the magic of NetTrace begins as one of V1 to V3 does.
+/// Whether a stream without the magic of NetTrace begins like versions 1 to 3.
 pub(super) fn begins(stream: &[u8]) -> bool {
     stream.get(..20) == Some(&HEADER[..20])
 }
 
-/// Names the version of a stream that has no magic, by its first object.
+/// The name of the version of a stream without a magic, which its first object shows.
 pub(super) fn old_version<R: Source>(input: &mut Input<R>) -> Result<&'static str> {
     let start = fill(input, 128)?;
     let object = start.get(HEADER.len()..).unwrap_or_default();
@@ -55,7 +56,7 @@ pub(super) fn old_version<R: Source>(input: &mut Input<R>) -> Result<&'static st
     })
 }
 
-/// Reads what stands behind the magic of V4 and V5.
+/// Reads what follows the magic in versions 4 and 5.
 pub(super) fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<()> {
     let offset = input.offset();
     let header = fill(input, HEADER.len())?;
@@ -71,7 +72,7 @@ pub(super) fn read_stream_header<R: Source>(input: &mut Input<R>) -> Result<()> 
     Ok(())
 }
 
-/// Reads the start of an object, or the end of the stream. Returns the size of the body too.
+/// Reads the start of an object, or the end of the stream. Also returns the size of the body.
 pub(super) fn read_start<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, usize)> {
     let offset = input.offset();
     match fill(input, 1)?.first() {
@@ -95,7 +96,7 @@ pub(super) fn read_start<R: Source>(input: &mut Input<R>) -> Result<(BlockHead, 
     Ok((BlockHead { kind, offset, body: input.offset(), flaw }, size))
 }
 
-/// Finds the end of an object behind its body.
+/// Finds the end of an object after its body.
 pub(super) fn read_end<R: Source>(input: &mut Input<R>) -> Result<()> {
     loop {
         let offset = input.offset();
@@ -112,7 +113,7 @@ pub(super) fn read_end<R: Source>(input: &mut Input<R>) -> Result<()> {
             9 => 2,
             10 => 4,
             11 => 8,
-            // A string or a blob: its size in bytes comes first.
+            // A string or a blob, which begins with its size in bytes.
             13 | 14 => match word(head, 1) {
                 Some(size) if size <= i32::MAX as u32 => 4 + u64::from(size),
                 Some(_) => return Err(broken(offset, "a tagged value has a negative size")),
@@ -127,7 +128,7 @@ pub(super) fn read_end<R: Source>(input: &mut Input<R>) -> Result<()> {
     }
 }
 
-/// Skips so many bytes, which may be more than fit in memory.
+/// Skips bytes, possibly more than fit in memory.
 fn skip<R: Source>(input: &mut Input<R>, offset: u64, mut size: u64) -> Result<()> {
     const AT_ONCE: u64 = 1 << 16;
     while size > 0 {
@@ -141,7 +142,7 @@ fn skip<R: Source>(input: &mut Input<R>, offset: u64, mut size: u64) -> Result<(
     Ok(())
 }
 
-/// Reads the type of an object; its first tag is not consumed yet.
+/// Reads the type of an object. The first tag of the object is not consumed yet.
 fn read_type<R: Source>(input: &mut Input<R>, offset: u64) -> Result<BlockKind> {
     const FIXED: usize = 15;
     let head = exactly(input, offset, FIXED)?;
@@ -190,7 +191,7 @@ fn read_type<R: Source>(input: &mut Input<R>, offset: u64) -> Result<BlockKind> 
     Ok(kind)
 }
 
-/// Reads the size of a body and the padding in front of it.
+/// Reads the size of a body, and the padding before the body.
 fn read_size<R: Source>(
     input: &mut Input<R>,
     offset: u64,

@@ -1,15 +1,15 @@
-//! Reads traces in Heph's format, version 0.1.0: packets, each of which says everything about one
-//! event.
+//! Reads traces in Heph's format, version 0.1.0. A trace is a sequence of packets. The packet of an
+//! event contains everything about the event.
 //!
-//! - [`Reader`] lends the events of a trace in the order in which they stand there.
-//! - [`verify`] checks what a writer promises.
+//! - [`Reader`] lends the events of a trace in the order of the trace.
+//! - [`verify`] checks what the writer of a trace promises.
 //!
-//! The source is read once, front to back, one packet at a time. Options that nobody knows are
-//! skipped. Damage is an [`Error`](crate::Error) with an offset and a kind, after everything before
-//! it was delivered.
+//! A reader reads the source once, from front to back, one packet at a time. It skips unknown
+//! options. If a trace is damaged, it delivers everything before the damage and then returns an
+//! [`Error`](crate::Error) with an offset and a kind.
 //!
-//! Such a trace has no end: one that was cut between two packets cannot be told from a whole one.
-//! What was lost within a stream shows in its counter.
+//! The format has no end mark. So a trace that was cut off between two packets looks like a
+//! complete one. Losses within a stream show in its counter.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,8 +41,12 @@ pub use crate::heph::{
     verify::{Report, Violation, verify},
 };
 
-/// Whether a stream that begins with these bytes is a trace in this format: at least four of them
-/// are needed to tell.
+/// Whether a stream that begins with these bytes is a trace in this format. At least four bytes are
+/// needed.
+///
+/// ```
+/// assert!(!nettrace_reader::heph::is_heph(b"Nettrace"));
+/// ```
 #[must_use]
 pub fn is_heph(first: &[u8]) -> bool {
     first.first_chunk().is_some_and(|magic| {

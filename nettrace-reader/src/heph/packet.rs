@@ -1,4 +1,4 @@
-//! What is in a packet.
+//! The parser of packets.
 
 use std::str;
 
@@ -7,13 +7,13 @@ use crate::{
     heph::value::Attributes,
 };
 
-/// What an event packet begins with.
+/// The first bytes of an event packet.
 pub(super) const EVENT_MAGIC: u32 = 0xC1FC_1FB7;
 
-/// What a metadata packet begins with.
+/// The first bytes of a metadata packet.
 pub(super) const METADATA_MAGIC: u32 = 0x75D1_1D4D;
 
-/// Magic constant and size: what every packet begins with.
+/// The size of a packet's header: the magic number and the packet's size.
 pub(super) const PACKET_HEADER: usize = 8;
 
 /// The size of an event packet without description and attributes.
@@ -22,33 +22,36 @@ pub(super) const MIN_EVENT: usize = 42;
 /// The size of a metadata packet of an option without name and value.
 pub(super) const MIN_METADATA: usize = 10;
 
-/// One event, lent until the next is read.
+/// One event. It borrows from the reader until the next event is read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// Bytes from the start of the trace to its packet.
+    /// The position of its packet, in bytes from the start of the trace.
     pub offset: u64,
-    /// The thread of execution that it happened on.
+    /// The epoch of its times, in nanoseconds since 1970-01-01 UTC, if the trace states it before
+    /// the event. See [`Reader::epoch`](crate::heph::Reader::epoch).
+    pub epoch: Option<u64>,
+    /// The stream: the thread on which it happened.
     pub stream: u32,
-    /// Its number in the stream; 0 comes after 2^32 - 1.
+    /// Its number in the stream, modulo 2^32.
     pub counter: u32,
-    /// What ran on the stream by turns with others.
+    /// The substream: one of several tasks that take turns on the stream.
     pub substream: u64,
-    /// When it began, in nanoseconds since the trace's [epoch](crate::heph::Reader::epoch).
+    /// Its start, in nanoseconds since the trace's [epoch](crate::heph::Reader::epoch).
     pub start: u64,
-    /// When it ended, in nanoseconds since the trace's epoch. The format does not say that it is
-    /// not before the start.
+    /// Its end, in nanoseconds since the trace's epoch. The format does not demand that it is after
+    /// the start.
     pub end: u64,
-    /// What it is.
+    /// Its description.
     pub description: &'a str,
     /// The bytes of its attributes.
     attributes: &'a [u8],
-    /// Where they begin.
+    /// The position of the attributes in the trace.
     attributes_offset: u64,
 }
 
 impl<'a> Event<'a> {
-    /// The event in a packet, header included, that stands at `offset`.
+    /// Parses a packet, including its header, that begins at `offset`.
     pub(super) fn parse(packet: &'a [u8], offset: u64) -> Result<Self> {
         Self::read(Bytes::new(packet, offset)).map_err(damaged)
     }
@@ -64,6 +67,7 @@ impl<'a> Event<'a> {
         bytes.take(PACKET_HEADER)?;
         Ok(Self {
             offset,
+            epoch: None,
             stream: bytes.u32()?,
             counter: bytes.u32()?,
             substream: bytes.u64()?,
@@ -78,7 +82,7 @@ impl<'a> Event<'a> {
 
 pub(super) type Read<T> = std::result::Result<T, Damage>;
 
-/// Damage within a packet, as the caller sees it.
+/// The error for damage within a packet.
 pub(super) fn damaged(damage: Damage) -> Error {
     Error::new(damage.offset, ErrorKind::Packet { what: damage.what })
 }
@@ -129,7 +133,7 @@ impl<'a> Bytes<'a> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
-    /// A length of 16 bits and that many bytes of UTF-8.
+    /// Reads a length of 16 bits and that many bytes of UTF-8.
     pub(super) fn string(&mut self) -> Read<&'a str> {
         let len = self.u16()?;
         let offset = self.offset;

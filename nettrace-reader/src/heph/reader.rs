@@ -1,4 +1,4 @@
-//! The packets of a trace, one after the other.
+//! The reader of traces.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -16,23 +16,23 @@ use crate::{
 /// The option of the format itself: nanoseconds since 1970 in 64 bits.
 const EPOCH: &[u8] = b"epoch";
 
-/// The option of NetTrace for Rust which says that events are missing where a counter cannot: the
-/// stream (32 bits), the number of the last of them (32 bits), how many (64 bits).
+/// The option of NetTrace for Rust for losses that a counter cannot show: the stream (32 bits), the
+/// number of the last lost event (32 bits), how many are lost (64 bits).
 const LOST: &[u8] = b"nettrace.lost";
 
-/// The option of NetTrace for Rust that says nothing: room which its file sink has not used.
+/// The option of NetTrace for Rust for padding: room that its file sink has not used yet.
 const PAD: &[u8] = b"nettrace.pad";
 
-/// The largest packet of an option that is looked at.
+/// The largest packet of an option that the reader interprets.
 const MOST_OPTION: usize = MIN_METADATA + LOST.len() + 16;
 
-/// How much of a packet that is skipped is held at a time.
+/// How many bytes of a skipped packet are in memory at a time.
 const SKIPPED: u64 = 64 * 1024;
 
-/// About what the table of streams takes for each, in bytes.
+/// About how many bytes the table of streams takes for each stream.
 const STREAM: usize = 2 * size_of::<(u32, StreamTotals)>();
 
-/// Bounds on memory.
+/// Limits on memory.
 #[derive(Clone, Debug)]
 pub struct Options {
     packet_limit: usize,
@@ -40,23 +40,23 @@ pub struct Options {
 }
 
 impl Options {
-    /// The most bytes that the packet of an event may have; 64 MiB unless set. (The format's own
-    /// bound is 4 GiB.) What is skipped does not count.
+    /// Limits the size of an event's packet, in bytes. The default is 64 MiB; the format allows 4
+    /// GiB. Skipped packets may be larger.
     #[must_use]
     pub fn packet_limit(mut self, bytes: usize) -> Self {
         self.packet_limit = bytes;
         self
     }
 
-    /// The most bytes that the counters of streams may take; 64 MiB, for more than half a million
-    /// of them, unless set.
+    /// Limits the memory for the counters of streams, in bytes. The default is 64 MiB, enough for
+    /// more than half a million streams.
     #[must_use]
     pub fn streams_limit(mut self, bytes: usize) -> Self {
         self.streams_limit = bytes;
         self
     }
 
-    /// A reader of `source` with these bounds. Nothing is read yet.
+    /// A reader of `source` with these limits. It reads nothing yet.
     pub fn open<R: io::Read>(self, source: R) -> Reader<R> {
         Reader {
             input: Input::new(source),
@@ -77,51 +77,60 @@ impl Default for Options {
     }
 }
 
-/// What was read so far.
+/// The counts of a reader so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Totals {
-    /// Events.
+    /// The number of events.
     pub events: u64,
-    /// Numbers that the counters of streams left out. What is missing before a stream's first event
-    /// or behind its last one shows only where the writer says so by the option `nettrace.lost`, as
-    /// NetTrace for Rust does.
+    /// The number of lost events, which show as gaps in the counters of streams. Losses before a
+    /// stream's first event and after its last one show only if the writer states them by the
+    /// option `nettrace.lost`, as NetTrace for Rust does.
     pub lost: u64,
-    /// Events whose number is not beyond all earlier ones of their stream: their packets changed
-    /// places, came twice, or their writer does not count.
+    /// The number of events whose number does not exceed all earlier ones of their stream. Their
+    /// packets are out of order, or occur twice. A stream whose numbers are all 0 has no counter,
+    /// which the format allows.
     pub step_backs: u64,
-    /// Packets of both kinds.
+    /// The number of packets of both kinds.
     pub packets: u64,
-    /// Metadata packets whose option nobody knows.
+    /// The number of metadata packets with an unknown option.
     pub unknown_options: u64,
-    /// Bytes of packets without meaning (`nettrace.pad`): a file that is being written, or whose
-    /// writer was killed, ends with some.
+    /// The size of padding (`nettrace.pad`) in bytes. A file ends with padding while it is written,
+    /// and if its writer was killed.
     pub padding: u64,
 }
 
-/// What was read so far of one stream.
+/// The counts of one stream so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamTotals {
     /// The stream.
     pub stream: u32,
-    /// Its events.
+    /// The number of its events.
     pub events: u64,
-    /// As [`Totals::lost`].
+    /// See [`Totals::lost`].
     pub lost: u64,
-    /// As [`Totals::step_backs`].
+    /// See [`Totals::step_backs`].
     pub step_backs: u64,
-    /// The number of the first event, read or said to be lost.
+    /// The number of its first event, including events that are stated as lost.
     pub first_counter: u32,
-    /// The highest number, in the sense that 0 comes after 2^32 - 1.
+    /// Its highest number, where 0 follows 2^32 - 1.
     pub last_counter: u32,
+    /// The number of events with number 0 after the first one, until there is another number.
+    unnumbered: u64,
 }
 
 impl StreamTotals {
-    /// Takes note of a further event's number; says how many are missing before it, or that it is
-    /// late.
+    /// Notes the number of another event. Returns how many events are missing before it, or that it
+    /// is late.
     fn step(&mut self, counter: u32) -> Step {
-        // Half of all numbers are ahead of any, the other half behind.
+        if (self.first_counter, self.last_counter, counter) == (0, 0, 0) {
+            self.unnumbered += 1;
+            return Step::Ahead(0);
+        }
+        // The stream has a counter after all.
+        self.step_backs += std::mem::take(&mut self.unnumbered);
+        // A number that is ahead by half the range or more counts as behind.
         match counter.wrapping_sub(self.last_counter) {
             0 | 0x8000_0000.. => {
                 self.step_backs += 1;
@@ -141,66 +150,68 @@ enum Step {
     Back,
 }
 
-/// Reads a trace front to back.
+/// Reads a trace from front to back.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
     options: Options,
     epoch: Option<u64>,
-    /// Where a packet stands that set the epoch to something else.
+    /// The position of a packet that set another epoch than the one before it.
     epochs_differ: Option<u64>,
     streams: HashMap<u32, StreamTotals>,
     totals: Totals,
-    /// Bytes of the packet that was lent last.
+    /// The size in bytes of the packet that was lent last.
     lent: usize,
     ended: bool,
 }
 
 impl<R: io::Read> Reader<R> {
-    /// A reader with the usual bounds on memory. Nothing is read yet.
+    /// A reader with the default limits on memory. It reads nothing yet.
     pub fn new(source: R) -> Self {
         Options::default().open(source)
     }
 
-    /// The next event; `None` at the end. After an error there are no more.
+    /// The next event. Returns `None` at the end of the trace, and after an error.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`]; [`ErrorKind::NotHeph`] where the trace does not begin with a packet,
-    /// [`ErrorKind::Packet`] where a packet is damaged, [`ErrorKind::Truncated`] where the trace
-    /// ends inside of one, [`ErrorKind::LimitExceeded`]. Attributes are only looked at when they
-    /// are asked for.
+    /// [`ErrorKind::Io`] if the source fails, [`ErrorKind::NotHeph`] if the trace does not begin
+    /// with a packet, [`ErrorKind::Packet`] if a packet is damaged, [`ErrorKind::Truncated`] if the
+    /// trace ends inside a packet, [`ErrorKind::LimitExceeded`]. Attributes are decoded later, by
+    /// [`Event::attributes`].
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
         self.input.consume(std::mem::take(&mut self.lent));
         if self.ended {
             return Ok(None);
         }
-        // Until the event is there, the trace is at its end.
+        // If this returns early, the trace is at its end.
         self.ended = true;
         let Some(size) = self.next_packet()? else { return Ok(None) };
         self.lent = size;
-        let event = Event::parse(self.input.window(size), self.input.offset())?;
+        let mut event = Event::parse(self.input.window(size), self.input.offset())?;
+        event.epoch = self.epoch;
         count(&mut self.streams, &mut self.totals, &self.options, &event)?;
         self.ended = false;
         Ok(Some(event))
     }
 
-    /// The time that events count from, in nanoseconds since 1970-01-01 UTC, if the trace has said
-    /// so yet. The option applies to the whole trace, wherever it stands; the last one counts.
+    /// The epoch of the events' times, in nanoseconds since 1970-01-01 UTC, if the trace has stated
+    /// it so far. It applies to the whole trace. If a trace states several, the last one applies.
     pub fn epoch(&self) -> Option<u64> {
         self.epoch
     }
 
-    /// What was read so far.
+    /// The counts so far.
     pub fn totals(&self) -> &Totals {
         &self.totals
     }
 
-    /// The streams that were read so far, in no order.
+    /// The streams so far, in no particular order.
     pub fn streams(&self) -> impl Iterator<Item = &StreamTotals> {
         self.streams.values()
     }
 
-    /// Bytes read so far: the end of the last event's packet, or the place where reading stopped.
+    /// How many bytes the reader has used: up to the end of the last event's packet, or the
+    /// position at which reading stopped.
     pub fn offset(&self) -> u64 {
         self.input.offset() + self.lent as u64
     }
@@ -210,7 +221,8 @@ impl<R: io::Read> Reader<R> {
         self.epochs_differ
     }
 
-    /// Reads up to the next event packet; it is then in the window. Its size, or `None` at the end.
+    /// Reads up to the next event packet, which is then in the window. Returns its size, or `None`
+    /// at the end.
     fn next_packet(&mut self) -> Result<Option<usize>> {
         loop {
             let offset = self.input.offset();
@@ -252,7 +264,7 @@ impl<R: io::Read> Reader<R> {
         }
     }
 
-    /// Takes note of an option, or skips it.
+    /// Interprets an option, or skips it.
     fn metadata(&mut self, offset: u64, size: u64) -> Result<()> {
         let head = self.fill(MOST_OPTION.min(size as usize))?;
         let Some(name_len) = head.get(8..).and_then(|len| len.first_chunk()) else {
@@ -310,7 +322,7 @@ impl<R: io::Read> Reader<R> {
         self.epoch = Some(epoch);
     }
 
-    /// Counts events of a stream that are missing, up to a number.
+    /// Counts lost events of a stream, up to a number.
     fn lose(&mut self, stream: u32, last: u32, count: u64, offset: u64) -> Result<()> {
         let first = last.wrapping_sub(count as u32).wrapping_add(1);
         let known = stream_totals(&mut self.streams, &self.options, stream, first, offset)?;
@@ -337,15 +349,16 @@ fn count(
     totals.events += 1;
     stream.events += 1;
     if !is_new {
-        match stream.step(event.counter) {
-            Step::Ahead(missing) => totals.lost = totals.lost.saturating_add(missing),
-            Step::Back => totals.step_backs += 1,
+        let before = stream.step_backs;
+        if let Step::Ahead(missing) = stream.step(event.counter) {
+            totals.lost = totals.lost.saturating_add(missing);
         }
+        totals.step_backs += stream.step_backs - before;
     }
     Ok(())
 }
 
-/// What is known of a stream; of a new one, that it starts at `first`.
+/// The counts of a stream. A new stream starts at `first`.
 fn stream_totals<'a>(
     streams: &'a mut HashMap<u32, StreamTotals>,
     options: &Options,
@@ -368,6 +381,7 @@ fn stream_totals<'a>(
             step_backs: 0,
             first_counter: first,
             last_counter: first,
+            unnumbered: 0,
         })),
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     heph::packet::{Bytes, Read, damaged},
 };
 
-/// Set in an attribute's type beside that of the elements.
+/// The bit in an attribute's type that marks an array. The other bits are the type of the elements.
 const ARRAY: u8 = 0x80;
 
 /// The value of an attribute, or one element of an array.
@@ -20,7 +20,7 @@ pub enum Value<'a> {
     Array(Array<'a>),
 }
 
-/// The type of a value that is no array.
+/// The type of a value that is not an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the names say it
@@ -52,12 +52,12 @@ impl Kind {
     }
 }
 
-/// Values of one type, none of which is an array.
+/// An array: values of one type, none of which is an array.
 #[derive(Clone, Debug)]
 pub struct Array<'a> {
     kind: Kind,
     len: u16,
-    /// Just the elements, and nothing in them is damaged.
+    /// The bytes of the elements, which are known to be valid.
     bytes: &'a [u8],
 }
 
@@ -68,13 +68,13 @@ impl<'a> Array<'a> {
         self.kind
     }
 
-    /// How many elements it has: at most 65,535.
+    /// The number of elements: at most 65,535.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -128,7 +128,7 @@ impl<'a> Iterator for Elements<'a> {
 
     fn next(&mut self) -> Option<Value<'a>> {
         self.left = self.left.checked_sub(1)?;
-        // They were read once before.
+        // They were checked before.
         self.kind.read(&mut self.bytes).ok()
     }
 
@@ -139,7 +139,7 @@ impl<'a> Iterator for Elements<'a> {
 
 impl ExactSizeIterator for Elements<'_> {}
 
-/// The attributes of an event: names and values, in order. After an error there are no more.
+/// The attributes of an event: an iterator over names and values. It ends after an error.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a> {
     bytes: Bytes<'a>,

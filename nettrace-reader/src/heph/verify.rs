@@ -1,4 +1,4 @@
-//! What a writer promises, checked.
+//! Checks what the writer of a trace promises.
 
 use std::{fmt, io};
 
@@ -7,13 +7,13 @@ use crate::{
     heph::reader::Options,
 };
 
-/// A promise that a trace breaks, and where.
+/// A promise that was broken, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// Bytes from the start of the trace to the place at fault.
+    /// The position of the violation, in bytes from the start of the trace.
     pub offset: u64,
-    /// What is wrong there.
+    /// A description of what is wrong.
     pub what: String,
 }
 
@@ -23,21 +23,21 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What [`verify`] found.
+/// The result of [`verify`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
     /// The first violations, in the order of the trace.
     pub violations: Vec<Violation>,
-    /// How many there are in all.
+    /// The number of all violations.
     pub count: u64,
-    /// Events.
+    /// The number of events.
     pub events: u64,
-    /// Numbers that the counters of streams left out. That is no violation: a writer says so.
+    /// The number of lost events. A loss that a counter shows breaks no promise.
     pub lost: u64,
-    /// Packets of both kinds.
+    /// The number of packets of both kinds.
     pub packets: u64,
-    /// Bytes up to the end, or to the place where reading stopped.
+    /// The size in bytes, up to the end or to the position at which reading stopped.
     pub bytes: u64,
 }
 
@@ -56,13 +56,27 @@ impl Report {
     }
 }
 
-/// Reads a trace to its end and checks that packets are whole, that descriptions and attributes can
-/// be read, that no event ends before it starts, that the numbers of a stream never go back, and
-/// that no two epochs contradict each other. The report holds the first `most` violations.
+/// Reads a trace to its end and checks it. The report lists the first `most` violations. The
+/// promises are:
+///
+/// * Packets are complete.
+/// * Descriptions and attributes can be decoded.
+/// * No event ends before it starts.
+/// * No event starts exactly at the epoch, because older events get that time, too.
+/// * The numbers of a stream never go back.
+/// * No two epochs contradict each other.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] and [`ErrorKind::LimitExceeded`]: then nothing is known. Everything else is a
-/// violation.
+/// [`ErrorKind::Io`] and [`ErrorKind::LimitExceeded`]. Everything else is a violation.
+///
+/// ```
+/// use nettrace_reader::heph::{Options, verify};
+///
+/// let report = verify(&b"GIF89a"[..], Options::default(), 10)?;
+/// assert!(!report.is_sound());
+/// println!("{}", report.violations[0]);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<Report> {
     let mut reader = options.open(source);
     let mut report = Report::default();
@@ -77,12 +91,18 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
             }
         };
         let (offset, stream, counter) = (event.offset, event.stream, event.counter);
+        let has_no_time = (event.start, event.end) == (0, 0);
         if event.end < event.start {
             let what = format!("event {counter} of stream {stream} ends before it starts");
             report.add(offset, what, most);
         }
         if let Some(error) = event.attributes().find_map(Result::err) {
             stop(error, &mut report, most)?;
+        }
+        if has_no_time && reader.epoch().is_some() {
+            let what =
+                format!("event {counter} of stream {stream} is as old as the epoch, or older");
+            report.add(offset, what, most);
         }
         if reader.totals().step_backs > before {
             let what = format!("event {counter} of stream {stream} comes after a later one");

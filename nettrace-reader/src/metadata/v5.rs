@@ -1,14 +1,13 @@
 //! The parser of MetadataBlock objects of versions 4 and 5.
 //!
-//! Such a block has the head and the rows of an EventBlock; the payload of each row describes one
-//! event type. Version 5 adds tags behind the fields: one for the opcode, and one for fields as
-//! version 5 describes them (`V2Params`), which knows arrays. The text of the format and what
-//! producers write differ in how those fields are laid out: here the latter counts, which the
-//! reference reader takes. A field has its size in bytes first, itself included, then its name,
-//! then its type.
+//! Such a block has the header and the rows of an EventBlock. The payload of each row describes one
+//! event type. Version 5 adds tags after the fields: one for the opcode, and `V2Params`, a second
+//! list of fields that can have arrays. Producers lay out the fields of `V2Params` differently than
+//! the specification. This parser follows the producers, as the reference reader does: a field is
+//! its size in bytes (including the size itself), its name, its type.
 //!
-//! Where a type code is unknown, the fields of that event type are not known, and nothing else is
-//! lost: so the reference reader does it too.
+//! A field with an unknown type code has an unknown type. If fields do not state their sizes, the
+//! fields after it are unknown, too.
 
 use crate::{
     cursor::{Cursor, Read},
@@ -28,20 +27,7 @@ enum Layout {
     V2,
 }
 
-/// Why the fields of an event type could not be read.
-enum Stop {
-    Damage(Damage),
-    /// Of a type that nobody knows: the event type has no fields then.
-    UnknownType,
-}
-
-impl From<Damage> for Stop {
-    fn from(damage: Damage) -> Self {
-        Self::Damage(damage)
-    }
-}
-
-/// Hands every (row offset, event type) of the block to `define`.
+/// Calls `define` with the row offset and event type of each row.
 pub(super) fn parse_metadata<E: From<Damage>>(
     body: &[u8],
     base: u64,
@@ -72,11 +58,10 @@ fn parse_blob(mut blob: Cursor<'_>) -> Read<Metadata> {
     if blob.is_empty() {
         return Ok(metadata);
     }
-    match parse_fields(&mut blob, Layout::V1, 0) {
-        Ok(fields) => metadata.fields = fields,
-        // What is behind it cannot be found.
-        Err(Stop::UnknownType) => return Ok(metadata),
-        Err(Stop::Damage(damage)) => return Err(damage),
+    let is_whole = parse_fields(&mut blob, Layout::V1, 0, &mut metadata.fields)?;
+    if !is_whole {
+        // The start of what follows is unknown.
+        return Ok(metadata);
     }
     while !blob.is_empty() {
         metadata.has_tags = true;
@@ -86,11 +71,8 @@ fn parse_blob(mut blob: Cursor<'_>) -> Read<Metadata> {
         match kind {
             1 => metadata.opcode = Some(tag.u8()?),
             2 => {
-                metadata.fields = match parse_fields(&mut tag, Layout::V2, 0) {
-                    Ok(fields) => fields,
-                    Err(Stop::UnknownType) => Vec::new(),
-                    Err(Stop::Damage(damage)) => return Err(damage),
-                }
+                metadata.fields.clear();
+                parse_fields(&mut tag, Layout::V2, 0, &mut metadata.fields)?;
             }
             _ => {}
         }
@@ -98,34 +80,57 @@ fn parse_blob(mut blob: Cursor<'_>) -> Read<Metadata> {
     Ok(metadata)
 }
 
-fn parse_fields(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Result<Vec<Field>, Stop> {
+/// Returns whether the end of the fields was found. It cannot be found after a field of an unknown
+/// type that does not state its size. Such a field is the last one, and has no name.
+fn parse_fields(
+    cursor: &mut Cursor<'_>,
+    layout: Layout,
+    depth: u32,
+    fields: &mut Vec<Field>,
+) -> Read<bool> {
     let count = cursor.u32()?;
-    let mut fields = Vec::new();
     for _ in 0..count {
-        fields.push(match layout {
+        match layout {
             Layout::V1 => {
-                let ty = parse_type(cursor, layout, depth)?;
-                Field { name: cursor.utf16z()?, ty }
+                let (ty, is_whole) = parse_type(cursor, layout, depth)?;
+                let name = if is_whole { cursor.utf16z()? } else { String::new() };
+                fields.push(Field { name, ty });
+                if !is_whole {
+                    return Ok(false);
+                }
             }
             Layout::V2 => {
                 let at = *cursor;
                 let size = cursor.u32()?.checked_sub(4);
                 let size = size.ok_or_else(|| at.damage("a field is smaller than its size"))?;
                 let mut field = cursor.sub(size as usize)?;
-                Field { name: field.utf16z()?, ty: parse_type(&mut field, layout, depth)? }
+                let name = field.utf16z()?;
+                fields.push(Field { name, ty: parse_type(&mut field, layout, depth)?.0 });
             }
-        });
+        }
     }
-    Ok(fields)
+    Ok(true)
 }
 
-fn parse_type(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Result<Type, Stop> {
-    if depth > MAX_DEPTH {
-        return Err(cursor.damage("a type nests too deep").into());
-    }
+/// Also returns whether the end of the type's description was found.
+fn parse_type(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Read<(Type, bool)> {
     Ok(match cursor.u32()? {
-        1 => Type::Object(parse_fields(cursor, layout, depth + 1)?),
-        19 if layout == Layout::V2 => Type::Array(Box::new(parse_type(cursor, layout, depth + 1)?)),
-        code => plain_type(code).ok_or(Stop::UnknownType)?,
+        code @ (1 | 19) if depth > MAX_DEPTH => (Type::Unknown(code), false),
+        1 => {
+            let mut fields = Vec::new();
+            let is_whole = parse_fields(cursor, layout, depth + 1, &mut fields)?;
+            (Type::Object(fields), is_whole)
+        }
+        19 if layout == Layout::V2 => {
+            let (element, is_whole) = parse_type(cursor, layout, depth + 1)?;
+            match element.unknown_code() {
+                Some(code) => (Type::Unknown(code), is_whole),
+                None => (Type::Array(Box::new(element)), is_whole),
+            }
+        }
+        code => match plain_type(code) {
+            Some(ty) => (ty, true),
+            None => (Type::Unknown(code), false),
+        },
     })
 }

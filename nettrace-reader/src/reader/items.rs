@@ -1,4 +1,4 @@
-//! Everything that stands in a stream, in its order: for whoever writes it again.
+//! [`Item`]: everything in a stream, in its order, for programs that write the stream again.
 
 use crate::{
     block::{self, BlockKind},
@@ -13,45 +13,67 @@ use crate::{
     trace::{Stack, Thread},
 };
 
-/// One thing that a stream says. What it defines, the reader knows already: events that follow
-/// refer to it.
+/// One item of a stream. The reader has already noted its definitions, so later events refer to
+/// them.
+///
+/// ```
+/// # fn main() -> Result<(), nettrace_reader::Error> {
+/// # let file = nettrace_reader::example();
+/// use nettrace_reader::{Item, Reader};
+///
+/// let mut reader = Reader::new(&file[..])?;
+/// while let Some(item) = reader.next_item()? {
+///     match item {
+///         Item::Metadata(types) => println!("{} event types", types.len()),
+///         Item::Event(event) => println!("  event {}", event.metadata().name),
+///         Item::SequencePoint(point) => println!("sequence point at {}", point.timestamp),
+///         _ => {}
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Item<'a> {
-    /// An event block begins: the events up to the next item that is none are its rows.
+    /// The start of an event block. Its rows are the events up to the next item of another kind.
     EventBlock,
-    /// A row.
+    /// An event.
     Event(Event<'a>),
-    /// Event types, of one block.
+    /// The event types of one block.
     Metadata(Vec<Metadata>),
-    /// Threads, of one block. Versions 4 and 5 do not introduce threads.
+    /// The threads of one block. Versions 4 and 5 do not define threads.
     Threads(Vec<Thread>),
-    /// Threads that are gone: the index of each, and its last number.
+    /// The threads that one block removes: the index of each, and its last sequence number.
     RemovedThreads(Vec<(u64, u32)>),
-    /// Stacks, of one block: the id of each, and its frames.
+    /// The stacks of one block: the id and the frames of each.
     Stacks(Vec<(u32, Stack<'a>)>),
-    /// Label lists, of one block: the index of each, and its labels.
+    /// The label lists of one block: the index and the labels of each.
     LabelLists(Vec<(u32, LabelList)>),
-    /// A sequence point. What it makes invalid, the reader has forgotten.
+    /// A sequence point. The reader has already dropped the definitions that it makes invalid.
     SequencePoint(SequencePoint),
 }
 
-/// A point in time that separates what stands before it from what follows.
+/// A point in time that separates the events before it in the stream from those after it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequencePoint {
-    /// When, in ticks.
+    /// Its time, in ticks.
     pub timestamp: u64,
-    /// From here on threads are introduced again.
+    /// Whether all threads must be defined again after it.
     pub flush_threads: bool,
-    /// From here on event types are described again.
+    /// Whether all event types must be described again after it.
     pub flush_metadata: bool,
-    /// Threads, by index, and the last number that each had given.
+    /// The index and the last sequence number of each thread.
     pub threads: Vec<(u64, u32)>,
 }
 
 impl<R: Source> Reader<R> {
-    /// The next thing that the stream says; `None` at its end and after an error. Blocks of unknown
-    /// kinds are passed over. Use this or [`next_event`](Self::next_event), not both by turns.
+    /// The next item. Returns `None` at the end of the stream, and after an error. Blocks of
+    /// unknown kinds are skipped. Use either this or [`next_event`](Self::next_event), not both by
+    /// turns.
+    ///
+    /// # Errors
+    /// Those of [`next_event`](Self::next_event).
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>> {
         loop {
             match self.step()? {
@@ -60,7 +82,7 @@ impl<R: Source> Reader<R> {
                     self.pass_sequence_point(flush_threads, flush_metadata);
                 }
                 Step::End => return Ok(None),
-                Step::BlockEnd => self.tables.forget_removed_threads(),
+                Step::BlockEnd => self.tables.forget_removed(),
             }
             if self.is_at_item() {
                 return self.item().map(Some);
@@ -68,7 +90,7 @@ impl<R: Source> Reader<R> {
         }
     }
 
-    /// Whether the block that was read last is to be shown, and was not.
+    /// Whether the caller has not seen the block that was read last, and must.
     fn is_at_item(&self) -> bool {
         match self.blocks.head().map(|head| head.kind) {
             // The other step that ends here is the end of the block.
@@ -84,7 +106,7 @@ impl<R: Source> Reader<R> {
         }
     }
 
-    /// The block that was read last, parsed once more: this time what is in it is kept.
+    /// Parses the block that was read last once more, and keeps its content.
     fn item(&self) -> Result<Item<'_>> {
         let Some(head) = self.blocks.head() else { return Ok(Item::EventBlock) };
         self.parse_item(head.kind, head.body).map_err(|damage| Error::malformed(head.kind, damage))
@@ -146,7 +168,7 @@ impl<R: Source> Reader<R> {
         })
     }
 
-    /// The stacks of a block that defines some. They are in the tables already.
+    /// The stacks of a block. The tables already have them.
     fn stacks(&self, mut cursor: Cursor<'_>) -> std::result::Result<Vec<(u32, Stack<'_>)>, Damage> {
         let mut ids = Vec::new();
         block::parse_stacks(&mut cursor, |_, id, _| {

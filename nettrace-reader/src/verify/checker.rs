@@ -1,4 +1,4 @@
-//! The checks, block by block and row by row, in constant memory.
+//! The checks of blocks and rows, in constant memory.
 
 use std::collections::HashMap;
 
@@ -9,13 +9,17 @@ use crate::{
     framing::{BlockHead, Blocks, Format},
     input::Source,
     labels, metadata,
-    options::Options,
+    options::{Dialect, Options},
     rows::{EventBlock, Header},
     schema::{Field, Metadata, Type},
-    tables::{Slot, Tables},
+    tables::{Number, Slot, Tables},
     trace::{Thread, Trace},
     value::Fields,
-    verify::{Report, Rule, Violation, threads::LiveThreads},
+    verify::{
+        Report, Rule,
+        log::{Log, Stop},
+        threads::{Clash, LiveThreads},
+    },
 };
 
 /// The state of a check.
@@ -25,26 +29,22 @@ pub(super) struct Checker {
     log: Log,
     times: Times,
     live: LiveThreads,
-    /// The metadata id that has each provider's event id.
+    /// The metadata id of each provider's event ids.
     event_ids: HashMap<(String, u32), u32>,
-    /// The payload size of each event type, by metadata id, where that is always the same.
+    /// By metadata id: the payload size of event types whose payloads all have the same size.
     sizes: HashMap<u32, Option<u32>>,
 }
 
-#[derive(Debug, Default)]
-struct Log {
-    report: Report,
-    most: usize,
-}
-
-/// Points in time that bound those to come.
+/// Lower bounds for the times that follow.
 #[derive(Debug, Default)]
 struct Times {
-    /// Of the latest event.
+    /// The start of the trace.
+    sync: u64,
+    /// The latest event.
     latest: u64,
-    /// Of the latest event that is marked as sorted.
+    /// The latest event that is marked as sorted.
     sorted: u64,
-    /// Of the last sequence point.
+    /// The last sequence point.
     point: Option<u64>,
 }
 
@@ -83,7 +83,8 @@ impl Checker {
         let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
         self.check_trace(head.offset, &trace);
-        let mut tables = Tables::new(format, trace, self.options.definitions_limit);
+        let mut tables =
+            Tables::new(format, self.options.dialect, trace, self.options.definitions_limit);
         loop {
             let head = blocks.next()?;
             self.log.report.blocks += 1;
@@ -97,7 +98,7 @@ impl Checker {
             match self.check_block(format, head, blocks.body(), &mut tables) {
                 Ok(()) => {}
                 Err(Stop::Error(error)) => return Err(error),
-                // The next block can still be found.
+                // The next block can be found all the same.
                 Err(Stop::Damage(damage)) => {
                     let error = Error::malformed(head.kind, damage);
                     self.log.add(error.offset(), Rule::Readable, || error.kind().to_string());
@@ -107,11 +108,16 @@ impl Checker {
     }
 
     fn check_trace(&mut self, offset: u64, trace: &Trace) {
+        self.times.sync = trace.sync_ticks;
         if !trace.sync_time.is_valid() {
             self.log.add(offset, Rule::Trace, || format!("there is no time {}", trace.sync_time));
         }
         if trace.ticks_per_second == 0 {
             self.log.add(offset, Rule::Trace, || "a second has no ticks".to_owned());
+        }
+        let size = trace.pointer_size;
+        if !matches!(size, 4 | 8) {
+            self.log.add(offset, Rule::Trace, || format!("a pointer has {size} bytes, not 4 or 8"));
         }
     }
 
@@ -135,8 +141,8 @@ impl Checker {
             }),
             BlockKind::Stack => {
                 block::parse_stacks(&mut cursor, |offset, id, addresses| {
-                    let pointer = tables.trace.pointer_size as usize;
-                    if id == 0 || addresses.len() % pointer != 0 {
+                    let pointer = tables.trace.pointer_size.max(1) as usize;
+                    if addresses.len() % pointer != 0 {
                         let detail = || format!("stack {id} has {} bytes", addresses.len());
                         self.log.add(offset, Rule::Readable, detail);
                     }
@@ -146,19 +152,25 @@ impl Checker {
                 Ok(())
             }
             BlockKind::LabelList => labels::parse_label_lists(cursor, |offset, index, list| {
-                self.log.defined(tables.define_label_list(offset, index, list))
+                if tables.define_label_list(offset, index, list).map_err(Stop::Error)? {
+                    let (table, id) = (Table::LabelList, index.into());
+                    self.log.add(offset, Rule::Duplicate, || {
+                        ErrorKind::Duplicate { table, id }.to_string()
+                    });
+                }
+                Ok(())
             }),
             BlockKind::RemoveThread => block::parse_removals(cursor, |offset, index, sequence| {
-                self.check_number(tables, offset, index, sequence, "its removal")?;
+                self.check_number(tables, offset, index, Number::Last(sequence))?;
                 tables.remove_thread(index);
-                tables.forget_removed_threads();
+                tables.forget_removed();
                 self.live.remove(index);
                 Ok(())
             }),
             BlockKind::SequencePoint => {
                 let point =
                     block::parse_sequence_point(format, &mut cursor, |offset, index, sequence| {
-                        self.check_number(tables, offset, index, sequence, "a sequence point")
+                        self.check_number(tables, offset, index, Number::Bound(sequence))
                     })?;
                 self.check_end(format, cursor);
                 self.check_sequence_point(head, point, tables);
@@ -181,9 +193,10 @@ impl Checker {
         if id == 0 {
             self.log.add(offset, Rule::Reference, || "metadata id 0 stands for none".to_owned());
         }
+        let is_numbered = metadata.event_id != 0 || self.is_reference();
         if tables.metadata_slot(id).is_none() {
             let key = (metadata.provider.clone(), metadata.event_id);
-            let other = self.event_ids.get(&key);
+            let other = self.event_ids.get(&key).filter(|_| is_numbered);
             if let Some(other) = other.filter(|id| !tables.is_alike(**id, &metadata)) {
                 self.log.add(offset, Rule::EventIds, || {
                     let (provider, event_id) = &key;
@@ -194,6 +207,13 @@ impl Checker {
             }
             self.sizes.insert(id, payload_size(&metadata.fields));
         }
+        // In versions 4 and 5 the type codes are those of .NET.
+        let mut codes = metadata.fields.iter().filter_map(|field| field.ty.unknown_code());
+        let unknown = codes.find(|code| !metadata::is_type_code(*code));
+        if let Some(code) = unknown.filter(|_| !tables.reuses_ids()) {
+            self.log.add(offset, Rule::Readable, || format!("a field has the unknown type {code}"));
+        }
+        self.check_parts(offset, metadata.has_unknown_parts);
         self.log.defined(tables.define_metadata(offset, metadata))
     }
 
@@ -205,40 +225,63 @@ impl Checker {
     ) -> std::result::Result<(), Stop> {
         let index = thread.index;
         if tables.thread_slot(index).is_none() {
-            if let Some(id) = self.live.add(&thread) {
-                self.log.add(offset, Rule::ThreadIds, || {
-                    format!("{id} is the index of one live thread and the OS id of another")
+            if let Some(clash) = self.live.add(&thread) {
+                self.log.add(offset, Rule::ThreadIds, || match clash {
+                    Clash::Id(id) => {
+                        format!("{id} is the index of one thread and the OS id of another")
+                    }
+                    Clash::Reused => format!("{index} is the index of a thread that was removed"),
                 });
             }
         }
+        self.check_parts(offset, thread.has_unknown_parts);
         self.log.defined(tables.define_thread(offset, thread))
     }
 
-    /// The last number of a thread, as a sequence point or a removal gives it.
+    fn is_reference(&self) -> bool {
+        self.options.dialect == Dialect::Reference
+    }
+
+    /// Reports an optional part of an unknown kind. Readers should skip it, but the reference
+    /// reader does not.
+    fn check_parts(&mut self, offset: u64, has_unknown: bool) {
+        if has_unknown && self.is_reference() {
+            let detail = || "it has a part of an unknown kind".to_owned();
+            self.log.add(offset, Rule::Readable, detail);
+        }
+    }
+
+    /// Checks the number that a sequence point or a removal gives for a thread.
     fn check_number(
         &mut self,
         tables: &mut Tables,
         offset: u64,
         index: u64,
-        sequence: u32,
-        giver: &str,
+        number: Number,
     ) -> std::result::Result<(), Stop> {
-        let slot = match tables.numbered_thread_at(offset, index, sequence, 0) {
+        let slot = match tables.numbered_thread_at(offset, index, number) {
             Ok(slot) => slot,
             Err(error) => return self.log.not_found(error),
         };
         let thread = tables.thread_mut(slot);
         let (last, step_backs) = (thread.last_sequence, thread.step_backs);
-        self.log.report.lost += u64::from(thread.advance(sequence, 0));
+        self.log.report.lost += u64::from(thread.advance(number));
         if thread.step_backs != step_backs {
-            self.log.add(offset, Rule::SequenceNumbers, || {
-                format!("{giver} gives thread {index} the number {sequence}, but {last} was seen")
+            self.log.add(offset, Rule::SequenceNumbers, || match number {
+                Number::Last(given) => {
+                    format!("its removal gives thread {index} the number {given}, behind {last}")
+                }
+                Number::Bound(given) | Number::Event(given) => {
+                    format!(
+                        "a sequence point gives thread {index} the number {given}, behind {last}"
+                    )
+                }
             });
         }
         Ok(())
     }
 
-    /// Nothing stands behind the content of an object. (Version 6 leaves room for more.)
+    /// Checks that nothing follows the content of an object. (Version 6 allows later additions.)
     fn check_end(&mut self, format: Format, cursor: Cursor<'_>) {
         if format == Format::V5 && !cursor.is_empty() {
             self.log.add(cursor.offset(), Rule::Framing, || {
@@ -263,8 +306,9 @@ impl Checker {
         }
         self.times.point = Some(time);
         for forgotten in tables.flush_epoch() {
-            self.live.remove(forgotten.thread.index);
+            self.live.forget(forgotten.thread.index);
         }
+        self.live.pass_point();
         if point.flush_threads {
             tables.flush_threads();
             self.live.clear();
@@ -303,7 +347,7 @@ impl Checker {
             let first = *capture_thread.get_or_insert(header.capture_thread);
             if first != header.capture_thread {
                 capture_thread = Some(header.capture_thread);
-                if format == Format::V6 || !header.is_sorted {
+                if !header.is_sorted {
                     self.log.add(offset, Rule::OneThread, || {
                         format!(
                             "a block has events of threads {first} and {}",
@@ -334,8 +378,14 @@ impl Checker {
 
     #[inline]
     fn check_times(&mut self, offset: u64, header: &Header) {
-        let Times { latest, sorted, point } = &mut self.times;
+        let Times { sync, latest, sorted, point } = &mut self.times;
         let time = header.timestamp;
+        if time < *sync {
+            let sync = *sync;
+            self.log.add(offset, Rule::SyncTime, || {
+                format!("an event is at {time}, but the trace's time begins at {sync}")
+            });
+        }
         if time < *sorted {
             let sorted = *sorted;
             self.log.add(offset, Rule::IsSorted, || {
@@ -353,7 +403,7 @@ impl Checker {
         }
     }
 
-    /// What a row refers to; what is not defined is a violation.
+    /// The definitions to which a row refers. An undefined one is a violation.
     fn look_up(
         &mut self,
         offset: u64,
@@ -370,11 +420,11 @@ impl Checker {
         if !tables.has_stack(header.stack_id) {
             log.undefined(offset, Table::Stack, header.stack_id.into());
         }
-        if header.label_list != 0 && tables.label_list(header.label_list).is_none() {
+        if !tables.has_label_list(header.label_list) {
             log.undefined(offset, Table::LabelList, header.label_list.into());
         }
-        let (index, number) = (header.capture_thread, header.sequence_number);
-        let slot = match tables.numbered_thread_at(offset, index, number, 1) {
+        let (index, number) = (header.capture_thread, Number::Event(header.sequence_number));
+        let slot = match tables.numbered_thread_at(offset, index, number) {
             Ok(slot) => {
                 if tables.reuses_ids() {
                     self.live.see(&tables.thread(slot).thread);
@@ -411,7 +461,7 @@ impl Checker {
         }
     }
 
-    /// `end` is the stream offset behind the payload.
+    /// Checks a row. `end` is the stream offset of the payload's end.
     #[inline]
     fn check_row(
         &mut self,
@@ -428,8 +478,8 @@ impl Checker {
             let sequence = header.sequence_number;
             let thread = tables.thread_mut(*slot);
             let (last, step_backs) = (thread.last_sequence, thread.step_backs);
-            log.report.lost += u64::from(thread.advance(sequence, 1));
-            if thread.step_backs != step_backs && !(sequence == 1 && tables.reuses_ids()) {
+            log.report.lost += u64::from(thread.advance(Number::Event(sequence)));
+            if thread.step_backs != step_backs {
                 log.add(offset, Rule::SequenceNumbers, || {
                     format!("thread {index} has event {sequence} behind number {last}")
                 });
@@ -456,16 +506,16 @@ impl Checker {
     }
 }
 
-/// What rows refer to, kept from one row to the next as long as they refer to the same.
+/// The definitions to which rows refer, kept as long as successive rows refer to the same ones.
 #[derive(Debug, Default)]
 struct Known {
     capture: Option<Capture>,
     metadata: Option<Slot>,
-    /// Whether its fields are stated.
+    /// Whether the event type states its fields.
     has_fields: bool,
-    /// The payload size, where it is always the same.
+    /// The payload size, if it is always the same.
     size: Option<u32>,
-    /// Whether everything was defined; what was not is a violation for each row anew.
+    /// Whether everything is defined. If not, each row is a violation of its own.
     is_complete: bool,
 }
 
@@ -474,57 +524,6 @@ struct Capture {
     slot: Slot,
     index: u64,
     last_timestamp: u64,
-}
-
-impl Log {
-    fn add(&mut self, offset: u64, rule: Rule, detail: impl FnOnce() -> String) {
-        self.report.count += 1;
-        if self.report.violations.len() < self.most {
-            self.report.violations.push(Violation { offset, rule, detail: detail() });
-        }
-    }
-
-    #[cold]
-    fn undefined(&mut self, offset: u64, table: Table, id: u64) {
-        self.add(offset, Rule::Reference, || ErrorKind::Undefined { table, id }.to_string());
-    }
-
-    /// A reference to what is not defined is a violation; what does not fit in memory stops.
-    fn not_found(&mut self, error: Error) -> std::result::Result<(), Stop> {
-        match error.kind() {
-            ErrorKind::Undefined { .. } => {
-                self.add(error.offset(), Rule::Reference, || error.kind().to_string());
-                Ok(())
-            }
-            _ => Err(Stop::Error(error)),
-        }
-    }
-
-    /// A definition that is there already is a violation; one that does not fit in memory stops.
-    fn defined(&mut self, result: Result<()>) -> std::result::Result<(), Stop> {
-        match result {
-            Err(error) if matches!(error.kind(), ErrorKind::Duplicate { .. }) => {
-                self.add(error.offset(), Rule::Duplicate, || error.kind().to_string());
-                Ok(())
-            }
-            result => result.map_err(Stop::Error),
-        }
-    }
-
-    fn check_fields(&mut self, mut fields: Fields<'_>, payload: &[u8], end: u64) {
-        for field in fields.by_ref() {
-            if let Err(error) = field {
-                self.add(error.offset(), Rule::PayloadFields, || error.kind().to_string());
-                return;
-            }
-        }
-        let (used, size) = (fields.used(), payload.len());
-        if used != size {
-            self.add(end - (size - used) as u64, Rule::PayloadFields, || {
-                format!("a payload has {size} bytes, its fields take {used}")
-            });
-        }
-    }
 }
 
 /// The size of every payload with these fields, if all have the same.
@@ -542,18 +541,4 @@ fn payload_size(fields: &[Field]) -> Option<u32> {
             field.ty.fixed_size().filter(|_| !has_location(&field.ty) && !field.ty.has_dates())?,
         )
     })
-}
-
-/// Why a block was not checked to its end.
-enum Stop {
-    /// It is damaged in itself.
-    Damage(Damage),
-    /// There is no point in going on.
-    Error(Error),
-}
-
-impl From<Damage> for Stop {
-    fn from(damage: Damage) -> Self {
-        Self::Damage(damage)
-    }
 }

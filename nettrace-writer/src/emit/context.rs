@@ -1,17 +1,34 @@
-//! What accompanies an event: its stack and its related thread, as the caller gives them and as escapes have them.
+//! What accompanies an event: its stack and its related thread. The caller gives them, and escapes
+//! hold them in the chunk.
 
-use nettrace_format::payload::Buffer as _;
+use nettrace_format::{payload::Buffer as _, v6};
 
-use crate::{
-    memory::Cursor,
-    row::{self, Escape},
-    thread::ThreadRef,
-};
+use crate::{memory::Cursor, row::Escape, thread::ThreadRef};
 
 /// The most addresses that a stack can have.
 pub const MAX_STACK_FRAMES: usize = 1_024;
 
-/// What accompanies one event besides its payload.
+/// What accompanies one event besides its payload: see [`Emit::emit_with`](crate::Emit::emit_with).
+///
+/// ```
+/// use std::thread;
+///
+/// use nettrace_writer::{Context, Emit, Session, ThreadRef, TraceEvent, sink::MemorySink};
+///
+/// /// A watchdog found a worker that does not move.
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Contoso-Checkout", level = Warning)]
+/// struct Stalled {
+///     millis: u64,
+/// }
+///
+/// let session = Session::builder().sink(MemorySink::new()).start()?;
+/// let worker = thread::spawn(ThreadRef::current).join().unwrap();
+/// let addresses = [0x5555_0010, 0x5555_0200];
+/// Stalled { millis: 900 }.emit_with(&Context::new().stack(&addresses).thread(&worker));
+/// assert_eq!(session.finish()?.written, 1);
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Context<'a> {
     stack: &'a [u64],
@@ -19,44 +36,46 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// Nothing.
+    /// A context with neither a stack nor a thread.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A call stack: return addresses, the innermost first; at most [`MAX_STACK_FRAMES`], else the event is
-    /// refused and counted as too large.
+    /// Adds a call stack: return addresses, the innermost first. If there are more than
+    /// [`MAX_STACK_FRAMES`], or one is larger than this machine's pointers, the event is refused
+    /// and counted as too large.
     #[must_use]
     pub fn stack(mut self, addresses: &'a [u64]) -> Self {
         self.stack = addresses;
         self
     }
 
-    /// The thread that the event is about, if that is not the one that emits it.
+    /// Adds the thread that the event is about, if another thread emits it.
     #[must_use]
     pub fn thread(mut self, thread: &'a ThreadRef) -> Self {
         self.thread = Some(thread);
         self
     }
 
-    /// Neither.
+    /// Whether there is neither a stack nor a thread.
     pub(super) fn is_empty(&self) -> bool {
         self.stack.is_empty() && self.thread.is_none()
     }
 
-    /// Writes what rows cannot hold as escapes before the row. `false`: it is too much.
-    pub(super) fn write(&self, out: &mut Cursor) -> bool {
-        if self.stack.len() > MAX_STACK_FRAMES {
+    /// Writes the context as escapes before the row; `previous` as for [`escape`]. `false`: the
+    /// stack has too many addresses, or too large ones.
+    pub(super) fn write(&self, previous: u32, out: &mut Cursor) -> bool {
+        if !takes_stack(self.stack, size_of::<usize>() as u32) {
             return false;
         }
         if !self.stack.is_empty() {
-            begin_escape(out, Escape::Stack, self.stack.len() * 8);
+            out.put(&Escape::Stack.head(self.stack.len() * 8, previous));
             self.stack.iter().for_each(|address| out.put(&address.to_le_bytes()));
         }
         if let Some(thread) = self.thread {
             let name = thread.name().unwrap_or_default().as_bytes();
-            begin_escape(out, Escape::Thread, 16 + name.len());
+            out.put(&Escape::Thread.head(16 + name.len(), previous));
             out.put(&thread.number().to_le_bytes());
             out.put(&thread.os_id().to_le_bytes());
             out.put(name);
@@ -68,13 +87,60 @@ impl<'a> Context<'a> {
 /// No stack and no thread.
 pub(super) static NO_CONTEXT: Context<'static> = Context { stack: &[], thread: None };
 
-/// Writes an escape.
-pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8]) {
-    begin_escape(out, kind, bytes.len());
+/// Whether a trace with pointers of this size can hold a stack.
+fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
+    let mut addresses = stack.iter();
+    stack.len() <= MAX_STACK_FRAMES
+        && addresses.all(|&address| v6::takes_address(address, pointer_size))
+}
+
+/// Writes an escape. `previous` says where those before the last row that has some begin.
+pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
+    out.put(&kind.head(bytes.len(), previous));
     out.put(bytes);
 }
 
-fn begin_escape(out: &mut Cursor, kind: Escape, len: usize) {
-    out.put(&[row::ESCAPE, kind as u8]);
-    out.put(&(len as u32).to_le_bytes());
+#[cfg(test)]
+mod tests {
+    use nettrace_format::{
+        Format, Stream,
+        content::{SystemTimeParts, TraceInfo},
+    };
+
+    use super::{MAX_STACK_FRAMES, takes_stack};
+    /// The stream must take every stack that is not refused with its event. An error of the stream
+    /// would end the session. the session.
+    #[test]
+    fn a_stream_takes_every_stack_that_is_not_refused() {
+        let just_fits = vec![u64::from(u32::MAX); MAX_STACK_FRAMES];
+        let too_deep = vec![1; MAX_STACK_FRAMES + 1];
+        let stacks = [&[1_u64][..], &just_fits, &too_deep, &[1, 1 << 32], &[u64::MAX], &[]];
+        for format in [Format::V6, Format::V5, Format::V4] {
+            for (pointer_size, expected) in [
+                (4, [true, true, false, false, false, true]),
+                (8, [true, true, false, true, true, true]),
+            ] {
+                assert_eq!(stacks.map(|stack| takes_stack(stack, pointer_size)), expected);
+                let mut stream = Stream::new(format);
+                let info = TraceInfo {
+                    sync_utc: SystemTimeParts::from_unix_millis(0),
+                    sync_ticks: 0,
+                    ticks_per_second: 1_000,
+                    pointer_size,
+                    key_values: &[],
+                };
+                let mut out = Vec::new();
+                stream.begin(&info, &mut out).unwrap();
+                for (id, stack) in (1..).zip(stacks) {
+                    let len = out.len();
+                    let taken = stream.stack(id, stack, pointer_size, &mut out);
+                    if takes_stack(stack, pointer_size) {
+                        taken.unwrap_or_else(|error| panic!("{format:?}: {error}"));
+                    } else if taken.is_err() {
+                        assert_eq!(out.len(), len, "{format:?}: a refused stack leaves nothing");
+                    }
+                }
+            }
+        }
+    }
 }

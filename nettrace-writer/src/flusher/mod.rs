@@ -1,58 +1,82 @@
-//! The thread that collects events and hands them to the sink.
+//! The flusher: the thread of a session that collects events and hands them to the sink.
 //!
-//! A round is one collection: see [`collect`](Flusher::collect) for what makes its order provable, [`trace`] for the bytes. A round writes
+//! It works in rounds. [`collect`](Flusher::collect) says how a round can prove the order of what
+//! it collects, [`round`] says what goes into which stream, and [`trace`] makes the bytes. A round
+//! writes, in this order:
 //!
-//! 1. definitions of event types and threads that are new;
-//! 2. every thread's rows, the thread with the oldest first row first, each chunk as a block. The very first
-//!    row carries IsSorted, if it is older than the round's `T`: then nothing that is still to come can be older;
-//! 3. what is known of threads that ended;
-//! 4. if one is due, a sequence point at `T`. Then rows at or after `T` stay behind for the next round.
+//! 1. Definitions of new event types and threads, if rows follow that need them.
+//! 2. Every thread's rows, each chunk as a block. The thread with the oldest first row comes first.
+//!    That row carries IsSorted if it is older than the round's `T`, for then nothing older can
+//!    follow.
+//! 3. The last numbers of threads that ended.
+//! 4. A sequence point at `T`, if one is due. Rows at or after `T` then stay for the next round.
 //!
-//! A thread that stays in the middle of an event beyond [`PATIENCE`] (it was stopped, say) does not hold up the others: the round goes on without
-//! what it is writing, claims no order, and leaves the sequence point to a later one.
+//! A thread may stay in the middle of an event for longer than [`PATIENCE`], because it was stopped
+//! for instance. It does not hold up the others: the round goes on without what that thread is
+//! writing. Such a round claims no order and leaves the sequence point to a later one.
 
+mod ending;
+mod ids;
 mod output;
+mod recovery;
+mod round;
+mod round_barrier;
 mod segment;
 mod signals;
 mod source;
+mod timeline;
 mod trace;
 
-use std::{
-    collections::HashSet,
-    panic,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{panic, sync::Arc, time::Duration};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use crate::{
+    clock::{Deadline, Stopwatch},
     error::Error,
     flusher::{
         output::Output,
+        recovery::{Leaving, Trouble},
+        round::StreamState,
         source::{Collected, Source},
+        timeline::Timeline,
         trace::{Trace, TraceThread},
     },
+    idle::Sleep,
     local,
+    notice::Notices,
     record::Sealed,
+    sessions::Slot,
     shared::{Command, Shared},
     sink::Sink,
     sync::{Ordering, thread},
 };
 
-/// How long a round waits for threads that are in the middle of an event: with many more threads than processors, one that was
-/// preempted may have to wait as long for its turn.
+/// How long a round waits for threads in the middle of an event. If there are many more threads
+/// than processors, a preempted thread may wait this long for a processor.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long it does where memory runs low and order was proved a short while ago.
+/// How long it waits if memory runs low and order was proved a short while ago.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(1);
-/// How long it does where somebody waits for the round.
+/// How long it waits if somebody waits for the round.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
-/// How often the flusher looks whether memory runs low.
+/// How often the flusher checks whether memory runs low.
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
-/// How soon it looks again after a round that brought much.
+/// How soon it collects again after a round with much data.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(250);
 
-/// How many bytes of a round are much.
+/// How often the flusher merges small chunks.
+const MERGE_AFTER: Duration = Duration::from_secs(1);
+/// The least number of bytes of stacks, and of label lists, that are remembered. With a large
+/// budget it is a sixteenth of that.
+const LEAST_INTERNED: usize = 128 << 10;
+/// If no chunk has been in use for this long, the flusher rests.
+const REST_AFTER: Duration = Duration::from_millis(100);
+/// How long a rest takes at most. So long can something go unnoticed for which nobody wakes the
+/// flusher: a thread that ends, a loss of a thread without a buffer, a file that is old enough to
+/// be closed.
+const LONGEST_REST: Duration = Duration::from_secs(1);
+
+/// A round with this many bytes or more has much data.
 const MUCH: u64 = 256 << 10;
 
 /// When rounds and sequence points are due.
@@ -64,34 +88,70 @@ pub(crate) struct Schedule {
     pub(crate) prefault: u32,
 }
 
-/// See the module.
+/// How a session ended.
+#[derive(Debug)]
+pub(crate) struct Report {
+    pub(crate) result: Result<(), Error>,
+    /// Whether the flusher's thread goes on, because another thread is stuck in the middle of an
+    /// event.
+    pub(crate) stays: bool,
+}
+
+/// The state of a session's flusher.
 #[derive(Debug)]
 pub(crate) struct Flusher {
     session: Arc<Shared>,
+    /// Reserved until this session's counts are final, because some counts are kept by slot.
+    slot: Option<Arc<Slot>>,
     sink: Box<dyn Sink>,
     commands: Receiver<Command>,
     schedule: Schedule,
     trace: Trace,
     sources: Vec<Source>,
-    /// Events without a thread, as a thread of their own.
+    /// Stands for events without a thread.
     unplaced: TraceThread,
+    /// Stands for threads that ended while nothing could be written: it tells what they lost.
+    forgotten: TraceThread,
+    /// Threads that ended and whose removal has not reached the sink yet.
+    leaving: Vec<Leaving>,
+    timeline: Timeline,
     out: Output,
     collected: Vec<Sealed>,
-    /// The first error; nothing is written after it.
+    stream: StreamState,
+    /// How many bytes of blocks are in the stream, and how many rows are in the last block.
+    stream_len: u64,
+    last_rows: u64,
+    /// Whether what is written now is the session's last.
+    ends: bool,
+    /// A final error: nothing is written after it.
     failed: Option<Error>,
-    last_round: Instant,
-    last_point: Instant,
+    trouble: Option<Trouble>,
+    notices: Notices,
+    last_round: Stopwatch,
+    /// When the next round is due, counted from the last one.
+    due_after: Duration,
+    /// When a chunk was last seen in use.
+    last_used: Stopwatch,
+    last_point: Stopwatch,
     /// The last `T`.
     last_ts: u64,
-    /// When a round last had much patience, and whether it was in vain.
-    last_wait: Instant,
+    /// When a round last waited for a thread in vain with more than little patience.
+    last_wait: Stopwatch,
     waited_in_vain: bool,
-    /// When a round last had everything.
-    last_complete: Instant,
-    /// Bytes and whether anything was written since the last sequence point.
+    /// When small chunks were last merged, and a buffer for the free ones.
+    last_merge: Stopwatch,
+    free_chunks: Vec<u32>,
+    /// When a round last collected everything.
+    last_complete: Stopwatch,
+    /// How many bytes were written since the last sequence point, and whether there is anything to
+    /// tell in the next.
     since_point: u64,
     dirty: bool,
     round_bytes: u64,
+    /// Whether this flusher has closed the session, and that before its last barrier.
+    is_closing: bool,
+    /// Whether the session's memory is freed, because no thread can reach it any more.
+    is_freed: bool,
 }
 
 impl std::fmt::Debug for dyn Sink {
@@ -101,182 +161,253 @@ impl std::fmt::Debug for dyn Sink {
 }
 
 impl Flusher {
-    /// Starts the stream.
+    /// Starts the first stream.
     pub(crate) fn start(
         session: Arc<Shared>,
+        slot: Arc<Slot>,
         sink: Box<dyn Sink>,
         commands: Receiver<Command>,
         schedule: Schedule,
         key_values: Vec<(String, String)>,
+        notices: Notices,
     ) -> Result<Self, Error> {
-        let mut trace = Trace::new(session.format, key_values);
-        let unplaced = trace.thread(None);
+        let budget = session.pool.chunks() as usize * session.pool.chunk_size();
+        let most_interned = (budget / 16).max(LEAST_INTERNED);
+        let mut trace = Trace::new(session.format, key_values, most_interned);
+        let (unplaced, forgotten) = (trace.thread(None), trace.thread(None));
+        let timeline = Timeline::new(session.source);
         let mut flusher = Self {
             session,
+            slot: Some(slot),
             sink,
             commands,
             schedule,
             trace,
             sources: Vec::new(),
             unplaced,
+            forgotten,
+            leaving: Vec::new(),
+            timeline,
             out: Output::default(),
             collected: Vec::new(),
+            stream: StreamState::Empty,
+            stream_len: 0,
+            last_rows: 0,
+            ends: false,
             failed: None,
-            last_round: Instant::now(),
-            last_point: Instant::now(),
-            last_complete: Instant::now(),
+            trouble: None,
+            notices,
+            last_round: Stopwatch::start(),
+            due_after: schedule.flush_interval,
+            last_used: Stopwatch::start(),
+            last_point: Stopwatch::start(),
+            last_complete: Stopwatch::start(),
+            last_merge: Stopwatch::start(),
+            free_chunks: Vec::new(),
             last_ts: 0,
-            last_wait: Instant::now(),
+            last_wait: Stopwatch::start(),
             waited_in_vain: false,
             since_point: 0,
             dirty: false,
             round_bytes: 0,
+            is_closing: false,
+            is_freed: false,
         };
-        flusher.start_stream()?;
+        // No row will be older than this.
+        flusher.last_ts = flusher.timeline.begin_round(&flusher.session.floor);
+        flusher.start_stream(flusher.last_ts)?;
         Ok(flusher)
     }
 
-    fn start_stream(&mut self) -> Result<(), Error> {
-        let header = self.trace.header(&self.session)?;
-        let end = self.trace.end_of_stream();
-        let started = match self.trace.padding() {
-            Some(padding) => self.sink.start_padded(&header, padding),
-            None => self.sink.start(&header, end),
-        };
-        started.map_err(Error::Sink)?;
-        let bytes = header.len() + end.len();
+    /// Opens a stream in the sink. Nothing in it may be older than `oldest`.
+    fn start_stream(&mut self, oldest: u64) -> Result<(), Error> {
+        let sync = self.timeline.sync_before(oldest);
+        let header = self.trace.header(sync)?;
+        let end = self.trace.end();
+        self.sink.start(&header, end).map_err(Error::Sink)?;
+        let bytes = header.len() + end.bytes().len();
         self.session.sink.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Runs on a thread of its own, which takes no signals: they belong to the application's threads, and a write to a closed pipe must
-    /// be an error even where the application has restored SIGPIPE.
-    pub(crate) fn spawn(self) -> std::io::Result<thread::JoinHandle<Result<(), Error>>> {
-        let session = Arc::clone(&self.session);
+    /// Runs the flusher on a thread of its own. The thread takes no signals: they are meant for the
+    /// application's threads, and a write to a closed pipe must be an error even if the application
+    /// has restored SIGPIPE.
+    ///
+    /// Sends to `report` how the session ended.
+    pub(crate) fn spawn(
+        mut self,
+        report: Sender<Report>,
+    ) -> std::io::Result<thread::JoinHandle<()>> {
         signals::blocked(|| {
             thread::Builder::new().name("nettrace-flusher".into()).spawn(move || {
-                // A sink is anybody's code. If it panics the application must go on.
-                panic::catch_unwind(panic::AssertUnwindSafe(|| self.run())).unwrap_or_else(|_| {
-                    session.abandon();
+                // A sink is foreign code. If it panics the application must go on.
+                let run = panic::catch_unwind(panic::AssertUnwindSafe(|| self.run()));
+                let result = run.unwrap_or_else(|_| {
+                    self.abandon();
                     Err(Error::FlusherDied)
-                })
+                });
+                self.notices.end(&self.session, &result);
+                let stays = self.leave_sink();
+                // This fails if nobody waits for the report any more.
+                let _ = report.send(Report { result, stays });
+                if stays {
+                    self.stay();
+                }
             })
         })
     }
 
-    /// Runs until told to finish; returns the first error.
-    fn run(mut self) -> Result<(), Error> {
+    /// Runs until it is told to finish. Returns the first error.
+    fn run(&mut self) -> Result<(), Error> {
         local::set_flusher();
+        self.session.idle.set_flusher();
         self.session.pool.prefault(self.schedule.prefault);
         let mut sleep = LONGEST_SLEEP;
         loop {
-            let sleep_now = sleep.min(self.schedule.flush_interval);
-            match self.commands.recv_timeout(sleep_now) {
-                Ok(Command::Flush(answer)) => {
+            if self.session.closed.load(Ordering::Relaxed) {
+                // The session's handle has given up waiting for the sink and left.
+                return self.finish();
+            }
+            if !self.session.pool.is_unused() {
+                self.last_used = Stopwatch::start();
+            }
+            let command = if self.last_used.elapsed() >= REST_AFTER {
+                self.rest()
+            } else {
+                let until_due = self.due_after.saturating_sub(self.last_round.elapsed());
+                self.wait(sleep.min(until_due))
+            };
+            match command {
+                Some(Command::Flush(answer)) => {
                     let _ = self.round(true, LAST_PATIENCE);
-                    let _ = answer.send(());
+                    let _ = answer.send(self.trouble());
                 }
-                Ok(Command::Finish) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
-                Ok(Command::Wake) => {
+                Some(Command::Finish) => return self.finish(),
+                Some(Command::Wake) => {
                     let _ = self.round(false, self.patience());
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    let is_due = self.last_round.elapsed() >= self.schedule.flush_interval;
+                None => {
+                    let is_due = self.last_round.elapsed() >= self.due_after;
                     if is_due || self.session.is_low() || sleep < LONGEST_SLEEP {
                         let _ = self.round(false, self.patience());
                     }
                 }
             }
-            // While much comes the next round is soon, so that chunks return while they are in the caches.
+            // After much data the next round is soon, so that chunks come back while they are in
+            // the caches.
             let much = self.round_bytes >= MUCH;
             sleep = if much { SHORTEST_SLEEP } else { (sleep * 2).min(LONGEST_SLEEP) };
         }
     }
 
+    /// Sleeps until somebody emits or sends a command, or until `LONGEST_REST` is over.
+    fn rest(&mut self) -> Option<Command> {
+        let mut longest = LONGEST_REST;
+        // Do not wake for a sequence point that cannot be written.
+        if self.dirty && self.writes() {
+            let until_point = self.schedule.sequence_point_interval;
+            let until_point = until_point.saturating_sub(self.last_point.elapsed());
+            // Only a round writes it, so do not wake before the next one is due.
+            let until_round = self.due_after.saturating_sub(self.last_round.elapsed());
+            longest = longest.min(until_point.max(until_round));
+        }
+        let (session, commands) = (&self.session, &self.commands);
+        let is_quiet = || session.pool.is_unused() && commands.is_empty();
+        let is_woken = session.idle.sleep(Sleep::Rest, longest, is_quiet);
+        let is_woken = is_woken || !session.pool.is_unused();
+        if let Some(command) = self.command() {
+            return Some(command);
+        }
+        if is_woken {
+            // An event has come, so the usual rhythm begins. The event waits half an interval for
+            // the next round, the average of all events. Nothing was missing until it began.
+            let now = Stopwatch::start();
+            (self.last_round, self.last_complete, self.last_used) = (now, now, now);
+            self.due_after = self.schedule.flush_interval / 2;
+        }
+        None
+    }
+
+    /// Sleeps until somebody sends a command, or until `longest` is over.
+    fn wait(&mut self, longest: Duration) -> Option<Command> {
+        self.command().or_else(|| {
+            let commands = &self.commands;
+            self.session.idle.sleep(Sleep::Wait, longest, || commands.is_empty());
+            self.command()
+        })
+    }
+
+    fn command(&self) -> Option<Command> {
+        match self.commands.try_recv() {
+            Ok(command) => Some(command),
+            Err(TryRecvError::Empty) => None,
+            // The session's other ends are gone, so nobody can emit.
+            Err(TryRecvError::Disconnected) => Some(Command::Finish),
+        }
+    }
+
     fn patience(&self) -> Duration {
         let is_proved = self.last_complete.elapsed() < self.schedule.sequence_point_interval;
-        // A thread that is stuck for good is waited for once in a while only.
+        // Have much patience with a thread that is stuck for good only once in a while.
         let is_in_vain =
             self.waited_in_vain && self.last_wait.elapsed() < self.schedule.sequence_point_interval;
         let is_little = is_in_vain || (is_proved && self.session.is_low());
         if is_little { LITTLE_PATIENCE } else { PATIENCE }
     }
 
-    fn finish(mut self) -> Result<(), Error> {
-        self.session.closed.store(true, Ordering::Relaxed);
-        self.adopt();
-        for source in &self.sources {
-            source.buffer.record.close();
-        }
-        self.session.room_made();
-        // The first round ends every event that could still take a chunk, the second collects what those wrote, the third
-        // writes what was at or after the second's `T`.
-        for _ in 0..2 {
-            let _ = self.round(true, LAST_PATIENCE);
-        }
-        // What is at or after even that `T` comes from a clock that went back.
-        let latest = self.sources.iter().filter_map(|source| source.segments.back());
-        let latest = latest.map(|segment| segment.last_ts).max();
-        self.session.floor.raise(latest.unwrap_or(0));
-        let complete = self.round(true, LAST_PATIENCE);
-        if !complete {
-            // A thread is stuck in an event, so that there was no sequence point. The others' numbers are told all the same.
-            self.tell_settled();
-        }
-        let ended = self.sink.finish();
-        self.session.settle();
-        debug_assert!(
-            !complete || self.session.pool.use_of_chunks().0 == 0,
-            "every chunk has come home"
-        );
-        if self.sources.iter().all(|source| source.buffer.record.is_idle()) {
-            // Threads keep their buffers until they emit again or end; the memory is not needed for that.
-            self.session.pool.discard();
-        }
-        match (self.failed.take(), ended) {
-            (Some(error), _) => Err(error),
-            (None, ended) => ended.map_err(Error::Sink),
-        }
-    }
-
-    /// Collects and writes once. `point`: a sequence point is wanted, so that whatever was emitted before can be seen.
+    /// Collects and writes once. `point` asks for a sequence point, so that readers see everything
+    /// that was emitted before.
     ///
-    /// Returns whether everything is in hand that is older than the round.
+    /// Returns whether the round has collected everything that is older than its `T`.
     fn round(&mut self, point: bool, patience: Duration) -> bool {
-        self.last_round = Instant::now();
+        self.last_round = Stopwatch::start();
+        self.due_after = self.schedule.flush_interval;
         self.round_bytes = 0;
         self.session.awake();
         self.session.sink.rounds.fetch_add(1, Ordering::Relaxed);
         let (ts, complete) = self.collect(patience);
         if complete {
-            self.last_complete = Instant::now();
+            self.last_complete = Stopwatch::start();
             self.waited_in_vain = false;
         } else if patience > LITTLE_PATIENCE {
-            self.last_wait = Instant::now();
+            self.last_wait = Stopwatch::start();
             self.waited_in_vain = true;
         }
-        let in_hand =
-            u64::from(self.session.pool.use_of_chunks().0) * self.session.pool.chunk_size() as u64;
-        let restart = self.failed.is_none() && self.sink.wants_restart(in_hand);
+        let tries = self.try_again(point);
         let is_due = point
-            || restart
+            || tries
             || self.trace.wants_point()
             || self.since_point >= self.schedule.sequence_point_bytes
             || self.last_point.elapsed() >= self.schedule.sequence_point_interval;
-        let point = complete && is_due;
+        let point = complete && is_due && self.writes();
         if let Err(error) = self.write_round(ts, complete, point) {
             self.fail(error.into());
             self.give_up();
         }
         self.write_out();
-        if restart && point {
-            self.restart();
-        }
+        self.finish_try();
         self.session.pool.prefault(self.prefault_missing());
+        if self.last_merge.elapsed() >= MERGE_AFTER {
+            self.session.pool.merge(&mut self.free_chunks);
+            self.last_merge = Stopwatch::start();
+        }
+        self.tell_application();
         complete
     }
 
-    /// Nothing more is written: what is in hand is lost (and counted, in the end), its chunks are free.
+    /// Tells the application if the sink fails, and did not, or the other way round.
+    fn tell_application(&mut self) {
+        let is_final = self.failed.is_some();
+        let fails = is_final || self.trouble.is_some();
+        if self.notices.is_news(&self.session, fails, is_final) {
+            let error = self.trouble();
+            self.notices.tell(&self.session, error.as_ref(), is_final);
+        }
+    }
+
+    /// Drops what is in hand, because nothing more is written. The rows count as lost in the end,
+    /// and their chunks become free.
     fn give_up(&mut self) {
         let in_hand = self.sources.iter_mut().flat_map(|source| source.segments.drain(..));
         for segment in in_hand.filter(|segment| segment.is_last) {
@@ -284,45 +415,28 @@ impl Flusher {
         }
     }
 
-    /// Takes leave of every thread of which everything is written, so that its last number is in the trace.
-    fn tell_settled(&mut self) {
-        for source in &mut self.sources {
-            if source.settled.is_some() && source.segments.is_empty() {
-                source.ended = true;
-            }
-        }
-        let told = self.tell_numbers(true).and_then(|()| self.remove_ended()).and_then(|()| {
-            self.trace.remove_thread(&mut self.unplaced, &mut self.out)?;
-            if self.trace.removes_threads_at_points() {
-                // Claims an order that holds: whatever is in hand is written, and nothing else is to come.
-                let ts = self.session.floor.raise(0);
-                self.trace.sequence_point(ts, std::iter::empty(), &mut self.out)?;
-            }
-            Ok(())
-        });
-        if let Err(error) = told {
-            self.fail(error.into());
-        }
-        self.write_out();
-    }
-
-    /// How many chunks should be touched, so that a burst finds pages.
+    /// How many chunks to touch, so that a burst finds chunks with pages.
     fn prefault_missing(&self) -> u32 {
-        let (used, _) = self.session.pool.use_of_chunks();
-        (used + self.schedule.prefault).saturating_sub(self.session.pool.touched()).min(64)
+        let pool = &self.session.pool;
+        (pool.in_use() + self.schedule.prefault).saturating_sub(pool.touched()).min(64)
     }
 
-    /// Takes from every thread what it has. Returns `T` and whether everything older than `T` is in hand.
+    /// Takes from every thread what it has recorded. Returns `T`, and whether everything older than
+    /// `T` is in hand.
     fn collect(&mut self, patience: Duration) -> (u64, bool) {
-        // A clock that went back must not lead to a sequence point before the last.
-        let ts = self.session.floor.raise(self.session.source.now());
-        self.last_ts = ts;
-        // After `T`: a thread with an event older than that has put itself on the roster before.
+        let ts = self.timeline.begin_round(&self.session.floor);
+        // After `T`: a thread with an event older than `T` was on the roster before `T` was read.
         self.adopt();
+        self.last_ts = ts;
+        if self.nobody_emitted() {
+            self.sources.iter_mut().for_each(|source| source.since = ts);
+            return (ts, true);
+        }
         self.sources.iter_mut().for_each(Source::ask);
-        self.session.barrier.heavy();
+        let all = 0..self.sources.len();
+        round_barrier::execute(&self.session, &mut self.sources, all);
         self.sources.iter_mut().for_each(Source::wait);
-        let deadline = Instant::now() + patience;
+        let deadline = Deadline::after(patience);
         let mut complete = true;
         let mut moved_on = Vec::new();
         for (position, source) in self.sources.iter_mut().enumerate() {
@@ -332,174 +446,39 @@ impl Flusher {
                 Collected::MovedOn => moved_on.push(position),
             }
         }
-        if moved_on.is_empty() {
-            return (ts, complete);
+        if !moved_on.is_empty() {
+            moved_on.iter().for_each(|&position| self.sources[position].ask());
+            round_barrier::execute(&self.session, &mut self.sources, moved_on.iter().copied());
+            moved_on.iter().for_each(|&position| self.sources[position].wait());
         }
-        moved_on.iter().for_each(|&position| self.sources[position].ask());
-        self.session.barrier.heavy();
-        moved_on.iter().for_each(|&position| self.sources[position].wait());
         for position in moved_on {
             let source = &mut self.sources[position];
             complete &= source.collect_rest(&self.session, deadline, &mut self.collected);
         }
+        self.timeline.end_collecting();
+        for source in &mut self.sources {
+            source.end_round(&mut self.timeline, ts, &self.session.pool);
+        }
         (ts, complete)
     }
 
-    /// Meets threads that are new.
+    /// Whether the round may skip asking: no chunk is in use, and no thread has counted an event
+    /// since the last round. The counts must be read before the look at the chunks: see
+    /// [`record`](crate::record).
+    fn nobody_emitted(&self) -> bool {
+        !self.session.closed.load(Ordering::Relaxed)
+            && self.sources.iter().all(Source::is_unchanged)
+            && self.session.pool.is_unused()
+    }
+
+    /// Takes over threads that are new on the roster.
     fn adopt(&mut self) {
-        let new = std::mem::take(&mut self.session.roster.lock().new);
+        let new = self.session.with_roster(|roster| std::mem::take(&mut roster.new));
+        self.session.pool.set_threads(self.sources.len() + new.len());
         for buffer in new {
             let trace = self.trace.thread(Some(&buffer.thread));
-            self.sources.push(Source::new(buffer, trace));
+            self.sources.push(Source::new(buffer, trace, self.last_ts));
         }
-    }
-
-    fn write_round(
-        &mut self,
-        ts: u64,
-        complete: bool,
-        point: bool,
-    ) -> Result<(), nettrace_format::FormatError> {
-        let session = Arc::clone(&self.session);
-        let pool = &session.pool;
-        self.trace.metadata(&session, &mut self.out)?;
-
-        // The oldest first.
-        let mut order: Vec<(u64, usize)> = self
-            .sources
-            .iter()
-            .enumerate()
-            .filter_map(|(at, source)| Some((source.segments.front()?.first_ts(pool), at)))
-            .collect();
-        order.sort_unstable();
-        let cut = if point && !cfg!(nettrace_mutant = "no_cut") { ts } else { u64::MAX };
-        let mut sorted = complete && order.first().is_some_and(|&(first_ts, _)| first_ts < ts);
-        for (_, at) in order {
-            while let Some(segment) = self.sources[at].segments.pop_front() {
-                let source = &mut self.sources[at];
-                let (now, later) = segment.split(pool, cut);
-                let has_later = later.is_some();
-                // Before anything can fail: whatever becomes of the rows, their chunk is somebody's.
-                if let Some(later) = later {
-                    source.segments.push_front(later);
-                }
-                if let Some(now) = now {
-                    let out = &mut self.out;
-                    if now.is_last {
-                        out.finish_chunk(now.chunk);
-                    }
-                    self.trace.declare(&mut source.trace, Some(&source.buffer.thread), out)?;
-                    let refused = self.trace.events(&mut source.trace, &now, sorted, pool, out)?;
-                    session.sink.refused.fetch_add(refused, Ordering::Relaxed);
-                    source.trace.told = now.end_number;
-                    self.dirty = true;
-                    sorted = false;
-                }
-                if has_later {
-                    break;
-                }
-                if self.out.is_full() {
-                    self.write_out();
-                }
-            }
-        }
-        self.tell_numbers(point)?;
-        if point && self.trace.removes_threads_at_points() {
-            self.remove_ended()?;
-        }
-        if point && self.dirty {
-            let threads = self.sources.iter_mut().map(|source| &mut source.trace);
-            let threads = threads.chain([&mut self.unplaced]);
-            self.trace.sequence_point(ts, threads, &mut self.out)?;
-            self.session.sink.sequence_points.fetch_add(1, Ordering::Relaxed);
-            self.since_point = 0;
-            self.dirty = false;
-        }
-        if point {
-            self.last_point = Instant::now();
-        }
-        self.remove_ended()
-    }
-
-    /// Brings up to date which numbers the trace accounts for.
-    fn tell_numbers(&mut self, point: bool) -> Result<(), nettrace_format::FormatError> {
-        for source in &mut self.sources {
-            let told = match (source.segments.front(), source.settled) {
-                // What is in hand is told when it is written; what was dropped before it now.
-                (Some(next), _) => next.number - 1,
-                (None, Some(settled)) => settled.max(source.trace.told),
-                (None, None) => source.trace.told,
-            };
-            self.dirty |= told > source.trace.told;
-            source.trace.told = told;
-            // Threads that dropped everything are declared as well, once they are to be listed.
-            if (point || source.ended) && source.trace.told != source.trace.base {
-                self.trace.declare(
-                    &mut source.trace,
-                    Some(&source.buffer.thread),
-                    &mut self.out,
-                )?;
-            }
-        }
-        let unplaced = self.session.unplaced();
-        if point && unplaced > self.unplaced.told {
-            self.unplaced.told = unplaced;
-            self.trace.declare(&mut self.unplaced, None, &mut self.out)?;
-            self.dirty = true;
-        }
-        Ok(())
-    }
-
-    /// Takes leave of threads that ended.
-    fn remove_ended(&mut self) -> Result<(), nettrace_format::FormatError> {
-        if !self.sources.iter().any(Source::is_done) {
-            return Ok(());
-        }
-        let mut result = Ok(());
-        let mut gone = HashSet::new();
-        let mut roster = self.session.roster.lock();
-        self.sources.retain_mut(|source| {
-            if !source.is_done() {
-                return true;
-            }
-            if let Err(error) = self.trace.remove_thread(&mut source.trace, &mut self.out) {
-                result = Err(error);
-            }
-            let (attempted, drops) = source.buffer.record.counts();
-            roster.gone.0 += attempted;
-            roster.gone.1.add(&drops);
-            gone.insert(Arc::as_ptr(&source.buffer));
-            false
-        });
-        self.session.buffers_gone(gone.len());
-        roster.live.retain(|live| !gone.contains(&Arc::as_ptr(live)));
-        result
-    }
-
-    /// Hands what was made to the sink.
-    fn write_out(&mut self) {
-        self.since_point += self.out.len();
-        self.round_bytes += self.out.len();
-        let written = self.out.write(&mut *self.sink, self.failed.is_some(), &self.session.pool);
-        self.session.count(written.rows, written.lost, written.bytes);
-        *self.session.sink.left_out.lock() = self.trace.left_out();
-        if let Some(error) = written.error {
-            self.fail(Error::Sink(error));
-        }
-        self.session.room_made();
-    }
-
-    /// Goes on in a new stream.
-    fn restart(&mut self) {
-        for source in &mut self.sources {
-            self.trace.restart_thread(&mut source.trace);
-        }
-        self.trace.restart_thread(&mut self.unplaced);
-        if let Err(error) = self.start_stream() {
-            self.fail(error);
-        }
-        self.since_point = 0;
-        self.dirty = false;
     }
 
     fn fail(&mut self, error: Error) {

@@ -1,4 +1,4 @@
-//! What one write hands to the sink: own bytes and pieces of chunks, in order, with the ends of blocks.
+//! A batch for the sink: bytes of its own and pieces of chunks, in order, with the ends of blocks.
 
 use std::io::IoSlice;
 
@@ -8,17 +8,17 @@ use crate::{
     sink::{Batch, Sink, WriteError},
 };
 
-/// Whole blocks in the making.
+/// A batch of whole blocks that is being made.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     own: Vec<u8>,
     pieces: Vec<Piece>,
     block_ends: Vec<u64>,
-    /// Rows up to each of the ends.
+    /// How many rows there are up to each of the ends.
     rows: Vec<u64>,
     len: u64,
     total_rows: u64,
-    /// Chunks whose rows are all in here or before.
+    /// Chunks whose last rows are in this batch or in an earlier one.
     finished: Vec<u32>,
 }
 
@@ -30,17 +30,33 @@ enum Piece {
     Chunk(u32, usize, usize),
 }
 
-/// What became of a write.
+/// A place between two blocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    own: usize,
+    pieces: usize,
+    /// The last piece before the mark. It may grow afterwards.
+    last_piece: Option<Piece>,
+    block_ends: usize,
+    len: u64,
+    total_rows: u64,
+    finished: usize,
+}
+
+/// The result of a write.
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) rows: u64,
     pub(super) lost: u64,
     pub(super) bytes: u64,
+    /// How many blocks the sink kept, and how many rows the last of them has.
+    pub(super) blocks: usize,
+    pub(super) last_rows: u64,
     pub(super) error: Option<std::io::Error>,
 }
 
 impl Output {
-    /// Adds bytes that `write` appends.
+    /// Adds the bytes that `write` appends.
     pub(super) fn own<R>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let start = self.own.len();
         let result = write(&mut self.own);
@@ -62,17 +78,45 @@ impl Output {
         }
     }
 
-    /// A block (or several) ends here, with this many rows.
-    pub(super) fn end_block(&mut self, rows: u64) {
+    /// Ends a block (or several) with this many rows. Returns `false` if there are no bytes since
+    /// the last end.
+    pub(super) fn end_block(&mut self, rows: u64) -> bool {
         if self.block_ends.last().copied().unwrap_or(0) == self.len {
-            return;
+            return false;
         }
         self.total_rows += rows;
         self.block_ends.push(self.len);
         self.rows.push(self.total_rows);
+        true
     }
 
-    /// The chunk is not needed once this is written.
+    /// A mark at the present end.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            own: self.own.len(),
+            pieces: self.pieces.len(),
+            last_piece: self.pieces.last().copied(),
+            block_ends: self.block_ends.len(),
+            len: self.len,
+            total_rows: self.total_rows,
+            finished: self.finished.len(),
+        }
+    }
+
+    /// Takes back what was added since a mark. There must not have been a write since.
+    pub(super) fn take_back(&mut self, mark: &Mark) {
+        self.own.truncate(mark.own);
+        self.pieces.truncate(mark.pieces);
+        if let (Some(last), Some(before)) = (self.pieces.last_mut(), mark.last_piece) {
+            *last = before;
+        }
+        self.block_ends.truncate(mark.block_ends);
+        self.rows.truncate(mark.block_ends);
+        (self.len, self.total_rows) = (mark.len, mark.total_rows);
+        self.finished.truncate(mark.finished);
+    }
+
+    /// Notes that a chunk is free once this batch is written.
     pub(super) fn finish_chunk(&mut self, chunk: u32) {
         self.finished.push(chunk);
     }
@@ -81,17 +125,16 @@ impl Output {
         self.len
     }
 
-    /// Whether it is time to hand over: large writes are cheap, but chunks should come back while they are in the caches.
+    /// Whether to hand the batch over now. Large writes are cheap, but chunks should come back
+    /// while they are in the caches.
     pub(super) fn is_full(&self) -> bool {
         self.len >= 1 << 20 || self.pieces.len() >= 512
     }
 
-    /// Hands everything to the sink (unless it has failed before) and gives the chunks back.
-    pub(super) fn write(&mut self, sink: &mut dyn Sink, failed: bool, pool: &Pool) -> Written {
-        let mut written = Written::default();
-        if failed {
-            written.lost = self.total_rows;
-        } else if self.len > 0 {
+    /// Hands the batch to the sink and gives its chunks back. Without a sink all rows are lost.
+    pub(super) fn write(&mut self, sink: Option<&mut Box<dyn Sink>>, pool: &Pool) -> Written {
+        let mut written = Written { lost: self.total_rows, ..Written::default() };
+        if let Some(sink) = sink {
             let pieces: Vec<_> = self
                 .pieces
                 .iter()
@@ -103,16 +146,19 @@ impl Output {
                 })
                 .collect();
             let batch = Batch { pieces: &pieces, block_ends: &self.block_ends };
-            match sink.write(&batch) {
-                Ok(()) => (written.rows, written.bytes) = (self.total_rows, self.len),
+            let kept = match sink.write(&batch) {
+                Ok(()) => self.len,
                 Err(WriteError { source, kept }) => {
-                    let kept_blocks = self.block_ends.partition_point(|&end| end <= kept);
-                    written.rows = kept_blocks.checked_sub(1).map_or(0, |last| self.rows[last]);
-                    written.lost = self.total_rows - written.rows;
-                    written.bytes = kept;
                     written.error = Some(source);
+                    kept
                 }
-            }
+            };
+            written.blocks = self.block_ends.partition_point(|&end| end <= kept);
+            let rows_of = |blocks: usize| blocks.checked_sub(1).map_or(0, |last| self.rows[last]);
+            written.rows = rows_of(written.blocks);
+            written.last_rows = written.rows - rows_of(written.blocks.saturating_sub(1));
+            written.lost = self.total_rows - written.rows;
+            written.bytes = kept;
         }
         for chunk in self.finished.drain(..) {
             pool.give(chunk);

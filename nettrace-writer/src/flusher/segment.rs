@@ -1,44 +1,53 @@
-//! A run of one thread's rows inside one chunk: walking, cutting, rewriting.
+//! A run of one thread's rows inside one chunk: walking it, cutting it, correcting its times.
 
 use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
 use crate::{
+    flusher::timeline::Correction,
     memory::Memory,
     pool::Pool,
     record::Sealed,
-    row::{ESCAPE, Escape},
+    row::{ESCAPE, Escape, EscapeBytes},
 };
 
-/// Rows of a chunk that are still to be written.
+/// Rows of a chunk that are yet to be written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment {
     pub(super) chunk: u32,
-    /// Where the first row (or the escape before it) begins.
+    /// Where the first row begins, or the escape before it.
     pub(super) start: usize,
     pub(super) end: usize,
-    /// What the row before said, as far as deltas refer to it.
+    /// The state after the row before, which deltas refer to.
     pub(super) before: RowState,
-    /// Number of the first row, gaps before it that are told by escapes aside.
+    /// The number of the first row, unless an escape tells of a gap before it.
     pub(super) number: u64,
     pub(super) rows: u64,
     pub(super) last_ts: u64,
     pub(super) end_number: u64,
-    pub(super) escapes: bool,
-    /// Whether the chunk is free once this is written.
+    /// The epoch in which the chunk was begun, and the epoch's offset.
+    pub(super) epoch: u32,
+    pub(super) offset: u64,
+    /// How to correct the rows' times.
+    pub(super) correction: Option<Correction>,
+    /// Where the escapes of the last row that has some begin, plus 1. Those before `start` are not
+    /// of this segment.
+    escapes: u32,
+    /// Whether the chunk is free once this segment is written.
     pub(super) is_last: bool,
 }
 
 /// One step of a walk.
 pub(super) enum Step<'a> {
-    /// Something about the next row.
-    Escape(Escape, &'a [u8]),
-    /// A row: its header as the producer knew it, and its payload.
+    /// Says something about the next row.
+    Escape(EscapeBytes<'a>),
+    /// A row: its header as the producer wrote it, and its payload.
     Row(RowHeader, &'a [u8]),
 }
 
 impl Segment {
     pub(super) fn new(sealed: &Sealed) -> Self {
-        let base = RowHeader { timestamp: sealed.base_ts, ..RowHeader::default() };
+        let base_ts = sealed.base_ts.wrapping_add(sealed.offset);
+        let base = RowHeader { timestamp: base_ts, ..RowHeader::default() };
         Self {
             chunk: sealed.chunk,
             start: 0,
@@ -46,8 +55,11 @@ impl Segment {
             before: RowState::after(base),
             number: sealed.first_number,
             rows: sealed.rows,
-            last_ts: sealed.last_ts,
+            last_ts: sealed.last_ts.wrapping_add(sealed.offset),
             end_number: sealed.end_number,
+            epoch: sealed.epoch,
+            offset: sealed.offset,
+            correction: None,
             escapes: sealed.escapes,
             is_last: true,
         }
@@ -56,9 +68,44 @@ impl Segment {
     /// The steps of this segment.
     pub(super) fn walk<'a>(&self, pool: &Pool) -> Walk<'a> {
         Walk {
-            bytes: Memory::bytes(pool.place(self.chunk), self.end),
+            bytes: self.bytes(pool),
             at: self.start,
             state: self.before,
+            correction: self.correction,
+        }
+    }
+
+    /// The bytes of the chunk up to this segment's end.
+    pub(super) fn bytes<'a>(&self, pool: &Pool) -> &'a [u8] {
+        Memory::bytes(pool.place(self.chunk), self.end)
+    }
+
+    /// Whether the segment may have more than plain rows.
+    pub(super) fn has_escapes(&self) -> bool {
+        self.escapes as usize > self.start
+    }
+
+    /// Finds where the escapes of each row that has some begin, in descending order.
+    pub(super) fn escapes(&self, bytes: &[u8], starts: &mut Vec<usize>) {
+        starts.clear();
+        let mut next = self.escapes as usize;
+        while next > self.start {
+            let start = next - 1;
+            let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { break };
+            starts.push(start);
+            // A producer's list goes back. If it should not, this must end all the same.
+            next = start.min(escape.previous as usize);
+        }
+    }
+
+    /// Makes walks return corrected times.
+    pub(super) fn correct(&mut self, correction: Correction, pool: &Pool) {
+        self.correction = Some(correction);
+        let mut walk = self.walk(pool);
+        while let Some(step) = walk.next() {
+            if let Step::Row(row, _) = step {
+                self.last_ts = row.timestamp;
+            }
         }
     }
 
@@ -73,38 +120,71 @@ impl Segment {
         self.last_ts
     }
 
-    /// Splits off the rows from the time `cut` on. The first part has the earlier ones; either may have none.
+    /// Splits the segment at a time. The first part has the rows before `cut`, the second the
+    /// others. A part without rows is `None`.
     pub(super) fn split(&self, pool: &Pool, cut: u64) -> (Option<Self>, Option<Self>) {
         if self.last_ts < cut {
             return (Some(*self), None);
         }
+        self.split_where(pool, |_, ts| ts >= cut)
+    }
+
+    /// Splits the segment after `count` rows. The second part is `None` if there are no more.
+    pub(super) fn split_at(&self, pool: &Pool, count: u64) -> (Self, Option<Self>) {
+        if self.rows <= count {
+            return (*self, None);
+        }
+        let (first, second) = self.split_where(pool, |rows, _| rows >= count);
+        first.map_or((*self, None), |first| (first, second))
+    }
+
+    /// Splits before the first row that `is_later`. That function gets the number of rows before
+    /// the row, and the row's time.
+    fn split_where(
+        &self,
+        pool: &Pool,
+        is_later: impl Fn(u64, u64) -> bool,
+    ) -> (Option<Self>, Option<Self>) {
         let mut walk = self.walk(pool);
         let (mut rows, mut number, mut ts) = (0, self.number, self.last_ts);
-        // Where the row that is being looked at begins, its escapes included.
+        // Where the present row begins, its escapes included.
+        let mut correction = walk.correction;
         let (mut start, mut before, mut gap) = (walk.at, walk.state, 0);
+        // Where the escapes of the last row that has some begin, plus 1; the same with those that
+        // no row has followed yet.
+        let (mut escapes, mut escapes_so_far) = (0, 0);
+        let mut at = walk.at;
         while let Some(step) = walk.next() {
             match step {
-                Step::Escape(kind, bytes) => gap += gap_of(kind, bytes),
-                Step::Row(row, _) if row.timestamp >= cut => break,
+                Step::Escape(escape) => {
+                    gap += gap_of(&escape);
+                    if at == start {
+                        escapes_so_far = at as u32 + 1;
+                    }
+                }
+                Step::Row(row, _) if is_later(rows, row.timestamp) => break,
                 Step::Row(row, _) => {
                     (rows, number, ts) = (rows + 1, number + gap + 1, row.timestamp);
                     (start, before, gap) = (walk.at, walk.state, 0);
+                    (correction, escapes) = (walk.correction, escapes_so_far);
                 }
             }
+            at = walk.at;
         }
         if rows == 0 {
             return (None, Some(*self));
         }
-        let first =
-            Self { end: start, rows, last_ts: ts, end_number: number - 1, is_last: false, ..*self };
-        let second = Self { start, before, number, rows: self.rows - rows, ..*self };
+        let (end, last_ts, end_number) = (start, ts, number - 1);
+        let first = Self { end, rows, last_ts, end_number, escapes, is_last: false, ..*self };
+        let rows = self.rows - rows;
+        let second = Self { start, before, number, rows, correction, ..*self };
         (Some(first), Some(second))
     }
 }
 
-/// How many numbers an escape says are missing.
-pub(super) fn gap_of(kind: Escape, bytes: &[u8]) -> u64 {
-    match (kind, bytes.first_chunk()) {
+/// How many numbers have no row, according to an escape.
+pub(super) fn gap_of(escape: &EscapeBytes<'_>) -> u64 {
+    match (escape.kind, escape.data.first_chunk()) {
         (Escape::Gap, Some(count)) => u64::from_le_bytes(*count),
         _ => 0,
     }
@@ -115,26 +195,29 @@ pub(super) struct Walk<'a> {
     bytes: &'a [u8],
     pub(super) at: usize,
     state: RowState,
+    correction: Option<Correction>,
 }
 
 impl<'a> Walk<'a> {
-    /// The next step; `None` at the end. What a producer wrote always reads back; should it not, the walk ends and the count of
-    /// rows shows it.
+    /// The next step, or `None` at the end. What a producer has written can always be read. If it
+    /// should not be, the walk ends, and the count of rows shows it.
     pub(super) fn next(&mut self) -> Option<Step<'a>> {
         let rest = &self.bytes[self.at..];
         match rest {
             [] => None,
-            [ESCAPE, kind, l0, l1, l2, l3, ..] => {
-                let len = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
-                let data = rest.get(6..6 + len)?;
-                self.at += 6 + len;
-                Some(Step::Escape(Escape::from_byte(*kind)?, data))
+            [ESCAPE, ..] => {
+                let escape = EscapeBytes::at(rest)?;
+                self.at += escape.len();
+                Some(Step::Escape(escape))
             }
             _ => {
-                let (row, header) = decode_row(&mut self.state, rest)?;
+                let (mut row, header) = decode_row(&mut self.state, rest)?;
                 let end = header + row.payload_len as usize;
                 let payload = rest.get(header..end)?;
                 self.at += end;
+                if let Some(correction) = &mut self.correction {
+                    row.timestamp = correction.apply(row.timestamp);
+                }
                 Some(Step::Row(row, payload))
             }
         }

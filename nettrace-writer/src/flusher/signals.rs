@@ -1,16 +1,35 @@
-//! Threads that take no signals.
+//! Starts threads that take no signals but those that they cause themselves.
 
-/// Runs `start`, which starts a thread, with all signals blocked, so that the thread inherits that.
+/// Signals that a thread causes itself: by a fault, by a system call that a filter traps, by
+/// `abort`. If one of them is blocked the kernel kills the process at once, and a crash handler of
+/// the application never runs.
+#[cfg(unix)]
+const OWN: [libc::c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
+/// Calls `start` with all other signals blocked, so that a thread that it starts inherits that.
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "system calls on two local signal sets")]
 pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
-    let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    let mut others = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: fills the set that it is given.
-    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    unsafe { libc::sigfillset(others.as_mut_ptr()) };
+    for signal in OWN {
+        // SAFETY: takes a signal out of the set that was filled above.
+        unsafe { libc::sigdelset(others.as_mut_ptr(), signal) };
+    }
     // SAFETY: both point to sets of this function; the first was filled above.
-    let changed =
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0 };
+    let changed = unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, others.as_ptr(), before.as_mut_ptr()) == 0
+    };
     let result = start();
     if changed {
         // SAFETY: `before` was filled by the call that succeeded.
@@ -19,7 +38,7 @@ pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs `start`: there are no signals.
+/// Calls `start`, because there are no signals.
 #[cfg(not(unix))]
 pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
     start()

@@ -1,15 +1,13 @@
-//! One thread of a session, as the flusher sees it: how what it has recorded comes into hand.
+//! One thread of a session as the flusher sees it, and how the flusher collects what it recorded.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use crate::{
-    flusher::{segment::Segment, trace::TraceThread},
+    clock::Deadline,
+    flusher::{round_barrier::Reach, segment::Segment, timeline::Timeline, trace::TraceThread},
     local::ThreadBuffer,
-    record::{Asked, Sealed, Waiting},
+    pool::Pool,
+    record::{Asked, Mark, Sealed, Waiting},
     shared::Shared,
     sync::thread,
 };
@@ -19,39 +17,82 @@ use crate::{
 pub(super) struct Source {
     pub(super) buffer: Arc<ThreadBuffer>,
     pub(super) trace: TraceThread,
-    /// Rows in hand, the oldest first.
+    /// The rows in hand, the oldest first.
     pub(super) segments: VecDeque<Segment>,
-    /// What was seen of it in this round.
+    /// What the flusher saw when it asked in this round.
     asked: Option<Asked>,
+    /// Whether the owner has passed the barrier that followed.
+    is_reached: bool,
     waiting: Option<Waiting>,
-    /// A number up to which everything is in hand or dropped, if that is known of this round.
+    /// `T` of the last round that had all of the thread's rows. No later row is older.
+    pub(super) since: u64,
+    /// How many of the segments were collected in this round, and the time of the row before them.
+    new: usize,
+    last_ts: u64,
+    /// If it is known in this round: a number up to which all rows are in hand or dropped.
     pub(super) settled: Option<u64>,
-    /// The owner has gone, and everything of it is in hand.
+    /// Whether the owner has ended and all its rows are in hand.
     pub(super) ended: bool,
+    /// The record's mark in the last round, if all rows up to there are in hand.
+    mark: Option<Mark>,
 }
 
-/// What a visit to a thread brought.
+/// The result of collecting from a thread.
 pub(super) enum Collected {
     All,
     /// The thread is still in the middle of an event.
     Busy,
-    /// It must be asked once more.
+    /// The thread must be asked once more.
     MovedOn,
 }
 
 impl Source {
-    pub(super) fn new(buffer: Arc<ThreadBuffer>, trace: TraceThread) -> Self {
-        let segments = VecDeque::new();
-        Self { buffer, trace, segments, asked: None, waiting: None, settled: None, ended: false }
+    /// A thread that joined after the round whose `T` is `since`.
+    pub(super) fn new(buffer: Arc<ThreadBuffer>, trace: TraceThread, since: u64) -> Self {
+        Self {
+            buffer,
+            trace,
+            segments: VecDeque::new(),
+            asked: None,
+            is_reached: false,
+            waiting: None,
+            since,
+            new: 0,
+            last_ts: 0,
+            settled: None,
+            ended: false,
+            mark: None,
+        }
     }
 
-    /// Before the heavy barrier.
+    /// A time such that no row that is yet to be written is older.
+    pub(super) fn oldest(&self, pool: &Pool) -> u64 {
+        let in_hand = self.segments.front().map(|segment| segment.first_ts(pool));
+        self.since.min(in_hand.unwrap_or(u64::MAX))
+    }
+
+    /// Whether the owner has counted nothing since the last round, and that round had all its rows.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.mark.is_some_and(|mark| mark == self.buffer.record.mark())
+    }
+
+    /// Asks for the current chunk. To be called before the heavy barrier.
     pub(super) fn ask(&mut self) {
-        self.settled = None;
+        (self.settled, self.mark) = (None, None);
         self.asked = Some(self.buffer.record.ask());
     }
 
-    /// After it.
+    /// Whether the flusher's own fence is not enough.
+    pub(super) fn needs_barrier(&self) -> bool {
+        self.asked.is_some_and(Asked::needs_barrier)
+    }
+
+    /// Notes whether the owner has passed the barrier. To be called after it.
+    pub(super) fn reached_by(&mut self, reach: &Reach) {
+        self.is_reached = !self.needs_barrier() || reach.includes(self.buffer.thread.os_id());
+    }
+
+    /// Notes what to wait for. To be called after the heavy barrier.
     pub(super) fn wait(&mut self) {
         self.waiting = Some(self.buffer.record.wait());
     }
@@ -59,15 +100,15 @@ impl Source {
     pub(super) fn collect(
         &mut self,
         session: &Shared,
-        deadline: Instant,
+        deadline: Deadline,
         collected: &mut Vec<Sealed>,
     ) -> Collected {
         let record = &self.buffer.record;
         let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else {
             return Collected::All;
         };
-        let result = if !wait_until(deadline, || waiting.is_over(record)) {
-            // What it sealed before can be had; the rest must wait.
+        let result = if !self.is_reached || !wait_until(deadline, || waiting.is_over(record)) {
+            // Take what it has sealed. The rest must wait.
             record.take_sealed(&session.pool, collected);
             Collected::Busy
         } else if record.collect(&session.pool, asked, collected) {
@@ -80,16 +121,18 @@ impl Source {
         result
     }
 
-    /// Collects what an owner wrote that has moved on. `false`: it is in the middle of it.
+    /// Collects from a thread that was asked once more. Returns `false` if it is still in the
+    /// middle of an event or of sealing.
     pub(super) fn collect_rest(
         &mut self,
         session: &Shared,
-        deadline: Instant,
+        deadline: Deadline,
         collected: &mut Vec<Sealed>,
     ) -> bool {
         let record = &self.buffer.record;
         let (Some(asked), Some(waiting)) = (self.asked, self.waiting) else { return true };
-        let all = wait_until(deadline, || waiting.is_over(record))
+        let all = self.is_reached
+            && wait_until(deadline, || waiting.is_over(record))
             && wait_until(deadline, || record.collect_rest(&session.pool, asked, collected));
         if all {
             self.settle(asked, true);
@@ -98,32 +141,48 @@ impl Source {
         all
     }
 
-    /// Everything up to what was asked for is in hand.
+    /// Notes that everything up to what was asked for is in hand.
     fn settle(&mut self, asked: Asked, again: bool) {
         self.settled = Some(asked.settled(again));
         self.ended = asked.exited;
+        self.mark = asked.mark(again);
     }
 
-    /// Puts what was collected to what is in hand.
+    /// Adds the chunks that were collected to the rows in hand.
     fn keep(&mut self, session: &Shared, collected: &mut Vec<Sealed>) {
         for sealed in collected.drain(..) {
             if sealed.rows == 0 {
                 session.pool.give(sealed.chunk);
             } else {
                 self.segments.push_back(Segment::new(&sealed));
+                self.new += 1;
             }
         }
     }
 
-    /// Whether the thread has ended and everything of it is written.
+    /// Checks the times of what was collected in this round. If the thread was waited for, all its
+    /// rows older than `ts` are in hand now.
+    pub(super) fn end_round(&mut self, timeline: &mut Timeline, ts: u64, pool: &Pool) {
+        let old = self.segments.len() - std::mem::take(&mut self.new);
+        for segment in self.segments.iter_mut().skip(old) {
+            timeline.check(segment, self.last_ts.max(self.since), pool);
+            self.last_ts = segment.last_ts;
+        }
+        if self.settled.is_some() {
+            self.since = ts;
+        }
+    }
+
+    /// Whether the thread has ended and all its rows are written.
     pub(super) fn is_done(&self) -> bool {
         self.ended && self.segments.is_empty()
     }
 }
 
-/// Waits until `done`, first spinning, then sleeping: an event takes nanoseconds, a thread that was preempted in one
-/// milliseconds. Not yielding: among many busy threads that can take a second.
-fn wait_until(deadline: Instant, mut done: impl FnMut() -> bool) -> bool {
+/// Waits until `done`. First it spins, because an event takes nanoseconds. Then it sleeps, because
+/// a thread that was preempted in an event takes milliseconds. It does not yield: among many busy
+/// threads a yield can take a second.
+fn wait_until(deadline: Deadline, mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..100 {
         if done() {
             return true;
@@ -131,7 +190,7 @@ fn wait_until(deadline: Instant, mut done: impl FnMut() -> bool) -> bool {
         std::hint::spin_loop();
     }
     while !done() {
-        if Instant::now() >= deadline {
+        if deadline.has_passed() {
             return false;
         }
         thread::sleep(Duration::from_micros(50));

@@ -1,260 +1,313 @@
-//! The bytes of a trace: what has been said in it so far, and blocks that say what comes next.
+//! The bytes of a trace: what the stream has said so far, and the blocks that say what comes next.
 
-use std::collections::HashMap;
+mod rewriting;
+mod rollback;
+mod splicing;
+
+pub(super) use rollback::Mark;
+
+use std::{collections::HashMap, ops::Range};
 
 use nettrace_format::{
-    Format, FormatError, LeftOut, Row, Stream,
-    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    Format, FormatError, LeftOut, RecorderIds, Row, Stream, StreamEnd, SubjectId, ThreadIds,
+    content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
     v6::ThreadSequence,
 };
-use trace_event::{EventType, registry};
 
 use crate::{
+    clock::Sync,
     flusher::{
+        ids::Interned,
         output::Output,
-        segment::{Segment, Step, gap_of},
+        segment::{Segment, Step},
+        trace::{
+            rollback::{Change, Said},
+            splicing::{Pending, Splice},
+        },
     },
     labels,
     pool::Pool,
-    row::Escape,
+    processors,
+    row::{Escape, EscapeBytes},
     shared::Shared,
-    sink::Padding,
-    sync::thread,
     thread::ThreadRef,
 };
 
-/// An event does not say on which processor it was recorded.
+/// Rows do not name a processor.
 const NO_PROCESSOR: u32 = u32::MAX;
 
 /// A thread, as the trace knows it.
 #[derive(Debug)]
 pub(super) struct TraceThread {
-    /// The number by which rows name the thread that recorded them.
+    /// The number with which rows name this thread if it recorded them.
     index: u64,
-    /// The number by which they name the thread that they are about.
+    /// The number with which rows name this thread if they are about it.
     subject: u64,
-    /// The number that this stream counts from: what was given before belongs to an earlier one.
-    pub(super) base: u64,
-    /// The last number that the stream accounts for.
+    /// The last number that is accounted for: it has a row, or its event is known to be lost.
     pub(super) told: u64,
-    declared: bool,
-    /// Whether a row of it is in the stream.
-    has_rows: bool,
-    /// The labels in force at its next row, as escapes have them.
+    said: Said,
+    /// The labels in force at the thread's next row, encoded as in [escapes](Escape::Labels).
     labels: Vec<u8>,
 }
 
 impl TraceThread {
-    /// Its last number in the stream.
+    /// Whether events are missing that no stream shows as a gap yet.
+    pub(super) fn owes(&self) -> bool {
+        self.told > self.said.shown
+    }
+
+    pub(super) fn is_declared(&self) -> bool {
+        self.said.declared
+    }
+
+    /// How many events are missing that no stream shows as a gap yet.
+    pub(super) fn owed(&self) -> u64 {
+        self.told - self.said.shown
+    }
+
+    /// The thread's last number in the stream.
     fn sequence(&self) -> ThreadSequence {
-        let sequence = self.told.wrapping_sub(self.base) as u32;
+        let sequence = self.told.wrapping_sub(self.said.base) as u32;
         ThreadSequence { thread: self.index, sequence }
     }
 }
 
-/// State of one stream.
+/// What a thread of the trace stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Named<'a> {
+    Thread(&'a ThreadRef),
+    /// No thread of its own, but something with this name.
+    Nobody(&'static str),
+}
+
+/// The result of writing a segment.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// How many rows the format cannot hold.
+    pub(super) refused: u64,
+    /// Where in the chunk the labels are that are in force after the segment, if they changed in
+    /// it.
+    labels: Option<Range<usize>>,
+}
+
+/// For how many threads that recorded nothing, but that rows are about, the ids are remembered.
+const MOST_RELATED: usize = 1 << 14;
+
+/// The state of one stream.
 #[derive(Debug)]
 pub(super) struct Trace {
     stream: Stream,
     key_values: Vec<(String, String)>,
-    next_index: u64,
-    os_ids: OsIds,
-    /// Threads that ended and that the next sequence point is to name, and events that were lost of threads without a row: only
-    /// where the format does not introduce threads.
-    gone: Vec<ThreadSequence>,
-    owed: u64,
-    /// The thread that wrote last, with the number that a sequence point told of it.
-    latest: ThreadSequence,
-    /// By metadata id.
+    ids: ThreadIds,
+    /// Whether a type is defined, by its metadata id.
     defined: Vec<bool>,
-    newest_type: Option<&'static EventType>,
+    /// How many of the [types that the session has met](Shared::met_since) are defined.
+    known_types: usize,
     stacks: Interned,
     label_lists: Interned,
-    /// Threads that rows refer to without having emitted anything: by number, their indices.
+    /// Threads that recorded nothing, but that rows are about: their indices, by their numbers.
     related: HashMap<u64, u64>,
     scratch: Vec<u8>,
-}
-
-/// Ids of byte strings, from one sequence point to the next.
-#[derive(Debug, Default)]
-struct Interned {
-    ids: HashMap<Box<[u8]>, u32>,
-    last: u32,
-}
-
-/// How many byte strings are remembered. Where there are more between two sequence points (which can be far apart if a thread
-/// is stuck) some are defined again, under other ids.
-const MAX_INTERNED: usize = 1 << 16;
-
-impl Interned {
-    /// The id, and whether it is new.
-    fn id(&mut self, bytes: &[u8]) -> (u32, bool) {
-        if let Some(&id) = self.ids.get(bytes) {
-            return (id, false);
-        }
-        if self.ids.len() == MAX_INTERNED {
-            self.ids.clear();
-        }
-        self.last += 1;
-        self.ids.insert(bytes.into(), self.last);
-        (self.last, true)
-    }
+    pending: Pending,
+    splice: Splice,
+    /// What has changed since everything had reached the sink, the mark of that state, and a mark
+    /// after each block since.
+    changes: Vec<Change>,
+    settled: Option<Mark>,
+    marks: Vec<Mark>,
 }
 
 impl Trace {
-    pub(super) fn new(format: Format, key_values: Vec<(String, String)>) -> Self {
-        let stream = Stream::new(format);
+    /// A trace that remembers `most_interned` bytes of stacks, and as many of label lists.
+    pub(super) fn new(
+        format: Format,
+        key_values: Vec<(String, String)>,
+        most_interned: usize,
+    ) -> Self {
         Self {
-            // Where no operating system has thread ids: the reference reader forgets threads by OS id when it is told an index.
-            next_index: stream.first_thread_index(),
-            stream,
+            stream: Stream::new(format),
             key_values,
-            os_ids: OsIds::default(),
-            gone: Vec::new(),
-            owed: 0,
-            latest: ThreadSequence { thread: 0, sequence: 0 },
+            ids: ThreadIds::new(format),
             defined: Vec::new(),
-            newest_type: None,
-            stacks: Interned::default(),
-            label_lists: Interned::default(),
+            known_types: 0,
+            stacks: Interned::new(most_interned),
+            label_lists: Interned::new(most_interned),
             related: HashMap::new(),
             scratch: Vec::new(),
+            pending: Pending::default(),
+            splice: Splice::default(),
+            changes: Vec::new(),
+            settled: None,
+            marks: Vec::new(),
         }
     }
 
-    /// Starts a stream: its first bytes. Nothing is defined in it.
-    pub(super) fn header(&mut self, session: &Shared) -> Result<Vec<u8>, FormatError> {
+    /// Begins a stream in which nothing will be older than `sync`. Returns its first bytes. They
+    /// define nothing.
+    pub(super) fn header(&mut self, sync: Sync) -> Result<Vec<u8>, FormatError> {
         self.defined.clear();
-        self.newest_type = None;
-        self.gone.clear();
-        // What is owed stays: a stream without a row had no place for it.
-        self.latest = ThreadSequence { thread: 0, sequence: 0 };
-        self.stacks = Interned::default();
-        self.label_lists = Interned::default();
+        self.known_types = 0;
+        self.stacks.begin();
+        self.label_lists.begin();
         self.related.clear();
         let mut out = Vec::new();
-        let sync = session.source.sync();
-        let processors = thread::available_parallelism().map_or(1, usize::from).to_string();
+        let processors = processors::usable().to_string();
         let process = std::process::id().to_string();
         let mut key_values = vec![("ProcessId", &*process), ("HardwareThreadCount", &*processors)];
         key_values.extend(self.key_values.iter().map(|(key, value)| (&**key, &**value)));
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis(sync.unix_millis as i64),
             sync_ticks: sync.ticks,
-            ticks_per_second: session.source.ticks_per_second(),
+            ticks_per_second: sync.ticks_per_second,
             pointer_size: size_of::<usize>() as u32,
             key_values: &key_values,
         };
         self.stream.begin(&info, &mut out)?;
+        self.settle();
         Ok(out)
     }
 
-    pub(super) fn end_of_stream(&self) -> &'static [u8] {
-        self.stream.end_of_stream()
+    pub(super) fn end(&self) -> StreamEnd {
+        self.stream.end()
     }
 
-    pub(super) fn padding(&self) -> Option<Padding> {
-        self.stream.padding()
-    }
-
-    /// Whether a sequence point should come soon: the reference reader remembers 4,999 threads where none are introduced, and what was
-    /// lost of the others it does not count.
+    /// Whether a sequence point should come soon: many threads have ended, and it must name them.
     pub(super) fn wants_point(&self) -> bool {
-        self.gone.len() >= 1_000
+        self.stream.wants_point()
     }
 
-    /// Whether it is sequence points that tell the last numbers of threads that ended.
+    /// The largest number of bytes that it takes to end the stream now: to tell every thread's last
+    /// number, and to remove the threads.
+    pub(super) fn closing_size(&self) -> u64 {
+        self.stream.closing_size()
+    }
+
+    /// Whether sequence points, not removals, tell the last numbers of threads that ended.
     pub(super) fn removes_threads_at_points(&self) -> bool {
-        !self.stream.introduces_threads()
+        self.stream.needs_rows()
     }
 
     pub(super) fn left_out(&self) -> LeftOut {
         self.stream.left_out()
     }
 
-    /// A thread that is new to the session. Nothing of it is in the trace yet.
+    /// Restores what [`left_out`](Self::left_out) returned, because the stream that was begun since
+    /// does not exist.
+    pub(super) fn set_left_out(&mut self, left_out: LeftOut) {
+        self.stream.set_left_out(left_out);
+    }
+
+    /// A thread that is new to the session. The trace says nothing of it yet.
     pub(super) fn thread(&mut self, who: Option<&ThreadRef>) -> TraceThread {
         let os_id = who.map_or(0, ThreadRef::os_id);
-        let by_os_id = self.stream.names_threads_by_os_id();
-        // Numbers count the events of one index: another thread's must not go on where the last one's with the same id ended.
-        let index = if by_os_id && self.os_ids.claim(os_id) { os_id } else { self.take_index() };
-        // Where a thread is introduced its index says all.
-        let has_name = by_os_id && !self.stream.introduces_threads() && self.is_name(os_id);
-        let subject = if has_name { os_id } else { index };
-        TraceThread {
-            index,
-            subject,
-            base: 0,
-            told: 0,
-            declared: false,
-            has_rows: false,
-            labels: Vec::new(),
-        }
+        let RecorderIds { recorder, subject } = self.ids.recorder(os_id);
+        TraceThread { index: recorder, subject, told: 0, said: Said::default(), labels: Vec::new() }
     }
 
-    /// Whether an id of the operating system can stand for its thread.
-    fn is_name(&self, os_id: u64) -> bool {
-        os_id != 0 && os_id < self.stream.first_thread_index()
-    }
-
-    fn take_index(&mut self) -> u64 {
-        self.next_index += 1;
-        self.next_index - 1
-    }
-
-    /// Defines every event type that the session records and that is not defined.
+    /// Defines the event types that rows of the session may have and that are not defined yet.
     pub(super) fn metadata(
         &mut self,
         session: &Shared,
         out: &mut Output,
     ) -> Result<(), FormatError> {
         let mut types = Vec::new();
-        let newest = registry::types().next();
-        // The list grows at its head: what stands behind the type that was its head is known.
-        let known = self.newest_type;
-        let new = registry::types()
-            .take_while(|ty| !known.is_some_and(|known| std::ptr::eq(*ty, known)))
-            .filter(|ty| session.may_meet(ty));
-        for ty in new {
+        let (defined, changes) = (&mut self.defined, &mut self.changes);
+        self.known_types = session.met_since(self.known_types, |ty| {
             let index = ty.index() as usize;
-            if self.defined.len() <= index {
-                self.defined.resize(index + 1, false);
+            if defined.len() <= index {
+                defined.resize(index + 1, false);
             }
-            // A type that cannot be described was never listened to (see `sessions`).
-            if !std::mem::replace(&mut self.defined[index], true) && session.describes(ty).is_ok() {
+            // No session records a type that its format cannot describe (see `sessions`).
+            if !std::mem::replace(&mut defined[index], true) && session.describes(ty).is_ok() {
                 types.push((ty.index(), ty.schema()));
+                changes.push(Change::Type(index));
             }
-        }
-        self.newest_type = newest;
+        });
         if !types.is_empty() {
             out.own(|out| self.stream.define(&types, out))?;
-            out.end_block(0);
+            self.end_block(0, out);
         }
         Ok(())
     }
 
-    /// Declares a thread, if it is not.
+    /// Declares a thread, unless it is declared.
     pub(super) fn declare(
         &mut self,
         thread: &mut TraceThread,
-        who: Option<&ThreadRef>,
+        who: Named<'_>,
         out: &mut Output,
     ) -> Result<(), FormatError> {
-        if std::mem::replace(&mut thread.declared, true) {
+        if thread.said.declared {
             return Ok(());
         }
-        let name = who.map_or(Some("(events that no thread could be named for)"), ThreadRef::name);
-        let os_id = who.map(ThreadRef::os_id);
-        declare(&mut self.stream, thread.index, name, os_id, out)
+        self.note(thread);
+        thread.said.declared = true;
+        match who {
+            Named::Thread(who) => {
+                self.introduce(thread.index, who.name(), Some(who.os_id()), who.key_values(), out)
+            }
+            Named::Nobody(name) => self.introduce(thread.index, Some(name), None, &[], out),
+        }
     }
 
-    /// The stream begins anew for a thread.
+    fn introduce(
+        &mut self,
+        index: u64,
+        name: Option<&str>,
+        os_thread_id: Option<u64>,
+        key_values: &[(String, String)],
+        out: &mut Output,
+    ) -> Result<(), FormatError> {
+        let key_values: Vec<_> =
+            key_values.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        let thread = ThreadInfo {
+            index,
+            name,
+            process_id: Some(u64::from(std::process::id())),
+            os_thread_id: os_thread_id.filter(|&id| id != 0),
+            key_values: &key_values,
+        };
+        out.own(|out| self.stream.thread(&thread, out))?;
+        self.end_block(0, out);
+        Ok(())
+    }
+
+    /// Ends a block (or several) with this many rows.
+    fn end_block(&mut self, rows: u64, out: &mut Output) {
+        if out.end_block(rows) {
+            self.mark_block();
+        }
+    }
+
+    /// Forgets what the last stream said of a thread, because a new stream begins.
     pub(super) fn restart_thread(&mut self, thread: &mut TraceThread) {
-        (thread.declared, thread.has_rows) = (false, false);
-        thread.base = thread.told;
+        let shown = thread.said.shown;
+        thread.said = Said { base: shown, shown, ..Said::default() };
     }
 
-    /// Writes a segment as one block. Says how many of its rows the format cannot hold.
+    /// Notes the result of [`events`](Self::events) for a segment that stays in the stream.
+    pub(super) fn keep(thread: &mut TraceThread, segment: &Segment, told: &Told, pool: &Pool) {
+        thread.told = segment.end_number;
+        if let Some(labels) = &told.labels {
+            thread.labels.clear();
+            thread.labels.extend_from_slice(&segment.bytes(pool)[labels.clone()]);
+        }
+    }
+
+    /// Notes that a segment's rows are lost.
+    pub(super) fn lose(thread: &mut TraceThread, segment: &Segment, pool: &Pool) {
+        thread.told = segment.end_number;
+        let mut walk = segment.walk(pool);
+        while let Some(step) = walk.next().filter(|_| segment.has_escapes()) {
+            if let Step::Escape(EscapeBytes { kind: Escape::Labels, data, .. }) = step {
+                thread.labels.clear();
+                thread.labels.extend_from_slice(data);
+            }
+        }
+    }
+
+    /// Writes a segment as one block. If the block stays in the stream, call [`keep`](Self::keep)
+    /// with the result.
     pub(super) fn events(
         &mut self,
         thread: &mut TraceThread,
@@ -262,32 +315,41 @@ impl Trace {
         sorted: bool,
         pool: &Pool,
         out: &mut Output,
-    ) -> Result<u64, FormatError> {
-        let first_number = segment.number.wrapping_sub(thread.base) as u32;
-        let is_late = !thread.has_rows && !self.stream.introduces_threads() && first_number != 1;
-        if segment.escapes || is_late || !self.stream.takes_rows_as_recorded() {
+    ) -> Result<Told, FormatError> {
+        if self.related.len() >= MOST_RELATED {
+            // Now, while no block is being made whose rows refer to them.
+            self.forget_related(out)?;
+        }
+        if segment.correction.is_none() && self.stream.changes_rows() {
+            return self.spliced(thread, segment, sorted, pool, out);
+        }
+        let first_number = segment.number.wrapping_sub(thread.said.base) as u32;
+        let as_recorded = !segment.has_escapes()
+            && segment.correction.is_none()
+            && self.stream.takes_rows_as_recorded(thread.index, first_number);
+        if !as_recorded {
             return self.rewritten(thread, segment, sorted, pool, out);
         }
-        thread.has_rows = true;
-        self.latest.thread = thread.index;
+        let told = Told { refused: 0, labels: None };
         let mut walk = segment.walk(pool);
-        let Some(Step::Row(first, payload)) = walk.next() else { return Ok(0) };
-        let list = labels::decode_all(&thread.labels);
+        let Some(Step::Row(first, payload)) = walk.next() else { return Ok(told) };
+        let list: Vec<_> = labels::decode(&thread.labels).collect();
         let header = RowHeader {
             sequence: first_number,
             capture_thread: thread.index,
             thread: thread.subject,
             processor: NO_PROCESSOR,
-            labels: self.labels(&thread.labels, &list, out)?,
+            labels: self.labels(&thread.labels, out)?,
             sorted,
             ..first
         };
         let row = Row { header, labels: &list, stack: &[], payload };
         self.scratch.clear();
-        let told = self.stream.row(&row, true, &mut self.scratch);
-        debug_assert!(told.is_ok(), "what is taken as recorded has no payload of its own");
-        // What follows the first row is as the producer wrote it.
-        self.stream.rows_as_recorded(&list, segment.rows.saturating_sub(1));
+        let taken = self.stream.row(&row, true, &mut self.scratch);
+        debug_assert!(taken.is_ok(), "what is taken as recorded has no payload of its own");
+        // The rows after the first stay as the producer wrote them.
+        let more = segment.rows.saturating_sub(1) as u32;
+        self.stream.rows_as_recorded(thread.index, &list, more);
         let rows_len = self.scratch.len() + (segment.end - walk.at);
         let tail = out.own(|out| {
             let tail = self.stream.event_block(first.timestamp, segment.last_ts, rows_len, out)?;
@@ -296,132 +358,34 @@ impl Trace {
         })?;
         out.chunk(segment.chunk, walk.at, segment.end);
         out.own(|out| out.extend(tail));
-        out.end_block(segment.rows);
-        Ok(0)
+        // Without escapes there is no gap between the rows. `end_number` includes what was dropped
+        // after them.
+        self.end_rows(thread, segment.number + segment.rows - 1, segment.rows, out);
+        Ok(told)
     }
 
-    /// Writes a segment row by row: it has escapes, or the format has rows of its own.
-    fn rewritten(
-        &mut self,
-        thread: &mut TraceThread,
-        segment: &Segment,
-        mut sorted: bool,
-        pool: &Pool,
-        out: &mut Output,
-    ) -> Result<u64, FormatError> {
-        let mut rows = std::mem::take(&mut self.scratch);
-        rows.clear();
-        let mut walk = segment.walk(pool);
-        let mut list = labels::decode_all(&thread.labels);
-        let mut labels = self.labels(&thread.labels, &list, out)?;
-        let (mut number, mut stack, mut about) = (segment.number, 0, thread.subject);
-        let mut addresses = Vec::new();
-        let (mut first_ts, mut last_ts, mut count, mut refused) = (None, 0, 0, 0);
-        let mut latest = None;
-        while let Some(step) = walk.next() {
-            match step {
-                Step::Escape(kind, bytes) => match kind {
-                    Escape::Gap => number += gap_of(kind, bytes),
-                    Escape::Labels => {
-                        latest = Some(bytes);
-                        list = labels::decode_all(bytes);
-                        labels = self.labels(bytes, &list, out)?;
-                    }
-                    Escape::Stack => {
-                        addresses = addresses_of(bytes);
-                        stack = self.stack(bytes, &addresses, out)?;
-                    }
-                    Escape::Thread => {
-                        about = self.related(bytes, out)?.unwrap_or(thread.subject);
-                    }
-                },
-                Step::Row(row, payload) => {
-                    // Readers count what is missing from the first number on that they see: where threads are not introduced that
-                    // is 1, and what was lost before is missing behind it.
-                    let is_first_of_all = !thread.has_rows && !self.stream.introduces_threads();
-                    let header = RowHeader {
-                        sequence: if is_first_of_all {
-                            1
-                        } else {
-                            number.wrapping_sub(thread.base) as u32
-                        },
-                        capture_thread: thread.index,
-                        thread: about,
-                        processor: NO_PROCESSOR,
-                        stack,
-                        labels,
-                        sorted: sorted && first_ts.is_none(),
-                        ..row
-                    };
-                    let row = Row { header, labels: &list, stack: &addresses, payload };
-                    if self.stream.row(&row, first_ts.is_none(), &mut rows).is_ok() {
-                        thread.has_rows = true;
-                        self.latest.thread = thread.index;
-                        first_ts.get_or_insert(header.timestamp);
-                        last_ts = header.timestamp;
-                        count += 1;
-                    } else {
-                        // The mark belonged to this row alone: another thread's may be older than the next one here.
-                        sorted = false;
-                        refused += 1;
-                    }
-                    addresses.clear();
-                    (number, stack, about) = (number + 1, 0, thread.subject);
-                }
-            }
-        }
-        if let Some(first_ts) = first_ts {
-            out.own(|out| {
-                let tail = self.stream.event_block(first_ts, last_ts, rows.len(), out)?;
-                out.extend(&rows);
-                out.extend(tail);
-                Ok::<_, FormatError>(())
-            })?;
-            out.end_block(count);
-        }
-        if let Some(bytes) = latest {
-            thread.labels.clear();
-            thread.labels.extend_from_slice(bytes);
-        }
-        self.scratch = rows;
-        Ok(refused)
+    /// Ends a block of rows of a thread. `last` is the number that the last row shows.
+    fn end_rows(&mut self, thread: &mut TraceThread, last: u64, rows: u64, out: &mut Output) {
+        self.note(thread);
+        thread.said.shown = last;
+        self.end_block(rows, out);
     }
 
-    /// The id of a label list, which is defined now if it was not.
-    fn labels(
-        &mut self,
-        bytes: &[u8],
-        list: &[Label<'_>],
-        out: &mut Output,
-    ) -> Result<u32, FormatError> {
-        if bytes.is_empty() {
-            return Ok(0);
-        }
-        let (id, is_new) = self.label_lists.id(bytes);
-        if is_new {
-            out.own(|out| self.stream.labels(id, list, out))?;
-            out.end_block(0);
-        }
+    /// The id of a label list. Defines the list if it is not defined.
+    fn labels(&mut self, bytes: &[u8], out: &mut Output) -> Result<u32, FormatError> {
+        let id = self.pending_list(bytes);
+        self.define_pending(out)?;
         Ok(id)
     }
 
-    /// The id of a stack, which is defined now if it was not.
-    fn stack(
-        &mut self,
-        bytes: &[u8],
-        addresses: &[u64],
-        out: &mut Output,
-    ) -> Result<u32, FormatError> {
-        let (id, is_new) = self.stacks.id(bytes);
-        if is_new {
-            let pointer_size = size_of::<usize>() as u32;
-            out.own(|out| self.stream.stack(id, addresses, pointer_size, out))?;
-            out.end_block(0);
-        }
+    /// The id of a stack. Defines the stack if it is not defined.
+    fn stack(&mut self, bytes: &[u8], out: &mut Output) -> Result<u32, FormatError> {
+        let id = self.pending_stack(bytes);
+        self.define_pending(out)?;
         Ok(id)
     }
 
-    /// The index of the thread that an escape names, which is declared now if it was not.
+    /// The index of the thread that an escape names. Declares the thread if it is not declared.
     fn related(&mut self, bytes: &[u8], out: &mut Output) -> Result<Option<u64>, FormatError> {
         let (Some(number), Some(os_id)) =
             (bytes.first_chunk(), bytes.get(8..).and_then(<[u8]>::first_chunk))
@@ -432,155 +396,77 @@ impl Trace {
         if let Some(&index) = self.related.get(&number) {
             return Ok(Some(index));
         }
+        self.define_pending(out)?;
         let name = String::from_utf8_lossy(&bytes[16..]);
         let name = (!name.is_empty()).then_some(&*name);
-        if self.stream.names_threads_by_os_id() && self.is_name(os_id) {
-            self.related.insert(number, os_id);
-            self.stream.subject(os_id, name);
-            return Ok(Some(os_id));
-        }
-        // A thread may have two entries: one for what it emits, one for what is said of it.
-        let index = self.take_index();
+        self.changes.push(Change::Related(number));
+        let index = match self.ids.subject(os_id) {
+            SubjectId::OsId(index) => {
+                self.stream.subject(index, name);
+                index
+            }
+            // A thread may have two entries: one as a recorder, one as a subject.
+            SubjectId::Index(index) => {
+                self.introduce(index, name, Some(os_id), &[], out)?;
+                index
+            }
+        };
         self.related.insert(number, index);
-        declare(&mut self.stream, index, name, Some(os_id), out)?;
         Ok(Some(index))
     }
 
-    /// Ends an epoch: everything older than `ts` stands before this point, with the numbers that were given up to it.
+    /// Writes a sequence point: everything older than `ts` comes before it, and it tells the
+    /// numbers that were given out up to there.
     pub(super) fn sequence_point<'a>(
         &mut self,
         ts: u64,
         threads: impl Iterator<Item = &'a mut TraceThread>,
         out: &mut Output,
     ) -> Result<(), FormatError> {
-        let mut threads: Vec<_> = threads.filter(|thread| thread.declared).collect();
-        if !self.stream.introduces_threads() {
-            threads
-                .iter_mut()
-                .filter(|thread| !thread.has_rows)
-                .for_each(|thread| self.owe(thread));
-            threads.retain(|thread| thread.has_rows);
-        }
-        let mut entries = std::mem::take(&mut self.gone);
-        for thread in threads {
-            if thread.index == self.latest.thread {
-                // What others owe is told by the thread that readers remember best: then at least the sum is right.
-                thread.base = thread.base.wrapping_sub(std::mem::take(&mut self.owed));
-            }
+        let mut entries = Vec::new();
+        for thread in threads.filter(|thread| thread.said.declared) {
+            self.note(thread);
+            thread.said.shown = thread.told;
             entries.push(thread.sequence());
         }
-        if !self.stream.introduces_threads() {
-            self.tell_owed(&mut entries);
-        }
         out.own(|out| self.stream.sequence_point(ts, &entries, out))?;
-        out.end_block(0);
-        self.stacks = Interned::default();
-        self.label_lists = Interned::default();
-        // What was only spoken of is introduced again when it is needed again, so that the table does not grow for ever.
-        let first = self.stream.first_thread_index();
-        let related = self.related.drain().filter(|&(_, thread)| thread >= first);
-        let related: Vec<_> =
-            related.map(|(_, thread)| ThreadSequence { thread, sequence: 0 }).collect();
-        self.remove(&related, out)
+        let (stacks, label_lists) = (self.stacks.begin(), self.label_lists.begin());
+        self.changes.push(Change::Point(stacks, label_lists));
+        self.end_block(0, out);
+        self.forget_related(out)
     }
 
-    /// A thread has ended, and everything of it was written.
+    /// Removes threads that recorded nothing, so that the table does not grow without bound. They
+    /// are introduced again when rows need them again.
+    fn forget_related(&mut self, out: &mut Output) -> Result<(), FormatError> {
+        let related = self.related.drain().filter(|&(_, thread)| self.ids.is_index(thread));
+        let related: Vec<_> = related.collect();
+        let removed = related.iter().map(|&(_, thread)| ThreadSequence { thread, sequence: 0 });
+        let removed: Vec<_> = removed.collect();
+        self.changes.push(Change::RelatedGone(related));
+        self.remove(&removed, out)
+    }
+
+    /// Removes a thread that has ended. All its rows must be written.
     pub(super) fn remove_thread(
         &mut self,
         thread: &mut TraceThread,
         out: &mut Output,
     ) -> Result<(), FormatError> {
-        if !thread.declared {
+        if !thread.said.declared {
             return Ok(());
         }
-        if self.stream.introduces_threads() {
-            return self.remove(&[thread.sequence()], out);
-        }
-        if thread.has_rows {
-            self.gone.push(thread.sequence());
-        } else {
-            self.owe(thread);
-        }
-        Ok(())
-    }
-
-    /// Has the thread that wrote last tell what is owed, also if it ended before the last sequence point.
-    fn tell_owed(&mut self, entries: &mut Vec<ThreadSequence>) {
-        let latest = self.latest.thread;
-        let owed = std::mem::take(&mut self.owed);
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.thread == latest) {
-            entry.sequence = entry.sequence.wrapping_add(owed as u32);
-            self.latest = *entry;
-        } else if owed > 0 && latest != 0 {
-            self.latest.sequence = self.latest.sequence.wrapping_add(owed as u32);
-            entries.push(self.latest);
-        } else {
-            self.owed = owed;
-        }
-    }
-
-    /// Readers that do not know a thread take no notice of what was lost of it.
-    fn owe(&mut self, thread: &mut TraceThread) {
-        self.owed += thread.told.wrapping_sub(thread.base);
-        thread.base = thread.told;
+        self.note(thread);
+        thread.said.declared = false;
+        thread.said.shown = thread.told;
+        self.remove(&[thread.sequence()], out)
     }
 
     fn remove(&mut self, threads: &[ThreadSequence], out: &mut Output) -> Result<(), FormatError> {
         if !threads.is_empty() {
             out.own(|out| self.stream.remove_threads(threads, out))?;
-            out.end_block(0);
+            self.end_block(0, out);
         }
         Ok(())
-    }
-}
-
-fn declare(
-    stream: &mut Stream,
-    index: u64,
-    name: Option<&str>,
-    os_thread_id: Option<u64>,
-    out: &mut Output,
-) -> Result<(), FormatError> {
-    let thread = ThreadInfo {
-        index,
-        name,
-        process_id: Some(u64::from(std::process::id())),
-        os_thread_id: os_thread_id.filter(|&id| id != 0),
-        key_values: &[],
-    };
-    out.own(|out| stream.thread(&thread, out))?;
-    out.end_block(0);
-    Ok(())
-}
-
-/// The addresses in an escape.
-fn addresses_of(bytes: &[u8]) -> Vec<u64> {
-    let words = bytes.chunks_exact(8);
-    words.map(|word| u64::from_le_bytes(word.try_into().expect("eight bytes"))).collect()
-}
-
-/// Which ids of the operating system have been taken as indices of threads. Systems give them again, at least those that
-/// count them up to a bound; beyond that bound none is taken.
-#[derive(Debug, Default)]
-struct OsIds {
-    taken: Vec<u64>,
-}
-
-impl OsIds {
-    /// Linux gives no higher one. The table takes 512 KiB at most.
-    const BOUND: u64 = 1 << 22;
-
-    /// Whether the id can be an index: nobody had it before.
-    fn claim(&mut self, id: u64) -> bool {
-        if id == 0 || id >= Self::BOUND {
-            return false;
-        }
-        let (word, bit) = ((id / 64) as usize, 1 << (id % 64));
-        if self.taken.len() <= word {
-            self.taken.resize(word + 1, 0);
-        }
-        let is_new = self.taken[word] & bit == 0;
-        self.taken[word] |= bit;
-        is_new
     }
 }

@@ -1,66 +1,67 @@
-//! A file that is a complete stream at every instant, over four file operations.
+//! Keeps a file a complete stream at every instant. It needs four file operations.
 //!
 //! # Guarantees
-//! - Between any two operations, and where the process is killed in the middle of one, the file
-//!   holds a complete stream: the header, the batches up to one point, the end of stream. What
-//!   stands behind the end of stream means nothing to a reader.
-//! - A batch that fails part-way leaves exactly its first `kept` bytes in the stream.
+//! - Between any two operations, and after a kill in the middle of one, the file holds a complete
+//!   stream: the header, the batches up to some point, the end of stream. Readers ignore what
+//!   follows the end of stream.
+//! - If a batch fails part-way, exactly its first `kept` bytes are in the stream. The next batch
+//!   follows them.
 //! - No call touches a byte at or beyond the process's file size limit, so `SIGXFSZ` is never
 //!   raised.
 //!
 //! # How
 //! ```text
-//! before   ... block | END ........................ (END is what readers take for the end)
-//! step 1   ... block | END | rest of the batch | END    invisible: behind the end
+//! before   ... block | END ........................ (readers stop at END)
+//! step 1   ... block | END | rest of the batch | END    readers do not see what follows END
 //! step 2   ... block | first bytes + rest of the batch | END
 //! ```
-//! Step 2 is one write of as many bytes as the end of stream has (V4/V5: 1, V6: 4). The kernel may
-//! be stopped in the middle of it only where the bytes lie on two pages, and it copies forwards.
-//! What can then be seen of a V6 block header are its low length bytes with kind 0: for a reader an
-//! end of stream with a payload, which the spec leaves to later versions. All of that payload is
-//! there, since step 1 wrote it. That is also why nothing is cut off behind a switch that failed
-//! half-way and could not be undone.
+//! Step 2, the *switch*, is one write of as many bytes as the end of stream has (V4/V5: 1, V6: 4).
+//! The kernel can stop in the middle of it only if the bytes lie on two pages, and it copies
+//! forwards. Readers then see the low length bytes of a V6 block header with kind 0. To them that
+//! is an end of stream with a payload, which the specification reserves for later versions. Step 1
+//! has written all of that payload. For that reason nothing is cut off after a switch that failed
+//! half-way and could not be undone: the next batch first completes the undoing.
 
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice};
 
-use super::pieces::{Cursor, WINDOW};
+use super::batch_cursor::{Cursor, WINDOW};
 use super::{Batch, WriteError};
 
-/// The longest end of stream that a sink takes, in bytes.
+/// The length of the longest end of stream that a sink accepts, in bytes.
 pub(super) const MAX_END_OF_STREAM: usize = 16;
 
 /// The file operations that the guarantees are built on.
 pub(super) trait FileCalls: Send + fmt::Debug {
-    /// Writes some bytes at `offset`; how many may be fewer than given.
+    /// Writes some bytes at `offset`. It may write fewer than given.
     fn write_at(&mut self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<usize>;
 
-    /// Cuts the file to `length` bytes, which it has at least.
+    /// Cuts the file to `length` bytes. The file is at least as long.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
 
-    /// The length that the process may not write beyond now, in bytes.
+    /// The length, in bytes, beyond which the process may not write now.
     fn size_limit(&mut self) -> u64;
 
     /// The error of a write beyond [`size_limit`](Self::size_limit).
     fn too_large(&self) -> io::Error;
 }
 
-/// An open file and where its stream ends.
+/// An open file, and where its stream ends.
 #[derive(Debug)]
 pub(super) struct CompleteFile<F> {
     calls: F,
-    /// Offset of the end of stream that readers see.
+    /// The offset of the end of stream that readers see.
     end: u64,
-    /// The highest offset that was ever written to: everything from `end + end_of_stream.len()` up
-    /// to here is without meaning.
+    /// The highest offset that was ever written to. What lies between the end of stream and this
+    /// offset has no meaning.
     touched: u64,
-    /// Whether a switch stands half-way: then readers need what is behind it.
+    /// Whether a switch failed half-way. Readers then need the bytes after it.
     torn: bool,
     end_of_stream: &'static [u8],
 }
 
 impl<F: FileCalls> CompleteFile<F> {
-    /// Writes header and end of stream into an empty file that nobody knows by name yet.
+    /// Writes header and end of stream into an empty file that has no public name yet.
     pub(super) fn begin(calls: F, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<Self> {
         check_end_of_stream(end_of_stream)?;
         let mut file =
@@ -71,9 +72,10 @@ impl<F: FileCalls> CompleteFile<F> {
         Ok(file)
     }
 
-    /// Adds a batch; on an error as much of it stays as fits in whole blocks.
+    /// Adds a batch. On an error the file keeps as many whole blocks as fit.
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         let size = batch_size(batch, self.end_of_stream)?;
+        self.mend().map_err(|source| WriteError { source, kept: 0 })?;
         if size == 0 {
             return Ok(());
         }
@@ -104,28 +106,36 @@ impl<F: FileCalls> CompleteFile<F> {
         }
     }
 
-    /// Gives back what a failed attempt left behind the end of stream. The stream itself is
-    /// complete before, during and after.
+    /// Cuts off what a failed attempt left after the end of stream. The stream is complete before,
+    /// during and after.
     pub(super) fn finish(&mut self) {
+        // If it fails readers find an end of stream nevertheless: see the module.
+        let _ = self.mend();
         self.cut();
     }
 
-    /// Length of the stream with its end, in bytes.
+    /// The length of the stream with its end, in bytes.
     pub(super) fn length(&self) -> u64 {
         self.end + self.end_of_stream.len() as u64
+    }
+
+    /// How many bytes may be added without making the file longer than `limit`.
+    pub(super) fn room(&self, limit: u64) -> u64 {
+        limit.saturating_sub(self.length())
     }
 
     pub(super) fn calls(&self) -> &F {
         &self.calls
     }
 
-    /// Puts an end of stream at the last block boundary that `done` bytes behind the visible end
-    /// reach to, and says which it is; 0 where there is none. Falls back to earlier ones: a file
-    /// system that never overwrites in place may have no room even for that.
+    /// Writes an end of stream at the last block boundary within the `done` bytes after the visible
+    /// end, and returns the boundary. If that write fails it tries earlier boundaries, because a
+    /// file system that never overwrites in place may have no room even for that. Returns 0 if
+    /// there is no boundary.
     fn seal(&mut self, batch: &Batch<'_>, done: u64) -> u64 {
         for &block_end in batch.block_ends.iter().rev() {
             let end_of_stream = self.end_of_stream;
-            // `done` bytes from `end + len` on are written, and the new end needs `len` of them.
+            // `done` bytes after the old end are written. The new end overwrites some of them.
             if block_end <= done
                 && self.write_all_at(Cursor::new(&[], end_of_stream), self.end + block_end).is_ok()
             {
@@ -135,7 +145,7 @@ impl<F: FileCalls> CompleteFile<F> {
         0
     }
 
-    /// The one small write that makes everything behind it visible.
+    /// The switch: one small write that makes everything after it visible.
     fn switch(&mut self, first: &[u8]) -> Result<(), SwitchError> {
         let Err(partial) = self.write_all_at(Cursor::new(&[], first), self.end) else {
             return Ok(());
@@ -145,7 +155,17 @@ impl<F: FileCalls> CompleteFile<F> {
         Err(SwitchError { source: partial.source, undone })
     }
 
-    /// Cuts off what lies behind the end of stream. A failure harms nobody: readers ignore it.
+    /// Completes the undoing of a switch that failed half-way.
+    fn mend(&mut self) -> io::Result<()> {
+        if self.torn {
+            self.write_all_at(Cursor::new(&[], self.end_of_stream), self.end)
+                .map_err(|partial| partial.source)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+
+    /// Cuts off what follows the end of stream. A failure does no harm, because readers ignore it.
     fn cut(&mut self) {
         let length = self.length();
         if !self.torn && self.touched > length && self.calls.truncate(length).is_ok() {
@@ -178,7 +198,7 @@ impl<F: FileCalls> CompleteFile<F> {
     }
 }
 
-/// Refuses an end of stream that is longer than the sinks are prepared for.
+/// Refuses an end of stream that is too long for the sinks.
 pub(super) fn check_end_of_stream(end_of_stream: &[u8]) -> io::Result<()> {
     if end_of_stream.len() > MAX_END_OF_STREAM {
         return Err(io::Error::new(
@@ -189,7 +209,7 @@ pub(super) fn check_end_of_stream(end_of_stream: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The size of a batch in bytes, after a check that its parts agree.
+/// The size of a batch in bytes. Fails if the batch contradicts itself.
 pub(super) fn batch_size(batch: &Batch<'_>, end_of_stream: &[u8]) -> Result<u64, WriteError> {
     let size: u64 = batch.pieces.iter().map(|piece| piece.len() as u64).sum();
     let ascending = batch.block_ends.windows(2).all(|pair| pair[0] < pair[1]);
@@ -216,7 +236,7 @@ struct Partial {
     done: u64,
 }
 
-/// A switch that failed; `undone` says whether the old end of stream stands as before.
+/// A switch that failed. `undone` says whether the old end of stream is back.
 #[derive(Debug)]
 struct SwitchError {
     source: io::Error,

@@ -1,11 +1,11 @@
-//! The file's guarantees, checked by a reader after every single byte that reaches a faulty disk.
+//! Checks the file's guarantees by a reader, after every byte that reaches a faulty disk.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Two formats: an end of stream of four bytes, of which a block's first four differ in the last
-/// (V6), and one of a single byte (V4, V5).
+/// Two formats. In V6 the end of stream has four bytes, and the first four of a block differ from
+/// it in the last. In V4 and V5 it has one byte.
 #[derive(Clone, Copy, Debug)]
 enum Format {
     Four,
@@ -32,8 +32,8 @@ impl Format {
         block
     }
 
-    /// Reads a stream as strictly as the reference reader and gives its bytes up to the end of
-    /// stream; `None` where it would refuse.
+    /// Reads a stream as strictly as the reference reader. Returns its bytes up to the end of
+    /// stream, or `None` if the reader would refuse it.
     fn visible(self, content: &[u8]) -> Option<&[u8]> {
         let mut rest = content.strip_prefix(HEADER)?;
         loop {
@@ -43,7 +43,7 @@ impl Format {
                     let word = u32::from_le_bytes(*start);
                     let length = (word & 0xFF_FFFF) as usize;
                     match word >> 24 {
-                        // An end with a payload of the future: the payload has to be there.
+                        // An end with a payload, for later versions. The payload must be complete.
                         0 if behind.len() >= length => break,
                         2 => 4 + length,
                         _ => return None,
@@ -72,7 +72,7 @@ enum Fault {
     ShortThenFails(usize),
 }
 
-/// A disk in memory that misbehaves by a list, and checks what a reader would see after each byte.
+/// A disk in memory that misbehaves by a list, and checks after each byte what a reader would see.
 #[derive(Debug)]
 struct Disk {
     format: Format,
@@ -81,11 +81,11 @@ struct Disk {
     limit: u64,
     faults: Vec<Fault>,
     next_fails: bool,
-    /// All streams that may be seen: prefixes of this.
+    /// A reader may see any prefix of this.
     whole: Vec<u8>,
-    /// How much of it was seen last: it never becomes less.
+    /// How much of it a reader saw last. It never becomes less.
     seen: usize,
-    /// No check while the file has no name.
+    /// Whether the file has no name yet: then nothing is checked.
     named: bool,
     calls: usize,
 }
@@ -182,8 +182,8 @@ fn begin(format: Format) -> CompleteFile<Disk> {
     file
 }
 
-/// Appends blocks, cut into pieces of the given sizes, and checks what the result says against what
-/// a reader sees.
+/// Appends blocks, cut into pieces of the given sizes. Checks the result against what a reader
+/// sees.
 fn append(
     file: &mut CompleteFile<Disk>,
     blocks: &[Vec<u8>],
@@ -255,7 +255,7 @@ proptest! {
         ..ProptestConfig::with_cases(600)
     })]
 
-    /// Whatever fails, in whatever order, and wherever the process is killed.
+    /// Holds whatever fails, in whatever order, and wherever the process is killed.
     #[test]
     fn every_byte_leaves_a_complete_stream(
         (format, batches) in formats().prop_flat_map(|format| (Just(format), batches(format))),
@@ -267,17 +267,13 @@ proptest! {
         file.calls.content.extend_from_slice(&garbage);
         file.calls.faults = faults;
         for blocks in &batches {
-            // The sink stops at the first error; the file itself must stand further attempts.
             let _ = append(&mut file, blocks, &cuts);
-            if file.torn {
-                break;
-            }
         }
         file.finish();
         file.calls.check();
     }
 
-    /// A full disk keeps each block that fits, with its end, and nothing behind it.
+    /// A full disk keeps each block that fits, with an end of stream, and nothing after it.
     #[test]
     fn a_full_disk_keeps_what_fits(
         (format, batches) in formats().prop_flat_map(|format| (Just(format), batches(format))),
@@ -315,8 +311,7 @@ proptest! {
     }
 }
 
-/// Each call of a batch fails once, alone and for good: the file is exactly as before, or as `kept`
-/// says.
+/// Each call of a batch fails once, alone and for good. The file is as before, or as `kept` says.
 #[test]
 fn each_call_fails_in_turn() {
     for format in [Format::Four, Format::One] {
@@ -337,9 +332,10 @@ fn each_call_fails_in_turn() {
     }
 }
 
-/// A switch that stops half-way and can't be taken back leaves all that the half-written end needs.
+/// A switch that fails half-way and cannot be undone leaves everything that the half-written end
+/// needs.
 #[test]
-fn a_torn_switch_keeps_what_stands_behind_it() {
+fn a_torn_switch_keeps_what_follows_it() {
     for half in 1..4 {
         let mut file = begin(Format::Four);
         file.calls.faults =
@@ -348,6 +344,15 @@ fn a_torn_switch_keeps_what_stands_behind_it() {
         let error = append(&mut file, &[Format::Four.block(&[7; 300])], &[]).unwrap_err();
         assert_eq!(error.kept, 0);
         assert!(file.torn);
+        file.calls.check();
+        // As long as the undoing fails nothing is taken.
+        file.calls.faults = vec![Fault::Fails(ErrorKind::Other)];
+        let error = append(&mut file, &[Format::Four.block(b"next")], &[]).unwrap_err();
+        assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::Other));
+        // A batch without blocks completes the undoing, too.
+        append(&mut file, &[], &[]).unwrap();
+        assert!(!file.torn);
+        append(&mut file, &[Format::Four.block(b"next")], &[]).unwrap();
         file.finish();
         file.calls.check();
     }
@@ -372,7 +377,7 @@ fn short_and_interrupted_calls_are_no_errors() {
     assert!(!file.calls.faults.is_empty() && file.calls.faults.len() < 120);
 }
 
-/// One call for the batch, one for the switch: that is what a flush costs.
+/// A flush costs one call for the batch and one for the switch.
 #[test]
 fn a_batch_is_two_calls() {
     let mut file = begin(Format::Four);

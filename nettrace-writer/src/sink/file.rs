@@ -2,18 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 use super::complete::CompleteFile;
-use super::failure::{Failure, during};
-use super::padded::PaddedFile;
+use super::failure::during;
+use super::padding::PaddedFile;
 use super::platform::{Found, Identity, OpenDirectory, RegularFile};
 use super::publish::publish;
 use super::stream::{StreamSink, not_started};
-use super::{Batch, Padding, Sink, WriteError};
+use super::{Batch, Sink, StreamEnd, WriteError};
 
-/// How long the opening of a named pipe waits for its reader.
+/// The default time that the start waits for a reader of a named pipe.
 const DEFAULT_READER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How a [`FileSink`] opens its file.
@@ -31,64 +31,117 @@ pub struct FileOptions {
 }
 
 impl FileOptions {
-    /// Options for a new file at `path`.
+    /// Options for a new file at `path`, which is taken as it is: it has no
+    /// [placeholders](crate::SessionBuilder::file).
+    ///
+    /// ```
+    /// use nettrace_writer::sink::FileOptions;
+    ///
+    /// let sink = FileOptions::new("{not a placeholder}.nettrace").build();
+    /// assert!(sink.path().ends_with("{not a placeholder}.nettrace"));
+    /// ```
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), overwrite: false, reader_timeout: DEFAULT_READER_TIMEOUT }
     }
 
-    /// Allows a regular file of that name to be replaced: at once and as a whole, by the new trace
-    /// without events. Whoever has the old file open keeps the old file. Allows a block device to
-    /// be written, too. Off by default.
+    /// Allows a regular file of that name to be replaced. The new trace, without events, replaces
+    /// it at once and as a whole. A process that has the old file open keeps the old file. It also
+    /// allows writing to a block device. Off by default.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::FileOptions};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("service.nettrace");
+    /// std::fs::write(&path, "the trace of the run before")?;
+    /// let sink = FileOptions::new(&path).overwrite(true).build();
+    /// let session = Session::builder().sink(sink).start()?;
+    /// # session.finish()?;
+    /// # assert!(std::fs::read(&path)?.starts_with(b"Nettrace"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn overwrite(mut self, overwrite: bool) -> Self {
         self.overwrite = overwrite;
         self
     }
 
-    /// Sets how long the start waits for someone to read a named pipe: 10 s by default.
+    /// Sets how long the start waits for a reader of a named pipe. The default is 10 s.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::sink::FileOptions;
+    /// let sink = FileOptions::new("pipe").reader_timeout(Duration::from_secs(60)).build();
+    /// ```
     pub fn reader_timeout(mut self, timeout: Duration) -> Self {
         self.reader_timeout = timeout;
         self
     }
 
-    /// The sink. It opens nothing before the stream starts.
+    /// Makes the sink. It opens nothing before the stream starts. A relative path is resolved now,
+    /// against the current directory.
+    ///
+    /// ```
+    /// use nettrace_writer::sink::FileOptions;
+    ///
+    /// let sink = FileOptions::new("service.nettrace").build();
+    /// assert!(sink.path().is_absolute());
+    /// ```
     #[must_use]
-    pub fn build(self) -> FileSink {
+    pub fn build(mut self) -> FileSink {
+        // If the current directory cannot be found, the start reports what is wrong with the path.
+        if let Ok(absolute) = path::absolute(&self.path) {
+            self.path = absolute;
+        }
         FileSink { options: self, state: State::Closed }
     }
 }
 
-/// Writes a trace to a path: a file that is complete at every instant, or a device or named pipe.
+/// Writes a trace to a file that is complete at every instant, or to a device or named pipe.
 ///
 /// # Guarantees for a regular file
-/// - From the first instant that the name exists until the end the file is a complete trace: it has
-///   its header, whole blocks and an end of stream. A process that is killed, at whatever instant,
-///   leaves a file that every reader opens; it lacks the batches that had not been written. (Not
-///   promised: the same after a power failure. Nothing is synchronised to the disk.)
-/// - What exists is never overwritten, unless [`FileOptions::overwrite`] says so. A symbolic link
-///   is refused even then, a dangling one too; links among the directories on the way are followed.
-/// - The file is created with mode 0600 and its descriptor is not passed on to programs that are
-///   executed.
-/// - Disk full, quota or file size limit reached ([`ErrorKind::StorageFull`], `QuotaExceeded`,
-///   `FileTooLarge`): the file keeps the whole blocks of the batch that fit, and
-///   [`WriteError::kept`] says exactly how many bytes that is. The file size limit (`RLIMIT_FSIZE`)
-///   is looked up before each write and never touched, so the signal `SIGXFSZ`, which would end the
-///   process, is not raised.
-/// - After an error the sink stays failed: each later batch gives the first error's kind, and keeps
-///   0.
+/// - From the first instant of its name to the end the file is a complete trace: header, whole
+///   blocks and an end of stream. If the process is killed, at whatever instant, every reader opens
+///   the file; it lacks only the batches that had not been written. (That is not promised for a
+///   power failure: nothing is synchronised to the disk.)
+/// - An existing file is never overwritten, unless [`FileOptions::overwrite`] allows it. A symbolic
+///   link is refused even then, and so is a dangling one. Links among the directories of the path
+///   are followed.
+/// - The file has mode 0600, and its descriptor is not passed on to programs that are executed.
+/// - If the disk is full, or a quota or the file size limit is reached ([`ErrorKind::StorageFull`],
+///   `QuotaExceeded`, `FileTooLarge`), the file keeps the whole blocks of the batch that fit.
+///   [`WriteError::kept`] says how many bytes that is. The file size limit (`RLIMIT_FSIZE`) is read
+///   before each write and never reached, so the signal `SIGXFSZ`, which would end the process, is
+///   not raised.
+/// - After an error the file takes further batches as soon as there is room again.
 ///
-/// In a format without an end of stream, padding stands behind the last block, at most up to the end
-/// of the next memory page, until the session ends; a kill leaves it, and may leave as much of it as
-/// the last batch has bytes. Without padding either ([`Sink::start`] with an empty end) batches are
-/// written in order, and a kill in the middle of a write leaves part of the last one.
+/// In a format without an end of stream, padding follows the last block until the session ends. It
+/// reaches the end of the next memory page at most. A kill leaves that padding, and may leave as
+/// much more as the last batch has bytes. If the format has no padding either, batches are written
+/// in order, and a kill in the middle of a write leaves a part of the last one.
 ///
-/// Someone who copies the file while it grows gets a valid trace, unless the copy reads one half of
-/// the few bytes that are being switched before and the other half after the switch.
+/// A copy that is made while the file grows is a valid trace, unless the copying reads some of the
+/// few switched bytes before the switch and the others after it.
 ///
 /// # Devices and named pipes
-/// `/dev/null`, a terminal or a named pipe is a stream: bytes in order, the end of stream once,
-/// when the session ends, and otherwise what [`StreamSink`] says. The start waits for a named
-/// pipe's reader ([`FileOptions::reader_timeout`]). `/dev/stdout` is a symbolic link, so refused:
-/// [`StreamSink::stdout`] serves there.
+/// `/dev/null`, a terminal or a named pipe is a stream: bytes in order, and the end of stream once,
+/// when the session ends. What [`StreamSink`] says holds for it. The start waits for a reader of a
+/// named pipe ([`FileOptions::reader_timeout`]). `/dev/stdout` is a symbolic link and therefore
+/// refused: use [`StreamSink::stdout`].
+///
+/// # Examples
+///
+/// ```
+/// use nettrace_writer::{Session, sink::FileSink};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let path = directory.path().join("service.nettrace");
+/// let session = Session::builder().sink(FileSink::new(&path)).start()?;
+/// // The file is a complete trace from here on, whatever becomes of the process.
+/// let bytes = std::fs::read(&path)?;
+/// assert!(bytes.starts_with(b"Nettrace") && bytes.ends_with(&[0; 4]));
+/// # session.finish()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct FileSink {
     options: FileOptions,
@@ -101,25 +154,26 @@ enum State {
     Regular(CompleteFile<RegularFile>),
     Padded(PaddedFile<RegularFile>),
     Stream(StreamSink<File>),
-    /// A regular file that is complete and takes no more.
-    Failed(Failure),
-}
-
-/// What stands behind the last block, so that the file is complete.
-#[derive(Clone, Copy, Debug)]
-enum Ending {
-    Mark(&'static [u8]),
-    Padding(Padding),
 }
 
 impl FileSink {
-    /// A sink for a new file at `path`; [`FileOptions`] has the other ways. It opens nothing before
-    /// the stream starts.
+    /// A sink for a new file at `path`; [`FileOptions`] has further settings. It opens nothing
+    /// before the stream starts. The path is taken as it is: it has no
+    /// [placeholders](crate::SessionBuilder::file).
+    #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         FileOptions::new(path).build()
     }
 
-    /// Where the trace goes.
+    /// The absolute path that the trace is written to.
+    ///
+    /// ```
+    /// use nettrace_writer::sink::FileSink;
+    ///
+    /// let sink = FileSink::new("service.nettrace");
+    /// println!("the trace goes to {}", sink.path().display());
+    /// ```
+    #[must_use]
     pub fn path(&self) -> &Path {
         &self.options.path
     }
@@ -133,7 +187,25 @@ impl FileSink {
         }
     }
 
-    /// What tells the open regular file from others that may get its name.
+    /// How many bytes may be added without making the open regular file longer than `limit`.
+    pub(super) fn room(&self, limit: u64) -> u64 {
+        match &self.state {
+            State::Regular(file) => file.room(limit),
+            State::Padded(file) => file.room(limit),
+            _ => u64::MAX,
+        }
+    }
+
+    /// The largest length of the open regular file after `bytes` more.
+    pub(super) fn length_with(&self, bytes: u64) -> u64 {
+        match &self.state {
+            State::Regular(file) => file.length() + bytes,
+            State::Padded(file) => file.length_with(bytes),
+            _ => 0,
+        }
+    }
+
+    /// What tells the open regular file from others that may get its name later.
     pub(super) fn identity(&self) -> Option<Identity> {
         match &self.state {
             State::Regular(file) => file.calls().identity().ok(),
@@ -142,17 +214,30 @@ impl FileSink {
         }
     }
 
-    fn begin(&mut self, header: &[u8], ending: Ending) -> io::Result<()> {
-        self.finish()?;
-        if let State::Failed(failure) = &self.state {
-            return Err(failure.again());
-        }
-        let opened = self.open(header, ending);
-        self.state = opened.map_err(|source| self.context("cannot create the trace", source))?;
-        Ok(())
+    /// [`finish`](Sink::finish). Also returns the length of the regular file, which may have become
+    /// shorter.
+    pub(super) fn end(&mut self) -> io::Result<Option<u64>> {
+        let length = match &mut self.state {
+            State::Closed => return Ok(None),
+            State::Regular(file) => {
+                file.finish();
+                Some(file.length())
+            }
+            State::Padded(file) => {
+                file.finish();
+                Some(file.length())
+            }
+            State::Stream(stream) => {
+                let finished = stream.finish();
+                finished.map_err(|source| self.context("cannot end the trace", source))?;
+                None
+            }
+        };
+        self.state = State::Closed;
+        Ok(length)
     }
 
-    fn open(&self, header: &[u8], ending: Ending) -> io::Result<State> {
+    fn open(&self, header: &[u8], end: StreamEnd) -> io::Result<State> {
         let options = &self.options;
         let Some(name) = options.path.file_name() else {
             return Err(refusal(ErrorKind::InvalidInput, "the path does not end with a file name"));
@@ -161,9 +246,9 @@ impl FileSink {
         match directory.look(name)? {
             Found::Nothing => {}
             Found::Regular if options.overwrite => {}
-            Found::Stream => return self.open_stream(&directory, header, ending),
+            Found::Stream => return self.open_stream(&directory, header, end),
             Found::BlockDevice if options.overwrite => {
-                return self.open_stream(&directory, header, ending);
+                return self.open_stream(&directory, header, end);
             }
             Found::Regular | Found::BlockDevice => {
                 let text = "it exists; choose another name, or allow it with `overwrite(true)`";
@@ -186,13 +271,13 @@ impl FileSink {
             }
         }
         let overwrite = options.overwrite;
-        match ending {
-            Ending::Mark(end_of_stream) => {
-                let begin = |file| CompleteFile::begin(file, header, end_of_stream);
+        match end.padding() {
+            None => {
+                let begin = |file| CompleteFile::begin(file, header, end.bytes());
                 publish(&mut directory, name, overwrite, begin, CompleteFile::calls)
                     .map(State::Regular)
             }
-            Ending::Padding(padding) => {
+            Some(padding) => {
                 let begin = |file| PaddedFile::begin(file, header, padding);
                 publish(&mut directory, name, overwrite, begin, PaddedFile::calls)
                     .map(State::Padded)
@@ -204,15 +289,12 @@ impl FileSink {
         &self,
         directory: &OpenDirectory,
         header: &[u8],
-        ending: Ending,
+        end: StreamEnd,
     ) -> io::Result<State> {
         let name = self.options.path.file_name().unwrap_or_default();
         let file = directory.open_stream(name, self.options.reader_timeout)?;
         let mut stream = StreamSink::new(file);
-        match ending {
-            Ending::Mark(end_of_stream) => stream.start(header, end_of_stream)?,
-            Ending::Padding(padding) => stream.start_padded(header, padding)?,
-        }
+        stream.start(header, end)?;
         Ok(State::Stream(stream))
     }
 
@@ -222,12 +304,11 @@ impl FileSink {
 }
 
 impl Sink for FileSink {
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
-        self.begin(header, Ending::Mark(end_of_stream))
-    }
-
-    fn start_padded(&mut self, header: &[u8], padding: Padding) -> io::Result<()> {
-        self.begin(header, Ending::Padding(padding))
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        self.finish()?;
+        let opened = self.open(header, end);
+        self.state = opened.map_err(|source| self.context("cannot create the trace", source))?;
+        Ok(())
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
@@ -236,36 +317,21 @@ impl Sink for FileSink {
             State::Padded(file) => file.append(batch),
             State::Stream(stream) => stream.write(batch),
             State::Closed => Err(WriteError { source: not_started(), kept: 0 }),
-            State::Failed(failure) => {
-                return Err(WriteError { source: failure.again(), kept: 0 });
-            }
         };
         result.map_err(|WriteError { source, kept }| {
-            // A batch that was refused for its form has touched nothing.
-            let misuse =
-                source.kind() == ErrorKind::InvalidInput && source.raw_os_error().is_none();
             let source = self.context("cannot write the trace", source);
-            if matches!(self.state, State::Regular(_) | State::Padded(_)) && !misuse {
-                self.state = State::Failed(Failure::of(&source));
-            }
             WriteError { source, kept }
         })
     }
 
-    /// Ends the stream and closes the file. A regular file has nothing to be written any more, so
-    /// this succeeds, also after a failed write, which has reported its error itself.
+    fn is_torn(&self) -> bool {
+        matches!(&self.state, State::Stream(stream) if stream.is_torn())
+    }
+
+    /// Ends the stream and closes the file. A regular file needs no further write, so this succeeds
+    /// even after a failed write, which has reported its own error.
     fn finish(&mut self) -> io::Result<()> {
-        match &mut self.state {
-            State::Closed | State::Failed(_) => return Ok(()),
-            State::Regular(file) => file.finish(),
-            State::Padded(file) => file.finish(),
-            State::Stream(stream) => {
-                let finished = stream.finish();
-                finished.map_err(|source| self.context("cannot end the trace", source))?;
-            }
-        }
-        self.state = State::Closed;
-        Ok(())
+        self.end().map(drop)
     }
 }
 

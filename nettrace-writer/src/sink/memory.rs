@@ -6,21 +6,30 @@ use std::sync::Arc;
 use crate::sync::Mutex;
 
 use super::complete::{batch_size, check_end_of_stream};
-use super::failure::Failure;
 use super::stream::not_started;
-use super::{Batch, Sink, WriteError};
+use super::{Batch, Sink, StreamEnd, WriteError};
 
 /// Keeps a trace in memory. Clones share it: give one to the session and read the other.
 ///
 /// # Guarantees
-/// - [`bytes`](Self::bytes) is a complete trace whenever it is called, also in the middle of a
-///   session: every batch that arrived, and the end of stream. It is empty before the stream
-///   starts.
-/// - With a [limit](Self::with_limit) the trace, end included, is never longer; the batch that
-///   doesn't fit leaves its first whole blocks, and the sink then fails with
-///   [`ErrorKind::StorageFull`] for good.
+/// - [`bytes`](Self::bytes) returns a complete trace at any time, even in the middle of a session:
+///   every batch that arrived, and the end of stream. It is empty before the stream starts.
+/// - With a [limit](Self::with_limit) the trace, its end included, is never longer. If a batch does
+///   not fit, its first whole blocks are kept, and the write fails with [`ErrorKind::StorageFull`].
 ///
-/// A second stream into the same sink takes the place of the first.
+/// A second stream into the same sink replaces the first.
+///
+/// # Examples
+///
+/// ```
+/// use nettrace_writer::{Session, sink::MemorySink};
+///
+/// let memory = MemorySink::new();
+/// let session = Session::builder().sink(memory.clone()).start()?;
+/// session.finish()?;
+/// assert!(memory.bytes().starts_with(b"Nettrace"));
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemorySink {
     state: Arc<Mutex<State>>,
@@ -33,48 +42,89 @@ struct State {
     end_of_stream: &'static [u8],
     started: bool,
     limit: Option<u64>,
-    failure: Option<Failure>,
 }
 
 impl MemorySink {
     /// An empty sink that grows with the trace.
+    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty sink for `bytes` bytes at most.
+    /// An empty sink that holds `bytes` bytes at most.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::MemorySink};
+    ///
+    /// let memory = MemorySink::with_limit(1 << 20);
+    /// let session = Session::builder().sink(memory.clone()).start()?;
+    /// session.finish()?;
+    /// assert!(memory.len() <= 1 << 20);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[must_use]
     pub fn with_limit(bytes: u64) -> Self {
         let state = State { limit: Some(bytes), ..State::default() };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A copy of the trace as it stands, complete with its end.
+    /// A copy of the trace so far, complete with its end.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::MemorySink};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let path = directory.path().join("now.nettrace");
+    /// let memory = MemorySink::new();
+    /// let session = Session::builder().sink(memory.clone()).start()?;
+    /// session.flush()?;
+    /// std::fs::write(path, memory.bytes())?; // while the session goes on
+    /// # session.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let state = self.state.lock();
         [&state.bytes, state.end_of_stream].concat()
     }
 
-    /// Length of [`bytes`](Self::bytes), without copying it.
+    /// The length of [`bytes`](Self::bytes), found without a copy.
+    ///
+    /// ```
+    /// use nettrace_writer::sink::MemorySink;
+    ///
+    /// assert_eq!(MemorySink::new().len(), 0);
+    /// ```
+    #[must_use]
     pub fn len(&self) -> usize {
         let state = self.state.lock();
         state.bytes.len() + state.end_of_stream.len()
     }
 
     /// Whether no stream has started.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::MemorySink};
+    ///
+    /// let memory = MemorySink::new();
+    /// assert!(memory.is_empty());
+    /// let session = Session::builder().sink(memory.clone()).start()?;
+    /// assert!(!memory.is_empty());
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Sink for MemorySink {
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let end_of_stream = end.bytes();
         check_end_of_stream(end_of_stream)?;
         let mut state = self.state.lock();
-        if let Some(failure) = &state.failure {
-            return Err(failure.again());
-        }
         if state.limit.is_some_and(|limit| (header.len() + end_of_stream.len()) as u64 > limit) {
-            return Err(full(&mut state));
+            return Err(full(&state));
         }
         state.bytes.clear();
         state.bytes.extend_from_slice(header);
@@ -85,9 +135,6 @@ impl Sink for MemorySink {
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         let mut state = self.state.lock();
-        if let Some(failure) = &state.failure {
-            return Err(WriteError { source: failure.again(), kept: 0 });
-        }
         if !state.started {
             return Err(WriteError { source: not_started(), kept: 0 });
         }
@@ -99,14 +146,14 @@ impl Sink for MemorySink {
         let before = state.bytes.len();
         let wanted = usize::try_from(kept).unwrap_or(usize::MAX);
         if state.bytes.try_reserve(wanted).is_err() {
-            return Err(WriteError { source: full(&mut state), kept: 0 });
+            return Err(WriteError { source: full(&state), kept: 0 });
         }
         for piece in batch.pieces {
             let left = before + wanted - state.bytes.len();
             state.bytes.extend_from_slice(&piece[..piece.len().min(left)]);
         }
         if kept < size {
-            return Err(WriteError { source: full(&mut state), kept });
+            return Err(WriteError { source: full(&state), kept });
         }
         Ok(())
     }
@@ -116,14 +163,12 @@ impl Sink for MemorySink {
     }
 }
 
-fn full(state: &mut State) -> io::Error {
+fn full(state: &State) -> io::Error {
     let text = match state.limit {
         Some(limit) => format!("the trace in memory has reached its limit of {limit} bytes"),
         None => "there is no memory left for the trace".to_owned(),
     };
-    let error = io::Error::new(ErrorKind::StorageFull, text);
-    state.failure = Some(Failure::of(&error));
-    error
+    io::Error::new(ErrorKind::StorageFull, text)
 }
 
 #[cfg(test)]
@@ -132,7 +177,7 @@ mod tests {
 
     use super::*;
 
-    const END: &[u8] = &[0; 4];
+    const END: StreamEnd = StreamEnd::new(&[0; 4]);
 
     fn write(sink: &mut MemorySink, blocks: &[&[u8]]) -> Result<(), WriteError> {
         let pieces: Vec<IoSlice<'_>> = blocks.iter().map(|block| IoSlice::new(block)).collect();
@@ -162,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_keeps_whole_blocks_and_lasts() {
+    fn a_limit_keeps_whole_blocks() {
         let mut sink = MemorySink::with_limit(4 + 4 + 11);
         sink.start(b"head", END).unwrap();
         let error = write(&mut sink, &[b"first", b"second", b"third"]).unwrap_err();

@@ -1,12 +1,21 @@
-//! Where a trace goes. The flusher hands over whole blocks; only the file sink knows how a file
-//! stays complete at every instant, and no sink ever needs to know the format.
+//! Where a trace goes: files, streams, memory, or a [`Sink`] of your own.
+//!
+//! | sink | for |
+//! |---|---|
+//! | [`FileSink`] | one file, which is a complete trace at every instant |
+//! | [`RotatingFiles`] | a series of such files, bounded in size and number |
+//! | [`StreamSink`] | pipes, sockets, standard output: any [`Write`](std::io::Write) |
+//! | [`MemorySink`] | a trace in memory |
+//!
+//! The session's thread passes whole blocks to the sink. A sink does not need to know the format.
 
+mod batch_cursor;
 mod complete;
-mod failure;
+pub(crate) mod failure;
 mod file;
+pub(crate) mod file_name;
 mod memory;
-mod padded;
-mod pieces;
+mod padding;
 #[cfg(not(unix))]
 #[path = "portable.rs"]
 mod platform;
@@ -14,7 +23,7 @@ mod platform;
 #[path = "unix.rs"]
 mod platform;
 #[cfg(all(unix, test))]
-mod portable; // so that it is compiled and tested where tests run
+mod portable; // compiled here too, so that tests on Unix cover it
 mod publish;
 mod rotate;
 mod stream;
@@ -22,78 +31,299 @@ mod stream;
 use std::io;
 
 pub use file::{FileOptions, FileSink};
+pub use file_name::FileNameError;
 pub use memory::MemorySink;
+pub use nettrace_format::{Padding, StreamEnd};
 pub use rotate::{RotatingFiles, RotationOptions};
 pub use stream::StreamSink;
 
-/// Whole blocks, to be written in order: what one flush adds to a trace.
+/// The whole blocks that one flush adds to a trace, in order.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Batch<'a> {
-    /// The bytes, in pieces, so that buffers go to the sink without being copied.
+    /// The bytes in pieces. So the session does not have to copy buffers into one piece.
     pub pieces: &'a [io::IoSlice<'a>],
-    /// Where each block ends, in bytes from the start of the batch; ascending, the last is the
-    /// length of the batch. A sink that fails part-way says how much of the batch stays readable,
-    /// always one of these (or 0).
+    /// Where each block ends, in bytes from the start of the batch, in ascending order. The last
+    /// end is the length of the batch. The list is empty if the batch is.
     pub block_ends: &'a [u64],
 }
 
-/// Why a batch did not arrive, and how much of it did.
-#[derive(Debug)]
+impl<'a> Batch<'a> {
+    /// Makes a batch, for tests of a sink.
+    ///
+    /// ```
+    /// use std::io::IoSlice;
+    ///
+    /// use nettrace_writer::sink::{Batch, MemorySink, Sink, StreamEnd};
+    ///
+    /// let mut sink = MemorySink::new();
+    /// sink.start(b"header", StreamEnd::new(b"end"))?;
+    /// let pieces = [IoSlice::new(b"one block"), IoSlice::new(b"another")];
+    /// sink.write(&Batch::new(&pieces, &[9, 16])).map_err(|error| error.source)?;
+    /// assert_eq!(sink.bytes(), b"headerone blockanotherend");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn new(pieces: &'a [io::IoSlice<'a>], block_ends: &'a [u64]) -> Self {
+        Self { pieces, block_ends }
+    }
+}
+
+/// Why the sink did not take a whole batch, and how much of it the sink took.
+///
+/// The operator `?` converts an [`io::Error`] into a `WriteError` with 0 bytes [kept](Self::kept).
+#[derive(Debug, thiserror::Error)]
+#[error("the sink took {kept} bytes of the batch")]
+#[non_exhaustive]
 pub struct WriteError {
-    /// What the operating system said.
+    /// What went wrong. Its kind decides [whether the session tries
+    /// again](Sink#errors-that-pass-and-errors-that-are-final).
     pub source: io::Error,
-    /// How many bytes of the batch readers will see: one of [`Batch::block_ends`], or 0. What the
-    /// pieces behind it held is lost, and the session counts it.
+    /// How many bytes of the batch readers will see: one of [`Batch::block_ends`], or 0. The
+    /// session counts the events of the other blocks as lost. A partly written block may count as
+    /// kept, if the sink completes it before it writes anything else.
     pub kept: u64,
 }
 
-/// How padding begins: so many bytes, these included and no fewer than these, that readers skip
-/// whatever the others are.
-pub type Padding = fn(size: u32) -> [u8; 22];
-
-/// Receives a trace. Implement it for a destination of your own, or use [`StreamSink`] for any
-/// `Write`.
-///
-/// Called from the flusher thread alone. After a call has failed nothing more arrives: the sinks of
-/// this crate answer each later batch with the kind of the first error, and keep 0 of it.
-pub trait Sink: Send {
-    /// Starts a stream: `header` opens it, `end_of_stream` is what a complete stream ends with. Its
-    /// length, 16 bytes at most, is also the length of the shortest prefix that tells a block from
-    /// the end, and no block is shorter; it is empty for formats without an end. Called once, and
-    /// again after [`wants_restart`](Self::wants_restart) said so; a stream that is already open is
-    /// finished first.
-    ///
-    /// # Errors
-    /// What kept the stream from being opened.
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()>;
-
-    /// Starts a stream of a format without an end of stream, in which readers skip padding. That is
-    /// for sinks which have use for it, to keep a file complete; to the others it is
-    /// [`start`](Self::start) with an empty end. No block is shorter than what padding begins with.
-    ///
-    /// # Errors
-    /// As with [`start`](Self::start).
-    fn start_padded(&mut self, header: &[u8], padding: Padding) -> io::Result<()> {
-        let _ = padding;
-        self.start(header, &[])
+impl WriteError {
+    /// An error after `kept` bytes of the batch.
+    #[must_use]
+    pub const fn new(source: io::Error, kept: u64) -> Self {
+        Self { source, kept }
     }
+}
 
-    /// Adds whole blocks.
+impl From<io::Error> for WriteError {
+    fn from(source: io::Error) -> Self {
+        Self::new(source, 0)
+    }
+}
+
+/// The destination of a trace. Implement it for a destination of your own. For any
+/// [`Write`](io::Write), use [`StreamSink`].
+///
+/// # Calls
+///
+/// The session makes one call after the other. The first call comes from the thread that starts the
+/// session, all others from the session's own thread:
+///
+/// 1. [`start`](Self::start) once, within
+///    [`SessionBuilder::start`](crate::SessionBuilder::start), which returns its error.
+/// 2. [`write`](Self::write) with whole blocks, for each flush that has something to write.
+/// 3. [`start`](Self::start) again when the trace goes on in a new stream. This happens only if the
+///    open stream has no [`room`](Self::room), or if the sink [asks for it](Self::wants_restart).
+/// 4. [`finish`](Self::finish) once. Only [`is_torn`](Self::is_torn) is called after that.
+///
+/// Each stream is a complete trace: its header, the blocks in order, and the bytes of its
+/// [`StreamEnd`].
+///
+/// A sink may block. Threads that emit do not wait for it, but the session's memory can fill up
+/// meanwhile. A sink may also emit events. Such events never wait for room. A sink must not flush
+/// or finish its own session: that returns [`Error::InOwnSink`](crate::Error::InOwnSink).
+///
+/// # Errors
+/// that pass and errors that are final
+///
+/// After most errors the session tries again: once in each flush interval (once a second while
+/// nobody emits), and at every call of [`Session::flush`](crate::Session::flush). Events that are
+/// recorded meanwhile are lost. [`Stats::lost_in_sink`](crate::Stats::lost_in_sink) counts them,
+/// and the trace shows a gap in the sequence numbers of their threads.
+///
+/// - After a failed [`write`](Self::write) the next batch continues the stream after the bytes that
+///   were [kept](WriteError::kept). It repeats the definitions of the lost blocks.
+/// - After a failed [`start`](Self::start) the next call is `start`.
+///
+/// Some errors are final, because no later attempt can succeed. Their kinds are `BrokenPipe`,
+/// `ConnectionAborted`, `ConnectionReset`, `InvalidData`, `InvalidInput`, `NotConnected`,
+/// `Unsupported` and `WriteZero`. The system's error for an invalid descriptor (`EBADF`) is final
+/// too. A sink of your own ends the trace with an error of such a kind. A panic also ends it. After
+/// that the session calls only [`finish`](Self::finish).
+///
+/// # Example
+///
+/// A sink that uploads a trace by HTTP while it is recorded. Each stream becomes one object on the
+/// server. If the connection breaks, the sink cannot know how much of the object arrived. So it
+/// asks for a new stream, and the trace goes on in another object.
+///
+/// ```
+/// use std::{
+///     io::{self, ErrorKind, IoSlice, Read, Write},
+///     net::{SocketAddr, TcpStream},
+/// };
+///
+/// use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
+///
+/// struct Upload {
+///     server: SocketAddr,
+///     /// The number of objects so far.
+///     objects: u32,
+///     /// The connection that uploads the open stream.
+///     connection: Option<TcpStream>,
+///     end: &'static [u8],
+/// }
+///
+/// impl Upload {
+///     fn new(server: SocketAddr) -> Self {
+///         Self { server, objects: 0, connection: None, end: &[] }
+///     }
+///
+///     /// Sends one chunk of the object.
+///     fn send(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<()> {
+///         let Some(connection) = &mut self.connection else {
+///             return Err(io::Error::other("there is no connection to the server"));
+///         };
+///         let size: usize = pieces.iter().map(|piece| piece.len()).sum();
+///         if size == 0 {
+///             return Ok(()); // a chunk of size 0 would end the object
+///         }
+///         write!(connection, "{size:x}\r\n")?;
+///         for piece in pieces {
+///             connection.write_all(piece)?;
+///         }
+///         connection.write_all(b"\r\n")
+///     }
+/// }
+///
+/// impl Sink for Upload {
+///     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+///         // End the previous object, if there is one.
+///         self.finish().map_err(passes)?;
+///         let mut connection = TcpStream::connect(self.server).map_err(passes)?;
+///         self.objects += 1;
+///         write!(
+///             connection,
+///             "PUT /traces/{} HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
+///             self.objects, self.server
+///         )
+///         .map_err(passes)?;
+///         self.connection = Some(connection);
+///         self.end = end.bytes();
+///         self.send(&[IoSlice::new(header)]).map_err(passes)
+///     }
+///
+///     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+///         self.send(batch.pieces).map_err(|error| {
+///             self.connection = None;
+///             WriteError::from(passes(error))
+///         })
+///     }
+///
+///     fn wants_restart(&mut self) -> bool {
+///         self.connection.is_none()
+///     }
+///
+///     fn finish(&mut self) -> io::Result<()> {
+///         if self.connection.is_none() {
+///             return Ok(());
+///         }
+///         let sent = self.send(&[IoSlice::new(self.end)]);
+///         let Some(mut connection) = self.connection.take() else { return sent };
+///         sent?;
+///         connection.write_all(b"0\r\n\r\n")?;
+///         let mut status = [0; 12];
+///         connection.read_exact(&mut status)?;
+///         if status.starts_with(b"HTTP/1.1 2") {
+///             return Ok(());
+///         }
+///         Err(io::Error::other(format!("the server answers {}", status.escape_ascii())))
+///     }
+/// }
+///
+/// /// A broken connection must not end the trace, so the error gets a kind that is not final.
+/// fn passes(error: io::Error) -> io::Error {
+///     io::Error::other(format!("cannot upload the trace: {error}"))
+/// }
+///
+/// # use nettrace_writer::{Emit, Session, TraceEvent};
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs-Upload")]
+/// # struct Started { attempt: u32 }
+/// # let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+/// # let server = listener.local_addr()?;
+/// # let received = std::thread::spawn(move || {
+/// #     let (mut connection, _) = listener.accept()?;
+/// #     let mut request = Vec::new();
+/// #     while !request.ends_with(b"\r\n0\r\n\r\n") {
+/// #         let mut byte = [0];
+/// #         connection.read_exact(&mut byte)?;
+/// #         request.extend(byte);
+/// #     }
+/// #     connection.write_all(b"HTTP/1.1 201 Created\r\n\r\n")?;
+/// #     io::Result::Ok(request)
+/// # });
+/// let session = Session::builder().sink(Upload::new(server)).start()?;
+/// Started { attempt: 1 }.emit();
+/// let stats = session.finish()?;
+/// assert_eq!(stats.written, 1);
+/// # let request = received.join().unwrap()?;
+/// # let mut rest = &request[request.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4..];
+/// # let mut trace = Vec::new();
+/// # loop {
+/// #     let line = rest.windows(2).position(|end| end == b"\r\n").unwrap();
+/// #     let size = usize::from_str_radix(std::str::from_utf8(&rest[..line])?, 16)?;
+/// #     rest = &rest[line + 2..];
+/// #     trace.extend_from_slice(&rest[..size]);
+/// #     if size == 0 { break }
+/// #     rest = &rest[size + 2..];
+/// # }
+/// # let report = nettrace_reader::verify(&trace[..])?;
+/// # assert!(report.is_sound() && report.events == 1, "{report:?}");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Sink: Send {
+    /// Opens a stream, which starts with `header` and ends with the bytes of `end`.
+    ///
+    /// If a stream is open, the sink ends it first. Only a sink that keeps a file complete at every
+    /// instant needs the [padding](StreamEnd::padding) of formats that have no end of stream.
     ///
     /// # Errors
-    /// What went wrong, and how much of the batch arrived all the same.
+    ///
+    /// Returns an error if the stream cannot be opened.
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()>;
+
+    /// Adds whole blocks to the open stream.
+    ///
+    /// After an error the batch can be empty. Such a call lets the sink complete what the previous
+    /// call left unfinished.
+    ///
+    /// # Errors
+    ///
+    /// Returns what went wrong, and how much of the batch the sink took nevertheless.
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError>;
 
-    /// Whether the next batch should open a stream of its own (rotation). `next` is about its size
-    /// in bytes; an estimate that is too low lets a file grow beyond its bound by the difference.
-    fn wants_restart(&mut self, next: u64) -> bool {
-        let _ = next;
+    /// How many bytes of blocks the open stream still takes. The default is [`u64::MAX`], for no
+    /// bound.
+    ///
+    /// The session begins a new stream with the first block that does not fit. It exceeds the bound
+    /// only in an empty stream, and only by the minimum: the definitions that one event needs, the
+    /// event, and a sequence point.
+    fn room(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Whether events should go into a new stream from now on, although the open one has room. For
+    /// example, the open stream is old, or its connection broke. The default is `false`.
+    ///
+    /// The session asks before it adds events to a stream that already has some, and after a failed
+    /// write. If it has nothing to write, it begins no new stream.
+    fn wants_restart(&mut self) -> bool {
         false
     }
 
-    /// Ends the stream; nothing is written afterwards.
+    /// Whether the last block that counts as [kept](WriteError::kept) is only partly written. The
+    /// default is `false`.
+    ///
+    /// The session asks after [`finish`](Self::finish). If so, it counts the events of that block
+    /// as lost.
+    fn is_torn(&self) -> bool {
+        false
+    }
+
+    /// Ends the open stream, if there is one. The session writes nothing afterwards.
     ///
     /// # Errors
-    /// What kept the stream from being ended. A regular file needs nothing to be written for that.
+    ///
+    /// Returns an error if the stream cannot be ended. For a regular file there is nothing left to
+    /// write at that point.
     fn finish(&mut self) -> io::Result<()>;
 }

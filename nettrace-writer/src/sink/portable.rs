@@ -1,7 +1,7 @@
-//! Files by the standard library alone, for systems that are no Unix.
+//! Files through the standard library alone, for systems other than Unix.
 //!
-//! The same files come out by the same steps; the checks of a name and its use are two system calls
-//! each, and there is no file mode: a new file has the rights that its directory passes on.
+//! The same steps make the same files. But checking a name and using it are two system calls, and
+//! there is no file mode: a new file inherits its directory's rights.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -42,14 +42,14 @@ impl FileCalls for RegularFile {
     }
 }
 
-/// When a file was created, where the system knows.
+/// The time at which a file was created, if the system knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     created: Option<SystemTime>,
 }
 
 impl Identity {
-    /// Of the regular file that `path` names now, which is not followed if it is a link.
+    /// The identity of the regular file that `path` names now. A link is not followed.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let metadata = fs::symlink_metadata(path)?;
         if !metadata.is_file() {
@@ -59,7 +59,7 @@ impl Identity {
     }
 }
 
-/// A directory by path.
+/// A directory, by its path.
 #[derive(Debug)]
 pub(super) struct OpenDirectory(PathBuf);
 
@@ -72,7 +72,7 @@ impl OpenDirectory {
         Ok(Self(path.to_owned()))
     }
 
-    /// What stands under `name`; a link is not followed.
+    /// What `name` stands for. A link is not followed.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
         let file_type = match fs::symlink_metadata(self.0.join(name)) {
             Ok(metadata) => metadata.file_type(),
@@ -90,7 +90,7 @@ impl OpenDirectory {
         })
     }
 
-    /// Opens what is neither file, link nor directory for writing.
+    /// Opens a name for writing that is no file, link or directory.
     pub(super) fn open_stream(&self, name: &OsStr, _patience: Duration) -> io::Result<File> {
         OpenOptions::new().write(true).open(self.0.join(name))
     }
@@ -117,7 +117,7 @@ impl Directory for OpenDirectory {
     }
 
     fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
-        /// ERROR_INVALID_FUNCTION and ERROR_NOT_SUPPORTED of Windows: what FAT answers.
+        /// ERROR_INVALID_FUNCTION and ERROR_NOT_SUPPORTED of Windows, which FAT returns.
         const NO_LINKS: [Option<i32>; 2] = [Some(1), Some(50)];
 
         let linked = fs::hard_link(self.0.join(from), self.0.join(to));
@@ -144,7 +144,7 @@ pub(super) enum Found {
     Regular,
     Link,
     Directory,
-    /// Written in order.
+    /// Something that is written in order.
     Stream,
     BlockDevice,
     Other,

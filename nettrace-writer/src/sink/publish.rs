@@ -1,21 +1,22 @@
-//! How a file gets its name only when it is complete.
+//! Gives a file its name only when the file is complete.
 //!
-//! A new name, by what the file system has, best first:
+//! A new name, by the best way that the file system offers:
 //!
-//! 1. Files without a name (`O_TMPFILE`: ext4, XFS, Btrfs, tmpfs, F2FS): written without a name,
-//!    then `linkat`.
-//! 2. A rename that replaces nothing (`RENAME_NOREPLACE`, macOS `RENAME_EXCL`; also FAT): hidden
-//!    name, then that rename.
-//! 3. Hard links (NFS; other Unixes; Windows): hidden name, `link`, hidden name removed.
-//! 4. None of these (some FUSE and 9p servers): hidden name; an empty file claims the name,
-//!    `rename` replaces it.
+//! 1. A file without a name (`O_TMPFILE`: ext4, XFS, Btrfs, tmpfs, F2FS). It is written, then named
+//!    by `linkat`.
+//! 2. A rename that replaces nothing (`RENAME_NOREPLACE`, macOS `RENAME_EXCL`; also on FAT). The
+//!    file is written under a hidden name, then renamed so.
+//! 3. Hard links (NFS; other Unixes; Windows). The file is written under a hidden name. `link`
+//!    gives it the new name, and the hidden name is removed.
+//! 4. None of these (some FUSE and 9p servers). The file is written under a hidden name. An empty
+//!    file claims the new name, and `rename` replaces it.
 //!
-//! In place of a file (`overwrite`) it is always: hidden name, then `rename`.
+//! To replace a file (`overwrite`) the way is always a hidden name, then `rename`.
 //!
-//! In all ways but the last a name that exists is a complete trace. In the last one it stands for
-//! an empty file between two system calls: there is no other way never to replace a stranger's
-//! file. A process that is killed between hidden and final name leaves a hidden file,
-//! `.nettrace-PID-N`, which is a trace without events.
+//! In all ways but the last, a name that exists is a complete trace. In the last way it is an empty
+//! file between two system calls. There is no other way that never replaces a stranger's file. If
+//! the process is killed before the hidden file gets its final name, the hidden file stays:
+//! `.nettrace-PID-N`, a trace without events.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -24,42 +25,42 @@ use std::io::{self, ErrorKind};
 use super::complete::CompleteFile;
 use super::complete::FileCalls;
 
-/// How many hidden names are tried before that is an error.
+/// How many hidden names to try.
 const HIDDEN_NAMES: u32 = 1_000;
 
 /// The operations of one directory, on names inside it.
 pub(super) trait Directory {
     type File: FileCalls;
 
-    /// An empty file without a name.
+    /// Creates an empty file without a name.
     fn create_unnamed(&mut self) -> io::Result<Self::File>;
 
     /// Names a file without a name, unless the name is taken.
     fn link_unnamed(&mut self, file: &Self::File, name: &OsStr) -> io::Result<()>;
 
-    /// An empty file under a name that was free.
+    /// Creates an empty file, unless the name is taken.
     fn create_new(&mut self, name: &OsStr) -> io::Result<Self::File>;
 
     /// Renames, unless `to` is taken.
     fn rename_new(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()>;
 
-    /// Gives a file a second name, unless it is taken; [`ErrorKind::Unsupported`] where the file
-    /// system has no hard links.
+    /// Gives a file a second name, unless that is taken. Fails with [`ErrorKind::Unsupported`] if
+    /// the file system has no hard links.
     fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()>;
 
-    /// Renames, in the place of what `to` was; follows no link there.
+    /// Renames, and replaces what `to` names. Follows no link there.
     fn rename(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()>;
 
-    /// Takes a name away.
+    /// Removes a name.
     fn remove(&mut self, name: &OsStr) -> io::Result<()>;
 }
 
-/// Creates the file `name`, with what `begin` writes into it: a complete stream. `calls` gives the
-/// file again.
+/// Creates the file `name`. `begin` writes a complete stream into it, and `calls` returns the file
+/// again.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] where the name is taken and `overwrite` is not set; what the
-/// operating system says otherwise. The name is then as it was before.
+/// [`ErrorKind::AlreadyExists`] if the name is taken and `overwrite` is not set, otherwise the
+/// operating system's error. The name is then as it was before.
 pub(super) fn publish<D: Directory, W>(
     directory: &mut D,
     name: &OsStr,
@@ -92,7 +93,7 @@ pub(super) fn publish<D: Directory, W>(
     result
 }
 
-/// The same with a header and an end of stream.
+/// [`publish`] for a stream with a header and an end of stream.
 #[cfg(test)]
 pub(super) fn publish_marked<D: Directory>(
     directory: &mut D,

@@ -1,4 +1,4 @@
-//! What stands under a file's name, after every single operation on a directory that fails at will.
+//! Checks what a file's name stands for, after every operation on a directory that fails at will.
 
 use std::collections::HashMap;
 use std::io::IoSlice;
@@ -32,7 +32,7 @@ struct Files {
     can: Can,
     overwrite: bool,
     names: HashMap<OsString, Content>,
-    /// The operation that fails, counted from the first.
+    /// The number of the operation that fails. The first is 1.
     failing: usize,
     done: usize,
     /// Someone else takes the name before this operation.
@@ -53,7 +53,7 @@ impl Files {
         self.names.get(OsStr::new(name)).map(|content| content.lock().clone())
     }
 
-    /// One operation: checks the state it begins with, and may fail.
+    /// Does one operation: checks the state before it, and may fail.
     fn operation(&mut self, needs: Can) -> io::Result<()> {
         self.check();
         self.done += 1;

@@ -1,26 +1,28 @@
-//! A trace in a row of files.
+//! A trace in a sequence of files.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::{self, Path, PathBuf};
+use std::time::Duration;
 
-use super::failure::{Failure, during};
+use super::failure::during;
 use super::file::FileSink;
+use super::file_name::expand;
 use super::platform::Identity;
 use super::stream::not_started;
-use super::{Batch, Padding, Sink, WriteError};
+use super::{Batch, Sink, StreamEnd, WriteError};
+use crate::clock::Stopwatch;
 
-/// Fewest digits of a file's number; a longer number has more.
+/// The least number of digits of a file's number.
 const DIGITS: usize = 8;
-/// How many taken numbers are stepped over before that is an error.
+/// How many numbers in a row may be taken by other files.
 const MAX_TAKEN: u32 = 1_000;
-/// What the length of a padded file is a multiple of.
+/// The length of a file with padding is a multiple of this.
 const PAGE: u64 = 4_096;
 
-/// When a [`RotatingFiles`] begins a new file, and what it keeps.
+/// When a [`RotatingFiles`] begins a new file, and which files it keeps.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -46,7 +48,19 @@ pub struct RotationOptions {
 }
 
 impl RotationOptions {
-    /// Options for files `DIRECTORY/STEM-NUMBER.nettrace`, without any bound yet.
+    /// Options for files `DIRECTORY/STEM-NUMBER.nettrace`, without bounds.
+    ///
+    /// The stem can have the placeholders of [`SessionBuilder::file`](crate::SessionBuilder::file).
+    /// They get their values in [`build`](Self::build), so all files of one sink have the same.
+    ///
+    /// ```
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// # fn main() -> std::io::Result<()> {
+    /// // traces/checkout-4711-00000001.nettrace, traces/checkout-4711-00000002.nettrace, …
+    /// let sink = RotationOptions::new("traces", "{exe}-{pid}").file_size(64 << 20).build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(directory: impl Into<PathBuf>, stem: impl Into<OsString>) -> Self {
         Self {
             directory: directory.into(),
@@ -60,56 +74,111 @@ impl RotationOptions {
         }
     }
 
-    /// Sets what stands behind the dot, `nettrace` by default.
+    /// Sets the file extension, `nettrace` by default. It has no placeholders.
+    ///
+    /// ```
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// let options = RotationOptions::new("traces", "service").extension("trace");
+    /// ```
     pub fn extension(mut self, extension: impl Into<OsString>) -> Self {
         self.extension = extension.into();
         self
     }
 
-    /// Bounds each file, in bytes. One flush is never split: a flush that is larger alone gets a
-    /// file to itself.
+    /// Bounds each file, in bytes, at every instant. The first events that do not fit begin a new
+    /// file. So a file is smaller than its bound by one block of events at most.
+    ///
+    /// A file repeats the definitions that its events need. If these and a single event exceed the
+    /// bound, the file is larger, and contains nothing else.
+    ///
+    /// ```
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// let options = RotationOptions::new("traces", "service").file_size(64 << 20);
+    /// ```
     pub fn file_size(mut self, bytes: u64) -> Self {
         self.file_size = Some(bytes);
         self
     }
 
-    /// Begins a new file with the first flush after `age`. While there are no events no file is
-    /// begun.
+    /// Bounds the age of a file: the first events that are written after `age` begin a new file.
+    /// Without events no file begins, even if there is something else to tell: that threads have
+    /// ended, or how many events were lost.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// let hourly = Duration::from_secs(3_600);
+    /// let options = RotationOptions::new("traces", "service").file_age(hourly);
+    /// ```
     pub fn file_age(mut self, age: Duration) -> Self {
         self.file_age = Some(age);
         self
     }
 
-    /// Bounds all files together, the open one included, in bytes: the oldest are deleted before a
-    /// flush that would not fit.
+    /// Bounds all files together, the open one included, in bytes. If something would not fit, the
+    /// oldest files are deleted before it is written. This needs a [`file_size`](Self::file_size).
+    ///
+    /// ```
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// let options = RotationOptions::new("traces", "service");
+    /// let options = options.file_size(64 << 20).total_size(1 << 30);
+    /// ```
     pub fn total_size(mut self, bytes: u64) -> Self {
         self.total_size = Some(bytes);
         self
     }
 
-    /// Bounds the number of files, the open one included.
+    /// Bounds the number of files, the open one included. It needs a [`file_size`](Self::file_size)
+    /// or a [`file_age`](Self::file_age).
+    ///
+    /// ```
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// let options = RotationOptions::new("traces", "service").file_size(64 << 20).total_files(10);
+    /// ```
     pub fn total_files(mut self, files: usize) -> Self {
         self.total_files = Some(files);
         self
     }
 
-    /// Counts, and where a bound asks for it deletes, the files of earlier runs as well: regular
-    /// files in the directory whose names have exactly the form that this sink gives. Off by
-    /// default. Only for a directory and stem that no other running process uses: it would lose the
-    /// file that it is writing.
+    /// Includes the files of earlier runs: they count, and are deleted where a bound requires it.
+    /// These are regular files in the directory whose names have exactly the form that this sink
+    /// gives. Off by default. Use it only if no other running process uses the directory and stem,
+    /// because that process would lose the file that it is writing. A stem with `{pid}` or `{time}`
+    /// has no files of earlier runs.
+    ///
+    /// ```
+    /// # use nettrace_writer::sink::RotationOptions;
+    /// let options = RotationOptions::new("traces", "service")
+    ///     .file_size(64 << 20)
+    ///     .total_size(1 << 30) // over all runs
+    ///     .adopt_existing(true);
+    /// ```
     pub fn adopt_existing(mut self, adopt: bool) -> Self {
         self.adopt = adopt;
         self
     }
 
-    /// The sink. It opens nothing before the stream starts.
+    /// Makes the sink. It opens nothing before the stream starts. A relative directory is resolved
+    /// now, against the current directory.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] where the bounds contradict each other or can't be held: a bound
-    /// of 0, a total below the size of one file, a total without any bound on one file, a stem or
-    /// extension that is empty or has a path separator in it.
-    pub fn build(self) -> io::Result<RotatingFiles> {
+    /// The system's error if the current directory is needed and cannot be found.
+    /// [`ErrorKind::InvalidInput`] if the bounds contradict each other or cannot be kept: a bound
+    /// of 0, a total below the size of one file, a total without any bound on one file. The same if
+    /// the stem or extension is empty or has a path separator in it, or if the stem has a
+    /// [placeholder that has no value](crate::sink::FileNameError).
+    ///
+    /// ```
+    /// use nettrace_writer::sink::RotationOptions;
+    ///
+    /// let options = RotationOptions::new("traces", "service").total_size(1 << 30);
+    /// let error = options.build().unwrap_err();
+    /// assert_eq!(error.to_string(), "`total_size` needs a `file_size` that is no larger");
+    /// ```
+    pub fn build(mut self) -> io::Result<RotatingFiles> {
         let refuse = |text: &str| Err(io::Error::new(ErrorKind::InvalidInput, text));
+        self.stem =
+            expand(&self.stem).map_err(|error| io::Error::new(ErrorKind::InvalidInput, error))?;
         for part in [&self.stem, &self.extension] {
             if part.is_empty() || part.to_string_lossy().contains(std::path::is_separator) {
                 return refuse("stem and extension have to be parts of a file name");
@@ -126,54 +195,71 @@ impl RotationOptions {
                 "`total_files` needs `file_size` or `file_age`, or there is one file only",
             );
         }
+        self.directory = path::absolute(&self.directory).map_err(|source| {
+            during(format!("cannot find the folder {}", self.directory.display()), source)
+        })?;
         Ok(RotatingFiles {
             options: self,
             current: None,
             closed: VecDeque::new(),
             next_number: None,
-            failure: None,
         })
     }
 }
 
-/// Writes a session into one file after the other, each a complete trace of its own.
+/// Writes a session into one file after another. Each is a complete trace.
 ///
 /// # Guarantees
-/// - Each file keeps every promise of [`FileSink`], and is readable alone: the session opens a new
+/// - Each file keeps every promise of [`FileSink`], and can be read alone: the session opens a new
 ///   stream in it and defines again what its events refer to.
-/// - Files are named `STEM-NUMBER.EXTENSION`, the number with at least eight digits, so that names
-///   sort in the order of time. The first is one more than the highest number in the directory; a
-///   name that is taken meanwhile, by another process too, is stepped over. Nothing is ever
-///   overwritten.
-/// - Files are deleted, oldest first and never the open one, only where a bound asks for it, and
-///   only those that this sink created, as long as the name still stands for the very file (device
-///   and inode number; where the system has none, the time of creation). Files of earlier runs
-///   belong to the user, unless [`RotationOptions::adopt_existing`] hands them over.
+/// - Files are named `STEM-NUMBER.EXTENSION`. The number has at least eight digits, so names sort
+///   in the order of time. The first number is one more than the highest in the directory. If
+///   another process takes a name meanwhile, the number is skipped. No file is ever overwritten.
+/// - Files are deleted only where a bound requires it, the oldest first and never the open one.
+///   Only files that this sink created are deleted, and only while the name still stands for the
+///   same file (device and inode number; on systems without these, the time of creation). Files of
+///   earlier runs belong to the user, unless [`RotationOptions::adopt_existing`] hands them over.
 /// - [`total_size`](RotationOptions::total_size) and [`total_files`](RotationOptions::total_files)
-///   hold at every instant, a kill included, since what is in the way is deleted first. The one
-///   exception is a flush that is larger than was announced to [`Sink::wants_restart`], or than the
-///   total: it is not split. A file that can't be deleted ends the trace with that error.
+///   hold at every instant, even after a kill, because files are deleted before others grow.
+///   [`file_size`](RotationOptions::file_size) holds at every instant too, padding included if the
+///   format has it. The one exception is an event that is larger than the bound, because events are
+///   not split. If a file cannot be deleted, nothing is written.
+/// - After an error all files are complete. If the next file cannot be opened (because of too many
+///   open files, for instance), the sink does not go back to the file before. Events are lost until
+///   a file opens, and that file tells how many. If a file with events accepts no more although the
+///   disk has room, the next attempt begins a new file.
 ///
-/// After an error the sink stays failed, and all its files are complete.
+/// # Examples
+///
+/// ```
+/// use nettrace_writer::{Session, sink::RotationOptions};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// let files = RotationOptions::new(directory, "service").file_size(64 << 20).build()?;
+/// let session = Session::builder().sink(files).start()?;
+/// session.finish()?;
+/// assert!(directory.join("service-00000001.nettrace").exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct RotatingFiles {
     options: RotationOptions,
     current: Option<Current>,
     closed: VecDeque<Closed>,
-    /// Known once the directory has been looked through.
+    /// Known once the directory has been read.
     next_number: Option<u64>,
-    failure: Option<Failure>,
 }
 
 #[derive(Debug)]
 struct Current {
     sink: FileSink,
-    opened: Instant,
+    opened: Stopwatch,
     identity: Option<Identity>,
-    /// Whether nothing but the header is in it.
+    /// Whether it contains only the header.
     is_empty: bool,
-    /// How much a batch may add beyond its own size.
-    slack: u64,
+    /// Whether a write failed with an error that another file may not have.
+    is_bad: bool,
     length: u64,
 }
 
@@ -186,23 +272,32 @@ struct Closed {
 }
 
 impl RotatingFiles {
-    /// The file that is being written.
+    /// The file that is being written, if there is one.
+    ///
+    /// ```
+    /// use nettrace_writer::sink::RotationOptions;
+    ///
+    /// # fn main() -> std::io::Result<()> {
+    /// let files = RotationOptions::new("traces", "service").file_size(64 << 20).build()?;
+    /// assert_eq!(files.current_path(), None); // no stream has started
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
     pub fn current_path(&self) -> Option<&Path> {
         self.current.as_ref().map(|current| current.sink.path())
     }
 
-    /// Opens the next file: `start` starts the stream in it, and makes it so long. A batch may add
-    /// `slack` bytes beyond its own size.
+    /// Opens the next file. `start` begins the stream in it, which makes it `empty_length` long.
     fn open(
         &mut self,
         empty_length: u64,
-        slack: u64,
         start: impl Fn(&mut FileSink) -> io::Result<()>,
     ) -> io::Result<()> {
         if self.next_number.is_none() {
             self.next_number = Some(self.look_through()?);
         }
-        self.make_room(empty_length, 1)?;
+        self.make_room(empty_length)?;
         for _ in 0..MAX_TAKEN {
             let number = self.next_number.unwrap_or(1);
             self.next_number = Some(number.saturating_add(1));
@@ -210,10 +305,11 @@ impl RotatingFiles {
             match start(&mut sink) {
                 Ok(()) => {
                     let identity = sink.identity();
-                    let opened = Instant::now();
+                    let opened = Stopwatch::start();
                     let length = sink.length().unwrap_or(empty_length);
+                    let (is_empty, is_bad) = (true, false);
                     self.current =
-                        Some(Current { sink, opened, identity, is_empty: true, slack, length });
+                        Some(Current { sink, opened, identity, is_empty, is_bad, length });
                     return Ok(());
                 }
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -244,7 +340,7 @@ impl RotatingFiles {
         (format!("{number:0DIGITS$}") == digits).then_some(number)
     }
 
-    /// Finds the first free number, and the files of earlier runs if they are to be adopted.
+    /// Finds the first free number, and the files of earlier runs if they are to be included.
     fn look_through(&mut self) -> io::Result<u64> {
         let entries = fs::read_dir(&self.options.directory)
             .map_err(|source| during(self.context(), source))?;
@@ -259,7 +355,8 @@ impl RotatingFiles {
         let next = found.last().map_or(1, |(number, _)| number.saturating_add(1));
         if self.options.adopt {
             for (_, path) in found {
-                // A name that is gone by now, or no regular file, is none of ours.
+                // Skip a name that is gone by now or stands for something other than a regular
+                // file.
                 let Ok(identity) = Identity::at(&path) else { continue };
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 let length = metadata.len();
@@ -269,13 +366,12 @@ impl RotatingFiles {
         Ok(next)
     }
 
-    /// Deletes the oldest files until `bytes` more, in `files` more, keep the bounds.
-    fn make_room(&mut self, bytes: u64, files: usize) -> io::Result<()> {
+    /// Deletes the oldest files until an open file of that length keeps the bounds.
+    fn make_room(&mut self, length: u64) -> io::Result<()> {
         loop {
-            let current = self.current.as_ref().map_or(0, |current| current.length);
             let closed: u64 = self.closed.iter().map(|closed| closed.length).sum();
-            let total = closed.saturating_add(current).saturating_add(bytes);
-            let count = self.closed.len() + usize::from(self.current.is_some()) + files;
+            let total = closed.saturating_add(length);
+            let count = self.closed.len() + 1;
             let too_large = self.options.total_size.is_some_and(|limit| total > limit);
             let too_many = self.options.total_files.is_some_and(|limit| count > limit);
             if !too_large && !too_many {
@@ -291,83 +387,67 @@ impl RotatingFiles {
         let stem = self.options.stem.to_string_lossy();
         format!("cannot rotate the traces {stem} in {}", self.options.directory.display())
     }
-
-    fn remember(&mut self, error: io::Error) -> io::Error {
-        self.failure = Some(Failure::of(&error));
-        error
-    }
 }
 
 impl Sink for RotatingFiles {
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.again());
-        }
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         self.finish()?;
-        let empty_length = (header.len() + end_of_stream.len()) as u64;
-        let opened = self.open(empty_length, 0, |sink| sink.start(header, end_of_stream));
-        opened.map_err(|error| self.remember(error))
-    }
-
-    fn start_padded(&mut self, header: &[u8], padding: Padding) -> io::Result<()> {
-        if let Some(failure) = &self.failure {
-            return Err(failure.again());
-        }
-        self.finish()?;
-        let opened = self.open(PAGE, 2 * PAGE, |sink| sink.start_padded(header, padding));
-        opened.map_err(|error| self.remember(error))
+        let length = (header.len() + end.bytes().len()) as u64;
+        let empty_length = if end.padding().is_some() { PAGE } else { length };
+        self.open(empty_length, |sink| sink.start(header, end))
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
-        if let Some(failure) = &self.failure {
-            return Err(WriteError { source: failure.again(), kept: 0 });
-        }
         let size: u64 = batch.pieces.iter().map(|piece| piece.len() as u64).sum();
-        let slack = self.current.as_ref().map_or(0, |current| current.slack);
-        if let Err(error) = self.make_room(size + slack, 0) {
-            return Err(WriteError { source: self.remember(error), kept: 0 });
-        }
+        let length = self.current.as_ref().map_or(0, |current| current.sink.length_with(size));
+        self.make_room(length).map_err(|source| WriteError { source, kept: 0 })?;
         let Some(current) = &mut self.current else {
             return Err(WriteError { source: not_started(), kept: 0 });
         };
         let result = current.sink.write(batch);
-        match result {
-            Ok(()) => {
-                current.length = current.sink.length().unwrap_or(current.length + size);
-                current.is_empty &= size == 0;
-            }
-            Err(WriteError { source, kept }) => {
-                current.length += kept;
-                return Err(WriteError { source: self.remember(source), kept });
-            }
+        let kept = result.as_ref().map_or_else(|error| error.kept, |()| size);
+        current.length = current.sink.length().unwrap_or(current.length + kept);
+        current.is_empty &= kept == 0;
+        if let Err(error) = &result {
+            // A full disk has no room for another file, either.
+            let is_full = [ErrorKind::StorageFull, ErrorKind::QuotaExceeded];
+            current.is_bad |= !is_full.contains(&error.source.kind());
         }
-        Ok(())
+        result
     }
 
-    fn wants_restart(&mut self, next: u64) -> bool {
-        let Some(current) = &self.current else { return false };
-        if self.failure.is_some() || current.is_empty {
-            return false;
+    fn room(&self) -> u64 {
+        match (&self.current, self.options.file_size) {
+            (Some(current), Some(limit)) => current.sink.room(limit),
+            _ => u64::MAX,
         }
-        let size = current.length.saturating_add(next);
-        self.options.file_size.is_some_and(|limit| size > limit)
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        let Some(current) = self.current.as_ref().filter(|current| !current.is_empty) else {
+            return false;
+        };
+        current.is_bad
             || self.options.file_age.is_some_and(|limit| current.opened.elapsed() >= limit)
     }
 
-    /// Ends the open file. Succeeds also after a failed write, which has reported its error itself.
+    /// Ends the open file. Succeeds even after a failed write, which has reported its own error.
     fn finish(&mut self) -> io::Result<()> {
         let Some(mut current) = self.current.take() else { return Ok(()) };
-        let finished = current.sink.finish();
+        let ended = current.sink.end();
+        // Padding counts only while the file is open.
+        let length = ended.as_ref().ok().copied().flatten().unwrap_or(current.length);
         self.closed.push_back(Closed {
             path: current.sink.path().to_owned(),
-            length: current.length,
+            length,
             identity: current.identity,
         });
-        finished.map_err(|error| self.remember(error))
+        ended.map(drop)
     }
 }
 
-/// Deletes a file if its name still stands for it; one that is gone or replaced is no longer ours.
+/// Deletes a file if its name still stands for it. A file that is gone or replaced does not belong
+/// to this sink any more.
 fn delete(closed: &Closed) -> io::Result<()> {
     let context = || format!("cannot delete the old trace {}", closed.path.display());
     match Identity::at(&closed.path) {

@@ -1,85 +1,134 @@
-//! Pipes, sockets, standard output, devices: what is written in order and never taken back.
+//! Streams such as pipes, sockets, standard output and devices: what is written cannot be taken
+//! back.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::time::{Duration, Instant};
 
+use super::batch_cursor::{Cursor, WINDOW};
 use super::complete::{batch_size, check_end_of_stream};
-use super::failure::{Failure, during};
-use super::pieces::{Cursor, WINDOW};
-use super::{Batch, Sink, WriteError};
+use super::failure::{Failure, during, is_final};
+use super::{Batch, Sink, StreamEnd, WriteError};
 
-/// How long a full non-blocking destination may take nothing before that is an error.
+/// How long a write waits for a non-blocking destination that is full.
 const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// The first and the longest pause before a full non-blocking destination is tried again.
+/// The first and the longest pause before another attempt to write to such a destination.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(5));
 
-/// Writes a trace to any [`Write`]: bytes in order, never a seek, the end of stream once, at the
-/// end.
+/// Writes a trace to any [`Write`]: bytes in order, without seeking. The end of stream is written
+/// once, at the end.
 ///
 /// # Guarantees
-/// - Short writes and interrupted calls lose and repeat nothing. Each batch is flushed.
-/// - A destination that blocks makes the flusher wait, not the application: the session's buffers
-///   fill up meanwhile, and its policy decides what happens then. A non-blocking destination that
-///   is full is tried again in growing pauses (50 µs to 5 ms), until it has taken nothing for
-///   [`stall_timeout`](Self::stall_timeout): then the stream fails with [`ErrorKind::TimedOut`].
-/// - After the first error nothing more is written, no end of stream either: a reader must see that
-///   the stream broke off. Each later call fails with the first error's kind.
+/// - Short writes and interrupted calls neither lose nor repeat bytes. Each batch is flushed.
+/// - A destination that blocks makes the flusher wait, not the application. Meanwhile the session's
+///   buffers fill up, and its policy decides what happens then. A non-blocking destination that is
+///   full is tried again after pauses that grow from 50 µs to 5 ms. If it takes nothing for
+///   [`stall_timeout`](Self::stall_timeout), the write fails with [`ErrorKind::TimedOut`]. Later
+///   writes try once, without waiting, until the destination takes something again.
+/// - An error that may pass (see [`Sink`]) never tears a block. If a part of a block is written,
+///   the sink keeps the rest, 16 MiB at most, and writes it before anything else. The block counts
+///   as [kept](WriteError::kept).
+/// - After a final error nothing more is written, not even an end of stream, so that a reader sees
+///   that the stream broke off. Each later call fails with that error's kind.
 ///
 /// # Closed pipes and `SIGPIPE`
-/// A Rust program ignores `SIGPIPE`, and a pipe whose reader is gone gives
-/// [`ErrorKind::BrokenPipe`]. Where the program has set the signal back to its default, or where
-/// its main function is not Rust's, the kernel would end the process instead, unless the writing
-/// thread blocks the signal.
+/// A Rust program ignores `SIGPIPE`, so writing to a pipe without a reader fails with
+/// [`ErrorKind::BrokenPipe`]. If the program has restored the signal's default, or if its main
+/// function is not Rust's, the kernel would end the process, unless the writing thread blocks the
+/// signal.
 ///
 /// # Buffered writers
 /// [`WriteError::kept`] counts what the writer accepted. Give the sink a writer without a buffer of
-/// its own (a `File`, a socket), or it counts bytes that never arrived; batches are large enough
-/// that a buffer gains nothing. For the same reason use [`stdout`](StreamSink::stdout), not
+/// its own (a `File`, a socket), or else it counts bytes that may never arrive. Batches are so
+/// large that a buffer gains nothing. For the same reason use [`stdout`](StreamSink::stdout), not
 /// `io::stdout()`.
+///
+/// # Examples
+///
+/// ```
+/// use std::{io::Read, net::{TcpListener, TcpStream}, thread};
+///
+/// use nettrace_writer::{Session, sink::StreamSink};
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let sink = StreamSink::new(TcpStream::connect(listener.local_addr()?)?);
+/// let received = thread::spawn(move || {
+///     let mut bytes = Vec::new();
+///     listener.accept()?.0.read_to_end(&mut bytes).map(|_| bytes)
+/// });
+/// let session = Session::builder().sink(sink).start()?;
+/// session.finish()?;
+/// assert!(received.join().unwrap()?.starts_with(b"Nettrace"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct StreamSink<W> {
     writer: W,
     end_of_stream: &'static [u8],
     stall_timeout: Duration,
     state: State,
+    /// The rest of a block of which a part is written.
+    rest: Vec<u8>,
+    /// Whether the last write timed out, and the destination has taken nothing since.
+    stalled: bool,
 }
 
 #[derive(Debug)]
 enum State {
     Closed,
     Open,
+    /// A final error has occurred.
     Failed(Failure),
 }
 
 impl<W: Write + Send> StreamSink<W> {
-    /// A sink that writes to `writer`, which it does not touch before the stream starts.
+    /// A sink that writes to `writer`. It writes nothing before the stream starts.
     pub fn new(writer: W) -> Self {
         Self {
             writer,
             end_of_stream: &[],
             stall_timeout: DEFAULT_STALL_TIMEOUT,
             state: State::Closed,
+            rest: Vec::new(),
+            stalled: false,
         }
     }
 
-    /// Sets how long a non-blocking destination may be full without taking a byte: 10 s by default.
-    /// Blocking destinations are waited for without a limit.
+    /// Sets how long a write waits for a non-blocking destination that is full. The default is 10
+    /// s. The wait for a blocking destination has no limit.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::sink::StreamSink;
+    /// # let socket = Vec::new();
+    /// let sink = StreamSink::new(socket).stall_timeout(Duration::from_secs(1));
+    /// ```
     #[must_use]
     pub fn stall_timeout(mut self, timeout: Duration) -> Self {
         self.stall_timeout = timeout;
         self
     }
 
-    /// Gives the writer back.
+    /// Returns the writer.
+    ///
+    /// ```
+    /// use nettrace_writer::sink::{Sink, StreamEnd, StreamSink};
+    ///
+    /// let mut sink = StreamSink::new(Vec::new());
+    /// sink.start(b"header ", StreamEnd::new(b"end"))?;
+    /// sink.finish()?;
+    /// assert_eq!(sink.into_inner(), b"header end");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn into_inner(self) -> W {
         self.writer
     }
 
+    /// Writes all of it. An error comes with the number of bytes that were written.
     fn write_all(&mut self, mut rest: Cursor<'_>) -> Result<(), (io::Error, u64)> {
         let mut done = 0;
         let mut window = [IoSlice::new(&[]); WINDOW];
-        let mut wait = Wait::new(self.stall_timeout);
+        let mut wait = Wait::new(self.stall_timeout, self.stalled);
         while !rest.is_empty() {
             let used = rest.fill(&mut window);
             match self.writer.write_vectored(&window[..used]) {
@@ -87,16 +136,20 @@ impl<W: Write + Send> StreamSink<W> {
                 Ok(count) => {
                     rest.advance(count);
                     done += count as u64;
-                    wait = Wait::new(self.stall_timeout);
+                    self.stalled = false;
+                    wait = Wait::new(self.stall_timeout, false);
                 }
-                Err(error) => wait.after(error).map_err(|error| (error, done))?,
+                Err(error) => wait.after(error).map_err(|error| {
+                    self.stalled = error.kind() == ErrorKind::TimedOut;
+                    (error, done)
+                })?,
             }
         }
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let mut wait = Wait::new(self.stall_timeout);
+        let mut wait = Wait::new(self.stall_timeout, self.stalled);
         loop {
             match self.writer.flush() {
                 Ok(()) => return Ok(()),
@@ -105,23 +158,70 @@ impl<W: Write + Send> StreamSink<W> {
         }
     }
 
+    /// Writes a header or an end of stream. If that fails the stream is over.
     fn send(&mut self, bytes: &[u8], action: &str) -> io::Result<()> {
-        let sent = self.write_all(Cursor::new(&[], bytes)).map_err(|(error, _)| error);
-        sent.and_then(|()| self.flush()).map_err(|source| {
+        let sent = self.complete_block().and_then(|()| {
+            self.write_all(Cursor::new(&[], bytes)).map_err(|(error, _)| error)?;
+            self.flush()
+        });
+        sent.map_err(|source| {
             let error = during(action, source);
             self.state = State::Failed(Failure::of(&error));
             error
         })
     }
+
+    /// Writes the rest of a block of which a part is written.
+    fn complete_block(&mut self) -> io::Result<()> {
+        let mut rest = std::mem::take(&mut self.rest);
+        let written = self.write_all(Cursor::new(&[], &rest));
+        written.map_err(|(error, done)| {
+            rest.drain(..done as usize);
+            self.rest = rest;
+            error
+        })
+    }
+
+    fn write_batch(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        self.complete_block().map_err(|source| WriteError { source, kept: 0 })?;
+        self.write_all(Cursor::new(batch.pieces, &[])).map_err(|(source, done)| {
+            let whole = batch.block_ends.partition_point(|&end| end <= done);
+            let end_of = |blocks: usize| blocks.checked_sub(1).map_or(0, |at| batch.block_ends[at]);
+            let mut kept = end_of(whole);
+            if done > kept && !is_final(&source) {
+                // `done` is less than the size of the batch, so another block follows the whole
+                // ones.
+                kept = end_of(whole + 1);
+                self.rest = range(batch.pieces, done, kept);
+            }
+            WriteError { source, kept }
+        })?;
+        self.flush().map_err(|source| {
+            // A writer can still write what it has accepted, unless the error is final. Then it is
+            // unknown what it has done with the bytes.
+            let size = batch.block_ends.last().copied().unwrap_or(0);
+            let kept = if is_final(&source) { 0 } else { size };
+            WriteError { source, kept }
+        })
+    }
 }
 
 impl StreamSink<File> {
-    /// A sink on the process's standard output, on a descriptor of its own: nothing of what the
-    /// program itself prints through `io::stdout()` passes here, so print to standard error
-    /// meanwhile.
+    /// A sink for the process's standard output, on a descriptor of its own. What the program
+    /// prints through `io::stdout()` does not pass through it and would end up between the trace's
+    /// bytes, so print to standard error meanwhile.
     ///
     /// # Errors
-    /// Where the descriptor can't be duplicated.
+    /// The system's error if the descriptor cannot be duplicated.
+    ///
+    /// ```no_run
+    /// use nettrace_writer::{Session, sink::StreamSink};
+    ///
+    /// // service | nettrace dump -
+    /// let session = Session::builder().sink(StreamSink::stdout()?).start()?;
+    /// # session.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn stdout() -> io::Result<Self> {
         let descriptor = duplicate_stdout()
             .map_err(|source| during("cannot take over standard output for a trace", source))?;
@@ -130,10 +230,10 @@ impl StreamSink<File> {
 }
 
 impl<W: Write + Send> Sink for StreamSink<W> {
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         self.finish()?;
-        check_end_of_stream(end_of_stream)?;
-        self.end_of_stream = end_of_stream;
+        check_end_of_stream(end.bytes())?;
+        self.end_of_stream = end.bytes();
         self.send(header, "cannot write the trace's header to its stream")?;
         self.state = State::Open;
         Ok(())
@@ -148,21 +248,17 @@ impl<W: Write + Send> Sink for StreamSink<W> {
             }
         }
         batch_size(batch, self.end_of_stream)?;
-        let result = self.write_all(Cursor::new(batch.pieces, &[])).map_err(|(source, done)| {
-            let kept = batch.block_ends.iter().rev().find(|end| **end <= done);
-            WriteError { source, kept: kept.copied().unwrap_or(0) }
-        });
-        // Where a flush fails nobody knows what the writer has done with the bytes.
-        let result = result
-            .and_then(|()| self.flush().map_err(|source| WriteError { source, kept: 0 }))
-            .map_err(|WriteError { source, kept }| {
-                let source = during("cannot write the trace to its stream", source);
-                WriteError { source, kept }
-            });
-        if let Err(error) = &result {
-            self.state = State::Failed(Failure::of(&error.source));
-        }
-        result
+        self.write_batch(batch).map_err(|WriteError { source, kept }| {
+            let source = during("cannot write the trace to its stream", source);
+            if is_final(&source) {
+                self.state = State::Failed(Failure::of(&source));
+            }
+            WriteError { source, kept }
+        })
+    }
+
+    fn is_torn(&self) -> bool {
+        !self.rest.is_empty()
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -187,12 +283,20 @@ impl<W> fmt::Debug for StreamSink<W> {
     }
 }
 
+/// The bytes `from..to` of the pieces.
+fn range(pieces: &[IoSlice<'_>], from: u64, to: u64) -> Vec<u8> {
+    let mut cursor = Cursor::new(pieces, &[]);
+    cursor.advance(from as usize);
+    let mut bytes = vec![0; (to - from) as usize];
+    cursor.take(&mut bytes);
+    bytes
+}
+
 pub(super) fn not_started() -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, "a sink takes batches only after `start`")
 }
 
-/// Waits for `time`, or a little less: for a signal that nobody gives. (Threads have one module of
-/// this crate to themselves; a pause is all that the sinks need of them.)
+/// Sleeps for `time`.
 pub(super) fn pause(time: Duration) {
     crate::sync::thread::sleep(time);
 }
@@ -201,16 +305,19 @@ pub(super) fn pause(time: Duration) {
 #[derive(Debug)]
 struct Wait {
     timeout: Duration,
+    /// Whether an earlier write has waited in vain.
+    in_vain: bool,
     since: Option<Instant>,
     pause: Duration,
 }
 
 impl Wait {
-    fn new(timeout: Duration) -> Self {
-        Self { timeout, since: None, pause: PAUSES.0 }
+    fn new(timeout: Duration, in_vain: bool) -> Self {
+        Self { timeout, in_vain, since: None, pause: PAUSES.0 }
     }
 
-    /// Returns when the call that gave `error` is worth another try; passes on what is final.
+    /// Returns when the failed call is worth another try. Passes on an error that waiting does not
+    /// help.
     fn after(&mut self, error: io::Error) -> io::Result<()> {
         match error.kind() {
             ErrorKind::Interrupted => return Ok(()),
@@ -218,7 +325,8 @@ impl Wait {
             _ => return Err(error),
         }
         let since = *self.since.get_or_insert_with(Instant::now);
-        let Some(left) = self.timeout.checked_sub(since.elapsed()) else {
+        let left = self.timeout.checked_sub(since.elapsed()).filter(|_| !self.in_vain);
+        let Some(left) = left else {
             let text = format!("it was full and took nothing for {:?}", self.timeout);
             return Err(io::Error::new(ErrorKind::TimedOut, text));
         };

@@ -1,4 +1,4 @@
-//! Files by the system calls of Unix.
+//! Files through the system calls of Unix.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::complete::FileCalls;
 use super::publish::Directory;
 use super::stream::pause;
 
-/// Pause between two looks for a reader of a named pipe.
+/// The pause between two checks for a reader of a named pipe.
 const READER_PAUSE: Duration = Duration::from_millis(5);
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const CREATE: OFlags = OFlags::WRONLY
@@ -53,7 +53,7 @@ impl FileCalls for RegularFile {
     }
 }
 
-/// Device and inode number of a file.
+/// The device and inode number of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -61,7 +61,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Of the regular file that `path` names now, which is not followed if it is a link.
+    /// The identity of the regular file that `path` names now. A link is not followed.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -76,7 +76,7 @@ impl Identity {
     }
 }
 
-/// A directory by descriptor: it stays the same one, whatever is renamed meanwhile.
+/// A directory, by its descriptor: it stays the same one even if it is renamed meanwhile.
 #[derive(Debug)]
 pub(super) struct OpenDirectory(OwnedFd);
 
@@ -91,7 +91,7 @@ impl OpenDirectory {
         Ok(Self(again(|| rustix::fs::open(path, flags, Mode::empty()))?))
     }
 
-    /// What stands under `name`; a link is not followed.
+    /// What `name` stands for. A link is not followed.
     pub(super) fn look(&self, name: &OsStr) -> io::Result<Found> {
         let stat = match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -108,7 +108,7 @@ impl OpenDirectory {
         })
     }
 
-    /// Opens a device or named pipe for writing, and waits up to `patience` for a pipe's reader.
+    /// Opens a device or named pipe for writing. Waits up to `patience` for a pipe's reader.
     pub(super) fn open_stream(&self, name: &OsStr, patience: Duration) -> io::Result<File> {
         let flags =
             OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
@@ -123,7 +123,7 @@ impl OpenDirectory {
                 opened => break opened?,
             }
         };
-        // The name may have changed hands since it was looked at.
+        // The name may stand for something else since the check.
         let stat = rustix::fs::fstat(&descriptor)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
             let text = "it became a regular file while it was opened";
@@ -152,7 +152,7 @@ impl Directory for OpenDirectory {
     fn link_unnamed(&mut self, file: &RegularFile, name: &OsStr) -> io::Result<()> {
         use std::os::fd::AsRawFd;
 
-        // The other way, AT_EMPTY_PATH, needs a capability on kernels before 6.10.
+        // The alternative, AT_EMPTY_PATH, needs a capability on kernels before 6.10.
         let path = PathBuf::from(format!("/proc/self/fd/{}", file.0.as_raw_fd()));
         Ok(rustix::fs::linkat(CWD, &path, &self.0, name, AtFlags::SYMLINK_FOLLOW)?)
     }
@@ -174,7 +174,7 @@ impl Directory for OpenDirectory {
 
     fn link(&mut self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         match rustix::fs::linkat(&self.0, from, &self.0, to, AtFlags::empty()) {
-            // Which of them says that there are no hard links depends on the file system.
+            // Which of these says that there are no hard links depends on the file system.
             Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL) => {
                 Err(ErrorKind::Unsupported.into())
             }
@@ -198,7 +198,7 @@ pub(super) enum Found {
     Regular,
     Link,
     Directory,
-    /// Written in order: a named pipe, a character device.
+    /// Something that is written in order: a named pipe or a character device.
     Stream,
     BlockDevice,
     Other,
@@ -220,7 +220,7 @@ mod tests {
     use super::super::publish::publish_marked;
     use super::*;
 
-    /// A real directory that lacks some operations, as other file systems do.
+    /// A real directory without some operations, as on other file systems.
     struct Lacking {
         real: OpenDirectory,
         unnamed: bool,

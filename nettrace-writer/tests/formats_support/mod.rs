@@ -1,20 +1,20 @@
-//! What the reader makes of a trace, in words that every format has.
+//! What the reader finds in a trace, in terms that all formats share.
 
-use nettrace_reader::{Label, Reader, Value, heph, verify};
+use nettrace_reader::{Dialect, Label, Options, Reader, Value, heph, verify_with};
 use nettrace_writer::Format;
 
-/// A value, whatever the format.
+/// A value, in whatever format.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Told {
     Unsigned(u64),
     Signed(i64),
-    /// Its bits: no value is lost.
+    /// The bits of a number, so that no value is rounded.
     Float(u64),
     Text(String),
     List(Vec<Self>),
 }
 
-/// An event, whatever the format.
+/// An event, in whatever format.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) name: String,
@@ -22,14 +22,14 @@ pub(crate) struct Seen {
     pub(crate) fields: Vec<(String, Told)>,
     pub(crate) labels: Vec<Label>,
     pub(crate) stack: Vec<u64>,
-    /// Start, length and description of a span, where the format has such.
+    /// The start, length and description of a span, if the format has spans.
     pub(crate) span: Option<(u64, u64, String)>,
 }
 
-/// A thread's events, by its id in the operating system, in their order.
+/// The events of each thread in their order, by the thread's id in the operating system.
 pub(crate) type Threads = Vec<(u64, Vec<Seen>)>;
 
-/// Reads a trace; says how many events are missing.
+/// Reads a trace. Also returns how many events are missing.
 pub(crate) fn read(format: Format, bytes: &[u8]) -> (Threads, u64) {
     let mut threads = Threads::new();
     let mut see = |thread, event| match threads.iter_mut().find(|(id, _)| *id == thread) {
@@ -52,7 +52,8 @@ pub(crate) fn read(format: Format, bytes: &[u8]) -> (Threads, u64) {
         }
         return (threads, lost);
     }
-    let report = verify(bytes).unwrap();
+    let options = Options::default().dialect(Dialect::Reference);
+    let report = verify_with(bytes, options, 100).unwrap();
     assert!(report.is_sound(), "{format:?} {:?}", report.violations);
     let mut reader = Reader::new(bytes).unwrap();
     while let Some(event) = reader.next_event().unwrap() {
@@ -88,7 +89,7 @@ fn told(value: &Value<'_>) -> Told {
     }
 }
 
-/// An event packet; the start of its span counts from the trace's epoch.
+/// Reads an event packet. The start of its span counts from the trace's epoch.
 fn packet(event: &heph::Event<'_>) -> Seen {
     let (mut name, mut fields, mut labels, mut stack) = (None, Vec::new(), Vec::new(), Vec::new());
     for (key, value) in event.attributes().map(Result::unwrap) {
@@ -157,7 +158,7 @@ fn packet_value(value: &heph::Value<'_>) -> Told {
     }
 }
 
-/// From the order of RFC 4122 to that of the files, and back.
+/// Converts from the byte order of RFC 4122 to that of the files, and back.
 pub(crate) fn guid(id: [u8; 16]) -> [u8; 16] {
     let order = [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15];
     order.map(|at| id[at])

@@ -1,4 +1,4 @@
-//! Small V6 streams by hand, and a reader that is as strict as the reference reader.
+//! Small V6 streams by hand, and a reader as strict as the reference reader.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -6,10 +6,15 @@ use std::io::IoSlice;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use nettrace_writer::sink::{Batch, Sink, WriteError};
+use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
+use testkit::{
+    process::this_program,
+    reference::{self, Trace},
+};
 
 /// The end of a V6 stream.
 pub(crate) const END: &[u8] = &[0; 4];
+pub(crate) const STREAM_END: StreamEnd = StreamEnd::new(END);
 
 /// Stream header and Trace block.
 pub(crate) fn header() -> Vec<u8> {
@@ -22,14 +27,14 @@ pub(crate) fn header() -> Vec<u8> {
     header
 }
 
-/// Kind 1: Trace, 6: Thread.
+/// Makes a block of kind 1 (Trace) or 6 (Thread).
 fn block(kind: u32, payload: &[u8]) -> Vec<u8> {
     let mut block = (payload.len() as u32 | kind << 24).to_le_bytes().to_vec();
     block.extend_from_slice(payload);
     block
 }
 
-/// A Thread block that declares the threads `first..first + count`, a row each.
+/// A Thread block that declares the threads `first..first + count`, one row each.
 pub(crate) fn threads(first: u64, count: u64) -> Vec<u8> {
     let mut rows = Vec::new();
     for mut index in first..first + count {
@@ -46,7 +51,8 @@ pub(crate) fn threads(first: u64, count: u64) -> Vec<u8> {
     block(6, &rows)
 }
 
-/// Blocks of about `size` bytes altogether; each batch of one run declares new threads.
+/// Batches of blocks, `size` bytes altogether or a little more. Each batch of a run declares new
+/// threads.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     next: u64,
@@ -78,13 +84,13 @@ pub(crate) fn write(sink: &mut dyn Sink, blocks: &[Vec<u8>]) -> Result<(), Write
         end += block.len() as u64;
         block_ends.push(end);
     }
-    sink.write(&Batch { pieces: &pieces, block_ends: &block_ends })
+    sink.write(&Batch::new(&pieces, &block_ends))
 }
 
-/// The stream without its end.
+/// The content of the stream, without its end.
 ///
 /// # Panics
-/// Where a reader would refuse it.
+/// If a reader would refuse it.
 pub(crate) fn visible(content: &[u8]) -> &[u8] {
     let header = header();
     assert!(content.starts_with(&header), "no header in {} bytes", content.len());
@@ -102,7 +108,7 @@ pub(crate) fn visible(content: &[u8]) -> &[u8] {
     }
 }
 
-/// Asserts that a file is complete, has nothing behind its end, and gives its visible length.
+/// Asserts that a file is complete and that nothing follows its end. Returns its visible length.
 pub(crate) fn complete(path: &Path) -> Vec<u8> {
     let content = std::fs::read(path).unwrap();
     let stream = visible(&content).to_vec();
@@ -110,27 +116,21 @@ pub(crate) fn complete(path: &Path) -> Vec<u8> {
     stream
 }
 
-/// Asks the reference reader, where there is one.
+/// Asks the reference reader, if there is one.
 pub(crate) fn judged(path: &Path) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let judge = std::env::var_os("NETTRACE_JUDGE")
-        .map_or_else(|| root.join("../shared/judge/judge"), PathBuf::from);
-    if !judge.exists() {
-        println!("skipped: no judge at {}", judge.display());
-        return;
+    if let Some(verdict) = reference::ask(&["summary"], Trace::File(path)) {
+        verdict.assert_accepted();
     }
-    let output = Command::new(judge).arg("summary").arg(path).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Runs the ignored test `name` of this test program in a process of its own, to work on `path`.
 pub(crate) fn child(name: &str, path: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = this_program();
     command.args(["--exact", name, "--ignored", "--nocapture"]).env("NETTRACE_SINK_TEST", path);
     command
 }
 
-/// What [`child`] was given.
+/// The path that [`child`] was given.
 pub(crate) fn child_path() -> Option<PathBuf> {
     std::env::var_os("NETTRACE_SINK_TEST").map(PathBuf::from)
 }

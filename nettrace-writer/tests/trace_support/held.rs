@@ -1,4 +1,4 @@
-//! A sink that can be held up: a session whose flusher waits gets full for certain.
+//! A sink that can be held up, so that a session can be filled for certain.
 
 use std::{
     io,
@@ -10,9 +10,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::sink::{Batch, Sink, WriteError};
+use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 
-/// Holds up the flusher in its next write, until it is let go.
+/// Holds up the flusher in its next write, until it is released.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     holds: AtomicBool,
@@ -28,7 +28,7 @@ impl Hold {
         self.holds.store(false, Ordering::SeqCst);
     }
 
-    /// Whether the flusher is held up right now: no memory becomes free until it is let go.
+    /// Whether the flusher is held up right now. No memory becomes free until it is released.
     pub(crate) fn waits(&self) -> bool {
         self.waits.load(Ordering::SeqCst)
     }
@@ -49,12 +49,12 @@ impl<S> Held<S> {
 }
 
 impl<S: Sink> Sink for Held<S> {
-    fn start(&mut self, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<()> {
-        self.sink.start(header, end_of_stream)
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        self.sink.start(header, end)
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
-        // A test that never lets go fails by what it finds then, rather than hang.
+        // A test that never releases the sink fails by what it finds then, and does not hang.
         let end = Instant::now() + Duration::from_secs(60);
         while self.hold.holds.load(Ordering::SeqCst) && Instant::now() < end {
             self.hold.waits.store(true, Ordering::SeqCst);
@@ -64,8 +64,12 @@ impl<S: Sink> Sink for Held<S> {
         self.sink.write(batch)
     }
 
-    fn wants_restart(&mut self, next: u64) -> bool {
-        self.sink.wants_restart(next)
+    fn room(&self) -> u64 {
+        self.sink.room()
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        self.sink.wants_restart()
     }
 
     fn finish(&mut self) -> io::Result<()> {

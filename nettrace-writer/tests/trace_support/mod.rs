@@ -1,25 +1,19 @@
-//! What a trace says, read by our own reader and by the reference reader, and whether it agrees with the session's counts.
+//! What a trace says according to the project's reader and the reference reader, and whether it
+//! agrees with the session's counts.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
 pub(crate) mod held;
 
-use std::{
-    collections::BTreeMap,
-    io::Write as _,
-    path::PathBuf,
-    process::{Command, Output, Stdio},
-    time::{Duration, Instant},
-};
-
-use nettrace_reader::{Label, Options, Rule, ThreadTotals, verify};
-use nettrace_writer::{Session, SessionBuilder, Stats, sink::MemorySink};
-use trace_event::{
+use nettrace_event::{
     EventSchema, EventType, FieldSchema, Level, PayloadEncoder, ProviderSchema, TraceEvent,
 };
+use nettrace_reader::{Dialect, Label, Options, Rule, ThreadTotals, verify_with};
+use nettrace_writer::{Session, SessionBuilder, Stats, sink::MemorySink};
+use testkit::{process::skipped_in_emulator, reference::judged};
 
-/// An event as the reader delivers it.
+/// An event as the reader returns it.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) provider: String,
@@ -76,7 +70,7 @@ pub(crate) fn read(bytes: &[u8]) -> Vec<Seen> {
     events
 }
 
-/// What a trace says of its threads, the gone ones included.
+/// What a trace says of its threads, including those that ended.
 pub(crate) fn threads(bytes: &[u8]) -> Vec<ThreadTotals> {
     let mut reader = Options::default().keep_thread_totals(true).open(bytes).expect("a trace");
     while reader.next_event().expect("a whole trace").is_some() {}
@@ -84,51 +78,31 @@ pub(crate) fn threads(bytes: &[u8]) -> Vec<ThreadTotals> {
     reader.live_threads().cloned().chain(gone).collect()
 }
 
-/// Events and losses of a trace, which has to keep every promise of a writer, in the reference reader's eyes as well.
+/// How many events a trace has and how many it has lost. It must keep every promise of a writer,
+/// and the reference reader must agree.
 pub(crate) fn sound(bytes: &[u8], forgiven: &[Rule]) -> (u64, u64) {
-    let report = verify(bytes).expect("memory can be read");
+    let options = Options::default().dialect(Dialect::Reference);
+    let report = verify_with(bytes, options, 100).expect("memory can be read");
     let broken: Vec<_> =
         report.violations.iter().filter(|broken| !forgiven.contains(&broken.rule)).collect();
     assert!(broken.is_empty(), "{} violations, such as {broken:?}", report.count);
-    if let Some(judged) = judge(bytes) {
-        assert_eq!(judged["events"], report.events.to_string(), "the reference reader: {judged:?}");
-        assert_eq!(judged["lost"], report.lost.to_string(), "the reference reader: {judged:?}");
-        assert_eq!(judged["unsorted"], "0", "the reference reader: {judged:?}");
+    if let Some(verdict) = judged(bytes) {
+        verdict.assert_holds(report.events, report.lost);
     }
     (report.events, report.lost)
 }
 
-/// Checks a finished session against its trace: every attempt is in it, or is missing by the numbers.
+/// Checks a finished session against its trace: every attempt is in the trace, or the numbers show
+/// that it is missing.
 pub(crate) fn check(bytes: &[u8], stats: &Stats) {
     check_but(bytes, stats, &[]);
 }
 
-/// Like [`check`], but some rules may be broken, by events that lie.
+/// Like [`check`], but some rules may be broken, because there are events that lie.
 pub(crate) fn check_but(bytes: &[u8], stats: &Stats, forgiven: &[Rule]) {
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     let (events, lost) = sound(bytes, forgiven);
-    assert_eq!((events, lost), (stats.written, stats.dropped.total()), "{stats:?}");
-}
-
-/// The last line of the reference reader, where there is one.
-pub(crate) fn judge(bytes: &[u8]) -> Option<BTreeMap<String, String>> {
-    let judge = std::env::var_os("NETTRACE_JUDGE").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/judge/judge"),
-        PathBuf::from,
-    );
-    if !judge.exists() {
-        println!("skipped: no judge at {}", judge.display());
-        return None;
-    }
-    let mut file = tempfile::NamedTempFile::new().expect("a file");
-    file.write_all(bytes).expect("room for a trace");
-    let output = Command::new(judge).arg("summary").arg(file.path()).output().expect("a judge");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the reference reader: {complaint}\n{text}");
-    let last = text.lines().last().unwrap_or_default().trim_start_matches("# ");
-    let pairs = last.split_whitespace().filter_map(|pair| pair.split_once('='));
-    Some(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    assert_eq!((events, lost), (stats.written, stats.drops.total()), "{stats:?}");
 }
 
 /// A schema for events that are written by hand.
@@ -155,14 +129,16 @@ pub(crate) const fn schema(
     }
 }
 
-/// An event by hand: asks for its bytes whenever it is encoded.
+/// An event by hand. It calls a function for its bytes whenever it is encoded.
 pub(crate) struct Hostile<'a> {
     pub(crate) ty: &'static EventType,
     pub(crate) bytes: &'a dyn Fn() -> Vec<u8>,
 }
 
 impl TraceEvent for Hostile<'_> {
-    const TYPES: &'static [&'static EventType] = &[];
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
 
     fn event_type(&self) -> &'static EventType {
         self.ty
@@ -173,35 +149,13 @@ impl TraceEvent for Hostile<'_> {
     }
 }
 
-/// Runs one test of this program again, in a process of its own, which [`is_rerun`] knows; kills it after a while.
-pub(crate) fn rerun(test: &str, argument: &str, patience: Duration) -> Output {
-    let mut child = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env("NETTRACE_RERUN", argument)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("this program starts");
-    let deadline = Instant::now() + patience;
-    while child.try_wait().expect("a child").is_none() {
-        if Instant::now() > deadline {
-            child.kill().expect("a child");
-            let output = child.wait_with_output().expect("a child");
-            panic!("{test} hung: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().expect("a child")
-}
-
-/// The argument of [`rerun`], in the process that it started.
-pub(crate) fn is_rerun() -> Option<String> {
-    std::env::var("NETTRACE_RERUN").ok()
-}
-
-/// Resident memory of this process in bytes.
+/// The resident memory of this process in bytes, or 0 in an emulator, which has an unknown share of
+/// it.
 #[cfg(target_os = "linux")]
 pub(crate) fn resident() -> u64 {
+    if skipped_in_emulator("a bound on resident memory, of which it has its share") {
+        return 0;
+    }
     let status = std::fs::read_to_string("/proc/self/statm").expect("procfs");
     let pages: u64 = status.split_whitespace().nth(1).expect("resident").parse().expect("number");
     pages * 4096

@@ -1,8 +1,9 @@
-//! Builds the kernel from Debian's source and `vm/kernel.config`, once.
+//! Builds the kernel once, from Debian's source and `vm/kernel.config`.
 //!
-//! It is kept in `$NETTRACE_VM_CACHE`, else in `nettrace-vm` in the user's cache, in a folder named
-//! after the version of the source and a hash of the configuration. It appears there when it is
-//! complete, so that a build that was stopped leaves nothing that looks like a kernel.
+//! The kernel is kept in `$NETTRACE_VM_CACHE`, or else in the folder `nettrace-vm` of the user's
+//! cache. Its folder there is named after the version of the source and a hash of the
+//! configuration. The folder appears only when it is complete, so an interrupted build leaves
+//! nothing that looks like a kernel.
 
 use std::{
     env, fs,
@@ -19,18 +20,18 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
-/// Sources are packages of this name and a version, which put an archive of their name into
+/// The source packages have this name and a version. Each puts an archive of the same name into
 /// [`SOURCES`].
 const PACKAGE: &str = "linux-source-";
 
-/// Where the archives are.
+/// The folder of the archives.
 const SOURCES: &str = "/usr/src";
 
-/// The first kernel with all that is asked of user_events: unregistering by itself at exit, and
-/// events of more than one format.
+/// The first long-term kernel with user_events, which came with 6.4. The tests need nothing that
+/// came later, such as events with several formats under one name.
 const OLDEST: (u32, u32) = (6, 6);
 
-/// The kernel, from the cache if it is there.
+/// The kernel, from the cache if possible.
 pub(super) fn built(workspace: &Workspace) -> Result<PathBuf> {
     let recipe = workspace.root.join("vm/kernel.config");
     let wanted = fs::read_to_string(&recipe).map_err(file_error(&recipe))?;
@@ -59,7 +60,7 @@ pub(super) fn built(workspace: &Workspace) -> Result<PathBuf> {
         fs::copy(&from, result.join(name)).map_err(file_error(&from))?;
     }
     match fs::rename(&result, &home) {
-        // Somebody else was quicker: theirs is as good.
+        // Another process was quicker. Its kernel is as good.
         Err(_) if image.exists() => {}
         outcome => outcome.map_err(file_error(&home))?,
     }
@@ -67,8 +68,7 @@ pub(super) fn built(workspace: &Workspace) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// Unpacks, configures and compiles, in `work/source`; the compiler's output goes to a file, of
-/// which a failure shows the end.
+/// Unpacks, configures and compiles the source in `work/source`.
 fn make(work: &Path, archive: &Path, recipe: &Path, wanted: &str) -> Result<()> {
     let source = work.join("source");
     fs::create_dir_all(&source).map_err(file_error(&source))?;
@@ -76,7 +76,7 @@ fn make(work: &Path, archive: &Path, recipe: &Path, wanted: &str) -> Result<()> 
     step.arg("--strip-components=1").run()?;
     let make = |arguments: &[&str]| {
         let step = Step::new("make").arg("-s").args(arguments).within(&source);
-        // Whatever cargo and CI have set for other compilers is not for this one.
+        // Settings that cargo and CI make for other compilers do not apply here.
         step.without(&["CFLAGS", "LDFLAGS", "MAKEFLAGS", "ARCH", "CROSS_COMPILE"])
     };
     make(&["tinyconfig"]).run()?;
@@ -89,7 +89,7 @@ fn make(work: &Path, archive: &Path, recipe: &Path, wanted: &str) -> Result<()> 
     let lost = lost(wanted, &made);
     if !lost.is_empty() {
         return Err(Error::Nothing(format!(
-            "this source has no use for {}; mend vm/kernel.config",
+            "this kernel source does not accept {}; correct vm/kernel.config",
             lost.join(", ")
         )));
     }
@@ -97,13 +97,13 @@ fn make(work: &Path, archive: &Path, recipe: &Path, wanted: &str) -> Result<()> 
     make(&[&format!("-j{jobs}"), "bzImage"]).run()
 }
 
-/// Settings that `wanted` turns on and `made` does not have.
+/// The settings that `wanted` turns on and `made` lacks.
 fn lost<'a>(wanted: &'a str, made: &str) -> Vec<&'a str> {
     let on = wanted.lines().filter(|line| line.starts_with("CONFIG_"));
     on.filter(|wanted| !made.lines().any(|line| line == *wanted)).collect()
 }
 
-/// The newest source that is unpacked here, else that apt knows of.
+/// The newest source package that is installed, or else that apt knows.
 fn newest_source() -> Result<String> {
     let mut names = Vec::new();
     for path in paths_in(Path::new(SOURCES))? {
@@ -124,7 +124,7 @@ fn newest_source() -> Result<String> {
         return Ok(name);
     }
     if packages::is_there("apt-get") {
-        // An image of a container comes without lists.
+        // A container image comes without package lists.
         let _ = Step::new("apt-get").args(["update", "-qq"]).run();
     }
     found(&search()).ok_or_else(|| {
@@ -146,7 +146,7 @@ fn newest<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     versions.filter(|(version, _)| *version >= OLDEST).max().map(|(_, name)| name)
 }
 
-/// The full version of `package`: of the one installed, else of the one that would be.
+/// The full version of `package`: the installed one, or else the one that would be installed.
 fn version(package: &str) -> Result<String> {
     let query = Step::new("dpkg-query").args(["-W", "-f=${Version}", package]);
     let installed = query.quiet().read().unwrap_or_default();

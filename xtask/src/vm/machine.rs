@@ -1,8 +1,9 @@
 //! Boots the kernel under QEMU for one job, and ends it with the job.
 //!
-//! The machine has no disk and no network. It sees this machine's files, read-only, and one folder
-//! that both may write, through which job, output and exit status pass. QEMU emulates the processor,
-//! so that nothing is asked of the one below; it ends when this program does, or at its time limit.
+//! The machine has no disk and no network. It sees the host's files read-only. It shares one
+//! writable folder with the host, which holds the job, its output and its exit status. QEMU
+//! emulates the processor, so the host needs no support for virtual machines. QEMU ends when this
+//! program ends, or at the time limit.
 
 use std::{
     fs::{self, File},
@@ -20,16 +21,18 @@ use crate::{
     workspace::Workspace,
 };
 
-/// How often output is looked for.
+/// How often to look for output.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Lines of the kernel's log that are shown where the machine ended badly.
+/// How many lines of the kernel's log to show if the machine ends badly.
 const LOG_LINES: usize = 30;
 
-/// Runs `script` as root in a shell, with a limit, prints its output and hands `each` its lines.
+/// Runs `script` as root in a shell, within a time limit. Prints its output and calls `each` with
+/// each line.
 ///
-/// The script finds `TMPDIR` and `HOME` in memory; everything else but the folder of the job is
-/// read-only. `NETTRACE_LIVE` tells tests that they are here, where they may unmount and count.
+/// `TMPDIR` and `HOME` of the script are in memory. Everything else is read-only, except the folder
+/// of the job. `NETTRACE_LIVE` tells tests that they run in the machine, where they may unmount
+/// file systems and count what the whole system has.
 pub(super) fn run(
     workspace: &Workspace,
     kernel: &Path,
@@ -55,7 +58,7 @@ pub(super) fn run(
     let ended = loop {
         let status = machine.0.try_wait();
         let mut bytes = Vec::new();
-        // Once more after the end: the last lines may have come just before it.
+        // Reads once more after the end, because the last lines may have come just before it.
         let _ = output.read_to_end(&mut bytes);
         lines.take(&bytes, &mut each);
         match status {
@@ -89,7 +92,7 @@ pub(super) fn run(
     }
 }
 
-/// The archive with `vm/init` and its shell, from which the kernel starts.
+/// Packs `vm/init` and its shell into the archive from which the kernel starts.
 fn first_program(workspace: &Workspace, files: &Path, folder: &Path) -> Result<()> {
     for name in ["bin", "dev", "proc", "job", "host"] {
         let path = files.join(name);
@@ -107,7 +110,7 @@ fn first_program(workspace: &Workspace, files: &Path, folder: &Path) -> Result<(
 }
 
 fn start(kernel: &Path, folder: &Path, job: &Path) -> Result<Child> {
-    // Its parent's end is QEMU's end too, even where that is a kill.
+    // QEMU ends when its parent ends, even if that is killed.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
     command.args(["-M", "microvm,acpi=off,rtc=on", "-accel", "tcg,thread=multi", "-cpu", "max"]);
@@ -130,11 +133,12 @@ fn start(kernel: &Path, folder: &Path, job: &Path) -> Result<Child> {
         .map_err(|source| Error::Start { command: "setpriv … qemu-system-x86_64".into(), source })
 }
 
-/// What tells the kernel how fast the processor's counter is, which QEMU passes on as it is.
+/// The option that tells the kernel the rate of the processor's counter. QEMU passes the host's
+/// counter on unchanged.
 ///
-/// The timer by which the kernel would find out comes late where the host is busy, and without the
-/// counter the machine's clock goes in steps of 4 ms. A host that is a virtual machine itself knows
-/// one frequency only, that of the counter. Elsewhere the kernel is left to find out.
+/// The kernel would measure the rate with a timer that is late on a busy host. Without the counter
+/// the machine's clock advances in steps of 4 ms. If the host is a virtual machine itself, the
+/// frequency that it reports is that of the counter. On other hosts the kernel must measure.
 fn counter_rate() -> String {
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let kilohertz = kilohertz(&processors);
@@ -151,12 +155,12 @@ fn kilohertz(processors: &str) -> Option<u64> {
     (megahertz >= 1.0).then_some((megahertz * 1e3) as u64)
 }
 
-/// `path` as a part of an option, where a comma ends it unless doubled.
+/// `path` as part of an option of QEMU. A comma would end the part, so commas are doubled.
 fn for_qemu(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// The job as it is run: with our PATH, but with a home that can be written.
+/// The script with our PATH, but with a home folder that can be written.
 fn with_environment(script: &str) -> String {
     let path = std::env::var_os("PATH").unwrap_or_default();
     format!(
@@ -185,13 +189,13 @@ struct Machine(Child);
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // Both do nothing where it has ended.
+        // Neither has an effect if it has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Bytes cut into lines, the last of which may still be coming.
+/// Cuts bytes into lines. The last line may be incomplete.
 #[derive(Debug, Default)]
 struct Lines {
     rest: Vec<u8>,

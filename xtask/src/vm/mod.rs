@@ -1,15 +1,15 @@
 //! A kernel with user_events, and the tests that need one.
 //!
-//! The lane `vm` builds the programs of tests whose name starts with `live`, boots the kernel under
-//! QEMU's emulation, runs them inside as root and passes on what they print. `cargo xtask vm
-//! --shell COMMAND` does so with any command, in the current folder.
+//! The lane `vm` builds the test programs whose names start with `live`. It boots the kernel in
+//! QEMU's emulation, runs the programs there as root, and passes on what they print. `cargo xtask
+//! vm --shell COMMAND` does the same with any command, in the current folder.
 //!
-//! Code map: [`packages`] sees to the tools, [`mod@kernel`] builds the kernel once and keeps it,
-//! [`machine`] boots it for one job. The recipe (configuration, first program) is in `vm/` at the
-//! root of the workspace.
+//! Code map: [`packages`] installs the tools. [`mod@kernel`] builds the kernel once and keeps it.
+//! [`machine`] boots it for one job. The recipe, which is the kernel's configuration and first
+//! program, is in `vm/` at the root of the workspace.
 //!
-//! Where the tools are absent and cannot be installed, the lane says so and passes, unless
-//! `NETTRACE_VM=required` is in the environment, as it is in CI.
+//! If the tools are absent and cannot be installed, the lane says so and passes. With
+//! `NETTRACE_VM=required` in the environment, as in CI, it fails instead.
 
 mod kernel;
 mod machine;
@@ -29,19 +29,19 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
-/// The variable that turns a skip into an error, with the value `required`.
+/// The variable that turns a skip into an error if its value is `required`.
 const REQUIRED: &str = "NETTRACE_VM";
 
-/// How long a job may take, in seconds, unless `NETTRACE_VM_SECONDS` says otherwise.
+/// The time limit of a job in seconds, unless `NETTRACE_VM_SECONDS` says otherwise.
 const SECONDS: u64 = 600;
 
-/// What folders are called that are there for one run only, with the id of its process behind.
+/// How the names of temporary folders begin. The id of the process follows.
 const TEMPORARY: &str = "running-";
 
-/// What test programs are called that run here.
+/// How the names of the tests that run here begin.
 const PREFIX: &str = "live";
 
-/// The lane: every live test of every member.
+/// The lane: runs every live test of every member.
 pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let Some(kernel) = kernel(workspace)? else { return Ok(()) };
     let programs = live_programs(workspace)?;
@@ -51,7 +51,7 @@ pub(crate) fn run(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 
     let mut script = String::from("status=0\n");
     for Program { folder, path } in &programs {
-        // One after the other: they mount, unmount, and count what the whole machine holds.
+        // One after the other, because they mount, unmount, and count what the whole system has.
         script.push_str(&format!(
             "cd {}\n{} --nocapture --test-threads=1 || status=1\n",
             quoted(folder),
@@ -86,20 +86,20 @@ pub(crate) fn shell(workspace: &Workspace, command: &[&str]) -> Result<()> {
     machine::run(workspace, &kernel, &script, limit(), |_| ())
 }
 
-/// A program of tests, and the folder that it expects to run in.
+/// A test program, and the folder that it expects to run in.
 #[derive(Debug, PartialEq)]
 struct Program {
     folder: PathBuf,
     path: PathBuf,
 }
 
-/// The kernel; none where it cannot be had and need not be.
+/// The kernel. `None` if it is neither available nor required.
 fn kernel(workspace: &Workspace) -> Result<Option<PathBuf>> {
     let found = packages::ready().and_then(|()| kernel::built(workspace));
     match found {
         Ok(kernel) => Ok(Some(kernel)),
         Err(Error::Missing(why)) if env::var(REQUIRED).is_ok_and(|value| value == "required") => {
-            Err(Error::Missing(format!("{why}; and {REQUIRED}=required wants it")))
+            Err(Error::Missing(format!("{why}; {REQUIRED}=required turns this into an error")))
         }
         Err(Error::Missing(why)) => {
             println!("skipped: {why}");
@@ -109,35 +109,33 @@ fn kernel(workspace: &Workspace) -> Result<Option<PathBuf>> {
     }
 }
 
-/// Builds the live tests of every member that has some.
+/// Builds the live tests of all members.
 fn live_programs(workspace: &Workspace) -> Result<Vec<Program>> {
-    let mut programs = Vec::new();
-    for package in &workspace.packages {
-        let tests = package.tests.iter().filter(|name| name.starts_with(PREFIX));
-        let chosen: Vec<&str> = tests.flat_map(|name| ["--test", name]).collect();
-        if chosen.is_empty() {
-            continue;
-        }
-        let build = || {
-            let step = Step::cargo().args(["test", "--no-run", "--locked", "-p", &package.name]);
-            step.arg("--all-features").args(&chosen)
-        };
-        // Twice: what the compiler has to say is for people, where its programs are is for us.
-        build().run()?;
-        let messages = build().args(["--message-format=json"]).quiet().read()?;
-        let paths = messages.lines().filter_map(executable);
-        programs.extend(paths.map(|path| Program { folder: package.folder.clone(), path }));
+    let tests = workspace.packages.iter().flat_map(|package| &package.tests);
+    let chosen: Vec<&str> =
+        tests.filter(|name| name.starts_with(PREFIX)).flat_map(|name| ["--test", name]).collect();
+    if chosen.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(programs)
+    let build = || {
+        // With the features of lane `test`, what that has built serves here too.
+        let step = Step::cargo().args(["test", "--no-run", "--locked"]);
+        step.args(["--workspace", "--all-features"]).args(&chosen)
+    };
+    // Builds twice: first to show the compiler's messages, then to learn where the programs are.
+    build().run()?;
+    let messages = build().args(["--message-format=json"]).quiet().read()?;
+    Ok(messages.lines().filter_map(executable).collect())
 }
 
-/// The program in one of cargo's messages, if it is of a live test.
-fn executable(message: &str) -> Option<PathBuf> {
+/// The program that a message of cargo names, if it is a live test.
+fn executable(message: &str) -> Option<Program> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_live = message["target"]["name"].as_str()?.starts_with(PREFIX);
     let is_test = message["target"]["kind"][0] == "test";
-    let path = message["executable"].as_str()?;
-    (is_live && is_test).then(|| PathBuf::from(path))
+    let path = PathBuf::from(message["executable"].as_str()?);
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
+    (is_live && is_test).then_some(Program { folder, path })
 }
 
 fn limit() -> Duration {
@@ -145,7 +143,7 @@ fn limit() -> Duration {
     Duration::from_secs(seconds.unwrap_or(SECONDS))
 }
 
-/// `path` as one word of a shell.
+/// `path` as one word for a shell.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -154,18 +152,18 @@ fn file_error(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
     |source| Error::File { path: path.to_owned(), source }
 }
 
-/// Whether another process has this id; ours may have been a killed one's before.
+/// Whether a process other than this one has the id. A killed process may have had our id before.
 fn is_running(process: &str) -> bool {
     process != std::process::id().to_string() && Path::new("/proc").join(process).exists()
 }
 
-/// A folder that goes away with this value.
+/// A folder that is removed on drop.
 #[derive(Debug)]
 struct Folder(PathBuf);
 
 impl Folder {
-    /// A new and empty one in `parent`, named after this process. Those of processes that were
-    /// killed go first: each may hold the source of a kernel.
+    /// Makes a new, empty folder in `parent`, named after this process. First removes folders of
+    /// processes that were killed, because each may hold the source of a kernel.
     fn new(parent: &Path) -> Result<Self> {
         for path in paths_in(parent)? {
             let owner = path.file_name().and_then(|name| name.to_str()?.strip_prefix(TEMPORARY));
@@ -181,7 +179,8 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // It is below the target folder or the cache: `cargo clean` and people can do it too.
+        // A failure is harmless. The folder is below the target folder or the cache, where `cargo
+        // clean` or the user can remove it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -194,12 +193,14 @@ mod tests {
     fn the_program_of_a_live_test_is_found_among_the_messages() {
         let message = |kind: &str, name: &str| {
             format!(
-                r#"{{"reason":"compiler-artifact","target":{{"kind":["{kind}"],"name":"{name}"}},
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/some/Cargo.toml",
+                "target":{{"kind":["{kind}"],"name":"{name}"}},
                 "executable":"/t/debug/deps/{name}-1"}}"#
             )
         };
         let found = executable(&message("test", "live_events"));
-        assert_eq!(found, Some(PathBuf::from("/t/debug/deps/live_events-1")));
+        let (folder, path) = ("/w/some".into(), "/t/debug/deps/live_events-1".into());
+        assert_eq!(found, Some(Program { folder, path }));
         assert_eq!(executable(&message("bin", "live_events")), None);
         assert_eq!(executable(&message("test", "encoding")), None);
         assert_eq!(executable(r#"{"reason":"build-finished","success":true}"#), None);
@@ -217,7 +218,7 @@ mod tests {
     #[test]
     fn a_folder_starts_empty_and_goes_away() {
         let parent = env::temp_dir().join(format!("xtask-vm-{}", std::process::id()));
-        // Ids of processes do not go that far.
+        // Process ids do not go that high.
         let (killed, other) = (parent.join("running-99999999"), parent.join("6.12"));
         for path in [&killed, &other, &parent.join(format!("running-{}/x", std::process::id()))] {
             fs::create_dir_all(path).unwrap();

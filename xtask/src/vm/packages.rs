@@ -1,4 +1,4 @@
-//! The tools: what is needed to build and to boot the kernel, and to record its events.
+//! The tools to build and boot the kernel and to record its events.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use crate::{
     step::Step,
 };
 
-/// Programs that are needed, each with the Debian package that has it.
+/// Required programs, each with its Debian package.
 const PROGRAMS: [(&str, &str); 13] = [
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("busybox", "busybox-static"),
@@ -24,16 +24,17 @@ const PROGRAMS: [(&str, &str); 13] = [
     ("xz", "xz-utils"),
 ];
 
-/// Files that are needed, each with its package.
+/// Required files, each with its Debian package.
 const FILES: [(&str, &str); 3] = [
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/usr/include/libelf.h", "libelf-dev"),
     ("/usr/include/gelf.h", "libelf-dev"),
 ];
 
-/// Sees to it that every tool is there, by way of apt-get where this is a root's Debian.
+/// Makes sure that every tool is there. Installs those that are missing, if apt-get is there and
+/// the user is root.
 ///
-/// Fails with [`Error::Missing`] where they are not, and cannot be installed.
+/// Fails with [`Error::Missing`] if a tool is missing and cannot be installed.
 pub(crate) fn ready() -> Result<()> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Err(Error::Missing("no virtual machine: the recipe is for x86-64 Linux".into()));
@@ -52,7 +53,7 @@ pub(crate) fn ready() -> Result<()> {
     }
 }
 
-/// Installs `packages`, or says why not.
+/// Installs `packages`, or says why it cannot.
 pub(super) fn install(packages: &[&str]) -> Result<()> {
     let why = if !is_there("apt-get") {
         "there is no apt-get to install them"
@@ -74,7 +75,7 @@ fn update_and_install(packages: &[&str]) -> Result<()> {
         step.env("DEBIAN_FRONTEND", "noninteractive").run()
     };
     let update = || Step::new("apt-get").args(["update", "-qq"]).run();
-    // With old lists, packages are asked for that the mirror no longer has.
+    // Old lists may name packages that the mirror no longer has.
     install().or_else(|_| update().and_then(|()| install())).map_err(|error| {
         Error::Missing(format!("no virtual machine: its packages cannot be installed: {error}"))
     })

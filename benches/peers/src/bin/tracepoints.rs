@@ -1,12 +1,14 @@
-//! What an event costs in the crate `eventheader` 0.5 and in ours, with nobody listening and with the
-//! kernel.
+//! What an event costs in the crate `eventheader` 0.5 and in ours: with nobody listening, and with
+//! the kernel.
 //!
-//! `cargo run --release --bin tracepoints` prints nanoseconds an event, and as its last line one
-//! JSON object. The event has five numbers and a string. With nobody listening, its cost is what a
-//! loop takes beyond an empty one. Listening is turned on here, for which the kernel must have
-//! user_events and the user must be root: as in `cargo xtask vm --shell PROGRAM`. Where that fails
-//! the figures with the kernel are skipped. Under emulation they say how peers stand to each other,
-//! not more; vector instructions are so slow there that they hide the rest, and are better left out:
+//! `cargo run --release --bin tracepoints` prints nanoseconds an event. Its last line is one JSON
+//! object. The event has five numbers and a string. With nobody listening, the figure is the time
+//! of a loop with the event less that of an empty loop.
+//!
+//! The program turns the tracepoints on itself. For that the kernel must have user_events and the
+//! user must be root, as in `cargo xtask vm --shell PROGRAM`. Otherwise the program skips the
+//! figures with the kernel. Under emulation those figures only compare the peers with each other.
+//! There vector instructions are slow enough to hide everything else; turn them off with
 //! `GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX,-ERMS,-FSRM`.
 
 use std::{
@@ -21,14 +23,14 @@ use eventheader::{define_provider, write_event};
 
 define_provider!(PROVIDER, "Peers_Tracepoints");
 
-/// Turns on the tracepoints that the events below belong to: level 4, keyword 1.
+/// The files that turn on the tracepoints of the events below: level 4, keyword 1.
 const SWITCHES: &[&str] = &[
     "/sys/kernel/tracing/events/user_events/Peers_Tracepoints_L4K1/enable",
     #[cfg(feature = "ours")]
     "/sys/kernel/tracing/events/user_events/Peers_Tracepoints_Ours_L4K1/enable",
 ];
 
-/// Loops of each kind, which take turns; the best stands for each, because noise only adds.
+/// Rounds of each loop. The loops take turns. The best round counts, because noise only adds time.
 const ROUNDS: usize = 51;
 
 fn main() -> ExitCode {
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
 
     match SWITCHES.iter().try_for_each(|switch| fs::write(switch, "1")) {
         Ok(()) => {
-            // The kernel sets the words in its own time.
+            // The kernel sets the words asynchronously.
             thread::sleep(Duration::from_millis(500));
             let [empty, theirs, of_ours] = costs(2_000);
             let last = emit(1);
@@ -73,7 +75,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The best of many turns of an empty loop, of `eventheader` and of ours, in nanoseconds an event.
+/// Times an empty loop, `eventheader` and our crate, in nanoseconds an event. Takes the best of
+/// many turns.
 fn costs(events: u64) -> [f64; 3] {
     let mut best = [f64::MAX; 3];
     for _ in 0..ROUNDS {
@@ -111,7 +114,7 @@ fn emit_ours(_: u64) -> u32 {
     0
 }
 
-/// One event; 0, or what the system says of the write.
+/// Writes one event. Returns 0, or the system's error for the write.
 #[inline(always)]
 fn emit(number: u64) -> u32 {
     write_event!(
@@ -128,7 +131,7 @@ fn emit(number: u64) -> u32 {
     )
 }
 
-/// What one turn of a loop takes.
+/// The time that one turn of a loop takes, in nanoseconds.
 #[inline(always)]
 fn nanoseconds(turns: u64, work: impl Fn(u64) -> u32) -> f64 {
     let start = Instant::now();

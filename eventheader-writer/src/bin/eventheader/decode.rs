@@ -1,4 +1,4 @@
-//! The events in a file of `perf`, through the decoder that the format's authors publish.
+//! Prints the events in a file of `perf`, using the decoder that the format's authors publish.
 
 use std::io::{self, Write};
 
@@ -8,9 +8,9 @@ use tracepoint_decode::{
 };
 use tracepoint_perf::{PerfDataFileEventOrder, PerfDataFileReader};
 
-/// Prints each event as a line: its name, its fields, and what `perf` and the event's header say of
-/// it. What is no EventHeader event or a damaged one, and records of losses, are counted on standard
-/// error.
+/// Prints each event as a line: its name, its fields, and the details of `perf` and of the event's
+/// header. Counts on standard error: damaged events, events that are not EventHeader events, and
+/// records of losses.
 pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
     let mut reader = PerfDataFileReader::new();
     reader.open_file(file, PerfDataFileEventOrder::Time)?;
@@ -45,8 +45,8 @@ pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// How many steps the decoder may take for one event. What fits in an event needs some ten thousand;
-/// a damaged one can claim any number of elements.
+/// The most steps that the decoder may take for one event. A valid event needs about ten thousand
+/// at most; a damaged one can claim any number of elements.
 const MAX_STEPS: u32 = 1 << 20;
 
 fn line(
@@ -64,7 +64,7 @@ fn line(
     Ok(line)
 }
 
-/// The beginning of a JSON object.
+/// Splits off the start of a JSON object.
 fn name_and_fields(
     enumerator: &mut EventHeaderEnumerator<'_, '_, '_>,
 ) -> Result<String, EventHeaderEnumeratorError> {

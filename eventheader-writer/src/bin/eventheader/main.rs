@@ -1,8 +1,8 @@
-//! `eventheader doctor`: can this machine take tracepoints, which are registered, who listens, and
-//! how to record them. `eventheader decode FILE`: what `perf` has recorded, as JSON.
+//! `eventheader doctor` says whether this machine can take tracepoints, which are registered, who
+//! listens, and how to record them. `eventheader decode FILE` prints what `perf` recorded, as JSON.
 //!
-//! Exit code 0 if all is well, 1 if not (for `doctor`: no tracepoints here), 2 for a mistake on the
-//! command line.
+//! Exit code 0 for success, 1 for failure (for `doctor`: tracepoints are not available), 2 for a
+//! mistake on the command line.
 
 #[cfg(feature = "decode")]
 mod decode;
@@ -14,13 +14,14 @@ usage: eventheader doctor
        eventheader decode FILE
 
 doctor  says whether this machine can take EventHeader tracepoints (Linux user_events) from this
-        user and if not, why; lists those that are registered, with who listens; prints the perf
-        command to use
-decode  prints the EventHeader events in a file that `perf record` has written, one JSON object a
-        line (where this program was built with `--features decode`)";
+        user, and if not, why; lists the registered tracepoints and their listeners; prints the
+        perf command to use
+decode  prints the EventHeader events in a file that `perf record` wrote, one JSON object per line
+        (if this program was built with `--features decode`)";
 
 fn main() -> ExitCode {
-    // The decoder takes names of files as UTF-8; any other is one of a file that there is not.
+    // The decoder takes file names as UTF-8. A name that is not UTF-8 becomes one that does not
+    // exist.
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let arguments: Vec<_> = arguments.collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -56,7 +57,7 @@ fn decode(file: &str) -> ExitCode {
 #[cfg(not(feature = "decode"))]
 fn decode(_: &str) -> ExitCode {
     eprintln!(
-        "error: this program was built without its decoder; run it by\n  \
+        "error: this program was built without its decoder; run it with\n  \
          cargo run -p eventheader-writer --features decode --bin eventheader -- decode FILE"
     );
     ExitCode::FAILURE

@@ -1,4 +1,4 @@
-//! What `dirscan` records.
+//! The events of `dirscan`.
 
 use std::{path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use nettrace_writer::TraceEvent;
 /// The provider of all events.
 pub(crate) const PROVIDER: &str = "Example-DirScan";
 
-/// What happens once, or once for each file and directory.
+/// Events of the whole scan, and events of each file and directory.
 #[derive(TraceEvent)]
 #[trace_event(provider = PROVIDER, name = "")]
 pub(crate) enum Scan<'a> {
@@ -30,7 +30,7 @@ pub(crate) enum Scan<'a> {
     File {
         path: &'a Path,
         bytes: u64,
-        /// As hexadecimal digits.
+        /// In hexadecimal digits.
         sha256: &'a str,
         /// How long reading and hashing took.
         #[trace_event(rename = "duration_ns")]
@@ -41,17 +41,17 @@ pub(crate) enum Scan<'a> {
     Directory {
         path: &'a Path,
         entries: u64,
-        /// Below the root that is being scanned, which is 0.
+        /// The depth below the root of the scan, which has depth 0.
         depth: u32,
         #[trace_event(rename = "duration_ns")]
         duration: Duration,
     },
-    /// Something could not be read; the scan goes on.
+    /// Something could not be read. The scan goes on.
     #[trace_event(id = 5, level = Error, message = "{path}: {error}")]
     Unreadable {
         path: &'a Path,
         error: &'a str,
-        /// The operating system's number of the error.
+        /// The operating system's error number.
         #[trace_event(format = errno)]
         code: Option<i32>,
     },

@@ -1,5 +1,5 @@
-//! Walks and hashes real files with several threads, and records an event for each file, directory and
-//! error: what it is like to have a tracing session in a program that does something.
+//! Walks and hashes real files with several threads, and records an event for each file, directory
+//! and error. It shows a tracing session in a program that does real work.
 
 mod events;
 mod queue;
@@ -34,14 +34,14 @@ const NAME: &str = "dirscan";
 
 /// Walks and hashes files, and writes a trace with an event for each file, directory and error.
 ///
-/// Links are not followed, and other file systems not entered. What cannot be read is an event, and no
-/// failure. The last line is a JSON object with the numbers.
+/// Links are not followed, and other file systems are not entered. A file that cannot be read is an
+/// event, not a failure. The last line is a JSON object with the numbers.
 #[derive(Debug, Parser)]
 struct Args {
-    /// Directories or files
+    /// Directories or files to scan
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// How many threads read [default: one for each processor]
+    /// How many threads read files [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<u32>>,
     #[command(flatten)]
@@ -84,7 +84,7 @@ fn run(args: Args) -> Result<(), Failure> {
     let (stats, result) = session.finish_with_stats();
 
     let mut out = io::stdout().lock();
-    // Whoever does not want to read this may close the pipe.
+    // The reader of the summary may have closed the pipe.
     let _ = summary(&mut out, &found, duration, &stats, &trace);
     let mut numbers = outcome::numbers(&stats);
     let count = |count: &std::sync::atomic::AtomicU64| json!(count.load(Ordering::Relaxed));
@@ -98,7 +98,7 @@ fn run(args: Args) -> Result<(), Failure> {
     ]);
     outcome::print(&numbers, out)?;
     scanned?;
-    Ok(result?)
+    outcome::whole(&stats, result)
 }
 
 fn root(path: PathBuf) -> Result<Root, Failure> {
@@ -106,7 +106,7 @@ fn root(path: PathBuf) -> Result<Root, Failure> {
     Root::new(path).map_err(|error| format!("cannot scan {shown}: {error}").into())
 }
 
-/// Lets the workers loose, and shows on a terminal how far they are.
+/// Starts the workers, and shows their progress on a terminal.
 fn scan(
     session: &Session,
     roots: &[Root],
@@ -115,7 +115,7 @@ fn scan(
     trace: &Path,
 ) -> io::Result<()> {
     let queue = Queue::default();
-    // Taken from the end: the first root first.
+    // Jobs are taken from the end, so add the roots in reverse order.
     queue.add(roots.iter().enumerate().rev().map(|(number, root)| root.job(number)));
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {msg}").expect("a valid template"));
@@ -127,7 +127,7 @@ fn scan(
             let name = format!("{NAME}-{number}");
             match thread::Builder::new().name(name).spawn_scoped(scope, || worker.run()) {
                 Ok(handle) => handles.push(handle),
-                // Fewer do as well; none do not.
+                // It is an error only if not a single worker starts.
                 Err(error) if handles.is_empty() => result = Err(error),
                 Err(_) => break,
             }
@@ -144,7 +144,7 @@ fn scan(
     })
 }
 
-/// How often it is looked whether the workers are done, and how often that is shown.
+/// How often to look whether the workers are done, and how often to show progress.
 const PAUSE: Duration = Duration::from_millis(2);
 const FRAME: Duration = Duration::from_millis(80);
 
@@ -170,7 +170,8 @@ fn summary(
     let (errors, skipped) = (count(&found.errors), count(&found.skipped));
     writeln!(
         out,
-        "Scanned {} files ({}) in {} directories in {:.2} s; {errors} unreadable, {skipped} skipped.",
+        "Scanned {} files ({}) in {} directories in {:.2} s; \
+         {errors} unreadable, {skipped} skipped.",
         count(&found.files),
         HumanBytes(bytes),
         count(&found.directories),
@@ -196,7 +197,7 @@ fn summary(
     writeln!(out)
 }
 
-/// The path as a word for a shell.
+/// The path as one word for a shell.
 fn quoted(path: &Path) -> String {
     let path = path.to_string_lossy();
     let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);

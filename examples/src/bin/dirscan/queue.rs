@@ -1,18 +1,17 @@
-//! Work that makes more work: paths that wait for a worker.
+//! A queue of work that creates more work: paths that wait for a worker.
 
-use std::{
-    path::PathBuf,
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-};
+use std::path::PathBuf;
 
-/// Something to be read.
+use parking_lot::{Condvar, Mutex};
+
+/// A path to be read.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) path: PathBuf,
     pub(crate) kind: Kind,
-    /// Which of the roots it is under.
+    /// The number of the root that it is below.
     pub(crate) root: usize,
-    /// How far under it.
+    /// Its depth below the root.
     pub(crate) depth: u32,
 }
 
@@ -22,7 +21,7 @@ pub(crate) enum Kind {
     File,
 }
 
-/// A stack of jobs, so that few wait at a time: the newest first.
+/// A stack of jobs. Taking the newest first keeps few jobs waiting.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     state: Mutex<State>,
@@ -32,19 +31,19 @@ pub(crate) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<Job>,
-    /// Jobs that were taken and may still bring more.
+    /// Jobs that were taken, and may still add more.
     taken: usize,
 }
 
 impl Queue {
     pub(crate) fn add(&self, jobs: impl IntoIterator<Item = Job>) {
-        self.lock().waiting.extend(jobs);
+        self.state.lock().waiting.extend(jobs);
         self.changed.notify_all();
     }
 
-    /// Waits for a job; `None` when all are done and no more can come.
+    /// Waits for a job. Returns `None` when all jobs are done, so no more can come.
     pub(crate) fn take(&self) -> Option<Taken<'_>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(job) = state.waiting.pop() {
                 state.taken += 1;
@@ -53,16 +52,12 @@ impl Queue {
             if state.taken == 0 {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A job at work; done when this is dropped.
+/// A job that is being worked on. It is done when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Taken<'a> {
     pub(crate) job: Job,
@@ -71,7 +66,7 @@ pub(crate) struct Taken<'a> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        let mut state = self.queue.lock();
+        let mut state = self.queue.state.lock();
         state.taken -= 1;
         if state.taken == 0 && state.waiting.is_empty() {
             drop(state);

@@ -1,4 +1,4 @@
-//! The workers: each takes a directory or a file, reads it, and records what it found.
+//! The workers. Each takes a directory or a file, reads it, and records what it found.
 
 use std::{
     fs::{self, File, FileType, Metadata},
@@ -16,7 +16,7 @@ use crate::{
     queue::{Job, Kind, Queue},
 };
 
-/// A path to scan, and what is not to be left below it.
+/// A path to scan, and the file system that the scan must not leave.
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
@@ -24,22 +24,22 @@ pub(crate) struct Root {
     file_system: Option<u64>,
 }
 
-/// What a scan has found so far.
+/// The counts of a scan so far.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) files: AtomicU64,
     pub(crate) directories: AtomicU64,
     pub(crate) errors: AtomicU64,
-    /// Links, pipes, devices, other file systems, the trace itself.
+    /// Links, pipes, devices, other file systems, and the trace itself.
     pub(crate) skipped: AtomicU64,
     pub(crate) bytes: AtomicU64,
 }
 
 impl Root {
-    /// Looks at what `path` is; a link counts as what it leads to.
+    /// Looks up what `path` is. A link counts as its target.
     ///
     /// # Errors
-    /// It is not there, or neither file nor directory.
+    /// If `path` does not exist, or is neither a file nor a directory.
     pub(crate) fn new(path: PathBuf) -> io::Result<Self> {
         let metadata = fs::metadata(&path)?;
         let Some(kind) = kind(metadata.file_type()) else {
@@ -53,12 +53,12 @@ impl Root {
     }
 }
 
-/// One worker.
+/// A worker.
 pub(crate) struct Worker<'a> {
     roots: &'a [Root],
     queue: &'a Queue,
     found: &'a Found,
-    /// Which file is the trace, if any.
+    /// The file that is the trace, if any.
     trace: Option<(u64, u64)>,
     buffer: Box<[u8]>,
 }
@@ -69,13 +69,13 @@ impl<'a> Worker<'a> {
         Self { roots, queue, found, trace, buffer: vec![0; 256 << 10].into() }
     }
 
-    /// Works until nothing is left.
+    /// Works until no jobs are left.
     pub(crate) fn run(mut self) {
         let mut scope: Option<(usize, LabelScope)> = None;
         while let Some(taken) = self.queue.take() {
             let job = &taken.job;
             if scope.as_ref().is_none_or(|(root, _)| *root != job.root) {
-                // Scopes nest: the old one ends before the new one begins.
+                // Scopes nest, so the old one must end before the new one begins.
                 drop(scope.take());
                 scope = self.label(job.root).map(|labels| (job.root, labels));
             }
@@ -89,10 +89,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Puts the root's name in force for all that follows.
+    /// Puts the root's name in force as a label for what follows.
     fn label(&self, root: usize) -> Option<LabelScope> {
         let name = self.roots[root].path.to_string_lossy();
-        // Longer names than labels can hold are rare, and no reason to go without a scan.
+        // Names that are too long for a label are rare. The scan goes on without the label.
         enter_labels(&[Label::Str("root", &name), Label::Int("root_number", root as i64)]).ok()
     }
 
@@ -131,7 +131,7 @@ impl<'a> Worker<'a> {
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => {
-                    // What was listed before is read all the same.
+                    // Entries that were listed before the error are read nevertheless.
                     self.unreadable(&job.path, &error);
                     break;
                 }
@@ -157,7 +157,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// `None` for what is not to be read.
+    /// Returns `None` for what is not read.
     fn kind_of(&self, entry: &fs::DirEntry, root: usize) -> io::Result<Option<Kind>> {
         let kind = kind(entry.file_type()?);
         if kind == Some(Kind::Directory) && self.roots[root].file_system.is_some() {
@@ -174,7 +174,7 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// Links are not followed; pipes and devices have no end.
+/// Links are not followed, and pipes and devices have no end, so they are not read.
 fn kind(file_type: FileType) -> Option<Kind> {
     if file_type.is_dir() {
         Some(Kind::Directory)

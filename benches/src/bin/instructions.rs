@@ -1,0 +1,122 @@
+//! Does one thing as often as it is told, so that `cargo xtask instructions` can count what it
+//! takes. The arguments are the name of a row and a number.
+//!
+//! What could vary from run to run is fixed: the clock is the processor's counter, trusted or not;
+//! the budget has room for all events, so that only the last round writes; and the sink takes
+//! everything.
+
+use std::{env, hint::black_box, process::ExitCode, time::Duration};
+
+use benches::{
+    events::{Disabled, One, PROVIDER, Text, Two},
+    floor::Floor,
+};
+use nettrace_writer::{Clock, Context, Emit, Label, Session, enter_labels, traced};
+
+/// Room for a few hundred thousand events, of which less than a quarter is used.
+const BUDGET: usize = 256 << 20;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let parsed = match arguments.as_slice() {
+        [row, count] => count.parse().ok().map(|count: u64| (row.as_str(), count)),
+        _ => None,
+    };
+    if parsed.is_some_and(|(row, count)| run(row, count)) {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("usage: instructions ROW COUNT; `xtask/src/instructions.rs` lists the rows");
+    ExitCode::FAILURE
+}
+
+/// Returns `false` if there is no such row.
+fn run(row: &str, count: u64) -> bool {
+    match row {
+        "floor" => {
+            let mut floor = Floor::new();
+            repeat(count, |number| floor.record(number, number));
+            black_box(&mut floor);
+        }
+        "two_u64" | "first_10000" => recording(count, || {
+            repeat(count, |number| Two { a: number, b: number }.emit());
+        }),
+        "string_16" => recording(count, || {
+            repeat(count, |_| Text { text: black_box("sixteen letters!") }.emit());
+        }),
+        "traced" => recording(2 * count, || {
+            repeat(count, |number| {
+                black_box(call(number));
+            });
+        }),
+        "labels" => recording(2 * count, || {
+            repeat(count, |number| {
+                let scope = labelled(number);
+                Two { a: number, b: number }.emit();
+                Two { a: number, b: number }.emit();
+                drop(scope);
+            });
+        }),
+        "disabled_emit" => {
+            let with = |number| Disabled { a: number, b: number }.emit();
+            unheard(count, with);
+        }
+        "disabled_emit_with" => unheard(count, |number| {
+            let addresses = [number];
+            let event = Disabled { a: number, b: number };
+            event.emit_with(&Context::new().stack(black_box(&addresses)));
+        }),
+        "disabled_traced" => unheard(count, |number| {
+            black_box(call(number));
+        }),
+        "disabled_labels" => unheard(count, |number| drop(labelled(number))),
+        _ => return false,
+    }
+    true
+}
+
+/// The loop of every row.
+#[inline(always)]
+fn repeat(count: u64, mut work: impl FnMut(u64)) {
+    for number in 0..count {
+        work(black_box(number));
+    }
+}
+
+/// Runs `work` while a session records, and checks that it has recorded `events`.
+fn recording(events: u64, work: impl FnOnce()) {
+    let session = Session::builder()
+        .file("/dev/null")
+        .provider(PROVIDER)
+        .clock(Clock::Counter)
+        .budget(BUDGET)
+        .flush_interval(Duration::from_secs(3_600))
+        .start();
+    let session = session.expect("a device takes a trace");
+    work();
+    let stats = session.finish().expect("a device takes everything");
+    assert_eq!((stats.attempted, stats.written), (events, events), "every event is recorded");
+}
+
+/// Does something that nobody listens to. A session has come and gone, so that the types are
+/// registered: a type's first event takes another way.
+fn unheard(count: u64, work: impl FnMut(u64)) {
+    let register = || {
+        One { a: 1 }.emit();
+        Disabled { a: 1, b: 1 }.emit();
+        black_box(call(1));
+    };
+    recording(3, register);
+    repeat(count, work);
+}
+
+#[traced(provider = "Bench")]
+#[inline(never)]
+fn call(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[inline(always)]
+fn labelled(number: u64) -> impl Drop {
+    let labels = [Label::SpanId(number), Label::Str("route", black_box("/cart"))];
+    enter_labels(&labels).expect("labels of few bytes")
+}

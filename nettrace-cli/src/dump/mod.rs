@@ -1,0 +1,169 @@
+//! `nettrace dump`: every event, as text or as JSON.
+
+mod json;
+mod text;
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
+
+use nettrace_reader::Event;
+
+use crate::{
+    args::Limits,
+    clock::Clock,
+    failure::Failure,
+    filter::{Filter, FilterOptions, Subject, ThreadPattern},
+    lines::Lines,
+    payload::Payload,
+    source::Source,
+    spelling,
+    summary::Summary,
+};
+
+/// Options of `dump`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DumpOptions {
+    /// Print one JSON object per line for each event, and nothing else on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show more of each event, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "WHAT")]
+    pub(crate) show: Vec<Extra>,
+    #[command(flatten)]
+    pub(crate) filter: FilterOptions,
+}
+
+/// The parts of an event that are shown only on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Extra {
+    /// The thread that recorded the event. It may be another than the thread that the event is
+    /// about
+    CaptureThread,
+    /// The event's number among the events of its capture thread, including lost ones
+    Number,
+    /// Whether the event is marked as sorted: no later event in the file has an earlier time
+    Sorted,
+    /// The addresses of the event's stack, innermost frame first
+    Stack,
+    /// The description of the event's type
+    Description,
+    /// The bytes of the payload, in hexadecimal digits
+    Payload,
+}
+
+/// One event, as the writers of text and JSON need it.
+struct Shown<'a> {
+    event: &'a Event<'a>,
+    payload: &'a Payload<'a>,
+    time: crate::clock::Instant<'a>,
+    extras: &'a [Extra],
+}
+
+pub(crate) fn run(
+    source: Source,
+    limits: Limits,
+    options: &DumpOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let write = match options.json {
+        true => json::write,
+        false => text::write,
+    };
+    each(source, limits, &options.filter, out, |event, payload, clock, line| {
+        let time = clock.at(event.header.timestamp);
+        write(&Shown { event, payload, time, extras: &options.show }, line)
+    })
+}
+
+/// Shows the events that pass the filters, in the order of time, and writes a summary to standard
+/// error.
+pub(crate) fn each(
+    source: Source,
+    limits: Limits,
+    options: &FilterOptions,
+    out: &mut impl Write,
+    mut show: impl FnMut(&Event<'_>, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut summary = Summary::start();
+    let mut events = limits.options().open(source)?.sorted();
+    let mut clock = Clock::of(events.trace());
+    let mut filter = Filter::new(options, &clock)?;
+    let mut lines = Lines::new(options, out);
+    let end = loop {
+        if lines.has_enough() {
+            summary.stopped_early();
+            break Ok(());
+        }
+        let event = match events.next_event() {
+            Ok(Some(event)) => event,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        };
+        summary.count(&event);
+        if !filter.passes(&OfNetTrace { event: &event, clock: &clock }) {
+            continue;
+        }
+        let payload = Payload::of(&event);
+        if !filter.passes_conditions(|condition| condition.test(&payload.fields, &event.labels())) {
+            continue;
+        }
+        summary.count_shown(payload.error.is_some());
+        lines.line(|line| show(&event, &payload, &mut clock, line))?;
+    };
+    lines.finish()?;
+    summary.write(events.trace(), events.totals(), &clock)?;
+    if summary.shown() == 0 {
+        crate::summary::say(filter.report(options))?;
+    }
+    Ok(end?)
+}
+
+/// An event as filters see it.
+struct OfNetTrace<'a> {
+    event: &'a Event<'a>,
+    clock: &'a Clock,
+}
+
+impl Subject for OfNetTrace<'_> {
+    fn provider(&self) -> &str {
+        &self.event.metadata().provider
+    }
+
+    fn name(&self) -> Cow<'_, str> {
+        spelling::event_name(self.event.metadata())
+    }
+
+    fn is_of_thread(&self, pattern: &ThreadPattern) -> bool {
+        let thread = self.event.thread();
+        match pattern {
+            ThreadPattern::Id(id) => thread.os_thread_id == Some(*id),
+            ThreadPattern::Index(index) => thread.index == *index,
+            ThreadPattern::Name(pattern) => {
+                thread.name.as_ref().is_some_and(|name| pattern.matches(name))
+            }
+        }
+    }
+
+    fn since_start(&self) -> Option<i128> {
+        self.clock.since_start(self.event.header.timestamp)
+    }
+
+    fn level(&self) -> u8 {
+        self.event.level()
+    }
+}
+
+/// The OS id of an event's process.
+fn process_id(event: &Event<'_>) -> Option<u64> {
+    event
+        .thread()
+        .process_id
+        .or_else(|| event.trace().value("ProcessId").and_then(|id| id.parse().ok()))
+}
+
+/// The processor on which an event was recorded, if known.
+pub(crate) fn processor(event: &Event<'_>) -> Option<u32> {
+    (event.header.processor != u32::MAX).then_some(event.header.processor)
+}

@@ -1,0 +1,87 @@
+//! One event as a line of text for people.
+
+use std::io::{self, Write};
+
+use nettrace_reader::Thread;
+
+use crate::{
+    clock::Seconds,
+    dump::{Extra, Shown},
+    message::Message,
+    payload::{LabelValue, label_name, quoted},
+    spelling::{self, Hex, OneLine, Opcode},
+};
+
+pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    let Shown { event, payload, time, .. } = shown;
+    let metadata = event.metadata();
+    match time.time {
+        Some(time) => write!(out, "{time}")?,
+        None => write!(out, "{:>30}", "-")?,
+    }
+    match time.since_start {
+        Some(nanos) => write!(out, " {:>15}", Seconds(nanos).to_string())?,
+        None => write!(out, " {:>9} ticks", event.header.timestamp)?,
+    }
+    write!(out, " {:<13} ", spelling::level(event.level()))?;
+    write_thread(event.thread(), out)?;
+    let name = spelling::event_name(metadata);
+    let opcode = Opcode { opcode: event.opcode(), name: &name };
+    write!(out, " {}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
+    if let Some(template) = &metadata.message_template {
+        let message = Message { template, payload }.to_string();
+        write!(out, ": {}", OneLine(&message))?;
+    }
+    for (name, value) in &payload.fields {
+        if let Some(value) = value {
+            let value = quoted(value, payload.types.field(name));
+            write!(out, " {}={value}", OneLine(name))?;
+        }
+    }
+    if let Some(error) = &payload.error {
+        write!(out, " (the next field cannot be decoded: {error})")?;
+    }
+    for label in event.labels().iter() {
+        write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))?;
+    }
+    for extra in shown.extras {
+        write_extra(*extra, shown, out)?;
+    }
+    writeln!(out)
+}
+
+/// Writes the name and OS id of a thread, or its index in the trace if it has neither.
+fn write_thread(thread: &Thread, out: &mut Vec<u8>) -> io::Result<()> {
+    match (&thread.name, thread.os_thread_id) {
+        (Some(name), Some(id)) => write!(out, "[{} {id}]", OneLine(name)),
+        (Some(name), None) => write!(out, "[{}]", OneLine(name)),
+        (None, Some(id)) => write!(out, "[{id}]"),
+        (None, None) => write!(out, "[#{}]", thread.index),
+    }
+}
+
+fn write_extra(extra: Extra, shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    let event = shown.event;
+    match extra {
+        Extra::CaptureThread => {
+            write!(out, " captured by ")?;
+            write_thread(&event.capture_thread().thread, out)
+        }
+        Extra::Number => write!(out, " number {}", event.header.sequence_number),
+        Extra::Sorted if event.header.is_sorted => write!(out, " sorted"),
+        Extra::Sorted => Ok(()),
+        Extra::Stack => match event.stack() {
+            Some(stack) => {
+                write!(out, " stack:")?;
+                stack.addresses().try_for_each(|address| write!(out, " {address:#x}"))
+            }
+            None if event.header.stack_id != 0 => write!(out, " stack: not in the trace"),
+            None => Ok(()),
+        },
+        Extra::Description => match &event.metadata().description {
+            Some(text) => write!(out, " description: {}", OneLine(text)),
+            None => Ok(()),
+        },
+        Extra::Payload => write!(out, " payload: 0x{}", Hex(event.payload)),
+    }
+}

@@ -1,0 +1,354 @@
+//! Conditions on fields and labels: `--where FIELD=VALUE`.
+
+use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
+
+use nettrace_reader::{Label, Value};
+
+use crate::{
+    payload::{LabelValue, label_name},
+    rust_types::nanoseconds,
+    spelling::{FileTime, Guid},
+    unique_names::Names,
+};
+
+/// A condition on one field or label.
+#[derive(Clone, Debug)]
+pub(crate) struct Condition {
+    field: String,
+    operator: Operator,
+    text: String,
+    /// The value as a number, if it is one. A duration with a unit and a time are nanoseconds.
+    integer: Option<i128>,
+    float: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Contains,
+}
+
+/// The result of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Outcome {
+    /// There is no such field.
+    Absent,
+    Fails,
+    Holds,
+}
+
+/// A value that can be compared.
+#[derive(Clone, Debug)]
+pub(crate) enum Scalar<'a> {
+    Bool(bool),
+    Integer(i128),
+    Float(f64),
+    /// Text, or a value that is shown as text, such as a DateTime.
+    Text(Cow<'a, str>),
+    /// An id in hexadecimal digits. Its case does not matter.
+    Id(String),
+}
+
+/// The operators. A longer one comes before its own prefix.
+const OPERATORS: [(&str, Operator); 8] = [
+    ("!=", Operator::NotEqual),
+    ("<=", Operator::LessOrEqual),
+    (">=", Operator::GreaterOrEqual),
+    ("==", Operator::Equal),
+    ("=", Operator::Equal),
+    ("<", Operator::Less),
+    (">", Operator::Greater),
+    ("~", Operator::Contains),
+];
+
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(condition: &str) -> Result<Self, String> {
+        let how = "write FIELD=VALUE, or != < <= > >= in the place of =, or FIELD~TEXT for text \
+            that contains TEXT; quotes keep the shell from taking < and > for its own";
+        let at = condition.find(['=', '!', '<', '>', '~']).filter(|at| *at > 0).ok_or(how)?;
+        let (field, rest) = condition.split_at(at);
+        let found = OPERATORS.into_iter().find(|(sign, _)| rest.starts_with(sign));
+        let (sign, operator) = found.ok_or(how)?;
+        let text = rest[sign.len()..].to_owned();
+        let float = text.parse().ok();
+        let integer = integer(&text).or_else(|| nanoseconds(&text));
+        Ok(Self { field: field.to_owned(), operator, integer, float, text })
+    }
+}
+
+/// Parses an integer, decimal or hexadecimal.
+fn integer(text: &str) -> Option<i128> {
+    match text.strip_prefix("0x") {
+        Some(digits) => i128::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = OPERATORS.into_iter().rev().find(|(_, operator)| *operator == self.operator);
+        write!(f, "{}{}{}", self.field, sign.map_or("", |(sign, _)| sign), self.text)
+    }
+}
+
+impl Condition {
+    /// The name of the field or label. Dots separate the names of nested fields.
+    pub(crate) fn field(&self) -> &str {
+        &self.field
+    }
+
+    /// Tests an event of NetTrace: its fields, and if none has the name, its labels.
+    pub(crate) fn test(
+        &self,
+        fields: &[(Cow<'_, str>, Option<Value<'_>>)],
+        labels: &[Label],
+    ) -> Outcome {
+        let values = fields.iter().filter_map(|(name, value)| Some((&**name, value.as_ref()?)));
+        let outcome = self.any_field(values, &self.field);
+        if outcome != Outcome::Absent {
+            return self.finish(outcome);
+        }
+        // A name that several labels have finds all of them. With a number it finds one of them.
+        let mut names = Names::default();
+        let labels = labels.iter().filter(|label| {
+            let name = label_name(label);
+            let unique = names.unique(name);
+            name == self.field || unique == self.field
+        });
+        self.test_scalars(labels.map(label_scalar))
+    }
+
+    /// Tests all values of the field.
+    pub(crate) fn test_scalars<'v>(&self, values: impl Iterator<Item = Scalar<'v>>) -> Outcome {
+        let outcome = values.map(|value| self.test_scalar(&value)).max();
+        self.finish(outcome.unwrap_or(Outcome::Absent))
+    }
+
+    /// If a field has several values, "not equal" means that none of them is equal.
+    fn finish(&self, outcome: Outcome) -> Outcome {
+        match (self.operator, outcome) {
+            (Operator::NotEqual, Outcome::Holds) => Outcome::Fails,
+            (Operator::NotEqual, Outcome::Fails) => Outcome::Holds,
+            (_, outcome) => outcome,
+        }
+    }
+
+    fn any_field<'v>(
+        &self,
+        fields: impl Iterator<Item = (&'v str, &'v Value<'v>)>,
+        path: &str,
+    ) -> Outcome {
+        let outcomes = fields.map(|(name, value)| match path.strip_prefix(name) {
+            Some("") => self.test_value(value),
+            Some(rest) => match rest.strip_prefix('.') {
+                Some(path) => self.inside(value, path),
+                None => Outcome::Absent,
+            },
+            None => Outcome::Absent,
+        });
+        outcomes.max().unwrap_or(Outcome::Absent)
+    }
+
+    fn inside(&self, value: &Value<'_>, path: &str) -> Outcome {
+        match value {
+            Value::Object(fields) => {
+                self.any_field(fields.iter().map(|(name, value)| (*name, value)), path)
+            }
+            Value::Array(values) => {
+                let outcomes = values.iter().map(|value| self.inside(value, path));
+                outcomes.max().unwrap_or(Outcome::Absent)
+            }
+            _ => Outcome::Absent,
+        }
+    }
+
+    /// Tests a value. For an array, one element is enough.
+    fn test_value(&self, value: &Value<'_>) -> Outcome {
+        let scalar = match value {
+            Value::Array(values) => {
+                let outcomes = values.iter().map(|value| self.test_value(value));
+                return outcomes.max().unwrap_or(Outcome::Fails);
+            }
+            Value::Bytes(bytes) => {
+                let outcomes =
+                    bytes.iter().map(|byte| self.test_scalar(&Scalar::Integer((*byte).into())));
+                return outcomes.max().unwrap_or(Outcome::Fails);
+            }
+            Value::Object(_) => return Outcome::Fails,
+            Value::Bool(value) => Scalar::Bool(*value),
+            Value::I8(value) => Scalar::Integer((*value).into()),
+            Value::U8(value) => Scalar::Integer((*value).into()),
+            Value::I16(value) => Scalar::Integer((*value).into()),
+            Value::U16(value) => Scalar::Integer((*value).into()),
+            Value::I32(value) => Scalar::Integer((*value).into()),
+            Value::U32(value) => Scalar::Integer((*value).into()),
+            Value::I64(value) => Scalar::Integer((*value).into()),
+            Value::U64(value) => Scalar::Integer((*value).into()),
+            // Compare the shown digits, so that 0.1 finds the nearest 32-bit number.
+            Value::F32(value) => Scalar::Float(value.to_string().parse().unwrap_or(f64::NAN)),
+            Value::F64(value) => Scalar::Float(*value),
+            Value::Text(text) => Scalar::Text(Cow::Borrowed(text)),
+            Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
+                Some(c) => Scalar::Text(c.to_string().into()),
+                None => Scalar::Integer((*unit).into()),
+            },
+            Value::Utf8CodeUnit(unit) if unit.is_ascii() => {
+                Scalar::Text(char::from(*unit).to_string().into())
+            }
+            Value::Utf8CodeUnit(unit) => Scalar::Integer((*unit).into()),
+            Value::DateTime(time) => Scalar::Text(time.to_string().into()),
+            Value::FileTime(units) => Scalar::Text(FileTime(*units).to_string().into()),
+            Value::Guid(bytes) => Scalar::Id(Guid(bytes).to_string()),
+            Value::Decimal(number) => Scalar::Float(number.to_string().parse().unwrap_or(f64::NAN)),
+            other => Scalar::Text(format!("{other:?}").into()),
+        };
+        self.test_scalar(&scalar)
+    }
+
+    fn test_scalar(&self, value: &Scalar<'_>) -> Outcome {
+        if self.operator == Operator::Contains {
+            let holds = match value {
+                Scalar::Text(text) => text.contains(&self.text),
+                Scalar::Id(id) => id.contains(&self.text.to_ascii_lowercase()),
+                Scalar::Bool(value) => value.to_string().contains(&self.text),
+                Scalar::Integer(value) => value.to_string().contains(&self.text),
+                Scalar::Float(value) => value.to_string().contains(&self.text),
+            };
+            return if holds { Outcome::Holds } else { Outcome::Fails };
+        }
+        let order = match value {
+            Scalar::Text(text) => Some((**text).cmp(&self.text)),
+            Scalar::Id(id) => Some(id.as_str().cmp(&self.text.to_ascii_lowercase())),
+            Scalar::Bool(value) => {
+                let wanted = match &*self.text {
+                    "true" | "1" => Some(true),
+                    "false" | "0" => Some(false),
+                    _ => None,
+                };
+                wanted.map(|wanted| value.cmp(&wanted))
+            }
+            Scalar::Integer(value) => match (self.integer, self.float) {
+                (Some(wanted), _) => Some(value.cmp(&wanted)),
+                (None, Some(wanted)) => (*value as f64).partial_cmp(&wanted),
+                (None, None) => None,
+            },
+            Scalar::Float(value) if value.is_nan() => {
+                let is_wanted = self.float.is_some_and(f64::is_nan);
+                is_wanted.then_some(Ordering::Equal)
+            }
+            Scalar::Float(value) => {
+                let wanted = self.float.or(self.integer.map(|wanted| wanted as f64));
+                wanted.and_then(|wanted| value.partial_cmp(&wanted))
+            }
+        };
+        let holds = order.is_some_and(|order| match self.operator {
+            // `finish` negates the result.
+            Operator::Equal | Operator::NotEqual => order.is_eq(),
+            Operator::Less => order.is_lt(),
+            Operator::LessOrEqual => order.is_le(),
+            Operator::Greater => order.is_gt(),
+            Operator::GreaterOrEqual => order.is_ge(),
+            Operator::Contains => false,
+        });
+        if holds { Outcome::Holds } else { Outcome::Fails }
+    }
+}
+
+fn label_scalar(label: &Label) -> Scalar<'_> {
+    match label {
+        Label::Text(_, text) => Scalar::Text(Cow::Borrowed(text)),
+        Label::Number(_, number) => Scalar::Integer((*number).into()),
+        Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
+            Scalar::Integer((*value).into())
+        }
+        Label::Keywords(value) => Scalar::Integer((*value).into()),
+        label => Scalar::Id(LabelValue(label).to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_reader::{Label, Value};
+
+    use super::{Condition, Outcome, Outcome::*};
+
+    fn test(condition: &str) -> Outcome {
+        let object = Value::Object(vec![("in", Value::I8(-3)), ("t", Value::Text("é".into()))]);
+        let fields = [
+            ("n".into(), Some(Value::U64(u64::MAX))),
+            ("f".into(), Some(Value::F32(0.1))),
+            ("nan".into(), Some(Value::F64(f64::NAN))),
+            ("b".into(), Some(Value::Bool(true))),
+            ("list".into(), Some(Value::Array(vec![Value::U8(3), Value::U8(5)]))),
+            ("none".into(), Some(Value::Array(vec![]))),
+            ("bytes".into(), Some(Value::Bytes(&[7, 8]))),
+            ("o".into(), Some(object.clone())),
+            ("a.b".into(), Some(Value::Text("10".into()))),
+            ("os".into(), Some(Value::Array(vec![object]))),
+            ("absent".into(), None),
+        ];
+        let id = std::array::from_fn(|i| i as u8 * 17);
+        let labels =
+            [Label::TraceId(id), Label::SpanId(10), Label::Number("k".into(), -1), Label::Level(2)];
+        condition.parse::<Condition>().unwrap().test(&fields, &labels)
+    }
+
+    #[test]
+    fn outcomes() {
+        for holds in [
+            "n=18446744073709551615",
+            "n==0xffffffffffffffff",
+            "n>1e9",
+            "n!=18446744073709551614",
+            "f=0.1",
+            "f<1",
+            "nan=NaN",
+            "b=true",
+            "b=1",
+            "list=5",
+            "list>4",
+            "list!=4",
+            "none!=4",
+            "bytes=8",
+            "o.in=-3",
+            "o.t~é",
+            "o.t!=e",
+            "a.b=10",
+            "os.in<=-3",
+            "TraceId=00112233445566778899aabbccddeeff",
+            "TraceId=00112233445566778899AABBCCDDEEFF",
+            "SpanId=000000000000000a",
+            "SpanId~0A",
+            "k<0",
+            "Level=2",
+            "n~551615",
+        ] {
+            assert_eq!(test(holds), Holds, "{holds}");
+        }
+        for fails in
+            ["n=1", "n=x", "list=4", "list!=3", "none=1", "nan>1", "b=maybe", "o=1", "SpanId=10"]
+        {
+            assert_eq!(test(fails), Fails, "{fails}");
+        }
+        for absent in ["x=1", "absent!=1", "o.x=1", "n.x=1", "o.in.x=1", "li=1", "list.=1"] {
+            assert_eq!(test(absent), Absent, "{absent}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition() {
+        for wrong in ["", "a", "=1", "a!1", "!=1"] {
+            assert!(wrong.parse::<Condition>().unwrap_err().starts_with("write FIELD=VALUE"));
+        }
+        for right in ["a=b=c", "a!=", "a~<", "a<=1", "a<1"] {
+            assert_eq!(right.parse::<Condition>().unwrap().to_string(), right);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Filters: which events to show.
+//!
+//! An event is shown if it passes every filter. An option that is given several times accepts any
+//! of its values, except `--where`, whose conditions must all hold. Each filter counts the events
+//! that pass it. If no event is shown, [`Filter::report`] states which filter no event passed, and
+//! some of the values that it met.
+
+mod condition;
+mod options;
+
+use std::{borrow::Cow, collections::BTreeSet, fmt};
+
+use crate::{
+    clock::Clock,
+    failure::Failure,
+    spelling::{self, OneLine},
+};
+
+pub(crate) use self::{
+    condition::{Condition, Outcome, Scalar},
+    options::{Bound, FilterOptions, Pattern, ThreadPattern},
+};
+
+/// An event, as filters need it.
+pub(crate) trait Subject {
+    /// The provider of the event.
+    fn provider(&self) -> &str;
+    /// The name of the event.
+    fn name(&self) -> Cow<'_, str>;
+    /// Whether the event is about a matching thread.
+    fn is_of_thread(&self, pattern: &ThreadPattern) -> bool;
+    /// Nanoseconds since the start of the trace.
+    fn since_start(&self) -> Option<i128>;
+    /// Its level.
+    fn level(&self) -> u8;
+}
+
+/// The filters of a command, with their counts.
+#[derive(Debug, Default)]
+pub(crate) struct Filter {
+    providers: Option<(Vec<Pattern>, Stage)>,
+    events: Option<(Vec<Pattern>, Stage)>,
+    threads: Option<(Vec<ThreadPattern>, Stage)>,
+    /// The accepted times, in nanoseconds since the start of the trace.
+    times: Option<(i128, i128, Stage)>,
+    level: Option<(u8, Stage)>,
+    conditions: Vec<(Condition, Stage)>,
+    /// The number of tested events.
+    seen: u64,
+}
+
+/// The counts of one filter.
+#[derive(Debug, Default)]
+struct Stage {
+    passed: u64,
+    /// Some of the values that did not pass.
+    others: BTreeSet<String>,
+}
+
+/// How many values that did not pass are remembered.
+const OTHERS: usize = 10;
+
+impl Filter {
+    /// The filters of a command, for a trace with this clock.
+    pub(crate) fn new(options: &FilterOptions, clock: &Clock) -> Result<Self, Failure> {
+        fn stage<T: Clone>(values: &[T]) -> Option<(Vec<T>, Stage)> {
+            (!values.is_empty()).then(|| (values.to_vec(), Stage::default()))
+        }
+        let times = match (&options.from, &options.to) {
+            (None, None) => None,
+            (from, to) => {
+                if clock.since_start(0).is_none() {
+                    return Err(Failure::NoTimes);
+                }
+                let at = |bound: &Option<Bound>, otherwise| match bound {
+                    None => Ok(otherwise),
+                    Some(Bound::SinceStart(nanos)) => Ok(*nanos),
+                    Some(Bound::Time(nanos)) => {
+                        clock.start().map(|start| nanos - start).ok_or(Failure::NoWallClock)
+                    }
+                };
+                Some((at(from, i128::MIN)?, at(to, i128::MAX)?, Stage::default()))
+            }
+        };
+        Ok(Self {
+            providers: stage(&options.provider),
+            events: stage(&options.event),
+            threads: stage(&options.thread),
+            times,
+            level: options.level.map(|level| (level, Stage::default())),
+            conditions: options.conditions().map(|it| (it, Stage::default())).collect(),
+            seen: 0,
+        })
+    }
+
+    /// Whether an event passes all filters but the conditions, which need its fields.
+    #[inline]
+    pub(crate) fn passes(&mut self, event: &impl Subject) -> bool {
+        self.seen += 1;
+        if let Some((patterns, stage)) = &mut self.providers {
+            let name = event.provider();
+            if !stage.passes(patterns.iter().any(|it| it.matches(name)), || name.to_owned()) {
+                return false;
+            }
+        }
+        if let Some((patterns, stage)) = &mut self.events {
+            let name = event.name();
+            let matches = patterns.iter().any(|pattern| pattern.matches(&name));
+            if !stage.passes(matches, || name.into_owned()) {
+                return false;
+            }
+        }
+        if let Some((patterns, stage)) = &mut self.threads {
+            if !stage.passes(patterns.iter().any(|it| event.is_of_thread(it)), String::new) {
+                return false;
+            }
+        }
+        if let Some((from, to, stage)) = &mut self.times {
+            let time = event.since_start();
+            let matches = time.is_some_and(|time| (*from..=*to).contains(&time));
+            if !stage.passes(matches, String::new) {
+                return false;
+            }
+        }
+        if let Some((most, stage)) = &mut self.level {
+            if !stage.passes(event.level() <= *most, String::new) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether an event passes the conditions. `test` evaluates one.
+    #[inline]
+    pub(crate) fn passes_conditions(&mut self, test: impl Fn(&Condition) -> Outcome) -> bool {
+        self.conditions.iter_mut().all(|(condition, stage)| match test(condition) {
+            Outcome::Holds => stage.passes(true, String::new),
+            Outcome::Fails => stage.passes(false, || condition.field().to_owned()),
+            Outcome::Absent => stage.passes(false, String::new),
+        })
+    }
+
+    /// Why no event was shown. `None` without filters, and without events.
+    pub(crate) fn report(&self, options: &FilterOptions) -> Option<String> {
+        let seen = self.seen;
+        if seen == 0 {
+            return None;
+        }
+        let none = |before, what: fmt::Arguments<'_>| {
+            let of_these = if before == seen { "" } else { " that the other filters let through" };
+            Some(format!("no event was shown: of {before} events{of_these}, none {what}"))
+        };
+        let mut before = seen;
+        for (filter, what) in [(&self.providers, "provider"), (&self.events, "event")] {
+            let Some((patterns, stage)) = filter else { continue };
+            if stage.passed == 0 {
+                let (patterns, others) = (list(patterns), stage.others());
+                return none(before, format_args!("is of {what} {patterns}; there are {others}"));
+            }
+            before = stage.passed;
+        }
+        if let Some((_, stage)) = &self.threads {
+            if stage.passed == 0 {
+                let threads = list(&options.thread);
+                let hint = "give an id, #INDEX or a name; `nettrace info` lists the threads";
+                return none(before, format_args!("is of thread {threads}: {hint}"));
+            }
+            before = stage.passed;
+        }
+        if let Some((_, _, stage)) = &self.times {
+            if stage.passed == 0 {
+                let hint = "`nettrace info` shows the times of the first and the last event";
+                return none(before, format_args!("is between --from and --to: {hint}"));
+            }
+            before = stage.passed;
+        }
+        if let Some((level, stage)) = &self.level {
+            if stage.passed == 0 {
+                let level = spelling::level(*level);
+                return none(before, format_args!("has level {level} or a more severe one"));
+            }
+            before = stage.passed;
+        }
+        for (condition, stage) in &self.conditions {
+            if stage.passed == 0 {
+                let field = condition.field();
+                let found = stage.others.contains(field);
+                return match found {
+                    true => none(before, format_args!("has {condition}")),
+                    false => none(before, format_args!("has a field or label named {field}")),
+                };
+            }
+            before = stage.passed;
+        }
+        None
+    }
+}
+
+impl Stage {
+    #[inline]
+    fn passes(&mut self, passes: bool, name: impl FnOnce() -> String) -> bool {
+        if passes {
+            self.passed += 1;
+        } else if self.passed == 0 && self.others.len() <= OTHERS {
+            // One more than are shown, to know whether there are more.
+            self.others.insert(name());
+        }
+        passes
+    }
+
+    /// The values that did not pass, as a list.
+    fn others(&self) -> String {
+        let mut text = list(self.others.iter().take(OTHERS).map(|name| OneLine(name)));
+        if self.others.len() > OTHERS {
+            text.push_str(" and others");
+        }
+        text
+    }
+}
+
+fn list<T: fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let mut text = String::new();
+    for item in items {
+        if !text.is_empty() {
+            text.push_str(", ");
+        }
+        text.push_str(&item.to_string());
+    }
+    text
+}

@@ -1,0 +1,239 @@
+//! The command-line options that filter events.
+
+use std::{fmt, str::FromStr};
+
+use jiff::Timestamp;
+use nettrace_event::Level;
+
+use crate::filter::Condition;
+
+/// Options of `dump` and `headers`: which events to show. An event must pass all of them.
+#[derive(Clone, Debug, Default, clap::Args)]
+#[command(next_help_heading = "Filters")]
+pub(crate) struct FilterOptions {
+    /// Only events of this provider. NAME* matches all names that begin with NAME. Repeat the
+    /// option to accept several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Vec<Pattern>,
+    /// Only events with this name, or NAME*. In a Heph trace: with this description
+    #[arg(long, value_name = "NAME")]
+    pub(crate) event: Vec<Pattern>,
+    /// Only events of this thread: its OS id, #INDEX for its index in the trace, its name, or
+    /// NAME*. In a Heph trace: the number of a stream
+    #[arg(long, value_name = "THREAD")]
+    pub(crate) thread: Vec<ThreadPattern>,
+    /// Only events from this time on: seconds since the start of the trace (1.5, or 250ms, us,
+    /// ns), or a time as 2026-01-31T23:59:59.5Z
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) from: Option<Bound>,
+    /// Only events up to this time, as in --from
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    pub(crate) to: Option<Bound>,
+    /// Only events of this level or a more severe one: critical, error, warning, informational,
+    /// verbose, or a number
+    #[arg(long, value_name = "LEVEL", value_parser = level)]
+    pub(crate) level: Option<u8>,
+    /// Only events with this value in a field or label. Other operators are != < <= > >= and ~
+    /// (contains the text VALUE). a.b is field b of object a. For an array, one element is enough.
+    /// Durations take a unit (5ms), times are as in --from. If repeated, all conditions must hold
+    #[arg(long = "where", value_name = "FIELD=VALUE")]
+    conditions: Vec<Condition>,
+    /// Only the first N of these events. The rest of the trace is not read
+    #[arg(long, value_name = "N", conflicts_with = "tail")]
+    pub(crate) head: Option<u64>,
+    /// Only the last N of these events
+    #[arg(long, value_name = "N")]
+    pub(crate) tail: Option<usize>,
+}
+
+impl FilterOptions {
+    pub(crate) fn conditions(&self) -> impl Iterator<Item = Condition> {
+        self.conditions.iter().cloned()
+    }
+}
+
+/// A name, or the prefix of one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    name: String,
+    is_prefix: bool,
+}
+
+impl Pattern {
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        if self.is_prefix { name.starts_with(&self.name) } else { name == self.name }
+    }
+}
+
+impl FromStr for Pattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, is_prefix) = match text.strip_suffix('*') {
+            Some(prefix) => (prefix, true),
+            None => (text, false),
+        };
+        if name.contains('*') {
+            return Err("a * can only stand at the end: NAME* is every name that begins so".into());
+        }
+        Ok(Self { name: name.to_owned(), is_prefix })
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.name, if self.is_prefix { "*" } else { "" })
+    }
+}
+
+/// A thread, as a user specifies it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ThreadPattern {
+    /// Its OS id.
+    Id(u64),
+    /// Its index in the trace.
+    Index(u64),
+    Name(Pattern),
+}
+
+impl FromStr for ThreadPattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(index) = text.strip_prefix('#') {
+            let index = index.parse().map_err(|_| "write a number behind #: #5 is thread index 5");
+            return Ok(Self::Index(index?));
+        }
+        Ok(match text.parse() {
+            Ok(id) => Self::Id(id),
+            Err(_) => Self::Name(text.parse()?),
+        })
+    }
+}
+
+impl fmt::Display for ThreadPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => id.fmt(f),
+            Self::Index(index) => write!(f, "#{index}"),
+            Self::Name(pattern) => pattern.fmt(f),
+        }
+    }
+}
+
+/// A point in time, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    SinceStart(i128),
+    /// Since 1970.
+    Time(i128),
+}
+
+impl FromStr for Bound {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(nanos) = span(text) {
+            return Ok(Self::SinceStart(nanos));
+        }
+        match text.parse::<Timestamp>() {
+            Ok(time) => Ok(Self::Time(time.as_nanosecond())),
+            Err(_) => {
+                Err("write seconds since the start of the trace (1.5), a span with its unit \
+                (250ms, 80us, 9ns), or a time with its zone (2026-01-31T23:59:59.5Z)"
+                    .into())
+            }
+        }
+    }
+}
+
+/// Parses a duration to nanoseconds; further digits are dropped. Without a unit: seconds.
+fn span(text: &str) -> Option<i128> {
+    let units = [("ns", 1), ("us", 1000), ("µs", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let with_unit = units
+        .into_iter()
+        .find_map(|(unit, nanos)| text.strip_suffix(unit).map(|number| (number.trim_end(), nanos)));
+    let (number, nanos) = with_unit.unwrap_or((text, 1_000_000_000_i128));
+    let (is_negative, number) = match number.strip_prefix('-') {
+        Some(number) => (true, number),
+        None => (false, number),
+    };
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || whole.len() > 20 || !are_digits(whole) || !are_digits(decimals) {
+        return None;
+    }
+    let decimals = &decimals[..decimals.len().min(15)];
+    let scale = 10_i128.pow(decimals.len() as u32);
+    let digits: i128 = format!("{whole}{decimals}").parse().ok()?;
+    let span = digits.checked_mul(nanos)? / scale;
+    Some(if is_negative { -span } else { span })
+}
+
+fn level(text: &str) -> Result<u8, String> {
+    let lower = text.to_ascii_lowercase();
+    let named = match &*lower {
+        "warn" => Some(3),
+        "info" => Some(4),
+        lower => (0..=u8::MAX).find(|level| {
+            Level::new(*level).name().is_some_and(|name| name.eq_ignore_ascii_case(lower))
+        }),
+    };
+    match named {
+        Some(level) => Ok(level),
+        None => text.parse().map_err(|_| {
+            "write critical, error, warning, informational or verbose, or a number from 0 to 255"
+                .to_owned()
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bound, Pattern, ThreadPattern, level, span};
+
+    #[test]
+    fn spans() {
+        for (text, nanos) in [
+            ("0", 0),
+            ("1.5", 1_500_000_000),
+            ("-0.25", -250_000_000),
+            ("250ms", 250_000_000),
+            ("0.5 us", 500),
+            ("9ns", 9),
+            ("1.0000000019", 1_000_000_001),
+            ("2s", 2_000_000_000),
+        ] {
+            assert_eq!(span(text), Some(nanos), "{text}");
+        }
+        for wrong in ["", "x", "1e3", ".5", "1.5h", "--1", "1,5"] {
+            assert_eq!(span(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bounds() {
+        let second = 1_000_000_000;
+        for (text, bound) in [
+            ("1970-01-01T00:00:02Z", Bound::Time(2 * second)),
+            ("1970-01-01T01:00:02.5+01:00", Bound::Time(5 * second / 2)),
+            ("7", Bound::SinceStart(7 * second)),
+        ] {
+            assert_eq!(text.parse(), Ok(bound), "{text}");
+        }
+        assert!("yesterday".parse::<Bound>().unwrap_err().contains("2026-01-31T23:59:59.5Z"));
+    }
+
+    #[test]
+    fn names() {
+        let matches = |pattern: &str, name| pattern.parse::<Pattern>().unwrap().matches(name);
+        assert!(matches("Test", "Test") && !matches("Test", "Tests") && !matches("Test", "test"));
+        assert!(matches("Te*", "Test") && matches("*", "") && !matches("Te*", "T"));
+        assert!("*st".parse::<Pattern>().is_err());
+        assert_eq!("#7".parse(), Ok(ThreadPattern::Index(7)));
+        assert_eq!("7".parse(), Ok(ThreadPattern::Id(7)));
+        assert!("#x".parse::<ThreadPattern>().is_err());
+        assert_eq!((level("Warn"), level("VERBOSE"), level("17")), (Ok(3), Ok(5), Ok(17)));
+        assert!(level("loud").is_err() && level("256").is_err());
+    }
+}

@@ -1,0 +1,50 @@
+//! `nettrace verify` for a Heph trace.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use crate::{
+    args::Limits,
+    failure::Failure,
+    heph::options,
+    source::Bytes,
+    verify::{Finding, VerifyOptions, write_findings, write_text},
+};
+
+#[derive(Serialize)]
+struct Totals {
+    events: u64,
+    lost: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+pub(crate) fn verify(
+    source: Bytes,
+    limits: Limits,
+    wanted: VerifyOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let report = nettrace_reader::heph::verify(source, options(limits), wanted.most)?;
+    if !wanted.json {
+        let totals = format!(
+            "events={} lost={} packets={} bytes={}",
+            report.events, report.lost, report.packets, report.bytes
+        );
+        return write_text(&report.violations, report.count, &totals, out);
+    }
+    // The promises of this format have no names.
+    let findings = report.violations.into_iter().map(|violation| Finding {
+        offset: violation.offset,
+        rule: None,
+        detail: violation.what,
+    });
+    let totals = Totals {
+        events: report.events,
+        lost: report.lost,
+        packets: report.packets,
+        bytes: report.bytes,
+    };
+    write_findings(findings.collect(), report.count, totals, out)
+}

@@ -1,0 +1,144 @@
+//! The output of `info` as text.
+
+use std::io::{self, Write};
+
+use crate::{
+    clock::Seconds,
+    info::{Info, Moment, Rate, ThreadInfo},
+    spelling::OneLine,
+};
+
+/// How many rows of a table are shown, unless all are asked for.
+pub(crate) const MOST_ROWS: usize = 20;
+
+pub(super) fn write(info: &Info, all_threads: bool, out: &mut impl Write) -> io::Result<()> {
+    write_trace(info, out)?;
+    if let Some(rate) = &info.rate {
+        write_rate(rate, out)?;
+    }
+    write_types(info, out)?;
+    write_threads(&info.threads, all_threads, out)?;
+    if info.damage.is_some() {
+        writeln!(out, "\nThe trace is damaged; this is what could be read.")?;
+    }
+    Ok(())
+}
+
+fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
+    match info.major_version {
+        major @ 6.. => writeln!(out, "format           NetTrace V{major}.{}", info.minor_version)?,
+        major => writeln!(out, "format           NetTrace V{major}")?,
+    }
+    writeln!(out, "started          {}", info.start)?;
+    writeln!(out, "clock            {} ticks a second", info.ticks_per_second)?;
+    for (what, moment) in [("first event", &info.first_event), ("last event", &info.last_event)] {
+        if let Some(moment) = moment {
+            write_moment(what, moment, out)?;
+        }
+    }
+    writeln!(out, "pointer size     {} bytes", info.pointer_bytes)?;
+    for (key, value) in &info.key_values.0 {
+        writeln!(out, "{:<16} {}", OneLine(key).to_string(), OneLine(value))?;
+    }
+    writeln!(out, "events           {}", info.events)?;
+    writeln!(out, "lost events      {}", info.lost)?;
+    if info.step_backs > 0 {
+        let times = info.step_backs;
+        writeln!(
+            out,
+            "                 not reliable: sequence numbers of a thread went back {times} times"
+        )?;
+    }
+    let per_event = match info.events {
+        0 => 0.0,
+        events => info.bytes.saturating_sub(info.payload_bytes) as f64 / events as f64,
+    };
+    writeln!(out, "payload bytes    {}", info.payload_bytes)?;
+    writeln!(out, "bytes read       {} ({per_event:.2} an event beside payloads)", info.bytes)?;
+    writeln!(out, "blocks           {}", info.blocks)?;
+    writeln!(out, "sequence points  {}", info.sequence_points)?;
+    if info.unknown_blocks > 0 {
+        writeln!(out, "unknown blocks   {}", info.unknown_blocks)?;
+    }
+    if info.undefined_stacks > 0 {
+        writeln!(out, "events with an undefined stack  {}", info.undefined_stacks)?;
+    }
+    Ok(())
+}
+
+fn write_moment(what: &str, moment: &Moment, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "{what:<16} ")?;
+    match moment.since_start_ns {
+        Some(nanos) => write!(out, "{} after the start", Seconds(nanos))?,
+        None => write!(out, "at tick {}", moment.ticks)?,
+    }
+    match &moment.time {
+        Some(time) => writeln!(out, ", {time}"),
+        None => writeln!(out),
+    }
+}
+
+/// Events over time, as bars of eight heights.
+pub(crate) fn write_rate(rate: &Rate, out: &mut impl Write) -> io::Result<()> {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+    let most = rate.events.iter().copied().max().unwrap_or(0);
+    let bar = |count: &u64| match count {
+        0 => ' ',
+        // Only the interval with the most events has the highest bar.
+        count => BARS[((u128::from(*count) * 8 - 1) / u128::from(most.max(1))).min(7) as usize],
+    };
+    let bars: String = rate.events.iter().map(bar).collect();
+    write!(out, "\nevents over time |{bars}|\n                 each column ")?;
+    match rate.interval_seconds {
+        Some(seconds) => {
+            let per_second = most as f64 / seconds;
+            writeln!(out, "{seconds:.9} s; at most {most} events in one, {per_second:.0} a second")
+        }
+        None => writeln!(out, "{} ticks; at most {most} events in one", rate.interval_ticks),
+    }
+}
+
+fn write_types(info: &Info, out: &mut impl Write) -> io::Result<()> {
+    if info.types.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n{:>12} {:>14} {:>7}  event", "events", "payload bytes", "part")?;
+    for it in &info.types {
+        let part = match info.payload_bytes {
+            0 => 0.0,
+            all => it.payload_bytes as f64 * 100.0 / all as f64,
+        };
+        let (provider, name) = (OneLine(&it.provider), OneLine(&it.name));
+        writeln!(
+            out,
+            "{:>12} {:>14} {part:>6.1}%  {provider}/{name} (id {})",
+            it.events, it.payload_bytes, it.id
+        )?;
+    }
+    Ok(())
+}
+
+fn write_threads(threads: &[ThreadInfo], all: bool, out: &mut impl Write) -> io::Result<()> {
+    if threads.is_empty() {
+        return Ok(());
+    }
+    let most = if all { threads.len() } else { MOST_ROWS };
+    writeln!(out, "\n{:>12} {:>14}  thread", "events", "lost")?;
+    for thread in threads.iter().take(most) {
+        write!(out, "{:>12} {:>14}  #{}", thread.events, thread.lost, thread.index)?;
+        for (what, id) in [("process", thread.process), ("tid", thread.id)] {
+            if let Some(id) = id {
+                write!(out, " {what} {id}")?;
+            }
+        }
+        match &thread.name {
+            Some(name) => writeln!(out, " {name:?}")?,
+            None => writeln!(out)?,
+        }
+    }
+    if threads.len() > most {
+        writeln!(out, "{:>29}  and {} more: --threads shows them", "", threads.len() - most)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! The command `nettrace`: shows, checks and converts traces.
+//!
+//! This library belongs to the command. Programs that read traces use `nettrace-reader`.
+
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
+
+use clap::{CommandFactory, Parser};
+
+use crate::{
+    args::{Args, Command},
+    failure::Failure,
+    heph::Trace,
+};
+
+mod args;
+mod clock;
+mod convert;
+mod dump;
+mod failure;
+mod filter;
+mod headers;
+mod heph;
+mod info;
+mod lines;
+mod message;
+mod payload;
+mod rust_types;
+mod source;
+mod spelling;
+mod summary;
+mod unique_names;
+mod verify;
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let args = Args::parse();
+    let stdout = io::stdout();
+    let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
+    let result = run(args, &mut out).and_then(|()| Ok(out.flush()?));
+    source::hide_progress();
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Everything readable comes before the message.
+            let _ = out.flush();
+            failure.report()
+        }
+    }
+}
+
+/// Converts a trace in memory. Returns how many events the reader found, or `None` if the format
+/// cannot express the trace. For fuzzing only.
+#[cfg(feature = "__fuzzing")]
+#[doc(hidden)]
+#[must_use]
+pub fn convert_bytes(
+    trace: &[u8],
+    limits: nettrace_reader::Options,
+    to: nettrace_format::Format,
+    out: &mut Vec<u8>,
+) -> Option<u64> {
+    convert::rewrite_bytes(trace, limits, to, out).ok()
+}
+
+fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
+    let limits = args.limits;
+    match args.command {
+        Command::Info { file, options } => match heph::open(&file)? {
+            Trace::NetTrace(source) => info::run(source, limits, options, out),
+            Trace::Heph(source) => heph::info(source, limits, options, out),
+        },
+        Command::Dump { file, options } => match heph::open(&file)? {
+            Trace::NetTrace(source) => dump::run(source, limits, &options, out),
+            Trace::Heph(source) => heph::dump(source, limits, &options, out),
+        },
+        Command::Headers { file, filter } => match heph::open(&file)? {
+            Trace::NetTrace(source) => headers::run(source, limits, &filter, out),
+            Trace::Heph(source) => heph::headers(source, limits, &filter, out),
+        },
+        Command::Verify { file, options } => match heph::open(&file)? {
+            Trace::NetTrace(source) => verify::run(source, limits, options, out),
+            Trace::Heph(source) => heph::verify(source, limits, options, out),
+        },
+        Command::Convert { file, out: path, to, force } => match heph::open(&file)? {
+            Trace::NetTrace(source) => {
+                convert::run(source, limits, convert::Task { out: &path, to, force }, out)
+            }
+            Trace::Heph(_) => Err(Failure::HephSource),
+        },
+        Command::Completions { shell } => {
+            // Write to memory first, because the generator panics if a pipe is closed.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "nettrace", &mut script);
+            Ok(out.write_all(&script)?)
+        }
+    }
+}

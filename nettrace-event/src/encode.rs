@@ -1,0 +1,241 @@
+//! The trait through which values are encoded. A value calls an encoder, which knows the format.
+
+use core::{
+    fmt::{self, Write as _},
+    net::{IpAddr, SocketAddr},
+};
+
+use crate::schema::{ArrayLayout, FieldFormat, FieldType, StrEncoding};
+
+/// Receives the values of one event, in the order of its schema. Each backend implements it.
+///
+/// The calls must match the event's schema: for each field, the method for its
+/// [`FieldType`](crate::FieldType) is called. An encoder does not report failures at once. It
+/// remembers what does not fit, and the backend then refuses and counts the whole event.
+///
+/// The methods with a default body call the method of a simpler type, so that the value is stored
+/// as [`FieldType::storage`] states. An encoder overrides them only if its format has something
+/// better.
+///
+/// All methods are meant to be inlined. An encoder for a payload of constant size then compiles to
+/// stores at constant offsets.
+///
+/// ```
+/// use nettrace_event::PayloadEncoder;
+///
+/// /// Appends the bytes that any encoder writes for a point.
+/// fn point<E: PayloadEncoder>(x: i32, y: i32, encoder: &mut E) {
+///     encoder.i32(x);
+///     encoder.i32(y);
+/// }
+/// ```
+pub trait PayloadEncoder: Sized {
+    /// A position to return to, for lengths and locations that become known later.
+    type Mark: Copy;
+
+    /// [`FieldType::Bool`].
+    fn bool(&mut self, value: bool);
+    /// [`FieldType::Bool8`].
+    #[inline(always)]
+    fn bool8(&mut self, value: bool) {
+        self.u8(value.into());
+    }
+    /// [`FieldType::U8`].
+    fn u8(&mut self, value: u8);
+    /// [`FieldType::U16`].
+    fn u16(&mut self, value: u16);
+    /// [`FieldType::U32`].
+    fn u32(&mut self, value: u32);
+    /// [`FieldType::U64`].
+    fn u64(&mut self, value: u64);
+    /// [`FieldType::U128`].
+    fn u128(&mut self, value: u128);
+    /// [`FieldType::I8`].
+    fn i8(&mut self, value: i8);
+    /// [`FieldType::I16`].
+    fn i16(&mut self, value: i16);
+    /// [`FieldType::I32`].
+    fn i32(&mut self, value: i32);
+    /// [`FieldType::I64`].
+    fn i64(&mut self, value: i64);
+    /// [`FieldType::I128`].
+    fn i128(&mut self, value: i128);
+    /// [`FieldType::F32`].
+    fn f32(&mut self, value: f32);
+    /// [`FieldType::F64`].
+    fn f64(&mut self, value: f64);
+    /// [`FieldType::VarUInt`].
+    fn var_uint(&mut self, value: u64);
+    /// [`FieldType::VarInt`].
+    fn var_int(&mut self, value: i64);
+    /// [`FieldType::Char`].
+    #[inline(always)]
+    fn char(&mut self, value: char) {
+        self.str(value.encode_utf8(&mut [0; 4]), StrEncoding::Utf16);
+    }
+    /// [`FieldType::Utf16Unit`].
+    #[inline(always)]
+    fn utf16_unit(&mut self, value: u16) {
+        self.u16(value);
+    }
+    /// [`FieldType::Str`], with an encoding that is not a location.
+    fn str(&mut self, value: &str, encoding: StrEncoding);
+    /// [`FieldType::Guid`], in the byte order of RFC 4122.
+    fn guid(&mut self, value: &[u8; 16]);
+    /// [`FieldType::UnixNanos`].
+    #[inline(always)]
+    fn unix_nanos(&mut self, value: i64) {
+        self.i64(value);
+    }
+    /// [`FieldType::DateTime`], from milliseconds since 1970-01-01 UTC.
+    #[inline(always)]
+    fn date_time(&mut self, unix_millis: i64) {
+        self.i64(file_time(unix_millis));
+    }
+    /// [`FieldType::DurationNanos`].
+    #[inline(always)]
+    fn duration_nanos(&mut self, value: u64) {
+        self.u64(value);
+    }
+    /// [`FieldType::IpAddr`].
+    #[inline(always)]
+    fn ip_addr(&mut self, value: &IpAddr) {
+        self.str(Shown::of(value).text(), StrEncoding::Utf16);
+    }
+    /// [`FieldType::SocketAddr`].
+    #[inline(always)]
+    fn socket_addr(&mut self, value: &SocketAddr) {
+        self.str(Shown::of(value).text(), StrEncoding::Utf16);
+    }
+
+    /// Opens [`FieldType::Array`] of a layout that is not a location; the elements follow.
+    fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> Self::Mark;
+    /// Like [`begin_array`](Self::begin_array), with the type of the elements, for encoders whose
+    /// bytes depend on it. Sequences call this method.
+    #[inline(always)]
+    fn begin_array_of(
+        &mut self,
+        len: usize,
+        layout: ArrayLayout,
+        element: &'static FieldType,
+    ) -> Self::Mark {
+        let _ = element;
+        self.begin_array(len, layout)
+    }
+    /// Closes what [`begin_array`](Self::begin_array) opened.
+    fn end_array(&mut self, mark: Self::Mark);
+    /// Opens [`FieldType::Option`] of type `ty`; the value follows if `present`.
+    fn begin_option(&mut self, present: bool, ty: &'static FieldType) -> Self::Mark;
+    /// Closes what [`begin_option`](Self::begin_option) opened.
+    fn end_option(&mut self, mark: Self::Mark);
+
+    /// Leaves room for the location of data that comes after the fields of the event.
+    fn begin_location(&mut self, ty: &'static FieldType) -> Self::Mark;
+    /// Starts the data of that location. Called after the last field, in the order of the fields.
+    /// All calls until [`end_location_data`](Self::end_location_data) encode the data: elements one
+    /// by one, or [`location_str`](Self::location_str).
+    fn begin_location_data(&mut self, mark: Self::Mark, ty: &'static FieldType);
+    /// Text as the data of a location, without a count.
+    fn location_str(&mut self, value: &str, encoding: StrEncoding);
+    /// Ends the data of that location.
+    fn end_location_data(&mut self, mark: Self::Mark, ty: &'static FieldType);
+
+    /// Called before a field with a [format](FieldFormat). Encoders whose bytes do not depend on
+    /// the format ignore it. For a field with a location it is called twice: before its location
+    /// and before its data.
+    #[inline(always)]
+    fn begin_format(&mut self, format: FieldFormat) {
+        let _ = format;
+    }
+    /// Called after the part that [`begin_format`](Self::begin_format) was called before.
+    #[inline(always)]
+    fn end_format(&mut self) {}
+
+    /// Encodes elements of a sequence, as if the method of their type were called for each.
+    /// Encoders that store the elements' own bytes copy them at once.
+    fn u8_elements(&mut self, values: &[u8]) {
+        values.iter().for_each(|&value| self.u8(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `u16`.
+    fn u16_elements(&mut self, values: &[u16]) {
+        values.iter().for_each(|&value| self.u16(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `u32`.
+    fn u32_elements(&mut self, values: &[u32]) {
+        values.iter().for_each(|&value| self.u32(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `u64`.
+    fn u64_elements(&mut self, values: &[u64]) {
+        values.iter().for_each(|&value| self.u64(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `i8`.
+    fn i8_elements(&mut self, values: &[i8]) {
+        values.iter().for_each(|&value| self.i8(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `i16`.
+    fn i16_elements(&mut self, values: &[i16]) {
+        values.iter().for_each(|&value| self.i16(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `i32`.
+    fn i32_elements(&mut self, values: &[i32]) {
+        values.iter().for_each(|&value| self.i32(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `i64`.
+    fn i64_elements(&mut self, values: &[i64]) {
+        values.iter().for_each(|&value| self.i64(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `f32`.
+    fn f32_elements(&mut self, values: &[f32]) {
+        values.iter().for_each(|&value| self.f32(value));
+    }
+    /// Like [`u8_elements`](Self::u8_elements), for `f64`.
+    fn f64_elements(&mut self, values: &[f64]) {
+        values.iter().for_each(|&value| self.f64(value));
+    }
+}
+
+/// Converts to the units of `DateTime`: 100 ns since 1601-01-01 UTC, limited to the years 1601 to
+/// 9999.
+#[inline(always)]
+const fn file_time(unix_millis: i64) -> i64 {
+    const UNIX_EPOCH_MILLIS: i64 = 11_644_473_600_000;
+    const LAST: i64 = 253_402_300_799_999; // 9999-12-31T23:59:59.999
+    let millis = if unix_millis < -UNIX_EPOCH_MILLIS {
+        -UNIX_EPOCH_MILLIS
+    } else if unix_millis > LAST {
+        LAST
+    } else {
+        unix_millis
+    };
+    (millis + UNIX_EPOCH_MILLIS) * 10_000
+}
+
+/// The text of an address: at most 58 bytes.
+struct Shown {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Shown {
+    #[inline]
+    fn of(value: &dyn fmt::Display) -> Self {
+        let mut shown = Self { bytes: [0; 64], len: 0 };
+        // Cannot fail, because every address fits.
+        let _ = write!(shown, "{value}");
+        shown
+    }
+
+    #[inline]
+    fn text(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or("")
+    }
+}
+
+impl fmt::Write for Shown {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let to = self.bytes.get_mut(self.len..self.len + text.len()).ok_or(fmt::Error)?;
+        to.copy_from_slice(text.as_bytes());
+        self.len += text.len();
+        Ok(())
+    }
+}

@@ -1,0 +1,87 @@
+//! The values that a field can hold.
+
+mod location;
+mod net;
+mod number;
+mod sequence;
+mod text;
+mod time;
+mod tuple;
+#[cfg(feature = "uuid")]
+mod uuid;
+
+use crate::{encode::PayloadEncoder, encoding::Natural, schema::FieldType};
+
+/// A value that can be a field of an event. Implemented for the types listed in the crate's docs.
+/// `#[derive(TraceField)]` implements it for nested structs, as objects, and for field-less enums.
+///
+/// `As` is the encoding: a marker of [`encoding`](crate::encoding), or [`Natural`] if the field
+/// chooses none. Your own types implement `TraceField`, which is `TraceField<Natural>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a field of an event",
+    label = "not a type that a trace can hold",
+    note = "derive `TraceField` for it, convert it to a supported type, or mark the field \
+            `#[trace_event(skip)]`"
+)]
+pub trait TraceField<As = Natural> {
+    /// The type of the field in this encoding.
+    const TYPE: FieldType;
+
+    /// Passes the value to an encoder, in the form that [`TYPE`](Self::TYPE) states.
+    fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E);
+
+    /// Passes the elements of an array to an encoder, which may copy them at once.
+    #[inline(always)]
+    fn encode_elements<E: PayloadEncoder>(values: &[Self], encoder: &mut E)
+    where
+        Self: Sized,
+    {
+        values.iter().for_each(|value| value.encode_field(encoder));
+    }
+}
+
+/// A type that supports the encoding `As`. It is the same as [`TraceField<As>`], and nothing else
+/// implements it. Its own name gives a compiler message about the field's `encoding = …`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no encoding `{As}`",
+    label = "the `encoding = …` of this field does not fit its type",
+    note = "the docs of `#[derive(TraceEvent)]` have a table of encodings and the types that they \
+            fit; leave `encoding` out for the type's own"
+)]
+pub trait FieldAs<As> {
+    /// The type of the field in this encoding.
+    const TYPE: FieldType;
+
+    /// Passes the value to an encoder, in the form that [`TYPE`](Self::TYPE) states.
+    fn encode_field_as<E: PayloadEncoder>(&self, encoder: &mut E);
+}
+
+#[diagnostic::do_not_recommend]
+impl<As, T: TraceField<As> + ?Sized> FieldAs<As> for T {
+    const TYPE: FieldType = <T as TraceField<As>>::TYPE;
+
+    #[inline(always)]
+    fn encode_field_as<E: PayloadEncoder>(&self, encoder: &mut E) {
+        self.encode_field(encoder);
+    }
+}
+
+/// A value whose data can be stored after the fields of its event, with a location in its place.
+///
+/// `As` is one of [`RelLoc`](crate::encoding::RelLoc), [`DataLoc`](crate::encoding::DataLoc),
+/// [`Utf8RelLoc`](crate::encoding::Utf8RelLoc) and [`Utf8DataLoc`](crate::encoding::Utf8DataLoc).
+/// Implemented for text and for sequences. Their elements must have a fixed size, which the derive
+/// checks with [`check::is_locatable`](crate::check::is_locatable).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be stored after the fields of an event as `{As}`",
+    label = "neither text nor a sequence of values of fixed size",
+    note = "a location holds `str`, `[T]` and what derefs to them; leave `encoding` out for other \
+            types"
+)]
+pub trait LocatedField<As> {
+    /// The type of the field: an array or text with the layout that `As` names.
+    const TYPE: FieldType;
+
+    /// Passes the data to an encoder, after the call that starts the data of this location.
+    fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E);
+}

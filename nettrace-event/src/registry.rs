@@ -1,0 +1,288 @@
+//! The event types of the process, and the backends that are told of each type.
+//!
+//! An event type registers with its first emit, or earlier on request. Registration checks that its
+//! id is unique, assigns an index, and calls every backend. A backend sets its bit in the type's
+//! [word](EventType::enabled) if somebody listens. A backend that is installed later walks
+//! [`types`]. If both happen at once, at least one finds the other: see the comment in
+//! [`register`].
+//!
+//! Types are never removed, because they are statics. Walking needs no lock. Registration holds a
+//! lock while it compares the type with the others and calls the backends.
+//!
+//! # Unsafe
+//!
+//! - R1: the pointers in this module's lists come from `&'static` references and are never changed
+//!   once stored, so turning one back into a reference is always sound.
+//! - R2: the pointer to the lock is null or points to a leaked mutex, which is never freed.
+#![allow(unsafe_code, reason = "R1: intrusive lists of statics; R2")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "the registry is a seam")]
+
+mod lock;
+
+use core::{
+    fmt,
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+};
+
+use crate::{
+    event::{EventType, NOT_REGISTERED},
+    schema::EventSchema,
+};
+
+/// The most event types of a process. Metadata ids then take at most two bytes in every row.
+pub const MAX_TYPES: u32 = (1 << 14) - 1;
+
+/// Is told of every event type. All NetTrace sessions together are one backend, tracepoints are
+/// another.
+///
+/// ```
+/// use nettrace_event::{
+///     EventType,
+///     registry::{self, Backend, BackendEntry},
+/// };
+///
+/// /// Lists the types of the process.
+/// struct Listing;
+///
+/// impl Backend for Listing {
+///     fn attach(&self, ty: &'static EventType) {
+///         println!("{}: {}", ty.schema().provider.name, ty.schema().name);
+///     }
+/// }
+///
+/// static LISTING: BackendEntry = BackendEntry::new(&Listing);
+/// registry::install(&LISTING);
+/// ```
+pub trait Backend: Sync {
+    /// Called for each registered type, once or more (see [`register`]), under the registry's lock.
+    /// It must not register types. While the word is [`NOT_REGISTERED`], no bit may be set in it
+    /// with `|`; [`listen`] handles this.
+    fn attach(&self, ty: &'static EventType);
+
+    /// Called when the type's [word](EventType::enabled) is valid. From then on, somebody outside
+    /// this process may set and clear a bit of it. Called after each [`attach`](Self::attach), also
+    /// under the lock.
+    fn settled(&self, ty: &'static EventType) {
+        let _ = ty;
+    }
+}
+
+/// A backend's entry in the list of backends. It must be a `static`.
+#[derive(Debug)]
+pub struct BackendEntry {
+    backend: &'static dyn Backend,
+    next: AtomicPtr<BackendEntry>,
+}
+
+impl BackendEntry {
+    /// An entry for a backend that is not installed yet.
+    #[must_use]
+    pub const fn new(backend: &'static dyn Backend) -> Self {
+        Self { backend, next: AtomicPtr::new(ptr::null_mut()) }
+    }
+}
+
+impl fmt::Debug for dyn Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Backend")
+    }
+}
+
+/// Why a type was refused. Its events are never recorded, except after [`Busy`](Self::Busy).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// Another event of the provider has the same id but another definition.
+    IdClash {
+        /// The type that was refused.
+        refused: &'static EventSchema,
+        /// The type that has the id.
+        holder: &'static EventSchema,
+    },
+    /// The process already has [`MAX_TYPES`] event types.
+    TooManyTypes {
+        /// The type that was refused.
+        refused: &'static EventSchema,
+    },
+    /// A signal handler interrupted a registration of the same thread. The type can still be
+    /// registered later.
+    Busy {
+        /// The type that was not registered.
+        refused: &'static EventSchema,
+    },
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::IdClash { refused, holder } => write!(
+                f,
+                "event `{}` of provider `{}` has id {}, which event `{}` already has{}; \
+                 give it another with `#[trace_event(id = ...)]`",
+                refused.name,
+                refused.provider.name,
+                refused.id,
+                holder.name,
+                if refused.id_is_explicit { "" } else { " (the id was derived from the name)" },
+            ),
+            Self::TooManyTypes { refused } => write!(
+                f,
+                "event `{}` of provider `{}` exceeds the {MAX_TYPES} event types that a process \
+                 can have",
+                refused.name, refused.provider.name,
+            ),
+            Self::Busy { refused } => write!(
+                f,
+                "event `{}` of provider `{}` cannot be registered in the middle of another \
+                 registration; register it before a signal handler emits it",
+                refused.name, refused.provider.name,
+            ),
+        }
+    }
+}
+
+impl core::error::Error for RegisterError {}
+
+static TYPES: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
+static BACKENDS: AtomicPtr<BackendEntry> = AtomicPtr::new(ptr::null_mut());
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// Registers an event type: assigns its index and calls every backend. Does nothing if the type is
+/// already registered.
+///
+/// After it returns, the type's [word](EventType::enabled) is valid: the bits of its listeners, or
+/// 0.
+///
+/// # Errors
+///
+/// [`RegisterError`] if the type is refused. It stays refused, with a word of 0. Only
+/// [`RegisterError::Busy`] leaves everything unchanged.
+pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
+    if ty.is_registered() {
+        return Ok(());
+    }
+    let Some(_guard) = lock::lock() else {
+        return Err(RegisterError::Busy { refused: ty.schema() });
+    };
+    if ty.is_registered() {
+        return Ok(());
+    }
+    let index = match admit(ty.schema()) {
+        Ok(index) => index,
+        Err(error) => {
+            ty.enabled_word().store(0, Ordering::Relaxed);
+            return Err(error);
+        }
+    };
+    ty.set_index(index);
+    // The type goes into the list before the backends are read, and `install` puts a backend into
+    // its list before it reads the types. All four accesses are SeqCst and thus in one order, so at
+    // least one side finds the other. Both may, which is why `attach` can be called twice.
+    let head = TYPES.load(Ordering::SeqCst);
+    ty.next.store(head, Ordering::Relaxed);
+    TYPES.store(ptr::from_ref(ty).cast_mut(), Ordering::SeqCst);
+    for entry in backends() {
+        entry.backend.attach(ty);
+    }
+    let _ =
+        ty.enabled_word().compare_exchange(NOT_REGISTERED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    ty.set_registered();
+    for entry in backends() {
+        entry.backend.settled(ty);
+    }
+    Ok(())
+}
+
+/// Installs a backend: puts it into the list and calls it for every registered type. Does nothing
+/// if it is installed, or in a signal handler that interrupted a registration.
+pub fn install(entry: &'static BackendEntry) {
+    let Some(_guard) = lock::lock() else { return };
+    // Search the list itself: after a `fork` by another thread, the child may have the entry in it
+    // or not.
+    if backends().any(|installed| ptr::eq(installed, entry)) {
+        return;
+    }
+    let head = BACKENDS.load(Ordering::SeqCst);
+    entry.next.store(head, Ordering::Relaxed);
+    BACKENDS.store(ptr::from_ref(entry).cast_mut(), Ordering::SeqCst);
+    for ty in types() {
+        entry.backend.attach(ty);
+        entry.backend.settled(ty);
+    }
+}
+
+/// Every registered type, the newest first. Types with the same definition share an index.
+///
+/// ```
+/// for ty in nettrace_event::registry::types() {
+///     println!("{}: {}", ty.schema().provider.name, ty.schema().name);
+/// }
+/// ```
+pub fn types() -> impl Iterator<Item = &'static EventType> {
+    walk(&TYPES, |ty: &EventType| &ty.next)
+}
+
+/// Sets or clears a backend's bits in a type's word, and replaces [`NOT_REGISTERED`]. Release: a
+/// thread that sees a bit by an acquire also sees the type's index.
+pub fn listen(ty: &EventType, set: u32, clear: u32) {
+    let _ = ty.enabled_word().fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
+        let word = if word == NOT_REGISTERED && !ty.is_registered() { 0 } else { word };
+        Some((word & !clear) | set)
+    });
+}
+
+/// Repairs the registry in a child process. Call it in the child of a `fork`, which has a single
+/// thread. No session listens there, and a registration that another thread had begun is undone.
+///
+/// Clears `session_bits` in every word; the kernel keeps its own bit.
+pub fn after_fork(session_bits: u32) {
+    lock::forget();
+    for ty in types() {
+        if ty.is_registered() {
+            listen(ty, 0, session_bits);
+        } else {
+            // In the list but not finished: it stays in the list, and registration finishes without
+            // the bits of its backends.
+            ty.enabled_word().store(0, Ordering::Relaxed);
+            ty.set_registered();
+        }
+    }
+}
+
+fn backends() -> impl Iterator<Item = &'static BackendEntry> {
+    walk(&BACKENDS, |entry: &BackendEntry| &entry.next)
+}
+
+/// The index for a new type: that of a registered type with the same definition, or else the next.
+fn admit(schema: &'static EventSchema) -> Result<u32, RegisterError> {
+    for other in types() {
+        let holder = other.schema();
+        if holder.provider.name == schema.provider.name && holder.id == schema.id {
+            if holder == schema {
+                return Ok(other.index());
+            }
+            return Err(RegisterError::IdClash { refused: schema, holder });
+        }
+    }
+    let count = COUNT.load(Ordering::Relaxed);
+    if count == MAX_TYPES {
+        return Err(RegisterError::TooManyTypes { refused: schema });
+    }
+    COUNT.store(count + 1, Ordering::Relaxed);
+    Ok(count + 1)
+}
+
+fn walk<T: 'static>(
+    head: &'static AtomicPtr<T>,
+    next: fn(&'static T) -> &'static AtomicPtr<T>,
+) -> impl Iterator<Item = &'static T> {
+    // Acquire pairs with the release part of the SeqCst stores that publish an entry.
+    let mut at = NonNull::new(head.load(Ordering::SeqCst));
+    core::iter::from_fn(move || {
+        // SAFETY: R1.
+        let entry: &'static T = unsafe { at?.as_ref() };
+        at = NonNull::new(next(entry).load(Ordering::Acquire));
+        Some(entry)
+    })
+}

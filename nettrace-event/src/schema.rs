@@ -1,0 +1,463 @@
+//! The constant description of an event type, which a derive writes.
+//!
+//! The schema states the fields' types and the encodings that the author chose. Each backend
+//! decides how many bytes they take. A backend converts a schema to metadata once, at registration.
+
+use core::fmt;
+
+/// Severity of an event: a number, of which 0 to 5 have names.
+///
+/// The numbers are those of the NetTrace and EventHeader formats. A session that asks for a level
+/// gets that level and every lower number. Both formats store the level in one byte, so an
+/// application may use numbers above 5 for levels of its own; readers show them as numbers.
+///
+/// ```
+/// use nettrace_event::Level;
+///
+/// assert!(Level::Error < Level::Verbose);
+/// assert_eq!(Level::new(5), Level::Verbose);
+/// assert_eq!(Level::new(17).number(), 17);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(u8);
+
+#[allow(
+    non_upper_case_globals,
+    reason = "they read as the variants of an enum, which users expect"
+)]
+impl Level {
+    /// 0: always recorded, whatever level a session asks for. EventHeader has no such level and
+    /// stores 1.
+    pub const LogAlways: Self = Self(0);
+    /// 1: the process or a request cannot go on.
+    pub const Critical: Self = Self(1);
+    /// 2: something failed.
+    pub const Error: Self = Self(2);
+    /// 3: something looks wrong.
+    pub const Warning: Self = Self(3);
+    /// 4: normal operation; the default.
+    pub const Informational: Self = Self(4);
+    /// 5: details for diagnosis.
+    pub const Verbose: Self = Self(5);
+}
+
+impl Level {
+    /// The level with this number.
+    #[must_use]
+    pub const fn new(number: u8) -> Self {
+        Self(number)
+    }
+
+    /// The number that the formats store.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The name of levels 0 to 5.
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        Some(match self {
+            Self::LogAlways => "LogAlways",
+            Self::Critical => "Critical",
+            Self::Error => "Error",
+            Self::Warning => "Warning",
+            Self::Informational => "Informational",
+            Self::Verbose => "Verbose",
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "Level({})", self.0),
+        }
+    }
+}
+
+/// The provider of an event type: the namespace of its name and id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderSchema {
+    /// The name, for example `Contoso-Checkout`. Never empty, no NUL.
+    pub name: &'static str,
+    /// The provider's GUID in the byte order of RFC 4122 (that of `Uuid::as_bytes`). If absent,
+    /// readers derive a GUID from the name.
+    pub guid: Option<[u8; 16]>,
+    /// The provider group of EventHeader tracepoints. NetTrace has no groups.
+    pub group: Option<&'static str>,
+}
+
+/// The constant description of one event type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSchema {
+    /// The provider.
+    pub provider: ProviderSchema,
+    /// The event's name.
+    pub name: &'static str,
+    /// The event's id, unique within its provider: 1 to 65,534. The derive fills it in: the given
+    /// id, or [`derived_id`] of the name.
+    pub id: u16,
+    /// Whether the author gave [`id`](Self::id), rather than the derive computing it from the name.
+    pub id_is_explicit: bool,
+    /// Version of the event's layout.
+    pub version: u8,
+    /// The level: severity of the event.
+    pub level: Level,
+    /// The keywords: a bit set of the groups that the event belongs to. With 0, no keyword filter
+    /// excludes it.
+    pub keywords: u64,
+    /// The opcode: the event's part in an activity (0 info, 1 start, 2 stop, ...). With `None`, the
+    /// reader derives 1 and 2 from names that end in `Start` and `Stop`.
+    pub opcode: Option<u8>,
+    /// A user-defined 16-bit tag (EventHeader only).
+    pub tag: u16,
+    /// The message template, with `{field}` for values.
+    pub message: Option<&'static str>,
+    /// A description of the event for people.
+    pub description: Option<&'static str>,
+    /// Further key-value pairs about the type. EventHeader stores them as attributes of the event's
+    /// name.
+    pub key_values: &'static [(&'static str, &'static str)],
+    /// The fields of the payload, in order.
+    pub fields: &'static [FieldSchema],
+}
+
+/// One field of an event or of a nested object.
+///
+/// ```
+/// use nettrace_event::{FieldFormat, FieldSchema, FieldType};
+///
+/// let field = FieldSchema::new("flags", FieldType::U32);
+/// let field = FieldSchema { format: FieldFormat::Hex, ..field };
+/// assert_eq!(field.name, "flags");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldSchema {
+    /// The name shown to people.
+    pub name: &'static str,
+    /// The type of the value, with its encoding.
+    pub ty: FieldType,
+    /// How a decoder should show the value (EventHeader only; NetTrace has no formats).
+    pub format: FieldFormat,
+    /// A user-defined 16-bit tag (EventHeader only).
+    pub tag: u16,
+    /// The field's role in its event.
+    pub role: FieldRole,
+    /// Further key-value pairs about the field (EventHeader only, as attributes of the field's
+    /// name).
+    pub key_values: &'static [(&'static str, &'static str)],
+}
+
+impl FieldSchema {
+    /// An ordinary field: no format, no tag, no role, no key-value pairs.
+    #[must_use]
+    pub const fn new(name: &'static str, ty: FieldType) -> Self {
+        Self {
+            name,
+            ty,
+            format: FieldFormat::Default,
+            tag: 0,
+            role: FieldRole::Value,
+            key_values: &[],
+        }
+    }
+}
+
+/// The role of a field that some formats store outside the payload: Heph traces have a start, an
+/// end and a description for each event. NetTrace and EventHeader store such fields like any other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldRole {
+    /// An ordinary field.
+    Value,
+    /// The start of the span.
+    Start,
+    /// The end of the span.
+    End,
+    /// The description of the span.
+    Description,
+}
+
+/// How a decoder shows a value, in EventHeader's terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum FieldFormat {
+    /// As the type suggests.
+    Default,
+    /// An integer as a signed integer, whatever its type.
+    Signed,
+    /// An integer as an unsigned integer.
+    Unsigned,
+    Hex,
+    /// An integer as a boolean: 0 is false.
+    Boolean,
+    Errno,
+    Pid,
+    /// Seconds since 1970-01-01 UTC.
+    Time,
+    /// A network port, which EventHeader stores big endian.
+    Port,
+    IpAddress,
+    /// 16 bytes in the order of RFC 4122.
+    Uuid,
+    /// Bytes as Latin-1 text.
+    Latin1,
+    /// Bytes as UTF-8, numbers of 16 bits as UTF-16, numbers of 32 bits and characters as UTF-32.
+    Utf,
+    /// The same, unless a byte order mark at the start states another encoding.
+    UtfBom,
+    Xml,
+    Json,
+    HexBytes,
+}
+
+/// The type of a field, with its encoding. The comments name the NetTrace V6 type; a backend
+/// without that encoding uses the nearest one it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldType {
+    /// `bool` as NetTrace `Boolean`: 4 bytes.
+    Bool,
+    /// `bool` as NetTrace `Boolean8`: 1 byte. Only readers since 3.1.28 know it.
+    Bool8,
+    /// `u8` as `Byte`.
+    U8,
+    /// `u16` as `UInt16`.
+    U16,
+    /// `u32` as `UInt32`.
+    U32,
+    /// `u64` (and `usize`, whatever the machine) as `UInt64`.
+    U64,
+    /// `u128` as an object of two `UInt64`, `low` and `high`.
+    U128,
+    /// `i8` as `SByte`.
+    I8,
+    /// `i16` as `Int16`.
+    I16,
+    /// `i32` as `Int32`.
+    I32,
+    /// `i64` (and `isize`) as `Int64`.
+    I64,
+    /// `i128` as an object of a `UInt64` `low` and an `Int64` `high`.
+    I128,
+    /// `f32` as `Single`.
+    F32,
+    /// `f64` as `Double`.
+    F64,
+    /// An unsigned integer as `VarUInt`: 1 to 10 bytes.
+    VarUInt,
+    /// A signed integer as `VarInt`: 1 to 10 bytes, zig-zag.
+    VarInt,
+    /// A `char` as the text of one character (EventHeader: a UTF-32 value).
+    Char,
+    /// A `char` as one UTF-16 code unit, `UTF16CodeUnit`; U+FFFD if it needs two.
+    Utf16Unit,
+    /// Text.
+    Str(StrEncoding),
+    /// A GUID of 16 bytes, given in the byte order of RFC 4122.
+    Guid,
+    /// `SystemTime` as `Int64`: nanoseconds since 1970-01-01 UTC, saturating.
+    UnixNanos,
+    /// `SystemTime` as `DateTime`: 8 bytes, units of 100 ns since 1601-01-01 UTC, with a resolution
+    /// of a millisecond. Readers take it so; the specification has 16 bytes, in eight parts.
+    DateTime,
+    /// `Duration` as `UInt64`: nanoseconds, saturating (584 years).
+    DurationNanos,
+    /// `IpAddr`, as text (EventHeader: 4 or 16 bytes with the address format).
+    IpAddr,
+    /// `SocketAddr`, as text.
+    SocketAddr,
+    /// A sequence of values of one type.
+    Array(&'static FieldType, ArrayLayout),
+    /// An object: its fields in order, without padding.
+    Object(&'static [FieldSchema]),
+    /// A value that may be absent: an `Array` of zero or one element.
+    Option(&'static FieldType),
+}
+
+/// How NetTrace stores a value: its bytes, whatever they mean.
+///
+/// The formats of the NetTrace family write and read values by this type alone. A new [`FieldType`]
+/// therefore only needs an arm in [`FieldType::storage`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "integers and floating-point numbers are named by their Rust types")]
+pub enum Storage {
+    /// 4 bytes, 0 or 1.
+    Bool,
+    /// 1 byte, 0 or 1.
+    Bool8,
+    U8,
+    U16,
+    U32,
+    U64,
+    U128,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    F32,
+    F64,
+    /// An unsigned LEB128 number of 64 bits.
+    VarUInt,
+    /// A signed number of 64 bits, zig-zag and then LEB128.
+    VarInt,
+    /// One UTF-16 code unit.
+    Utf16Unit,
+    /// 16 bytes of a GUID.
+    Guid,
+    /// 8 bytes: units of 100 ns since 1601-01-01 UTC.
+    DateTime,
+    /// Text.
+    Text(StrEncoding),
+    /// Elements.
+    Array(&'static FieldType, ArrayLayout),
+    /// A `u16` that is 0 or 1, then that many values.
+    Option(&'static FieldType),
+    /// Fields, one after the other.
+    Object(&'static [FieldSchema]),
+}
+
+impl FieldType {
+    /// How NetTrace stores a value of this type.
+    #[must_use]
+    pub const fn storage(&self) -> Storage {
+        match *self {
+            Self::Bool => Storage::Bool,
+            Self::Bool8 => Storage::Bool8,
+            Self::U8 => Storage::U8,
+            Self::U16 => Storage::U16,
+            Self::U32 => Storage::U32,
+            Self::U64 | Self::DurationNanos => Storage::U64,
+            Self::U128 => Storage::U128,
+            Self::I8 => Storage::I8,
+            Self::I16 => Storage::I16,
+            Self::I32 => Storage::I32,
+            Self::I64 | Self::UnixNanos => Storage::I64,
+            Self::I128 => Storage::I128,
+            Self::F32 => Storage::F32,
+            Self::F64 => Storage::F64,
+            Self::VarUInt => Storage::VarUInt,
+            Self::VarInt => Storage::VarInt,
+            Self::Utf16Unit => Storage::Utf16Unit,
+            Self::Guid => Storage::Guid,
+            Self::DateTime => Storage::DateTime,
+            Self::Char | Self::IpAddr | Self::SocketAddr => Storage::Text(StrEncoding::Utf16),
+            Self::Str(encoding) => Storage::Text(encoding),
+            Self::Array(element, layout) => Storage::Array(element, layout),
+            Self::Option(inner) => Storage::Option(inner),
+            Self::Object(fields) => Storage::Object(fields),
+        }
+    }
+
+    /// The size in bytes of every value in NetTrace; `None` if it varies.
+    ///
+    /// ```
+    /// use nettrace_event::{ArrayLayout, FieldType};
+    ///
+    /// assert_eq!(FieldType::Array(&FieldType::U16, ArrayLayout::Fixed(3)).fixed_size(), Some(6));
+    /// assert_eq!(FieldType::VarUInt.fixed_size(), None);
+    /// ```
+    #[must_use]
+    pub const fn fixed_size(&self) -> Option<usize> {
+        Some(match self.storage() {
+            Storage::Bool8 | Storage::U8 | Storage::I8 => 1,
+            Storage::U16 | Storage::I16 | Storage::Utf16Unit => 2,
+            Storage::Bool | Storage::U32 | Storage::I32 | Storage::F32 => 4,
+            Storage::U64 | Storage::I64 | Storage::F64 | Storage::DateTime => 8,
+            Storage::U128 | Storage::I128 | Storage::Guid => 16,
+            Storage::Array(element, ArrayLayout::Fixed(count)) => match element.fixed_size() {
+                Some(size) => size.saturating_mul(count as usize),
+                None => return None,
+            },
+            Storage::Object(fields) => {
+                let (mut sum, mut at) = (0_usize, 0);
+                while at < fields.len() {
+                    match fields[at].ty.fixed_size() {
+                        Some(size) => sum = sum.saturating_add(size),
+                        None => return None,
+                    }
+                    at += 1;
+                }
+                sum
+            }
+            Storage::VarUInt
+            | Storage::VarInt
+            | Storage::Text(_)
+            | Storage::Option(_)
+            | Storage::Array(..) => return None,
+        })
+    }
+
+    /// Whether every value has the same size in NetTrace. The elements of a `RelLoc` or `DataLoc`
+    /// must have it.
+    #[must_use]
+    pub const fn is_fixed_size(&self) -> bool {
+        self.fixed_size().is_some()
+    }
+}
+
+/// How text is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StrEncoding {
+    /// The default: a u16 count and that many UTF-16 code units (`Array` of `UTF16CodeUnit`), at
+    /// most 32,767. Every reader shows it correctly. A NUL inside becomes U+FFFD, because readers
+    /// show text only up to its first NUL.
+    Utf16,
+    /// UTF-16 up to a NUL (`NullTerminatedUTF16String`). A NUL inside becomes U+FFFD: it would end
+    /// the text, and readers would read the rest of it as the next fields.
+    Utf16Nul,
+    /// u16 count and that many UTF-8 bytes (`Array` of `UTF8CodeUnit`): half the size, but the
+    /// reference reader shows it as Latin-1.
+    Utf8,
+    /// UTF-16 after the fields of the event, found through a `RelLoc`.
+    Utf16RelLoc,
+    /// UTF-16 after the fields of the event, found through a `DataLoc`.
+    Utf16DataLoc,
+    /// UTF-8 after the fields of the event, found through a `RelLoc`.
+    Utf8RelLoc,
+    /// UTF-8 after the fields of the event, found through a `DataLoc`.
+    Utf8DataLoc,
+}
+
+/// How a sequence is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayLayout {
+    /// u16 count, then the elements; at most 32,767.
+    Counted,
+    /// The given number of elements (never 0), without a count.
+    Fixed(u16),
+    /// After the fields of the event, found through a `RelLoc`; only elements of fixed size.
+    RelLoc,
+    /// After the fields of the event, found through a `DataLoc`; only elements of fixed size.
+    DataLoc,
+}
+
+/// The id of an event without a given id: a hash of its name (FNV-1a, 32 bits, folded) in the range
+/// 8,192 to 65,534.
+///
+/// It depends only on the name, so it is the same in every build and on every machine. The ids of
+/// two events of a provider can collide. Registration reports this, and one of them needs an
+/// explicit id.
+///
+/// ```
+/// use nettrace_event::derived_id;
+///
+/// assert_eq!(derived_id("Sale"), derived_id("Sale"));
+/// assert_ne!(derived_id("Sale"), derived_id("Refund"));
+/// assert!((8_192..=65_534).contains(&derived_id("Sale")));
+/// ```
+#[must_use]
+pub const fn derived_id(name: &str) -> u16 {
+    let bytes = name.as_bytes();
+    let mut hash: u32 = 0x811c_9dc5;
+    let mut at = 0;
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
+        at += 1;
+    }
+    const FIRST: u32 = 8_192;
+    const COUNT: u32 = 65_535 - FIRST;
+    (FIRST + (hash ^ (hash >> 16)) % COUNT) as u16
+}

@@ -1,0 +1,198 @@
+//! The formats that a trace can have.
+//!
+//! # How to add a format
+//!
+//! 1. Write a folder with the format's bytes, and in it a `static` [`Definition`]: the format's
+//!    name, its constants, and a function that makes its [`Writer`].
+//! 2. Declare the folder in `lib.rs`.
+//! 3. Add an arm to [`Format`]: to the enum, to [`Format::ALL`] and to the one `match` over it,
+//!    [`Format::definition`].
+//!
+//! No other file asks which format it writes. A recorder and a converter call [`Stream`] and
+//! [`ThreadIds`](crate::ThreadIds) in the terms of version 6, and the format's `Writer` tells the
+//! same facts in the way of its format.
+
+use alloc::boxed::Box;
+use core::{error::Error, fmt, str::FromStr};
+
+use nettrace_event::EventSchema;
+
+#[cfg(doc)]
+use crate::{Row, Stream};
+use crate::{
+    error::FormatError, heph, stream_end::StreamEnd, thread_ids::IdRules, v5, v6, writer::Writer,
+};
+
+/// The format of a trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// NetTrace version 6, which stores everything. Readers since 2025 support it: TraceEvent
+    /// 3.1.22, `dotnet-trace` 10.
+    #[default]
+    V6,
+    /// NetTrace version 5, as .NET 5 to 10 write it. See [`v5`] for what it lacks.
+    V5,
+    /// NetTrace version 4, as .NET Core 3 writes it. It also lacks arrays and opcodes.
+    V4,
+    /// The format of Heph's trace system, version 0.1.0: spans with attributes. See [`heph`] for
+    /// how events map to it.
+    Heph,
+}
+
+impl Format {
+    /// All formats, the default first.
+    pub const ALL: &'static [Self] = &[Self::V6, Self::V5, Self::V4, Self::Heph];
+
+    pub(crate) fn definition(self) -> &'static Definition {
+        match self {
+            Self::V6 => &v6::V6,
+            Self::V5 => &v5::V5,
+            Self::V4 => &v5::V4,
+            Self::Heph => &heph::HEPH,
+        }
+    }
+
+    /// The format's name: `v6`, `v5`, `v4` or `heph`. [`Display`](fmt::Display) shows it, and
+    /// [`FromStr`] reads it.
+    ///
+    /// ```
+    /// use nettrace_format::Format;
+    ///
+    /// assert_eq!(Format::V5.name(), "v5");
+    /// assert_eq!("heph".parse(), Ok(Format::Heph));
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.definition().name
+    }
+
+    /// The format's name in a sentence: `NetTrace V6`, `Heph`.
+    ///
+    /// ```
+    /// assert_eq!(nettrace_format::Format::V4.title(), "NetTrace V4");
+    /// ```
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        self.definition().title
+    }
+
+    /// A line about the format, for the help of a command.
+    ///
+    /// ```
+    /// let about = nettrace_format::Format::V5.about();
+    /// assert_eq!(about, "NetTrace version 5, as .NET 5 to 10 write it");
+    /// ```
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        self.definition().about
+    }
+
+    /// The usual extension of a file's name, without the dot.
+    ///
+    /// ```
+    /// use nettrace_format::Format;
+    ///
+    /// assert_eq!(Format::V6.extension(), "nettrace");
+    /// assert_eq!(Format::Heph.extension(), "heph");
+    /// ```
+    #[must_use]
+    pub fn extension(self) -> &'static str {
+        self.definition().extension
+    }
+
+    /// Whether rows contain the addresses of their stacks, rather than the ids of stacks that
+    /// [`Stream::stack`] defines.
+    ///
+    /// ```
+    /// use nettrace_format::Format;
+    ///
+    /// assert!(Format::Heph.has_stacks_in_rows());
+    /// assert!(!Format::V6.has_stacks_in_rows());
+    /// ```
+    #[must_use]
+    pub fn has_stacks_in_rows(self) -> bool {
+        self.definition().has_stacks_in_rows
+    }
+
+    /// Whether a payload is written field by field, so that bytes need a field that holds them. In
+    /// the other formats a row of a type without fields can have any payload.
+    #[must_use]
+    pub fn needs_fields(self) -> bool {
+        self.definition().needs_fields
+    }
+
+    /// Whether [`Stream::row`] converts the payloads of a type, rather than copy them.
+    #[must_use]
+    pub fn converts_payloads(self, schema: &EventSchema) -> bool {
+        (self.definition().converts)(schema)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = UnknownFormat;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFormat> {
+        Self::ALL.iter().copied().find(|format| format.name() == name).ok_or(UnknownFormat(()))
+    }
+}
+
+/// No format has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownFormat(());
+
+impl fmt::Display for UnknownFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no format has this name; use one of")?;
+        for (at, format) in Format::ALL.iter().enumerate() {
+            write!(f, "{} `{format}`", if at == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl Error for UnknownFormat {}
+
+/// Everything that callers of [`Stream`] and [`Format`] can learn of a format, and what writes it.
+pub(crate) struct Definition {
+    /// See [`Format::name`].
+    pub(crate) name: &'static str,
+    /// See [`Format::title`].
+    pub(crate) title: &'static str,
+    /// See [`Format::about`].
+    pub(crate) about: &'static str,
+    /// See [`Format::extension`].
+    pub(crate) extension: &'static str,
+    /// How rows name threads.
+    pub(crate) thread_ids: IdRules,
+    /// See [`Stream::end`].
+    pub(crate) end: StreamEnd,
+    /// See [`Stream::needs_rows`].
+    pub(crate) needs_rows: bool,
+    /// See [`Format::has_stacks_in_rows`].
+    pub(crate) has_stacks_in_rows: bool,
+    /// See [`Format::needs_fields`].
+    pub(crate) needs_fields: bool,
+    /// See [`Format::converts_payloads`].
+    pub(crate) converts: fn(&EventSchema) -> bool,
+    /// See [`Stream::check`].
+    pub(crate) check: fn(&'static EventSchema) -> Result<(), FormatError>,
+    /// Makes what writes a stream.
+    pub(crate) writer: fn(Source) -> Box<dyn Writer>,
+}
+
+/// Where the rows of a stream come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Threads that record. No two of them have the same id, even if one has ended.
+    Recording,
+    /// A trace of this NetTrace version that is copied. The id of a thread that has ended can be
+    /// another thread's, which continues its numbers.
+    Trace { version: u32 },
+}

@@ -1,0 +1,79 @@
+//! What a complete stream ends with.
+
+use crate::heph;
+
+/// What a complete stream ends with: an end of stream, or nothing at all.
+///
+/// Formats without an end of stream are complete after every block. There readers skip
+/// [padding](Self::padding), which a file can end with while it grows.
+///
+/// ```
+/// use nettrace_format::{Format, Stream};
+///
+/// // A block header of kind 0 and length 0.
+/// assert_eq!(Stream::new(Format::V6).end().bytes(), [0; 4]);
+/// assert!(Stream::new(Format::Heph).end().bytes().is_empty());
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct StreamEnd {
+    bytes: &'static [u8],
+    padding: Option<Padding>,
+}
+
+impl StreamEnd {
+    /// The most bytes that an end of stream has in any format.
+    pub const MAX_BYTES: usize = 16;
+
+    /// An end of stream. Recorders get theirs from [`Stream::end`](crate::Stream::end).
+    #[must_use]
+    pub const fn new(bytes: &'static [u8]) -> Self {
+        Self { bytes, padding: None }
+    }
+
+    /// No end of stream, and padding that readers skip.
+    #[must_use]
+    pub const fn padded(padding: Padding) -> Self {
+        Self { bytes: &[], padding: Some(padding) }
+    }
+
+    /// The end of stream; empty for formats that have none.
+    ///
+    /// Where a block could begin, a reader decides by as many bytes whether the stream ends there.
+    /// No block is shorter.
+    #[must_use]
+    pub const fn bytes(self) -> &'static [u8] {
+        self.bytes
+    }
+
+    /// How a file that grows can end instead, in formats without an end of stream.
+    #[must_use]
+    pub const fn padding(self) -> Option<Padding> {
+        self.padding
+    }
+}
+
+/// Bytes between blocks that readers skip.
+///
+/// Padding begins with [`start`](Self::start), which tells its size. The bytes after these have no
+/// meaning.
+#[derive(Clone, Copy, Debug)]
+pub struct Padding {
+    start: fn(u32) -> [u8; Self::START],
+}
+
+impl Padding {
+    /// The number of bytes that padding begins with. No padding and no block is shorter.
+    pub const START: usize = heph::PADDING;
+
+    /// Padding that begins as `start` says for a size in bytes.
+    #[must_use]
+    pub const fn new(start: fn(u32) -> [u8; Self::START]) -> Self {
+        Self { start }
+    }
+
+    /// The first bytes of `size` bytes of padding; `size` includes them.
+    #[must_use]
+    pub fn start(self, size: u32) -> [u8; Self::START] {
+        (self.start)(size)
+    }
+}

@@ -1,0 +1,187 @@
+//! The ids by which rows name threads.
+
+use alloc::vec::Vec;
+
+use crate::format::Format;
+
+/// How the rows of a format name threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdRules {
+    /// Whether rows name threads by their OS ids where they can.
+    pub(crate) are_os_ids: bool,
+    /// Whether a thread that got an index, because its OS id was another's, is still named by the
+    /// OS id where rows are about it.
+    pub(crate) has_os_subjects: bool,
+    /// The first index for threads that are not named by an OS id.
+    pub(crate) first_index: u64,
+    /// The largest id.
+    pub(crate) most: u64,
+}
+
+/// Gives ids to the threads of a trace, by the rules of its format.
+///
+/// In some formats rows name threads by OS ids, in the others by an index that
+/// [`Stream::thread`](crate::Stream::thread) defines. Indices and OS ids never overlap, because the
+/// reference reader removes threads by OS id even where it is told an index.
+///
+/// ```
+/// use nettrace_format::{Format, ThreadIds};
+///
+/// let mut ids = ThreadIds::new(Format::V5);
+/// assert_eq!(ids.recorder(1_234).recorder, 1_234);
+/// // Another thread that the system has given the same id. Readers would take its first event for
+/// // a loss, because the numbers of an id must continue.
+/// assert_eq!(ids.recorder(1_234).recorder, 1 << 32);
+/// ```
+#[derive(Debug)]
+pub struct ThreadIds {
+    rules: IdRules,
+    next_index: u64,
+    /// A bit for each OS id below [`BOUND`], set once a thread has had the id.
+    taken: Vec<u64>,
+}
+
+/// OS ids from here on are never taken, because the table of those that are taken must have a
+/// bound: 512 KiB. Linux gives no higher id.
+const BOUND: u64 = 1 << 22;
+
+/// The ids of a thread that records events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RecorderIds {
+    /// The id for [`RowHeader::capture_thread`](crate::content::RowHeader::capture_thread).
+    pub recorder: u64,
+    /// The id for [`RowHeader::thread`](crate::content::RowHeader::thread) of rows that are about
+    /// the thread.
+    pub subject: u64,
+}
+
+/// The id of a thread that events are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubjectId {
+    /// The thread's OS id, which needs no definition. [`Stream::subject`](crate::Stream::subject)
+    /// gives it a name.
+    OsId(u64),
+    /// A new index, which [`Stream::thread`](crate::Stream::thread) must define.
+    Index(u64),
+}
+
+impl ThreadIds {
+    /// Gives ids for traces of `format`.
+    #[must_use]
+    pub fn new(format: Format) -> Self {
+        let rules = format.definition().thread_ids;
+        Self { rules, next_index: rules.first_index, taken: Vec::new() }
+    }
+
+    /// The ids of a new thread that records events. No two threads get the same `recorder`, even if
+    /// the system gives them the same id one after the other. `os_id` is 0 if it is unknown.
+    #[must_use]
+    pub fn recorder(&mut self, os_id: u64) -> RecorderIds {
+        let is_own = self.rules.are_os_ids && self.take(os_id);
+        let recorder = if is_own { os_id } else { self.index() };
+        let is_os_subject = self.rules.has_os_subjects && self.is_os_id(os_id);
+        RecorderIds { recorder, subject: if is_os_subject { os_id } else { recorder } }
+    }
+
+    /// The id of a thread that events are about and that may record none itself.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, SubjectId, ThreadIds};
+    ///
+    /// // Rows of version 5 name threads by their OS ids, those of version 6 by indices.
+    /// assert_eq!(ThreadIds::new(Format::V5).subject(17), SubjectId::OsId(17));
+    /// assert!(matches!(ThreadIds::new(Format::V6).subject(17), SubjectId::Index(_)));
+    /// ```
+    #[must_use]
+    pub fn subject(&mut self, os_id: u64) -> SubjectId {
+        if self.rules.are_os_ids && self.is_os_id(os_id) {
+            SubjectId::OsId(os_id)
+        } else {
+            SubjectId::Index(self.index())
+        }
+    }
+
+    /// A new index.
+    #[must_use]
+    pub fn index(&mut self) -> u64 {
+        self.next_index += 1;
+        self.next_index - 1
+    }
+
+    /// Whether an id is an index, rather than an OS id.
+    #[must_use]
+    pub fn is_index(&self, id: u64) -> bool {
+        id >= self.rules.first_index
+    }
+
+    /// Whether the format can store an id that another trace has given.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, ThreadIds};
+    ///
+    /// // The numbers of streams have 32 bits.
+    /// assert!(!ThreadIds::new(Format::Heph).can_store(1 << 32));
+    /// assert!(ThreadIds::new(Format::V6).can_store(1 << 32));
+    /// ```
+    #[must_use]
+    pub fn can_store(&self, id: u64) -> bool {
+        id <= self.rules.most
+    }
+
+    /// Whether rows can name a thread by this OS id.
+    fn is_os_id(&self, os_id: u64) -> bool {
+        os_id != 0 && !self.is_index(os_id)
+    }
+
+    /// Takes an OS id as an id of the trace. Returns `false` if a thread has had it before.
+    fn take(&mut self, os_id: u64) -> bool {
+        if os_id == 0 || os_id >= BOUND {
+            return false;
+        }
+        let (word, bit) = ((os_id / 64) as usize, 1 << (os_id % 64));
+        if self.taken.len() <= word {
+            self.taken.resize(word + 1, 0);
+        }
+        let is_new = self.taken[word] & bit == 0;
+        self.taken[word] |= bit;
+        is_new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_os_id_is_taken_once() {
+        let mut ids = ThreadIds::new(Format::Heph);
+        let first = 1 << 22;
+        let own = |id| RecorderIds { recorder: id, subject: id };
+        assert_eq!(ids.recorder(7), own(7));
+        assert_eq!(ids.recorder(7), own(first));
+        assert_eq!(ids.recorder(0), own(first + 1));
+        assert_eq!(ids.recorder(first), own(first + 2));
+        assert_eq!(ids.subject(7), SubjectId::OsId(7));
+        assert_eq!(ids.subject(0), SubjectId::Index(first + 3));
+        assert!(ids.can_store(u32::MAX.into()) && !ids.can_store(1 << 32));
+    }
+
+    #[test]
+    fn a_subject_keeps_its_os_id_in_versions_4_and_5() {
+        for format in [Format::V4, Format::V5] {
+            let mut ids = ThreadIds::new(format);
+            let _ = ids.recorder(7);
+            assert_eq!(ids.recorder(7), RecorderIds { recorder: 1 << 32, subject: 7 });
+            // Not taken, because the table would grow; but no index equals it.
+            assert_eq!(ids.recorder(1 << 30).subject, 1 << 30);
+        }
+    }
+
+    #[test]
+    fn version_6_has_indices_alone() {
+        let mut ids = ThreadIds::new(Format::V6);
+        assert_eq!(ids.recorder(7), RecorderIds { recorder: 1 << 32, subject: 1 << 32 });
+        assert_eq!(ids.subject(7), SubjectId::Index((1 << 32) + 1));
+        assert!(ids.is_index(1 << 32) && !ids.is_index(7));
+    }
+}

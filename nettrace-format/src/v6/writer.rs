@@ -1,0 +1,186 @@
+//! Writes the blocks of a [`Stream`](crate::Stream) of version 6.
+
+use alloc::{boxed::Box, vec::Vec};
+
+use nettrace_event::EventSchema;
+
+use crate::{
+    content::{Label, ThreadInfo, TraceInfo},
+    error::FormatError,
+    format::Definition,
+    payload::Refusal,
+    stream::{LeftOut, Row},
+    stream_end::StreamEnd,
+    thread_ids::IdRules,
+    v6::{self, RowChange, RowEncoder, SequencePointFlags, ThreadSequence},
+    writer::Writer,
+};
+
+/// NetTrace version 6.
+pub(crate) static V6: Definition = Definition {
+    name: "v6",
+    title: "NetTrace V6",
+    about: "NetTrace version 6, which stores everything",
+    extension: "nettrace",
+    thread_ids: IdRules {
+        are_os_ids: false,
+        has_os_subjects: false,
+        first_index: 1 << 32,
+        most: u64::MAX,
+    },
+    end: StreamEnd::new(&v6::END_OF_STREAM),
+    needs_rows: false,
+    has_stacks_in_rows: false,
+    needs_fields: false,
+    converts: |_| false,
+    check: |schema| v6::metadata_row(1, schema, &mut Vec::new()),
+    writer: |_| Box::new(Blocks { encoder: RowEncoder::new(), threads: 0 }),
+};
+
+#[derive(Debug)]
+struct Blocks {
+    encoder: RowEncoder,
+    /// How many threads are defined and not removed.
+    threads: usize,
+}
+
+impl Writer for Blocks {
+    fn begin(
+        &mut self,
+        info: &TraceInfo<'_>,
+        _: &mut LeftOut,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        self.threads = 0;
+        v6::stream_header(out);
+        v6::trace_block(info, out)
+    }
+
+    fn define(
+        &mut self,
+        types: &[(u32, &'static EventSchema)],
+        _: &mut LeftOut,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let mut rows = Vec::new();
+        for (id, schema) in types {
+            v6::metadata_row(*id, schema, &mut rows)?;
+        }
+        v6::metadata_block(&rows, out)
+    }
+
+    fn thread(
+        &mut self,
+        thread: &ThreadInfo<'_>,
+        _: &mut LeftOut,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let mut row = Vec::new();
+        v6::thread_row(thread, &mut row)?;
+        v6::thread_block(&row, out)?;
+        self.threads += 1;
+        Ok(())
+    }
+
+    fn remove_threads(
+        &mut self,
+        threads: &[ThreadSequence],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        v6::remove_thread_block(threads, out)?;
+        self.threads = self.threads.saturating_sub(threads.len());
+        Ok(())
+    }
+
+    fn stacks(
+        &mut self,
+        first_id: u32,
+        stacks: &[&[u64]],
+        pointer_size: u32,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        v6::stack_block(first_id, stacks, pointer_size, out)
+    }
+
+    fn labels(
+        &mut self,
+        id: u32,
+        labels: &[Label<'_>],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        v6::label_list_block(id, &[labels], out)
+    }
+
+    fn label_rows(
+        &mut self,
+        first_id: u32,
+        count: u32,
+        rows: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        v6::label_rows_block(first_id, count, rows, out)
+    }
+
+    fn row(
+        &mut self,
+        row: &Row<'_>,
+        is_first: bool,
+        _: &mut LeftOut,
+        out: &mut Vec<u8>,
+    ) -> Result<u32, Refusal> {
+        if is_first {
+            self.encoder = RowEncoder::new();
+            self.encoder.full_row(&row.header, out);
+        } else {
+            self.encoder.row(&row.header, out);
+        }
+        out.extend_from_slice(row.payload);
+        Ok(0)
+    }
+
+    fn takes_rows_as_recorded(&self, _: u64, _: u32) -> bool {
+        true
+    }
+
+    fn changes_rows(&self) -> bool {
+        true
+    }
+
+    fn change_row(&self, row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
+        v6::change_row(row, change, out)
+    }
+
+    fn event_block(
+        &mut self,
+        first_ts: u64,
+        last_ts: u64,
+        rows_len: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<&'static [u8], FormatError> {
+        out.extend(v6::event_block_header(first_ts, last_ts, true, rows_len)?);
+        Ok(&[])
+    }
+
+    fn sequence_point(
+        &mut self,
+        timestamp: u64,
+        threads: &[ThreadSequence],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        v6::sequence_point(timestamp, SequencePointFlags::default(), threads, out)
+    }
+
+    fn closing_size(&self) -> u64 {
+        // A block header has 4 bytes, the fixed part of a sequence point 16, an entry up to 15. A
+        // block that removes one thread has 4 bytes and an entry.
+        (4 + 16) + self.threads as u64 * (15 + 4 + 15)
+    }
+
+    fn mark(&mut self) -> usize {
+        self.threads
+    }
+
+    fn rewind(&mut self, mark: usize) {
+        self.threads = mark;
+    }
+}

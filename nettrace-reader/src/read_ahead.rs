@@ -1,0 +1,279 @@
+//! [`ReadAhead`]: a thread reads the next bytes of a source while the reader uses the ones before.
+//!
+//! The thread reads pieces and sends them through a bounded queue. Used pieces return through a
+//! second queue. A piece has free room in front. The few bytes that are left of the piece before
+//! are copied there, and the piece then becomes the window itself. Only if more bytes are left than
+//! that, or if the source returns so few bytes at a time that the same bytes would be moved again
+//! and again, the new bytes are copied behind the old ones.
+//!
+//! The thread does not parse. A decoded row header takes more bytes than an encoded one, so handing
+//! it over costs as much as decoding it, and lookups must happen in order anyway. What the thread
+//! saves is the time in system calls: half of the total if events are only counted. With one
+//! processor there is nothing to save, and the source is read directly.
+
+use std::{
+    fmt,
+    io::{self, Read},
+    sync::mpsc::{self, Receiver, SyncSender},
+    thread,
+};
+
+use crate::input::{Pull, Window};
+
+/// A source that a thread of its own reads ahead of the reader.
+///
+/// Use it for sources that take time to read: files, pipes, decompressors. It takes up to 4 MiB. It
+/// may read more of the source than the reader needs, even beyond the end of the stream. The thread
+/// ends with the source, or at its next read after the `ReadAhead` is dropped. If the process has
+/// only one processor, there is no thread.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use nettrace_reader::{ReadAhead, Reader};
+///
+/// let file = std::fs::File::open("service.nettrace")?;
+/// let mut reader = Reader::new(ReadAhead::new(file)?)?;
+/// reader.read_to_end()?;
+/// println!("{} events", reader.totals().events);
+/// # Ok(())
+/// # }
+/// ```
+pub struct ReadAhead(Reading);
+
+enum Reading {
+    Ahead(Ahead),
+    Directly(Box<dyn Read + Send>),
+}
+
+/// The reader's side of the queues.
+#[derive(Debug)]
+struct Ahead {
+    full: Receiver<io::Result<Piece>>,
+    used: SyncSender<Vec<u8>>,
+}
+
+/// A buffer with [`ROOM`] free bytes and then `len` bytes of the source.
+#[derive(Debug)]
+struct Piece {
+    buffer: Vec<u8>,
+    len: usize,
+}
+
+/// The number of bytes to ask the source for at once.
+const ASKED: usize = 512 << 10;
+
+/// The room for bytes that are left of the piece before. Blocks of real producers have at most
+/// 100 KiB.
+const ROOM: usize = 128 << 10;
+
+/// The number of pieces.
+const PIECES: usize = 4;
+
+impl ReadAhead {
+    /// Starts to read.
+    ///
+    /// # Errors
+    /// If the system cannot start a thread. Errors of the source go to the reader, at their place
+    /// in the stream.
+    pub fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
+        let processors = thread::available_parallelism();
+        if processors.is_ok_and(|processors| processors.get() == 1) {
+            return Ok(Self(Reading::Directly(Box::new(source))));
+        }
+        Ahead::new(source).map(|ahead| Self(Reading::Ahead(ahead)))
+    }
+}
+
+impl Pull for ReadAhead {
+    fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize> {
+        match &mut self.0 {
+            Reading::Ahead(ahead) => ahead.pull(window),
+            Reading::Directly(source) => source.pull(window, wanted, consumed),
+        }
+    }
+}
+
+impl fmt::Debug for ReadAhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let has_thread = matches!(self.0, Reading::Ahead(_));
+        f.debug_struct("ReadAhead").field("has_thread", &has_thread).finish_non_exhaustive()
+    }
+}
+
+impl Ahead {
+    fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
+        let (to_reader, full) = mpsc::sync_channel(PIECES);
+        let (used, from_reader) = mpsc::sync_channel(PIECES);
+        spawn(move || read(source, &to_reader, &from_reader))?;
+        Ok(Self { full, used })
+    }
+
+    /// Returns a buffer to the thread. A buffer that had to grow is not returned.
+    fn give_back(&self, buffer: Vec<u8>) {
+        if buffer.len() == ROOM + ASKED {
+            // The queue has room for all pieces. If it is closed, the thread has ended and needs
+            // none.
+            let _ = self.used.try_send(buffer);
+        }
+    }
+
+    fn pull(&mut self, window: &mut Window) -> io::Result<usize> {
+        // Without a sender, the source has ended.
+        let Ok(piece) = self.full.recv() else { return Ok(0) };
+        let Piece { mut buffer, len } = piece?;
+        let held = window.held();
+        if held <= ROOM.min(len) {
+            buffer[ROOM - held..ROOM].copy_from_slice(window.bytes());
+            self.give_back(window.replace(buffer, ROOM - held, ROOM + len));
+        } else {
+            if let Some(outgrown) = window.make_room(len) {
+                self.give_back(outgrown);
+            }
+            window.append(&buffer[ROOM..ROOM + len]);
+            self.give_back(buffer);
+        }
+        Ok(len)
+    }
+}
+
+#[expect(
+    clippy::disallowed_types,
+    reason = "the reader's only thread; it shares nothing but two queues"
+)]
+fn spawn(run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    // The thread is not joined, because it may be in a read that never returns.
+    thread::Builder::new().name("nettrace-read".to_owned()).spawn(run).map(drop)
+}
+
+/// The loop of the thread.
+fn read<R: Read>(
+    mut source: R,
+    to_reader: &SyncSender<io::Result<Piece>>,
+    from_reader: &Receiver<Vec<u8>>,
+) {
+    let mut made = 0;
+    loop {
+        let mut buffer = if made < PIECES {
+            made += 1;
+            vec![0; ROOM + ASKED]
+        } else {
+            match from_reader.recv() {
+                Ok(buffer) => buffer,
+                Err(_) => return,
+            }
+        };
+        let result = loop {
+            match source.read(&mut buffer[ROOM..]) {
+                Ok(0) => return,
+                Ok(len) => break Ok(Piece { buffer, len }),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => break Err(error),
+            }
+        };
+        let failed = result.is_err();
+        if to_reader.send(result).is_err() || failed {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use super::{ASKED, Ahead, ROOM, ReadAhead, Reading};
+    use crate::input::Input;
+
+    /// Starts a thread, whatever the number of processors.
+    fn ahead<R: Read + Send + 'static>(source: R) -> ReadAhead {
+        ReadAhead(Reading::Ahead(Ahead::new(source).unwrap()))
+    }
+
+    /// A source that returns pieces of all sizes, and then fails if it is told to.
+    struct Uneven {
+        bytes: Vec<u8>,
+        at: usize,
+        reads: usize,
+        fails: bool,
+    }
+
+    impl Read for Uneven {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            self.reads += 1;
+            let most = match self.reads % 7 {
+                0 => return Err(io::ErrorKind::Interrupted.into()),
+                1 => 1,
+                2 => 3000,
+                3 => ROOM + 5,
+                _ => usize::MAX,
+            };
+            let count = most.min(out.len()).min(self.bytes.len() - self.at);
+            if count == 0 && self.fails {
+                return Err(io::ErrorKind::ConnectionReset.into());
+            }
+            out[..count].copy_from_slice(&self.bytes[self.at..self.at + count]);
+            self.at += count;
+            Ok(count)
+        }
+    }
+
+    fn bytes(len: usize) -> Vec<u8> {
+        (0..len as u32).map(|i| (i % 65_521 % 251) as u8).collect()
+    }
+
+    /// Window sizes from 0 to several pieces, to cover all paths.
+    #[test]
+    fn windows_slide_over_the_source() {
+        for (fails, has_thread) in [(false, true), (true, true), (false, false), (true, false)] {
+            let bytes = bytes(12 << 20);
+            let source = Uneven { bytes: bytes.clone(), at: 0, reads: 0, fails };
+            let mut input = Input::new(match has_thread {
+                true => ahead(source),
+                false => ReadAhead(Reading::Directly(Box::new(source))),
+            });
+            let sizes = [0, 1, 17, 32_000, ROOM - 1, ROOM + 1, 100, ASKED, 3 * ASKED, 5, 200_000];
+            let mut at = 0;
+            for (i, size) in sizes.iter().cycle().enumerate() {
+                let got = match input.fill(*size) {
+                    Ok(got) => got.to_vec(),
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+                        assert!(fails);
+                        break;
+                    }
+                };
+                assert!(got == bytes[at..(at + size).min(bytes.len())], "{i}");
+                assert_eq!(input.offset(), at as u64);
+                // Sometimes only a part is consumed.
+                let used = if i % 3 == 0 { got.len() / 2 } else { got.len() };
+                input.consume(used);
+                at += used;
+                if got.len() < *size {
+                    assert!(!fails);
+                    break;
+                }
+            }
+            assert!(at > bytes.len() - 4 * ASKED);
+        }
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_stops_the_thread() {
+        struct Endless(std::sync::mpsc::Sender<()>);
+
+        impl Read for Endless {
+            fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+                out.fill(0);
+                self.0.send(()).map_err(|_| io::ErrorKind::BrokenPipe)?;
+                Ok(out.len())
+            }
+        }
+
+        let (sender, reads) = std::sync::mpsc::channel();
+        let mut input = Input::new(ahead(Endless(sender)));
+        assert_eq!(input.fill(10).unwrap(), [0; 10]);
+        drop(input);
+        // The channel closes when the thread ends, and the source with it.
+        assert!(reads.iter().count() <= 2 * super::PIECES + 1);
+    }
+}

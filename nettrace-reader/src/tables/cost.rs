@@ -1,0 +1,58 @@
+//! Estimates of the memory that definitions take.
+
+use std::mem::size_of;
+
+use crate::{
+    labels::{Label, LabelList},
+    schema::{Field, Metadata, Type},
+    tables::{Definitions, ThreadTotals},
+    trace::Thread,
+};
+
+pub(crate) fn cost_of_metadata(metadata: &Metadata) -> usize {
+    size_of::<Metadata>()
+        + metadata.provider.len()
+        + metadata.name.len()
+        + metadata.message_template.as_ref().map_or(0, String::len)
+        + metadata.description.as_ref().map_or(0, String::len)
+        + cost_of_pairs(&metadata.key_values)
+        + cost_of_fields(&metadata.fields)
+}
+
+fn cost_of_fields(fields: &[Field]) -> usize {
+    fields.iter().map(|field| size_of::<Field>() + field.name.len() + cost_of_type(&field.ty)).sum()
+}
+
+fn cost_of_type(ty: &Type) -> usize {
+    match ty {
+        Type::Object(fields) => cost_of_fields(fields),
+        Type::Array(element)
+        | Type::FixedArray(element, _)
+        | Type::RelLoc(element)
+        | Type::DataLoc(element) => size_of::<Type>() + cost_of_type(element),
+        _ => 0,
+    }
+}
+
+pub(crate) fn cost_of_thread(thread: &Thread) -> usize {
+    2 * size_of::<ThreadTotals>()
+        + thread.name.as_ref().map_or(0, String::len)
+        + cost_of_pairs(&thread.key_values)
+}
+
+pub(crate) fn cost_of_labels(list: &LabelList) -> usize {
+    let texts: usize = list
+        .labels
+        .iter()
+        .map(|label| match label {
+            Label::Text(key, value) => key.len() + value.len(),
+            Label::Number(key, _) => key.len(),
+            _ => 0,
+        })
+        .sum();
+    2 * size_of::<(Definitions, LabelList)>() + list.labels.len() * size_of::<Label>() + texts
+}
+
+fn cost_of_pairs(pairs: &[(String, String)]) -> usize {
+    pairs.iter().map(|(key, value)| 2 * size_of::<String>() + key.len() + value.len()).sum()
+}

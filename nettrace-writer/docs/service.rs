@@ -1,0 +1,92 @@
+//! A service on axum that records a trace. Stop it with Ctrl-C or SIGTERM.
+
+use std::{
+    env,
+    error::Error,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Router,
+    extract::{Path, Request},
+    middleware::{self, Next},
+    response::Response,
+    routing::get,
+};
+use nettrace_writer::{Emit, Session, TraceEvent};
+use tokio::{
+    net::TcpListener,
+    select,
+    signal::{self, unix},
+};
+
+/// A request was answered.
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Checkout", message = "{method} {path}: {status} after {took}")]
+struct Answered<'a> {
+    method: &'a str,
+    path: &'a str,
+    status: u16,
+    took: Duration,
+}
+
+/// Somebody looked into a cart.
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Checkout", level = Verbose, message = "cart of user {user}")]
+struct CartRead {
+    user: u64,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let session = Session::builder()
+        .file("checkout-{pid}-{time}.nettrace")
+        .provider("Contoso-*")
+        .providers_from_env("NETTRACE_PROVIDERS")
+        .register::<Answered<'_>>()
+        .register::<CartRead>()
+        .on_sink_change(|change| eprintln!("trace: {change}"))
+        .start()?;
+    for warning in session.warnings() {
+        eprintln!("trace: {warning}");
+    }
+
+    let app = Router::new().route("/cart/{user}", get(cart)).layer(middleware::from_fn(record));
+    let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".into());
+    let listener = TcpListener::bind(address).await?;
+    // Before anybody can know that the service runs, and stop it.
+    let mut terminate = unix::signal(unix::SignalKind::terminate())?;
+    println!("listening on {}", listener.local_addr()?);
+    let stop = async move {
+        select! {
+            _ = terminate.recv() => {}
+            _ = signal::ctrl_c() => {}
+        }
+    };
+    let served = axum::serve(listener, app).with_graceful_shutdown(stop).await;
+
+    // Whatever became of the server, the trace gets its last events.
+    let stats = session.finish()?;
+    println!("{} events written, {} dropped", stats.written, stats.dropped());
+    Ok(served?)
+}
+
+async fn cart(Path(user): Path<u64>) -> String {
+    CartRead { user }.emit();
+    format!("the cart of user {user} is empty\n")
+}
+
+/// Records each request with its answer.
+async fn record(request: Request, next: Next) -> Response {
+    let start = Instant::now();
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let response = next.run(request).await;
+    Answered {
+        method: method.as_str(),
+        path: uri.path(),
+        status: response.status().as_u16(),
+        took: start.elapsed(),
+    }
+    .emit();
+    response
+}

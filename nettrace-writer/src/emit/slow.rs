@@ -1,0 +1,257 @@
+//! The slow path of an event: everything but a plain row that fits into the chunk at hand.
+
+use std::mem;
+
+use nettrace_event::{EventType, TraceEvent};
+use nettrace_format::{
+    payload::{Buffer as _, MAX_PAYLOAD},
+    v6::RowFlags,
+};
+
+use super::{Outcome, Unwinding, begin, context, context::Context, encode, full_fence, now};
+use crate::{
+    config::OnFull,
+    labels,
+    local::{self, ThreadBuffer},
+    memory::Cursor,
+    record::{Reason, Record},
+    row::{self, Escape, Shape},
+};
+
+/// Why a row was not written.
+enum NotWritten {
+    /// The chunk has no room for it.
+    NoRoom,
+    /// No chunk is large enough for it.
+    TooLarge,
+}
+
+/// Records into one buffer, whose record is busy. Handles what the fast path does not.
+#[cold]
+#[inline(never)]
+pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Outcome {
+    let (record, session) = (&buffer.record, &*buffer.session);
+    let pool = &session.pool;
+    // Whether the event has waited for room or for the buffer.
+    let mut has_waited = record.is_waiting();
+    // Ends an event that finds the session closed.
+    let over = |has_waited| {
+        record.end();
+        // If the event has waited the flusher counts it. Otherwise it comes after the session's
+        // end.
+        if has_waited { Outcome::Done } else { Outcome::Closed }
+    };
+    loop {
+        // A full fence, whoever executes the one of the fast path: see `barrier`.
+        full_fence();
+        if session.barrier.owners_pay() {
+            record.pay_fences();
+        }
+        let mut held = record.held();
+        match held {
+            // Before all else, so that a note left from here on is not lost.
+            Some(chunk) => _ = record.clear_note(pool.place(chunk)),
+            None => {
+                record.choose_size(pool);
+                record.seal(pool);
+            }
+        }
+        record.fold_nested(pool, held);
+        let clock = || now(record.mode());
+        // In the present chunk, not before the row before.
+        let mut ts = held.map_or(0, |_| clock().max(record.ts()));
+        // Try the present chunk, then an empty one, then larger ones.
+        let mut need = 0;
+        loop {
+            if let Some(chunk) = held {
+                match write_row(buffer, chunk, ts, event, ty, context) {
+                    Ok(()) => {
+                        if pool.is_jumbo(chunk) {
+                            give_up_jumbo(record, buffer);
+                        }
+                        return Outcome::Done;
+                    }
+                    Err(NotWritten::TooLarge) => {
+                        record.drop_event(pool, held, Reason::TooLarge);
+                        return Outcome::Done;
+                    }
+                    Err(NotWritten::NoRoom) => {
+                        let (start, size) = pool.place(chunk);
+                        if record.pos() == start {
+                            if size >= pool.jumbo_size() {
+                                record.drop_event(pool, held, Reason::TooLarge);
+                                return Outcome::Done;
+                            }
+                            let is_small = size < pool.chunk_size();
+                            need = if is_small { pool.chunk_size() } else { pool.jumbo_size() };
+                        } else {
+                            record.choose_large();
+                        }
+                        record.seal(pool);
+                    }
+                }
+            }
+            if record.is_closed() {
+                return over(has_waited);
+            }
+            held = pool.take(need, record.wants_large());
+            match held {
+                Some(chunk) => {
+                    ts = record.install(pool, chunk, &session.floor, clock);
+                    // An event that was refused before this left no note.
+                    record.fold_nested(pool, held);
+                    session.idle.wake();
+                }
+                None => break,
+            }
+            if record.is_closed() {
+                // Closed since the check above. The flusher may have had its last round.
+                record.seal(pool);
+                return over(has_waited);
+            }
+            if need > pool.chunk_size() {
+                // Jumbo chunks are few. An event that needs one takes longer than waking the
+                // flusher.
+                session.wake_if_low();
+            }
+        }
+        if session.on_full == OnFull::Drop || !local::may_wait() {
+            record.drop_event(pool, None, Reason::NoRoom);
+            return Outcome::Done;
+        }
+        // Do not stay busy during the wait, for the flusher would wait for this event.
+        has_waited = true;
+        record.wait_begins();
+        record.end();
+        local::holding_locks(|| session.wait_for_room());
+        if !begin(record) {
+            record.refuse_nested();
+            return Outcome::Done;
+        }
+    }
+}
+
+/// Deals with a note that says no more than that labels may have changed: writes the labels ahead
+/// of the event that has begun. Returns whether that was all that kept the event from the fast
+/// path. If not, this has done nothing that the slow path does not do as well.
+///
+/// There is no full fence, as on the fast path. A record that has a chunk does not owe one, and the
+/// exchange that clears the note fails if the flusher has asked for the chunk.
+#[cold]
+#[inline(never)]
+pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
+    let (record, pool) = (&buffer.record, &buffer.session.pool);
+    let Some(chunk) = record.held_with_note() else { return false };
+    let (place, pos) = (pool.place(chunk), record.pos());
+    // A chunk's first row needs its number, and a chunk that has escapes has rows.
+    if pos == place.0 || !record.clear_note(place) || record.owes_gap() {
+        return false;
+    }
+    if labels::version() == record.labels() {
+        return true;
+    }
+    let written = labels::with_current(|version, labels| {
+        let mut out = Cursor::in_chunk(place, pos);
+        context::escape(&mut out, Escape::Labels, labels, record.last_escapes(pool, chunk));
+        if out.overflowed() {
+            return false;
+        }
+        record.add_labels(pool, chunk, out.position(), version);
+        true
+    });
+    written == Some(true)
+}
+
+/// Seals a jumbo chunk after its one event.
+fn give_up_jumbo(record: &Record, buffer: &ThreadBuffer) {
+    if begin(record) {
+        record.seal(&buffer.session.pool);
+        record.end();
+    }
+}
+
+/// Writes the escapes that the row needs, then the row, and ends the event.
+fn write_row<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    chunk: u32,
+    now: u64,
+    event: &T,
+    ty: &'static EventType,
+    context: &Context<'_>,
+) -> Result<(), NotWritten> {
+    let (record, pool) = (&buffer.record, &buffer.session.pool);
+    let (start, size) = pool.place(chunk);
+    let pos = record.pos();
+    let mut out = Cursor::in_chunk((start, size), pos);
+    let previous = record.last_escapes(pool, chunk);
+    let is_first = pos == start;
+    if is_first {
+        record.number_first_row(pool, chunk);
+    } else if record.gap() > 0 {
+        context::escape(&mut out, Escape::Gap, &record.gap().to_le_bytes(), previous);
+    }
+    let version = labels::version();
+    let mut labels_written = None;
+    if version != record.labels() {
+        labels_written = labels::with_current(|version, labels| {
+            context::escape(&mut out, Escape::Labels, labels, previous);
+            version
+        });
+    }
+    if !context.write(previous, &mut out) {
+        return Err(NotWritten::TooLarge);
+    }
+    let has_escapes = !out.is_empty();
+
+    // The header of the row: metadata id and delta in full, the payload's size in three bytes.
+    let mut delta = now - record.ts();
+    let mut head = [0_u8; 16];
+    head[0] = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
+    head[1..3].copy_from_slice(&row::padded2(ty.index()).to_le_bytes()[..2]);
+    let mut len = 3;
+    while delta >= 0x80 {
+        head[len] = delta as u8 | 0x80;
+        delta >>= 7;
+        len += 1;
+    }
+    head[len] = delta as u8;
+    out.put(&head[..=len]);
+    let size_at = out.len();
+    out.put(&[0; 3]);
+    if out.overflowed() {
+        return Err(NotWritten::NoRoom);
+    }
+    let room = out.room();
+    let unwinding = Unwinding(buffer);
+    let payload = encode(event, out.split(MAX_PAYLOAD));
+    mem::forget(unwinding);
+    if payload.refusal().is_some() {
+        return Err(NotWritten::TooLarge);
+    }
+    if payload.overflowed() {
+        return Err(if room >= MAX_PAYLOAD { NotWritten::TooLarge } else { NotWritten::NoRoom });
+    }
+    out.patch(size_at, &row::padded3(payload.len() as u32).to_le_bytes()[..3]);
+
+    if has_escapes {
+        record.mark_escapes(pool, chunk);
+    }
+    record.gap_written();
+    match labels_written {
+        Some(version) => record.set_labels(version),
+        // This is a signal handler that interrupted a change of the labels. The next event tries
+        // again.
+        None if version != record.labels() => record.leave_note(),
+        None => {}
+    }
+    record.wait_ends();
+    let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };
+    record.set_last(ty, shape);
+    record.commit(payload.position(), now);
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! How the flusher goes on when a sink fails.
+//!
+//! After a [final](crate::sink::Sink) error nothing more is written. After any other error the
+//! flusher waits for a flush interval and then tries again. A flush that somebody asks for tries at
+//! once. Meanwhile rounds go on: what they collect counts as lost, and its memory becomes free. So
+//! a sink that fails costs one call in each interval, however many events come.
+//!
+//! What a failed write kept stays in the stream, and the trace [goes back](super::trace) to the end
+//! of it. The stream's threads then owe what was lost, and the next row or sequence point shows it
+//! as a gap. The first round that tries again ends with a sequence point (if it has collected
+//! everything), so that the gap is told even if no other event comes.
+//!
+//! If the sink could not begin a stream there is none. The flusher does not go back to the old
+//! stream, which may have no room. Threads count from what the old stream shows, and the next
+//! stream tells the rest.
+//!
+//! *Threads that end meanwhile* must not pile up. If readers know a thread, it is kept until the
+//! stream has removed it; there are no more of these than there were when the sink failed. What the
+//! other threads owe is told by one thread that stands for all of them.
+
+use std::mem;
+
+use crate::{
+    clock::Stopwatch,
+    error::Error,
+    flusher::{
+        Flusher,
+        round::StreamState,
+        segment::Segment,
+        trace::{Trace, TraceThread},
+    },
+    sink::failure::{Failure, is_final},
+    sync::Ordering,
+    thread::ThreadRef,
+};
+
+/// The name of the thread that stands for threads of which readers know nothing.
+pub(super) const FORGOTTEN: &str = "(threads that ended while nothing could be written)";
+
+/// A failure of the sink that may pass.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    failure: Failure,
+    /// When the sink failed.
+    failed: Stopwatch,
+    /// Whether nothing is written now: until a flush interval has passed since then.
+    waits: bool,
+}
+
+/// A thread that ended and whose removal has not reached the sink yet.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    pub(super) trace: TraceThread,
+    pub(super) thread: ThreadRef,
+}
+
+impl Flusher {
+    /// Whether what is made now goes to the sink.
+    pub(super) fn writes(&self) -> bool {
+        self.failed.is_none() && !self.waits() && !matches!(self.stream, StreamState::Absent)
+    }
+
+    /// Whether the flusher still waits before its next try.
+    pub(super) fn waits(&self) -> bool {
+        self.trouble.as_ref().is_some_and(|trouble| trouble.waits)
+    }
+
+    /// Tries again, if it is time or if somebody waits for it. Returns whether this round is such a
+    /// try.
+    pub(super) fn try_again(&mut self, is_asked: bool) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        let Some(trouble) = &mut self.trouble else { return false };
+        if !is_asked && trouble.failed.elapsed() < self.schedule.flush_interval {
+            return false;
+        }
+        trouble.waits = false;
+        if matches!(self.stream, StreamState::Absent) {
+            self.open_stream(self.last_ts);
+        }
+        self.writes()
+    }
+
+    /// Calls the sink even if a try has nothing to write, so that it can complete what it has.
+    pub(super) fn finish_try(&mut self) {
+        if self.writes() && self.trouble.is_some() {
+            self.hand_over();
+        }
+    }
+
+    /// Hands the batch to the sink.
+    pub(super) fn write_out(&mut self) {
+        if self.writes() && self.out.len() == 0 {
+            // Nothing was written, so nothing that was said can get lost.
+            self.settle();
+        } else {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        self.since_point += self.out.len();
+        self.round_bytes += self.out.len();
+        let sink = self.writes().then_some(&mut self.sink);
+        let is_handed_over = sink.is_some();
+        let written = self.out.write(sink, &self.session.pool);
+        self.session.add_written(written.rows, written.lost, written.bytes);
+        self.stream_len += written.bytes;
+        if written.blocks > 0 {
+            self.last_rows = written.last_rows;
+        }
+        match written.error {
+            None if is_handed_over => {
+                self.settle();
+                self.trouble = None;
+            }
+            None => {}
+            Some(error) => {
+                self.keep_blocks(written.blocks);
+                self.sink_failed(error);
+            }
+        }
+        *self.session.sink.left_out.lock() = self.trace.left_out();
+        self.session.room_made();
+    }
+
+    /// Notes that everything that was made has reached the sink.
+    fn settle(&mut self) {
+        self.trace.settle();
+        self.leaving.retain(|leaving| leaving.trace.is_declared());
+    }
+
+    /// Goes on after as many blocks of the last batch as the sink kept.
+    fn keep_blocks(&mut self, blocks: usize) {
+        let sources = self.sources.iter_mut().map(|source| &mut source.trace);
+        let leaving = self.leaving.iter_mut().map(|leaving| &mut leaving.trace);
+        let threads = sources.chain(leaving).chain([&mut self.unplaced, &mut self.forgotten]);
+        let points = self.trace.keep_blocks(blocks, threads);
+        self.session.sink.sequence_points.fetch_sub(points, Ordering::Relaxed);
+        self.stream = match self.stream {
+            _ if self.stream_len == 0 => StreamState::Empty,
+            // The block that closed the stream may be lost.
+            StreamState::Closed if points > 0 => StreamState::Open,
+            state => state,
+        };
+        self.dirty = true;
+        // Threads that readers know are removed again, with their present state.
+        for leaving in mem::take(&mut self.leaving) {
+            self.part_from(leaving);
+        }
+    }
+
+    /// Keeps a thread that ended until it is removed from the stream, by this batch or by a later
+    /// one. If readers do not know it, only what it owes is kept.
+    pub(super) fn part_from(&mut self, leaving: Leaving) {
+        let is_told = !leaving.trace.owes();
+        if leaving.trace.is_declared() || is_told && self.writes() {
+            self.leaving.push(leaving);
+        } else {
+            self.forgotten.told += leaving.trace.owed();
+            self.dirty |= self.forgotten.owes();
+        }
+    }
+
+    /// Counts a segment as lost.
+    pub(super) fn lose_segment(&mut self, at: usize, segment: &Segment) {
+        let pool = &self.session.pool;
+        Trace::lose(&mut self.sources[at].trace, segment, pool);
+        if segment.is_last {
+            pool.give(segment.chunk);
+        }
+        self.session.add_written(0, segment.rows, 0);
+        self.round_bytes += (segment.end - segment.start) as u64;
+        self.dirty = true;
+    }
+
+    /// Notes an error of the sink.
+    pub(super) fn sink_failed(&mut self, error: std::io::Error) {
+        self.session.sink.failed(&error);
+        if is_final(&error) {
+            self.trouble = None;
+            self.fail(Error::Sink(error));
+            return;
+        }
+        let failed = Stopwatch::start();
+        self.trouble = Some(Trouble { failure: Failure::of(&error), failed, waits: true });
+        if matches!(self.stream, StreamState::Open) && self.sink.wants_restart() {
+            // The next stream can tell losses alone, too.
+            self.stream = StreamState::Closed;
+        }
+    }
+
+    /// The error that keeps the sink from having everything.
+    pub(super) fn trouble(&self) -> Option<Error> {
+        match (&self.failed, &self.trouble) {
+            (Some(Error::Sink(error)), _) => Some(Error::Sink(Failure::of(error).error())),
+            (Some(Error::Format(error)), _) => Some(Error::Format(*error)),
+            (Some(_), _) => Some(Error::FlusherDied),
+            (None, Some(trouble)) => Some(Error::Sink(trouble.failure.error())),
+            (None, None) => None,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What happens to all sessions at `fork` and at `exit`: see the [module above](super).
+#![allow(unsafe_code, reason = "the registration of handlers")]
+
+use std::{
+    ptr,
+    time::{Duration, Instant},
+};
+
+use nettrace_event::{SESSION_BITS, registry};
+
+use crate::{
+    local,
+    sessions::{handler_events, table},
+    shared::Command,
+    sync::{AtomicBool, Ordering},
+};
+
+/// How long `exit` waits for all sessions.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Registers this crate's handlers with the C library, if that is not done yet.
+///
+/// Several threads may do so at once, and the handlers may then be called several times, which does
+/// no harm. No thread waits for another that is registering, for in the child of a `fork` that
+/// other thread would not exist.
+pub(super) fn install_handlers() {
+    static ARE_INSTALLED: AtomicBool = AtomicBool::new(false);
+    // Acquire pairs with the release below: the handlers were registered before.
+    if ARE_INSTALLED.load(Ordering::Acquire) {
+        return;
+    }
+    // SAFETY: the handler may run in the child of a fork: it takes no lock and does not allocate.
+    unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: the handler may run at exit: it sends messages and waits a bounded time.
+    unsafe { libc::atexit(at_exit) };
+    ARE_INSTALLED.store(true, Ordering::Release);
+}
+
+extern "C" fn in_child() {
+    super::GENERATION.fetch_add(1, Ordering::Relaxed);
+    super::TABLE.store(ptr::null_mut(), Ordering::Release);
+    super::LISTENERS.fetch_and(super::TRACEPOINTS, Ordering::Relaxed);
+    handler_events::forget();
+    registry::after_fork((1 << SESSION_BITS) - 1);
+    local::forget_all();
+}
+
+extern "C" fn at_exit() {
+    // A handler must not unwind. The table may be in use by a thread that goes on running, or by
+    // this thread if a signal handler calls `exit`.
+    let sessions = || {
+        let table = table().try_lock_for(Duration::from_secs(1))?;
+        let sessions = table.slots.iter().chain(&table.ending).flatten();
+        Some(sessions.cloned().collect::<Vec<_>>())
+    };
+    let Some(sessions) = local::with_locks(sessions) else { return };
+    // Ask all sessions before waiting for one. One that is ending has no answer, but its flusher
+    // drops the question when it has written everything.
+    let deadline = Instant::now() + EXIT_PATIENCE;
+    let asked: Vec<_> = sessions
+        .iter()
+        .filter_map(|session| {
+            let (done, answer) = crossbeam_channel::bounded(1);
+            session.try_send(Command::Flush(done)).then_some(answer)
+        })
+        .collect();
+    for answer in asked {
+        let _ = answer.recv_deadline(deadline);
+    }
+}

@@ -1,0 +1,124 @@
+//! How long a call of a `#[traced]` function takes. For the code that the attribute writes.
+//!
+//! Once a session uses the processor's counter, durations come from the counter as well: a reading
+//! is one instruction, where the standard library's clock takes a call. Before that, and where no
+//! counter can be trusted, they come from the monotonic clock.
+
+use nettrace_event::{FieldType, PayloadEncoder, TraceField};
+
+use crate::{
+    clock,
+    sync::{AtomicU64, Ordering},
+};
+
+/// Nanoseconds per tick of the counter, times 2^32. 0: no session uses the counter.
+static PACE: AtomicU64 = AtomicU64::new(0);
+
+/// Says that a counter with this many ticks per second can be used for durations.
+pub(crate) fn set_frequency(ticks_per_second: u64) {
+    let pace = (1_000_000_000_u128 << 32) / u128::from(ticks_per_second.max(1));
+    // Relaxed: the word is the whole state.
+    PACE.store(u64::try_from(pace).unwrap_or(0), Ordering::Relaxed);
+}
+
+/// When a call began, and by which clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Started {
+    at: u64,
+    /// The pace of the counter, [`MONOTONIC`] or [`NONE`].
+    pace: u64,
+}
+
+/// In place of a pace: the call began by the monotonic clock.
+const MONOTONIC: u64 = u64::MAX;
+/// In place of a pace: the call is not recorded.
+const NONE: u64 = 0;
+
+impl Started {
+    /// A call that is not recorded.
+    pub const NEVER: Self = Self { at: 0, pace: NONE };
+
+    /// A call that begins now.
+    #[inline(always)]
+    #[must_use]
+    pub fn now() -> Self {
+        match PACE.load(Ordering::Relaxed) {
+            0 => Self { at: monotonic(), pace: MONOTONIC },
+            pace => Self { at: clock::counter(), pace },
+        }
+    }
+
+    /// Whether the call is recorded.
+    #[inline(always)]
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.pace != NONE
+    }
+
+    /// How long ago the call began: 0 if the clock has gone back since then.
+    #[inline(always)]
+    #[must_use]
+    pub fn elapsed(&self) -> Elapsed {
+        if self.pace == MONOTONIC {
+            return Elapsed(monotonic().saturating_sub(self.at));
+        }
+        let ticks = clock::counter().saturating_sub(self.at);
+        // The product exceeds 64 bits of nanoseconds only after centuries.
+        Elapsed(((u128::from(ticks) * u128::from(self.pace)) >> 32) as u64)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn monotonic() -> u64 {
+    clock::monotonic()
+}
+
+/// Nanoseconds, recorded as a duration.
+#[derive(Clone, Copy, Debug)]
+pub struct Elapsed(u64);
+
+impl TraceField for Elapsed {
+    const TYPE: FieldType = FieldType::DurationNanos;
+
+    #[inline(always)]
+    fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
+        encoder.duration_nanos(self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{Elapsed, MONOTONIC, PACE, Started, monotonic, set_frequency};
+    use crate::{
+        clock::{Clock, Source},
+        sync::Ordering,
+    };
+
+    /// In one test, because the pace is one for the process.
+    #[test]
+    fn a_duration_is_the_same_by_either_clock() {
+        let measure = |started: fn() -> Started| {
+            // One measurement lies within the other, however long either is held up.
+            let outside = Instant::now();
+            let started = started();
+            let inside = Instant::now();
+            while inside.elapsed().as_millis() < 20 {}
+            let inside = inside.elapsed().as_nanos() as f64;
+            let Elapsed(nanos) = started.elapsed();
+            let possible = inside * 0.99..outside.elapsed().as_nanos() as f64 * 1.01;
+            assert!(possible.contains(&(nanos as f64)), "{nanos} ns, not {possible:?}");
+        };
+        measure(|| Started { at: monotonic(), pace: MONOTONIC });
+        if Source::choose(Clock::Auto).is_some_and(Source::is_counter) {
+            set_frequency(Source::choose(Clock::Auto).unwrap().ticks_per_second());
+            assert_ne!(PACE.load(Ordering::Relaxed), 0);
+            measure(Started::now);
+        }
+        let later = Started { at: u64::MAX, pace: 1 << 32 };
+        assert_eq!(later.elapsed().0, 0, "a clock that has gone back");
+        assert!(!Started::NEVER.is_running());
+    }
+}

@@ -1,0 +1,114 @@
+//! Conditions that an application probably does not want, although no call has failed.
+
+use std::fmt;
+
+use nettrace_event::registry;
+
+use crate::{filter::ProviderFilter, sessions::refused_types, shared::Shared, sync::Ordering};
+
+/// A condition of a session that the application probably does not want. See
+/// [`Session::warnings`](crate::Session::warnings).
+///
+/// [`Display`](fmt::Display) writes a sentence for a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Warning {
+    /// The filter names no provider that is known so far. The name may be misspelt. Or none of the
+    /// provider's events has been emitted or [registered](crate::SessionBuilder::register) yet.
+    UnknownProvider {
+        /// The filter.
+        filter: ProviderFilter,
+        /// The providers of all event types that are known so far, in alphabetical order.
+        known: Vec<&'static str>,
+    },
+    /// The filter's provider is known, but its level and keywords select none of the event types
+    /// that are known so far.
+    NothingPasses {
+        /// The filter.
+        filter: ProviderFilter,
+    },
+    /// An event type was refused, so none of its events is recorded. There is one such warning for
+    /// each entry of [`refused_types`].
+    TypeRefused {
+        /// Which type, and why.
+        message: String,
+    },
+    /// The sink fails. Events that are recorded meanwhile are lost.
+    SinkFails {
+        /// The error of the sink.
+        message: String,
+        /// Whether the error is final, so that nothing more is written. Otherwise the session tries
+        /// again.
+        is_final: bool,
+    },
+    /// Each event costs a memory fence, because the system has no `membarrier` or forbids it. See
+    /// [`Stats::pays_fences`](crate::Stats::pays_fences).
+    PaysFences,
+    /// The callback of [`on_sink_change`](crate::SessionBuilder::on_sink_change) or the
+    /// application's logger panicked. A callback that has panicked is not called again.
+    CallbackPanicked,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownProvider { filter, known } => {
+                write!(f, "the filter `{filter}` selects no provider that is known so far; ")?;
+                match known.as_slice() {
+                    [] => f.write_str("no event has been emitted yet"),
+                    known => write!(f, "known are {}", known.join(", ")),
+                }
+            }
+            Self::NothingPasses { filter } => write!(
+                f,
+                "the filter `{filter}` selects a known provider, but none of its event types that \
+                 are known so far; look at the filter's level and keywords"
+            ),
+            Self::TypeRefused { message } => f.write_str(message),
+            Self::SinkFails { message, is_final: false } => {
+                write!(f, "{message}; events are lost until that has passed")
+            }
+            Self::SinkFails { message, is_final: true } => {
+                write!(f, "{message}; the trace ends there")
+            }
+            Self::PaysFences => f.write_str(
+                "each event pays a memory fence, because the system call `membarrier` is missing \
+                 or forbidden",
+            ),
+            Self::CallbackPanicked => {
+                f.write_str("the callback of `on_sink_change`, or the logger, panicked")
+            }
+        }
+    }
+}
+
+/// The current warnings of a session. Takes this crate's locks.
+pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let schemas: Vec<_> = registry::types().map(|ty| ty.schema()).collect();
+    for filter in session.filters().unwrap_or_default() {
+        if schemas.iter().any(|schema| filter.matches(schema)) {
+            continue;
+        }
+        if schemas.iter().any(|schema| filter.selects_provider(schema.provider.name)) {
+            warnings.push(Warning::NothingPasses { filter });
+        } else {
+            let mut known: Vec<_> = schemas.iter().map(|schema| schema.provider.name).collect();
+            known.sort_unstable();
+            known.dedup();
+            warnings.push(Warning::UnknownProvider { filter, known });
+        }
+    }
+    let refused = refused_types().into_iter();
+    warnings.extend(refused.map(|message| Warning::TypeRefused { message }));
+    if let Some((message, is_final)) = session.sink.trouble() {
+        warnings.push(Warning::SinkFails { message, is_final });
+    }
+    if session.barrier.owners_pay() {
+        warnings.push(Warning::PaysFences);
+    }
+    if session.sink.notice_has_panicked.load(Ordering::Relaxed) {
+        warnings.push(Warning::CallbackPanicked);
+    }
+    warnings
+}

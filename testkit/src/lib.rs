@@ -1,0 +1,18 @@
+//! Code that the tests of several packages share. It is not published. Published packages use it as
+//! a development dependency with a path and no version, which `cargo package` leaves out.
+//!
+//! - [`streams`] builds traces byte by byte, from the specification of the format alone.
+//! - [`reference`](mod@reference) finds and runs the reference reader.
+//! - [`process`] runs one test of a test program in a process of its own.
+//! - [`small_disk`] mounts a disk that is soon full.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "tests may name atomics and threads"
+)]
+#![allow(clippy::must_use_candidate, clippy::missing_panics_doc, reason = "for tests")]
+
+pub mod process;
+pub mod reference;
+pub mod small_disk;
+pub mod streams;

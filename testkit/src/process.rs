@@ -1,0 +1,115 @@
+//! Runs this test program again, and helps tests on machines that are slow or emulated.
+
+use std::{
+    env,
+    process::{Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+
+/// Keeps other tests of this program that also want one waiting.
+pub type Alone = MutexGuard<'static, ()>;
+
+/// Waits until no other test of this program holds an [`Alone`]. Not for tests that fork, because
+/// the child may inherit a lock of parking_lot that nobody unlocks.
+pub fn one_at_a_time() -> Alone {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock()
+}
+
+/// The variable in which [`rerun`] passes its argument.
+const RERUN: &str = "NETTRACE_RERUN";
+
+/// The time limit for a test in a process of its own. Only a test that hangs takes longer.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The emulator that runs this program, if the lane `aarch64` has set it.
+pub fn emulator() -> Option<String> {
+    env::var("NETTRACE_EMULATOR").ok()
+}
+
+/// Whether this program runs in an emulator. If so, prints that `what` is skipped.
+pub fn skipped_in_emulator(what: &str) -> bool {
+    let emulator = emulator();
+    if let Some(emulator) = &emulator {
+        println!("skipped: in {emulator}: {what}");
+    }
+    emulator.is_some()
+}
+
+/// A command that runs this program again. An emulated program must be started by the emulator,
+/// because the kernel cannot run it.
+pub fn this_program() -> Command {
+    let program = env::current_exe().expect("this program");
+    let Some(emulator) = emulator() else { return Command::new(program) };
+    let mut command = Command::new(emulator);
+    command.arg(program);
+    command
+}
+
+/// Runs one test of this program in a process of its own, where [`is_rerun`] returns `argument`.
+///
+/// # Panics
+/// If the test hangs. It is killed then.
+pub fn rerun(test: &str, argument: &str) -> Output {
+    rerun_within(PATIENCE, test, argument)
+}
+
+/// Like [`rerun`], with a time limit.
+///
+/// # Panics
+/// If the test hangs. It is killed then.
+pub fn rerun_within(patience: Duration, test: &str, argument: &str) -> Output {
+    let mut child = this_program()
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(RERUN, argument)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("this program starts");
+    let deadline = Instant::now() + patience;
+    while child.try_wait().expect("a child").is_none() {
+        if Instant::now() > deadline {
+            child.kill().expect("a child");
+            let output = child.wait_with_output().expect("a child");
+            panic!("{test} hung: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().expect("a child")
+}
+
+/// The argument of [`rerun`], if it started this process.
+pub fn is_rerun() -> Option<String> {
+    env::var(RERUN).ok()
+}
+
+/// Whether this process must do the work of the test `test`. If not, runs the test in a process of
+/// its own.
+///
+/// # Panics
+/// If the test fails there.
+pub fn alone(test: &str) -> bool {
+    if is_rerun().is_some() {
+        return true;
+    }
+    let output = rerun(test, "alone");
+    let text = String::from_utf8_lossy(&output.stdout);
+    print!("{text}");
+    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    false
+}
+
+/// Passes if one of three tries passes.
+///
+/// This is for tests that depend on when the scheduler runs a thread. A busy machine may fail one
+/// try, but a wrong program fails all of them.
+///
+/// # Panics
+/// If all three tries fail. The message has the error of each.
+pub fn once_in_three(one: impl Fn() -> Result<(), String>) {
+    let failed: Vec<_> = (0..3).map_while(|_| one().err()).collect();
+    assert!(failed.len() < 3, "{failed:#?}");
+}

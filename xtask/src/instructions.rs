@@ -1,0 +1,344 @@
+//! Counts instructions by callgrind: what an event takes does not depend on the machine then.
+//!
+//! The program `instructions` of package `benches` does one thing as often as it is told. It runs
+//! twice, and the difference of the two counts, divided by the difference of the numbers, is what
+//! one time takes. That includes the loop, and all that the flusher does for the event.
+//!
+//! Only what user mode executes counts: the system's calls and page faults do not. A reading of the
+//! processor's counter counts as one instruction, however long it takes. Valgrind shows programs a
+//! processor without AVX-512, so the C library's copies are the same everywhere.
+//!
+//! The file `benches/instructions.json` has a bound for each row. Counts depend on the compiler, so
+//! they are only compared with bounds of the same release.
+//!
+//! Two functions are off the usual way: [`OTHERWISE`], which in the rows of one event type is for
+//! an event that comes late after the one before, and [`UNUSUAL`], for a machine that refuses
+//! `membarrier`. A machine that is so slow, or refuses so much, that more than [`MOST_UNUSUAL`] of
+//! the events take them has no counts to compare.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use serde_json::Value;
+
+use crate::{
+    error::{Error, Result},
+    step::{Step, Tally},
+    workspace::{Workspace, paths_in},
+};
+
+/// What is counted.
+struct Row {
+    /// The program's argument.
+    name: &'static str,
+    what: &'static str,
+    /// How often the program does it in the first run, and in the second.
+    times: (u64, u64),
+    /// How many events of one type that are. 0: events of several types, or with other reasons to
+    /// be off the usual way.
+    events: u64,
+}
+
+const ROWS: [Row; 10] = [
+    row("floor", "the floor: counter, 24 bytes into a ring", 1),
+    row("two_u64", "an event of two `u64`", 1),
+    row("string_16", "an event of a text of 16 bytes", 1),
+    row("traced", "a `#[traced]` call: Start and Stop", 0),
+    Row { times: (3_000, 9_000), ..row("labels", "two labels, two events, leave", 0) },
+    row("disabled_emit", "`emit` while nobody listens", 0),
+    row("disabled_emit_with", "`emit_with` while nobody listens", 0),
+    row("disabled_labels", "`enter_labels` while nobody listens, and leave", 0),
+    row("disabled_traced", "a `#[traced]` call while nobody listens", 0),
+    Row { times: (0, 10_000), ..row("first_10000", "each of a process's first 10,000 events", 1) },
+];
+
+const fn row(name: &'static str, what: &'static str, events: u64) -> Row {
+    Row { name, what, times: (100_000, 300_000), events }
+}
+
+/// The file of bounds, in the workspace.
+const BOUNDS: &str = "benches/instructions.json";
+/// By which part of its bound a count may differ from it.
+const TOLERANCE: f64 = 0.02;
+
+/// The function for events that are of another type than the one before, or come late after it.
+const OTHERWISE: &str = "place_otherwise";
+/// The function for records whose owner executes fences or reads the monotonic clock.
+const UNUSUAL: &str = "record_unusually";
+/// The share of events that may take them.
+const MOST_UNUSUAL: f64 = 0.02;
+
+/// Counts every row, and compares it with its bound.
+pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        println!("skipped: the bounds are for x86-64 Linux");
+        return Ok(());
+    }
+    if Step::new("valgrind").arg("--version").quiet().read().is_err() {
+        println!("skipped: no valgrind; `apt-get install valgrind`");
+        return Ok(());
+    }
+    let bounds = Bounds::read(&workspace.root.join(BOUNDS))?;
+    let build = ["build", "--release", "--locked", "-p", "benches", "--bin", "instructions"];
+    Step::cargo().args(build).run()?;
+    let program = workspace.target.join("release/instructions");
+    let folder = workspace.target.join("xtask-instructions");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .map_err(|source| Error::File { path: folder.clone(), source })?;
+    }
+    fs::create_dir_all(&folder).map_err(|source| Error::File { path: folder.clone(), source })?;
+
+    let release = release()?;
+    let comparable = release == bounds.rustc;
+    if !comparable {
+        println!(
+            "not compared: the bounds are those of rustc {}, and this is {release}",
+            bounds.rustc
+        );
+    }
+    println!("\n{:<20} {:>12} {:>11} {:>9}  what", "row", "instructions", "of flusher", "bound");
+    let mut verdicts = Vec::new();
+    let mut is_unusual = false;
+    for row in &ROWS {
+        let few = count(&program, &folder, row, row.times.0)?;
+        let many = count(&program, &folder, row, row.times.1)?;
+        let (each, flusher) = each(row, &few, &many);
+        let bound = bounds.rows.get(row.name).copied();
+        let shown = bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1}"));
+        println!("{:<20} {each:>12.1} {flusher:>11.1} {shown:>9}  {}", row.name, row.what);
+        let events = row.events * (row.times.1 - row.times.0);
+        let unusual = many.unusual.saturating_sub(few.unusual);
+        if unusual as f64 > events as f64 * MOST_UNUSUAL && events > 0 {
+            is_unusual = true;
+            println!(
+                "{}: {unusual} of {events} events took `{OTHERWISE}` or `{UNUSUAL}`, because this \
+                 machine is slow or refuses `membarrier`; this row and those below are not \
+                 compared",
+                row.name
+            );
+        }
+        if comparable && !is_unusual {
+            verdicts.push((row.name, Verdict::of(each, bound)));
+        }
+    }
+    println!();
+    conclude(&verdicts)
+}
+
+/// What one run of the program took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    /// Instructions of the thread that emits.
+    owner: u64,
+    /// Those of all other threads.
+    others: u64,
+    /// How often a function off the usual way was called.
+    unusual: u64,
+}
+
+/// Instructions each time, and how many of them were the flusher's.
+fn each(row: &Row, few: &Count, many: &Count) -> (f64, f64) {
+    let times = (row.times.1 - row.times.0) as f64;
+    let owner = (many.owner as f64 - few.owner as f64) / times;
+    let others = (many.others as f64 - few.others as f64) / times;
+    (owner + others, others)
+}
+
+/// Runs the program once under callgrind.
+fn count(program: &Path, folder: &Path, row: &Row, times: u64) -> Result<Count> {
+    let out = format!("{}-{times}", row.name);
+    Step::new("valgrind")
+        .args(["--tool=callgrind", "--quiet", "--separate-threads=yes"])
+        .arg(format!("--callgrind-out-file={}", folder.join(&out).display()))
+        .arg(program)
+        .args([row.name, &times.to_string()])
+        .read()?;
+    // One file for each thread, numbered from 01, and an empty one without a number.
+    let mut count = Count::default();
+    for path in paths_in(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(thread) = name.strip_prefix(&out).and_then(|rest| rest.strip_prefix('-')) else {
+            continue;
+        };
+        let text = fs::read_to_string(&path)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
+        let (total, unusual) = parse(&text).ok_or_else(|| Error::Output {
+            command: "valgrind".into(),
+            source: format!("{} has no total", path.display()).into(),
+        })?;
+        *(if thread == "01" { &mut count.owner } else { &mut count.others }) += total;
+        count.unusual += unusual;
+    }
+    if count.owner == 0 {
+        return Err(Error::Nothing(format!("callgrind has counted nothing for `{}`", row.name)));
+    }
+    Ok(count)
+}
+
+/// Reads what callgrind writes: the number of instructions, and how often functions off the usual
+/// way were called.
+fn parse(text: &str) -> Option<(u64, u64)> {
+    let mut total = None;
+    let mut unusual = 0;
+    // A function is `(NUMBER) NAME` where it is first mentioned, and `(NUMBER)` from then on.
+    let mut numbers = Vec::new();
+    let mut callee_is_unusual = false;
+    for line in text.lines() {
+        let (key, value) = line.split_once(['=', ':']).unwrap_or_default();
+        match key {
+            "fn" | "cfn" => {
+                let (number, name) = value.split_once(' ').unwrap_or((value, ""));
+                if name.contains(OTHERWISE) || name.contains(UNUSUAL) {
+                    numbers.push(number);
+                }
+                if key == "cfn" {
+                    callee_is_unusual = numbers.contains(&number);
+                }
+            }
+            "calls" if callee_is_unusual => {
+                unusual += value.split(' ').next()?.parse::<u64>().ok()?;
+            }
+            "totals" => total = value.trim().parse().ok(),
+            _ => {}
+        }
+    }
+    total.map(|total| (total, unusual))
+}
+
+/// The bounds, and the compiler that they hold for.
+#[derive(Debug)]
+struct Bounds {
+    rustc: String,
+    rows: BTreeMap<String, f64>,
+}
+
+impl Bounds {
+    fn read(path: &Path) -> Result<Self> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|source| Error::Results { path: path.to_owned(), source })?;
+        Self::parse(&value).ok_or_else(|| {
+            Error::Missing(format!("{}: a bound or the compiler is missing", path.display()))
+        })
+    }
+
+    fn parse(value: &Value) -> Option<Self> {
+        let rows = value["rows"].as_object()?.iter();
+        let rows = rows.map(|(name, bound)| Some((name.clone(), bound.as_f64()?)));
+        let rows: BTreeMap<_, _> = rows.collect::<Option<_>>()?;
+        let is_known = |name: &String| ROWS.iter().any(|row| row.name == name);
+        let all = rows.len() == ROWS.len() && rows.keys().all(is_known);
+        all.then_some(Self { rustc: value["rustc"].as_str()?.to_owned(), rows })
+    }
+}
+
+/// What the comparison with a bound says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verdict {
+    Grown { count: f64, bound: f64 },
+    Kept,
+    Fallen { count: f64, bound: f64 },
+}
+
+impl Verdict {
+    fn of(count: f64, bound: Option<f64>) -> Self {
+        match bound {
+            Some(bound) if count <= bound * (1.0 - TOLERANCE) => Self::Fallen { count, bound },
+            Some(bound) if count <= bound * (1.0 + TOLERANCE) => Self::Kept,
+            bound => Self::Grown { count, bound: bound.unwrap_or(0.0) },
+        }
+    }
+}
+
+/// Fails if a row has grown.
+fn conclude(verdicts: &[(&str, Verdict)]) -> Result<()> {
+    let mut grown = Vec::new();
+    for (name, verdict) in verdicts {
+        match verdict {
+            Verdict::Grown { count, bound } => {
+                grown.push(format!("{name} takes {count:.1} instructions, bound {bound:.1}"));
+            }
+            Verdict::Kept => {}
+            Verdict::Fallen { count, bound } => {
+                println!("{name} takes {count:.1}: lower its bound of {bound:.1} in {BOUNDS}");
+            }
+        }
+    }
+    if grown.is_empty() { Ok(()) } else { Err(Error::Grown(grown.join("; "))) }
+}
+
+/// The release of the compiler, such as `1.95.0`.
+fn release() -> Result<String> {
+    let text = Step::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .arg("--version")
+        .read()?;
+    Ok(text.split(' ').nth(1).unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_count_is_read_as_callgrind_writes_it() {
+        let text = "\
+# callgrind format
+events: Ir
+
+fl=(1) emit.rs
+fn=(3) bench::main
+12 400
+cfn=(7) writer::emit::place_otherwise<Two>
+calls=5 100
+13 900
+cfn=(9) writer::emit::emit_enabled
+calls=70 100
+13 900
+fn=(9)
+cfn=(7)
+calls=2 100
+40 11
+cfn=(11) writer::emit::record_unusually
+calls=1 100
+
+totals: 123456
+";
+        assert_eq!(parse(text), Some((123_456, 8)));
+        assert_eq!(parse("events: Ir\n"), None, "a file that was cut off");
+    }
+
+    #[test]
+    fn what_both_runs_do_does_not_count() {
+        let few = Count { owner: 1_100_000, others: 10_000, unusual: 0 };
+        let many = Count { owner: 3_100_000, others: 110_000, unusual: 0 };
+        assert_eq!(each(&row("two_u64", "", 1), &few, &many), (10.5, 0.5));
+    }
+
+    #[test]
+    fn growth_fails_and_a_fall_does_not() {
+        let of = |count| Verdict::of(count, Some(100.0));
+        assert_eq!(of(102.0), Verdict::Kept);
+        assert_eq!(of(98.1), Verdict::Kept);
+        assert_eq!(of(102.1), Verdict::Grown { count: 102.1, bound: 100.0 });
+        assert_eq!(of(97.9), Verdict::Fallen { count: 97.9, bound: 100.0 });
+        assert!(matches!(Verdict::of(1.0, None), Verdict::Grown { .. }), "a row without a bound");
+        assert!(conclude(&[("a", of(100.0)), ("b", of(50.0))]).is_ok());
+        let error = conclude(&[("a", of(100.0)), ("b", of(110.0))]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "more instructions than before: b takes 110.0 instructions, bound 100.0; make it \
+             shorter, or raise the bound and say why"
+        );
+    }
+
+    #[test]
+    fn every_row_has_a_bound() {
+        let text = include_str!("../../benches/instructions.json");
+        let value: Value = serde_json::from_str(text).unwrap();
+        assert!(Bounds::parse(&value).is_some());
+        assert!(Bounds::parse(&json!({ "rustc": "1.95.0", "rows": { "floor": 1.0 } })).is_none());
+    }
+}
