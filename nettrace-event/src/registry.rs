@@ -90,10 +90,19 @@ impl fmt::Debug for dyn Backend {
 }
 
 /// Why a type was refused. Its events are never recorded, except after [`Busy`](Self::Busy).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// Another event of the provider has the same id but another definition.
+    #[error(
+        "event `{}` of provider `{}` has id {}, which event `{}` already has{}; give it another \
+         with `#[trace_event(id = ...)]`",
+        .refused.name,
+        .refused.provider.name,
+        .refused.id,
+        .holder.name,
+        if .refused.id_is_explicit { "" } else { " (the id was derived from the name)" },
+    )]
     IdClash {
         /// The type that was refused.
         refused: &'static EventSchema,
@@ -101,48 +110,28 @@ pub enum RegisterError {
         holder: &'static EventSchema,
     },
     /// The process already has [`MAX_TYPES`] event types.
+    #[error(
+        "event `{}` of provider `{}` exceeds the {MAX_TYPES} event types that a process can have",
+        .refused.name,
+        .refused.provider.name,
+    )]
     TooManyTypes {
         /// The type that was refused.
         refused: &'static EventSchema,
     },
     /// A signal handler interrupted a registration of the same thread. The type can still be
     /// registered later.
+    #[error(
+        "event `{}` of provider `{}` cannot be registered in the middle of another registration; \
+         register it before a signal handler emits it",
+        .refused.name,
+        .refused.provider.name,
+    )]
     Busy {
         /// The type that was not registered.
         refused: &'static EventSchema,
     },
 }
-
-impl fmt::Display for RegisterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::IdClash { refused, holder } => write!(
-                f,
-                "event `{}` of provider `{}` has id {}, which event `{}` already has{}; \
-                 give it another with `#[trace_event(id = ...)]`",
-                refused.name,
-                refused.provider.name,
-                refused.id,
-                holder.name,
-                if refused.id_is_explicit { "" } else { " (the id was derived from the name)" },
-            ),
-            Self::TooManyTypes { refused } => write!(
-                f,
-                "event `{}` of provider `{}` exceeds the {MAX_TYPES} event types that a process \
-                 can have",
-                refused.name, refused.provider.name,
-            ),
-            Self::Busy { refused } => write!(
-                f,
-                "event `{}` of provider `{}` cannot be registered in the middle of another \
-                 registration; register it before a signal handler emits it",
-                refused.name, refused.provider.name,
-            ),
-        }
-    }
-}
-
-impl core::error::Error for RegisterError {}
 
 static TYPES: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
 static BACKENDS: AtomicPtr<BackendEntry> = AtomicPtr::new(ptr::null_mut());

@@ -13,7 +13,7 @@
 //! same facts in the way of its format.
 
 use alloc::boxed::Box;
-use core::{error::Error, fmt, str::FromStr};
+use core::{fmt, str::FromStr};
 
 use nettrace_event::EventSchema;
 
@@ -144,7 +144,7 @@ impl FromStr for Format {
 }
 
 /// No format has this name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownFormat(());
 
 impl fmt::Display for UnknownFormat {
@@ -156,8 +156,6 @@ impl fmt::Display for UnknownFormat {
         Ok(())
     }
 }
-
-impl Error for UnknownFormat {}
 
 /// Everything that callers of [`Stream`] and [`Format`] can learn of a format, and what writes it.
 pub(crate) struct Definition {

@@ -1,41 +1,27 @@
 //! The destination of payload bytes.
 
 use alloc::vec::Vec;
-use core::{error::Error, fmt};
 
 use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, walk::Mismatch};
 
 /// Why an event is refused as a whole: the format cannot hold its payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
     /// The payload exceeds [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes.
+    #[error("the payload exceeds {MAX_PAYLOAD} bytes")]
     PayloadTooLarge,
     /// An array, a text or the data of a location exceeds
     /// [`MAX_ELEMENTS`](crate::payload::MAX_ELEMENTS).
+    #[error("an array or a text has more than {MAX_ELEMENTS} elements")]
     TooManyElements,
     /// A fixed-length array got another number of elements than its type states.
+    #[error("an array has another number of elements than its type states")]
     WrongElementCount,
     /// The payload does not match the event's schema.
+    #[error("the payload does not match the event's schema")]
     Malformed,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::PayloadTooLarge => write!(f, "the payload exceeds {MAX_PAYLOAD} bytes"),
-            Self::TooManyElements => {
-                write!(f, "an array or a text has more than {MAX_ELEMENTS} elements")
-            }
-            Self::WrongElementCount => {
-                f.write_str("an array has another number of elements than its type states")
-            }
-            Self::Malformed => f.write_str("the payload does not match the event's schema"),
-        }
-    }
-}
-
-impl Error for Refusal {}
 
 impl From<Mismatch> for Refusal {
     fn from(_: Mismatch) -> Self {

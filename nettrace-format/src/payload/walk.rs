@@ -156,24 +156,15 @@ impl fmt::Display for Text<'_> {
 }
 
 /// A payload does not match its schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "at byte {offset} the payload does not match the event's fields; walk it with the schema that \
+     it was encoded with"
+)]
 pub struct Mismatch {
     /// The offset in bytes from the payload's start at which the mismatch was found.
     pub offset: usize,
 }
-
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "at byte {} the payload does not match the event's fields; walk it with the schema \
-             that it was encoded with",
-            self.offset
-        )
-    }
-}
-
-impl core::error::Error for Mismatch {}
 
 /// Passes the values of `payload`, whose fields are `fields`, to `visitor`. Ignores bytes after the
 /// last field that no location points at.
