@@ -4,7 +4,7 @@ use std::env;
 
 /// The arguments that `cargo bench` and `cargo test` pass on.
 ///
-/// Every benchmark gets criterion's options as well. They are ignored here.
+/// `cargo bench` gives every benchmark the same options, so those of criterion are ignored here.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Whether to measure. If not (`cargo test`), each scenario only runs briefly, to show that it
