@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{
     Parser, Subcommand, ValueHint,
@@ -99,6 +99,20 @@ pub(crate) enum Command {
         /// Which shell
         shell: Shell,
     },
+}
+
+impl Command {
+    /// The trace that the command reads.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Info { file, .. }
+            | Self::Dump { file, .. }
+            | Self::Headers { file, .. }
+            | Self::Verify { file, .. }
+            | Self::Convert { file, .. } => Some(file),
+            Self::Completions { .. } => None,
+        }
+    }
 }
 
 /// Takes a format by its name.

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, ErrorKind::BrokenPipe},
+    path::Path,
     process::ExitCode,
 };
 
@@ -57,8 +58,10 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Writes the message to standard error and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    /// Writes the message to standard error and returns the exit code. `file` is what the command
+    /// reads. The message begins with its name, unless it is standard input or the message itself
+    /// names a file.
+    pub(crate) fn report(&self, file: Option<&Path>) -> ExitCode {
         if let Self::Output(error) = self {
             if error.kind() == BrokenPipe {
                 // The reader of the output has closed it. That is no failure.
@@ -66,7 +69,12 @@ impl Failure {
             }
         }
         // If standard error is closed, only the exit code is left.
-        let _ = crate::summary::say(Some(format_args!("nettrace: {self}")));
+        let _ = match file.filter(|file| !self.names_a_file() && file.as_os_str() != "-") {
+            Some(file) => {
+                crate::summary::say(Some(format_args!("nettrace: {}: {self}", file.display())))
+            }
+            None => crate::summary::say(Some(format_args!("nettrace: {self}"))),
+        };
         ExitCode::from(match self {
             Self::Broken(_) | Self::Format(_) | Self::TooMuch(..) => 1,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
@@ -74,6 +82,11 @@ impl Failure {
             Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => 2,
             Self::NoTimes | Self::NoWallClock => 2,
         })
+    }
+
+    /// Whether the message is about a file that it names, or about the output.
+    fn names_a_file(&self) -> bool {
+        matches!(self, Self::Open(..) | Self::Output(_) | Self::Destination(..))
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     io::{self, Write},
+    path::Path,
     process::ExitCode,
 };
 
@@ -40,6 +41,7 @@ pub fn main() -> ExitCode {
     let args = Args::parse();
     let stdout = io::stdout();
     let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
+    let file = args.command.file().map(Path::to_owned);
     let result = run(args, &mut out).and_then(|()| Ok(out.flush()?));
     source::hide_progress();
     match result {
@@ -47,7 +49,7 @@ pub fn main() -> ExitCode {
         Err(failure) => {
             // Everything readable comes before the message.
             let _ = out.flush();
-            failure.report()
+            failure.report(file.as_deref())
         }
     }
 }

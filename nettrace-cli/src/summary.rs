@@ -8,7 +8,7 @@ use std::{
 
 use nettrace_reader::{Event, Totals, Trace};
 
-use crate::clock::Clock;
+use crate::{clock::Clock, filter::FilterOptions};
 
 /// The counts of the summary.
 #[derive(Debug)]
@@ -65,19 +65,51 @@ impl Summary {
     }
 
     /// Writes one line of `key=value`.
-    pub(crate) fn write(&self, trace: &Trace, totals: &Totals, clock: &Clock) -> io::Result<()> {
-        let Self { events, shown, payload_bytes, unsorted, payload_errors, .. } = self;
+    pub(crate) fn write(
+        &self,
+        options: &FilterOptions,
+        trace: &Trace,
+        totals: &Totals,
+        clock: &Clock,
+    ) -> io::Result<()> {
+        let Self { events, payload_bytes, unsorted, payload_errors, .. } = self;
+        let printed = Printed::of(self.shown, options);
         let since_start = self.last.and_then(|last| clock.since_start(last)).unwrap_or(0);
         say(Some(format_args!(
-            "# events={events} shown={shown} lost={} payload_bytes={payload_bytes} \
+            "# events={events} shown={} lost={} payload_bytes={payload_bytes} \
              payload_errors={payload_errors} unsorted={unsorted} pointer_bytes={} start={} \
-             last_event_ns={since_start} read_ms={}{}",
+             last_event_ns={since_start} read_ms={}{}{printed}",
+            printed.count,
             totals.lost,
             trace.pointer_size,
             trace.sync_time,
             self.started.elapsed().as_millis(),
             if self.stopped_early { " (not read to the end: --head)" } else { "" },
         )))
+    }
+}
+
+/// How many events were printed of those that passed the filters. `Display` writes what `--tail`
+/// left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Printed {
+    pub(crate) count: u64,
+    passed: u64,
+}
+
+impl Printed {
+    pub(crate) fn of(passed: u64, options: &FilterOptions) -> Self {
+        let most = options.tail.map_or(u64::MAX, |tail| tail as u64);
+        Self { count: passed.min(most), passed }
+    }
+}
+
+impl fmt::Display for Printed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count == self.passed {
+            return Ok(());
+        }
+        write!(f, " (the last {} of {}: --tail)", self.count, self.passed)
     }
 }
 

@@ -173,6 +173,39 @@ fn exit_codes() {
 }
 
 #[test]
+fn a_message_names_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("cut.nettrace");
+    let file = path.to_str().unwrap();
+    let whole = samples::order();
+    let says = |args: &[&str], bytes: &[u8]| {
+        std::fs::write(&path, bytes).unwrap();
+        let output = nettrace(args, bytes);
+        assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}");
+        stderr(&output).lines().last().unwrap().to_owned()
+    };
+    for (args, bytes, text) in [
+        (&["info"][..], &b""[..], "at byte 0: the stream is empty"),
+        (&["dump"], b"no trace", "at byte 0: this is no NetTrace stream"),
+        (&["headers"], &whole[..whole.len() - 1], "short; what stands before was delivered"),
+        (&["verify"], b"", "the trace breaks 1 promise"),
+    ] {
+        let said = says(&[args, &[file]].concat(), bytes);
+        assert!(said.starts_with(&format!("nettrace: {file}: ")) && said.contains(text), "{said}");
+        let said = says(&[args, &["-"]].concat(), bytes);
+        let rest = said.strip_prefix("nettrace: ").unwrap();
+        assert!(!said.contains(file) && !rest.starts_with('-') && said.contains(text), "{said}");
+    }
+    // A message that names a file itself names no second one.
+    let absent = dir.path().join("absent");
+    let said = says(&["info", absent.to_str().unwrap()], b"");
+    assert_eq!(said.matches("absent").count(), 1, "{said}");
+    let out = dir.path().join("no").join("out");
+    let said = says(&["convert", file, out.to_str().unwrap(), "--to", "v5"], &whole);
+    assert!(said.contains("cannot write ") && !said.contains("cut.nettrace"), "{said}");
+}
+
+#[test]
 fn a_reader_that_has_enough_is_no_error() {
     let mut stream = Stream::new();
     stream.thread(5).simple_metadata(1);

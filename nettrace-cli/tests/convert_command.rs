@@ -119,7 +119,7 @@ fn what_was_readable_is_in_a_complete_result() {
             for to in FORMATS {
                 let output = nettrace(&task(&from, &out, to), b"");
                 assert_eq!(output.status.code(), Some(1), "{end} {to}");
-                assert!(stderr(&output).contains("nettrace: at byte "), "{}", stderr(&output));
+                assert!(stderr(&output).contains(": at byte "), "{}", stderr(&output));
                 let counted = format!("# events={readable} ");
                 assert!(stderr(&output).contains(&counted), "{counted} {}", stderr(&output));
                 let result = fs::read(&out).unwrap();
@@ -182,7 +182,7 @@ fn what_no_byte_of_can_be_read_makes_no_file() {
     let old = b"\x14\0\0\0!FastSerialization.1\x05\x05\x01\x03\0\0\0".repeat(4);
     for (bytes, code, why) in [
         (&b"no trace"[..], 1, "this is no NetTrace stream"),
-        (b"", 1, "ends without its end-of-stream block"),
+        (b"", 1, "the stream is empty"),
         (&old, 1, "NetTrace version 3 "),
         (&heph, 2, "a Heph trace cannot be converted"),
     ] {

@@ -174,6 +174,7 @@ fn filters() {
     for (args, shown) in [
         (&["--provider", "Shop-Door"][..], &[2, 5][..]),
         (&["--provider", "Shop-*"], &[1, 2, 3, 4, 5, 6]),
+        (&["--provider", "shop-door"], &[2, 5]),
         (&["--provider", "Shop-D*", "--provider", "Shop-Till"], &[1, 2, 3, 4, 5, 6]),
         (&["--event", "Sold"], &[1, 3, 6]),
         (&["--event", "S*", "--provider", "Shop-*"], &[1, 3, 4, 6]),
@@ -191,6 +192,7 @@ fn filters() {
         (&["--where", "count=3"], &[1]),
         (&["--where", "count!=3"], &[3]),
         (&["--where", "count<0"], &[3]),
+        (&["--where", "count < 0"], &[3]),
         (&["--where", "what~e"], &[1]),
         (&["--where", "list=9"], &[4]),
         (&["--where", "region=south"], &[1]),
@@ -219,8 +221,20 @@ fn filters() {
         let output = nettrace(&[&["headers", "-"], args].concat(), &trace);
         assert_eq!(stdout(&output).lines().count(), expected.len(), "{args:?}");
         let summary = format!(" shown={} ", expected.len());
-        assert!(stderr(&output).contains(&summary) || args.contains(&"--tail"), "{args:?}");
+        assert!(stderr(&output).contains(&summary), "{args:?}: {}", stderr(&output));
     }
+    // What `--tail` leaves out is said.
+    for (args, says) in [
+        (&["--tail", "2"][..], " (the last 2 of 6: --tail)\n"),
+        (&["--event", "Sold", "--tail", "0"], " (the last 0 of 3: --tail)\n"),
+    ] {
+        for command in ["dump", "headers"] {
+            let output = nettrace(&[&[command, "-"], args].concat(), &trace);
+            assert!(stderr(&output).ends_with(says), "{}", stderr(&output));
+        }
+    }
+    let output = nettrace(&["dump", "-", "--tail", "6"], &trace);
+    assert!(!stderr(&output).contains("--tail"), "{}", stderr(&output));
 }
 
 #[test]
@@ -237,7 +251,10 @@ fn what_matched_nothing_is_said() {
         (&["--thread", "5"], "none is of thread 5: give an id, #INDEX or a name"),
         (&["--from", "1"], "none is between --from and --to"),
         (&["--event", "Idle", "--level", "4"], "none has level Informational or a more severe one"),
-        (&["--where", "cout=3"], "of 6 events, none has a field or label named cout"),
+        (&["--where", "cout=3"], "of 6 events, none has a field or label named cout; there are "),
+        (&["--where", "cout=3", "--thread", "#5"], " count, "),
+        (&["--where", "cout=3", "--thread", "#5"], " shelf, "),
+        (&["--where", "cout=3", "--event", "SumStart"], " named cout; there are list"),
         (&["--where", "count=4"], "of 6 events, none has count=4"),
     ] {
         for command in [&["dump"][..], &["dump", "--json"], &["headers"]] {

@@ -49,7 +49,11 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}: {}", self.offset, self.kind)
+        match (self.offset, &self.kind) {
+            // Nothing stands before.
+            (0, ErrorKind::NoEndOfStream) => f.write_str("at byte 0: the stream is empty"),
+            (offset, kind) => write!(f, "at byte {offset}: {kind}"),
+        }
     }
 }
 
@@ -164,8 +168,9 @@ impl fmt::Display for ErrorKind {
             ),
             Self::Truncated { missing } => write!(
                 f,
-                "the stream ends in the middle of a block, {missing} bytes short; what stands \
-                 before was delivered"
+                "the stream ends in the middle of a block, {missing} byte{s} short; what stands \
+                 before was delivered",
+                s = if *missing == 1 { "" } else { "s" }
             ),
             Self::Framing { what } => {
                 write!(f, "the objects that the stream consists of are damaged: {what}")

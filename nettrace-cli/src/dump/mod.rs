@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
     lines::Lines,
-    payload::Payload,
+    payload::{Payload, label_name},
     source::Source,
     spelling,
     summary::Summary,
@@ -106,14 +106,18 @@ pub(crate) fn each(
             continue;
         }
         let payload = Payload::of(&event);
-        if !filter.passes_conditions(|condition| condition.test(&payload.fields, &event.labels())) {
+        let names = |met: &mut dyn FnMut(&str)| {
+            payload.fields.iter().for_each(|(name, _)| met(name));
+            event.labels().iter().for_each(|label| met(label_name(label)));
+        };
+        if !filter.passes_conditions(|it| it.test(&payload.fields, &event.labels()), names) {
             continue;
         }
         summary.count_shown(payload.error.is_some());
         lines.line(|line| show(&event, &payload, &mut clock, line))?;
     };
     lines.finish()?;
-    summary.write(events.trace(), events.totals(), &clock)?;
+    summary.write(options, events.trace(), events.totals(), &clock)?;
     if summary.shown() == 0 {
         crate::summary::say(filter.report(options))?;
     }

@@ -76,7 +76,14 @@ impl FromStr for Condition {
         let (field, rest) = condition.split_at(at);
         let found = OPERATORS.into_iter().find(|(sign, _)| rest.starts_with(sign));
         let (sign, operator) = found.ok_or(how)?;
-        let text = rest[sign.len()..].to_owned();
+        let text = &rest[sign.len()..];
+        // Blanks around the operator belong to neither side. A blank behind it alone may be meant.
+        let (field, text) = match field.trim_end() {
+            "" => return Err(how.into()),
+            trimmed if trimmed.len() < field.len() => (trimmed, text.trim_start()),
+            whole => (whole, text),
+        };
+        let text = text.to_owned();
         let float = text.parse().ok();
         let integer = integer(&text).or_else(|| nanoseconds(&text));
         Ok(Self { field: field.to_owned(), operator, integer, float, text })
@@ -174,12 +181,12 @@ impl Condition {
         let scalar = match value {
             Value::Array(values) => {
                 let outcomes = values.iter().map(|value| self.test_value(value));
-                return outcomes.max().unwrap_or(Outcome::Fails);
+                return outcomes.max().unwrap_or_else(|| self.test_nothing());
             }
             Value::Bytes(bytes) => {
                 let outcomes =
                     bytes.iter().map(|byte| self.test_scalar(&Scalar::Integer((*byte).into())));
-                return outcomes.max().unwrap_or(Outcome::Fails);
+                return outcomes.max().unwrap_or_else(|| self.test_nothing());
             }
             Value::Object(_) => return Outcome::Fails,
             Value::Bool(value) => Scalar::Bool(*value),
@@ -210,6 +217,13 @@ impl Condition {
             other => Scalar::Text(format!("{other:?}").into()),
         };
         self.test_scalar(&scalar)
+    }
+
+    /// Tests an option without a value, or an array without elements. `none` stands for it, as in
+    /// the output.
+    fn test_nothing(&self) -> Outcome {
+        let is_wanted = matches!(self.operator, Operator::Equal | Operator::NotEqual);
+        if is_wanted && self.text == "none" { Outcome::Holds } else { Outcome::Fails }
     }
 
     fn test_scalar(&self, value: &Scalar<'_>) -> Outcome {
@@ -316,6 +330,10 @@ mod tests {
             "list>4",
             "list!=4",
             "none!=4",
+            "none=none",
+            "list!=none",
+            "n > 5",
+            "o.t ~ é",
             "bytes=8",
             "o.in=-3",
             "o.t~é",
@@ -332,9 +350,20 @@ mod tests {
         ] {
             assert_eq!(test(holds), Holds, "{holds}");
         }
-        for fails in
-            ["n=1", "n=x", "list=4", "list!=3", "none=1", "nan>1", "b=maybe", "o=1", "SpanId=10"]
-        {
+        for fails in [
+            "n=1",
+            "n=x",
+            "list=4",
+            "list!=3",
+            "none=1",
+            "none!=none",
+            "list=none",
+            "o.t= é",
+            "nan>1",
+            "b=maybe",
+            "o=1",
+            "SpanId=10",
+        ] {
             assert_eq!(test(fails), Fails, "{fails}");
         }
         for absent in ["x=1", "absent!=1", "o.x=1", "n.x=1", "o.in.x=1", "li=1", "list.=1"] {
@@ -344,7 +373,7 @@ mod tests {
 
     #[test]
     fn what_is_no_condition() {
-        for wrong in ["", "a", "=1", "a!1", "!=1"] {
+        for wrong in ["", "a", "=1", " = 1", "a!1", "!=1"] {
             assert!(wrong.parse::<Condition>().unwrap_err().starts_with("write FIELD=VALUE"));
         }
         for right in ["a=b=c", "a!=", "a~<", "a<=1", "a<1"] {

@@ -53,8 +53,11 @@ pub(crate) struct Filter {
 #[derive(Debug, Default)]
 struct Stage {
     passed: u64,
-    /// Some of the values that did not pass.
+    /// Some of the values that did not pass. For a condition: some of the names of the fields and
+    /// labels that events without the field have.
     others: BTreeSet<String>,
+    /// For a condition: whether any event has the field.
+    is_field_known: bool,
 }
 
 /// How many values that did not pass are remembered.
@@ -99,7 +102,8 @@ impl Filter {
         self.seen += 1;
         if let Some((patterns, stage)) = &mut self.providers {
             let name = event.provider();
-            if !stage.passes(patterns.iter().any(|it| it.matches(name)), || name.to_owned()) {
+            let matches = patterns.iter().any(|pattern| pattern.matches_in_any_case(name));
+            if !stage.passes(matches, || name.to_owned()) {
                 return false;
             }
         }
@@ -130,13 +134,23 @@ impl Filter {
         true
     }
 
-    /// Whether an event passes the conditions. `test` evaluates one.
+    /// Whether an event passes the conditions. `test` evaluates one. `names` passes the names of
+    /// the event's fields and labels to a function.
     #[inline]
-    pub(crate) fn passes_conditions(&mut self, test: impl Fn(&Condition) -> Outcome) -> bool {
-        self.conditions.iter_mut().all(|(condition, stage)| match test(condition) {
-            Outcome::Holds => stage.passes(true, String::new),
-            Outcome::Fails => stage.passes(false, || condition.field().to_owned()),
-            Outcome::Absent => stage.passes(false, String::new),
+    pub(crate) fn passes_conditions(
+        &mut self,
+        test: impl Fn(&Condition) -> Outcome,
+        names: impl Fn(&mut dyn FnMut(&str)),
+    ) -> bool {
+        self.conditions.iter_mut().all(|(condition, stage)| {
+            let outcome = test(condition);
+            stage.is_field_known |= outcome != Outcome::Absent;
+            if outcome == Outcome::Holds {
+                stage.passed += 1;
+            } else if !stage.is_field_known {
+                names(&mut |name| stage.meet(name));
+            }
+            outcome == Outcome::Holds
         })
     }
 
@@ -183,12 +197,15 @@ impl Filter {
         }
         for (condition, stage) in &self.conditions {
             if stage.passed == 0 {
+                if stage.is_field_known {
+                    return none(before, format_args!("has {condition}"));
+                }
                 let field = condition.field();
-                let found = stage.others.contains(field);
-                return match found {
-                    true => none(before, format_args!("has {condition}")),
-                    false => none(before, format_args!("has a field or label named {field}")),
+                let there_are = match stage.others() {
+                    others if others.is_empty() => String::new(),
+                    others => format!("; there are {others}"),
                 };
+                return none(before, format_args!("has a field or label named {field}{there_are}"));
             }
             before = stage.passed;
         }
@@ -206,6 +223,13 @@ impl Stage {
             self.others.insert(name());
         }
         passes
+    }
+
+    /// Remembers a name, unless there are enough.
+    fn meet(&mut self, name: &str) {
+        if self.others.len() <= OTHERS && !self.others.contains(name) {
+            self.others.insert(name.to_owned());
+        }
     }
 
     /// The values that did not pass, as a list.

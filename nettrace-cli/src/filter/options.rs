@@ -11,8 +11,8 @@ use crate::filter::Condition;
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Filters")]
 pub(crate) struct FilterOptions {
-    /// Only events of this provider. NAME* matches all names that begin with NAME. Repeat the
-    /// option to accept several
+    /// Only events of this provider, in any case. NAME* matches all names that begin with NAME.
+    /// Repeat the option to accept several
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Vec<Pattern>,
     /// Only events with this name, or NAME*. In a Heph trace: with this description
@@ -35,7 +35,9 @@ pub(crate) struct FilterOptions {
     pub(crate) level: Option<u8>,
     /// Only events with this value in a field or label. Other operators are != < <= > >= and ~
     /// (contains the text VALUE). a.b is field b of object a. For an array, one element is enough.
-    /// Durations take a unit (5ms), times are as in --from. If repeated, all conditions must hold
+    /// FIELD=none finds an option without a value. A duration is written with its unit (5ms),
+    /// otherwise it counts nanoseconds. A time is written as 2026-01-31T23:59:59.5Z. If repeated,
+    /// all conditions must hold
     #[arg(long = "where", value_name = "FIELD=VALUE")]
     conditions: Vec<Condition>,
     /// Only the first N of these events. The rest of the trace is not read
@@ -62,6 +64,14 @@ pub(crate) struct Pattern {
 impl Pattern {
     pub(crate) fn matches(&self, name: &str) -> bool {
         if self.is_prefix { name.starts_with(&self.name) } else { name == self.name }
+    }
+
+    /// Matches without regard to the case of ASCII letters, as session filters do with the names of
+    /// providers.
+    pub(crate) fn matches_in_any_case(&self, name: &str) -> bool {
+        let (name, wanted) = (name.as_bytes(), self.name.as_bytes());
+        let name = if self.is_prefix { name.get(..wanted.len()) } else { Some(name) };
+        name.is_some_and(|name| name.eq_ignore_ascii_case(wanted))
     }
 }
 
@@ -229,6 +239,10 @@ mod tests {
         let matches = |pattern: &str, name| pattern.parse::<Pattern>().unwrap().matches(name);
         assert!(matches("Test", "Test") && !matches("Test", "Tests") && !matches("Test", "test"));
         assert!(matches("Te*", "Test") && matches("*", "") && !matches("Te*", "T"));
+        let in_any_case =
+            |pattern: &str, name| pattern.parse::<Pattern>().unwrap().matches_in_any_case(name);
+        assert!(in_any_case("test", "Test") && in_any_case("tE*", "Test") && in_any_case("*", ""));
+        assert!(!in_any_case("test", "Tests") && !in_any_case("tests*", "Test"));
         assert!("*st".parse::<Pattern>().is_err());
         assert_eq!("#7".parse(), Ok(ThreadPattern::Index(7)));
         assert_eq!("7".parse(), Ok(ThreadPattern::Id(7)));

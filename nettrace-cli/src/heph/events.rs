@@ -21,7 +21,7 @@ use crate::{
     payload::{JsonFloat, PlainFloat},
     source::Bytes,
     spelling::OneLine,
-    summary::say,
+    summary::{Printed, say},
     unique_names::Names,
 };
 
@@ -102,7 +102,10 @@ fn each<W: Write>(
         if damaged.is_none() {
             damaged = event.attributes().find_map(Result::err);
         }
-        if filter.passes(&event) && filter.passes_conditions(|condition| test(condition, &event)) {
+        let names = |met: &mut dyn FnMut(&str)| {
+            event.attributes().filter_map(Result::ok).for_each(|(name, _)| met(name));
+        };
+        if filter.passes(&event) && filter.passes_conditions(|it| test(it, &event), names) {
             shown += 1;
             let time = clock.at(event.start);
             lines.line(|line| show(&event, time, line))?;
@@ -110,7 +113,7 @@ fn each<W: Write>(
     };
     let is_early = lines.has_enough();
     lines.finish()?;
-    write_summary(&reader, shown, is_early, started)?;
+    write_summary(&reader, Printed::of(shown, wanted), is_early, started)?;
     if shown == 0 {
         say(filter.and_then(|filter| filter.report(wanted)))?;
     }
@@ -120,14 +123,15 @@ fn each<W: Write>(
 
 fn write_summary(
     reader: &Reader<Bytes>,
-    shown: u64,
+    printed: Printed,
     is_early: bool,
     started: Instant,
 ) -> io::Result<()> {
     let totals = reader.totals();
     say(Some(format_args!(
-        "# events={} shown={shown} lost={} packets={} streams={} bytes={} epoch={} read_ms={}{}",
+        "# events={} shown={} lost={} packets={} streams={} bytes={} epoch={} read_ms={}{}{printed}",
         totals.events,
+        printed.count,
         totals.lost,
         totals.packets,
         reader.streams().count(),
