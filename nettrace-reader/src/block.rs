@@ -10,6 +10,19 @@ use crate::{
 };
 
 /// The kind of a block.
+///
+/// ```
+/// use nettrace_reader::{BlockKind, ErrorKind, Reader};
+///
+/// # let mut file = nettrace_reader::example();
+/// # file.truncate(file.len() - 4);
+/// # file.extend([2, 0, 0, 3, 1, 2]);
+/// // In this file a block of event types is damaged.
+/// let error = Reader::new(&file[..])?.read_to_end().unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::Malformed { block: BlockKind::Metadata, .. }));
+/// assert_eq!(BlockKind::Metadata.to_string(), "Metadata");
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BlockKind {

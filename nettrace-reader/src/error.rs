@@ -5,6 +5,19 @@ use std::{error, fmt, io};
 use crate::block::BlockKind;
 
 /// The result of this crate's reading functions.
+///
+/// ```
+/// fn count(trace: &[u8]) -> nettrace_reader::Result<u64> {
+///     let mut reader = nettrace_reader::Reader::new(trace)?;
+///     reader.read_to_end()?;
+///     Ok(reader.totals().events)
+/// }
+///
+/// # let file = nettrace_reader::example();
+/// assert_eq!(count(&file)?, 2);
+/// assert!(count(b"Nettrace").is_err());
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why reading stopped, and at which byte of the stream.
@@ -27,12 +40,35 @@ pub struct Error {
 impl Error {
     /// The position of the damage, in bytes from the start of the stream: where the field that
     /// could not be read begins, or the block or row that contains it.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// // The last block, of four bytes, is missing.
+    /// let cut = &file[..file.len() - 4];
+    /// let error = nettrace_reader::Reader::new(cut)?.read_to_end().unwrap_err();
+    /// assert_eq!(error.offset(), cut.len() as u64);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
     /// What is wrong there.
+    ///
+    /// ```
+    /// use nettrace_reader::{ErrorKind, Reader};
+    ///
+    /// /// Whether more of the file may come, because its writer is still at work.
+    /// fn may_grow(error: &nettrace_reader::Error) -> bool {
+    ///     matches!(error.kind(), ErrorKind::NoEndOfStream | ErrorKind::Truncated { .. })
+    /// }
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Reader::new(&file[..file.len() - 4])?;
+    /// assert!(may_grow(&reader.read_to_end().unwrap_err()));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
@@ -67,6 +103,17 @@ impl error::Error for Error {
 }
 
 /// The kinds of errors.
+///
+/// ```
+/// use nettrace_reader::{ErrorKind, Reader};
+///
+/// let error = Reader::new(&b"Nettrace\0\0\0\0\x07\0\0\0\0\0\0\0"[..]).unwrap_err();
+/// match error.kind() {
+///     ErrorKind::TooNew { major } => assert_eq!(*major, 7),
+///     ErrorKind::Io(source) => panic!("the disk failed: {source}"),
+///     other => panic!("the file is damaged: {other}"),
+/// }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -201,6 +248,10 @@ impl fmt::Display for ErrorKind {
 }
 
 /// The kinds of definitions that rows refer to.
+///
+/// ```
+/// assert_eq!(nettrace_reader::Table::Thread.to_string(), "thread index");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Table {

@@ -49,6 +49,16 @@ pub struct Event<'a> {
 
 impl<'a> Event<'a> {
     /// Its type.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// let metadata = event.metadata();
+    /// assert_eq!((&*metadata.provider, &*metadata.name, metadata.event_id), ("Shop", "Sale", 7));
+    /// assert_eq!(metadata.fields[0].name, "cents");
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn metadata(&self) -> &'a Metadata {
@@ -56,24 +66,60 @@ impl<'a> Event<'a> {
     }
 
     /// The trace that it belongs to.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// assert_eq!(event.trace().milliseconds(event.header.timestamp), 1.0);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn trace(&self) -> &'a Trace {
         &self.tables.trace
     }
 
     /// The thread that it is about.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// assert_eq!(event.thread().name.as_deref(), Some("main"));
+    /// assert_eq!(event.thread().os_thread_id, Some(42));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn thread(&self) -> &'a Thread {
         &self.tables.thread(self.thread).thread
     }
 
     /// The thread that recorded it, with the counts of that thread so far.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// # reader.next_event()?;
+    /// let second = reader.next_event()?.unwrap();
+    /// let thread = second.capture_thread();
+    /// assert_eq!((thread.events, thread.lost), (2, 0));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn capture_thread(&self) -> &'a ThreadTotals {
         self.tables.thread(self.capture_thread)
     }
 
     /// Its stack. `None` if it has none, or if the stream does not define the stack.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// assert!(reader.next_event()?.unwrap().stack().is_none());
+    /// let stack = reader.next_event()?.unwrap().stack().unwrap();
+    /// assert!(stack.addresses().eq([0x2010, 0x1020]));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn stack(&self) -> Option<Stack<'a>> {
         self.tables.stack(self.header.stack_id)
@@ -81,6 +127,22 @@ impl<'a> Event<'a> {
 
     /// Its labels, in the order of the stream. The two activity ids of a row of version 4 or 5
     /// count as labels.
+    ///
+    /// ```
+    /// use nettrace_reader::Label;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// # reader.next_event()?;
+    /// let event = reader.next_event()?.unwrap();
+    /// let labels = event.labels();
+    /// let tenant = labels.iter().find_map(|label| match label {
+    ///     Label::Text(name, value) if name == "tenant" => Some(&**value),
+    ///     _ => None,
+    /// });
+    /// assert_eq!(tenant, Some("contoso"));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn labels(&self) -> Cow<'a, [Label]> {
         let header = self.header;
@@ -97,6 +159,15 @@ impl<'a> Event<'a> {
     }
 
     /// Its opcode: from its labels, else from its type, else 0.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// let is_start = event.opcode() == 1;
+    /// assert!(!is_start);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn opcode(&self) -> u8 {
         let label =
@@ -105,6 +176,16 @@ impl<'a> Event<'a> {
     }
 
     /// Its keywords: from its labels, else from its type.
+    ///
+    /// ```
+    /// const IO: u64 = 1 << 4;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// assert_eq!(event.keywords() & IO, 0);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn keywords(&self) -> u64 {
         let label =
@@ -113,6 +194,16 @@ impl<'a> Event<'a> {
     }
 
     /// Its level: from its labels, else from its type.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// # reader.next_event()?;
+    /// let event = reader.next_event()?.unwrap();
+    /// // This event has a label that replaces the level of its type.
+    /// assert_eq!((event.metadata().level, event.level()), (0, 3));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn level(&self) -> u8 {
         let label =
@@ -121,6 +212,14 @@ impl<'a> Event<'a> {
     }
 
     /// The version of its fields: from its labels, else from its type.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// assert_eq!(event.version(), event.metadata().version);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn version(&self) -> u8 {
         let label =
@@ -129,6 +228,17 @@ impl<'a> Event<'a> {
     }
 
     /// Decodes its payload, field by field.
+    ///
+    /// ```
+    /// use nettrace_reader::Value;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let event = reader.next_event()?.unwrap();
+    /// let (name, value) = event.fields().next().unwrap()?;
+    /// assert_eq!((name, value), ("cents", Value::U32(1_250)));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
         Fields::new(&self.metadata().fields, self.payload, self.payload_offset)

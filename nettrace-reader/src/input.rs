@@ -11,6 +11,19 @@ const FIRST: usize = 8 * 1024;
 /// A source of bytes: any [`std::io::Read`], or a [`ReadAhead`](crate::ReadAhead).
 ///
 /// This trait is sealed.
+///
+/// ```
+/// use nettrace_reader::{Reader, Source};
+///
+/// fn process_id<S: Source>(source: S) -> nettrace_reader::Result<Option<String>> {
+///     Ok(Reader::new(source)?.trace().value("ProcessId").map(str::to_owned))
+/// }
+///
+/// # let file = nettrace_reader::example();
+/// assert_eq!(process_id(&file[..])?.as_deref(), Some("17"));
+/// assert_eq!(process_id(std::io::Cursor::new(&file))?.as_deref(), Some("17"));
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[expect(private_bounds, reason = "so that nothing else can implement it")]
 pub trait Source: Pull {}
 

@@ -6,6 +6,21 @@ use crate::{
 };
 
 /// One label of an event. The kinds are those of NetTrace V6, "LabelList".
+///
+/// ```
+/// use nettrace_reader::Label;
+///
+/// /// The W3C trace id of an event, as hexadecimal digits.
+/// fn trace_id(labels: &[Label]) -> Option<String> {
+///     labels.iter().rev().find_map(|label| match label {
+///         Label::TraceId(id) => Some(id.iter().map(|byte| format!("{byte:02x}")).collect()),
+///         _ => None,
+///     })
+/// }
+///
+/// let labels = [Label::SpanId(7), Label::TraceId([0xAB; 16])];
+/// assert_eq!(trace_id(&labels).unwrap(), "ab".repeat(16));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Label {

@@ -36,7 +36,7 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
 #[doc(hidden)]
-pub use crate::example::example;
+pub use crate::example::{example, heph_example};
 pub use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},

@@ -76,6 +76,17 @@ impl Default for Options {
 impl Options {
     /// Limits the memory for definitions that are valid at the same time, in bytes (approximate):
     /// threads, event types, stacks and label lists.
+    ///
+    /// ```
+    /// use nettrace_reader::{ErrorKind, Options};
+    ///
+    /// # let file = nettrace_reader::example();
+    /// // Too little for even one thread.
+    /// let mut reader = Options::default().definitions_limit(8).open(&file[..])?;
+    /// let error = reader.read_to_end().unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::LimitExceeded { limit: 8, .. }));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn definitions_limit(mut self, bytes: usize) -> Self {
         self.definitions_limit = bytes;
@@ -84,6 +95,14 @@ impl Options {
 
     /// Limits the size of one block, in bytes. Version 6 allows 16 MiB, versions 4 and 5 allow 2
     /// GiB. Blocks of real producers have about 100 KiB.
+    ///
+    /// ```
+    /// use nettrace_reader::{ErrorKind, Options};
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let error = Options::default().block_limit(16).open(&file[..]).unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::LimitExceeded { limit: 16, .. }));
+    /// ```
     #[must_use]
     pub fn block_limit(mut self, bytes: usize) -> Self {
         self.block_limit = bytes;
@@ -92,6 +111,15 @@ impl Options {
 
     /// Limits the memory for events that wait to be sorted, in bytes. They wait until the stream
     /// states that no earlier event follows.
+    ///
+    /// ```
+    /// use nettrace_reader::Options;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Options::default().sort_limit(64 << 20).open(&file[..])?.sorted();
+    /// assert_eq!(reader.next_event()?.unwrap().header.timestamp, 2_000);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn sort_limit(mut self, bytes: usize) -> Self {
         self.sort_limit = bytes;
@@ -100,6 +128,18 @@ impl Options {
 
     /// Whether to keep the totals of threads that the stream removes. They count towards the limit
     /// for definitions.
+    ///
+    /// ```
+    /// use nettrace_reader::Options;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Options::default().keep_thread_totals(true).open(&file[..])?;
+    /// reader.read_to_end()?;
+    /// // All threads: those that have ended, and those that have not.
+    /// let all = reader.finished_threads().iter().chain(reader.live_threads());
+    /// assert_eq!(all.map(|thread| thread.events).sum::<u64>(), reader.totals().events);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn keep_thread_totals(mut self, keep: bool) -> Self {
         self.keep_thread_totals = keep;
@@ -108,6 +148,17 @@ impl Options {
 
     /// Whether to keep the totals of event types whose ids the stream makes invalid. They count
     /// towards the limit for definitions.
+    ///
+    /// ```
+    /// use nettrace_reader::Options;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Options::default().keep_type_totals(true).open(&file[..])?;
+    /// reader.read_to_end()?;
+    /// let events: u64 = reader.type_totals().map(|totals| totals.events).sum();
+    /// assert_eq!(events, reader.totals().events);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn keep_type_totals(mut self, keep: bool) -> Self {
         self.keep_type_totals = keep;
@@ -115,6 +166,15 @@ impl Options {
     }
 
     /// Chooses what to follow where the specification and the reference reader disagree.
+    ///
+    /// ```
+    /// use nettrace_reader::{Dialect, Options, verify_with};
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let strict = Options::default().dialect(Dialect::Reference);
+    /// assert!(verify_with(&file[..], strict, 100)?.is_sound());
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;

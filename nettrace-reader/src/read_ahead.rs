@@ -75,6 +75,18 @@ impl ReadAhead {
     /// # Errors
     /// If the system cannot start a thread. Errors of the source go to the reader, at their place
     /// in the stream.
+    ///
+    /// ```
+    /// use nettrace_reader::{ReadAhead, Reader};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Reader::new(ReadAhead::new(std::io::Cursor::new(file))?)?;
+    /// reader.read_to_end()?;
+    /// assert_eq!(reader.totals().events, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
         let processors = thread::available_parallelism();
         if processors.is_ok_and(|processors| processors.get() == 1) {

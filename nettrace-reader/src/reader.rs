@@ -13,10 +13,12 @@ use crate::{
     schema::Metadata,
     sorted::SortedReader,
     tables::{Number, Slot, Tables, ThreadTotals, TypeTotals, cost_of_metadata, undefined},
-    trace::Trace,
 };
 
+mod counts;
 pub(crate) mod items;
+
+pub use crate::reader::counts::Totals;
 
 impl Options {
     /// Opens a stream with these options: reads its header and its Trace block.
@@ -25,6 +27,16 @@ impl Options {
     /// [`ErrorKind::NotNetTrace`], [`ErrorKind::UnsupportedVersion`] or [`ErrorKind::TooNew`] if
     /// the stream is of another format, [`ErrorKind::NoTraceBlock`], and the errors of
     /// [`Reader::next_event`].
+    ///
+    /// ```
+    /// use nettrace_reader::Options;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let options = Options::default().definitions_limit(16 << 20);
+    /// let reader = options.open(&file[..])?;
+    /// assert_eq!(reader.major_version(), 6);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn open<R: Source>(self, source: R) -> Result<Reader<R>> {
         let mut blocks = Blocks::open(source, self.block_limit)?;
         let format = blocks.format();
@@ -51,38 +63,23 @@ impl Options {
     }
 }
 
-/// The counts of a reader so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Totals {
-    /// The number of events.
-    pub events: u64,
-    /// The size of their payloads in bytes.
-    pub payload_bytes: u64,
-    /// The number of lost events, which show as gaps in the sequence numbers of their threads. See
-    /// [`ThreadTotals::lost`].
-    pub lost: u64,
-    /// How often the sequence numbers of a thread went back. If this is not 0, `lost` is not
-    /// reliable.
-    pub step_backs: u64,
-    /// The number of blocks of all kinds.
-    pub blocks: u64,
-    /// The number of blocks of unknown kinds. The reader skips them.
-    pub unknown_blocks: u64,
-    /// The number of threads and event types with optional parts of an unknown kind. The reader
-    /// skips these parts.
-    pub unknown_parts: u64,
-    /// The number of sequence points.
-    pub sequence_points: u64,
-    /// The number of rows that refer to an undefined stack. (Other undefined references are
-    /// errors.)
-    pub undefined_stacks: u64,
-}
-
 /// Reads a stream from front to back and lends its events in the order of the stream.
 ///
 /// The memory that it takes does not grow with the length of the stream. Use
 /// [`sorted`](Self::sorted) for events in the order of time.
+///
+/// ```
+/// use nettrace_reader::Reader;
+///
+/// # let file = nettrace_reader::example();
+/// let mut reader = Reader::new(&file[..])?;
+/// let mut times = Vec::new();
+/// while let Some(event) = reader.next_event()? {
+///     times.push(event.header.timestamp);
+/// }
+/// assert_eq!(times, [2_000, 2_500]);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader<R> {
     pub(crate) blocks: Blocks<R>,
@@ -148,6 +145,15 @@ impl<R: Source> Reader<R> {
     ///
     /// # Errors
     /// Those of [`Options::open`].
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = std::fs::File::open("service.nettrace")?;
+    /// let reader = nettrace_reader::Reader::new(file)?;
+    /// println!("process {:?}", reader.trace().value("ProcessId"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(source: R) -> Result<Self> {
         Options::default().open(source)
     }
@@ -157,6 +163,19 @@ impl<R: Source> Reader<R> {
     /// # Errors
     /// [`ErrorKind::Io`] if the source fails. The other kinds mean that the stream is damaged or
     /// ends early, or that reading on would exceed a limit of [`Options`].
+    ///
+    /// ```
+    /// use nettrace_reader::Reader;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// // What is before the damage is delivered. An error follows, and then nothing.
+    /// let mut reader = Reader::new(&file[..file.len() - 4])?;
+    /// assert!(reader.next_event()?.is_some());
+    /// assert!(reader.next_event()?.is_some());
+    /// assert!(reader.next_event().is_err());
+    /// assert!(reader.next_event()?.is_none());
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
         if self.step_like() || self.next_row()? {
@@ -171,6 +190,15 @@ impl<R: Source> Reader<R> {
     ///
     /// # Errors
     /// Those of [`next_event`](Self::next_event). The counts include everything before the damage.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// reader.read_to_end()?;
+    /// let totals = reader.totals();
+    /// assert_eq!((totals.events, totals.payload_bytes, totals.lost), (2, 8, 0));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn read_to_end(&mut self) -> Result<()> {
         loop {
             match self.step()? {
@@ -189,67 +217,15 @@ impl<R: Source> Reader<R> {
     }
 
     /// Converts this into a reader that delivers the events in the order of time.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let mut events = nettrace_reader::Reader::new(&file[..])?.sorted();
+    /// assert_eq!(events.next_event()?.unwrap().header.sequence_number, 1);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn sorted(self) -> SortedReader<R> {
         SortedReader::new(self)
-    }
-
-    /// Facts about the whole trace.
-    pub fn trace(&self) -> &Trace {
-        &self.tables.trace
-    }
-
-    /// The major version of the format: 4, 5 or 6. A stream of version 5 does not state its
-    /// version. It counts as version 4 until the reader comes to metadata with tags.
-    pub fn major_version(&self) -> u32 {
-        match self.blocks.format() {
-            Format::V6 => 6,
-            Format::V5 if self.tables.has_tags => 5,
-            Format::V5 => 4,
-        }
-    }
-
-    /// The minor version of the format, as the stream states it. It is 0 for versions 4 and 5.
-    pub fn minor_version(&self) -> u32 {
-        self.blocks.minor_version()
-    }
-
-    /// The counts so far.
-    pub fn totals(&self) -> &Totals {
-        &self.totals
-    }
-
-    /// The event types that are defined at this point.
-    pub fn metadata(&self) -> &[Metadata] {
-        self.tables.all_metadata()
-    }
-
-    /// The threads that are defined at this point, in no particular order.
-    pub fn live_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
-        self.tables.live_threads()
-    }
-
-    /// The threads that the stream has removed. Empty unless [`Options::keep_thread_totals`] is
-    /// set.
-    pub fn finished_threads(&self) -> &[ThreadTotals] {
-        &self.finished_threads
-    }
-
-    /// The event types that are defined at this point, each with its number of events so far. If
-    /// [`Options::keep_type_totals`] is set, also those that the stream has made invalid.
-    pub fn type_totals(&self) -> impl Iterator<Item = TypeTotals> {
-        let live = self.tables.all_metadata().iter().zip(self.tables.type_counts());
-        let live = live.map(|(metadata, counts)| type_totals(metadata.clone(), *counts));
-        self.finished_types.iter().cloned().chain(live)
-    }
-
-    /// The times of the earliest and the latest event so far, in ticks. `None` without events.
-    pub fn time_span(&self) -> Option<(u64, u64)> {
-        (self.totals.events > 0).then_some((self.earliest, self.latest))
-    }
-
-    /// How many bytes of the stream the reader has used.
-    pub fn offset(&self) -> u64 {
-        self.blocks.offset()
     }
 
     /// Moves on to the next row, if there is one.

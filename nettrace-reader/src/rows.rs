@@ -7,6 +7,14 @@ use crate::{
 };
 
 /// The header of a row: everything about an event except its payload.
+///
+/// ```
+/// # let file = nettrace_reader::example();
+/// let mut reader = nettrace_reader::Reader::new(&file[..])?;
+/// let header = *reader.next_event()?.unwrap().header;
+/// assert_eq!((header.sequence_number, header.timestamp, header.payload_size), (1, 2_000, 4));
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// The id of its event type.

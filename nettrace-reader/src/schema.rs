@@ -47,6 +47,26 @@ pub struct Field {
 
 /// The type of a value. The type codes (the number at the start of each line) and the sizes are
 /// those of NetTrace V6, "Type format".
+///
+/// ```
+/// use nettrace_reader::{Field, Type};
+///
+/// /// The names of all fields, also of those in objects.
+/// fn names(fields: &[Field], into: &mut Vec<String>) {
+///     for field in fields {
+///         into.push(field.name.clone());
+///         if let Type::Object(inner) = &field.ty {
+///             names(inner, into);
+///         }
+///     }
+/// }
+///
+/// let x = Field { name: "x".into(), ty: Type::Double };
+/// let point = Field { name: "point".into(), ty: Type::Object(vec![x]) };
+/// let mut all = Vec::new();
+/// names(&[point], &mut all);
+/// assert_eq!(all, ["point", "x"]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Type {
@@ -130,6 +150,13 @@ impl Type {
 
     /// The first unknown type code in this type. Nothing after a value with an unknown type can be
     /// decoded.
+    ///
+    /// ```
+    /// use nettrace_reader::Type;
+    ///
+    /// assert_eq!(Type::Array(Box::new(Type::Unknown(99))).unknown_code(), Some(99));
+    /// assert_eq!(Type::Array(Box::new(Type::Guid)).unknown_code(), None);
+    /// ```
     #[must_use]
     pub fn unknown_code(&self) -> Option<u32> {
         match self {

@@ -151,6 +151,14 @@ impl<R: Source> SortedReader<R> {
     ///
     /// # Errors
     /// Those of [`Reader::next_event`].
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let mut events = nettrace_reader::Reader::new(&file[..])?.sorted();
+    /// let first = events.next_event()?.unwrap();
+    /// assert_eq!((first.header.timestamp, &*first.metadata().name), (2_000, "Sale"));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>> {
         if let Some(place) = self.delivered {
@@ -215,6 +223,17 @@ impl<R: Source> SortedReader<R> {
     }
 
     /// The counts so far. They include waiting events.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let mut events = nettrace_reader::Reader::new(&file[..])?.sorted();
+    /// events.next_event()?;
+    /// // The reader has read on, to know that no earlier event follows.
+    /// assert!(events.totals().events >= 1);
+    /// while events.next_event()?.is_some() {}
+    /// assert_eq!(events.totals().events, 2);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn totals(&self) -> &Totals {
         self.reader.totals()
     }

@@ -38,6 +38,14 @@ impl Trace {
 
     /// Milliseconds from the start of the trace to `timestamp` (in ticks). Returns 0 for an earlier
     /// `timestamp`, and if the trace states no tick frequency.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let reader = nettrace_reader::Reader::new(&file[..])?;
+    /// // This trace starts at tick 1,000, and a tick is a microsecond.
+    /// assert_eq!(reader.trace().milliseconds(2_500), 1.5);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn milliseconds(&self, timestamp: u64) -> f64 {
         if self.ticks_per_second == 0 {
@@ -48,6 +56,15 @@ impl Trace {
 }
 
 /// A point in time in UTC, in the eight 16-bit parts of the format (Windows' SYSTEMTIME).
+///
+/// ```
+/// # let file = nettrace_reader::example();
+/// let reader = nettrace_reader::Reader::new(&file[..])?;
+/// let start = reader.trace().sync_time;
+/// assert_eq!((start.year, start.month, start.day), (2026, 3, 4));
+/// assert_eq!(start.to_string(), "2026-03-04T05:06:07.0890000Z");
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // the names say it all
 pub struct WallTime {
@@ -65,6 +82,23 @@ pub struct WallTime {
 impl WallTime {
     /// Whether this time exists in the Gregorian calendar, from year 1 to 9999. The day of the week
     /// does not matter.
+    ///
+    /// ```
+    /// use nettrace_reader::WallTime;
+    ///
+    /// let leap_day = WallTime {
+    ///     year: 2024,
+    ///     month: 2,
+    ///     day_of_week: 4,
+    ///     day: 29,
+    ///     hour: 0,
+    ///     minute: 0,
+    ///     second: 0,
+    ///     millisecond: 0,
+    /// };
+    /// assert!(leap_day.is_valid());
+    /// assert!(!WallTime { year: 2023, ..leap_day }.is_valid());
+    /// ```
     #[must_use]
     pub fn is_valid(&self) -> bool {
         (1..=9999).contains(&self.year)
@@ -171,6 +205,16 @@ pub struct Stack<'a> {
 
 impl<'a> Stack<'a> {
     /// The addresses as bytes of the stream.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// # reader.next_event()?;
+    /// let stack = reader.next_event()?.unwrap().stack().unwrap();
+    /// // Two addresses of eight bytes.
+    /// assert_eq!(stack.bytes().len(), 16);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
@@ -178,6 +222,16 @@ impl<'a> Stack<'a> {
 
     /// The addresses, innermost frame first. If pointers are larger than 64 bits, the lower 64 bits
     /// of each. Empty if the trace states a pointer size of 0.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// # reader.next_event()?;
+    /// let stack = reader.next_event()?.unwrap().stack().unwrap();
+    /// let innermost = stack.addresses().next();
+    /// assert_eq!(innermost, Some(0x2010));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn addresses(&self) -> impl Iterator<Item = u64> + use<'a> {
         let bytes = if self.pointer_size == 0 { &[] } else { self.bytes };
         bytes.chunks_exact(self.pointer_size.max(1) as usize).map(|chunk| {

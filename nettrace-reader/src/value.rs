@@ -10,6 +10,24 @@ use crate::{
 };
 
 /// One value of a payload. Text and bytes are borrowed from the payload where possible.
+///
+/// ```
+/// use nettrace_reader::Value;
+///
+/// /// A value as an unsigned number, whatever its width.
+/// fn unsigned(value: &Value<'_>) -> Option<u64> {
+///     Some(match value {
+///         Value::U8(value) => (*value).into(),
+///         Value::U16(value) => (*value).into(),
+///         Value::U32(value) => (*value).into(),
+///         Value::U64(value) => *value,
+///         _ => return None,
+///     })
+/// }
+///
+/// assert_eq!(unsigned(&Value::U16(399)), Some(399));
+/// assert_eq!(unsigned(&Value::Text("399".into())), None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "most names say it all")]
@@ -81,6 +99,23 @@ impl fmt::Display for Decimal {
 
 /// The fields of one payload, in order: an iterator over names and values. It ends after an error,
 /// and after a value of an unknown type.
+///
+/// ```
+/// use nettrace_reader::Value;
+///
+/// # let file = nettrace_reader::example();
+/// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+/// let event = reader.next_event()?.unwrap();
+/// let mut fields = event.fields();
+/// for field in fields.by_ref() {
+///     let (name, value) = field?;
+///     assert_eq!((name, value), ("cents", Value::U32(1_250)));
+/// }
+/// // The fields take the whole payload.
+/// assert_eq!(fields.used(), event.payload.len());
+/// assert!(fields.is_exhausted());
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     fields: slice::Iter<'a, Field>,

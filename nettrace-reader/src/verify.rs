@@ -37,6 +37,18 @@ pub fn verify<R: Source>(source: R) -> Result<Report> {
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) if the source fails. Damage in the stream is a
 /// violation, not an error.
+///
+/// ```
+/// use nettrace_reader::{Options, Rule, verify_with};
+///
+/// # let mut file = nettrace_reader::example();
+/// # let end = file.len() - 4;
+/// # file.truncate(end);
+/// // A file whose end is missing, and at most one violation to list.
+/// let report = verify_with(&file[..], Options::default(), 1)?;
+/// assert_eq!(report.violations[0].rule, Rule::Readable);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 pub fn verify_with<R: Source>(source: R, options: Options, most: usize) -> Result<Report> {
     Checker::new(options, most).run(source)
 }
@@ -63,6 +75,14 @@ pub struct Report {
 
 impl Report {
     /// Whether the stream keeps every promise.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let report = nettrace_reader::verify(&file[..])?;
+    /// assert!(report.is_sound());
+    /// assert_eq!((report.count, report.violations.len()), (0, 0));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.count == 0
@@ -90,6 +110,11 @@ impl fmt::Display for Violation {
 /// The promises of a writer: what the specification demands, and what the reference reader needs to
 /// read the stream at all. [`Dialect::Reference`](crate::Dialect::Reference) adds what that reader
 /// misreads.
+///
+/// ```
+/// // A rule has a short name, which reports and scripts can use.
+/// assert_eq!(nettrace_reader::Rule::ThreadOrder.to_string(), "thread-order");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {

@@ -23,6 +23,17 @@ pub(super) const MIN_EVENT: usize = 42;
 pub(super) const MIN_METADATA: usize = 10;
 
 /// One event. It borrows from the reader until the next event is read.
+///
+/// ```
+/// use nettrace_reader::heph::Reader;
+///
+/// # let file = nettrace_reader::heph_example();
+/// let mut reader = Reader::new(&file[..]);
+/// let event = reader.next_event()?.unwrap();
+/// assert_eq!((event.stream, event.description), (3, "sale"));
+/// assert_eq!(event.end - event.start, 3_000);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
@@ -57,6 +68,17 @@ impl<'a> Event<'a> {
     }
 
     /// Its attributes, in order.
+    ///
+    /// ```
+    /// use nettrace_reader::heph::{Reader, Value};
+    ///
+    /// # let file = nettrace_reader::heph_example();
+    /// # let mut reader = Reader::new(&file[..]);
+    /// let event = reader.next_event()?.unwrap();
+    /// let (name, value) = event.attributes().next().unwrap()?;
+    /// assert_eq!((name, value), ("cents", Value::U64(1_250)));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn attributes(&self) -> Attributes<'a> {
         Attributes::new(Bytes::new(self.attributes, self.attributes_offset))

@@ -33,6 +33,16 @@ const SKIPPED: u64 = 64 * 1024;
 const STREAM: usize = 2 * size_of::<(u32, StreamTotals)>();
 
 /// Limits on memory.
+///
+/// ```
+/// use nettrace_reader::{ErrorKind, heph::Options};
+///
+/// # let file = nettrace_reader::heph_example();
+/// let mut reader = Options::default().packet_limit(64).streams_limit(1 << 20).open(&file[..]);
+/// // The first event takes more than 64 bytes.
+/// let error = reader.next_event().unwrap_err();
+/// assert!(matches!(error.kind(), ErrorKind::LimitExceeded { limit: 64, .. }));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Options {
     packet_limit: usize,
@@ -151,6 +161,21 @@ enum Step {
 }
 
 /// Reads a trace from front to back.
+///
+/// ```
+/// use nettrace_reader::heph::Reader;
+///
+/// # let file = nettrace_reader::heph_example();
+/// let mut reader = Reader::new(&file[..]);
+/// let mut descriptions = Vec::new();
+/// while let Some(event) = reader.next_event()? {
+///     descriptions.push(event.description.to_owned());
+/// }
+/// assert_eq!(descriptions, ["sale", "close"]);
+/// assert_eq!(reader.totals().lost, 1);
+/// assert_eq!(reader.offset(), file.len() as u64);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -196,6 +221,18 @@ impl<R: io::Read> Reader<R> {
 
     /// The epoch of the events' times, in nanoseconds since 1970-01-01 UTC, if the trace has stated
     /// it so far. It applies to the whole trace. If a trace states several, the last one applies.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// # let file = nettrace_reader::heph_example();
+    /// # let mut reader = nettrace_reader::heph::Reader::new(&file[..]);
+    /// let event = reader.next_event()?.unwrap();
+    /// let (start, epoch) = (event.start, reader.epoch().unwrap());
+    /// let started = SystemTime::UNIX_EPOCH + Duration::from_nanos(epoch + start);
+    /// assert!(started < SystemTime::now());
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn epoch(&self) -> Option<u64> {
         self.epoch
     }
@@ -206,6 +243,17 @@ impl<R: io::Read> Reader<R> {
     }
 
     /// The streams so far, in no particular order.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::heph_example();
+    /// # let mut reader = nettrace_reader::heph::Reader::new(&file[..]);
+    /// while reader.next_event()?.is_some() {}
+    /// for stream in reader.streams() {
+    ///     assert_eq!((stream.stream, stream.events, stream.lost), (3, 2, 1));
+    /// }
+    /// # assert_eq!(reader.streams().count(), 1);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn streams(&self) -> impl Iterator<Item = &StreamTotals> {
         self.streams.values()
     }

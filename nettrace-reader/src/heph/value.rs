@@ -9,6 +9,23 @@ use crate::{
 const ARRAY: u8 = 0x80;
 
 /// The value of an attribute, or one element of an array.
+///
+/// ```
+/// use nettrace_reader::heph::Value;
+///
+/// /// An attribute as a number, whatever type it has.
+/// fn number(value: &Value<'_>) -> Option<f64> {
+///     match value {
+///         Value::U64(value) => Some(*value as f64),
+///         Value::I64(value) => Some(*value as f64),
+///         Value::F64(value) => Some(*value),
+///         _ => None,
+///     }
+/// }
+///
+/// assert_eq!(number(&Value::I64(-2)), Some(-2.0));
+/// assert_eq!(number(&Value::Text("-2")), None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[allow(missing_docs)] // the names say it
@@ -53,6 +70,19 @@ impl Kind {
 }
 
 /// An array: values of one type, none of which is an array.
+///
+/// ```
+/// use nettrace_reader::heph::{Kind, Reader, Value};
+///
+/// # let file = nettrace_reader::heph_example();
+/// # let mut reader = Reader::new(&file[..]);
+/// let event = reader.next_event()?.unwrap();
+/// let (name, value) = event.attributes().nth(1).unwrap()?;
+/// let Value::Array(items) = value else { panic!("{name} is no array") };
+/// assert_eq!((items.kind(), items.len(), items.is_empty()), (Kind::Text, 2, false));
+/// assert!(items.iter().eq([Value::Text("tea"), Value::Text("cup")]));
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Array<'a> {
     kind: Kind,

@@ -43,6 +43,17 @@ pub struct Report {
 
 impl Report {
     /// Whether the trace keeps every promise.
+    ///
+    /// ```
+    /// use nettrace_reader::heph::{Options, verify};
+    ///
+    /// # let file = nettrace_reader::heph_example();
+    /// let report = verify(&file[..], Options::default(), 10)?;
+    /// // An event was lost, which a trace may state.
+    /// assert!(report.is_sound());
+    /// assert_eq!((report.events, report.lost), (2, 1));
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.count == 0

@@ -55,6 +55,22 @@ pub enum Item<'a> {
 }
 
 /// A point in time that separates the events before it in the stream from those after it.
+///
+/// ```
+/// use nettrace_reader::{Item, Reader};
+///
+/// # let file = nettrace_reader::example();
+/// let mut reader = Reader::new(&file[..])?;
+/// let mut points = Vec::new();
+/// while let Some(item) = reader.next_item()? {
+///     if let Item::SequencePoint(point) = item {
+///         points.push(point);
+///     }
+/// }
+/// // At tick 3,000 the thread with the index 5 had recorded two events.
+/// assert_eq!((points[0].timestamp, &points[0].threads[..]), (3_000, &[(5, 2)][..]));
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequencePoint {
     /// Its time, in ticks.
@@ -74,6 +90,18 @@ impl<R: Source> Reader<R> {
     ///
     /// # Errors
     /// Those of [`next_event`](Self::next_event).
+    ///
+    /// ```
+    /// use nettrace_reader::{Item, Reader};
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Reader::new(&file[..])?;
+    /// let Some(Item::Threads(threads)) = reader.next_item()? else { panic!("no threads") };
+    /// assert_eq!(threads[0].process_id, Some(17));
+    /// let Some(Item::Metadata(types)) = reader.next_item()? else { panic!("no event types") };
+    /// assert_eq!(types[0].provider, "Shop");
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>> {
         loop {
             match self.step()? {
