@@ -33,6 +33,14 @@ pub struct Counters {
 
 impl Counters {
     /// The sum of the counts in [`failed`](Self::failed).
+    ///
+    /// ```
+    /// use eventheader_writer::Counters;
+    ///
+    /// let mut counters = Counters::default();
+    /// counters.failed = vec![(5, 2), (28, 1)]; // EIO twice, ENOSPC once
+    /// assert_eq!(counters.failed_in_all(), 3);
+    /// ```
     #[must_use]
     pub fn failed_in_all(&self) -> u64 {
         self.failed.iter().map(|(_, count)| count).sum()

@@ -8,6 +8,16 @@ use crate::tracefs::{self, Availability, STATUS};
 const DECODE: &str = "eventheader decode perf.data";
 
 /// The result of [`doctor`].
+///
+/// ```
+/// let diagnosis = eventheader_writer::doctor();
+/// for tracepoint in &diagnosis.tracepoints {
+///     println!("{} has {} listeners", tracepoint.name, tracepoint.listeners.len());
+/// }
+/// // As text it has the whole diagnosis, and what to do.
+/// let text = diagnosis.to_string();
+/// assert!(text.starts_with("Can this machine take tracepoints from this user?"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnosis {
@@ -63,6 +73,14 @@ pub fn doctor() -> Diagnosis {
 
 impl Diagnosis {
     /// Whether this process can write tracepoints.
+    ///
+    /// ```
+    /// use eventheader_writer::{Availability, doctor};
+    ///
+    /// let diagnosis = doctor();
+    /// let ready = matches!(diagnosis.availability, Availability::Ready { .. });
+    /// assert_eq!(diagnosis.is_ready(), ready);
+    /// ```
     #[must_use]
     pub fn is_ready(&self) -> bool {
         matches!(self.availability, Availability::Ready { .. })

@@ -28,6 +28,14 @@ use crate::{
 };
 
 /// An activity id: 16 bytes, unique within a trace, usually those of a UUID.
+///
+/// ```
+/// use eventheader_writer::ActivityId;
+///
+/// // From a UUID's number: `uuid.as_u128()`, or its bytes: `*uuid.as_bytes()`.
+/// let request: ActivityId = 0xA1A2_A3A4_B1B2_C1C2_D1D2_D3D4_D5D6_D7D8_u128.to_be_bytes();
+/// assert_eq!(request[..2], [0xA1, 0xA2]);
+/// ```
 pub type ActivityId = [u8; 16];
 
 /// The context of one event: what is written besides its payload.
@@ -57,6 +65,21 @@ impl<'a> Context<'a> {
     }
 
     /// Sets the activity that the event belongs to.
+    ///
+    /// ```
+    /// use eventheader_writer::{Context, encoded};
+    /// # use eventheader_writer::TraceEvent;
+    /// # #[derive(TraceEvent)]
+    /// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+    /// # struct Slow { micros: u64 }
+    ///
+    /// let event = Slow { micros: 180 };
+    /// let plain = encoded(&event, &Context::new())?;
+    /// let in_activity = encoded(&event, &Context::new().activity(&[7; 16]))?;
+    /// // An extension: four bytes of header, and the id.
+    /// assert_eq!(in_activity.len() - plain.len(), 4 + 16);
+    /// # Ok::<(), eventheader_writer::Error>(())
+    /// ```
     #[must_use]
     pub const fn activity(mut self, id: &'a ActivityId) -> Self {
         self.activity.id = Some(id);
@@ -65,6 +88,21 @@ impl<'a> Context<'a> {
 
     /// Sets the activity that caused this one, for the event that starts it. Without an
     /// [`activity`](Self::activity) it is left out, because the format cannot store it alone.
+    ///
+    /// ```
+    /// use eventheader_writer::{Context, encoded};
+    /// # use eventheader_writer::TraceEvent;
+    /// # #[derive(TraceEvent)]
+    /// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+    /// # struct Slow { micros: u64 }
+    ///
+    /// let event = Slow { micros: 180 };
+    /// let context = Context::new().activity(&[8; 16]);
+    /// let one = encoded(&event, &context)?;
+    /// let both = encoded(&event, &context.related(&[7; 16]))?;
+    /// assert_eq!(both.len() - one.len(), 16);
+    /// # Ok::<(), eventheader_writer::Error>(())
+    /// ```
     #[must_use]
     pub const fn related(mut self, id: &'a ActivityId) -> Self {
         self.activity.related = Some(id);
@@ -73,12 +111,46 @@ impl<'a> Context<'a> {
 }
 
 /// Writes events. Implemented for every type that derives [`TraceEvent`].
+///
+/// ```
+/// use eventheader_writer::{Emit, TraceEvent};
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Contoso_Checkout")]
+/// struct Answered {
+///     micros: u64,
+/// }
+///
+/// /// Takes any event, and passes its value on.
+/// fn traced<E: TraceEvent>(event: E) -> E {
+///     (&event).emit();
+///     event
+/// }
+///
+/// assert_eq!(traced(Answered { micros: 180 }).micros, 180);
+/// ```
 pub trait Emit: TraceEvent {
     /// Writes the event to its tracepoint if somebody listens. While nobody listens, this is one
     /// load and one branch.
     ///
     /// It never fails, and never panics unless the event's own encoding does. An event that cannot
     /// be written is [counted](crate::counters). Makes one system call.
+    ///
+    /// ```
+    /// use eventheader_writer::{Emit, counters};
+    /// # use eventheader_writer::TraceEvent;
+    /// # #[derive(TraceEvent)]
+    /// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+    /// # struct Slow { micros: u64 }
+    ///
+    /// Slow { micros: 180 }.emit(); // nobody listens
+    /// assert_eq!(counters().written, 0);
+    /// # eventheader_writer::redirect(std::fs::File::create("/dev/null")?)?;
+    /// // From here on somebody does.
+    /// Slow { micros: 250 }.emit();
+    /// assert_eq!(counters().written, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline(always)]
     fn emit(self)
     where
@@ -92,6 +164,20 @@ pub trait Emit: TraceEvent {
     }
 
     /// Writes the event with its activity.
+    ///
+    /// ```
+    /// use eventheader_writer::{Context, Emit};
+    /// # use eventheader_writer::{TraceEvent, counters};
+    /// # #[derive(TraceEvent)]
+    /// # #[trace_event(provider = "Docs", level = Warning, keywords = 0x3)]
+    /// # struct Slow { micros: u64 }
+    /// # eventheader_writer::redirect(std::fs::File::create("/dev/null")?)?;
+    ///
+    /// let request = [7; 16];
+    /// Slow { micros: 180 }.emit_with(&Context::new().activity(&request));
+    /// # assert_eq!(counters().written, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     fn emit_with(&self, context: &Context<'_>) {
         let ty = self.event_type();
@@ -140,6 +226,23 @@ pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
 }
 
 /// What to do with an event larger than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES).
+///
+/// ```
+/// use eventheader_writer::{Emit, OnTooLarge, counters, on_too_large};
+/// # use eventheader_writer::TraceEvent;
+/// # #[derive(TraceEvent)]
+/// # #[trace_event(provider = "Docs")]
+/// # struct Asked { url: String }
+/// # eventheader_writer::redirect(std::fs::File::create("/dev/null")?)?;
+///
+/// let url = "x".repeat(10_000);
+/// Asked { url: url.clone() }.emit();
+/// on_too_large(OnTooLarge::Cut);
+/// Asked { url }.emit();
+/// let counters = counters();
+/// assert_eq!((counters.too_large, counters.written, counters.cut), (1, 1, 1));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnTooLarge {

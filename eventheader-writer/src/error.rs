@@ -12,6 +12,17 @@ use crate::MAX_EVENT_BYTES;
 /// [`Display`](fmt::Display) writes one message that includes the cause, and
 /// [`source`](std::error::Error::source) is always `None`. [`Debug`](fmt::Debug) writes the same
 /// message, because `fn main() -> Result<(), Error>` prints an error by its `Debug`.
+///
+/// ```
+/// use eventheader_writer::{DynamicProvider, Error};
+///
+/// match DynamicProvider::new("Contoso Plugins") {
+///     Err(Error::Name { what, name, .. }) => {
+///         assert_eq!((what, &*name), ("provider", "Contoso Plugins"));
+///     }
+///     other => panic!("the name has a space: {other:?}"),
+/// }
+/// ```
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -12,6 +12,33 @@
 //! [`encoding::HAS_FORMAT`] is set, a `u16` tag if [`format::HAS_TAG`] is set, and a `u16` count if
 //! [`encoding::CONSTANT_ARRAY`] is set. A `;` within an attribute's value is doubled.
 //!
+//! A decoder begins like this:
+//!
+//! ```
+//! use eventheader_writer::{
+//!     Context, encoded,
+//!     layout::{ExtensionHeader, Header, extension, flag},
+//! };
+//! # use eventheader_writer::TraceEvent;
+//! # #[derive(TraceEvent)]
+//! # #[trace_event(provider = "Docs", level = Warning)]
+//! # struct Slow { micros: u64 }
+//!
+//! let event = encoded(&Slow { micros: 180 }, &Context::new())?;
+//! let (header, rest) = event.split_first_chunk().expect("at least 8 bytes");
+//! let header = Header::from_bytes(*header);
+//! assert_eq!(header.level, 3);
+//! assert_ne!(header.flags & flag::EXTENSION, 0);
+//!
+//! let (first, rest) = rest.split_first_chunk().expect("at least 4 more");
+//! let first = ExtensionHeader::from_bytes(*first);
+//! assert_eq!(first.kind, extension::METADATA);
+//! let (metadata, payload) = rest.split_at(first.size.into());
+//! assert!(metadata.starts_with(b"Slow\0micros\0"));
+//! assert_eq!(payload, 180_u64.to_ne_bytes());
+//! # Ok::<(), eventheader_writer::Error>(())
+//! ```
+//!
 //! The numbers are those of the EventHeader specification (`eventheader.h` of Microsoft's
 //! LinuxTracepoints).
 

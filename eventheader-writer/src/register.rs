@@ -44,6 +44,24 @@ pub fn register(types: &[&[&'static EventType]]) -> Result<Status, Error> {
 }
 
 /// Registers the types of events: `register!(Started, Stopped)?`. See [`register`](register()).
+///
+/// ```
+/// use eventheader_writer::{TraceEvent, register};
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Docs", level = Warning)]
+/// struct Slow { micros: u64 }
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Docs", level = Warning)]
+/// struct Failed { code: u32 }
+///
+/// // Types with the same provider, level and keywords share a tracepoint.
+/// let status = register!(Slow, Failed)?;
+/// assert_eq!(status.tracepoints.len(), 1);
+/// assert_eq!((&*status.tracepoints[0].name, status.tracepoints[0].types), ("Docs_L3K0", 2));
+/// # Ok::<(), eventheader_writer::Error>(())
+/// ```
 #[macro_export]
 macro_rules! register {
     ($($event:ty),+ $(,)?) => {

@@ -7,6 +7,16 @@ use std::{
 };
 
 /// Whether events can go to the kernel.
+///
+/// ```
+/// use eventheader_writer::{Availability, status};
+///
+/// match status().availability {
+///     Availability::Ready { path } => println!("events go to {}", path.display()),
+///     Availability::NotPermitted { path } => println!("{} needs other rights", path.display()),
+///     other => println!("{}", other.explanation()),
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Availability {
