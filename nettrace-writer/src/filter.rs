@@ -108,6 +108,25 @@ impl ProviderFilter {
 
     /// Selects only events of this level or a more severe one. Events of [`Level::LogAlways`]
     /// always pass.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Level, ProviderFilter, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Levels", level = Warning)]
+    /// struct Slow;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Levels", level = Verbose)]
+    /// struct Detail;
+    ///
+    /// let filter = ProviderFilter::new("Contoso-Levels").level(Level::Informational);
+    /// let session = Session::builder().provider(filter).sink(MemorySink::new()).start()?;
+    /// Slow.emit();
+    /// Detail.emit();
+    /// assert_eq!(session.finish()?.written, 1);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     #[must_use]
     pub fn level(mut self, level: Level) -> Self {
         self.level = level;
@@ -115,6 +134,28 @@ impl ProviderFilter {
     }
 
     /// Selects only events that have at least one of these keywords, or no keywords at all.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, ProviderFilter, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// const NETWORK: u64 = 1;
+    /// const DISK: u64 = 2;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Keywords", keywords = NETWORK)]
+    /// struct Sent;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Keywords", keywords = DISK)]
+    /// struct Written;
+    ///
+    /// let filter = ProviderFilter::new("Contoso-Keywords").keywords(DISK);
+    /// let session = Session::builder().provider(filter).sink(MemorySink::new()).start()?;
+    /// Sent.emit();
+    /// Written.emit();
+    /// assert_eq!(session.finish()?.written, 1);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     #[must_use]
     pub fn keywords(mut self, keywords: u64) -> Self {
         self.keywords = keywords;
@@ -365,6 +406,13 @@ fn parse_keywords(text: &str, filter: &str) -> Result<u64, FilterError> {
 }
 
 /// What is wrong with the [text form](ProviderFilter#text-form) of filters.
+///
+/// ```
+/// use nettrace_writer::{FilterError, ProviderFilter};
+///
+/// let error = ProviderFilter::parse_list("Contoso-*-Checkout").unwrap_err();
+/// assert_eq!(error, FilterError::Star { filter: "Contoso-*-Checkout".into() });
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {

@@ -19,6 +19,19 @@ use crate::{local, sessions};
 pub const MAX_LABEL_BYTES: usize = 2_048;
 
 /// Why labels could not be put in force. The labels of the enclosing scope stay in force.
+///
+/// ```
+/// use nettrace_writer::{
+///     Label, LabelError, MAX_LABEL_BYTES, Session, enter_labels, sink::MemorySink,
+/// };
+///
+/// let session = Session::builder().sink(MemorySink::new()).start()?;
+/// let long = "x".repeat(MAX_LABEL_BYTES);
+/// let error = enter_labels(&[Label::Str("body", &long)]).unwrap_err();
+/// assert_eq!(error, LabelError::TooLong);
+/// # session.finish()?;
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabelError {

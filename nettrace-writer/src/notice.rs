@@ -15,6 +15,20 @@ use crate::{clock::Stopwatch, error::Error, shared::Shared, sync::Ordering};
 /// [`SessionBuilder::on_sink_change`](crate::SessionBuilder::on_sink_change).
 ///
 /// [`Display`](fmt::Display) writes a sentence that can go to a log.
+///
+/// ```
+/// use nettrace_writer::{Session, SinkChange, sink::MemorySink};
+///
+/// let session = Session::builder()
+///     .sink(MemorySink::new())
+///     .on_sink_change(|change| match change {
+///         SinkChange::Recovered { lost, .. } => eprintln!("{lost} events were lost"),
+///         other => eprintln!("trace: {other}"),
+///     })
+///     .start()?;
+/// session.finish()?;
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SinkChange<'a> {

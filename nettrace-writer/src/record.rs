@@ -196,6 +196,13 @@ pub struct Drops {
 
 impl Drops {
     /// The sum of all reasons.
+    ///
+    /// ```
+    /// let mut drops = nettrace_writer::Drops::default();
+    /// drops.no_room = 3;
+    /// drops.reentrant = 1;
+    /// assert_eq!(drops.total(), 4);
+    /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
         self.no_room + self.too_large + self.reentrant + self.panicked

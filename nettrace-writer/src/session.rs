@@ -32,6 +32,31 @@ use crate::{
 ///
 /// The handle is `Send` and `Sync`, so threads can share a reference to it, for example to flush or
 /// to read the counts. Emitting needs no handle.
+///
+/// ```
+/// use std::thread;
+///
+/// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Contoso-Checkout")]
+/// struct Answered {
+///     micros: u64,
+/// }
+///
+/// let session = Session::builder().sink(MemorySink::new()).start()?;
+/// thread::scope(|scope| {
+///     for micros in [180, 250] {
+///         let session = &session;
+///         scope.spawn(move || {
+///             Answered { micros }.emit();
+///             session.flush()
+///         });
+///     }
+/// });
+/// assert_eq!(session.finish()?.written, 2);
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "a session that is dropped at once records nothing"]
 pub struct Session {

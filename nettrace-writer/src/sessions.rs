@@ -344,6 +344,25 @@ pub(crate) fn note_refused(error: Error) {
 /// An event type registers itself with its first event, where no caller can get an error. A service
 /// can log these messages. [`SessionBuilder::register`](crate::SessionBuilder::register) returns
 /// them as errors when a session starts.
+///
+/// ```
+/// use nettrace_writer::{Emit, Session, TraceEvent, refused_types, sink::MemorySink};
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Contoso-Refused", id = 1)]
+/// struct Opened;
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Contoso-Refused", id = 1)]
+/// struct Closed;
+///
+/// let session = Session::builder().sink(MemorySink::new()).start()?;
+/// Opened.emit();
+/// Closed.emit(); // another type has the id 1
+/// assert_eq!(session.finish()?.written, 1);
+/// assert!(refused_types().iter().any(|message| message.contains("Closed")));
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[must_use]
 pub fn refused_types() -> Vec<String> {
     let mut all: Vec<_> = refused().cloned().collect();

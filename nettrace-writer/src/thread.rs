@@ -100,6 +100,12 @@ pub fn set_thread_key_value(key: &str, value: &str) -> Result<(), ThreadKeyValue
 }
 
 /// Why a key and a value could not be set: see [`set_thread_key_value`].
+///
+/// ```
+/// use nettrace_writer::{ThreadKeyValueError, set_thread_key_value};
+///
+/// assert_eq!(set_thread_key_value("", "checkout"), Err(ThreadKeyValueError::EmptyKey));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThreadKeyValueError {
@@ -122,6 +128,15 @@ pub enum ThreadKeyValueError {
 
 impl ThreadRef {
     /// The calling thread.
+    ///
+    /// ```
+    /// use nettrace_writer::ThreadRef;
+    ///
+    /// // Every call on a thread refers to the same thread.
+    /// assert_eq!(ThreadRef::current(), ThreadRef::current());
+    /// let other = std::thread::spawn(ThreadRef::current).join().unwrap();
+    /// assert_ne!(other, ThreadRef::current());
+    /// ```
     #[must_use]
     pub fn current() -> Self {
         let generation = sessions::generation();

@@ -10,6 +10,16 @@ use crate::{filter::ProviderFilter, sessions::refused_types, shared::Shared, syn
 /// [`Session::warnings`](crate::Session::warnings).
 ///
 /// [`Display`](fmt::Display) writes a sentence for a log.
+///
+/// ```
+/// use nettrace_writer::{Session, Warning, sink::MemorySink};
+///
+/// let session = Session::builder().provider("Contoso-Chekout").sink(MemorySink::new()).start()?;
+/// let warnings = session.warnings();
+/// assert!(warnings.iter().any(|warning| matches!(warning, Warning::UnknownProvider { .. })));
+/// # session.finish()?;
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {

@@ -39,6 +39,19 @@ pub(crate) use self::{
 };
 
 /// The clock that a session takes the times of its events from.
+///
+/// ```
+/// use nettrace_writer::{Clock, Session, sink::MemorySink};
+///
+/// let memory = MemorySink::new();
+/// let session = Session::builder().sink(memory.clone()).clock(Clock::Monotonic).start()?;
+/// session.finish()?;
+/// // A tick is a nanosecond.
+/// let bytes = memory.bytes();
+/// let reader = nettrace_reader::Reader::new(&bytes[..])?;
+/// assert_eq!(reader.trace().ticks_per_second, 1_000_000_000);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Clock {

@@ -45,6 +45,24 @@ impl<'a> Context<'a> {
     /// Adds a call stack: return addresses, the innermost first. If there are more than
     /// [`MAX_STACK_FRAMES`], or one is larger than this machine's pointers, the event is refused
     /// and counted as too large.
+    ///
+    /// ```
+    /// use nettrace_writer::{Context, Emit, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Checkout")]
+    /// struct Sampled;
+    ///
+    /// let memory = MemorySink::new();
+    /// let session = Session::builder().sink(memory.clone()).start()?;
+    /// Sampled.emit_with(&Context::new().stack(&[0x2010, 0x1020]));
+    /// session.finish()?;
+    /// let bytes = memory.bytes();
+    /// let mut reader = nettrace_reader::Reader::new(&bytes[..])?;
+    /// let event = reader.next_event()?.expect("there is one event");
+    /// assert!(event.stack().expect("it has a stack").addresses().eq([0x2010, 0x1020]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn stack(mut self, addresses: &'a [u64]) -> Self {
         self.stack = addresses;
@@ -52,6 +70,28 @@ impl<'a> Context<'a> {
     }
 
     /// Adds the thread that the event is about, if another thread emits it.
+    ///
+    /// ```
+    /// use std::thread;
+    ///
+    /// use nettrace_writer::{Context, Emit, Session, ThreadRef, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Checkout")]
+    /// struct Woken;
+    ///
+    /// let memory = MemorySink::new();
+    /// let session = Session::builder().sink(memory.clone()).start()?;
+    /// let worker = thread::Builder::new().name("worker".into()).spawn(ThreadRef::current)?;
+    /// let worker = worker.join().expect("it does not panic");
+    /// Woken.emit_with(&Context::new().thread(&worker));
+    /// session.finish()?;
+    /// let bytes = memory.bytes();
+    /// let mut reader = nettrace_reader::Reader::new(&bytes[..])?;
+    /// let event = reader.next_event()?.expect("there is one event");
+    /// assert_eq!(event.thread().name.as_deref(), Some("worker"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn thread(mut self, thread: &'a ThreadRef) -> Self {
         self.thread = Some(thread);

@@ -160,6 +160,18 @@ impl FileSink {
     /// A sink for a new file at `path`; [`FileOptions`] has further settings. It opens nothing
     /// before the stream starts. The path is taken as it is: it has no
     /// [placeholders](crate::SessionBuilder::file).
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::FileSink};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let path = directory.join("service.nettrace");
+    /// let session = Session::builder().sink(FileSink::new(&path)).start()?;
+    /// session.finish()?;
+    /// assert!(nettrace_reader::verify(std::fs::File::open(&path)?)?.is_sound());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         FileOptions::new(path).build()

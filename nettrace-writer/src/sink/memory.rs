@@ -46,6 +46,15 @@ struct State {
 
 impl MemorySink {
     /// An empty sink that grows with the trace.
+    ///
+    /// ```
+    /// use nettrace_writer::sink::MemorySink;
+    ///
+    /// let memory = MemorySink::new();
+    /// // Clones share the trace: give one to the session, and keep the other.
+    /// let _for_the_session = memory.clone();
+    /// assert!(memory.is_empty());
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()

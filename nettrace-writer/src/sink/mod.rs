@@ -72,6 +72,41 @@ impl<'a> Batch<'a> {
 /// Why the sink did not take a whole batch, and how much of it the sink took.
 ///
 /// The operator `?` converts an [`io::Error`] into a `WriteError` with 0 bytes [kept](Self::kept).
+///
+/// ```
+/// use std::io;
+///
+/// use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
+///
+/// /// Keeps what fits, and refuses the rest.
+/// struct Bounded {
+///     room: u64,
+/// }
+///
+/// impl Sink for Bounded {
+///     fn start(&mut self, _header: &[u8], _end: StreamEnd) -> io::Result<()> {
+///         Ok(())
+///     }
+///
+///     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+///         let fits = batch.block_ends.iter().copied().take_while(|end| *end <= self.room);
+///         let kept = fits.last().unwrap_or(0);
+///         self.room -= kept;
+///         if batch.block_ends.last().is_some_and(|end| *end > kept) {
+///             return Err(WriteError::new(io::ErrorKind::StorageFull.into(), kept));
+///         }
+///         Ok(())
+///     }
+///
+///     fn finish(&mut self) -> io::Result<()> {
+///         Ok(())
+///     }
+/// }
+///
+/// let pieces = [io::IoSlice::new(b"one blockanother")];
+/// let error = Bounded { room: 12 }.write(&Batch::new(&pieces, &[9, 16])).unwrap_err();
+/// assert_eq!(error.kept, 9);
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("the sink took {kept} bytes of the batch")]
 #[non_exhaustive]

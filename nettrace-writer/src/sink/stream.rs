@@ -83,6 +83,14 @@ enum State {
 
 impl<W: Write + Send> StreamSink<W> {
     /// A sink that writes to `writer`. It writes nothing before the stream starts.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::StreamSink};
+    ///
+    /// let session = Session::builder().sink(StreamSink::new(std::io::sink())).start()?;
+    /// session.finish()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     pub fn new(writer: W) -> Self {
         Self {
             writer,
