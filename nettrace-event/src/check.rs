@@ -3,6 +3,15 @@
 //! The derive sees some values only as expressions or types, so the compiler must check them.
 //! Derived code asserts these functions, with a message for the user. The derive itself checks
 //! string and number literals.
+//!
+//! ```
+//! use nettrace_event::{FieldFormat, FieldType, check};
+//!
+//! const _: () = assert!(
+//!     check::format_fits(FieldFormat::Port, &FieldType::U16),
+//!     "the format does not fit the field's type"
+//! );
+//! ```
 
 use crate::schema::{ArrayLayout, EventSchema, FieldFormat, FieldSchema, FieldType};
 
@@ -14,6 +23,13 @@ pub const MAX_NAME: usize = 255;
 
 /// Whether every backend and session filter accepts a provider's name: 1 byte to [`MAX_PROVIDER`]
 /// (less the length of the group), without white space, control characters, `,`, `:` and `;`.
+///
+/// ```
+/// use nettrace_event::check;
+///
+/// assert!(check::is_provider_name("Contoso-Checkout", Some("shop")));
+/// assert!(!check::is_provider_name("Contoso Checkout", None));
+/// ```
 #[must_use]
 pub const fn is_provider_name(name: &str, group: Option<&str>) -> bool {
     let group_len = match group {
@@ -32,12 +48,28 @@ pub const fn is_provider_name(name: &str, group: Option<&str>) -> bool {
 }
 
 /// Whether a number is a valid event id. Readers take 0 as "none", and 65,535 is reserved.
+///
+/// ```
+/// // In a constant, so that a wrong id does not compile.
+/// const _: () = assert!(nettrace_event::check::is_event_id(17));
+/// assert!(!nettrace_event::check::is_event_id(0));
+/// ```
 #[must_use]
 pub const fn is_event_id(id: u16) -> bool {
     id != 0 && id != u16::MAX
 }
 
 /// Whether all event types have different ids.
+///
+/// ```
+/// use nettrace_event::{EventSchema, check};
+/// # use nettrace_event::example::SALE;
+///
+/// // `SALE` is an `EventSchema`.
+/// const REFUND: EventSchema = EventSchema { name: "Refund", id: SALE.id + 1, ..SALE };
+/// assert!(check::ids_are_distinct(&[&SALE, &REFUND]));
+/// assert!(!check::ids_are_distinct(&[&SALE, &REFUND, &SALE]));
+/// ```
 #[must_use]
 pub const fn ids_are_distinct(schemas: &[&EventSchema]) -> bool {
     let mut a = 0;
@@ -56,6 +88,14 @@ pub const fn ids_are_distinct(schemas: &[&EventSchema]) -> bool {
 
 /// Returns the discriminant of a variant, for an enum without an integer `repr`; `None` if it does
 /// not fit.
+///
+/// ```
+/// enum Color {
+///     Infrared = -1,
+/// }
+///
+/// assert_eq!(nettrace_event::check::discriminant(Color::Infrared as isize), Some(-1));
+/// ```
 #[must_use]
 pub const fn discriminant(value: isize) -> Option<i32> {
     if value >= i32::MIN as isize && value <= i32::MAX as isize { Some(value as i32) } else { None }
@@ -63,6 +103,13 @@ pub const fn discriminant(value: isize) -> Option<i32> {
 
 /// Whether a field's data may be stored after the other fields, with a location in its place: text,
 /// and sequences of elements with a fixed size.
+///
+/// ```
+/// use nettrace_event::{ArrayLayout, FieldType, check};
+///
+/// assert!(check::is_locatable(&FieldType::Array(&FieldType::F64, ArrayLayout::RelLoc)));
+/// assert!(!check::is_locatable(&FieldType::Array(&FieldType::VarInt, ArrayLayout::RelLoc)));
+/// ```
 #[must_use]
 pub const fn is_locatable(ty: &FieldType) -> bool {
     match ty {
@@ -73,6 +120,14 @@ pub const fn is_locatable(ty: &FieldType) -> bool {
 }
 
 /// Whether a format fits a type. For sequences and options, the type of their elements decides.
+///
+/// ```
+/// use nettrace_event::{ArrayLayout, FieldFormat, FieldType, check};
+///
+/// let ports = FieldType::Array(&FieldType::U16, ArrayLayout::Counted);
+/// assert!(check::format_fits(FieldFormat::Port, &ports));
+/// assert!(!check::format_fits(FieldFormat::Port, &FieldType::U32));
+/// ```
 #[must_use]
 pub const fn format_fits(format: FieldFormat, ty: &FieldType) -> bool {
     use FieldType as T;
@@ -111,6 +166,14 @@ pub const fn format_fits(format: FieldFormat, ty: &FieldType) -> bool {
 
 /// Whether a sequence of these elements with this format is a single value of a tracepoint: text,
 /// or bytes in hexadecimal. (An address or GUID is a single value too, but has a fixed length.)
+///
+/// ```
+/// use nettrace_event::{FieldFormat, FieldType, check};
+///
+/// // Bytes in hexadecimal are one value. Otherwise they are an array.
+/// assert!(check::is_one_value(&FieldType::U8, FieldFormat::HexBytes));
+/// assert!(!check::is_one_value(&FieldType::U8, FieldFormat::Hex));
+/// ```
 #[must_use]
 pub const fn is_one_value(element: &FieldType, format: FieldFormat) -> bool {
     use FieldFormat as F;
@@ -133,6 +196,15 @@ pub const MAX_NESTING: usize = 8;
 pub const MAX_STRUCT_FIELDS: usize = 127;
 
 /// Whether no struct in these fields has more than [`MAX_STRUCT_FIELDS`] fields.
+///
+/// ```
+/// use nettrace_event::{FieldSchema, FieldType, check};
+///
+/// const WIDE: [FieldSchema; 128] = [FieldSchema::new("field", FieldType::U8); 128];
+/// // The event itself can have 128 fields, a struct cannot.
+/// assert!(check::structs_are_small(&WIDE));
+/// assert!(!check::structs_are_small(&[FieldSchema::new("wide", FieldType::Object(&WIDE))]));
+/// ```
 #[must_use]
 pub const fn structs_are_small(fields: &[FieldSchema]) -> bool {
     let mut at = 0;
@@ -153,6 +225,14 @@ pub const fn structs_are_small(fields: &[FieldSchema]) -> bool {
 
 /// Whether a tracepoint can describe these fields: no struct in them has more than
 /// [`MAX_STRUCT_FIELDS`] fields or is nested more than [`MAX_NESTING`] deep.
+///
+/// ```
+/// use nettrace_event::{FieldSchema, FieldType, check};
+///
+/// const POINT: &[FieldSchema] =
+///     &[FieldSchema::new("x", FieldType::I32), FieldSchema::new("y", FieldType::I32)];
+/// assert!(check::can_nest(&[FieldSchema::new("from", FieldType::Object(POINT))]));
+/// ```
 #[must_use]
 pub const fn can_nest(fields: &[FieldSchema]) -> bool {
     fields_nest(fields, MAX_NESTING)
@@ -160,6 +240,13 @@ pub const fn can_nest(fields: &[FieldSchema]) -> bool {
 
 /// Whether a tracepoint can store a type's absent value as null: types with a fixed number of
 /// bytes, and addresses. An option of any other type becomes an array of zero or one element.
+///
+/// ```
+/// use nettrace_event::{FieldFormat, FieldType, StrEncoding, check};
+///
+/// assert!(check::has_null(&FieldType::U32, FieldFormat::Default));
+/// assert!(!check::has_null(&FieldType::Str(StrEncoding::Utf8), FieldFormat::Default));
+/// ```
 #[must_use]
 pub const fn has_null(ty: &FieldType, format: FieldFormat) -> bool {
     match ty {

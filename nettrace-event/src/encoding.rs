@@ -23,6 +23,22 @@
 //! | `utf8_rel_loc` | [`Utf8RelLoc`] | text | [`Str(Utf8RelLoc)`] |
 //! | `utf8_data_loc` | [`Utf8DataLoc`] | text | [`Str(Utf8DataLoc)`] |
 //!
+//! ```
+//! use nettrace_event::{
+//!     ArrayLayout, FieldType, LocatedField, StrEncoding, TraceField,
+//!     encoding::{Bool8, DataLoc, Guid, Utf8, Utf16Nul, Utf16Unit, VarInt},
+//! };
+//!
+//! assert_eq!(<str as TraceField<Utf8>>::TYPE, FieldType::Str(StrEncoding::Utf8));
+//! assert_eq!(<str as TraceField<Utf16Nul>>::TYPE, FieldType::Str(StrEncoding::Utf16Nul));
+//! assert_eq!(<Option<u16> as TraceField<VarInt>>::TYPE, FieldType::Option(&FieldType::VarUInt));
+//! assert_eq!(<bool as TraceField<Bool8>>::TYPE, FieldType::Bool8);
+//! assert_eq!(<char as TraceField<Utf16Unit>>::TYPE, FieldType::Utf16Unit);
+//! assert_eq!(<u128 as TraceField<Guid>>::TYPE, FieldType::Guid);
+//! let located = FieldType::Array(&FieldType::U8, ArrayLayout::DataLoc);
+//! assert_eq!(<[u8] as LocatedField<DataLoc>>::TYPE, located);
+//! ```
+//!
 //! A location stands in the field's place and points at the field's data, which comes after all
 //! fields of the event: [`ArrayLayout::RelLoc`](crate::ArrayLayout::RelLoc) and
 //! [`ArrayLayout::DataLoc`](crate::ArrayLayout::DataLoc), for text

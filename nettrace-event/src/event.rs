@@ -27,22 +27,7 @@ pub const SESSION_BITS: u32 = 31;
 ///
 /// ```
 /// use nettrace_event::{EventType, registry};
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SCHEMA: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_event::example::SALE as SCHEMA;
 ///
 /// // `SCHEMA` is an `EventSchema`.
 /// static SALE: EventType = EventType::new(&SCHEMA);
@@ -70,6 +55,14 @@ pub struct EventType {
 
 impl EventType {
     /// An event type that is not yet registered.
+    ///
+    /// ```
+    /// use nettrace_event::EventType;
+    /// # use nettrace_event::example::SALE as SCHEMA;
+    ///
+    /// static SALE: EventType = EventType::new(&SCHEMA);
+    /// assert!(!SALE.is_registered());
+    /// ```
     #[must_use]
     pub const fn new(schema: &'static EventSchema) -> Self {
         Self {
@@ -83,6 +76,13 @@ impl EventType {
     }
 
     /// The constant part of the event type.
+    ///
+    /// ```
+    /// # use nettrace_event::{EventType, example::SALE as SCHEMA};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    /// let schema = SALE.schema();
+    /// assert_eq!((schema.provider.name, schema.name), ("Shop", "Sale"));
+    /// ```
     #[inline]
     #[must_use]
     pub const fn schema(&self) -> &'static EventSchema {
@@ -90,6 +90,19 @@ impl EventType {
     }
 
     /// The word of listeners: one relaxed load. Zero means that nobody listens.
+    ///
+    /// ```
+    /// use nettrace_event::KERNEL_BIT;
+    /// # use nettrace_event::{EventType, example::SALE as SCHEMA, registry};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    ///
+    /// registry::register(&SALE)?;
+    /// assert_eq!(SALE.enabled(), 0);
+    /// // `perf` comes: the kernel sets its bit, and then a session sets its own.
+    /// # registry::listen(&SALE, 1 << KERNEL_BIT | 1 << 4, 0);
+    /// assert_eq!(SALE.enabled(), 1 << KERNEL_BIT | 1 << 4);
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn enabled(&self) -> u32 {
@@ -101,6 +114,18 @@ impl EventType {
 
     /// The word itself, for backends: sessions set and clear their bits, the kernel sets and clears
     /// its own.
+    ///
+    /// ```
+    /// use std::sync::atomic::Ordering;
+    /// # use nettrace_event::{EventType, KERNEL_BIT, example::SALE as SCHEMA, registry};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    ///
+    /// registry::register(&SALE)?;
+    /// // What the kernel does at this address, which it was given.
+    /// SALE.enabled_word().fetch_or(1 << KERNEL_BIT, Ordering::Relaxed);
+    /// assert_ne!(SALE.enabled(), 0);
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
     #[inline]
     #[must_use]
     pub const fn enabled_word(&self) -> &AtomicU32 {
@@ -109,6 +134,16 @@ impl EventType {
 
     /// The index that the registry assigned to this type in this process; 0 before registration.
     /// Indices start at 1 without gaps, so backends can use them as table indices and metadata ids.
+    ///
+    /// ```
+    /// # use nettrace_event::{EventType, example::SALE as SCHEMA, registry};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    /// assert_eq!(SALE.index(), 0);
+    /// registry::register(&SALE)?;
+    /// // The first type of this process.
+    /// assert_eq!(SALE.index(), 1);
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn index(&self) -> u32 {
@@ -118,6 +153,15 @@ impl EventType {
     /// The index in the form that compact rows store, precomputed so that no event has to compute
     /// it: LEB128 in the low two bytes, its length (1 or 2 bytes) in the third; 0 before
     /// registration.
+    ///
+    /// ```
+    /// # use nettrace_event::{EventType, example::SALE as SCHEMA, registry};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    /// registry::register(&SALE)?;
+    /// // Index 1 takes one byte.
+    /// assert_eq!(SALE.index_in_rows().to_le_bytes(), [1, 0, 1, 0]);
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn index_in_rows(&self) -> u32 {
@@ -125,6 +169,15 @@ impl EventType {
     }
 
     /// Whether the type was registered and not refused.
+    ///
+    /// ```
+    /// # use nettrace_event::{EventType, example::SALE as SCHEMA, registry};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    /// assert!(!SALE.is_registered());
+    /// registry::register(&SALE)?;
+    /// assert!(SALE.is_registered());
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
     #[must_use]
     pub fn is_registered(&self) -> bool {
         // Acquire pairs with the release in `set_registered`, which publishes the index and the
@@ -193,6 +246,9 @@ impl EventType {
 /// }
 ///
 /// assert_eq!(Sale { cents: 1_250 }.event_type().schema().name, "Sale");
+/// assert_eq!(Sale::event_types().len(), 1);
+/// // Nobody has registered the type yet, so its first event takes the slow path.
+/// assert!(Sale::is_any_enabled());
 /// ```
 pub trait TraceEvent {
     /// All event types that values of this Rust type can have: one for a struct.

@@ -17,6 +17,25 @@ use crate::{encode::PayloadEncoder, encoding::Natural, schema::FieldType};
 ///
 /// `As` is the encoding: a marker of [`encoding`](crate::encoding), or [`Natural`] if the field
 /// chooses none. Your own types implement `TraceField`, which is `TraceField<Natural>`.
+///
+/// ```
+/// use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, TraceField};
+///
+/// /// A temperature, which events store in thousandths of a degree.
+/// struct Celsius(f64);
+///
+/// impl TraceField for Celsius {
+///     const TYPE: FieldType = FieldType::I32;
+///
+///     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
+///         encoder.i32((self.0 * 1_000.0) as i32);
+///     }
+/// }
+///
+/// // Options, slices and so on of it are fields, too.
+/// let array = FieldType::Array(&FieldType::I32, ArrayLayout::Counted);
+/// assert_eq!(<[Celsius] as TraceField>::TYPE, array);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of an event",
     label = "not a type that a trace can hold",
@@ -42,6 +61,12 @@ pub trait TraceField<As = Natural> {
 
 /// A type that supports the encoding `As`. It is the same as [`TraceField<As>`], and nothing else
 /// implements it. Its own name gives a compiler message about the field's `encoding = …`.
+///
+/// ```
+/// use nettrace_event::{FieldAs, FieldType, encoding::VarInt};
+///
+/// assert_eq!(<u64 as FieldAs<VarInt>>::TYPE, FieldType::VarUInt);
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no encoding `{As}`",
     label = "the `encoding = …` of this field does not fit its type",
@@ -72,6 +97,12 @@ impl<As, T: TraceField<As> + ?Sized> FieldAs<As> for T {
 /// [`Utf8RelLoc`](crate::encoding::Utf8RelLoc) and [`Utf8DataLoc`](crate::encoding::Utf8DataLoc).
 /// Implemented for text and for sequences. Their elements must have a fixed size, which the derive
 /// checks with [`check::is_locatable`](crate::check::is_locatable).
+///
+/// ```
+/// use nettrace_event::{FieldType, LocatedField, StrEncoding, encoding::RelLoc};
+///
+/// assert_eq!(<str as LocatedField<RelLoc>>::TYPE, FieldType::Str(StrEncoding::Utf16RelLoc));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored after the fields of an event as `{As}`",
     label = "neither text nor a sequence of values of fixed size",

@@ -4,6 +4,17 @@
 //! An application does not name this crate: it derives [`TraceEvent`] through the writer's crate,
 //! which re-exports everything here. A backend implements [`PayloadEncoder`].
 //!
+//! ```
+//! use nettrace_event::{ArrayLayout, FieldType, TraceField};
+//!
+//! // How the schema of an event describes fields of these Rust types.
+//! assert_eq!(<usize as TraceField>::TYPE, FieldType::U64);
+//! assert_eq!(
+//!     <[bool] as TraceField>::TYPE,
+//!     FieldType::Array(&FieldType::Bool, ArrayLayout::Counted)
+//! );
+//! ```
+//!
 //! # Types
 //!
 //! The types of fields, and how a NetTrace file of version 6 stores them. A field can choose
@@ -56,6 +67,9 @@ pub mod check;
 mod encode;
 pub mod encoding;
 mod event;
+/// For the examples in the documentation. Not part of the public interface.
+#[doc(hidden)]
+pub mod example;
 mod field;
 pub mod registry;
 mod schema;

@@ -37,22 +37,31 @@ pub const MAX_TYPES: u32 = (1 << 14) - 1;
 /// another.
 ///
 /// ```
+/// use std::sync::Mutex;
+///
 /// use nettrace_event::{
 ///     EventType,
 ///     registry::{self, Backend, BackendEntry},
 /// };
+/// # use nettrace_event::example::SALE as SCHEMA;
 ///
 /// /// Lists the types of the process.
-/// struct Listing;
+/// struct Listing(Mutex<Vec<&'static str>>);
 ///
 /// impl Backend for Listing {
 ///     fn attach(&self, ty: &'static EventType) {
-///         println!("{}: {}", ty.schema().provider.name, ty.schema().name);
+///         self.0.lock().unwrap().push(ty.schema().name);
 ///     }
 /// }
 ///
-/// static LISTING: BackendEntry = BackendEntry::new(&Listing);
-/// registry::install(&LISTING);
+/// static LISTING: Listing = Listing(Mutex::new(Vec::new()));
+/// static ENTRY: BackendEntry = BackendEntry::new(&LISTING);
+/// static SALE: EventType = EventType::new(&SCHEMA);
+///
+/// registry::install(&ENTRY);
+/// registry::register(&SALE)?;
+/// assert_eq!(*LISTING.0.lock().unwrap(), ["Sale"]);
+/// # Ok::<(), registry::RegisterError>(())
 /// ```
 pub trait Backend: Sync {
     /// Called for each registered type, once or more (see [`register`]), under the registry's lock.
@@ -77,6 +86,23 @@ pub struct BackendEntry {
 
 impl BackendEntry {
     /// An entry for a backend that is not installed yet.
+    ///
+    /// ```
+    /// use nettrace_event::{
+    ///     EventType,
+    ///     registry::{Backend, BackendEntry},
+    /// };
+    ///
+    /// #[derive(Debug)]
+    /// struct Ignoring;
+    ///
+    /// impl Backend for Ignoring {
+    ///     fn attach(&self, _ty: &'static EventType) {}
+    /// }
+    ///
+    /// static ENTRY: BackendEntry = BackendEntry::new(&Ignoring);
+    /// # let _ = &ENTRY;
+    /// ```
     #[must_use]
     pub const fn new(backend: &'static dyn Backend) -> Self {
         Self { backend, next: AtomicPtr::new(ptr::null_mut()) }
@@ -90,6 +116,28 @@ impl fmt::Debug for dyn Backend {
 }
 
 /// Why a type was refused. Its events are never recorded, except after [`Busy`](Self::Busy).
+///
+/// ```
+/// use nettrace_event::{
+///     EventSchema, EventType,
+///     registry::{self, RegisterError},
+/// };
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// // Another event with the same id.
+/// static REFUND: EventType = EventType::new(&EventSchema { name: "Refund", ..SCHEMA });
+///
+/// registry::register(&SALE)?;
+/// let error = registry::register(&REFUND).unwrap_err();
+/// assert!(matches!(error, RegisterError::IdClash { holder, .. } if holder.name == "Sale"));
+/// assert_eq!(
+///     error.to_string(),
+///     "event `Refund` of provider `Shop` has id 1, which event `Sale` already has; give it \
+///      another with `#[trace_event(id = ...)]`"
+/// );
+/// # Ok::<(), RegisterError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -147,6 +195,17 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 ///
 /// [`RegisterError`] if the type is refused. It stays refused, with a word of 0. Only
 /// [`RegisterError::Busy`] leaves everything unchanged.
+///
+/// ```
+/// use nettrace_event::{EventType, registry};
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// registry::register(&SALE)?;
+/// registry::register(&SALE)?; // does nothing
+/// assert_eq!(registry::types().count(), 1);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
 pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
     if ty.is_registered() {
         return Ok(());
@@ -185,6 +244,35 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
 
 /// Installs a backend: puts it into the list and calls it for every registered type. Does nothing
 /// if it is installed, or in a signal handler that interrupted a registration.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// use nettrace_event::{
+///     EventType,
+///     registry::{self, Backend, BackendEntry},
+/// };
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// /// Counts the types that it is told of.
+/// struct Counting(AtomicU32);
+///
+/// impl Backend for Counting {
+///     fn attach(&self, _ty: &'static EventType) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+///
+/// static COUNTING: Counting = Counting(AtomicU32::new(0));
+/// static ENTRY: BackendEntry = BackendEntry::new(&COUNTING);
+/// static SALE: EventType = EventType::new(&SCHEMA);
+///
+/// registry::register(&SALE)?;
+/// // Later than the type, which it is told of nevertheless.
+/// registry::install(&ENTRY);
+/// assert_eq!(COUNTING.0.load(Ordering::Relaxed), 1);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
 pub fn install(entry: &'static BackendEntry) {
     let Some(_guard) = lock::lock() else { return };
     // Search the list itself: after a `fork` by another thread, the child may have the entry in it
@@ -204,9 +292,14 @@ pub fn install(entry: &'static BackendEntry) {
 /// Every registered type, the newest first. Types with the same definition share an index.
 ///
 /// ```
-/// for ty in nettrace_event::registry::types() {
-///     println!("{}: {}", ty.schema().provider.name, ty.schema().name);
-/// }
+/// use nettrace_event::{EventType, registry};
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// registry::register(&SALE)?;
+/// let names: Vec<_> = registry::types().map(|ty| ty.schema().name).collect();
+/// assert_eq!(names, ["Sale"]);
+/// # Ok::<(), registry::RegisterError>(())
 /// ```
 pub fn types() -> impl Iterator<Item = &'static EventType> {
     walk(&TYPES, |ty: &EventType| &ty.next)
@@ -214,6 +307,35 @@ pub fn types() -> impl Iterator<Item = &'static EventType> {
 
 /// Sets or clears a backend's bits in a type's word, and replaces [`NOT_REGISTERED`]. Release: a
 /// thread that sees a bit by an acquire also sees the type's index.
+///
+/// ```
+/// use nettrace_event::{
+///     EventType,
+///     registry::{self, Backend, BackendEntry},
+/// };
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// /// Listens to the events of one provider, by bit 0.
+/// struct Listening;
+///
+/// impl Backend for Listening {
+///     fn attach(&self, ty: &'static EventType) {
+///         if ty.schema().provider.name == "Shop" {
+///             registry::listen(ty, 1, 0);
+///         }
+///     }
+/// }
+///
+/// static ENTRY: BackendEntry = BackendEntry::new(&Listening);
+/// static SALE: EventType = EventType::new(&SCHEMA);
+///
+/// registry::install(&ENTRY);
+/// registry::register(&SALE)?;
+/// assert_eq!(SALE.enabled(), 1);
+/// registry::listen(&SALE, 0, 1); // no more
+/// assert_eq!(SALE.enabled(), 0);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
 pub fn listen(ty: &EventType, set: u32, clear: u32) {
     let _ = ty.enabled_word().fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
         let word = if word == NOT_REGISTERED && !ty.is_registered() { 0 } else { word };
@@ -225,6 +347,19 @@ pub fn listen(ty: &EventType, set: u32, clear: u32) {
 /// thread. No session listens there, and a registration that another thread had begun is undone.
 ///
 /// Clears `session_bits` in every word; the kernel keeps its own bit.
+///
+/// ```
+/// use nettrace_event::{EventType, SESSION_BITS, registry};
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// registry::register(&SALE)?;
+/// registry::listen(&SALE, 1 << 4, 0);
+/// // In the child of a `fork`:
+/// registry::after_fork((1 << SESSION_BITS) - 1);
+/// assert_eq!(SALE.enabled(), 0);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
 pub fn after_fork(session_bits: u32) {
     lock::forget();
     for ty in types() {

@@ -43,18 +43,37 @@ impl Level {
 
 impl Level {
     /// The level with this number.
+    ///
+    /// ```
+    /// use nettrace_event::Level;
+    ///
+    /// /// Finer than `Verbose`.
+    /// const TRACE: Level = Level::new(6);
+    /// assert!(TRACE > Level::Verbose);
+    /// ```
     #[must_use]
     pub const fn new(number: u8) -> Self {
         Self(number)
     }
 
     /// The number that the formats store.
+    ///
+    /// ```
+    /// assert_eq!(nettrace_event::Level::Warning.number(), 3);
+    /// ```
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
     /// The name of levels 0 to 5.
+    ///
+    /// ```
+    /// use nettrace_event::Level;
+    ///
+    /// assert_eq!(Level::Warning.name(), Some("Warning"));
+    /// assert_eq!(Level::new(6).name(), None);
+    /// ```
     #[must_use]
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
@@ -79,6 +98,13 @@ impl fmt::Debug for Level {
 }
 
 /// The provider of an event type: the namespace of its name and id.
+///
+/// ```
+/// use nettrace_event::ProviderSchema;
+///
+/// let shop = ProviderSchema { name: "Contoso-Shop", guid: None, group: Some("shop") };
+/// assert!(nettrace_event::check::is_provider_name(shop.name, shop.group));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProviderSchema {
     /// The name, for example `Contoso-Checkout`. Never empty, no NUL.
@@ -91,6 +117,32 @@ pub struct ProviderSchema {
 }
 
 /// The constant description of one event type.
+///
+/// ```
+/// use nettrace_event::{
+///     EventSchema, FieldSchema, FieldType, Level, ProviderSchema, derived_id,
+/// };
+///
+/// const SALE: EventSchema = EventSchema {
+///     provider: ProviderSchema { name: "Contoso-Shop", guid: None, group: None },
+///     name: "Sale",
+///     id: derived_id("Sale"),
+///     id_is_explicit: false,
+///     version: 0,
+///     level: Level::Informational,
+///     keywords: 0,
+///     opcode: None,
+///     tag: 0,
+///     message: Some("sold for {cents} cents"),
+///     description: None,
+///     key_values: &[],
+///     fields: &[FieldSchema::new("cents", FieldType::U32)],
+/// };
+///
+/// // Another event with the same fields.
+/// const REFUND: EventSchema = EventSchema { name: "Refund", id: derived_id("Refund"), ..SALE };
+/// assert_eq!(REFUND.fields, SALE.fields);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventSchema {
     /// The provider.
@@ -153,6 +205,13 @@ pub struct FieldSchema {
 
 impl FieldSchema {
     /// An ordinary field: no format, no tag, no role, no key-value pairs.
+    ///
+    /// ```
+    /// use nettrace_event::{FieldFormat, FieldRole, FieldSchema, FieldType};
+    ///
+    /// let field = FieldSchema::new("cents", FieldType::U32);
+    /// assert_eq!((field.format, field.role), (FieldFormat::Default, FieldRole::Value));
+    /// ```
     #[must_use]
     pub const fn new(name: &'static str, ty: FieldType) -> Self {
         Self {
@@ -168,6 +227,17 @@ impl FieldSchema {
 
 /// The role of a field that some formats store outside the payload: Heph traces have a start, an
 /// end and a description for each event. NetTrace and EventHeader store such fields like any other.
+///
+/// ```
+/// use nettrace_event::{FieldRole, FieldSchema, FieldType};
+///
+/// const FIELDS: [FieldSchema; 2] = [
+///     FieldSchema { role: FieldRole::Start, ..FieldSchema::new("begin", FieldType::UnixNanos) },
+///     FieldSchema::new("cents", FieldType::U32),
+/// ];
+/// let start = FIELDS.iter().find(|field| field.role == FieldRole::Start);
+/// assert_eq!(start.unwrap().name, "begin");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRole {
     /// An ordinary field.
@@ -181,6 +251,13 @@ pub enum FieldRole {
 }
 
 /// How a decoder shows a value, in EventHeader's terms.
+///
+/// ```
+/// use nettrace_event::{FieldFormat, FieldType, check};
+///
+/// assert!(check::format_fits(FieldFormat::Hex, &FieldType::U64));
+/// assert!(!check::format_fits(FieldFormat::Hex, &FieldType::F64));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum FieldFormat {
@@ -215,6 +292,15 @@ pub enum FieldFormat {
 
 /// The type of a field, with its encoding. The comments name the NetTrace V6 type; a backend
 /// without that encoding uses the nearest one it has.
+///
+/// ```
+/// use nettrace_event::{ArrayLayout, FieldType, StrEncoding, TraceField};
+///
+/// const TEXT: FieldType = FieldType::Str(StrEncoding::Utf16);
+/// assert_eq!(<&str as TraceField>::TYPE, TEXT);
+/// assert_eq!(<Option<&str> as TraceField>::TYPE, FieldType::Option(&TEXT));
+/// assert_eq!(<[&str; 3] as TraceField>::TYPE, FieldType::Array(&TEXT, ArrayLayout::Fixed(3)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldType {
     /// `bool` as NetTrace `Boolean`: 4 bytes.
@@ -321,6 +407,14 @@ pub enum Storage {
 
 impl FieldType {
     /// How NetTrace stores a value of this type.
+    ///
+    /// ```
+    /// use nettrace_event::{FieldType, Storage, StrEncoding};
+    ///
+    /// // An address is stored as text.
+    /// assert_eq!(FieldType::IpAddr.storage(), Storage::Text(StrEncoding::Utf16));
+    /// assert_eq!(FieldType::DurationNanos.storage(), Storage::U64);
+    /// ```
     #[must_use]
     pub const fn storage(&self) -> Storage {
         match *self {
@@ -392,6 +486,13 @@ impl FieldType {
 
     /// Whether every value has the same size in NetTrace. The elements of a `RelLoc` or `DataLoc`
     /// must have it.
+    ///
+    /// ```
+    /// use nettrace_event::FieldType;
+    ///
+    /// assert!(FieldType::Guid.is_fixed_size());
+    /// assert!(!FieldType::Char.is_fixed_size());
+    /// ```
     #[must_use]
     pub const fn is_fixed_size(&self) -> bool {
         self.fixed_size().is_some()
@@ -399,6 +500,13 @@ impl FieldType {
 }
 
 /// How text is stored.
+///
+/// ```
+/// use nettrace_event::{FieldType, StrEncoding, TraceField, encoding::Utf8};
+///
+/// assert_eq!(<str as TraceField>::TYPE, FieldType::Str(StrEncoding::Utf16));
+/// assert_eq!(<str as TraceField<Utf8>>::TYPE, FieldType::Str(StrEncoding::Utf8));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrEncoding {
     /// The default: a u16 count and that many UTF-16 code units (`Array` of `UTF16CodeUnit`), at
@@ -422,6 +530,14 @@ pub enum StrEncoding {
 }
 
 /// How a sequence is stored.
+///
+/// ```
+/// use nettrace_event::{ArrayLayout, FieldType};
+///
+/// // Three numbers take six bytes. With a count before them the size varies.
+/// assert_eq!(FieldType::Array(&FieldType::U16, ArrayLayout::Fixed(3)).fixed_size(), Some(6));
+/// assert_eq!(FieldType::Array(&FieldType::U16, ArrayLayout::Counted).fixed_size(), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayLayout {
     /// u16 count, then the elements; at most 32,767.
