@@ -86,7 +86,7 @@ pub enum Error {
     /// The variable of
     /// [`providers_from_env`](crate::SessionBuilder::providers_from_env) holds filters that cannot
     /// be read.
-    #[error("the environment variable `{variable}` holds no provider filters: {reason}")]
+    #[error("cannot read the filters in the environment variable `{variable}`: {reason}")]
     FilterVariable {
         /// The variable's name.
         variable: String,

@@ -73,6 +73,9 @@ const LEVELS: [(&str, Level); 10] = [
     ("trace", Level::Verbose),
 ];
 
+/// The level of `RUST_LOG` that no filter has.
+const OFF: &str = "off";
+
 impl ProviderFilter {
     /// Selects all events of the provider with this name. If the name ends in `*`, selects all
     /// events of every provider whose name starts with the part before it.
@@ -308,7 +311,7 @@ impl fmt::Display for ProviderFilter {
             write!(f, ":{:x}", self.keywords)?;
         } else if has_level {
             f.write_str(":")?;
-        } else if level(&self.name).is_some() {
+        } else if level(&self.name).is_some() || self.name.eq_ignore_ascii_case(OFF) {
             // Without a colon the name would be read as a level.
             f.write_str(":")?;
         }
@@ -329,6 +332,9 @@ impl FromStr for ProviderFilter {
         let Some((name, rest)) = filter.split_once(':') else {
             if let Some(level) = level(filter) {
                 return Ok(Self::all().level(level));
+            }
+            if filter.eq_ignore_ascii_case(OFF) {
+                return Err(FilterError::Level { filter: filter.into(), level: filter.into() });
             }
             return match filter.rsplit_once('=') {
                 Some((name, text)) => {
@@ -447,7 +453,7 @@ pub enum FilterError {
     /// The keywords are not a hexadecimal number of at most 64 bits.
     #[error(
         "in the filter `{filter}`, `{keywords}` is not a set of keywords; write a hexadecimal \
-         number of at most 16 digits (NAME:KEYWORDS:LEVEL)"
+         number of at most 16 digits (NAME:KEYWORDS:LEVEL), or NAME::LEVEL for a level alone"
     )]
     Keywords {
         /// The filter.

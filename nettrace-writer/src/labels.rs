@@ -70,7 +70,8 @@ pub enum LabelError {
 /// # Ok::<(), nettrace_writer::LabelError>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "labels are in force until this is dropped"]
+#[must_use = "labels are in force until this is dropped; keep it in a variable (`let _ = …` drops \
+              it at once)"]
 pub struct LabelScope {
     /// 0: nobody listened when the scope was entered, so it has no labels.
     depth: usize,

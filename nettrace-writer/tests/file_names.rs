@@ -132,6 +132,29 @@ fn a_second_run_replaces_the_file_if_it_may() {
 }
 
 #[test]
+fn a_path_without_a_directory_or_name_says_so() {
+    let directory = tempfile::tempdir().unwrap();
+    let says =
+        |path: &std::path::Path| Session::builder().file(path).start().unwrap_err().to_string();
+    let path = directory.path().join("absent").join("a.nettrace");
+    let expected =
+        format!("cannot create the trace {}: cannot open its directory: ", path.display());
+    assert!(says(&path).starts_with(&expected), "{}", says(&path));
+    let path = directory.path().join("{pid}").join("a.nettrace");
+    let expected = format!(
+        "the directory of `{}` has `{{pid}}`, but only the file name can have placeholders",
+        path.display()
+    );
+    assert_eq!(says(&path), expected);
+    let path = directory.path().join("absent").join("");
+    let expected = "the path does not end with a file name";
+    assert!(says(&path).ends_with(expected), "{}", says(&path));
+    let expected = "cannot create the trace with an empty path: ";
+    assert!(says("".as_ref()).starts_with(expected), "{}", says("".as_ref()));
+    assert!(names(directory.path()).is_empty());
+}
+
+#[test]
 fn overwriting_is_for_a_file_alone() {
     let memory = MemorySink::new();
     let error = Session::builder().sink(memory.clone()).overwrite(true).start().unwrap_err();

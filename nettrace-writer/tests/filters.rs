@@ -111,6 +111,8 @@ fn filters_are_read_from_a_string() {
         ("error", vec![all().level(Level::Error)]),
         ("TRACE", vec![all().level(Level::Verbose)]),
         ("error:", vec![f("error")]),
+        ("off:", vec![f("off")]),
+        ("off*", vec![f("off*")]),
         ("5", vec![f("5")]),
         ("Größe", vec![f("Größe")]),
     ] {
@@ -135,12 +137,12 @@ fn a_filter_that_cannot_be_read_says_why() {
         (
             "A:-1",
             "in the filter `A:-1`, `-1` is not a set of keywords; write a hexadecimal number of at \
-             most 16 digits (NAME:KEYWORDS:LEVEL)",
+             most 16 digits (NAME:KEYWORDS:LEVEL), or NAME::LEVEL for a level alone",
         ),
         (
             "A:Warning",
             "in the filter `A:Warning`, `Warning` is not a set of keywords; write a hexadecimal \
-             number of at most 16 digits (NAME:KEYWORDS:LEVEL)",
+             number of at most 16 digits (NAME:KEYWORDS:LEVEL), or NAME::LEVEL for a level alone",
         ),
         (
             "A::loud",
@@ -165,7 +167,14 @@ fn a_filter_that_cannot_be_read_says_why() {
         let error = ProviderFilter::parse_list(text).unwrap_err();
         assert!(matches!(&error, FilterError::Keywords { keywords, .. } if keywords == wrong));
     }
-    for (text, wrong) in [("A::256", "256"), ("A=off", "off"), ("A=", ""), ("A::+1", "+1")] {
+    for (text, wrong) in [
+        ("A::256", "256"),
+        ("A=off", "off"),
+        ("off", "off"),
+        ("A,OFF", "OFF"),
+        ("A=", ""),
+        ("A::+1", "+1"),
+    ] {
         let error = ProviderFilter::parse_list(text).unwrap_err();
         assert!(matches!(&error, FilterError::Level { level, .. } if level == wrong), "{error:?}");
     }
@@ -174,7 +183,7 @@ fn a_filter_that_cannot_be_read_says_why() {
 proptest! {
     #[test]
     fn what_is_shown_is_read_as_the_same(
-        name in "[^\\x00-\\x20\\x7f,:;*]{1,12}\\*?|\\*|[Ee]rror|info",
+        name in "[^\\x00-\\x20\\x7f,:;*]{1,12}\\*?|\\*|[Ee]rror|info|[Oo]ff",
         level in any::<u8>(),
         keywords in prop_oneof![Just(u64::MAX), Just(0), any::<u64>()],
     ) {
@@ -204,7 +213,7 @@ fn an_environment_variable_replaces_the_filters() {
     if is_rerun().is_some() {
         match count() {
             Ok(count) => println!("recorded {count}"),
-            Err(Error::FilterVariable { variable, reason }) => println!("{variable}: {reason}"),
+            Err(error @ Error::FilterVariable { .. }) => println!("{error}"),
             Err(error) => panic!("{error}"),
         }
         return;
@@ -216,7 +225,11 @@ fn an_environment_variable_replaces_the_filters() {
         ("Filters-Checkout::Error", "recorded 1"),
         ("filters-*", "recorded 3"),
         ("fabrikam", "recorded 0"),
-        ("filters-*::no", "NETTRACE_RERUN: in the filter `filters-*::no`, `no` is not a level"),
+        (
+            "filters-*::no",
+            "cannot read the filters in the environment variable `NETTRACE_RERUN`: in the filter \
+             `filters-*::no`, `no` is not a level",
+        ),
     ] {
         let test = "an_environment_variable_replaces_the_filters";
         let output = rerun(test, value);

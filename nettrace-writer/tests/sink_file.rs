@@ -76,6 +76,9 @@ fn paths_without_a_place_for_a_file_are_refused() {
     assert_eq!(start(&nowhere), (ErrorKind::NotFound, ErrorKind::NotFound));
     assert_eq!(start(Path::new("..")), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
     assert_eq!(start(Path::new("")), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
+    let slash = directory.path().join("absent").join("");
+    assert_eq!(start(&slash), (ErrorKind::InvalidInput, ErrorKind::InvalidInput));
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no file was created");
 }
 
 #[test]

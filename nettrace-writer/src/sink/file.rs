@@ -1,5 +1,6 @@
 //! A trace in a file.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{self, Path, PathBuf};
@@ -251,10 +252,12 @@ impl FileSink {
 
     fn open(&self, header: &[u8], end: StreamEnd) -> io::Result<State> {
         let options = &self.options;
-        let Some(name) = options.path.file_name() else {
+        let name = options.path.file_name().filter(|_| !ends_with_separator(&options.path));
+        let Some(name) = name else {
             return Err(refusal(ErrorKind::InvalidInput, "the path does not end with a file name"));
         };
-        let mut directory = OpenDirectory::open(options.path.parent().unwrap_or(Path::new("")))?;
+        let mut directory = OpenDirectory::open(options.path.parent().unwrap_or(Path::new("")))
+            .map_err(|source| during("cannot open its directory", source))?;
         match directory.look(name)? {
             Found::Nothing => {}
             Found::Regular if options.overwrite => {}
@@ -311,7 +314,10 @@ impl FileSink {
     }
 
     fn context(&self, action: &str, source: io::Error) -> io::Error {
-        during(format!("{action} {}", self.options.path.display()), source)
+        let path = &self.options.path;
+        let path: &dyn fmt::Display =
+            if path.as_os_str().is_empty() { &"with an empty path" } else { &path.display() };
+        during(format!("{action} {path}"), source)
     }
 }
 
@@ -345,6 +351,12 @@ impl Sink for FileSink {
     fn finish(&mut self) -> io::Result<()> {
         self.end().map(drop)
     }
+}
+
+/// Whether the path ends as that of a directory does. [`Path::file_name`] ignores such an end.
+fn ends_with_separator(path: &Path) -> bool {
+    let last = path.as_os_str().as_encoded_bytes().last();
+    last.is_some_and(|byte| path::is_separator(char::from(*byte)))
 }
 
 fn refusal(kind: ErrorKind, text: &str) -> io::Error {

@@ -13,6 +13,9 @@ use nettrace_format::content::SystemTimeParts;
 /// What Linux appends to the path of a running program whose file was deleted or replaced.
 const DELETED: &str = " (deleted)";
 
+/// The placeholders that [`expand`] knows.
+const PLACEHOLDERS: [&str; 3] = ["pid", "time", "exe"];
+
 /// Why the placeholders of a file name cannot be replaced. See
 /// [`SessionBuilder::file`](crate::SessionBuilder::file) for the known ones.
 ///
@@ -50,6 +53,17 @@ pub enum FileNameError {
         /// The brace.
         brace: char,
     },
+    /// A directory of the path has a known placeholder, and there is no directory of that name.
+    #[error(
+        "the directory of `{path}` has `{{{placeholder}}}`, but only the file name can have \
+         placeholders"
+    )]
+    InDirectory {
+        /// The path as it was given.
+        path: String,
+        /// The text between the braces.
+        placeholder: String,
+    },
     /// The name has a brace, but is not Unicode.
     #[error("the file name `{name}` has a brace and is not Unicode; use one or the other")]
     NotUnicode {
@@ -69,10 +83,25 @@ pub enum FileNameError {
 
 /// Replaces the placeholders in the last component of a path.
 pub(crate) fn expand_path(path: &Path) -> Result<PathBuf, FileNameError> {
-    Ok(match path.file_name() {
-        Some(name) => path.with_file_name(expand(name)?),
-        None => path.to_owned(),
-    })
+    check_directory(path)?;
+    let Some(name) = path.file_name() else { return Ok(path.to_owned()) };
+    let expanded = expand(name)?;
+    // A separator at the end stays, so that the sink can refuse it.
+    Ok(if expanded == name { path.to_owned() } else { path.with_file_name(expanded) })
+}
+
+/// Refuses a placeholder in the directory of a path, unless there is a directory of that name.
+fn check_directory(path: &Path) -> Result<(), FileNameError> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    let text = directory.to_string_lossy();
+    let known = PLACEHOLDERS.into_iter().find(|known| text.contains(&format!("{{{known}}}")));
+    match known {
+        Some(placeholder) if !directory.is_dir() => Err(FileNameError::InDirectory {
+            path: path.to_string_lossy().into_owned(),
+            placeholder: placeholder.to_owned(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Replaces the placeholders of a name.
@@ -209,6 +238,15 @@ mod tests {
         let path = expand_path(Path::new("dir-{x}/{pid}.nettrace")).unwrap();
         assert_eq!(path, Path::new("dir-{x}").join(format!("{}.nettrace", process::id())));
         assert_eq!(expand_path(Path::new("..")).as_deref(), Ok(Path::new("..")));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a-{pid}").join("b.nettrace");
+        let error = FileNameError::InDirectory {
+            path: path.to_str().unwrap().to_owned(),
+            placeholder: "pid".to_owned(),
+        };
+        assert_eq!(expand_path(&path), Err(error));
+        std::fs::create_dir(folder.path().join("a-{pid}")).unwrap();
+        assert_eq!(expand_path(&path), Ok(path));
     }
 
     #[test]
