@@ -250,6 +250,11 @@ impl EventType {
 /// // Nobody has registered the type yet, so its first event takes the slow path.
 /// assert!(Sale::is_any_enabled());
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an event",
+    label = "not an event",
+    note = "an event is a struct or enum with `#[derive(TraceEvent)]`"
+)]
 pub trait TraceEvent {
     /// All event types that values of this Rust type can have: one for a struct.
     ///

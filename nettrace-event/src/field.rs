@@ -39,8 +39,8 @@ use crate::{encode::PayloadEncoder, encoding::Natural, schema::FieldType};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of an event",
     label = "not a type that a trace can hold",
-    note = "derive `TraceField` for it, convert it to a supported type, or mark the field \
-            `#[trace_event(skip)]`"
+    note = "derive `TraceField` for it, convert it to a supported type (`to_string()` makes a \
+            `String`), or mark the field `#[trace_event(skip)]`"
 )]
 pub trait TraceField<As = Natural> {
     /// The type of the field in this encoding.

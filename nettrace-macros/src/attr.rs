@@ -95,7 +95,10 @@ impl Attrs {
 
 impl syn::parse::Parse for Item {
     fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
-        let key = input.call(Ident::parse_any)?;
+        let at = input.span();
+        let key = input.call(Ident::parse_any);
+        let key =
+            key.map_err(|_| syn::Error::new(at, "expected a key, as in `level = Warning`"))?;
         let value = if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
             Some(input.parse()?)

@@ -142,9 +142,18 @@ impl Attrs {
                 if LEVELS.iter().any(|level| ident == level) {
                     return Some(Level::Named(ident.clone()));
                 }
-                errors.on(value, unknown_word("level", LEVELS, ident));
+                let mut message = unknown_word("level", LEVELS, ident);
+                if let Some(level) = meant_level(&ident.to_string()) {
+                    message = format!("there is no level `{ident}`; write `level = {level}`");
+                }
+                errors.on(value, message);
                 return None;
             }
+        }
+        if let Some(literal) = string_literal(value) {
+            let level = meant_level(&literal.value()).unwrap_or("Warning");
+            errors.on(value, format!("a level has no quotes: write `level = {level}`"));
+            return None;
         }
         self.number("level", 0, 255, errors).map(|(_, tokens)| Level::Number(tokens))
     }
@@ -246,6 +255,17 @@ impl Attrs {
         }
         pairs
     }
+}
+
+/// The level that a word in another case, or one of the crates `log` and `tracing`, stands for.
+fn meant_level(word: &str) -> Option<&'static str> {
+    let word = word.to_ascii_lowercase();
+    Some(match &*word {
+        "warn" => "Warning",
+        "info" => "Informational",
+        "debug" | "trace" => "Verbose",
+        _ => LEVELS.iter().find(|level| level.eq_ignore_ascii_case(&word))?,
+    })
 }
 
 /// The message for a word that is neither one of a list nor a number from 0 to 255.
