@@ -11,6 +11,7 @@ use std::{
 
 use convert_support::{convert, lost};
 use testkit::{
+    agreed::Agreed,
     reference::{dotnet_traces, judge},
     streams::{random, samples, v5_random, v5_samples},
 };
@@ -23,25 +24,38 @@ fn lines(judge: &Path, command: &str, file: &Path) -> (Option<i32>, Vec<String>)
     (output.status.code(), lines.collect())
 }
 
-/// The folder for a trace and its conversions.
-struct Traces {
+/// A trace and its conversion, in files.
+struct Pair {
     judge: PathBuf,
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
+    from: PathBuf,
+    out: PathBuf,
 }
 
-impl Traces {
-    /// Returns `None` if there is no reference reader.
-    fn new() -> Option<Self> {
-        Some(Self { judge: judge()?, dir: tempfile::tempdir().unwrap() })
+impl Pair {
+    /// The reference reader's output for the trace, and for its conversion.
+    fn both(&self, command: &str) -> [(Option<i32>, Vec<String>); 2] {
+        [&self.from, &self.out].map(|file| lines(&self.judge, command, file))
     }
+}
 
-    /// The reference reader's output for `bytes`, and for its conversion.
-    fn both(&self, command: &str, bytes: &[u8], to: &str) -> [(Option<i32>, Vec<String>); 2] {
-        let (from, out) = (self.dir.path().join("from"), self.dir.path().join("out"));
+/// Converts `bytes` to the version `to`, and calls `compare` unless this comparison, which is named
+/// `name`, came out well before.
+fn converted(agreed: &Agreed, name: &str, bytes: &[u8], to: &str, compare: impl FnOnce(Pair)) {
+    let (result, _) = convert(bytes, to);
+    agreed.or_ask(&[name.as_bytes(), to.as_bytes(), bytes, &result], || {
+        let Some(judge) = judge() else { return false };
+        let dir = tempfile::tempdir().unwrap();
+        let (from, out) = (dir.path().join("from"), dir.path().join("out"));
         fs::write(&from, bytes).unwrap();
-        fs::write(&out, convert(bytes, to).0).unwrap();
-        [lines(&self.judge, command, &from), lines(&self.judge, command, &out)]
-    }
+        fs::write(&out, &result).unwrap();
+        compare(Pair { judge, _dir: dir, from, out });
+        true
+    });
+}
+
+fn agreed() -> Agreed {
+    Agreed::open("tests/reference/convert.agreed")
 }
 
 fn older() -> Vec<(String, Vec<u8>)> {
@@ -61,48 +75,54 @@ fn current() -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn version_6_to_6_is_the_same_to_it() {
-    let Some(traces) = Traces::new() else { return };
+    let agreed = agreed();
     for (name, bytes) in current() {
-        for command in ["headers", "events"] {
-            let [before, after] = traces.both(command, &bytes, "v6");
-            for (before, after) in before.1.iter().zip(&after.1) {
+        converted(&agreed, "6 to 6", &bytes, "v6", |pair| {
+            for command in ["headers", "events"] {
+                let [before, after] = pair.both(command);
+                for (before, after) in before.1.iter().zip(&after.1) {
+                    assert_eq!(before, after, "{name} {command}");
+                }
                 assert_eq!(before, after, "{name} {command}");
             }
-            assert_eq!(before, after, "{name} {command}");
-        }
+        });
     }
 }
 
 #[test]
 fn versions_5_and_4_to_6_are_the_same_to_it() {
-    let Some(traces) = Traces::new() else { return };
+    let agreed = agreed();
     for (name, bytes) in older() {
-        let [mut before, after] = traces.both("headers", &bytes, "v6");
-        let last = before.1.last_mut().unwrap();
-        *last = with_losses(last, lost(&bytes));
-        for (before, after) in before.1.iter().zip(&after.1) {
-            // If an event of an older version is about another thread than the one that recorded
-            // it, the reference does not show the processor. The trace has it, and in version 6 it
-            // is shown.
-            let without_processor = |line: &str| -> Vec<String> {
-                let columns = line.split('\t').enumerate().filter(|(i, _)| *i != 7);
-                columns.map(|(_, column)| column.to_owned()).collect()
-            };
-            assert_eq!(without_processor(before), without_processor(after), "{name}");
-        }
-        assert_eq!((before.0, before.1.len()), (after.0, after.1.len()), "{name}");
-        if name.ends_with(".nettrace") {
-            let [before, after] = traces.both("stacks", &bytes, "v6");
-            assert!(before == after, "{name}");
-        }
-        // For version 6 the reference adds labels in place of the ids of rows.
-        let [before, after] = traces.both("events", &bytes, "v6");
-        for (before, after) in before.1.iter().zip(&after.1) {
-            let fields = |line: &str| line.split(",\"fields\":").nth(1).map(str::to_owned);
-            assert_eq!(fields(before), fields(after), "{name}");
-            let ticks = |line: &str| line.split("\"ticks\":").nth(1).map(|it| it[..8].to_owned());
-            assert_eq!(ticks(before), ticks(after), "{name}");
-        }
+        converted(&agreed, "older to 6", &bytes, "v6", |pair| is_the_same(&pair, &name, &bytes));
+    }
+}
+
+fn is_the_same(pair: &Pair, name: &str, bytes: &[u8]) {
+    let [mut before, after] = pair.both("headers");
+    let last = before.1.last_mut().unwrap();
+    *last = with_losses(last, lost(bytes));
+    for (before, after) in before.1.iter().zip(&after.1) {
+        // If an event of an older version is about another thread than the one that recorded it,
+        // the reference does not show the processor. The trace has it, and in version 6 it is
+        // shown.
+        let without_processor = |line: &str| -> Vec<String> {
+            let columns = line.split('\t').enumerate().filter(|(i, _)| *i != 7);
+            columns.map(|(_, column)| column.to_owned()).collect()
+        };
+        assert_eq!(without_processor(before), without_processor(after), "{name}");
+    }
+    assert_eq!((before.0, before.1.len()), (after.0, after.1.len()), "{name}");
+    if name.ends_with(".nettrace") {
+        let [before, after] = pair.both("stacks");
+        assert!(before == after, "{name}");
+    }
+    // For version 6 the reference adds labels in place of the ids of rows.
+    let [before, after] = pair.both("events");
+    for (before, after) in before.1.iter().zip(&after.1) {
+        let fields = |line: &str| line.split(",\"fields\":").nth(1).map(str::to_owned);
+        assert_eq!(fields(before), fields(after), "{name}");
+        let ticks = |line: &str| line.split("\"ticks\":").nth(1).map(|it| it[..8].to_owned());
+        assert_eq!(ticks(before), ticks(after), "{name}");
     }
 }
 
@@ -120,18 +140,21 @@ fn with_losses(line: &str, lost: u64) -> String {
 /// Converts to the older versions. All events arrive in order, and no new losses appear.
 #[test]
 fn the_older_versions_are_whole_to_it() {
-    let Some(traces) = Traces::new() else { return };
+    let agreed = agreed();
     let word = |line: &str, key: &str| {
         line.split(' ').find_map(|word| word.strip_prefix(key).map(str::to_owned)).unwrap()
     };
     // Each stream is converted to only one of them, because each call takes a while.
     let all = current().into_iter().chain(older()).zip(["v5", "v4"].into_iter().cycle());
     for ((name, bytes), to) in all {
-        let [before, after] = traces.both("headers", &bytes, to);
-        assert_eq!(after.0, Some(0), "{name} {to}");
-        let (before, after) = (before.1.last().unwrap(), after.1.last().unwrap());
-        for key in ["events=", "lost=", "unsorted=", "ptr=", "cpus=", "start=", "duration_ms="] {
-            assert_eq!(word(before, key), word(after, key), "{name} {to} {key}");
-        }
+        converted(&agreed, "to older", &bytes, to, |pair| {
+            let [before, after] = pair.both("headers");
+            assert_eq!(after.0, Some(0), "{name} {to}");
+            let (before, after) = (before.1.last().unwrap(), after.1.last().unwrap());
+            for key in ["events=", "lost=", "unsorted=", "ptr=", "cpus=", "start=", "duration_ms="]
+            {
+                assert_eq!(word(before, key), word(after, key), "{name} {to} {key}");
+            }
+        });
     }
 }

@@ -12,6 +12,7 @@
 )]
 #![allow(clippy::must_use_candidate, clippy::missing_panics_doc, reason = "for tests")]
 
+pub mod agreed;
 pub mod process;
 pub mod reference;
 pub mod small_disk;
