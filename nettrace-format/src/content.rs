@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use crate::error::FormatError;
 
 /// A moment in UTC, split into the parts that the Trace block stores.
+///
+/// [`from_unix_millis`](Self::from_unix_millis) has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemTimeParts {
     /// Year, 1 to 9999: the range of the reference reader's `DateTime`.
@@ -75,6 +77,8 @@ impl SystemTimeParts {
 }
 
 /// The facts about a whole trace, written once at its start.
+///
+/// [`v6::trace_block`](crate::v6::trace_block) has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct TraceInfo<'a> {
     /// The time of day when the trace's clock read [`sync_ticks`](Self::sync_ticks).
@@ -124,6 +128,8 @@ impl TraceInfo<'_> {
 }
 
 /// Describes one thread.
+///
+/// [`v6::thread_block`](crate::v6::thread_block) has an example.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ThreadInfo<'a> {
     /// The index by which rows refer to the thread. The reference reader removes threads by OS id,
@@ -141,6 +147,15 @@ pub struct ThreadInfo<'a> {
 
 /// One label of an event: a correlation id, a replacement for a value of the event's type, or a
 /// key-value pair.
+///
+/// ```
+/// use nettrace_format::content::Label;
+///
+/// // The span id of a W3C `traceparent` that ends in `-00f067aa0ba902b7-01`.
+/// let bytes = [0x00, 0xF0, 0x67, 0xAA, 0x0B, 0xA9, 0x02, 0xB7];
+/// let labels = [Label::SpanId(u64::from_be_bytes(bytes)), Label::Str("tenant", "contoso")];
+/// assert_eq!(labels[0], Label::SpanId(0x00F0_67AA_0BA9_02B7));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Label<'a> {
     /// The activity that the event belongs to: a GUID in the byte order of RFC 4122.
@@ -170,6 +185,8 @@ pub enum Label<'a> {
 }
 
 /// The header of an event's row: everything about the event except its payload.
+///
+/// [`v6::RowEncoder`](crate::v6::RowEncoder) has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowHeader {
     /// Id of the metadata row that describes the event: 1 to 2^31 - 1.

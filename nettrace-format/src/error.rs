@@ -6,6 +6,17 @@ use crate::{
 };
 
 /// Why a value cannot be written. A function that returns an error leaves its output unchanged.
+///
+/// ```
+/// use nettrace_format::{FormatError, v6};
+///
+/// // A pointer of 3 bytes.
+/// let mut out = Vec::new();
+/// let error = v6::stack_block(1, &[&[0x1000]], 3, &mut out).unwrap_err();
+/// assert_eq!(error, FormatError::PointerSize { given: 3 });
+/// assert_eq!(error.to_string(), "the format has no pointers of 3 bytes; use 4 or 8");
+/// assert!(out.is_empty());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {

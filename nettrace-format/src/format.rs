@@ -24,6 +24,15 @@ use crate::{
 };
 
 /// The format of a trace.
+///
+/// ```
+/// use nettrace_format::Format;
+///
+/// // What a command shows of each format.
+/// let names: Vec<_> = Format::ALL.iter().map(|format| format.to_string()).collect();
+/// assert_eq!(names, ["v6", "v5", "v4", "heph"]);
+/// assert_eq!(Format::default(), Format::V6);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -117,12 +126,32 @@ impl Format {
 
     /// Whether a payload is written field by field, so that bytes need a field that holds them. In
     /// the other formats a row of a type without fields can have any payload.
+    ///
+    /// ```
+    /// use nettrace_format::Format;
+    ///
+    /// // Heph has attributes, and no payloads.
+    /// assert!(Format::Heph.needs_fields());
+    /// assert!(!Format::V6.needs_fields());
+    /// ```
     #[must_use]
     pub fn needs_fields(self) -> bool {
         self.definition().needs_fields
     }
 
     /// Whether [`Stream::row`] converts the payloads of a type, rather than copy them.
+    ///
+    /// ```
+    /// use nettrace_event::{EventSchema, FieldSchema, FieldType};
+    /// use nettrace_format::Format;
+    /// # use nettrace_format::example::SALE;
+    ///
+    /// // `SALE` is an `EventSchema` with one field of 4 bytes.
+    /// assert!(!Format::V5.converts_payloads(&SALE));
+    /// // Version 5 has no numbers of variable size.
+    /// const FIELDS: [FieldSchema; 1] = [FieldSchema::new("cents", FieldType::VarUInt)];
+    /// assert!(Format::V5.converts_payloads(&EventSchema { fields: &FIELDS, ..SALE }));
+    /// ```
     #[must_use]
     pub fn converts_payloads(self, schema: &EventSchema) -> bool {
         (self.definition().converts)(schema)
@@ -144,6 +173,14 @@ impl FromStr for Format {
 }
 
 /// No format has this name.
+///
+/// ```
+/// let error = "v3".parse::<nettrace_format::Format>().unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "no format has this name; use one of `v6`, `v5`, `v4`, `heph`"
+/// );
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct UnknownFormat(());
 

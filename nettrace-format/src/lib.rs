@@ -11,6 +11,29 @@
 //!   it through [`PayloadEncoder`](nettrace_event::PayloadEncoder).
 //! * [`content`] holds the values that callers pass to the writers, for all versions.
 //!
+//! ```
+//! use nettrace_format::{
+//!     Format, Stream,
+//!     content::{SystemTimeParts, TraceInfo},
+//! };
+//!
+//! let info = TraceInfo {
+//!     sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+//!     sync_ticks: 5_000,
+//!     ticks_per_second: 1_000_000_000,
+//!     pointer_size: 8,
+//!     key_values: &[("ProcessId", "17")],
+//! };
+//! // A trace without events, in each version. `Stream` has an example with events.
+//! for format in [Format::V4, Format::V5, Format::V6] {
+//!     let (mut stream, mut trace) = (Stream::new(format), Vec::new());
+//!     stream.begin(&info, &mut trace)?;
+//!     trace.extend(stream.end().bytes());
+//!     assert!(nettrace_reader::verify(&trace[..])?.is_sound());
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! The functions check every length that the format limits. Content that is too long is split into
 //! several blocks where the format allows it. Elsewhere the function returns a [`FormatError`], or
 //! for a payload a [`Refusal`](payload::Refusal). Nothing is silently cut short, and a function
@@ -36,6 +59,9 @@ extern crate std;
 
 pub mod content;
 mod error;
+/// For the examples in the documentation. Not part of the public interface.
+#[doc(hidden)]
+pub mod example;
 mod format;
 pub mod heph;
 pub mod payload;

@@ -9,6 +9,9 @@
 //! the payloads of some types, and their rows carry labels and stacks that version 6 stores by id;
 //! [`Row`] holds both.
 
+mod points;
+mod rows;
+
 use alloc::{boxed::Box, vec::Vec};
 
 use nettrace_event::EventSchema;
@@ -19,13 +22,14 @@ use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     error::FormatError,
     format::{Format, Source},
-    payload::Refusal,
     stream_end::StreamEnd,
-    v6::{RowChange, ThreadSequence},
+    v6::ThreadSequence,
     writer::Writer,
 };
 
 /// A row with everything that any format stores of it.
+///
+/// [`Stream`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
     /// The header. Its stack id and label list id were defined by [`Stream::stack`] and
@@ -43,6 +47,8 @@ pub struct Row<'a> {
 /// 6.
 ///
 /// See [`v5`] and [`heph`] for what those formats cannot store.
+///
+/// [`Stream::left_out`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeftOut {
@@ -64,6 +70,8 @@ pub struct LeftOut {
 }
 
 /// A position in a stream, between two blocks, that [`Stream::rewind`] can go back to.
+///
+/// [`Stream::rewind`] has an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     left_out: LeftOut,
@@ -129,6 +137,9 @@ pub struct Mark {
 /// trace.extend(rows);
 /// trace.extend(tail);
 /// trace.extend(stream.end().bytes());
+///
+/// let mut reader = nettrace_reader::Reader::new(&trace[..])?;
+/// assert_eq!(reader.next_event()?.map(|event| event.header.timestamp), Some(6_000));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -153,6 +164,14 @@ impl Stream {
     /// The id of a thread that has ended may become another thread's, which must continue its
     /// numbers. From version 4 or 5 to version 4 or 5 all numbers are
     /// [kept](Self::keeps_numbers).
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream};
+    ///
+    /// // A trace of version 4 becomes one of version 5.
+    /// assert!(Stream::copying(Format::V5, 4).keeps_numbers());
+    /// assert!(!Stream::copying(Format::V5, 6).keeps_numbers());
+    /// ```
     #[must_use]
     pub fn copying(format: Format, version: u32) -> Self {
         Self::from_source(format, Source::Trace { version })
@@ -167,22 +186,7 @@ impl Stream {
     ///
     /// ```
     /// use nettrace_format::{Format, Stream};
-    /// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-    /// # static SALE: EventSchema = EventSchema {
-    /// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-    /// #     name: "Sale",
-    /// #     id: 1,
-    /// #     id_is_explicit: true,
-    /// #     version: 0,
-    /// #     level: Level::Informational,
-    /// #     keywords: 0,
-    /// #     opcode: None,
-    /// #     tag: 0,
-    /// #     message: None,
-    /// #     description: None,
-    /// #     key_values: &[],
-    /// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-    /// # };
+    /// # use nettrace_format::example::SALE;
     ///
     /// assert_eq!(Stream::check(Format::V4, &SALE), Ok(()));
     /// ```
@@ -214,6 +218,8 @@ impl Stream {
     ///
     /// From the first mark on, the stream logs its changes so that it can undo them. The log grows
     /// until [`settle`](Self::settle) clears it.
+    ///
+    /// [`rewind`](Self::rewind) has an example.
     pub fn mark(&mut self) -> Mark {
         Mark { left_out: self.left_out, of_writer: self.writer.mark() }
     }
@@ -226,17 +232,9 @@ impl Stream {
     /// value, because those events are not recorded again.
     ///
     /// ```
-    /// use nettrace_format::{Format, Stream, content::ThreadInfo};
+    /// use nettrace_format::{Format, content::ThreadInfo};
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
     ///
-    /// let mut stream = Stream::new(Format::V6);
-    /// # let info = nettrace_format::content::TraceInfo {
-    /// #     sync_utc: nettrace_format::content::SystemTimeParts::from_unix_millis(0),
-    /// #     sync_ticks: 0,
-    /// #     ticks_per_second: 1,
-    /// #     pointer_size: 8,
-    /// #     key_values: &[],
-    /// # };
-    /// # stream.begin(&info, &mut Vec::new())?;
     /// let mark = stream.mark();
     /// let mut batch = Vec::new();
     /// stream.thread(&ThreadInfo { index: 1, ..ThreadInfo::default() }, &mut batch)?;
@@ -246,7 +244,12 @@ impl Stream {
     /// stream.thread(&ThreadInfo { index: 2, ..ThreadInfo::default() }, &mut batch)?;
     /// // This batch has reached the file.
     /// stream.settle();
-    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// trace.extend(batch);
+    /// # trace.extend(stream.end().bytes());
+    /// # let mut reader = nettrace_reader::Reader::new(&trace[..])?;
+    /// # reader.read_to_end()?;
+    /// # assert!(reader.live_threads().any(|thread| thread.thread.index == 2));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rewind(&mut self, mark: &Mark) {
         self.left_out = LeftOut { events: self.left_out.events, ..mark.left_out };
@@ -254,39 +257,44 @@ impl Stream {
     }
 
     /// Drops all marks and the log behind them, because every block so far has reached the file.
+    ///
+    /// [`rewind`](Self::rewind) has an example.
     pub fn settle(&mut self) {
         self.writer.settle();
     }
 
     /// Restores the counts of [`left_out`](Self::left_out) to an earlier value. Call it when
     /// everything since then is written again into a new stream.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream, content::ThreadInfo};
+    ///
+    /// let main = ThreadInfo { index: 17, name: Some("main"), ..ThreadInfo::default() };
+    /// let mut stream = Stream::new(Format::V5);
+    /// let before = stream.left_out();
+    /// stream.thread(&main, &mut Vec::new())?;
+    /// // The file could not be created. What it would have had is written again, into another one.
+    /// stream.set_left_out(before);
+    /// stream.thread(&main, &mut Vec::new())?;
+    /// assert_eq!(stream.left_out().thread_names, 1);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn set_left_out(&mut self, left_out: LeftOut) {
         self.left_out = left_out;
     }
 
-    /// The most bytes that the end of the stream takes: a [sequence point](Self::sequence_point)
-    /// that names all threads so far, and a [`remove_threads`](Self::remove_threads) call for each
-    /// of them.
-    #[must_use]
-    pub fn closing_size(&self) -> u64 {
-        self.writer.closing_size()
-    }
-
     /// What a complete stream ends with.
+    ///
+    /// [`StreamEnd`] has an example.
     #[must_use]
     pub fn end(&self) -> StreamEnd {
         self.format.definition().end
     }
 
-    /// Whether only a stream with rows can tell losses, and only by sequence points. Then a thread
-    /// that ends is told by the next sequence point, so it must be removed before.
-    #[must_use]
-    pub fn needs_rows(&self) -> bool {
-        self.format.definition().needs_rows
-    }
-
     /// Whether rows have the thread ids and numbers of the trace that is
     /// [copied](Self::copying). Then threads need not be defined or removed.
+    ///
+    /// [`copying`](Self::copying) has an example.
     #[must_use]
     pub fn keeps_numbers(&self) -> bool {
         self.writer.keeps_numbers()
@@ -297,6 +305,17 @@ impl Stream {
     ///
     /// # Errors
     /// [`FormatError`] if the format cannot store `info`.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream};
+    /// # use nettrace_format::example::INFO;
+    ///
+    /// // `INFO` is a `TraceInfo`.
+    /// let (mut stream, mut trace) = (Stream::new(Format::V6), Vec::new());
+    /// stream.begin(&INFO, &mut trace)?;
+    /// assert!(trace.starts_with(b"Nettrace"));
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
         self.writer.begin(info, &mut self.left_out, out)
     }
@@ -306,6 +325,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`FormatError`] if a type [cannot be described](Self::check).
+    ///
+    /// The example of [`Stream`] shows it.
     pub fn define(
         &mut self,
         types: &[(u32, &'static EventSchema)],
@@ -318,6 +339,8 @@ impl Stream {
     ///
     /// # Errors
     /// [`FormatError`] if the thread's row is too large.
+    ///
+    /// The example of [`Stream`] shows it.
     pub fn thread(
         &mut self,
         thread: &ThreadInfo<'_>,
@@ -328,6 +351,22 @@ impl Stream {
 
     /// Notes the name of a thread that rows are about and name by its OS id. The name applies up to
     /// the next sequence point.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, SubjectId, ThreadIds, content::ThreadInfo};
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::Heph)?;
+    ///
+    /// // Thread 42, which events are about, under the id that rows of the format have for it.
+    /// match ThreadIds::new(Format::Heph).subject(42) {
+    ///     SubjectId::OsId(id) => stream.subject(id, Some("worker")),
+    ///     SubjectId::Index(index) => {
+    ///         let thread = ThreadInfo { index, name: Some("worker"), ..ThreadInfo::default() };
+    ///         stream.thread(&thread, &mut trace)?;
+    ///     }
+    /// }
+    /// assert_eq!(stream.left_out().thread_names, 0);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn subject(&mut self, os_id: u64, name: Option<&str>) {
         if let Some(name) = name {
             self.writer.subject(os_id, name, &mut self.left_out);
@@ -338,6 +377,19 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the functions of the formats.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, v6::ThreadSequence};
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
+    ///
+    /// // The thread's two events were dropped.
+    /// stream.remove_threads(&[ThreadSequence { thread: 17, sequence: 2 }], &mut trace)?;
+    /// trace.extend(stream.end().bytes());
+    /// let mut reader = nettrace_reader::Reader::new(&trace[..])?;
+    /// reader.read_to_end()?;
+    /// assert_eq!(reader.totals().lost, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn remove_threads(
         &mut self,
         threads: &[ThreadSequence],
@@ -350,6 +402,8 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the functions of the formats.
+    ///
+    /// [`stacks`](Self::stacks) has an example.
     pub fn stack(
         &mut self,
         id: u32,
@@ -365,6 +419,18 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the functions of the formats.
+    ///
+    /// ```
+    /// use nettrace_format::Format;
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
+    ///
+    /// // The ids 1 and 2. The second stack has two frames, the innermost first.
+    /// let before = trace.len();
+    /// stream.stacks(1, &[&[0x1000], &[0x2000, 0x1000]], 8, &mut trace)?;
+    /// // A block header, the first id, the count, and two sizes before the addresses.
+    /// assert_eq!(trace.len() - before, 4 + 4 + 4 + 2 * 4 + 3 * 8);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn stacks(
         &mut self,
         first_id: u32,
@@ -379,6 +445,28 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the functions of the formats.
+    ///
+    /// ```
+    /// use nettrace_format::{
+    ///     Format, Row,
+    ///     content::{Label, RowHeader},
+    /// };
+    /// # use nettrace_format::example::ROW;
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
+    ///
+    /// let labels = [Label::Str("tenant", "contoso")];
+    /// stream.labels(1, &labels, &mut trace)?;
+    /// let header = RowHeader { labels: 1, ..ROW };
+    /// let row = Row { header, labels: &labels, stack: &[], payload: &1_250_u32.to_le_bytes() };
+    /// let mut rows = Vec::new();
+    /// stream.row(&row, true, &mut rows)?;
+    /// # let tail = stream.event_block(6_000, 6_000, rows.len(), &mut trace)?;
+    /// # trace.extend(rows);
+    /// # trace.extend(tail);
+    /// # let mut reader = nettrace_reader::Reader::new(&trace[..])?;
+    /// # assert_eq!(reader.next_event()?.map(|event| event.labels().len()), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn labels(
         &mut self,
         id: u32,
@@ -394,6 +482,22 @@ impl Stream {
     ///
     /// # Errors
     /// Those of the functions of the formats.
+    ///
+    /// ```
+    /// use nettrace_format::{
+    ///     Format,
+    ///     v6::{LAST_LABEL, Label, put_label},
+    /// };
+    /// # let (mut stream, mut trace) = nettrace_format::example::stream(Format::V6)?;
+    ///
+    /// // One list with one label, which is its last.
+    /// let mut rows = [0; 32];
+    /// let len = put_label(&Label::SpanId(7), &mut rows).expect("it fits");
+    /// rows[0] |= LAST_LABEL;
+    /// stream.label_rows(1, 1, &rows[..len], &mut trace)?;
+    /// assert!(trace.ends_with(&rows[..len]));
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn label_rows(
         &mut self,
         first_id: u32,
@@ -402,109 +506,5 @@ impl Stream {
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         self.writer.label_rows(first_id, count, rows, out)
-    }
-
-    /// Appends a row of an event block, which the caller frames with
-    /// [`event_block`](Self::event_block). The header of a block's first row is complete; those of
-    /// later rows contain what changed since the row before.
-    ///
-    /// Returns how many events of the thread are missing before the row although no reader notices
-    /// it yet. The thread's next row shows them, or the next sequence point. Only versions 4 and 5
-    /// return more than 0.
-    ///
-    /// # Errors
-    /// [`Refusal`] if the format cannot store the payload. The row then counts in
-    /// [`LeftOut::events`], and nothing is appended.
-    pub fn row(
-        &mut self,
-        row: &Row<'_>,
-        is_first: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<u32, Refusal> {
-        let result = self.writer.row(row, is_first, &mut self.left_out, out);
-        self.left_out.events += u64::from(result.is_err());
-        result
-    }
-
-    /// Whether the rows of a block can be copied as they were recorded, without gaps, behind a
-    /// first row that has this thread and sequence number.
-    #[must_use]
-    pub fn takes_rows_as_recorded(&self, thread: u64, sequence: u32) -> bool {
-        self.writer.takes_rows_as_recorded(thread, sequence)
-    }
-
-    /// Notes rows that the caller copies as they were recorded, behind the [row](Self::row) that
-    /// begins the block. Their labels equal `labels`. Only for a block that the stream
-    /// [takes](Self::takes_rows_as_recorded) in this way.
-    pub fn rows_as_recorded(&mut self, thread: u64, labels: &[Label<'_>], rows: u32) {
-        self.writer.rows_as_recorded(thread, labels, rows, &mut self.left_out);
-    }
-
-    /// Whether rows can be copied as they were recorded wherever [`change_row`](Self::change_row)
-    /// says in what they differ from the row before. Such a format has labels and stacks by their
-    /// ids alone.
-    #[must_use]
-    pub fn changes_rows(&self) -> bool {
-        self.writer.changes_rows()
-    }
-
-    /// Appends the beginning of a row that was recorded, with what the row does not say of itself.
-    /// Returns how many of its bytes that replaces; the caller copies the others. Returns `None` if
-    /// the row is not a [plain row](crate::v6::change_row), or if the format does not [change
-    /// rows](Self::changes_rows).
-    pub fn change_row(&self, row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
-        self.writer.change_row(row, change, out)
-    }
-
-    /// Appends the part of an event block before its `rows_len` bytes of rows, and returns the part
-    /// after them.
-    ///
-    /// # Errors
-    /// Those of the functions of the formats: no rows, or too many.
-    pub fn event_block(
-        &mut self,
-        first_ts: u64,
-        last_ts: u64,
-        rows_len: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<&'static [u8], FormatError> {
-        self.writer.event_block(first_ts, last_ts, rows_len, out)
-    }
-
-    /// Appends a sequence point, which separates the events older than `timestamp` from those that
-    /// follow. `threads` holds the last sequence number of each thread.
-    ///
-    /// # Errors
-    /// Those of the functions of the formats.
-    pub fn sequence_point(
-        &mut self,
-        timestamp: u64,
-        threads: &[ThreadSequence],
-        out: &mut Vec<u8>,
-    ) -> Result<(), FormatError> {
-        self.writer.sequence_point(timestamp, threads, out)
-    }
-
-    /// Whether a sequence point should come soon, because many threads have ended since the last
-    /// one and it must name them.
-    #[must_use]
-    pub fn wants_point(&self) -> bool {
-        self.writer.wants_point()
-    }
-
-    /// Appends a sequence point if there are losses that only a sequence point can tell. Call it
-    /// before the end of a stream that does not end with a sequence point of its own.
-    ///
-    /// # Errors
-    /// Those of the functions of the formats.
-    pub fn last_point(&mut self, timestamp: u64, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        self.writer.last_point(timestamp, out)
-    }
-
-    /// How many lost events no thread of the stream has told yet. They are of threads without rows;
-    /// the next sequence point tells them as losses of another thread, if any thread has a row.
-    #[must_use]
-    pub fn untold_losses(&self) -> u64 {
-        self.writer.untold_losses()
     }
 }

@@ -25,12 +25,29 @@ impl StreamEnd {
     pub const MAX_BYTES: usize = 16;
 
     /// An end of stream. Recorders get theirs from [`Stream::end`](crate::Stream::end).
+    ///
+    /// A sink's test can make one:
+    ///
+    /// ```
+    /// use nettrace_format::StreamEnd;
+    ///
+    /// let end = StreamEnd::new(b"end");
+    /// assert_eq!(end.bytes(), b"end");
+    /// assert!(end.padding().is_none());
+    /// ```
     #[must_use]
     pub const fn new(bytes: &'static [u8]) -> Self {
         Self { bytes, padding: None }
     }
 
     /// No end of stream, and padding that readers skip.
+    ///
+    /// ```
+    /// use nettrace_format::{Padding, StreamEnd, heph};
+    ///
+    /// let end = StreamEnd::padded(Padding::new(heph::padding));
+    /// assert!(end.bytes().is_empty() && end.padding().is_some());
+    /// ```
     #[must_use]
     pub const fn padded(padding: Padding) -> Self {
         Self { bytes: &[], padding: Some(padding) }
@@ -46,6 +63,13 @@ impl StreamEnd {
     }
 
     /// How a file that grows can end instead, in formats without an end of stream.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, Stream};
+    ///
+    /// assert!(Stream::new(Format::Heph).end().padding().is_some());
+    /// assert!(Stream::new(Format::V6).end().padding().is_none());
+    /// ```
     #[must_use]
     pub const fn padding(self) -> Option<Padding> {
         self.padding
@@ -56,6 +80,19 @@ impl StreamEnd {
 ///
 /// Padding begins with [`start`](Self::start), which tells its size. The bytes after these have no
 /// meaning.
+///
+/// ```
+/// use nettrace_format::{Format, Padding, Stream};
+///
+/// let padding = Stream::new(Format::Heph).end().padding().expect("Heph has no end of stream");
+/// // A file that has reserved 4,096 bytes more than it uses.
+/// let mut room = vec![0; 4_096];
+/// room[..Padding::START].copy_from_slice(&padding.start(4_096));
+/// let mut reader = nettrace_reader::heph::Reader::new(&room[..]);
+/// assert!(reader.next_event()?.is_none());
+/// assert_eq!(reader.totals().padding, 4_096);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Padding {
     start: fn(u32) -> [u8; Self::START],

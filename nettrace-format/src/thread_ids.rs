@@ -46,6 +46,8 @@ pub struct ThreadIds {
 const BOUND: u64 = 1 << 22;
 
 /// The ids of a thread that records events.
+///
+/// [`ThreadIds::recorder`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderIds {
     /// The id for [`RowHeader::capture_thread`](crate::content::RowHeader::capture_thread).
@@ -56,6 +58,8 @@ pub struct RecorderIds {
 }
 
 /// The id of a thread that events are about.
+///
+/// [`ThreadIds::subject`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubjectId {
     /// The thread's OS id, which needs no definition. [`Stream::subject`](crate::Stream::subject)
@@ -75,6 +79,17 @@ impl ThreadIds {
 
     /// The ids of a new thread that records events. No two threads get the same `recorder`, even if
     /// the system gives them the same id one after the other. `os_id` is 0 if it is unknown.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, ThreadIds};
+    ///
+    /// let mut ids = ThreadIds::new(Format::V5);
+    /// let _ = ids.recorder(17);
+    /// // The system gives the id to a second thread. Rows about it still name it by that id.
+    /// let second = ids.recorder(17);
+    /// assert!(ids.is_index(second.recorder));
+    /// assert_eq!(second.subject, 17);
+    /// ```
     #[must_use]
     pub fn recorder(&mut self, os_id: u64) -> RecorderIds {
         let is_own = self.rules.are_os_ids && self.take(os_id);
@@ -102,6 +117,13 @@ impl ThreadIds {
     }
 
     /// A new index.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, ThreadIds};
+    ///
+    /// let mut ids = ThreadIds::new(Format::V6);
+    /// assert_ne!(ids.index(), ids.index());
+    /// ```
     #[must_use]
     pub fn index(&mut self) -> u64 {
         self.next_index += 1;
@@ -109,6 +131,14 @@ impl ThreadIds {
     }
 
     /// Whether an id is an index, rather than an OS id.
+    ///
+    /// ```
+    /// use nettrace_format::{Format, ThreadIds};
+    ///
+    /// let mut ids = ThreadIds::new(Format::V6);
+    /// let index = ids.index();
+    /// assert!(ids.is_index(index) && !ids.is_index(17));
+    /// ```
     #[must_use]
     pub fn is_index(&self, id: u64) -> bool {
         id >= self.rules.first_index

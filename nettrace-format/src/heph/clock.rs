@@ -32,6 +32,13 @@ impl Clock {
     ///
     /// # Errors
     /// [`FormatError::ClockRate`] if `ticks_per_second` is 0.
+    ///
+    /// ```
+    /// use nettrace_format::{FormatError, heph::Clock};
+    ///
+    /// let error = Clock::new(0, 0, 0).unwrap_err();
+    /// assert_eq!(error, FormatError::ClockRate { ticks_per_second: 0 });
+    /// ```
     pub fn new(epoch: u64, sync_ticks: u64, ticks_per_second: u64) -> Result<Self, FormatError> {
         if ticks_per_second == 0 {
             return Err(FormatError::ClockRate { ticks_per_second });
@@ -44,6 +51,24 @@ impl Clock {
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
+    ///
+    /// ```
+    /// use nettrace_format::{
+    ///     content::{SystemTimeParts, TraceInfo},
+    ///     heph::Clock,
+    /// };
+    ///
+    /// let clock = Clock::of(&TraceInfo {
+    ///     sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+    ///     sync_ticks: 5_000,
+    ///     ticks_per_second: 1_000_000_000,
+    ///     pointer_size: 8,
+    ///     key_values: &[],
+    /// })?;
+    /// assert_eq!(clock.epoch(), 1_700_000_000_000_000_000);
+    /// assert_eq!(clock.nanos(6_000), 1_000);
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn of(info: &TraceInfo<'_>) -> Result<Self, FormatError> {
         let nanos = i128::from(unix_millis(&info.sync_utc)) * 1_000_000;
         let epoch = u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);

@@ -17,6 +17,8 @@ use crate::{
 };
 
 /// Everything about one event except its type and payload.
+///
+/// [`EventWriter`] has an example.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventInfo<'a> {
     /// The thread that recorded the event: a number that is unique in the trace.
@@ -43,22 +45,7 @@ pub struct EventInfo<'a> {
 ///
 /// ```
 /// use nettrace_format::heph::{Clock, EventInfo, EventWriter};
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_format::example::SALE;
 ///
 /// // A tick is a microsecond.
 /// let clock = Clock::new(1_700_000_000_000_000_000, 500, 1_000_000)?;
@@ -68,7 +55,10 @@ pub struct EventInfo<'a> {
 /// // `SALE` is an `EventSchema` with one field, a `u32`.
 /// let info = EventInfo { stream: 17, counter: 1, timestamp: 502, ..EventInfo::default() };
 /// writer.event(&SALE, &info, &1_250_u32.to_le_bytes(), &mut trace)?;
-/// # Ok::<(), nettrace_format::FormatError>(())
+///
+/// let mut reader = nettrace_reader::heph::Reader::new(&trace[..]);
+/// assert_eq!(reader.next_event()?.map(|event| event.start), Some(2_000));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct EventWriter {
@@ -156,22 +146,7 @@ impl EventWriter {
 ///
 /// ```
 /// use nettrace_format::heph::check;
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_format::example::SALE;
 ///
 /// assert_eq!(check(&SALE), Ok(()));
 /// ```

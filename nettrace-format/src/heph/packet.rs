@@ -92,6 +92,8 @@ pub fn padding(size: u32) -> [u8; PADDING] {
 }
 
 /// The fields of an event packet that come before its description.
+///
+/// [`EventPacket`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventHeader {
     /// The thread of execution, unique in the trace.
@@ -107,6 +109,8 @@ pub struct EventHeader {
 }
 
 /// The value of an attribute.
+///
+/// [`EventPacket`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the names say it")]
 pub enum Value<'a> {
@@ -134,7 +138,11 @@ pub enum Value<'a> {
 /// packet.attribute("rows", Value::U64(43))?;
 /// packet.attribute("tables", Value::StrArray(&["orders", "users"]))?;
 /// packet.finish()?;
-/// # Ok::<(), nettrace_format::FormatError>(())
+///
+/// let mut reader = nettrace_reader::heph::Reader::new(&trace[..]);
+/// let event = reader.next_event()?.expect("there is one event");
+/// assert_eq!((event.description, event.attributes().count()), ("query", 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct EventPacket<'a> {

@@ -39,22 +39,7 @@ const NO_PROCESSOR: u32 = u32::MAX;
 ///     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
 ///     heph::Stream,
 /// };
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_format::example::SALE;
 ///
 /// let (mut stream, mut trace) = (Stream::new(), Vec::new());
 /// let info = TraceInfo {
@@ -81,6 +66,11 @@ const NO_PROCESSOR: u32 = u32::MAX;
 /// stream.row(&header, &[], &[], &1_250_u32.to_le_bytes(), &mut trace)?;
 /// // The thread's last number was 3, so two events are missing.
 /// stream.numbers([(17, 3)], &mut trace)?;
+///
+/// let mut reader = nettrace_reader::heph::Reader::new(&trace[..]);
+/// assert_eq!(reader.next_event()?.map(|event| event.description == "Sale"), Some(true));
+/// assert!(reader.next_event()?.is_none());
+/// assert_eq!(reader.totals().lost, 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Default)]
@@ -199,6 +189,26 @@ impl Stream {
 
     /// Notes the name of a thread that rows will be about and that may record no events itself.
     /// Writes nothing.
+    ///
+    /// ```
+    /// use nettrace_format::{content::RowHeader, heph::Stream};
+    /// # use nettrace_format::example::{INFO, ROW, SALE};
+    ///
+    /// let (mut stream, mut trace) = (Stream::new(), Vec::new());
+    /// # stream.begin(&INFO, &mut trace)?;
+    /// # stream.define(&[(1, &SALE)])?;
+    /// stream.subject(42, "worker");
+    /// // Thread 17 records an event that is about thread 42.
+    /// let header = RowHeader { capture_thread: 17, thread: 42, ..ROW };
+    /// stream.row(&header, &[], &[], &1_250_u32.to_le_bytes(), &mut trace)?;
+    ///
+    /// let mut reader = nettrace_reader::heph::Reader::new(&trace[..]);
+    /// let event = reader.next_event()?.expect("there is one event");
+    /// let mut attributes = event.attributes().filter_map(Result::ok);
+    /// let name = attributes.find(|(name, _)| *name == "@subject_thread");
+    /// assert_eq!(name.unwrap().1, nettrace_reader::heph::Value::Text("worker"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn subject(&mut self, index: u64, name: &str) {
         self.subjects.insert(index, Arc::from(name));
     }
@@ -307,6 +317,16 @@ impl Stream {
     ///
     /// # Errors
     /// [`FormatError::HephStream`]. An error leaves `out` unchanged.
+    ///
+    /// ```
+    /// use nettrace_format::heph::{LOST, Stream};
+    ///
+    /// // Two events of the thread were attempted, and none was recorded.
+    /// let (mut stream, mut trace) = (Stream::new(), Vec::new());
+    /// stream.remove_threads([(17, 2)], &mut trace)?;
+    /// assert!(trace.windows(LOST.len()).any(|bytes| bytes == LOST.as_bytes()));
+    /// # Ok::<(), nettrace_format::FormatError>(())
+    /// ```
     pub fn remove_threads(
         &mut self,
         threads: impl IntoIterator<Item = (u64, u32)> + Clone,

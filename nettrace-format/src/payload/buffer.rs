@@ -5,6 +5,18 @@ use alloc::vec::Vec;
 use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, walk::Mismatch};
 
 /// Why an event is refused as a whole: the format cannot hold its payload.
+///
+/// ```
+/// use nettrace_event::PayloadEncoder;
+/// use nettrace_format::payload::{NetTraceEncoder, Refusal, VecBuffer};
+///
+/// // A text has at most 32,767 code units.
+/// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+/// encoder.str(&"x".repeat(32_768), nettrace_event::StrEncoding::Utf16);
+/// let refusal = encoder.finish().into_payload().unwrap_err();
+/// assert_eq!(refusal, Refusal::TooManyElements);
+/// assert_eq!(refusal.to_string(), "an array or a text has more than 32767 elements");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -32,6 +44,23 @@ impl From<Mismatch> for Refusal {
 /// Takes the payload bytes of one event. The writer's chunks and vectors implement it.
 ///
 /// A full buffer drops what does not fit, remembers the overflow, and keeps accepting calls.
+///
+/// ```
+/// use nettrace_format::payload::{Buffer, VecBuffer};
+///
+/// let mut buffer = VecBuffer::new();
+/// buffer.put(&[0, 0]);
+/// buffer.put(&[5, 6]);
+/// // A count that is known only now.
+/// buffer.patch(0, &[2, 0]);
+/// // Room for at most 8 bytes, of which one is used.
+/// if let Some(window) = buffer.window(8) {
+///     window[0] = 7;
+/// }
+/// buffer.advance(1);
+/// assert_eq!((buffer.len(), buffer.overflowed()), (5, false));
+/// assert_eq!(buffer.bytes, [2, 0, 5, 6, 7]);
+/// ```
 pub trait Buffer {
     /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);

@@ -43,6 +43,18 @@ pub struct NetTraceEncoder<B: Buffer, const PLAIN: bool = false> {
 
 impl<B: Buffer> NetTraceEncoder<B> {
     /// An encoder for a payload that begins where `buffer` ends now.
+    ///
+    /// ```
+    /// use nettrace_event::PayloadEncoder;
+    /// use nettrace_format::payload::{NetTraceEncoder, VecBuffer};
+    ///
+    /// // A buffer with a row's header in it. The payload begins behind that.
+    /// let mut row = VecBuffer::new();
+    /// row.bytes.extend([0, 50]);
+    /// let mut encoder = NetTraceEncoder::new(row);
+    /// encoder.u16(7);
+    /// assert_eq!(encoder.finish().bytes, [0, 50, 7, 0]);
+    /// ```
     #[inline(always)]
     pub fn new(buffer: B) -> Self {
         Self::begin(buffer)

@@ -16,6 +16,29 @@ impl FixedSize {
     /// Returns the size in bytes of the payload that [`NetTraceEncoder`](super::NetTraceEncoder)
     /// writes for an event. Returns `None` if any value varies in size: text, counted arrays,
     /// options, varints.
+    ///
+    /// ```
+    /// use nettrace_format::payload::FixedSize;
+    /// # use nettrace_event::{EventType, PayloadEncoder, TraceEvent};
+    /// # static SALE: EventType = EventType::new(&nettrace_event::example::SALE);
+    /// # struct Sale {
+    /// #     cents: u32,
+    /// # }
+    /// # impl TraceEvent for Sale {
+    /// #     fn event_types() -> &'static [&'static EventType] {
+    /// #         &[]
+    /// #     }
+    /// #     fn event_type(&self) -> &'static EventType {
+    /// #         &SALE
+    /// #     }
+    /// #     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+    /// #         encoder.u32(self.cents);
+    /// #     }
+    /// # }
+    ///
+    /// // An event with one field, a `u32`.
+    /// assert_eq!(FixedSize::of(&Sale { cents: 1_250 }), Some(4));
+    /// ```
     #[inline(always)]
     #[must_use]
     pub fn of<T: TraceEvent + ?Sized>(event: &T) -> Option<usize> {

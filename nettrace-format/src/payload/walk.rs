@@ -18,6 +18,41 @@ use crate::primitive::{self, MAX_VARUINT64};
 ///
 /// Calls are nested as in the schema: between `begin_field` and `end_field` comes one value, array,
 /// option or object.
+///
+/// ```
+/// use nettrace_event::{FieldSchema, FieldType};
+/// use nettrace_format::payload::walk::{Mismatch, Value, Visitor, walk};
+///
+/// /// Writes the fields that are texts as `name=text`.
+/// #[derive(Default)]
+/// struct Texts {
+///     field: &'static str,
+///     all: String,
+/// }
+///
+/// impl Visitor for Texts {
+///     type Error = Mismatch;
+///
+///     fn begin_field(&mut self, field: &FieldSchema) -> Result<(), Mismatch> {
+///         self.field = field.name;
+///         Ok(())
+///     }
+///
+///     fn value(&mut self, value: Value<'_>) -> Result<(), Mismatch> {
+///         if let Value::Text(text) = value {
+///             self.all += &format!("{}={text}", self.field);
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let fields =
+///     [FieldSchema::new("size", FieldType::U8), FieldSchema::new("key", FieldType::Char)];
+/// let mut texts = Texts::default();
+/// walk(&fields, &[5, 1, 0, b'x', 0], &mut texts)?;
+/// assert_eq!(texts.all, "key=x");
+/// # Ok::<(), Mismatch>(())
+/// ```
 pub trait Visitor {
     /// The visitor's error, which ends the walk.
     type Error: From<Mismatch>;
@@ -95,6 +130,8 @@ pub trait Visitor {
 }
 
 /// A value that contains no others.
+///
+/// [`walk`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "most names say it all")]
 pub enum Value<'a> {
@@ -135,6 +172,15 @@ pub enum Text<'a> {
 
 impl<'a> Text<'a> {
     /// The characters of the text. Invalid Unicode becomes U+FFFD.
+    ///
+    /// ```
+    /// use nettrace_format::payload::walk::Text;
+    ///
+    /// // UTF-16 whose second unit is half of a pair.
+    /// let text = Text::Utf16(&[b'a', 0, 0x00, 0xD8]);
+    /// assert!(text.chars().eq(['a', '\u{FFFD}']));
+    /// assert_eq!(Text::Utf8("für".as_bytes()).to_string(), "für");
+    /// ```
     pub fn chars(self) -> impl Iterator<Item = char> + 'a {
         let (wide, narrow) = match self {
             Self::Utf16(bytes) => (bytes, &[][..]),
@@ -156,6 +202,25 @@ impl fmt::Display for Text<'_> {
 }
 
 /// A payload does not match its schema.
+///
+/// ```
+/// use nettrace_event::{FieldSchema, FieldType};
+/// use nettrace_format::payload::walk::{Mismatch, Value, Visitor, walk};
+///
+/// struct Check;
+///
+/// impl Visitor for Check {
+///     type Error = Mismatch;
+///
+///     fn value(&mut self, _: Value<'_>) -> Result<(), Mismatch> {
+///         Ok(())
+///     }
+/// }
+///
+/// // The second field is missing.
+/// let fields = [FieldSchema::new("a", FieldType::U8), FieldSchema::new("b", FieldType::U32)];
+/// assert_eq!(walk(&fields, &[1], &mut Check), Err(Mismatch { offset: 1 }));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "at byte {offset} the payload does not match the event's fields; walk it with the schema that \

@@ -19,21 +19,10 @@ use crate::{
 ///
 /// ```
 /// use nettrace_format::v5::{Version, needs_mapping};
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType};
 /// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
 /// #     fields: &[FieldSchema::new("cents", FieldType::VarUInt)],
+/// #     ..nettrace_format::example::SALE
 /// # };
 ///
 /// // `SALE` has a field of the type `VarUInt`, which only version 6 has.
@@ -49,21 +38,10 @@ pub fn needs_mapping(version: Version, schema: &EventSchema) -> bool {
 ///
 /// ```
 /// use nettrace_format::v5::{Version, map_payload};
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// # use nettrace_event::{EventSchema, FieldSchema, FieldType};
 /// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
 /// #     fields: &[FieldSchema::new("cents", FieldType::VarUInt)],
+/// #     ..nettrace_format::example::SALE
 /// # };
 ///
 /// // `SALE` has a field of the type `VarUInt`, which becomes a `UInt64`.

@@ -12,22 +12,7 @@ use crate::{
 ///
 /// ```
 /// use nettrace_format::v5::{Version, check};
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_format::example::SALE;
 ///
 /// assert_eq!(check(Version::V4, &SALE), Ok(()));
 /// ```

@@ -22,6 +22,8 @@ pub const ACTIVITY: u8 = 16;
 pub const RELATED_ACTIVITY: u8 = 32;
 
 /// The header of an event's row: everything about the event except its payload.
+///
+/// [`RowEncoder`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     /// The metadata id of the event's type: 1 to 2^31 - 1.

@@ -17,6 +17,8 @@ use crate::{
 };
 
 /// One of the two older versions.
+///
+/// [`Stream`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Version {
     /// Version 4: .NET Core 3.0. It has no arrays and no opcodes.
@@ -41,22 +43,7 @@ pub const BLOCK_HEADER: usize = 20;
 ///     content::{SystemTimeParts, TraceInfo},
 ///     v5::{Row, RowEncoder, Stream, Version},
 /// };
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_format::example::SALE;
 ///
 /// let (mut stream, mut trace) = (Stream::new(Version::V5), Vec::new());
 /// let info = TraceInfo {

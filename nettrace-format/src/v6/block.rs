@@ -21,6 +21,14 @@ pub const EVENT_BLOCK_HEADER: usize = 20;
 pub const END_OF_STREAM: [u8; 4] = [0; 4];
 
 /// The content of a block.
+///
+/// ```
+/// use nettrace_format::v6::BlockKind;
+///
+/// // The kind is the last byte of a block's header.
+/// assert_eq!(BlockKind::LabelList as u8, 8);
+/// assert_eq!(BlockKind::LabelList.to_string(), "LabelList");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum BlockKind {
@@ -110,6 +118,8 @@ pub fn block(
 ///
 /// let mut block = event_block_header(6_000, 6_000, true, rows.len())?.to_vec();
 /// block.extend(rows);
+/// // The first three bytes are the size of what follows the first four.
+/// assert_eq!(u32::from_le_bytes([block[0], block[1], block[2], 0]) as usize, block.len() - 4);
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///

@@ -10,6 +10,8 @@ use alloc::{boxed::Box, vec::Vec};
 use crate::{error::FormatError, primitive};
 
 /// An event type, with everything that a row of a Metadata block holds.
+///
+/// [`description_row`] has an example.
 #[derive(Clone, Debug, Default)]
 pub struct TypeDescription<'a> {
     /// The metadata id, by which rows refer to the type.
@@ -41,6 +43,8 @@ pub struct TypeDescription<'a> {
 }
 
 /// A field of an event or of an object.
+///
+/// [`description_row`] has an example.
 #[derive(Clone, Debug)]
 pub struct FieldDescription<'a> {
     /// The field's name.
@@ -50,6 +54,8 @@ pub struct FieldDescription<'a> {
 }
 
 /// The type of a field, by the format's type codes.
+///
+/// [`description_row`] has an example.
 #[derive(Clone, Debug)]
 pub enum TypeCode<'a> {
     /// A type that contains no other.
@@ -67,6 +73,13 @@ pub enum TypeCode<'a> {
 }
 
 /// A type that contains no other, by its type code.
+///
+/// ```
+/// use nettrace_format::v6::PlainType;
+///
+/// // The number is the type's code.
+/// assert_eq!(PlainType::VarUInt as u8, 21);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[allow(missing_docs, reason = "the names are those of the format")]
@@ -100,6 +113,30 @@ pub enum PlainType {
 /// # Errors
 /// [`FormatError::DescriptionTooLarge`] if a part exceeds its limit of 65,535 bytes. An error
 /// leaves `out` unchanged.
+///
+/// ```
+/// use nettrace_format::v6::{
+///     FieldDescription, PlainType, TypeCode, TypeDescription, description_row, metadata_block,
+/// };
+///
+/// // An array of arrays, which no schema of this crate has.
+/// let rows_of_bytes =
+///     TypeCode::Array(Box::new(TypeCode::Array(Box::new(TypeCode::Plain(PlainType::Byte)))));
+/// let image = TypeDescription {
+///     id: 1,
+///     provider: "Shop",
+///     name: "Image",
+///     fields: vec![FieldDescription { name: "rows", ty: rows_of_bytes }],
+///     level: 4,
+///     ..TypeDescription::default()
+/// };
+/// let (mut rows, mut out) = (Vec::new(), Vec::new());
+/// description_row(&image, &mut rows)?;
+/// // The row's size, and then the row.
+/// assert_eq!(usize::from(u16::from_le_bytes([rows[0], rows[1]])), rows.len() - 2);
+/// metadata_block(&rows, &mut out)?;
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 pub fn description_row(of: &TypeDescription<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
     let result = sized(out, |out| row(of, out));

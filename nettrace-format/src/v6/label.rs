@@ -21,6 +21,8 @@ use crate::{
 /// let list = [Label::SpanId(0x2B), Label::Str("tenant", "contoso")];
 /// let mut out = Vec::new();
 /// label_list_block(1, &[&list], &mut out)?;
+/// // The block ends with the text, which is marked as the list's last label.
+/// assert!(out.ends_with(b"\x85\x06tenant\x07contoso"));
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///
@@ -56,6 +58,19 @@ pub fn label_list_block(
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::BlockTooLarge`]. An error
 /// leaves `out` unchanged.
+///
+/// ```
+/// use nettrace_format::v6::{LAST_LABEL, Label, label_list_block, label_rows_block, put_label};
+///
+/// let mut rows = [0; 32];
+/// let len = put_label(&Label::Level(2), &mut rows).expect("it fits");
+/// rows[0] |= LAST_LABEL;
+/// let (mut encoded, mut from_labels) = (Vec::new(), Vec::new());
+/// label_rows_block(1, 1, &rows[..len], &mut encoded)?;
+/// label_list_block(1, &[&[Label::Level(2)]], &mut from_labels)?;
+/// assert_eq!(encoded, from_labels);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 pub fn label_rows_block(
     first_id: u32,
     count: u32,
@@ -88,6 +103,15 @@ fn label(label: &Label<'_>, mark: u8, out: &mut Vec<u8>) {
 
 /// Writes a label at the start of `out`, as LabelList blocks have it, without [`LAST_LABEL`].
 /// Returns its length, or `None` if it does not fit.
+///
+/// ```
+/// use nettrace_format::v6::{Label, put_label};
+///
+/// let mut bytes = [0; 8];
+/// assert_eq!(put_label(&Label::Str("id", "a1"), &mut bytes), Some(7));
+/// assert_eq!(bytes[..7], *b"\x05\x02id\x02a1");
+/// assert_eq!(put_label(&Label::Str("name", "too long"), &mut bytes), None);
+/// ```
 #[inline]
 pub fn put_label(label: &Label<'_>, out: &mut [u8]) -> Option<usize> {
     match *label {
@@ -141,6 +165,8 @@ fn varuint(value: u64, out: &mut [u8], at: usize) -> Option<usize> {
 }
 
 /// A label as [`put_label`] wrote it, whose value is not decoded.
+///
+/// [`split_label`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LabelBytes<'a> {
     /// The kind, without [`LAST_LABEL`].
@@ -154,6 +180,17 @@ pub struct LabelBytes<'a> {
 }
 
 /// Finds the end of the label at the start of `bytes`. Returns `None` if there is none.
+///
+/// ```
+/// use nettrace_format::v6::split_label;
+///
+/// // A list: a text, and a number that is the last label.
+/// let list = b"\x05\x02id\x02a1\x86\x03try\x02";
+/// let first = split_label(list).expect("there is a label");
+/// assert_eq!((first.key, first.len), (&b"id"[..], 7));
+/// let second = split_label(&list[first.len..]).expect("there is another");
+/// assert_eq!(second.key, b"try");
+/// ```
 #[must_use]
 #[inline]
 pub fn split_label(bytes: &[u8]) -> Option<LabelBytes<'_>> {
@@ -183,6 +220,13 @@ fn counted<'a>(bytes: &'a [u8], at: &mut usize) -> Option<&'a [u8]> {
 }
 
 /// Reads the label at the start of `bytes`, and its length. Returns `None` if there is none.
+///
+/// ```
+/// use nettrace_format::v6::{Label, read_label};
+///
+/// assert_eq!(read_label(b"\x05\x02id\x02a1 and more"), Some((Label::Str("id", "a1"), 7)));
+/// assert_eq!(read_label(b"\x05\x02id"), None);
+/// ```
 #[must_use]
 pub fn read_label(bytes: &[u8]) -> Option<(Label<'_>, usize)> {
     let LabelBytes { kind, key, value, len } = split_label(bytes)?;

@@ -37,6 +37,8 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::MetadataRowTooLarge`],
 /// [`FormatError::OptionalMetadataTooLarge`], and those of [`types::field_descriptions`]. An error
 /// leaves `out` unchanged.
+///
+/// [`metadata_block`] has an example.
 pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
     let rust_types = rust_types(schema.fields);
@@ -56,26 +58,12 @@ pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<
 ///
 /// ```
 /// use nettrace_format::v6::{metadata_block, metadata_row};
-/// # use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
-/// # static SALE: EventSchema = EventSchema {
-/// #     provider: ProviderSchema { name: "Shop", guid: None, group: None },
-/// #     name: "Sale",
-/// #     id: 1,
-/// #     id_is_explicit: true,
-/// #     version: 0,
-/// #     level: Level::Informational,
-/// #     keywords: 0,
-/// #     opcode: None,
-/// #     tag: 0,
-/// #     message: None,
-/// #     description: None,
-/// #     key_values: &[],
-/// #     fields: &[FieldSchema::new("cents", FieldType::U32)],
-/// # };
+/// # use nettrace_format::example::SALE;
 ///
 /// let (mut rows, mut out) = (Vec::new(), Vec::new());
 /// metadata_row(1, &SALE, &mut rows)?;
 /// metadata_block(&rows, &mut out)?;
+/// assert!(out.ends_with(&rows));
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///

@@ -36,6 +36,17 @@ pub const MAX_ROW_HEADER: usize = 1 + 6 * MAX_VARUINT32 + 3 * MAX_VARUINT64;
 pub const UNCOMPRESSED_ROW_HEADER: usize = 52;
 
 /// The bits of the first byte of a compressed header.
+///
+/// ```
+/// use nettrace_format::v6::{RowEncoder, RowFlags, RowHeader};
+///
+/// let mut row = Vec::new();
+/// let header = RowHeader { metadata_id: 1, stack: 5, sorted: true, ..RowHeader::default() };
+/// RowEncoder::new().full_row(&header, &mut row);
+/// assert_ne!(row[0] & RowFlags::STACK, 0);
+/// assert_ne!(row[0] & RowFlags::SORTED, 0);
+/// assert_eq!(row[0] & RowFlags::LABELS, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowFlags;
 
@@ -160,6 +171,8 @@ impl RowEncoder {
 
 /// In what a row differs from the row before it in the same block, besides what a [plain
 /// row](change_row) contains. `None` is for no difference.
+///
+/// [`change_row`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowChange {
     /// How many sequence numbers between the two have no row, modulo 2^32. The capture thread and
@@ -178,6 +191,16 @@ pub struct RowChange {
 ///
 /// Appends the header as far as the payload size. Returns how many bytes of `row` that is: the rest
 /// of the row follows unchanged. Returns `None`, and appends nothing, if `row` is not a plain row.
+///
+/// ```
+/// use nettrace_format::v6::{RowChange, RowFlags, change_row};
+///
+/// // No flags, and 50 ticks; the payload follows. The row gets a stack.
+/// let change = RowChange { stack: Some(9), ..RowChange::default() };
+/// let mut out = Vec::new();
+/// assert_eq!(change_row(&[0, 50, 20, 5, 0, 0], &change, &mut out), Some(2));
+/// assert_eq!(out, [RowFlags::STACK, 9, 50]);
+/// ```
 #[inline]
 pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
     const CHANGES: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
@@ -242,6 +265,27 @@ fn change_labels(row: &[u8], flags: u8, labels: u32, out: &mut Vec<u8>) -> Optio
 }
 
 /// The state of a walk over compressed rows: the last row's header.
+///
+/// ```
+/// use nettrace_format::v6::{RowEncoder, RowHeader, RowState};
+///
+/// // Two rows with payloads of one byte.
+/// let first = RowHeader { metadata_id: 1, sequence: 1, payload_len: 1, ..RowHeader::default() };
+/// let second = RowHeader { sequence: 2, timestamp: 50, ..first };
+/// let (mut encoder, mut rows) = (RowEncoder::new(), Vec::new());
+/// for header in [&first, &second] {
+///     encoder.row(header, &mut rows);
+///     rows.push(7);
+/// }
+///
+/// let (mut state, mut at, mut times) = (RowState::new(), 0, Vec::new());
+/// while at < rows.len() {
+///     at += state.advance(&rows[at..]).expect("the rows are whole");
+///     at += state.last().payload_len as usize;
+///     times.push(state.last().timestamp);
+/// }
+/// assert_eq!(times, [0, 50]);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowState {
     last: RowHeader,
@@ -266,6 +310,16 @@ impl RowState {
     }
 
     /// The state after a row with the header `last`.
+    ///
+    /// ```
+    /// use nettrace_format::v6::{RowHeader, RowState};
+    ///
+    /// // Goes on in the middle of a block, at a row without flags, 50 ticks later.
+    /// let last = RowHeader { sequence: 6, timestamp: 100, ..RowHeader::default() };
+    /// let mut state = RowState::after(last);
+    /// assert_eq!(state.advance(&[0, 50]), Some(2));
+    /// assert_eq!((state.last().sequence, state.last().timestamp), (7, 150));
+    /// ```
     #[must_use]
     pub const fn after(last: RowHeader) -> Self {
         Self { last }
@@ -366,6 +420,15 @@ impl RowState {
 }
 
 /// Calls [`RowState::advance`] and also returns the row's header.
+///
+/// ```
+/// use nettrace_format::v6::{RowState, decode_row};
+///
+/// let mut state = RowState::new();
+/// let (header, len) = decode_row(&mut state, &[0, 50, 1]).expect("a header of two bytes");
+/// assert_eq!((header.sequence, header.timestamp, len), (1, 50, 2));
+/// assert_eq!(decode_row(&mut state, &[]), None);
+/// ```
 #[inline]
 pub fn decode_row(state: &mut RowState, bytes: &[u8]) -> Option<(RowHeader, usize)> {
     let header_len = state.advance(bytes)?;
@@ -380,6 +443,21 @@ pub fn decode_row(state: &mut RowState, bytes: &[u8]) -> Option<(RowHeader, usiz
 ///
 /// # Errors
 /// [`FormatError::PayloadTooLarge`]. An error leaves `out` unchanged.
+///
+/// ```
+/// use nettrace_format::v6::{
+///     RowHeader, UNCOMPRESSED_ROW_HEADER, event_block_header, uncompressed_row,
+/// };
+///
+/// let header =
+///     RowHeader { metadata_id: 1, sequence: 1, timestamp: 6_000, ..RowHeader::default() };
+/// let mut rows = Vec::new();
+/// uncompressed_row(&header, &1_250_u32.to_le_bytes(), &mut rows)?;
+/// assert_eq!(rows.len(), UNCOMPRESSED_ROW_HEADER + 4);
+/// let mut block = event_block_header(6_000, 6_000, false, rows.len())?.to_vec();
+/// block.extend(rows);
+/// # Ok::<(), nettrace_format::FormatError>(())
+/// ```
 pub fn uncompressed_row(
     header: &RowHeader,
     payload: &[u8],

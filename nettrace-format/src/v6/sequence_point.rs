@@ -12,6 +12,8 @@ use crate::{
 };
 
 /// What readers forget at a sequence point, besides stacks and label lists.
+///
+/// [`sequence_point`] has an example.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SequencePointFlags {
     /// Forget the threads: they must be defined again. Readers first compare the sequence numbers.
@@ -33,6 +35,8 @@ pub struct SequencePointFlags {
 /// let threads = [ThreadSequence { thread: 1, sequence: 3 }];
 /// let mut out = Vec::new();
 /// sequence_point(7_000, SequencePointFlags::default(), &threads, &mut out)?;
+/// // The block ends with the number of threads, and the thread's index and number.
+/// assert!(out.ends_with(&[1, 0, 0, 0, 1, 3]));
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///

@@ -36,6 +36,7 @@ pub const fn takes_address(address: u64, pointer_size: u32) -> bool {
 /// // The ids 1 and 2. The second stack has two frames, the innermost first.
 /// let mut out = Vec::new();
 /// nettrace_format::v6::stack_block(1, &[&[0x1000], &[0x2000, 0x1000]], 8, &mut out)?;
+/// assert!(out.ends_with(&[0x2000_u64.to_le_bytes(), 0x1000_u64.to_le_bytes()].concat()));
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///

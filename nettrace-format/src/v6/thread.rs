@@ -14,6 +14,8 @@ use crate::{
 
 /// A thread and the last sequence number that it had given at some point. Numbers count dropped
 /// events too.
+///
+/// [`remove_thread_block`] has an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadSequence {
     /// The thread's index.
@@ -26,6 +28,8 @@ pub struct ThreadSequence {
 ///
 /// # Errors
 /// [`FormatError::ThreadRowTooLarge`]. An error leaves `out` unchanged.
+///
+/// [`thread_block`] has an example.
 pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
     const NAME: u8 = 1;
     const PROCESS_ID: u8 = 2;
@@ -77,6 +81,7 @@ pub fn thread_row(thread: &ThreadInfo<'_>, out: &mut Vec<u8>) -> Result<(), Form
 /// let (mut rows, mut out) = (Vec::new(), Vec::new());
 /// thread_row(&main, &mut rows)?;
 /// thread_block(&rows, &mut out)?;
+/// assert!(out.ends_with(&rows));
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///
@@ -97,6 +102,8 @@ pub fn thread_block(rows: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError> {
 ///
 /// let mut out = Vec::new();
 /// remove_thread_block(&[ThreadSequence { thread: 1, sequence: 3 }], &mut out)?;
+/// // The block's size and kind, the thread's index and number.
+/// assert_eq!(out, [2, 0, 0, 7, 1, 3]);
 /// # Ok::<(), nettrace_format::FormatError>(())
 /// ```
 ///

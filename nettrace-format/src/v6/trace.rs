@@ -43,7 +43,8 @@ pub fn stream_header(out: &mut Vec<u8>) {
 /// trace_block(&info, &mut trace)?;
 /// // A complete file without events.
 /// trace.extend(END_OF_STREAM);
-/// # Ok::<(), nettrace_format::FormatError>(())
+/// assert!(nettrace_reader::verify(&trace[..])?.is_sound());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
