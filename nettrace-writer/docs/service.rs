@@ -9,6 +9,7 @@ use std::{
 use axum::{
     Router,
     extract::{Path, Request},
+    http::{Method, Uri},
     middleware::{self, Next},
     response::Response,
     routing::get,
@@ -20,7 +21,7 @@ use tokio::{
     signal::{self, unix},
 };
 
-/// A request was answered.
+/// A request was answered, or given up: then the status is 0.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Contoso-Checkout", message = "{method} {path}: {status} after {took}")]
 struct Answered<'a> {
@@ -78,15 +79,26 @@ async fn cart(Path(user): Path<u64>) -> String {
 
 /// Records each request with its answer.
 async fn record(request: Request, next: Next) -> Response {
-    let start = Instant::now();
     let (method, uri) = (request.method().clone(), request.uri().clone());
+    let mut served = Served { method, uri, start: Instant::now(), status: 0 };
     let response = next.run(request).await;
-    Answered {
-        method: method.as_str(),
-        path: uri.path(),
-        status: response.status().as_u16(),
-        took: start.elapsed(),
-    }
-    .emit();
+    served.status = response.status().as_u16();
     response
+}
+
+/// A request in progress. If the handler panics or the client leaves, nothing after the `await`
+/// runs, but this is dropped all the same.
+struct Served {
+    method: Method,
+    uri: Uri,
+    start: Instant,
+    status: u16,
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let Self { method, uri, start, status } = self;
+        let (method, path) = (method.as_str(), uri.path());
+        Answered { method, path, status: *status, took: start.elapsed() }.emit();
+    }
 }
