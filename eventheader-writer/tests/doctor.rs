@@ -41,6 +41,16 @@ fn a_file_that_cannot_be_decoded_is_named() {
         "--features decode"
     };
     assert!(words.contains(expected), "{words}");
+    // A file of another kind. The program itself is one.
+    let output = eventheader(&["decode", env!("CARGO_BIN_EXE_eventheader")]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = String::from_utf8(output.stderr).unwrap();
+    let expected = if cfg!(feature = "decode") {
+        "this is no file that `perf record` wrote"
+    } else {
+        "--features decode"
+    };
+    assert!(words.contains(expected), "{words}");
 }
 
 #[test]
@@ -49,6 +59,11 @@ fn explains_its_use() {
     assert!(help.status.success());
     let usage = String::from_utf8(help.stdout).unwrap();
     assert!(usage.contains("usage: eventheader doctor"), "{usage}");
+    for command in ["doctor", "decode"] {
+        let output = eventheader(&[command, "--help"]);
+        assert!(output.status.success());
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), usage);
+    }
     for mistake in [&[][..], &["doktor"], &["doctor", "now"]] {
         let output = eventheader(mistake);
         assert_eq!(output.status.code(), Some(2));

@@ -13,7 +13,13 @@ use tracepoint_perf::{PerfDataFileEventOrder, PerfDataFileReader};
 /// records of losses.
 pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
     let mut reader = PerfDataFileReader::new();
-    reader.open_file(file, PerfDataFileEventOrder::Time)?;
+    reader.open_file(file, PerfDataFileEventOrder::Time).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => {
+            let text = "this is no file that `perf record` wrote, or its head is damaged";
+            io::Error::new(io::ErrorKind::InvalidData, text)
+        }
+        _ => error,
+    })?;
     let mut context = EventHeaderEnumeratorContext::new();
     let (mut others, mut damaged, mut losses) = (0_u64, 0_u64, 0_u64);
     while reader.move_next_event()? {

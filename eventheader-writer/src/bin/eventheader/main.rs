@@ -25,16 +25,16 @@ fn main() -> ExitCode {
     let arguments = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
     let arguments: Vec<_> = arguments.collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["help" | "--help" | "-h"] | ["doctor" | "decode", "--help" | "-h"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
         ["doctor"] => {
             let diagnosis = eventheader_writer::doctor();
             print!("{diagnosis}");
             if diagnosis.is_ready() { ExitCode::SUCCESS } else { ExitCode::from(1) }
         }
         ["decode", file] => decode(file),
-        ["help" | "--help" | "-h"] => {
-            println!("{USAGE}");
-            ExitCode::SUCCESS
-        }
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)
