@@ -2,7 +2,7 @@
 //! Their output is printed when all are done, so that it does not mix with that of the others.
 
 use std::{
-    env, fs,
+    env, fs, io,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
@@ -32,10 +32,18 @@ pub(crate) struct Done {
     pub(crate) tally: Tally,
 }
 
+impl Done {
+    /// A lane that could not be run.
+    fn unusable(name: &'static str, begun: Instant, error: Error) -> Self {
+        let (outcome, time) = (Err(error), begun.elapsed());
+        Self { name, outcome, time, text: String::new(), tally: Tally::default() }
+    }
+}
+
 /// Lanes that are running.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    lanes: JoinHandle<Result<Vec<Done>>>,
+    lanes: JoinHandle<Vec<Done>>,
     stop: mpsc::Sender<()>,
 }
 
@@ -51,28 +59,31 @@ impl Beside {
         let lanes = thread::spawn(move || {
             let mut all = Vec::new();
             for name in names {
-                let Some(done) = run(name, &folder.join(format!("{name}.log")), &stopped)? else {
-                    break;
-                };
+                let begun = Instant::now();
+                let done = run(name, &folder.join(format!("{name}.log")), &stopped);
+                let done = done.unwrap_or_else(|error| Some(Done::unusable(name, begun, error)));
+                let Some(done) = done else { break };
                 let failed = done.outcome.is_err();
                 all.push(done);
                 if failed {
                     break;
                 }
             }
-            Ok(all)
+            all
         });
         Ok(Self { lanes, stop })
     }
 
     /// Waits for all lanes, or ends them at once. Returns those that ended by themselves.
-    pub(crate) fn wait(self, at_once: bool) -> Result<Vec<Done>> {
+    ///
+    /// # Panics
+    /// If the thread that runs them has panicked.
+    pub(crate) fn wait(self, at_once: bool) -> Vec<Done> {
         if at_once {
             // The thread may have ended by now.
             let _ = self.stop.send(());
         }
-        let ended = self.lanes.join();
-        ended.unwrap_or_else(|_| Err(Error::Nothing("the lanes beside others panicked".into())))
+        self.lanes.join().expect("the lanes beside others")
     }
 }
 
@@ -83,7 +94,7 @@ fn run(name: &'static str, log: &PathBuf, stopped: &mpsc::Receiver<()>) -> Resul
     let errors = output.try_clone().map_err(unusable)?;
     let shown = format!("cargo xtask {name}");
     let not_started = |source| Error::Start { command: shown.clone(), source };
-    let mut command = Command::new(env::current_exe().map_err(not_started)?);
+    let mut command = Command::new(this_program().map_err(not_started)?);
     command.args(["ci", name]).stdin(Stdio::null()).stdout(output).stderr(errors);
     // The lane leads a process group, so that cargo's children end with it.
     #[cfg(unix)]
@@ -112,8 +123,40 @@ fn run(name: &'static str, log: &PathBuf, stopped: &mpsc::Receiver<()>) -> Resul
     Ok(Some(Done { name, outcome, time: start.elapsed(), text, tally }))
 }
 
+/// A path of this program that can be started, also after a lane has built the program again.
+fn this_program() -> io::Result<PathBuf> {
+    // Then the file that `current_exe` names is gone. What the system started is still there.
+    let running = Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.to_owned()) } else { env::current_exe() }
+}
+
 fn read(path: &Path) -> Result<String> {
     let bytes = fs::read(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
     // A test may print anything, so replace what is not UTF-8.
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Says to this test that it is the program whose file is deleted.
+    const DELETED: &str = "XTASK_TEST_DELETED";
+
+    #[test]
+    fn a_program_that_was_built_again_can_be_started() {
+        if env::var_os(DELETED).is_some() {
+            fs::remove_file(env::current_exe().unwrap()).unwrap();
+            let list = Command::new(this_program().unwrap()).arg("--list").output().unwrap();
+            assert!(list.status.success());
+            return;
+        }
+        let copy = env::temp_dir().join(format!("xtask-beside-{}", std::process::id()));
+        fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+        let name = "beside::tests::a_program_that_was_built_again_can_be_started";
+        let output = Command::new(&copy).args([name, "--exact"]).env(DELETED, "").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("1 passed"), "{text}");
+        assert!(!copy.exists(), "the file was deleted");
+    }
 }

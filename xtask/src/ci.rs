@@ -95,7 +95,7 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
         others = Some(Beside::start(workspace, &beside)?);
     }
     if let Some(others) = others {
-        for done in others.wait(outcome.is_err())? {
+        for done in others.wait(outcome.is_err()) {
             print!("{}", done.text);
             let word = if done.outcome.is_ok() { "ok, beside others," } else { "FAILED" };
             println!("=== {}: {word} after {}", done.name, seconds(done.time));
