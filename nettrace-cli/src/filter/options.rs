@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use jiff::Timestamp;
 use nettrace_event::Level;
 
-use crate::filter::Condition;
+use crate::{filter::Condition, rust_types::UNITS};
 
 /// Options of `dump` and `headers`: which events to show. An event must pass all of them.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -22,8 +22,8 @@ pub(crate) struct FilterOptions {
     /// NAME*. In a Heph trace: the number of a stream
     #[arg(long, value_name = "THREAD")]
     pub(crate) thread: Vec<ThreadPattern>,
-    /// Only events from this time on: seconds since the start of the trace (1.5, or 250ms, us,
-    /// ns), or a time as 2026-01-31T23:59:59.5Z
+    /// Only events from this time on: seconds since the start of the trace (1.5, or with a unit:
+    /// 250ms, 80us, 9ns, 5m, 1.5h), or a time as 2026-01-31T23:59:59.5Z
     #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
     pub(crate) from: Option<Bound>,
     /// Only events up to this time, as in --from
@@ -150,7 +150,7 @@ impl FromStr for Bound {
             Ok(time) => Ok(Self::Time(time.as_nanosecond())),
             Err(_) => {
                 Err("write seconds since the start of the trace (1.5), a span with its unit \
-                (250ms, 80us, 9ns), or a time with its zone (2026-01-31T23:59:59.5Z)"
+                (250ms, 80us, 9ns, 5m, 1.5h), or a time with its zone (2026-01-31T23:59:59.5Z)"
                     .into())
             }
         }
@@ -159,8 +159,7 @@ impl FromStr for Bound {
 
 /// Parses a duration to nanoseconds; further digits are dropped. Without a unit: seconds.
 fn span(text: &str) -> Option<i128> {
-    let units = [("ns", 1), ("us", 1000), ("µs", 1000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-    let with_unit = units
+    let with_unit = UNITS
         .into_iter()
         .find_map(|(unit, nanos)| text.strip_suffix(unit).map(|number| (number.trim_end(), nanos)));
     let (number, nanos) = with_unit.unwrap_or((text, 1_000_000_000_i128));
@@ -213,10 +212,12 @@ mod tests {
             ("9ns", 9),
             ("1.0000000019", 1_000_000_001),
             ("2s", 2_000_000_000),
+            ("1.5m", 90_000_000_000),
+            ("-2 h", -7_200_000_000_000),
         ] {
             assert_eq!(span(text), Some(nanos), "{text}");
         }
-        for wrong in ["", "x", "1e3", ".5", "1.5h", "--1", "1,5"] {
+        for wrong in ["", "x", "1e3", ".5", "1.5d", "m", "--1", "1,5"] {
             assert_eq!(span(wrong), None, "{wrong}");
         }
     }

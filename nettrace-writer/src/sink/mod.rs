@@ -305,6 +305,13 @@ impl From<io::Error> for WriteError {
 /// # assert!(report.is_sound() && report.events == 1, "{report:?}");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a sink",
+    label = "not a sink",
+    note = "sinks are `FileSink`, `RotatingFiles`, `StreamSink`, `MemorySink` and types that \
+            implement `Sink`; `StreamSink::new` makes one of any `Write + Send`; a `Result` needs a \
+            `?` behind it"
+)]
 pub trait Sink: Send {
     /// Opens a stream, which starts with `header` and ends with the bytes of `end`.
     ///
