@@ -21,13 +21,61 @@ use crate::schema::{ArrayLayout, FieldFormat, FieldType, StrEncoding};
 /// stores at constant offsets.
 ///
 /// ```
-/// use nettrace_event::PayloadEncoder;
+/// use std::fmt::Write;
 ///
-/// /// Appends the bytes that any encoder writes for a point.
-/// fn point<E: PayloadEncoder>(x: i32, y: i32, encoder: &mut E) {
-///     encoder.i32(x);
-///     encoder.i32(y);
+/// use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding, TraceField};
+///
+/// /// Shows the values of an event as text.
+/// #[derive(Default)]
+/// struct Shown(String);
+///
+/// macro_rules! show {
+///     ($($method:ident: $ty:ty),*) => {
+///         $(fn $method(&mut self, value: $ty) {
+///             write!(self.0, "{value} ").unwrap();
+///         })*
+///     };
 /// }
+///
+/// impl PayloadEncoder for Shown {
+///     type Mark = ();
+///
+///     show!(bool: bool, u8: u8, u16: u16, u32: u32, u64: u64, u128: u128, var_uint: u64);
+///     show!(i8: i8, i16: i16, i32: i32, i64: i64, i128: i128, var_int: i64, f32: f32, f64: f64);
+///
+///     fn str(&mut self, value: &str, _: StrEncoding) {
+///         write!(self.0, "{value:?} ").unwrap();
+///     }
+///     fn guid(&mut self, value: &[u8; 16]) {
+///         write!(self.0, "{:032x} ", u128::from_be_bytes(*value)).unwrap();
+///     }
+///
+///     fn begin_array(&mut self, _len: usize, _: ArrayLayout) {
+///         self.0 += "[ ";
+///     }
+///     fn end_array(&mut self, (): ()) {
+///         self.0 += "] ";
+///     }
+///     fn begin_option(&mut self, present: bool, _: &'static FieldType) {
+///         self.0 += if present { "" } else { "none " };
+///     }
+///     fn end_option(&mut self, (): ()) {}
+///
+///     // Data that has a location follows the fields.
+///     fn begin_location(&mut self, _: &'static FieldType) {
+///         self.0 += "(below) ";
+///     }
+///     fn begin_location_data(&mut self, (): (), _: &'static FieldType) {}
+///     fn location_str(&mut self, value: &str, encoding: StrEncoding) {
+///         self.str(value, encoding);
+///     }
+///     fn end_location_data(&mut self, (): (), _: &'static FieldType) {}
+/// }
+///
+/// let mut shown = Shown::default();
+/// let values = ("tea", [3_u16, 5], None::<bool>, 'x');
+/// <_ as TraceField>::encode_field(&values, &mut shown);
+/// assert_eq!(shown.0, "\"tea\" [ 3 5 ] none \"x\" ");
 /// ```
 pub trait PayloadEncoder: Sized {
     /// A position to return to, for lengths and locations that become known later.

@@ -40,7 +40,7 @@ pub const MAX_TYPES: u32 = (1 << 14) - 1;
 /// use std::sync::Mutex;
 ///
 /// use nettrace_event::{
-///     EventType,
+///     EventType, NOT_REGISTERED,
 ///     registry::{self, Backend, BackendEntry},
 /// };
 /// # use nettrace_event::example::SALE as SCHEMA;
@@ -51,6 +51,11 @@ pub const MAX_TYPES: u32 = (1 << 14) - 1;
 /// impl Backend for Listing {
 ///     fn attach(&self, ty: &'static EventType) {
 ///         self.0.lock().unwrap().push(ty.schema().name);
+///     }
+///
+///     fn settled(&self, ty: &'static EventType) {
+///         // From here on the word has a bit for each listener.
+///         assert_ne!(ty.enabled(), NOT_REGISTERED);
 ///     }
 /// }
 ///

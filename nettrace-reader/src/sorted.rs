@@ -208,11 +208,20 @@ impl<R: Source> SortedReader<R> {
     }
 
     /// Facts about the whole trace.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// let mut events = nettrace_reader::Reader::new(&file[..])?.sorted();
+    /// let start = events.trace().sync_ticks;
+    /// let first = events.next_event()?.expect("there are events");
+    /// assert_eq!(first.header.timestamp - start, 1_000);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     pub fn trace(&self) -> &Trace {
         self.reader.trace()
     }
 
-    /// See [`Reader::major_version`].
+    /// See [`Reader::major_version`], which has an example.
     pub fn major_version(&self) -> u32 {
         self.reader.major_version()
     }
@@ -238,12 +247,13 @@ impl<R: Source> SortedReader<R> {
         self.reader.totals()
     }
 
-    /// The event types that are defined at this point.
+    /// The event types that are defined at this point. [`Reader::metadata`] has an example.
     pub fn metadata(&self) -> &[Metadata] {
         self.reader.metadata()
     }
 
     /// The threads that are defined at this point, in no particular order.
+    /// [`Reader::live_threads`] has an example.
     pub fn live_threads(&self) -> impl Iterator<Item = &ThreadTotals> {
         self.reader.live_threads()
     }
@@ -253,7 +263,7 @@ impl<R: Source> SortedReader<R> {
         self.reader.finished_threads()
     }
 
-    /// How many bytes of the stream the reader has used.
+    /// How many bytes of the stream the reader has used. [`Reader::offset`] has an example.
     pub fn offset(&self) -> u64 {
         self.reader.offset()
     }

@@ -51,6 +51,7 @@ pub struct EventInfo<'a> {
 /// let clock = Clock::new(1_700_000_000_000_000_000, 500, 1_000_000)?;
 /// let (mut writer, mut trace) = (EventWriter::new(clock), Vec::new());
 /// writer.begin(&mut trace);
+/// assert_eq!(writer.clock().nanos(502), 2_000);
 ///
 /// // `SALE` is an `EventSchema` with one field, a `u32`.
 /// let info = EventInfo { stream: 17, counter: 1, timestamp: 502, ..EventInfo::default() };

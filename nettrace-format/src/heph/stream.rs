@@ -201,6 +201,8 @@ impl Stream {
     /// // Thread 17 records an event that is about thread 42.
     /// let header = RowHeader { capture_thread: 17, thread: 42, ..ROW };
     /// stream.row(&header, &[], &[], &1_250_u32.to_le_bytes(), &mut trace)?;
+    /// // From here on the id may be another thread's.
+    /// stream.forget_subjects();
     ///
     /// let mut reader = nettrace_reader::heph::Reader::new(&trace[..]);
     /// let event = reader.next_event()?.expect("there is one event");

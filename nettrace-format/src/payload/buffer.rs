@@ -46,11 +46,14 @@ impl From<Mismatch> for Refusal {
 /// A full buffer drops what does not fit, remembers the overflow, and keeps accepting calls.
 ///
 /// ```
-/// use nettrace_format::payload::{Buffer, VecBuffer};
+/// use nettrace_format::payload::{Buffer, Refusal, VecBuffer};
 ///
 /// let mut buffer = VecBuffer::new();
+/// assert!(buffer.is_empty());
 /// buffer.put(&[0, 0]);
-/// buffer.put(&[5, 6]);
+/// if let Some(space) = buffer.space(2) {
+///     space.copy_from_slice(&[5, 6]);
+/// }
 /// // A count that is known only now.
 /// buffer.patch(0, &[2, 0]);
 /// // Room for at most 8 bytes, of which one is used.
@@ -60,6 +63,11 @@ impl From<Mismatch> for Refusal {
 /// buffer.advance(1);
 /// assert_eq!((buffer.len(), buffer.overflowed()), (5, false));
 /// assert_eq!(buffer.bytes, [2, 0, 5, 6, 7]);
+///
+/// // The first reason counts.
+/// buffer.fail(Refusal::TooManyElements);
+/// buffer.fail(Refusal::Malformed);
+/// assert_eq!(buffer.into_payload(), Err(Refusal::TooManyElements));
 /// ```
 pub trait Buffer {
     /// Appends bytes.

@@ -22,14 +22,17 @@ use crate::{
 /// makes no calls for text, so the code around it needs no stack.
 ///
 /// ```
-/// use nettrace_event::PayloadEncoder;
+/// use nettrace_event::{PayloadEncoder, TraceField};
 /// use nettrace_format::payload::{NetTraceEncoder, VecBuffer};
 ///
 /// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
 /// encoder.bool(true);
 /// encoder.u16(7);
+/// // Any value that can be a field passes itself to an encoder.
+/// <_ as TraceField>::encode_field(&("go", [3_u8, 5], Some(9_u8)), &mut encoder);
 /// let payload = encoder.finish().into_payload()?;
-/// assert_eq!(payload, [1, 0, 0, 0, 7, 0]);
+/// assert_eq!(payload[..6], [1, 0, 0, 0, 7, 0]);
+/// assert_eq!(payload[6..], [2, 0, b'g', 0, b'o', 0, 3, 5, 1, 0, 9]);
 /// # Ok::<(), nettrace_format::payload::Refusal>(())
 /// ```
 #[derive(Debug)]

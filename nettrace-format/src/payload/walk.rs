@@ -6,6 +6,53 @@
 //!
 //! A walk allocates nothing. It accepts any bytes: bytes that do not match the schema are a
 //! [`Mismatch`].
+//!
+//! ```
+//! use nettrace_event::{ArrayLayout, FieldSchema, FieldType};
+//! use nettrace_format::payload::walk::{Mismatch, Value, Visitor, walk};
+//!
+//! /// Shows a payload as text.
+//! #[derive(Default)]
+//! struct Shown(String);
+//!
+//! impl Visitor for Shown {
+//!     type Error = Mismatch;
+//!
+//!     fn value(&mut self, value: Value<'_>) -> Result<(), Mismatch> {
+//!         self.0 += &format!("{value:?} ");
+//!         Ok(())
+//!     }
+//!     fn begin_field(&mut self, field: &FieldSchema) -> Result<(), Mismatch> {
+//!         self.0 += &format!("{}: ", field.name);
+//!         Ok(())
+//!     }
+//!     fn end_field(&mut self, _: &FieldSchema) -> Result<(), Mismatch> {
+//!         self.0 += "; ";
+//!         Ok(())
+//!     }
+//!     fn begin_array(&mut self, _: &FieldType, len: usize) -> Result<(), Mismatch> {
+//!         self.0 += &format!("{len} of [ ");
+//!         Ok(())
+//!     }
+//!     fn end_array(&mut self) -> Result<(), Mismatch> {
+//!         self.0 += "]";
+//!         Ok(())
+//!     }
+//!     fn begin_option(&mut self, _: &FieldType, present: bool) -> Result<(), Mismatch> {
+//!         self.0 += if present { "some " } else { "none" };
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let fields = [
+//!     FieldSchema::new("sizes", FieldType::Array(&FieldType::U8, ArrayLayout::Counted)),
+//!     FieldSchema::new("port", FieldType::Option(&FieldType::U16)),
+//! ];
+//! let mut shown = Shown::default();
+//! walk(&fields, &[2, 0, 3, 5, 0, 0], &mut shown)?;
+//! assert_eq!(shown.0, "sizes: 2 of [ U8(3) U8(5) ]; port: none; ");
+//! # Ok::<(), Mismatch>(())
+//! ```
 
 use core::fmt;
 

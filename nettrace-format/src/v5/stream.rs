@@ -77,7 +77,10 @@ pub const BLOCK_HEADER: usize = 20;
 /// stream.sequence_point(7_000, &[(17, 1)], &mut trace)?;
 /// assert_eq!(stream.position(), trace.len() as u64);
 /// trace.extend(Stream::END_OF_STREAM);
-/// # Ok::<(), nettrace_format::FormatError>(())
+///
+/// assert_eq!(stream.version(), Version::V5);
+/// assert!(nettrace_reader::verify(&trace[..])?.is_sound());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Stream {

@@ -339,6 +339,61 @@ pub trait Sink: Send {
     /// The session begins a new stream with the first block that does not fit. It exceeds the bound
     /// only in an empty stream, and only by the minimum: the definitions that one event needs, the
     /// event, and a sequence point.
+    ///
+    /// ```
+    /// use std::{
+    ///     io,
+    ///     sync::{Arc, Mutex},
+    /// };
+    ///
+    /// use nettrace_writer::{
+    ///     Emit, Session, TraceEvent,
+    ///     sink::{Batch, Sink, StreamEnd, WriteError},
+    /// };
+    ///
+    /// /// Cuts a trace into parts of 16 KiB, each of which is a trace.
+    /// #[derive(Clone, Default)]
+    /// struct Parts(Arc<Mutex<Vec<Vec<u8>>>>);
+    ///
+    /// impl Sink for Parts {
+    ///     fn start(&mut self, header: &[u8], _end: StreamEnd) -> io::Result<()> {
+    ///         self.0.lock().unwrap().push(header.to_vec());
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+    ///         if let Some(part) = self.0.lock().unwrap().last_mut() {
+    ///             batch.pieces.iter().for_each(|piece| part.extend_from_slice(piece));
+    ///         }
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn room(&self) -> u64 {
+    ///         let used = self.0.lock().unwrap().last().map_or(0, Vec::len);
+    ///         (16_u64 << 10).saturating_sub(used as u64)
+    ///     }
+    ///
+    ///     fn finish(&mut self) -> io::Result<()> {
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs-Parts")]
+    /// struct Read<'a> {
+    ///     bytes: &'a [u8],
+    /// }
+    ///
+    /// let parts = Parts::default();
+    /// let session = Session::builder().sink(parts.clone()).start()?;
+    /// for _ in 0..4 {
+    ///     Read { bytes: &[0; 10_000] }.emit();
+    ///     session.flush()?;
+    /// }
+    /// assert_eq!(session.finish()?.written, 4);
+    /// assert!(parts.0.lock().unwrap().len() > 1);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
     fn room(&self) -> u64 {
         u64::MAX
     }
@@ -356,7 +411,7 @@ pub trait Sink: Send {
     /// default is `false`.
     ///
     /// The session asks after [`finish`](Self::finish). If so, it counts the events of that block
-    /// as lost.
+    /// as lost. [`StreamSink`] answers `true` if its destination took a part of a block.
     fn is_torn(&self) -> bool {
         false
     }
