@@ -117,7 +117,8 @@ impl<R: Source> Reader<R> {
     }
 
     /// The event types that are defined at this point, each with its number of events so far. If
-    /// [`keep_type_totals`](crate::Options::keep_type_totals) is set, also those that the stream has made invalid.
+    /// [`keep_type_totals`](crate::Options::keep_type_totals) is set, also those that the stream
+    /// has made invalid.
     ///
     /// ```
     /// # let file = nettrace_reader::example();
