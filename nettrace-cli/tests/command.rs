@@ -49,15 +49,15 @@ fn versions_4_and_5() {
     let info = |bytes: &[u8]| stdout(&nettrace(&["info", "-"], bytes)).to_owned();
     let text = info(&v5_samples::losses());
     for line in [
-        "format           NetTrace V4",
-        "ProcessId        77",
-        "lost events      220",
+        "format                  NetTrace V4",
+        "ProcessId               77",
+        "lost events             220",
         "           3             16  #5 process 77 tid 5",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
     let text = info(&v5_samples::tags());
-    assert!(text.starts_with("format           NetTrace V5\n"), "{text}");
+    assert!(text.starts_with("format                  NetTrace V5\n"), "{text}");
     let output = nettrace(&["dump", "-"], &v5_samples::activities());
     let line = stdout(&output).lines().nth(1).unwrap();
     let expected = "2026-03-04T05:06:07.089020000Z   0.000020000 s Informational [5] \
@@ -79,14 +79,31 @@ fn info_names_what_was_lost() {
     let output = nettrace(&["info", "-"], &samples::losses());
     let text = stdout(&output);
     for line in [
-        "events           11",
-        "lost events      4294967400",
-        "started          2026-03-04T05:06:07.0890000Z",
+        "events              11",
+        "lost events         4294967400",
+        "started             2026-03-04T05:06:07.0890000Z",
         "          11              0    0.0%  Test/E1 (id 1)",
         "           1            110  #6 process 77 tid 1006 \"worker 6\"",
         "           0              0  #7 process 77 tid 1007 \"worker 7\"",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+}
+
+/// A long name moves all values, up to a limit.
+#[test]
+fn the_values_of_info_stand_below_each_other() {
+    let long = "n".repeat(40);
+    for (key, column) in [("k", 17), ("HardwareThreadCount", 20), (&long, 33)] {
+        let trace = Stream::with_keys(&[("ProcessId", "77"), (key, "value")]).end();
+        let output = nettrace(&["info", "-"], &trace);
+        let text = stdout(&output);
+        for (name, value) in [("format", "NetTrace"), ("ProcessId", "77"), ("sequence points", "0")]
+        {
+            let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+            assert_eq!(line.find(value), Some(column), "{text}");
+        }
+        assert!(text.contains(&format!("\n{key:<width$} value\n", width = column - 1)), "{text}");
     }
 }
 

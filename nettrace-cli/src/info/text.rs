@@ -1,6 +1,9 @@
 //! The output of `info` as text.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use crate::{
     clock::Seconds,
@@ -24,41 +27,56 @@ pub(super) fn write(info: &Info, all_threads: bool, out: &mut impl Write) -> io:
     Ok(())
 }
 
+/// The columns of a name that all values leave free. A longer name of a key-value widens it.
+const NAME_WIDTH: usize = 16;
+
+/// A name beyond this width does not move the values of the others.
+const MAX_NAME_WIDTH: usize = 32;
+
 fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
+    let key_values = info.key_values.0.iter();
+    let key_values: Vec<_> =
+        key_values.map(|(key, value)| (OneLine(key).to_string(), OneLine(value))).collect();
+    let longest = key_values.iter().map(|(key, _)| key.chars().count()).max();
+    let width = longest.unwrap_or(0).clamp(NAME_WIDTH, MAX_NAME_WIDTH);
+    let mut row = |what: &str, value: &dyn fmt::Display| writeln!(out, "{what:<width$} {value}");
+
     match info.major_version {
-        major @ 6.. => writeln!(out, "format           NetTrace V{major}.{}", info.minor_version)?,
-        major => writeln!(out, "format           NetTrace V{major}")?,
+        major @ 6.. => {
+            row("format", &format_args!("NetTrace V{major}.{}", info.minor_version))?;
+        }
+        major => row("format", &format_args!("NetTrace V{major}"))?,
     }
-    writeln!(out, "started          {}", info.start)?;
-    writeln!(out, "clock            {} ticks a second", info.ticks_per_second)?;
+    row("started", &info.start)?;
+    row("clock", &format_args!("{} ticks a second", info.ticks_per_second))?;
     for (what, moment) in [("first event", &info.first_event), ("last event", &info.last_event)] {
         if let Some(moment) = moment {
-            write_moment(what, moment, out)?;
+            row(what, &Place(moment))?;
         }
     }
-    writeln!(out, "pointer size     {} bytes", info.pointer_bytes)?;
-    for (key, value) in &info.key_values.0 {
-        writeln!(out, "{:<16} {}", OneLine(key).to_string(), OneLine(value))?;
+    row("pointer size", &format_args!("{} bytes", info.pointer_bytes))?;
+    for (key, value) in &key_values {
+        row(key, value)?;
     }
-    writeln!(out, "events           {}", info.events)?;
-    writeln!(out, "lost events      {}", info.lost)?;
+    row("events", &info.events)?;
+    row("lost events", &info.lost)?;
     if info.step_backs > 0 {
         let times = info.step_backs;
-        writeln!(
-            out,
-            "                 not reliable: sequence numbers of a thread went back {times} times"
-        )?;
+        let what =
+            format_args!("not reliable: sequence numbers of a thread went back {times} times");
+        row("", &what)?;
     }
     let per_event = match info.events {
         0 => 0.0,
         events => info.bytes.saturating_sub(info.payload_bytes) as f64 / events as f64,
     };
-    writeln!(out, "payload bytes    {}", info.payload_bytes)?;
-    writeln!(out, "bytes read       {} ({per_event:.2} an event beside payloads)", info.bytes)?;
-    writeln!(out, "blocks           {}", info.blocks)?;
-    writeln!(out, "sequence points  {}", info.sequence_points)?;
+    row("payload bytes", &info.payload_bytes)?;
+    let bytes = info.bytes;
+    row("bytes read", &format_args!("{bytes} ({per_event:.2} an event beside payloads)"))?;
+    row("blocks", &info.blocks)?;
+    row("sequence points", &info.sequence_points)?;
     if info.unknown_blocks > 0 {
-        writeln!(out, "unknown blocks   {}", info.unknown_blocks)?;
+        row("unknown blocks", &info.unknown_blocks)?;
     }
     if info.undefined_stacks > 0 {
         writeln!(out, "events with an undefined stack  {}", info.undefined_stacks)?;
@@ -66,15 +84,19 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-fn write_moment(what: &str, moment: &Moment, out: &mut impl Write) -> io::Result<()> {
-    write!(out, "{what:<16} ")?;
-    match moment.since_start_ns {
-        Some(nanos) => write!(out, "{} after the start", Seconds(nanos))?,
-        None => write!(out, "at tick {}", moment.ticks)?,
-    }
-    match &moment.time {
-        Some(time) => writeln!(out, ", {time}"),
-        None => writeln!(out),
+/// When an event was.
+struct Place<'a>(&'a Moment);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.since_start_ns {
+            Some(nanos) => write!(f, "{} after the start", Seconds(nanos))?,
+            None => write!(f, "at tick {}", self.0.ticks)?,
+        }
+        match &self.0.time {
+            Some(time) => write!(f, ", {time}"),
+            None => Ok(()),
+        }
     }
 }
 
