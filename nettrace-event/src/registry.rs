@@ -92,22 +92,7 @@ pub struct BackendEntry {
 impl BackendEntry {
     /// An entry for a backend that is not installed yet.
     ///
-    /// ```
-    /// use nettrace_event::{
-    ///     EventType,
-    ///     registry::{Backend, BackendEntry},
-    /// };
-    ///
-    /// #[derive(Debug)]
-    /// struct Ignoring;
-    ///
-    /// impl Backend for Ignoring {
-    ///     fn attach(&self, _ty: &'static EventType) {}
-    /// }
-    ///
-    /// static ENTRY: BackendEntry = BackendEntry::new(&Ignoring);
-    /// # let _ = &ENTRY;
-    /// ```
+    /// [`install`] has an example.
     #[must_use]
     pub const fn new(backend: &'static dyn Backend) -> Self {
         Self { backend, next: AtomicPtr::new(ptr::null_mut()) }
