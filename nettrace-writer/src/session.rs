@@ -58,8 +58,8 @@ use crate::{
 /// # Ok::<(), nettrace_writer::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "a session that is dropped at once records nothing; keep it in a variable (`let _ = …` \
-              drops it too)"]
+#[must_use = "a session that is dropped at once records nothing; keep it in a variable (`let _ = \
+              …` drops it too)"]
 pub struct Session {
     inner: ManuallyDrop<Inner>,
 }

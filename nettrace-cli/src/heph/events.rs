@@ -129,7 +129,7 @@ fn write_summary(
 ) -> io::Result<()> {
     let totals = reader.totals();
     say(Some(format_args!(
-        "# events={} shown={} lost={} packets={} streams={} bytes={} epoch={} read_ms={}{}{printed}",
+        "# events={} shown={} lost={} packets={} streams={} bytes={} epoch={} read_ms={}{}{}",
         totals.events,
         printed.count,
         totals.lost,
@@ -139,6 +139,7 @@ fn write_summary(
         Epoch(reader.epoch()),
         started.elapsed().as_millis(),
         if is_early { " (not read to the end: --head)" } else { "" },
+        printed,
     )))
 }
 

@@ -309,8 +309,8 @@ impl From<io::Error> for WriteError {
     message = "`{Self}` is not a sink",
     label = "not a sink",
     note = "sinks are `FileSink`, `RotatingFiles`, `StreamSink`, `MemorySink` and types that \
-            implement `Sink`; `StreamSink::new` makes one of any `Write + Send`; a `Result` needs a \
-            `?` behind it"
+            implement `Sink`; `StreamSink::new` makes one of any `Write + Send`; a `Result` needs \
+            a `?` behind it"
 )]
 pub trait Sink: Send {
     /// Opens a stream, which starts with `header` and ends with the bytes of `end`.
