@@ -151,8 +151,8 @@ pub enum Rule {
     /// A provider gives an event id to one event type, or to several with the same name and fields.
     /// In version 6 these must be different versions of one type. Event id 0 means "no id".
     EventIds,
-    /// No thread index equals the OS id of another thread, even of one that was removed. A sequence
-    /// point that flushes threads makes the ids available again.
+    /// No thread index is that of a removed thread or equals the OS id of another thread, even of
+    /// one that was removed. A sequence point that flushes threads makes the ids available again.
     ThreadIds,
     /// A payload has at most 65,535 bytes.
     PayloadSize,

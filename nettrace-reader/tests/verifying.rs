@@ -145,6 +145,15 @@ fn numbers_of_a_thread() {
     let bound = start().events(&[row(3, 10)]).sequence_point(20, 0, &[(5, 2)]).end();
     check(&bound, &[]);
     check_as(Dialect::Reference, &bound, &[SequenceNumbers]);
+    // So it does on the other side of the wrap, also if the thread's last number is 0.
+    let mut stream = start();
+    for (time, number) in [(2, 1 << 30), (3, 2 << 30), (4, 3 << 30), (5, u32::MAX - 1)] {
+        stream.sequence_point(time, 0, &[(5, number)]);
+    }
+    stream.events(&[row(u32::MAX, 10), row(0, 11)]).sequence_point(20, 0, &[(5, u32::MAX)]);
+    let bytes = stream.events(&[row(1, 30)]).end();
+    check(&bytes, &[]);
+    assert_eq!(verify(&*bytes).unwrap().lost, u64::from(u32::MAX - 1));
     check(&start().events(&[row(3, 10)]).remove_thread(5, 2).end(), &[SequenceNumbers]);
     let mut stream = start();
     stream.events(&[row(3, 10)]).sequence_point(20, 0, &[(5, 4)]).events(&[row(4, 30)]);

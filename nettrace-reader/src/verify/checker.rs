@@ -479,6 +479,7 @@ impl Checker {
             let thread = tables.thread_mut(*slot);
             let (last, step_backs) = (thread.last_sequence, thread.step_backs);
             log.report.lost += u64::from(thread.advance(Number::Event(sequence)));
+            thread.events += 1;
             if thread.step_backs != step_backs {
                 log.add(offset, Rule::SequenceNumbers, || {
                     format!("thread {index} has event {sequence} behind number {last}")
