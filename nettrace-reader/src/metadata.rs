@@ -82,8 +82,8 @@ fn parse_fields(cursor: &mut Cursor<'_>, depth: u32) -> Read<Vec<Field>> {
 fn parse_type(cursor: &mut Cursor<'_>, depth: u32) -> Read<Type> {
     let at = *cursor;
     let located = |ty: Type| match ty.fixed_size() {
-        Some(1..) => Ok(Box::new(ty)),
-        _ => Err(at.damage("a RelLoc or DataLoc has elements without a fixed size")),
+        Some(_) => Ok(Box::new(ty)),
+        None => Err(at.damage("a RelLoc or DataLoc has elements without a fixed size")),
     };
     Ok(match cursor.u8()? {
         code @ (1 | 19 | 22 | 24 | 25) if depth > MAX_DEPTH => Type::Unknown(code.into()),

@@ -280,8 +280,9 @@ impl<'a> Decoder<'a> {
             return Err(self.cursor.damage("a RelLoc or DataLoc points beyond the payload"));
         };
         self.spend(size)?;
+        // Elements without content have size 0.
         let each = element.size_with_dates(self.date).unwrap_or(0) as usize;
-        if each == 0 || size % each != 0 {
+        if size % each.max(1) != 0 || size > 0 && each == 0 {
             return Err(self
                 .cursor
                 .damage("the size of located data is no multiple of its elements'"));
@@ -289,7 +290,7 @@ impl<'a> Decoder<'a> {
         let back = self.cursor;
         self.cursor = Cursor::new(&self.payload[..end], 0);
         self.cursor.bytes(start)?;
-        let value = self.elements(element, size / each);
+        let value = self.elements(element, size / each.max(1));
         self.cursor = back;
         self.located = self.located.max(end);
         value

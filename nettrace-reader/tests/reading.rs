@@ -1,7 +1,7 @@
 //! Reads handmade streams in their own order: definitions, headers, values, losses.
 
 use nettrace_reader::{Dialect, Label, Options, Reader, Value};
-use testkit::streams::{Row, Stream, samples};
+use testkit::streams::{EventType, Row, Stream, samples};
 
 #[test]
 fn the_trace_block() {
@@ -79,6 +79,28 @@ fn arrays_and_objects() {
     ];
     assert_eq!(values, expected);
     assert_eq!(fields.used(), event.payload.len());
+}
+
+/// An object without fields has a fixed size, so it may be an element. A payload error concerns one
+/// event only.
+#[test]
+fn located_elements_of_size_0() {
+    let empty_object = [1, 0, 0];
+    let rel_loc = [&[24_u8][..], &empty_object].concat();
+    let data_loc = [&[25_u8][..], &empty_object].concat();
+    let event = EventType::new(1, "P", 1, "E");
+    let event = event.field("r", &rel_loc).field("d", &data_loc).field("last", &[6]);
+    let rows = [
+        Row::new(1, 1, 10).payload(&[0, 0, 0, 0, 0, 0, 0, 0, 7]),
+        Row::new(1, 2, 11).payload(&[0, 0, 1, 0, 0, 0, 0, 0, 7]),
+    ];
+    let bytes = Stream::at(1).thread(1).metadata(&event).events(&rows).end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let values: Vec<_> =
+        reader.next_event().unwrap().unwrap().fields().map(|field| field.unwrap().1).collect();
+    assert_eq!(values, [Value::Array(vec![]), Value::Array(vec![]), Value::U8(7)]);
+    assert!(reader.next_event().unwrap().unwrap().fields().any(|field| field.is_err()));
+    assert!(reader.next_event().unwrap().is_none());
 }
 
 #[test]
