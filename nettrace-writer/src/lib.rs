@@ -55,6 +55,11 @@
 //! which a handler must not do. So emit such an event on that thread before the handler can run. A
 //! session with [`OnFull::Block`] may wait, so do not use it together with handlers that emit.
 //!
+//! The first event of a thread also asks the standard library for the thread's name. If a handler
+//! emits it while the standard library is still starting the thread, the standard library aborts
+//! the process. So block the signal while you spawn a thread, and unblock it in the thread behind
+//! its first event.
+//!
 //! # Features
 //!
 //! - `log`: reports a sink that fails or recovers through the crate `log`
