@@ -123,6 +123,19 @@ thread_local! {
 /// // From here to the end of the scope, every event of this thread carries both.
 /// # Ok::<(), nettrace_writer::LabelError>(())
 /// ```
+///
+/// The crate `nettrace-context` reads the ids of a request that another service sent:
+///
+/// ```
+/// use nettrace_context::TraceContext;
+/// use nettrace_writer::{Label, enter_labels};
+///
+/// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let caller = TraceContext::from_traceparent(header)?;
+/// let trace_id = Label::TraceId(caller.trace_id().to_bytes());
+/// let _request = enter_labels(&[trace_id, Label::SpanId(caller.span_id().to_u64())])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[inline]
 pub fn enter_labels(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
     // The tests of this module need no session.

@@ -1,0 +1,304 @@
+//! The header `traceparent`.
+
+use alloc::sync::Arc;
+use core::{fmt, ops::Deref, str};
+
+use crate::{
+    hex::{self, HexError},
+    id::{SpanId, TraceId},
+    state::TraceState,
+};
+
+/// The length of `traceparent` in version 00: `00-TRACE-SPAN-FLAGS`.
+const LEN: usize = 55;
+
+/// Why a text is no `traceparent`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TraceParentError {
+    /// It is shorter than version 00 requires, or longer, or lacks a dash where the standard
+    /// requires one.
+    #[error("a traceparent has the form 00-TRACE-SPAN-FLAGS with 2, 32, 16 and 2 digits")]
+    Form,
+    /// It has a character that is no lowercase hexadecimal digit.
+    #[error("the parts of a traceparent consist of lowercase hexadecimal digits")]
+    Digit,
+    /// Version `ff`, which the standard forbids.
+    #[error("a traceparent cannot have version ff")]
+    Version,
+    /// The trace id is zero.
+    #[error("the trace id of a traceparent cannot be zero")]
+    ZeroTrace,
+    /// The span id is zero.
+    #[error("the span id of a traceparent cannot be zero")]
+    ZeroSpan,
+}
+
+impl From<HexError> for TraceParentError {
+    fn from(error: HexError) -> Self {
+        match error {
+            HexError::Length => Self::Form,
+            HexError::Digit => Self::Digit,
+        }
+    }
+}
+
+/// What a caller says of a trace besides its ids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TraceFlags(u8);
+
+impl TraceFlags {
+    /// No flag is set.
+    pub const NONE: Self = Self(0);
+    /// The caller may have recorded the trace.
+    pub const SAMPLED: Self = Self(1);
+    /// At least the last 7 bytes of the trace id were chosen at random (Trace Context level 2).
+    pub const RANDOM: Self = Self(2);
+    /// The flags that have a meaning.
+    const KNOWN: u8 = 3;
+
+    /// Flags with these bits. Bits that have no meaning yet are cleared, as the standard requires
+    /// of those who pass flags on.
+    ///
+    /// ```
+    /// use nettrace_context::TraceFlags;
+    ///
+    /// assert_eq!(TraceFlags::from_bits(0xfd), TraceFlags::SAMPLED);
+    /// ```
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::KNOWN)
+    }
+
+    /// The bits.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Whether [`SAMPLED`](Self::SAMPLED) is set.
+    #[must_use]
+    pub const fn is_sampled(self) -> bool {
+        self.0 & Self::SAMPLED.0 != 0
+    }
+
+    /// Whether [`RANDOM`](Self::RANDOM) is set.
+    #[must_use]
+    pub const fn is_random(self) -> bool {
+        self.0 & Self::RANDOM.0 != 0
+    }
+
+    /// These flags, with [`SAMPLED`](Self::SAMPLED) set or cleared.
+    ///
+    /// ```
+    /// use nettrace_context::TraceFlags;
+    ///
+    /// let flags = TraceFlags::RANDOM.with_sampled(true);
+    /// assert_eq!((flags.bits(), flags.with_sampled(false)), (3, TraceFlags::RANDOM));
+    /// ```
+    #[must_use]
+    pub const fn with_sampled(self, is_sampled: bool) -> Self {
+        Self(self.0 & !Self::SAMPLED.0 | is_sampled as u8)
+    }
+}
+
+/// A place in a trace: its id, the id of a span, flags, and what services along the way have added.
+///
+/// A clone costs no more than a reference count.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TraceContext {
+    trace: TraceId,
+    span: SpanId,
+    flags: TraceFlags,
+    /// `None` if it has no members.
+    state: Option<Arc<TraceState>>,
+}
+
+impl TraceContext {
+    /// A context of these ids, without a state.
+    ///
+    /// ```
+    /// use nettrace_context::{SpanId, TraceContext, TraceFlags, TraceId};
+    ///
+    /// let (trace, span) = (TraceId::from_bytes([0xab; 16]), SpanId::from_u64(1));
+    /// let context = TraceContext::new(trace.unwrap(), span.unwrap(), TraceFlags::NONE);
+    /// let expected = "00-abababababababababababababababab-0000000000000001-00";
+    /// assert_eq!(&*context.to_traceparent(), expected);
+    /// ```
+    #[must_use]
+    pub const fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
+        Self { trace, span, flags, state: None }
+    }
+
+    /// Reads the header `traceparent`.
+    ///
+    /// Of a version above 00 it reads the parts that version 00 has, as the standard requires.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceParentError`] if the header breaks a rule of the standard. Then a service begins a
+    /// trace of its own, and ignores `tracestate` as well.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use nettrace_context::{TraceContext, TraceParentError};
+    ///
+    /// let read = |header| TraceContext::from_traceparent(header);
+    /// let context = read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")?;
+    /// assert_eq!(context.span_id().to_string(), "00f067aa0ba902b7");
+    /// assert_eq!(
+    ///     read("00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-00"),
+    ///     Err(TraceParentError::Digit)
+    /// );
+    /// # Ok::<(), TraceParentError>(())
+    /// ```
+    pub fn from_traceparent(header: &str) -> Result<Self, TraceParentError> {
+        let (parts, rest) =
+            header.as_bytes().split_first_chunk::<LEN>().ok_or(TraceParentError::Form)?;
+        let part = |start, end| &parts[start..end];
+        let [version] = hex::read(part(0, 2))?;
+        match version {
+            0xff => return Err(TraceParentError::Version),
+            0 if !rest.is_empty() => return Err(TraceParentError::Form),
+            _ => {}
+        }
+        let is_dash = |byte: &u8| *byte == b'-';
+        if ![2, 35, 52].iter().all(|&at| is_dash(&parts[at])) || !rest.first().is_none_or(is_dash) {
+            return Err(TraceParentError::Form);
+        }
+        let trace = hex::read(part(3, 35))?;
+        let span = hex::read(part(36, 52))?;
+        let [flags] = hex::read(part(53, 55))?;
+        Ok(Self {
+            trace: TraceId::from_bytes(trace).ok_or(TraceParentError::ZeroTrace)?,
+            span: SpanId::from_bytes(span).ok_or(TraceParentError::ZeroSpan)?,
+            flags: TraceFlags::from_bits(flags),
+            state: None,
+        })
+    }
+
+    /// Reads the headers of a request: `traceparent`, and any number of `tracestate`.
+    ///
+    /// A `tracestate` that breaks a rule of the standard is left out as a whole, which the standard
+    /// requires. The rest of the context is good.
+    ///
+    /// # Errors
+    ///
+    /// As for [`from_traceparent`](Self::from_traceparent).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use nettrace_context::TraceContext;
+    ///
+    /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let context = TraceContext::from_headers(parent, ["rojo=1", "congo=2"])?;
+    /// assert_eq!(context.state().unwrap().to_string(), "rojo=1,congo=2");
+    /// assert!(TraceContext::from_headers(parent, ["no member"])?.state().is_none());
+    /// # Ok::<(), nettrace_context::TraceParentError>(())
+    /// ```
+    pub fn from_headers<'a>(
+        traceparent: &str,
+        tracestate: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, TraceParentError> {
+        let context = Self::from_traceparent(traceparent)?;
+        Ok(match TraceState::from_headers(tracestate) {
+            Ok(state) => context.with_state(state),
+            Err(_) => context,
+        })
+    }
+
+    /// This context with another state.
+    #[must_use]
+    pub fn with_state(mut self, state: TraceState) -> Self {
+        self.state = (!state.is_empty()).then(|| Arc::new(state));
+        self
+    }
+
+    /// This context with other flags.
+    #[must_use]
+    pub fn with_flags(mut self, flags: TraceFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+
+    /// The context of a span within this one's: the same trace, flags and state.
+    #[must_use]
+    pub fn child(&self, span: SpanId) -> Self {
+        Self { span, ..self.clone() }
+    }
+
+    /// The id of the trace.
+    #[must_use]
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace
+    }
+
+    /// The id of the span: of the caller's span if the context was read from a request.
+    #[must_use]
+    pub const fn span_id(&self) -> SpanId {
+        self.span
+    }
+
+    /// The flags.
+    #[must_use]
+    pub const fn flags(&self) -> TraceFlags {
+        self.flags
+    }
+
+    /// What services along the way have added. `None` if that is nothing.
+    #[must_use]
+    pub fn state(&self) -> Option<&TraceState> {
+        self.state.as_deref()
+    }
+
+    /// The header `traceparent`, of version 00. Does not allocate.
+    #[must_use]
+    pub fn to_traceparent(&self) -> TraceParent {
+        let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
+        hex::write(&self.trace.to_bytes(), &mut text[3..35]);
+        hex::write(&self.span.to_bytes(), &mut text[36..52]);
+        hex::write(&[self.flags.0], &mut text[53..]);
+        TraceParent(text)
+    }
+}
+
+/// The text of a header `traceparent`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TraceParent([u8; LEN]);
+
+impl TraceParent {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        // They are digits and dashes.
+        str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl Deref for TraceParent {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl AsRef<str> for TraceParent {
+    fn as_ref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl fmt::Display for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for TraceParent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}

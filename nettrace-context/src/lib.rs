@@ -1,0 +1,42 @@
+//! Ids of traces and spans, and the headers of [W3C Trace Context].
+//!
+//! A request that passes through several services has one [`TraceId`]. Each part of its work is a
+//! span with a [`SpanId`]. A caller sends both, and whether it records the trace, in the header
+//! `traceparent`. [`TraceContext`] reads and writes that header, and carries [`TraceState`], the
+//! header `tracestate`, on to the next service.
+//!
+//! ```
+//! use nettrace_context::{SpanId, TraceContext};
+//!
+//! let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+//! let caller = TraceContext::from_traceparent(header)?;
+//! assert!(caller.flags().is_sampled());
+//!
+//! // What this service sends to the next one: the same trace, a span of its own.
+//! let span = SpanId::from_bytes(*b"\x53\x99\x5c\x3f\x42\xcd\x8a\xd8").expect("not zero");
+//! let sent = caller.child(span).to_traceparent();
+//! assert_eq!(&*sent, "00-4bf92f3577b34da6a3ce929d0e0e4736-53995c3f42cd8ad8-01");
+//! # Ok::<(), nettrace_context::TraceParentError>(())
+//! ```
+//!
+//! Ids have one spelling everywhere: 32 and 16 lowercase hexadecimal digits. The crate makes no
+//! ids, because good ones need a source of random numbers.
+//!
+//! [W3C Trace Context]: https://www.w3.org/TR/trace-context/
+#![no_std]
+
+extern crate alloc;
+
+mod context;
+mod hex;
+mod id;
+mod state;
+
+pub use context::{TraceContext, TraceFlags, TraceParent, TraceParentError};
+pub use id::{IdError, SpanId, TraceId};
+pub use state::{MAX_MEMBERS, TraceState, TraceStateError};
+
+/// The README, so that the tests compile its examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
