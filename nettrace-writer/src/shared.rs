@@ -515,10 +515,18 @@ impl Shared {
 }
 
 impl Roster {
-    /// Adds the counts of a thread whose buffer is released.
-    pub(crate) fn retire(&mut self, buffer: &ThreadBuffer) {
+    /// Adds the counts of a thread whose buffer is released. Returns how many events it attempted.
+    pub(crate) fn retire(&mut self, buffer: &ThreadBuffer) -> u64 {
         let (attempted, drops) = buffer.record.counts();
         self.gone.0 += attempted;
         self.gone.1.add(&drops);
+        attempted
+    }
+
+    /// Takes the present counts of a thread that is in the middle of an event as its final ones.
+    /// Returns its last number.
+    pub(crate) fn leave(&mut self, buffer: &Arc<ThreadBuffer>) -> u64 {
+        self.live.retain(|live| !Arc::ptr_eq(live, buffer));
+        self.retire(buffer)
     }
 }

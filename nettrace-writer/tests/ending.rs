@@ -16,8 +16,9 @@ use std::{
 };
 
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
+use nettrace_reader::heph;
 use nettrace_writer::{
-    Emit, Error, OnFull, Session, SessionBuilder, TraceEvent,
+    Emit, Error, Format, OnFull, Session, SessionBuilder, TraceEvent,
     sink::{Batch, MemorySink, Sink, StreamEnd, WriteError},
 };
 
@@ -424,4 +425,66 @@ fn memory_stays_while_a_thread_is_stuck_and_is_freed_afterwards() {
     // It goes on in whatever session there is.
     drop(end);
     thread.join().unwrap();
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Ending-Owed")]
+struct Owed {
+    value: u64,
+}
+
+/// What a thread had recorded that is stuck at the end is lost, and the trace says so: of a thread
+/// that readers know, and of one that they do not.
+#[test]
+fn what_a_stuck_thread_had_recorded_is_a_gap_in_the_trace() {
+    const FIELDS: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
+    static SCHEMA: EventSchema = schema("Ending-Owed", "Stuck", 7, FIELDS);
+    static STUCK: EventType = EventType::new(&SCHEMA);
+    for &format in Format::ALL {
+        let memory = MemorySink::new();
+        let session = Session::builder().sink(memory.clone()).provider("Ending-Owed");
+        let session = session.format(format).start().unwrap();
+        let (known, is_known) = mpsc::channel();
+        let (begun, is_begun) = mpsc::channel();
+        let (go_on, may_go_on) = mpsc::channel::<()>();
+        let may_go_on = Arc::new(Mutex::new(may_go_on));
+        let get_stuck = |first: u64, then: u64| {
+            let (known, begun) = (known.clone(), begun.clone());
+            let may_go_on = Arc::clone(&may_go_on);
+            let (written, is_written) = mpsc::channel::<()>();
+            let thread = thread::spawn(move || {
+                (0..first).for_each(|value| Owed { value }.emit());
+                known.send(()).unwrap();
+                is_written.recv().unwrap();
+                (0..then).for_each(|value| Owed { value }.emit());
+                let bytes = || {
+                    let _ = begun.send(());
+                    let _ = may_go_on.lock().unwrap().recv();
+                    vec![1; 8]
+                };
+                Hostile { ty: &STUCK, bytes: &bytes }.emit();
+            });
+            is_known.recv().unwrap();
+            session.flush().unwrap();
+            written.send(()).unwrap();
+            is_begun.recv().unwrap();
+            thread
+        };
+        let threads = [get_stuck(20, 30), get_stuck(0, 40)];
+        let stats = session.finish().unwrap();
+        drop(go_on);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((stats.attempted, stats.written, stats.lost_in_sink), (90, 20, 70), "{format}");
+        assert_eq!(events_and_lost(format, &memory.bytes()), (20, 70), "{format}");
+    }
+}
+
+/// How many events a sound trace has, and how many it says are missing.
+fn events_and_lost(format: Format, bytes: &[u8]) -> (u64, u64) {
+    if format != Format::Heph {
+        return sound(bytes, &[]);
+    }
+    let mut reader = heph::Reader::new(bytes);
+    while reader.next_event().unwrap().is_some() {}
+    (reader.totals().events, reader.totals().lost)
 }

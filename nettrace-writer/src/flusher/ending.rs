@@ -14,10 +14,12 @@
 //!
 //! A thread can stay in the middle of an event longer than anybody waits: it is stopped, or it
 //! blocks in its encoding. The session then ends without it, and what the thread wrote counts as
-//! lost. But the thread may write on, so the memory must stay. The flusher's thread stays too, and
-//! checks now and then whether it can free the memory. Two alternatives were rejected. The stuck
-//! thread could free the memory itself, but every event would have to check for that at its end.
-//! The next session could do it when it starts, but there may be no next session.
+//! lost. Its counts are read once, for the trace and for the session alike, so that both agree even
+//! if the thread goes on a moment later. Because it may write on, the memory must stay. The
+//! flusher's thread stays too, and checks now and then whether it can free the memory. Two
+//! alternatives were rejected. The stuck thread could free the memory itself, but every event would
+//! have to check for that at its end. The next session could do it when it starts, but there may be
+//! no next session.
 //!
 //! # A panic
 //!
@@ -25,7 +27,7 @@
 //! But threads have chunks, and some wait for room. So the session ends as any other does: it is
 //! closed, and the same rounds collect what there is in order to count it.
 
-use std::{io, panic, time::Duration};
+use std::{io, panic, sync::Arc, time::Duration};
 
 use crate::{
     error::Error,
@@ -53,9 +55,10 @@ impl Flusher {
         self.ends = true;
         let complete = self.round(true, LAST_PATIENCE);
         if !complete {
-            // A thread is stuck in an event, so there was no sequence point. Tell the other
-            // threads' numbers nevertheless.
-            self.tell_settled();
+            // A thread is stuck in an event, so there was no sequence point. Tell the threads'
+            // numbers nevertheless.
+            self.leave_stuck();
+            self.tell_last_numbers();
         }
         let ended = self.sink.finish();
         if let (None, Err(error)) = (&self.failed, &ended) {
@@ -92,6 +95,16 @@ impl Flusher {
     fn close(&mut self) {
         self.is_closing = true;
         self.session.close();
+    }
+
+    /// Makes the counts of those threads final that the last round could not wait for.
+    fn leave_stuck(&mut self) {
+        let session = Arc::clone(&self.session);
+        session.with_roster(|roster| {
+            for source in self.sources.iter_mut().filter(|source| source.settled.is_none()) {
+                source.left_at = Some(roster.leave(&source.buffer));
+            }
+        });
     }
 
     /// Makes the counts final. `complete` says whether the last round has collected everything.

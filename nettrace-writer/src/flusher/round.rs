@@ -308,7 +308,7 @@ impl Flusher {
                     let left = self.is_closing && source.buffer.record.is_left_waiting();
                     (settled + u64::from(left)).max(source.trace.told)
                 }
-                (None, None) => source.trace.told,
+                (None, None) => source.left_at.unwrap_or(0).max(source.trace.told),
             };
             source.trace.told = told;
             self.dirty |= source.trace.owes();
@@ -474,23 +474,29 @@ impl Flusher {
         self.trace.remove_thread(thread, &mut self.out)
     }
 
-    /// Removes every thread whose rows are all written, so that its last number is in the trace.
-    pub(super) fn tell_settled(&mut self) {
+    /// Removes every thread, so that its last number is in the trace. Those whose rows are all
+    /// written are released as well.
+    pub(super) fn tell_last_numbers(&mut self) {
         for source in &mut self.sources {
             if source.settled.is_some() && source.segments.is_empty() {
                 source.ended = true;
             }
         }
-        let told = self.write_settled();
+        let told = self.write_last_numbers();
         if let Err(error) = told {
             self.fail(error.into());
         }
         self.write_out();
     }
 
-    fn write_settled(&mut self) -> Result<(), FormatError> {
+    fn write_last_numbers(&mut self) -> Result<(), FormatError> {
         self.count_numbers();
         self.remove_ended()?;
+        for at in 0..self.sources.len() {
+            if self.sources[at].left_at.is_some() {
+                self.remove(Who::Source(at))?;
+            }
+        }
         self.unplaced.told = self.unplaced.told.max(self.session.unplaced());
         self.remove(Who::Unplaced)?;
         self.remove(Who::Forgotten)?;

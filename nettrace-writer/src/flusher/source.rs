@@ -31,6 +31,8 @@ pub(super) struct Source {
     last_ts: u64,
     /// If it is known in this round: a number up to which all rows are in hand or dropped.
     pub(super) settled: Option<u64>,
+    /// The owner's last number, if the session has ended without waiting for the owner.
+    pub(super) left_at: Option<u64>,
     /// Whether the owner has ended and all its rows are in hand.
     pub(super) ended: bool,
     /// The record's mark in the last round, if all rows up to there are in hand.
@@ -60,6 +62,7 @@ impl Source {
             new: 0,
             last_ts: 0,
             settled: None,
+            left_at: None,
             ended: false,
             mark: None,
         }
