@@ -14,14 +14,13 @@ use crate::{
     config::SessionBuilder,
     error::Error,
     filter::ProviderFilter,
-    flusher::{Flusher, Report, Schedule},
+    flusher::{Flusher, OwnThread, Report, Schedule},
     local,
     notice::Notices,
     pool::Pool,
     sessions::{self, Slot},
     shared::{Command, Shared},
     stats::Stats,
-    sync::thread,
     traced,
     warning::{self, Warning},
 };
@@ -68,7 +67,7 @@ pub struct Session {
 struct Inner {
     shared: Arc<Shared>,
     slot: Arc<Slot>,
-    flusher: thread::JoinHandle<()>,
+    flusher: OwnThread,
     report: Receiver<Report>,
     finish_timeout: Duration,
     path: Option<PathBuf>,
@@ -402,7 +401,7 @@ impl Inner {
         let result = match report {
             Ok(report) => {
                 if !report.stays {
-                    let _ = self.flusher.join();
+                    self.flusher.join();
                 }
                 report.result
             }
@@ -418,7 +417,7 @@ impl Inner {
 
     /// Whether the calling thread is the session's own.
     fn is_flusher(&self) -> bool {
-        self.flusher.thread().id() == thread::current().id()
+        self.flusher.is_current()
     }
 }
 

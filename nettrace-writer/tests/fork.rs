@@ -281,6 +281,46 @@ fn children_of_a_busy_process_do_not_hang() {
     assert!(read(&sink.bytes()).iter().all(|event| event.value() != u64::MAX));
 }
 
+/// A thread that starts or ends holds a lock of the standard library for a moment, which then stays
+/// locked in the child. The session's thread does without it.
+#[test]
+fn a_child_starts_a_session_while_threads_of_the_parent_come_and_go() {
+    if skipped_in_emulator("forks while other threads start threads") {
+        return;
+    }
+    // A fork before the parent's first session goes unnoticed.
+    let _ = memory("Fork-Child").1.start().unwrap().finish();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    thread::spawn(|| ()).join().unwrap();
+                }
+            });
+        }
+        let answers = catch_unwind(AssertUnwindSafe(|| {
+            for round in 0..CHILDREN {
+                let answer = in_child(|| {
+                    let (sink, builder) = memory("Fork-Child");
+                    let session = builder.start().unwrap();
+                    Mark { value: round }.emit();
+                    let stats = session.finish().unwrap();
+                    i32::from((stats.written, sink.is_empty()) != (1, false))
+                });
+                assert_eq!(answer, 0, "round {round}");
+            }
+        }));
+        done.store(true, Ordering::Relaxed);
+        answers.unwrap();
+    });
+}
+
+/// How many children [the test above] forks. One in some hundred finds the lock locked.
+///
+/// [the test above]: a_child_starts_a_session_while_threads_of_the_parent_come_and_go
+const CHILDREN: u64 = 1_000;
+
 #[derive(TraceEvent)]
 #[trace_event(provider = "Fork-Exec")]
 struct Exec {

@@ -18,6 +18,7 @@
 mod ending;
 mod ids;
 mod output;
+mod own_thread;
 mod recovery;
 mod round;
 mod round_barrier;
@@ -26,6 +27,8 @@ mod signals;
 mod source;
 mod timeline;
 mod trace;
+
+pub(crate) use self::own_thread::OwnThread;
 
 use std::{panic, sync::Arc, time::Duration};
 
@@ -49,7 +52,7 @@ use crate::{
     sessions::Slot,
     shared::{Command, Shared},
     sink::Sink,
-    sync::{Ordering, thread},
+    sync::Ordering,
 };
 
 /// How long a round waits for threads in the middle of an event. If there are many more threads
@@ -235,26 +238,21 @@ impl Flusher {
     /// has restored SIGPIPE.
     ///
     /// Sends to `report` how the session ended.
-    pub(crate) fn spawn(
-        mut self,
-        report: Sender<Report>,
-    ) -> std::io::Result<thread::JoinHandle<()>> {
-        signals::blocked(|| {
-            thread::Builder::new().name("nettrace-flusher".into()).spawn(move || {
-                // A sink is foreign code. If it panics the application must go on.
-                let run = panic::catch_unwind(panic::AssertUnwindSafe(|| self.run()));
-                let result = run.unwrap_or_else(|_| {
-                    self.abandon();
-                    Err(Error::FlusherDied)
-                });
-                self.notices.end(&self.session, &result);
-                let stays = self.leave_sink();
-                // This fails if nobody waits for the report any more.
-                let _ = report.send(Report { result, stays });
-                if stays {
-                    self.stay();
-                }
-            })
+    pub(crate) fn spawn(mut self, report: Sender<Report>) -> std::io::Result<OwnThread> {
+        OwnThread::start(move || {
+            // A sink is foreign code. If it panics the application must go on.
+            let run = panic::catch_unwind(panic::AssertUnwindSafe(|| self.run()));
+            let result = run.unwrap_or_else(|_| {
+                self.abandon();
+                Err(Error::FlusherDied)
+            });
+            self.notices.end(&self.session, &result);
+            let stays = self.leave_sink();
+            // This fails if nobody waits for the report any more.
+            let _ = report.send(Report { result, stays });
+            if stays {
+                self.stay();
+            }
         })
     }
 

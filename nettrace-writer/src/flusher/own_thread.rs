@@ -1,0 +1,128 @@
+//! The thread that a flusher runs on.
+//!
+//! It is a thread of the standard library, except in the child of a `fork`. Such a thread takes a
+//! lock of the standard library when it begins and when it ends, for its message about stack
+//! overflows. If a thread of the parent held that lock during the fork, it stays locked in the
+//! child, and no thread of the standard library begins there. So in a child the flusher runs on a
+//! thread of the C library, which repairs its own locks at a fork. That thread has a name in the
+//! system only.
+
+use std::io;
+
+use crossbeam_channel::bounded;
+
+use crate::{
+    flusher::signals,
+    sessions,
+    sync::thread::{self, JoinHandle, ThreadId},
+};
+
+const NAME: &str = "nettrace-flusher";
+
+/// A flusher's thread, as its session sees it.
+#[derive(Debug)]
+pub(crate) struct OwnThread {
+    id: ThreadId,
+    /// `None` for a thread of the C library, which nobody joins.
+    std: Option<JoinHandle<()>>,
+}
+
+impl OwnThread {
+    /// Runs `work` on a thread of its own, which takes no signals.
+    pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        if cfg!(not(unix)) || sessions::generation() == 0 {
+            let std = thread::Builder::new().name(NAME.to_owned());
+            let std = signals::blocked(|| std.spawn(work))?;
+            return Ok(Self { id: std.thread().id(), std: Some(std) });
+        }
+        let (told, id) = bounded(1);
+        let work = move || {
+            // This fails if the other side has gone, which it has not: it waits.
+            let _ = told.send(thread::current().id());
+            work();
+        };
+        signals::blocked(|| bare::start(Box::new(work)))?;
+        let id = id.recv().map_err(io::Error::other)?;
+        Ok(Self { id, std: None })
+    }
+
+    /// Whether it is the calling thread.
+    pub(crate) fn is_current(&self) -> bool {
+        self.id == thread::current().id()
+    }
+
+    /// Waits until the thread has ended, if that is possible.
+    pub(crate) fn join(self) {
+        self.std.map(JoinHandle::join);
+    }
+}
+
+#[cfg(unix)]
+#[allow(
+    unsafe_code,
+    reason = "calls of the C library on local variables, and a box that they pass"
+)]
+mod bare {
+    use std::{
+        ffi::c_void,
+        io,
+        mem::MaybeUninit,
+        panic::{AssertUnwindSafe, catch_unwind},
+        ptr,
+    };
+
+    /// As many bytes as the standard library gives a thread.
+    const STACK: usize = 2 << 20;
+
+    type Work = Box<dyn FnOnce() + Send>;
+
+    extern "C" fn enter(work: *mut c_void) -> *mut c_void {
+        // SAFETY: `start` passes a box and gives it up.
+        let work = unsafe { Box::from_raw(work.cast::<Work>()) };
+        #[cfg(target_os = "linux")]
+        // SAFETY: the name is a literal that ends in NUL. The system takes the first 15 bytes.
+        unsafe {
+            libc::prctl(libc::PR_SET_NAME, c"nettrace-flusher".as_ptr());
+        }
+        // A function of C must not unwind.
+        let _ = catch_unwind(AssertUnwindSafe(work));
+        ptr::null_mut()
+    }
+
+    /// Starts a thread of the C library.
+    pub(super) fn start(work: Work) -> io::Result<()> {
+        let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
+        let attributes = attributes.as_mut_ptr();
+        // SAFETY: fills the attributes that it is given.
+        check(unsafe { libc::pthread_attr_init(attributes) })?;
+        // SAFETY: the attributes were filled above.
+        unsafe { libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED) };
+        // SAFETY: as above.
+        unsafe { libc::pthread_attr_setstacksize(attributes, STACK) };
+        let work = Box::into_raw(Box::new(work));
+        let mut thread = MaybeUninit::uninit();
+        // SAFETY: all pointers are live; `enter` takes the box over.
+        let started =
+            unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes, enter, work.cast()) };
+        // SAFETY: the attributes were filled above and are not used again.
+        unsafe { libc::pthread_attr_destroy(attributes) };
+        check(started).inspect_err(|_| {
+            // SAFETY: the box is from above, and no thread has begun that would take it over.
+            drop(unsafe { Box::from_raw(work) });
+        })
+    }
+
+    fn check(result: libc::c_int) -> io::Result<()> {
+        if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) }
+    }
+}
+
+#[cfg(not(unix))]
+mod bare {
+    use std::io;
+
+    /// There is no `fork`.
+    pub(super) fn start(_: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
