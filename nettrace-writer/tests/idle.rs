@@ -9,13 +9,14 @@ mod trace_support;
 
 use std::{
     fs,
+    sync::mpsc,
     time::{Duration, Instant},
 };
 
 use nettrace_writer::{Emit, Session, TraceEvent};
 use testkit::process::{alone, once_in_three, skipped_in_emulator};
 
-use crate::trace_support::{check, memory, read};
+use crate::trace_support::{Hostile, check, memory, read};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Idle")]
@@ -224,6 +225,34 @@ fn what_was_lost_without_a_chunk_is_told_while_the_session_is_idle() {
     for (session, sink) in sessions.into_iter().zip([one.0, other.0]) {
         check(&sink.bytes(), &session.finish().unwrap());
     }
+}
+
+#[test]
+fn a_thread_that_is_stuck_in_an_event_is_awaited_with_few_wake_ups() {
+    if !alone("a_thread_that_is_stuck_in_an_event_is_awaited_with_few_wake_ups") {
+        return;
+    }
+    let session = memory("Idle").1.start().unwrap();
+    Rare { value: 0 }.emit();
+    let (begun, is_begun) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let stuck = std::thread::spawn(move || {
+        let bytes = || {
+            let _ = begun.send(());
+            let _ = may_go_on.recv();
+            vec![1; 8]
+        };
+        Hostile { ty: Rare::event_types()[0], bytes: &bytes }.emit();
+    });
+    is_begun.recv().unwrap();
+    let (before, start) = (flushers(), Instant::now());
+    std::thread::sleep(Duration::from_secs(4));
+    let (wake_ups, seconds) = (flushers().wake_ups - before.wake_ups, start.elapsed());
+    drop(go_on);
+    stuck.join().unwrap();
+    assert_eq!(session.finish().unwrap().written, 2);
+    println!("{wake_ups} wake-ups in {seconds:?}");
+    assert!(wake_ups as f64 <= 250.0 * seconds.as_secs_f64(), "{wake_ups} in {seconds:?}");
 }
 
 #[test]

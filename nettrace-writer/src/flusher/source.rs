@@ -182,9 +182,13 @@ impl Source {
     }
 }
 
+/// The first and the longest sleep of a wait for a thread.
+const SLEEPS: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(5)];
+
 /// Waits until `done`. First it spins, because an event takes nanoseconds. Then it sleeps, because
-/// a thread that was preempted in an event takes milliseconds. It does not yield: among many busy
-/// threads a yield can take a second.
+/// a thread that was preempted in an event takes milliseconds. Each sleep is an eighth longer than
+/// the one before, so the wait is at most an eighth longer than it must be, and a thread that is
+/// stuck costs little. It does not yield: among many busy threads a yield can take a second.
 fn wait_until(deadline: Deadline, mut done: impl FnMut() -> bool) -> bool {
     for _ in 0..100 {
         if done() {
@@ -192,11 +196,13 @@ fn wait_until(deadline: Deadline, mut done: impl FnMut() -> bool) -> bool {
         }
         std::hint::spin_loop();
     }
+    let [mut sleep, longest] = SLEEPS;
     while !done() {
         if deadline.has_passed() {
             return false;
         }
-        thread::sleep(Duration::from_micros(50));
+        thread::sleep(sleep);
+        sleep = (sleep + sleep / 8).min(longest);
     }
     true
 }
