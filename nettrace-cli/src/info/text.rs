@@ -62,8 +62,7 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     row("lost events", &info.lost)?;
     if info.step_backs > 0 {
         let times = info.step_backs;
-        let what =
-            format_args!("not reliable: sequence numbers of a thread went back {times} times");
+        let what = format!("not reliable: sequence numbers of a thread went back {times} times");
         row("", &what)?;
     }
     let per_event = match info.events {
