@@ -9,7 +9,7 @@ use convert_support::{
 use nettrace_reader::{Event, Reader};
 use testkit::{
     reference::dotnet_traces,
-    streams::{EventType, Row, Stream, random, samples, v5_random, v5_samples},
+    streams::{EventType, Row, STACK, Stream, random, samples, v5_random, v5_samples},
 };
 
 /// Handmade and random streams of version 6.
@@ -266,5 +266,35 @@ fn what_nobody_describes_is_listed() {
             assert!(said.contains(&format!(" cannot express it: {line}\n")), "{to} {line}: {said}");
         }
         assert_eq!(said.lines().count(), listed.len() + 1, "{to}: {said}");
+    }
+}
+
+#[test]
+fn pointers_of_unusual_sizes_become_64_bits() {
+    const POINTER_SIZE: usize = 56; // its position in a stream
+    let with_stack = |event: &Event<'_>, number: u32| {
+        let stack: Option<Vec<u64>> = event.stack().map(|stack| stack.addresses().collect());
+        format!("#{number} stack {stack:x?}")
+    };
+    for size in [1_u8, 2, 3, 4, 5, 8] {
+        let mut stack = vec![1, 0, 0, 0, 1, 0, 0, 0, size * 2, 0, 0, 0];
+        for byte in [0x11_u8, 0x22] {
+            stack.extend(std::iter::repeat_n(byte, size.into()));
+        }
+        let mut stream = Stream::at(1);
+        stream.bytes[POINTER_SIZE] = size;
+        let mut row = Row::new(1, 1, 10);
+        row.stack = 1;
+        stream.thread(1).simple_metadata(1).block(STACK, &stack).events(&[row]);
+        let bytes = stream.end();
+        let before = events(&bytes, with_stack);
+        assert_eq!(before.len(), 1);
+        assert!(before[0].contains("[11") && before[0].contains(", 22"), "{before:?}");
+        for to in ["v6", "v5", "v4"] {
+            let (converted, _) = convert(&bytes, to);
+            assert_eq!(events(&converted, with_stack), before, "{size} bytes, {to}");
+            let reader = Reader::new(&*converted).unwrap();
+            assert_eq!(reader.trace().pointer_size, if size == 4 { 4 } else { 8 });
+        }
     }
 }

@@ -157,7 +157,8 @@ fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
         },
         sync_ticks: trace.sync_ticks,
         ticks_per_second: trace.ticks_per_second,
-        pointer_size: trace.pointer_size,
+        // Addresses are 64 bits here, whatever size the trace states. Every format has 4 and 8.
+        pointer_size: if trace.pointer_size == 4 { 4 } else { 8 },
         key_values: &key_values,
     })
 }
