@@ -156,8 +156,7 @@ impl From<io::Error> for WriteError {
 /// meanwhile. A sink may also emit events. Such events never wait for room. A sink must not flush
 /// or finish its own session: that returns [`Error::InOwnSink`](crate::Error::InOwnSink).
 ///
-/// # Errors
-/// that pass and errors that are final
+/// # Errors that pass and errors that are final
 ///
 /// After most errors the session tries again: once in each flush interval (once a second while
 /// nobody emits), and at every call of [`Session::flush`](crate::Session::flush). Events that are
