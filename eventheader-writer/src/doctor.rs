@@ -1,4 +1,4 @@
-//! Finds out whether this machine can take tracepoints, and if not, why, and who listens to them.
+//! Finds out whether this machine can take tracepoints, why not if it cannot, and who listens.
 
 use std::{fmt, fs, io, path::PathBuf};
 

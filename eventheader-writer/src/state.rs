@@ -64,11 +64,11 @@ use crate::{
 /// The bit of a word that the kernel owns.
 pub(crate) const KERNEL: u32 = 1 << KERNEL_BIT;
 
-/// How long registrations are not tried again by themselves after a failure.
+/// The least time between a failed registration and the next try, unless somebody asks for one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How often the end of the process tries to take the lock, with a pause of a millisecond after
-/// each.
+/// How many times the end of the process tries to take the lock, with a pause of a millisecond
+/// after each try.
 const UNLOAD_TRIES: u32 = 500;
 
 /// The current tracepoints of this process.
@@ -508,8 +508,9 @@ impl State {
         }
     }
 
-    /// Registers all registered words again, because the kernel has probably forgotten them. It has
-    /// not if another user of tracepoints in the process put both threads into one family.
+    /// Registers all registered words again, because the kernel has probably forgotten them. The
+    /// kernel still knows them if another user of tracepoints in the process put both threads into
+    /// one family.
     fn register_again(&mut self) {
         let Some(target) = self.target.as_mut().filter(|target| target.names.is_none()) else {
             return;

@@ -41,7 +41,7 @@ pub(crate) struct Stated<'a> {
     types: RustTypes<'a>,
 }
 
-/// A value as what it is.
+/// A value with the meaning that its stated type gives it.
 #[derive(Clone, Debug)]
 pub(crate) enum Meant<'v, 'a> {
     /// An option without a value.

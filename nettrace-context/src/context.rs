@@ -12,7 +12,7 @@ use crate::{
 /// The length of `traceparent` in version 00: `00-TRACE-SPAN-FLAGS`.
 const LEN: usize = 55;
 
-/// Why a text is no `traceparent`.
+/// Why a text is not a valid `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceParentError {
@@ -20,7 +20,7 @@ pub enum TraceParentError {
     /// requires one.
     #[error("a traceparent has the form 00-TRACE-SPAN-FLAGS with 2, 32, 16 and 2 digits")]
     Form,
-    /// It has a character that is no lowercase hexadecimal digit.
+    /// It has a character that is not a lowercase hexadecimal digit.
     #[error("the parts of a traceparent consist of lowercase hexadecimal digits")]
     Digit,
     /// Version `ff`, which the standard forbids.
@@ -132,12 +132,13 @@ impl TraceContext {
 
     /// Reads the header `traceparent`.
     ///
-    /// Of a version above 00 it reads the parts that version 00 has, as the standard requires.
+    /// If the version is above 00, it reads only the parts that version 00 has, as the standard
+    /// requires.
     ///
     /// # Errors
     ///
-    /// [`TraceParentError`] if the header breaks a rule of the standard. Then a service begins a
-    /// trace of its own, and ignores `tracestate` as well.
+    /// [`TraceParentError`] if the header breaks a rule of the standard. A service then begins a
+    /// trace of its own, and also ignores `tracestate`.
     ///
     /// # Example
     ///
@@ -181,7 +182,7 @@ impl TraceContext {
     /// Reads the headers of a request: `traceparent`, and any number of `tracestate`.
     ///
     /// A `tracestate` that breaks a rule of the standard is left out as a whole, which the standard
-    /// requires. The rest of the context is good.
+    /// requires. The rest of the context is valid.
     ///
     /// # Errors
     ///
@@ -247,7 +248,7 @@ impl TraceContext {
         self.flags
     }
 
-    /// What services along the way have added. `None` if that is nothing.
+    /// What services along the way have added. `None` if they have added nothing.
     #[must_use]
     pub fn state(&self) -> Option<&TraceState> {
         self.state.as_deref()

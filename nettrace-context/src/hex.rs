@@ -5,7 +5,7 @@
 pub(crate) enum HexError {
     /// There are not two digits for each byte.
     Length,
-    /// A character is no lowercase hexadecimal digit.
+    /// A character is not a lowercase hexadecimal digit.
     Digit,
 }
 

@@ -8,7 +8,7 @@ use core::{
 
 use crate::hex::{self, HexError};
 
-/// Why a text is no id.
+/// Why a text is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdError {
@@ -18,7 +18,7 @@ pub enum IdError {
         /// How many it must have.
         digits: usize,
     },
-    /// It has a character that is no lowercase hexadecimal digit.
+    /// It has a character that is not a lowercase hexadecimal digit.
     #[error("an id consists of lowercase hexadecimal digits")]
     Digit,
     /// All digits are zero.
@@ -98,8 +98,8 @@ impl SpanId {
         self.0.get().to_be_bytes()
     }
 
-    /// The id with this number, whose digits are those of the id. `None` for 0. A label of kind
-    /// SpanId in a NetTrace file is this number.
+    /// The id whose digits, read as a hexadecimal number, are this number. `None` for 0. A label of
+    /// kind SpanId in a NetTrace file is this number.
     #[must_use]
     pub const fn from_u64(number: u64) -> Option<Self> {
         match NonZeroU64::new(number) {

@@ -9,7 +9,7 @@ pub const MAX_MEMBERS: usize = 32;
 /// The longest key and the longest value, in bytes.
 const MAX_TEXT: usize = 256;
 
-/// Why a text is no `tracestate`.
+/// Why a text is not a valid `tracestate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TraceStateError {
@@ -65,7 +65,7 @@ impl TraceState {
     ///
     /// # Errors
     ///
-    /// [`TraceStateError`] if they break a rule of the standard, all of them together.
+    /// [`TraceStateError`] if the headers, taken together, break a rule of the standard.
     pub fn from_headers<'a>(
         headers: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, TraceStateError> {
@@ -110,10 +110,11 @@ impl TraceState {
     /// Puts a member first, in place of the one with the same key. If there would be more than
     /// [`MAX_MEMBERS`], the last one is removed.
     ///
-    /// A key begins with a lowercase letter and has at most 256 of `a-z`, `0-9`, `_`, `-`, `*` and
-    /// `/`. Or it is `TENANT@SYSTEM`: a tenant of at most 241 of them, which may begin with a
-    /// digit, and a system of at most 14, which may not. A value has 1 to 256 printable ASCII
-    /// characters, of which none is a comma or an equals sign and the last is no blank.
+    /// A key has at most 256 of the characters `a-z`, `0-9`, `_`, `-`, `*` and `/`, and begins with
+    /// a letter. Or it has the form `TENANT@SYSTEM`. The tenant has at most 241 of these characters
+    /// and begins with a letter or a digit. The system has at most 14 and begins with a letter. A
+    /// value has 1 to 256 printable ASCII characters. None of them is a comma or an equals sign,
+    /// and the last is not a space.
     ///
     /// # Errors
     ///
@@ -153,7 +154,7 @@ impl TraceState {
         &self.text
     }
 
-    /// The members that have another key.
+    /// The members that do not have this key.
     fn without<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
         let members = self.text.split(',');
         members.filter(move |it| it.split_once('=').is_some_and(|(other, _)| other != key))

@@ -293,9 +293,8 @@ impl<T: TraceEvent + ?Sized> TraceEvent for &T {
     }
 }
 
-/// An event that a function makes again whenever it is asked about. For the code of `#[traced]`:
-/// each function is a type of its own, so that what records the event knows the variant of an enum
-/// while it is compiled.
+/// An event that a function makes each time it is needed. For the code of `#[traced]`: each
+/// function has its own type. So the compiler knows which variant of an enum is recorded.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "a function shows nothing")]

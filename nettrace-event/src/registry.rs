@@ -33,8 +33,8 @@ use crate::{
 /// The most event types of a process. Metadata ids then take at most two bytes in every row.
 pub const MAX_TYPES: u32 = (1 << 14) - 1;
 
-/// Is told of every event type. All NetTrace sessions together are one backend, tracepoints are
-/// another.
+/// A backend, which is called for every event type. All NetTrace sessions together are one backend,
+/// tracepoints are another.
 ///
 /// ```
 /// use std::sync::Mutex;

@@ -218,7 +218,7 @@ pub(crate) struct Definition {
     pub(crate) converts: fn(&EventSchema) -> bool,
     /// See [`Stream::check`].
     pub(crate) check: fn(&'static EventSchema) -> Result<(), FormatError>,
-    /// Makes what writes a stream.
+    /// Makes the writer of a stream.
     pub(crate) writer: fn(Source) -> Box<dyn Writer>,
 }
 

@@ -256,7 +256,7 @@ impl Stream {
         self.writer.rewind(mark.of_writer);
     }
 
-    /// Drops all marks and the log behind them, because every block so far has reached the file.
+    /// Drops all marks and their log, because every block so far has reached the file.
     ///
     /// [`rewind`](Self::rewind) has an example.
     pub fn settle(&mut self) {

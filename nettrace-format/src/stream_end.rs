@@ -55,8 +55,8 @@ impl StreamEnd {
 
     /// The end of stream; empty for formats that have none.
     ///
-    /// Where a block could begin, a reader decides by as many bytes whether the stream ends there.
-    /// No block is shorter.
+    /// Where a block could begin, a reader needs this many bytes to see whether the stream ends
+    /// there. No block is shorter.
     #[must_use]
     pub const fn bytes(self) -> &'static [u8] {
         self.bytes

@@ -23,7 +23,7 @@ use crate::{
 /// the same facts in the way of its format. What the format cannot store it counts in the
 /// [`LeftOut`] that it is handed.
 ///
-/// The default implementations are those of a format that has no such thing and needs none.
+/// The default implementations are for a format that does not need the function.
 pub(crate) trait Writer: Debug + Send + Sync {
     fn begin(
         &mut self,
@@ -83,7 +83,7 @@ pub(crate) trait Writer: Debug + Send + Sync {
         Ok(())
     }
 
-    /// [`Stream::row`] counts the refused.
+    /// [`Stream::row`] counts refused rows.
     fn row(
         &mut self,
         row: &Row<'_>,
@@ -148,7 +148,7 @@ pub(crate) trait Writer: Debug + Send + Sync {
 
     fn closing_size(&self) -> u64;
 
-    /// Returns what [`rewind`](Self::rewind) and no other function understands.
+    /// Returns a position that only [`rewind`](Self::rewind) can interpret.
     fn mark(&mut self) -> usize;
 
     fn rewind(&mut self, mark: usize);

@@ -2,9 +2,9 @@
 //!
 //! The thread reads pieces and sends them through a bounded queue. Used pieces return through a
 //! second queue. A piece has free room in front. The few bytes that are left of the piece before
-//! are copied there, and the piece then becomes the window itself. Only if more bytes are left than
-//! that, or if the source returns so few bytes at a time that the same bytes would be moved again
-//! and again, the new bytes are copied behind the old ones.
+//! are copied there, and the piece then becomes the window itself. If more bytes are left than fit
+//! there, the new bytes are copied after the old ones instead. The same happens if the source
+//! returns so few bytes at a time that the same bytes would be moved again and again.
 //!
 //! The thread does not parse. A decoded row header takes more bytes than an encoded one, so handing
 //! it over costs as much as decoding it, and lookups must happen in order anyway. What the thread

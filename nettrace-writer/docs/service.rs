@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let app = Router::new().route("/cart/{user}", get(cart)).layer(middleware::from_fn(record));
     let address = env::var("LISTEN").unwrap_or_else(|_| "127.0.0.1:3000".into());
     let listener = TcpListener::bind(address).await?;
-    // Before anybody can know that the service runs, and stop it.
+    // Handle SIGTERM before anybody can know that the service runs and stop it.
     let mut terminate = unix::signal(unix::SignalKind::terminate())?;
     println!("listening on {}", listener.local_addr()?);
     let stop = async move {
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     };
     let served = axum::serve(listener, app).with_graceful_shutdown(stop).await;
 
-    // Whatever became of the server, the trace gets its last events.
+    // Even if the server has failed, the trace gets its last events.
     let stats = session.finish()?;
     println!("{} events written, {} dropped", stats.written, stats.dropped());
     Ok(served?)
@@ -87,7 +87,7 @@ async fn record(request: Request, next: Next) -> Response {
 }
 
 /// A request in progress. If the handler panics or the client leaves, nothing after the `await`
-/// runs, but this is dropped all the same.
+/// runs. But this is dropped even then.
 struct Served {
     method: Method,
     uri: Uri,

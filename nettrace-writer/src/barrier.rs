@@ -1,15 +1,15 @@
 //! A process-wide barrier that costs nothing on one side.
 //!
 //! An owner announces an event by a store, and then loads what the flusher asks of it. The flusher
-//! asks by a store, and then loads which owners are in the middle of an event. Each must see the
-//! other's store, or the other must see its own. That needs a full fence between store and load on
-//! *both* sides. A fence is too expensive for an event (4.7 ns), so the flusher pays for both
-//! sides: `membarrier(2)`, private and expedited, makes every running thread of the process execute
-//! a full barrier before it returns (0.2 to 0.7 µs). What an owner has stored before its barrier
-//! the flusher sees. What an owner loads after its barrier comes after the flusher's stores. On the
-//! owner's side only the compiler must be kept from reordering. This holds for every processor for
-//! which Linux has the call, because the call promises a full barrier. It promises nothing about
-//! the counter, which is not memory: see [`record`](crate::record).
+//! asks by a store, and then loads which owners are in the middle of an event. At least one of them
+//! must see the other's store. That needs a full fence between store and load on *both* sides. A
+//! fence is too expensive for an event (4.7 ns), so the flusher pays for both sides:
+//! `membarrier(2)`, private and expedited, makes every running thread of the process execute a full
+//! barrier before it returns (0.2 to 0.7 µs). The flusher sees what an owner stored before its
+//! barrier. What an owner loads after its barrier comes after the flusher's stores. On the owner's
+//! side only the compiler must be kept from reordering. This holds for every processor for which
+//! Linux has the call, because the call promises a full barrier. It promises nothing about the
+//! counter, which is not memory: see [`record`](crate::record).
 //!
 //! Where `membarrier` is missing (before Linux 4.14, under a seccomp filter, on other systems)
 //! owners execute the fence.
@@ -40,7 +40,7 @@
 //!   processors. Nothing promises the interrupt, and AArch64 and newer x86-64 processors do without
 //!   one.
 //! - Signals to all threads. This crate has no signal handlers.
-//! - A pause. Other processors see a store in finite time, but nothing says in which.
+//! - A pause. Other processors see a store in finite time, but nothing says how long that is.
 
 use crate::sync::{AtomicBool, Ordering, fence};
 

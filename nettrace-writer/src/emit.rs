@@ -57,7 +57,7 @@ pub trait Emit: TraceEvent {
     /// Never fails and never panics: an event that cannot be recorded is counted. Never blocks,
     /// unless a session [asks for it](crate::OnFull::Block).
     ///
-    /// Takes the event by value, so that its fields need not be in memory before it is known that a
+    /// Takes the event by value. So its fields need not be in memory before the check whether a
     /// session listens. To keep the event, write `(&event).emit()`.
     ///
     /// ```
@@ -354,7 +354,7 @@ fn now(mode: u32) -> u64 {
     if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
 }
 
-/// What became of an attempt to write a plain row in place.
+/// The result of an attempt to write a plain row in place.
 enum Placed {
     /// The row is written, and the event is over.
     Done,
@@ -369,9 +369,9 @@ enum Placed {
 ///
 /// `USUAL` says that the record has the usual mode.
 ///
-/// `GENERAL` says that the row may be like the one before or not, and that any time may have passed
-/// since then. Otherwise only a row of the same shape is written that comes less than [`row::NEAR`]
-/// ticks after the one before and has no text but ASCII, which keeps this function short.
+/// If `GENERAL` is true, the row may have any shape and come at any time. If it is false, this
+/// writes only rows that have the shape of the row before, come less than [`row::NEAR`] ticks after
+/// it, and have only ASCII text. That keeps the function short.
 #[inline(always)]
 fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
     buffer: &ThreadBuffer,
@@ -435,7 +435,7 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
     Placed::Done
 }
 
-/// Goes on with an event that [`place`] leaves to this: [`Placed::Otherwise`].
+/// Goes on with an event for which [`place`] returned [`Placed::Otherwise`].
 #[inline(never)]
 fn place_otherwise<T: TraceEvent>(
     event: T,

@@ -108,7 +108,7 @@ pub enum Error {
     /// An event type was refused.
     #[error("{0}")]
     Register(RegisterError),
-    /// The trace's format cannot hold an event type, or something that was said of the trace.
+    /// The trace's format cannot hold an event type, or a value that describes the trace.
     #[error("the format of the trace cannot hold this: {0}")]
     Format(FormatError),
     /// The sink failed. What was written before is a readable trace.
@@ -122,8 +122,8 @@ pub enum Error {
     #[error("the session's thread has died, because its sink panicked; what it wrote is readable")]
     FlusherDied,
     /// The sink has not taken everything within
-    /// [`finish_timeout`](crate::SessionBuilder::finish_timeout). The session's thread is still at
-    /// it; [`Stats::pending`](crate::Stats::pending) says how many events it has.
+    /// [`finish_timeout`](crate::SessionBuilder::finish_timeout). The session's thread still
+    /// writes; [`Stats::pending`](crate::Stats::pending) says how many events it has left.
     #[error(
         "the sink has not taken everything after {after:?}; the rest follows if it does so before \
          the process ends"

@@ -57,7 +57,7 @@
 //!
 //! The first event of a thread also asks the standard library for the thread's name. If a handler
 //! emits it while the standard library is still starting the thread, the standard library aborts
-//! the process. So block the signal while you spawn a thread, and unblock it in the thread behind
+//! the process. So block the signal while you spawn a thread, and unblock it in the thread after
 //! its first event.
 //!
 //! # Features

@@ -278,7 +278,7 @@ fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
     reclaim(pointer)
 }
 
-/// Takes over the reference that was in a slot, or among the stale buffers, and is there no more.
+/// Takes over a reference that the caller has just removed from a slot or from the stale buffers.
 fn reclaim(pointer: *const ThreadBuffer) -> Option<Arc<ThreadBuffer>> {
     // SAFETY: L1: every caller has just taken the pointer out of its place.
     (!pointer.is_null()).then(|| unsafe { Arc::from_raw(pointer) })

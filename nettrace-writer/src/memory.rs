@@ -377,7 +377,8 @@ impl Buffer for Cursor {
             return None;
         }
         let at = self.position();
-        // SAFETY: M1: an address in a chunk, or one behind it. The compiler cannot know that.
+        // SAFETY: M1: an address in a chunk, or the one after its end. The compiler cannot know
+        // that.
         unsafe { hint::assert_unchecked(!at.is_null()) };
         // SAFETY: as for `space`.
         Some(unsafe { std::slice::from_raw_parts_mut(at, len) })

@@ -1,11 +1,12 @@
-//! Tells the application how its sink fares: a callback, log records, a note for warnings.
+//! Tells the application when its sink fails or recovers: by a callback, by log records, and by a
+//! note for warnings.
 //!
-//! The flusher compares, at the end of each round, whether its sink fails with what it told last.
-//! So an error that passes within one round is told by [`Stats`](crate::Stats) alone. By then the
-//! round has given its memory back: the callback runs while no thread needs the flusher at once. It
-//! is the application's code. If it panics, the flusher goes on without it. If it emits, its event
-//! goes to the buffer of the flusher's thread, like that of a sink, and never waits for room. It
-//! cannot call itself: what it emits changes nothing before the next round ends.
+//! At the end of each round the flusher compares the state of the sink with what the application
+//! was told last. So only [`Stats`](crate::Stats) shows an error that passes within one round. By
+//! then the round has given its memory back, so no thread needs the flusher while the callback
+//! runs. The callback is the application's code. If it panics, the flusher goes on without it. If
+//! it emits, its event goes to the buffer of the flusher's thread, like that of a sink, and never
+//! waits for room. It cannot call itself: what it emits changes nothing before the next round ends.
 
 use std::{fmt, mem, panic, time::Duration};
 
@@ -97,7 +98,7 @@ impl Notices {
         Self { callback, told: Told::Nothing, lost: 0 }
     }
 
-    /// Whether it is news to the application that the sink fails, or that it does not.
+    /// Whether the state of the sink differs from what the application was told last.
     pub(crate) fn is_news(&mut self, session: &Shared, fails: bool, is_final: bool) -> bool {
         match self.told {
             Told::Nothing if fails => true,
@@ -158,14 +159,14 @@ fn lost(session: &Shared) -> u64 {
 
 /// Calls the application's code. `Err`: it panicked.
 fn caught<R>(f: impl FnOnce() -> R) -> Result<R, ()> {
-    // What it leaves behind is never looked at again.
+    // Nothing uses what a panic leaves behind.
     panic::catch_unwind(panic::AssertUnwindSafe(f)).map_err(|payload| {
         // A payload's destructor may panic as well.
         mem::forget(payload);
     })
 }
 
-/// A record for whoever logs, by the crate `log`. A logger is anybody's code.
+/// Logs a change through the crate `log`. A logger is the application's code and may panic.
 #[cfg(feature = "log")]
 fn log(change: &SinkChange<'_>) -> Result<(), ()> {
     let level = match change {

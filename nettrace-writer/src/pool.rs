@@ -46,7 +46,7 @@ pub(crate) struct ChunkHeader {
     pub(crate) first_number: AtomicU64,
     /// How many numbers between the first row and the end have no row.
     pub(crate) skipped: AtomicU64,
-    /// Where the escapes of the last row that has some begin, plus 1. 0: all rows are plain.
+    /// The start of the escapes of the last row with escapes, plus 1. 0: all rows are plain.
     pub(crate) escapes: AtomicU32,
     /// Set when sealed: bytes used.
     pub(crate) len: AtomicU32,

@@ -63,9 +63,9 @@
 //!
 //! *A round may skip asking if no chunk is in use and no record has counted anything since the
 //! round before.* Such a round needs neither the wait nor the heavy barrier. Consider an event
-//! whose row the flusher does not have. It has not taken a chunk that the flusher can see, for that
-//! chunk would count as in use. So it takes its chunk after the flusher's fence in the order of the
-//! two fences. Its own fence, after the taking, therefore shows it the floor ([`Record::install`]).
+//! whose row the flusher does not have. The event has not taken a chunk that the flusher can see,
+//! because that chunk would count as in use. So it takes its chunk after the flusher's fence, in
+//! the order of the two fences. Its own fence follows and shows it the floor ([`Record::install`]).
 //! Its row, and all later rows of that chunk, are at or after `T`. The numbers that are accounted
 //! for stay those of the round before. The last rounds of a session always ask: they must know that
 //! no event is under way.
@@ -88,13 +88,13 @@
 //! host.) Without a remedy, threads would keep to a time in the future for as long as the clock is
 //! behind it. So the flusher, which sees the jump when it reads the clock for the next round,
 //! begins an *epoch*. An epoch has its own floor, and its own offset from the clock's ticks to the
-//! trace's. Both are in the [`Floor`] before the flusher asks anybody. So the first event of each
-//! thread that the round does not wait for begins a chunk of the new epoch. There the thread's last
-//! time, which is of another epoch, does not bind it. In the trace's time `T` grows from round to
+//! trace's. Both are in the [`Floor`] before the flusher asks anybody. So each thread's first event
+//! that the round does not wait for begins a chunk of the new epoch. There the thread's last time,
+//! which is of another epoch, does not bind the event. In the trace's time `T` grows from round to
 //! round in every epoch; the floor is `T` less the offset. So the statements above hold for rows of
-//! the new epoch. The round that begins the epoch collects the rows of earlier epochs, or a later
-//! round does if it did not wait for their thread. The flusher writes none of those rows with a
-//! time at or after the epoch's first `T`: see `flusher::timeline`.
+//! the new epoch. The round that begins the epoch collects the rows of earlier epochs. If it does
+//! not wait for a thread, a later round collects that thread's rows. The flusher writes none of
+//! those rows with a time at or after the epoch's first `T`: see `flusher::timeline`.
 //!
 //! *A signal handler, a `Drop` or a formatter that emits while its thread is busy* finds `busy`
 //! set. The event is counted in `nested` and leaves a note, so that the next row shows the gap.
@@ -119,17 +119,16 @@
 //!   handler executes `dmb ish`: the flusher then sees what the owner did before it, and the owner
 //!   sees what the flusher did before its call. A thread that is not running passes a barrier of
 //!   the kernel when it is scheduled. So accesses that must be seen across the barrier may be
-//!   relaxed: `busy` in one direction; `limit`, `closed` and the floor in the
-//!   other.
+//!   relaxed: `busy` in one direction; `limit`, `closed` and the floor in the other.
 //! - *The counter is not memory.* No barrier orders a read of it, and a processor may read it
 //!   early: even before other processors see the owner's `busy`. After the heavy barrier this
 //!   cannot happen. The owner returns from the kernel, which is a context synchronisation event:
 //!   nothing after it executes before it. The flusher has read `T` by then
 //!   ([`now`](crate::clock::Source::now) ends with an `isb`), and all processors read the same
 //!   counter. If owners execute a fence instead, no such event stands between `busy` and the
-//!   counter, for `isb` does not wait for a store. Then an event that the flusher does not wait for
-//!   may read a time before `T`. But it sees [`SEIZED`], so it takes the slow path, where the floor
-//!   bounds its time.
+//!   counter, because `isb` does not wait for a store. Then an event that the flusher does not wait
+//!   for may read a time before `T`. But it sees [`SEIZED`], so it takes the slow path, where the
+//!   floor bounds its time.
 //! - *Rows are written by plain stores.* They are published to the flusher in two ways. Either the
 //!   release of `own` or of `busy` publishes them to the flusher that waits for one of these
 //!   (acquire), or the release of `sealed` publishes them to the flusher that takes the list

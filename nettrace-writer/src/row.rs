@@ -1,13 +1,13 @@
 //! The header of a row as a producer writes it: compressed as in the format, but padded for speed.
 //!
-//! An event is expensive if the position of the next byte depends on the clock, not because of the
-//! number of instructions. If the length of the timestamp's delta decided where the next byte goes,
-//! each event would wait for the clock of the one before: 17 ns an event were measured, instead of
-//! 9.5 ns. So the delta is padded, which readers accept: to two bytes below 2^14 ticks, otherwise
-//! to four. A branch makes the choice. The processor predicts it, so the position does not wait.
-//! The metadata id and the payload size are written only if they differ from the row before. A row
-//! that differs in nothing has a header of constant length ([`head_like`]); a branch tells. Any
-//! other header is put together without a branch.
+//! The position of the next byte must not depend on the clock. That matters more than the number of
+//! instructions. If the length of the timestamp's delta decided where the next byte goes, each
+//! event would wait for the clock of the one before: 17 ns an event were measured, instead of 9.5
+//! ns. So the delta is padded, which readers accept: to two bytes below 2^14 ticks, otherwise to
+//! four. A branch makes the choice. The processor predicts it, so the position does not wait. The
+//! metadata id and the payload size are written only if they differ from the row before. A branch
+//! picks out the rows that differ in nothing. Their header has a constant length ([`head_like`]).
+//! Any other header is put together without a branch.
 //!
 //! A producer writes no sequence number, thread, stack or label list. The flusher inserts them in
 //! the first row of a block and after an *escape*. An escape stands before a row and says what is
@@ -30,8 +30,8 @@ pub(crate) const MAX_DELTA: u64 = 1 << 28;
 /// First byte of an escape.
 pub(crate) const ESCAPE: u8 = 32;
 
-/// Bytes of an escape before what it says: [`ESCAPE`], its [kind](Escape), the length of what it
-/// says (a little-endian u32), and where the escapes before the last row that has some begin (a
+/// Bytes of an escape before its content: [`ESCAPE`], its [kind](Escape), the length of its content
+/// (a little-endian u32), and the start of the escapes of the previous row with escapes (a
 /// little-endian u32, one more than the offset in the chunk; 0 for none).
 pub(crate) const ESCAPE_HEAD: usize = 10;
 
@@ -62,7 +62,7 @@ impl Escape {
         })
     }
 
-    /// The first bytes of an escape that says `len` bytes.
+    /// The first bytes of an escape with `len` bytes of content.
     pub(crate) fn head(self, len: usize, previous: u32) -> [u8; ESCAPE_HEAD] {
         let mut head = [ESCAPE, self as u8, 0, 0, 0, 0, 0, 0, 0, 0];
         head[2..6].copy_from_slice(&(len as u32).to_le_bytes());
@@ -76,7 +76,7 @@ impl Escape {
 pub(crate) struct EscapeBytes<'a> {
     pub(crate) kind: Escape,
     pub(crate) data: &'a [u8],
-    /// Where the escapes before the last row that has some begin, plus 1.
+    /// The start of the escapes of the previous row with escapes, plus 1; 0 for none.
     pub(crate) previous: u32,
 }
 

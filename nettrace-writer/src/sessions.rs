@@ -156,7 +156,7 @@ impl Slot {
         hush(self.number);
     }
 
-    /// Has `exit` no longer wait for the session, which has stopped listening: nobody can tell when
+    /// Makes `exit` stop waiting for the session, which has stopped listening. Nobody can tell when
     /// its sink returns.
     pub(crate) fn give_up(&self) {
         drop(local::holding_locks(|| table().lock().ending[self.number as usize].take()));
@@ -196,7 +196,8 @@ fn attached_types() -> impl Iterator<Item = &'static EventType> {
 /// reads the new value: a load cannot see a value older than one that happened before it. An emit
 /// that is under way may have read either value, and records its event wholly or not at all: the
 /// word decides once, before anything is written. Where several sessions listen, an emit looks at
-/// the word again before each of them. That it finds the bit gone is no loss: nothing was counted.
+/// the word again before each of them. If it finds the bit gone, no event is lost, because none was
+/// counted.
 ///
 /// # Who else changes words
 ///

@@ -51,8 +51,8 @@ pub(crate) struct Shared {
     /// Which events the session records; `None`: all. Changed under the lock of the table of
     /// [`sessions`] only.
     filters: Mutex<Option<Vec<ProviderFilter>>>,
-    /// The types whose rows may be among the session's, in the order in which it met them. It only
-    /// grows: see [`meet`](Self::meet).
+    /// The types that the session's rows may have, in the order in which the session met them. It
+    /// only grows: see [`meet`](Self::meet).
     met: Mutex<Vec<&'static EventType>>,
     commands: Sender<Command>,
     pub(crate) idle: Idle,
@@ -88,7 +88,7 @@ pub(crate) struct Roster {
     pub(crate) live: Vec<Arc<ThreadBuffer>>,
     /// Those of `live` that the flusher has not seen yet.
     pub(crate) new: Vec<Arc<ThreadBuffer>>,
-    /// What the threads that have gone attempted and dropped.
+    /// The counts of the threads that have gone: attempted events, and drops.
     gone: (u64, Drops),
     threads: u64,
     /// How many events found no buffer, because there were too many buffers of ended threads.
@@ -114,7 +114,7 @@ pub(crate) struct SinkCounters {
     pub(crate) left_out: Mutex<LeftOut>,
     /// How often the sink has failed, and its last error.
     errors: Mutex<(u64, Option<SinkError>)>,
-    /// What keeps the sink from taking events, as the application was told it, and whether that is
+    /// The message of the error that keeps the sink from taking events, and whether that error is
     /// final.
     trouble: Mutex<Option<(String, bool)>>,
     /// Whether the application's callback or logger has panicked.
@@ -195,7 +195,7 @@ impl Shared {
         self.filters.lock().clone()
     }
 
-    /// Has the flusher define a type from now on. To be called before a thread can see the
+    /// Makes the flusher define a type from now on. To be called before a thread can see the
     /// session's bit in the type's word.
     ///
     /// A type stays, even if a new filter does not want it any more: rows that were written under
@@ -403,8 +403,8 @@ impl Shared {
         self.room_made();
     }
 
-    /// Leaves the session to a flusher that its sink holds up. Threads go on without the session,
-    /// and the counts have what they recorded.
+    /// Leaves the session to its flusher, which the sink holds up. Threads go on without the
+    /// session. The counts include what they recorded.
     pub(crate) fn leave(&self) {
         self.close();
         // Without the barrier the counts may miss an event that is under way.

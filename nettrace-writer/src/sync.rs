@@ -60,7 +60,7 @@ cfg_if::cfg_if! {
 
                 /// Wakes the thread that sleeps on `word`.
                 pub(crate) fn ring(&self, word: &AtomicU32) {
-                    // Fails for addresses that are none.
+                    // Fails only for an invalid address.
                     let _ = futex::wake(word, Flags::PRIVATE, 1);
                 }
             }

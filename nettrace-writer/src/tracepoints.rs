@@ -1,9 +1,9 @@
 //! The join with Linux tracepoints: feature `user_events`.
 //!
 //! With it, [`emit`](crate::Emit::emit) reaches sessions and the event's tracepoint, decided by one
-//! load of one word: sessions and the kernel have a bit each in it. A word that says "one session
-//! and nobody else" takes the same instructions as without the feature; tracepoints are written on
-//! the way of words that say anything else.
+//! load of one word: sessions and the kernel have a bit each in it. If only one session listens, an
+//! emit takes the same instructions as without the feature. Tracepoints are written on the path of
+//! all other events.
 //!
 //! ```no_run
 //! use nettrace_writer::{Emit, Session, TraceEvent, tracepoints};
@@ -24,15 +24,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A tracepoint gets the fields of the event, and of the [labels](crate::enter_labels) in force the
-//! activity and the one it comes from: EventHeader has no place for other labels, stacks and
-//! related threads. Sessions and tracepoints each have their own counts: [`counters`],
+//! A tracepoint gets the fields of the event. Of the [labels](crate::enter_labels) in force it gets
+//! the activity and the related activity, because EventHeader has no place for other labels, stacks
+//! and related threads. Sessions and tracepoints each have their own counts: [`counters`],
 //! [`Stats`](crate::Stats).
 //!
 //! # Two crates, one derive
 //!
-//! What is here is of the crate `eventheader_writer`, where the rest of it is described: what
-//! becomes of each type of field, providers and events that are known at run time.
+//! The items of this module come from the crate `eventheader_writer`. The documentation of that
+//! crate says how each type of field is stored, and how to write events that are known only at run
+//! time.
 //!
 //! A type that derives `TraceEvent` through either crate implements the same trait, with the same
 //! word, and goes through the `emit` of either: `nettrace_writer::Emit` reaches sessions and, with
@@ -43,8 +44,9 @@
 //! # In signal handlers
 //!
 //! What the [crate](crate#in-signal-handlers) says holds. An event that interrupts another of its
-//! thread is dropped by sessions, and written to its tracepoint. Besides its usual needs that takes
-//! about 9 KB of stack, and `errno` may change. The functions here are not for handlers.
+//! thread is dropped by sessions, and written to its tracepoint. Writing to a tracepoint takes
+//! about 9 KB of stack more than recording, and may change `errno`. The functions here are not for
+//! handlers.
 
 use std::{fs::File, io};
 
@@ -62,11 +64,11 @@ use crate::{labels, local, sessions};
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
 ///
-/// Give it the `event_types()` of each event: [`register!`](macro@register) writes the list. As
-/// [`eventheader_writer::register()`].
+/// Pass the `event_types()` of each event; [`register!`](macro@register) writes the list. This
+/// calls [`eventheader_writer::register()`].
 ///
 /// # Errors
-/// The first type that is refused, as [`Error`] says; the others are registered.
+/// [`Error`] of the first refused type. The other types are registered.
 ///
 /// ```
 /// # use nettrace_writer::{TraceEvent, tracepoints};
@@ -114,8 +116,8 @@ pub fn retry() -> Status {
 /// and benchmarks.
 ///
 /// # Errors
-/// [`io::ErrorKind::Unsupported`] where the system is not Linux; what the duplication of the
-/// descriptor says.
+/// [`io::ErrorKind::Unsupported`] on other systems than Linux, and the system's error if the
+/// descriptor cannot be duplicated.
 ///
 /// ```no_run
 /// use std::fs::File;
@@ -173,9 +175,9 @@ pub(crate) fn count_missed(ty: &'static EventType, count: u64) {
     }
 }
 
-/// Has the first event of a type in a signal handler wait that comes meanwhile (see
-/// [`handler_events`](crate::sessions::handler_events)), where it would wait for this thread for
-/// ever.
+/// Calls `f`, which takes locks. If a signal handler emits the first event of a type meanwhile, the
+/// event is noted (see [`handler_events`](crate::sessions::handler_events)). Otherwise the handler
+/// would wait for ever for this thread.
 fn holding_locks<R>(f: impl FnOnce() -> R) -> R {
     sessions::tracepoints_are_used();
     local::with_locks(f)

@@ -9,7 +9,7 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// Keeps other tests of this program that also want one waiting.
+/// Makes other tests of this program wait if they also take one.
 pub type Alone = MutexGuard<'static, ()>;
 
 /// Waits until no other test of this program holds an [`Alone`]. Not for tests that fork, because

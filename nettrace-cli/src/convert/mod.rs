@@ -50,7 +50,7 @@ pub(crate) struct Task<'a> {
     pub(crate) force: bool,
 }
 
-/// Rewrites `source`. `stdout` is where the trace goes for `-`.
+/// Writes the trace `source` again. If the path is `-`, the result goes to `stdout`.
 pub(crate) fn run(
     source: Source,
     limits: Limits,
@@ -73,7 +73,7 @@ pub(crate) fn run(
     Ok(end?)
 }
 
-/// What makes a trace of a format out of one of another version.
+/// The target that writes `format`, for a source of version `from`.
 fn target(format: Format, from: u32, definitions_limit: usize) -> Box<dyn Target> {
     match format {
         Format::V6 => Box::new(ToV6::new(from)),
@@ -114,8 +114,9 @@ trait Target {
     fn left_out(&self) -> Omissions;
 }
 
-/// Copies all items: `write` gets the bytes of the result. The inner result says how the source
-/// ended. The result has everything that was readable, and is complete even if the source is not.
+/// Copies all items. `write` gets the bytes of the new trace. The inner `Result` says how the
+/// source ended. The new trace has everything that was readable, and is complete even if the source
+/// is not.
 fn rewrite<R: nettrace_reader::Source>(
     reader: &mut Reader<R>,
     target: &mut dyn Target,

@@ -7,7 +7,7 @@ pub(super) struct Omissions {
     pub(super) large_events: u64,
     /// Events that must be converted value by value, but whose payload does not fit their type.
     pub(super) strange_events: u64,
-    /// Events without the bytes that stand behind the last field of their type.
+    /// Events that lost the bytes after the last field of their type.
     pub(super) longer_events: u64,
     /// Events from before the start of the trace. Their time became the start.
     pub(super) early_times: u64,
@@ -23,9 +23,10 @@ pub(super) struct Omissions {
     pub(super) thread_key_values: u64,
     /// Process ids of threads that are not of the process that the trace names.
     pub(super) thread_processes: u64,
-    /// Ids of threads that another thread of the result has already.
+    /// Ids of threads that were replaced, because another thread of the result has the id or the
+    /// format cannot store it.
     pub(super) thread_ids: u64,
-    /// Places where the sequence numbers of a thread are shifted from.
+    /// Places from which on the sequence numbers of a thread are shifted.
     pub(super) numbers: u64,
     /// Lost events that the result shows as losses of another thread, or not at all.
     pub(super) losses: u64,

@@ -2,10 +2,11 @@
 //!
 //! In versions 4 and 5 the numbers of a thread begin again at 1 when the operating system gives its
 //! id to another thread. In the other formats readers would take that for the loss of 2^31 - 1
-//! events. So the numbers of the result go on there; before, they are those of the source. The
-//! number in a sequence point is a lower bound: where a higher one was seen, the result has that.
+//! events. So up to that place the result has the numbers of the source, and from there on its
+//! numbers continue. The number in a sequence point is a lower bound. If a higher number has come
+//! before, the result has the higher one.
 
-/// How far one thread has come.
+/// The last numbers of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
     /// The last number of the source.

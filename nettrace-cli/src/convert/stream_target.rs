@@ -6,8 +6,9 @@
 //! is free. A thread that gets the id of one that has ended continues that one's sequence numbers
 //! ([`Claim`]).
 //!
-//! What readers of a format do not notice, such as losses before a thread's first event, the stream
-//! tells in the way of its format. From versions 4 and 5 to 4 and 5, ids and numbers stay the same.
+//! Readers of some formats do not notice everything, for example losses before a thread's first
+//! event. The stream states these in the way of its format. If source and target are both version 4
+//! or 5, ids and numbers stay the same.
 
 use std::collections::{HashMap, HashSet};
 
@@ -71,7 +72,7 @@ struct Named {
     id: u64,
     /// How far its numbers in the result are ahead of those in the source.
     base: u32,
-    /// From versions 4 and 5, to a target whose numbers must not begin again.
+    /// Only if the source is version 4 or 5, and the numbers of the target must not begin again.
     numbers: Option<Numbers>,
 }
 
@@ -447,7 +448,7 @@ impl Target for ToStream {
     }
 }
 
-/// Whether an event's payload has bytes behind the last field of its type.
+/// Whether an event's payload has bytes after the last field of its type.
 fn is_longer(event: &Event<'_>) -> bool {
     let mut fields = event.fields();
     fields.by_ref().all(|field| field.is_ok()) && fields.used() < event.payload.len()

@@ -129,7 +129,7 @@ pub(super) struct Known {
     pub(super) has_fields: bool,
     /// Whether payloads may hold dates, which have two sizes, and are converted value by value.
     pub(super) has_dates: bool,
-    /// Whether payloads are encoded anew. What no field describes is then missing in them.
+    /// Whether payloads are encoded again. Bytes that no field describes are then missing.
     pub(super) is_mapped: bool,
 }
 
@@ -154,7 +154,7 @@ pub(super) enum Refused {
 }
 
 impl Types {
-    /// No types yet. Their schemas may take `limit` bytes.
+    /// An empty table. The schemas of its types may take `limit` bytes.
     pub(super) fn new(format: Format, limit: usize) -> Self {
         Self { format, known: HashMap::new(), last_id: 0, cost: 0, limit }
     }

@@ -1,12 +1,13 @@
 //! Converts to NetTrace V6, which can express whatever the versions before it contain.
 //!
 //! From version 6 to version 6, ids, sequence numbers, sorted marks and flushes stay the same; only
-//! the bytes may be others. From versions 4 and 5:
+//! the bytes may differ. From versions 4 and 5:
 //!
 //! * each thread is defined before the first row that refers to it. Its index is its id in the
 //!   operating system, which no other live thread has;
 //! * the activity ids of rows become label lists;
-//! * sequence numbers go on where those of the source begin again: see [`sequence`];
+//! * where the sequence numbers of the source begin again, those of the result continue: see
+//!   [`sequence`];
 //! * a block ends where the capture thread changes.
 //!
 //! [`sequence`]: super::sequence
@@ -33,8 +34,8 @@ const MOST_ROWS: usize = 4 << 20;
 /// defined again where they are needed.
 const MOST_LISTS: usize = 1 << 16;
 
-/// From this many threads of versions 4 and 5 on, those are removed that no sequence point and no
-/// event has mentioned for a while.
+/// From this many threads on, the result removes threads that no sequence point and no event has
+/// mentioned for a while. Only for sources of version 4 or 5.
 const MANY_THREADS: usize = 4096;
 
 /// A trace of version 6 that is being written.

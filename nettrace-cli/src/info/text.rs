@@ -27,10 +27,10 @@ pub(super) fn write(info: &Info, all_threads: bool, out: &mut impl Write) -> io:
     Ok(())
 }
 
-/// The columns of a name that all values leave free. A longer name of a key-value widens it.
+/// The least width of the column of names. A longer name of a key-value widens the column.
 const NAME_WIDTH: usize = 16;
 
-/// A name beyond this width does not move the values of the others.
+/// The greatest width of that column. A longer name does not move the values of other lines.
 const MAX_NAME_WIDTH: usize = 32;
 
 fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {

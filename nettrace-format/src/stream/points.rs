@@ -86,8 +86,9 @@ impl Stream {
         self.writer.untold_losses()
     }
 
-    /// Whether only a stream with rows can tell losses, and only by sequence points. Then a thread
-    /// that ends is told by the next sequence point, so it must be removed before.
+    /// Whether only a stream with rows can tell losses, and only by sequence points. In such
+    /// formats the next sequence point also tells the end of a thread, so the thread must be
+    /// removed before it.
     ///
     /// ```
     /// use nettrace_format::{Format, Stream};

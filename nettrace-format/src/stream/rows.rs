@@ -17,9 +17,9 @@ impl Stream {
     /// [`event_block`](Self::event_block). The header of a block's first row is complete; those of
     /// later rows contain what changed since the row before.
     ///
-    /// Returns how many events of the thread are missing before the row although no reader notices
-    /// it yet. The thread's next row shows them, or the next sequence point. Only versions 4 and 5
-    /// return more than 0.
+    /// Returns how many events of the thread are missing before the row that readers do not notice
+    /// yet. The thread's next row shows them, or the next sequence point does. Only versions 4 and
+    /// 5 return more than 0.
     ///
     /// # Errors
     /// [`Refusal`] if the format cannot store the payload. The row then counts in
@@ -37,8 +37,8 @@ impl Stream {
         result
     }
 
-    /// Whether the rows of a block can be copied as they were recorded, without gaps, behind a
-    /// first row that has this thread and sequence number.
+    /// Whether the rows of a block can be copied as they were recorded, without gaps, after a first
+    /// row that has this thread and sequence number.
     ///
     /// [`rows_as_recorded`](Self::rows_as_recorded) has an example.
     #[must_use]
@@ -46,7 +46,7 @@ impl Stream {
         self.writer.takes_rows_as_recorded(thread, sequence)
     }
 
-    /// Notes rows that the caller copies as they were recorded, behind the [row](Self::row) that
+    /// Notes rows that the caller copies as they were recorded, after the [row](Self::row) that
     /// begins the block. Their labels equal `labels`. Only for a block that the stream
     /// [takes](Self::takes_rows_as_recorded) in this way.
     ///
@@ -93,9 +93,9 @@ impl Stream {
         self.writer.changes_rows()
     }
 
-    /// Appends the beginning of a row that was recorded, with what the row does not say of itself.
-    /// Returns how many of its bytes that replaces; the caller copies the others. Returns `None` if
-    /// the row is not a [plain row](crate::v6::change_row), or if the format does not [change
+    /// Appends the beginning of a recorded row, with `change` in its header. Returns how many bytes
+    /// of the recorded row this replaces; the caller copies the others. Returns `None` if the row
+    /// is not a [plain row](crate::v6::change_row), or if the format does not [change
     /// rows](Self::changes_rows).
     ///
     /// ```

@@ -68,9 +68,9 @@
 //! | events lost before a thread's first | no: see below | no |
 //!
 //! A [`Stream`](crate::Stream) of these versions tells the end of a thread, and the losses before a
-//! thread's first event, in the numbers of sequence points: the first event of a thread gets the
-//! number 1, the gap that was before it stands behind it, and losses of threads without events show
-//! as losses of the thread that wrote last.
+//! thread's first event, in the numbers of sequence points. The first event of a thread gets the
+//! number 1, and the gap before it moves after it. Losses of threads without events show as losses
+//! of the thread that wrote last.
 //!
 //! In version 4, readers derive the opcodes 1 and 2 from event names that end in `Start` and
 //! `Stop`.

@@ -3,7 +3,7 @@
 //! Readers count a thread's losses from the first number that they see of it. So:
 //!
 //! * The first row of a thread has the number 1. If events before it were lost, they become a gap
-//!   behind it, which the thread's next row or the next sequence point shows.
+//!   after it, which the thread's next row or the next sequence point shows.
 //! * A sequence point names a thread only if the stream has a row of it. What other threads lost is
 //!   *owed*: the thread that wrote last tells it, by a jump of its own numbers. The sum of losses
 //!   is then right, although the thread is not.
@@ -14,8 +14,8 @@ use core::mem;
 
 use crate::v6::ThreadSequence;
 
-/// How many threads that have ended wait at most for the next sequence point. One more, and the
-/// oldest half are forgotten: their losses are owed. A point can be late if a thread is stuck. The
+/// The most threads that have ended and wait for the next sequence point. With one more, the oldest
+/// half is forgotten, and their losses are owed. A point can be late if a thread is stuck. The
 /// reference reader remembers 4,999 threads.
 const MOST_GONE: usize = 4_096;
 
@@ -55,7 +55,8 @@ struct Thread {
     has_rows: bool,
     /// The number that the stream shows, in the last row or a sequence point.
     shown: u32,
-    /// The number of the last event. It exceeds `shown` behind a first row that had to be 1.
+    /// The number of the last event. It exceeds `shown` after a first row, which must have the
+    /// number 1.
     last: u32,
 }
 
@@ -194,8 +195,8 @@ impl Numbers {
         self.state.owed
     }
 
-    /// How many threads a sequence point names at most: one may have ended before the last point,
-    /// and tells what is owed.
+    /// The most threads that a sequence point names. One of them may have ended before the last
+    /// point, and tells what is owed.
     pub(crate) fn most_named(&self) -> usize {
         self.with_rows + self.gone.len() + 1
     }
@@ -249,8 +250,8 @@ impl Numbers {
         self.marks.clear();
     }
 
-    /// A thread's last number in the stream. A number of the caller's that is behind one that the
-    /// thread has reached is a lower bound.
+    /// A thread's last number in the stream. If the caller's number is lower than one that the
+    /// thread has reached, it is a lower bound.
     fn last_number(&self, given: &ThreadSequence) -> u32 {
         let known = self.threads.get(&given.thread).copied().unwrap_or_default();
         let number = given.sequence.wrapping_add(known.shift);
@@ -284,7 +285,7 @@ impl Numbers {
         }
     }
 
-    /// Has the thread that wrote last tell what is still owed, although it has ended.
+    /// Makes the thread that wrote last tell what is still owed, although that thread has ended.
     fn tell_owed(&mut self, entries: &mut Vec<ThreadSequence>) {
         let Some(latest) = &mut self.state.latest else { return };
         let owed = mem::take(&mut self.state.owed) as u32;

@@ -118,7 +118,7 @@ impl<R: Source> Reader<R> {
         }
     }
 
-    /// Whether the caller has not seen the block that was read last, and must.
+    /// Whether the caller must still get the block that was read last.
     fn is_at_item(&self) -> bool {
         match self.blocks.head().map(|head| head.kind) {
             // The other step that ends here is the end of the block.

@@ -45,8 +45,8 @@ pub(super) enum Numbering {
     /// Versions 4 and 5 in the reference reader: no number is known yet. The first one shows no
     /// loss.
     Unseen,
-    /// Versions 4 and 5 in the reference reader: nothing counts as lost after number 0, which a
-    /// thread has that has recorded nothing, or whose numbers have just wrapped.
+    /// Versions 4 and 5 in the reference reader: nothing counts as lost after number 0. A thread
+    /// has that number if it has recorded nothing, or if its numbers have just wrapped.
     Lenient,
 }
 

@@ -98,7 +98,7 @@ impl Checker {
             match self.check_block(format, head, blocks.body(), &mut tables) {
                 Ok(()) => {}
                 Err(Stop::Error(error)) => return Err(error),
-                // The next block can be found all the same.
+                // The next block can still be found.
                 Err(Stop::Damage(damage)) => {
                     let error = Error::malformed(head.kind, damage);
                     self.log.add(error.offset(), Rule::Readable, || error.kind().to_string());

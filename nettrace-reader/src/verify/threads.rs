@@ -135,7 +135,7 @@ mod tests {
         live.pass_point();
         assert_eq!(live.add(&thread(50, 7)), Some(Clash::Id(50)));
         assert_eq!(live.add(&thread(1, 51)), Some(Clash::Reused));
-        // Of this one even the reference reader knows nothing any more.
+        // Even the reference reader has forgotten this one.
         assert_eq!(live.add(&thread(6, 8)), None);
         live.clear();
         assert_eq!(live.add(&thread(1, 50)), None);

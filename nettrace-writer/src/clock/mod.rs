@@ -12,8 +12,8 @@
 //! A time stamp counter can stop, change its pace or differ between processors. The kernel watches
 //! for that, and stops using the counter as its clock source if it finds it. So [`Clock::Auto`]
 //! uses the counter if the processor says that it is invariant and, on Linux, the kernel's current
-//! clock source is `tsc`. If the counter of another processor should still be behind, a thread's
-//! timestamps do not go back: the writer clamps them.
+//! clock source is `tsc`. If the counter of another processor is behind all the same, a thread's
+//! timestamps do not go back, because the writer clamps them.
 //!
 //! # Time of day
 //!

@@ -1,6 +1,6 @@
 //! Measures how long ago something was, for the flusher's schedule. It does not use
-//! `std::time::Instant`: after the clock has gone back, that shows no time passing until the clock
-//! has caught up.
+//! `std::time::Instant`: after the clock has gone back, an `Instant` shows no time passing until
+//! the clock has caught up.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ impl Stopwatch {
         Self { started: monotonic() }
     }
 
-    /// How long ago the moment was. If the clock has gone back to before it, the answer is for
-    /// ever, so that whatever waits for time to pass is due.
+    /// How long ago the moment was. If the clock has gone back to before that moment, returns
+    /// [`Duration::MAX`], so that every wait is over.
     pub(crate) fn elapsed(self) -> Duration {
         self.until(monotonic())
     }

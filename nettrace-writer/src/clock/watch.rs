@@ -15,10 +15,10 @@
 //! # Doubt
 //!
 //! Two clocks are never read at the same moment, and their paces differ. A difference of less than
-//! a millisecond, or one that these explain, is no jump. A system clock that goes back, which it
-//! never should, is not believed. Nor are the steered clocks if they differ greatly from the
-//! unsteered one. (A program can be run with a library that makes up clocks.) If no clock is left
-//! to believe, no time has passed.
+//! a millisecond, or one that these explain, is no jump. A system clock should never go back; one
+//! that does is not believed. If the steered clocks differ greatly from the unsteered one, they are
+//! not believed either. (A program can be run with a library that makes up clocks.) If no clock can
+//! be believed, the session's clock counts as right. If that went back too, no time has passed.
 
 use super::{
     Source, Sync,
@@ -163,7 +163,7 @@ impl Passed {
         } else if self.with_sleep.saturating_add(TOLERANCE as i64) >= self.steered {
             [self.with_sleep, self.steered, self.unsteered]
         } else {
-            // The clock with sleep cannot be behind the steered one. Believe it last.
+            // The clock with sleep is behind the steered one, which cannot be. Believe it last.
             [self.steered, self.unsteered, self.with_sleep]
         };
         let mut believable = candidates.into_iter().filter_map(|nanos| u64::try_from(nanos).ok());

@@ -103,8 +103,8 @@ impl<'a> Context<'a> {
         self.stack.is_empty() && self.thread.is_none()
     }
 
-    /// Writes the context as escapes before the row; `previous` as for [`escape`]. `false`: the
-    /// stack has too many addresses, or too large ones.
+    /// Writes the context as escapes before the row; `previous` is as for [`escape`]. Returns
+    /// `false` if the stack has too many addresses, or one that is too large.
     pub(super) fn write(&self, previous: u32, out: &mut Cursor) -> bool {
         if !takes_stack(self.stack, size_of::<usize>() as u32) {
             return false;
@@ -134,7 +134,8 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
         && addresses.all(|&address| v6::takes_address(address, pointer_size))
 }
 
-/// Writes an escape. `previous` says where those before the last row that has some begin.
+/// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
+/// [`EscapeBytes::previous`](crate::row::EscapeBytes::previous).
 pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
     out.put(&kind.head(bytes.len(), previous));
     out.put(bytes);
@@ -149,7 +150,7 @@ mod tests {
 
     use super::{MAX_STACK_FRAMES, takes_stack};
     /// The stream must take every stack that is not refused with its event. An error of the stream
-    /// would end the session. the session.
+    /// would end the session.
     #[test]
     fn a_stream_takes_every_stack_that_is_not_refused() {
         let just_fits = vec![u64::from(u32::MAX); MAX_STACK_FRAMES];

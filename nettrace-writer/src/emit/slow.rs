@@ -47,14 +47,15 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
         if has_waited { Outcome::Done } else { Outcome::Closed }
     };
     loop {
-        // A full fence, whoever executes the one of the fast path: see `barrier`.
+        // The slow path always has a full fence, even if the flusher executes that of the fast
+        // path: see `barrier`.
         full_fence();
         if session.barrier.owners_pay() {
             record.pay_fences();
         }
         let mut held = record.held();
         match held {
-            // Before all else, so that a note left from here on is not lost.
+            // Clear the note first, so that a note left from here on is not lost.
             Some(chunk) => _ = record.clear_note(pool.place(chunk)),
             None => {
                 record.choose_size(pool);
@@ -63,7 +64,7 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
         }
         record.fold_nested(pool, held);
         let clock = || now(record.mode());
-        // In the present chunk, not before the row before.
+        // In the present chunk, no row is earlier than the one before it.
         let mut ts = held.map_or(0, |_| clock().max(record.ts()));
         // Try the present chunk, then an empty one, then larger ones.
         let mut need = 0;
@@ -103,7 +104,8 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
             match held {
                 Some(chunk) => {
                     ts = record.install(pool, chunk, &session.floor, clock);
-                    // An event that was refused before this left no note.
+                    // A nested event that was refused before this left no note, because there was
+                    // no chunk.
                     record.fold_nested(pool, held);
                     session.idle.wake();
                 }
@@ -124,7 +126,7 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
             record.drop_event(pool, None, Reason::NoRoom);
             return Outcome::Done;
         }
-        // Do not stay busy during the wait, for the flusher would wait for this event.
+        // Do not stay busy during the wait, because the flusher would wait for this event.
         has_waited = true;
         record.wait_begins();
         record.end();
@@ -136,11 +138,11 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
     }
 }
 
-/// Deals with a note that says no more than that labels may have changed: writes the labels ahead
-/// of the event that has begun. Returns whether that was all that kept the event from the fast
-/// path. If not, this has done nothing that the slow path does not do as well.
+/// Deals with a note that only says that labels may have changed: writes the labels ahead of the
+/// event that has begun. Returns whether the event can take the fast path now. If not, whatever
+/// this has done is part of the slow path too.
 ///
-/// There is no full fence, as on the fast path. A record that has a chunk does not owe one, and the
+/// Like the fast path, this has no full fence. A record that has a chunk does not need one, and the
 /// exchange that clears the note fails if the flusher has asked for the chunk.
 #[cold]
 #[inline(never)]
@@ -148,7 +150,7 @@ pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
     let (record, pool) = (&buffer.record, &buffer.session.pool);
     let Some(chunk) = record.held_with_note() else { return false };
     let (place, pos) = (pool.place(chunk), record.pos());
-    // A chunk's first row needs its number, and a chunk that has escapes has rows.
+    // A chunk's first row needs its number, and a chunk without rows must not have escapes.
     if pos == place.0 || !record.clear_note(place) || record.owes_gap() {
         return false;
     }

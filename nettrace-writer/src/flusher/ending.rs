@@ -15,7 +15,7 @@
 //! A thread can stay in the middle of an event longer than anybody waits: it is stopped, or it
 //! blocks in its encoding. The session then ends without it, and what the thread wrote counts as
 //! lost. Its counts are read once, for the trace and for the session alike, so that both agree even
-//! if the thread goes on a moment later. Because it may write on, the memory must stay. The
+//! if the thread goes on a moment later. The thread may still write, so the memory must stay. The
 //! flusher's thread stays too, and checks now and then whether it can free the memory. Two
 //! alternatives were rejected. The stuck thread could free the memory itself, but every event would
 //! have to check for that at its end. The next session could do it when it starts, but there may be
@@ -97,7 +97,7 @@ impl Flusher {
         self.session.close();
     }
 
-    /// Makes the counts of those threads final that the last round could not wait for.
+    /// Makes final the counts of the threads that the last round did not wait for.
     fn leave_stuck(&mut self) {
         let session = Arc::clone(&self.session);
         session.with_roster(|roster| {
@@ -109,7 +109,7 @@ impl Flusher {
 
     /// Makes the counts final. `complete` says whether the last round has collected everything.
     fn close_books(&mut self, complete: bool) {
-        // The trace's number, if the trace is complete.
+        // If the trace is complete, this is the number that it shows.
         let unplaced = if self.writes() { self.unplaced.told } else { self.session.unplaced() };
         self.session.close_books(unplaced);
         self.slot = None;

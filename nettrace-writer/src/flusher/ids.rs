@@ -15,7 +15,7 @@ use std::{
 /// strings that collide.
 #[derive(Debug)]
 pub(super) struct Interned {
-    /// The strings, one behind the other.
+    /// The strings, one after the other.
     bytes: Vec<u8>,
     /// In the order of their ids, without gaps.
     entries: Vec<Entry>,
@@ -140,7 +140,7 @@ impl Interned {
         }
     }
 
-    /// Makes the table anew. If it was more than half full it doubles.
+    /// Builds the table again. Doubles it if it was more than half full.
     fn rebuild(&mut self) {
         let places = (self.entries.len() * 2).next_power_of_two();
         let places = places.max(self.table.len()).max(LEAST_PLACES);
@@ -161,7 +161,7 @@ fn place(table: &mut [u32], hash: u32, number: u32) {
     table[at] = number;
 }
 
-/// A hash by multiplications of secret and text, as wyhash and foldhash have it.
+/// A hash that multiplies secret and text, as wyhash and foldhash do.
 fn hash([seed, secret]: [u64; 2], bytes: &[u8]) -> u32 {
     fn word(bytes: &[u8], at: usize) -> u64 {
         bytes.get(at..at + 8).map_or(0, |word| u64::from_le_bytes(word.try_into().expect("eight")))
@@ -195,7 +195,7 @@ mod tests {
 
     use super::Interned;
 
-    /// Strings of all lengths around those at which the hash does something else.
+    /// Strings of all lengths around those at which the hash changes its method.
     fn string(number: u32) -> Vec<u8> {
         let len = 4 + number as usize % 70;
         let mut string = vec![b'x'; len];

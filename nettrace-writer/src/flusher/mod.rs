@@ -6,14 +6,15 @@
 //!
 //! 1. Definitions of new event types and threads, if rows follow that need them.
 //! 2. Every thread's rows, each chunk as a block. The thread with the oldest first row comes first.
-//!    That row carries IsSorted if it is older than the round's `T`, for then nothing older can
+//!    If that row is older than the round's `T`, it carries IsSorted, because nothing older can
 //!    follow.
 //! 3. The last numbers of threads that ended.
 //! 4. A sequence point at `T`, if one is due. Rows at or after `T` then stay for the next round.
 //!
-//! A thread may stay in the middle of an event for longer than [`PATIENCE`], because it was stopped
-//! for instance. It does not hold up the others: the round goes on without what that thread is
-//! writing. Such a round claims no order and leaves the sequence point to a later one.
+//! Rows *in hand* are collected and not written yet. A thread may stay in the middle of an event
+//! for longer than [`PATIENCE`], for instance because it was stopped. The round then goes on
+//! without what that thread is writing. Such a round claims no order and leaves the sequence point
+//! to a later one.
 
 mod ending;
 mod ids;
@@ -58,7 +59,8 @@ use crate::{
 /// How long a round waits for threads in the middle of an event. If there are many more threads
 /// than processors, a preempted thread may wait this long for a processor.
 const PATIENCE: Duration = Duration::from_millis(250);
-/// How long it waits if memory runs low and order was proved a short while ago.
+/// How long it waits if memory runs low and order was proved a short while ago, or if a longer wait
+/// was in vain a short while ago.
 const LITTLE_PATIENCE: Duration = Duration::from_millis(1);
 /// How long it waits if somebody waits for the round.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -69,14 +71,13 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(250);
 
 /// How often the flusher merges small chunks.
 const MERGE_AFTER: Duration = Duration::from_secs(1);
-/// The least number of bytes of stacks, and of label lists, that are remembered. With a large
-/// budget it is a sixteenth of that.
+/// The flusher remembers at least this many bytes of stacks, and as many of label lists. If a
+/// sixteenth of the budget is more, it remembers that many.
 const LEAST_INTERNED: usize = 128 << 10;
 /// If no chunk has been in use for this long, the flusher rests.
 const REST_AFTER: Duration = Duration::from_millis(100);
-/// How long a rest takes at most. So long can something go unnoticed for which nobody wakes the
-/// flusher: a thread that ends, a loss of a thread without a buffer, a file that is old enough to
-/// be closed.
+/// The longest rest. Some things do not wake the flusher, so it can notice them this much later: a
+/// thread that ends, a loss of a thread without a buffer, a file that is old enough to be closed.
 const LONGEST_REST: Duration = Duration::from_secs(1);
 
 /// A round with this many bytes or more has much data.
@@ -138,7 +139,7 @@ pub(crate) struct Flusher {
     last_point: Stopwatch,
     /// The last `T`.
     last_ts: u64,
-    /// When a round last waited for a thread in vain with more than little patience.
+    /// When a round last waited in vain for a thread, for longer than [`LITTLE_PATIENCE`].
     last_wait: Stopwatch,
     waited_in_vain: bool,
     /// When small chunks were last merged, and a buffer for the free ones.
@@ -151,7 +152,7 @@ pub(crate) struct Flusher {
     since_point: u64,
     dirty: bool,
     round_bytes: u64,
-    /// Whether this flusher has closed the session, and that before its last barrier.
+    /// Whether this flusher has closed the session. A barrier has followed when a round reads this.
     is_closing: bool,
     /// Whether the session's memory is freed, because no thread can reach it any more.
     is_freed: bool,
@@ -319,7 +320,8 @@ impl Flusher {
         }
         if is_woken {
             // An event has come, so the usual rhythm begins. The event waits half an interval for
-            // the next round, the average of all events. Nothing was missing until it began.
+            // the next round, as long as events wait on average. Everything before the event was
+            // collected.
             let now = Stopwatch::start();
             (self.last_round, self.last_complete, self.last_used) = (now, now, now);
             self.due_after = self.schedule.flush_interval / 2;
@@ -347,7 +349,7 @@ impl Flusher {
 
     fn patience(&self) -> Duration {
         let is_proved = self.last_complete.elapsed() < self.schedule.sequence_point_interval;
-        // Have much patience with a thread that is stuck for good only once in a while.
+        // A thread may be stuck for good. So wait long for it only once in a while.
         let is_in_vain =
             self.waited_in_vain && self.last_wait.elapsed() < self.schedule.sequence_point_interval;
         let is_little = is_in_vain || (is_proved && self.session.is_low());
@@ -394,7 +396,7 @@ impl Flusher {
         complete
     }
 
-    /// Tells the application if the sink fails, and did not, or the other way round.
+    /// Tells the application when the sink begins to fail, and when it takes events again.
     fn tell_application(&mut self) {
         let is_final = self.failed.is_some();
         let fails = is_final || self.trouble.is_some();

@@ -4,8 +4,8 @@
 //! lock of the standard library when it begins and when it ends, for its message about stack
 //! overflows. If a thread of the parent held that lock during the fork, it stays locked in the
 //! child, and no thread of the standard library begins there. So in a child the flusher runs on a
-//! thread of the C library, which repairs its own locks at a fork. That thread has a name in the
-//! system only.
+//! thread of the C library, which repairs its own locks at a fork. The system knows that thread's
+//! name, the standard library does not.
 
 use std::io;
 
@@ -37,7 +37,7 @@ impl OwnThread {
         }
         let (told, id) = bounded(1);
         let work = move || {
-            // This fails if the other side has gone, which it has not: it waits.
+            // This cannot fail, because the other side waits for the id.
             let _ = told.send(thread::current().id());
             work();
         };

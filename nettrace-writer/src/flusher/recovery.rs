@@ -5,9 +5,9 @@
 //! once. Meanwhile rounds go on: what they collect counts as lost, and its memory becomes free. So
 //! a sink that fails costs one call in each interval, however many events come.
 //!
-//! What a failed write kept stays in the stream, and the trace [goes back](super::trace) to the end
-//! of it. The stream's threads then owe what was lost, and the next row or sequence point shows it
-//! as a gap. The first round that tries again ends with a sequence point (if it has collected
+//! What a failed write kept stays in the stream. The trace [goes back](super::trace) to the end of
+//! that part. The stream's threads then owe what was lost, and the next row or sequence point shows
+//! it as a gap. The first round that tries again ends with a sequence point (if it has collected
 //! everything), so that the gap is told even if no other event comes.
 //!
 //! If the sink could not begin a stream there is none. The flusher does not go back to the old
@@ -15,8 +15,8 @@
 //! stream tells the rest.
 //!
 //! *Threads that end meanwhile* must not pile up. If readers know a thread, it is kept until the
-//! stream has removed it; there are no more of these than there were when the sink failed. What the
-//! other threads owe is told by one thread that stands for all of them.
+//! stream has removed it; there are no more of these than there were when the sink failed. One
+//! thread that stands for all the others tells what they owe.
 
 use std::mem;
 
@@ -92,7 +92,7 @@ impl Flusher {
     /// Hands the batch to the sink.
     pub(super) fn write_out(&mut self) {
         if self.writes() && self.out.len() == 0 {
-            // Nothing was written, so nothing that was said can get lost.
+            // Nothing is left to write, so nothing will have to be taken back.
             self.settle();
         } else {
             self.hand_over();
@@ -131,7 +131,7 @@ impl Flusher {
         self.leaving.retain(|leaving| leaving.trace.is_declared());
     }
 
-    /// Goes on after as many blocks of the last batch as the sink kept.
+    /// Goes back to the end of the blocks that the sink kept of the last batch.
     fn keep_blocks(&mut self, blocks: usize) {
         let sources = self.sources.iter_mut().map(|source| &mut source.trace);
         let leaving = self.leaving.iter_mut().map(|leaving| &mut leaving.trace);
@@ -186,12 +186,12 @@ impl Flusher {
         let failed = Stopwatch::start();
         self.trouble = Some(Trouble { failure: Failure::of(&error), failed, waits: true });
         if matches!(self.stream, StreamState::Open) && self.sink.wants_restart() {
-            // The next stream can tell losses alone, too.
+            // The next stream can tell the losses even if no row comes.
             self.stream = StreamState::Closed;
         }
     }
 
-    /// The error that keeps the sink from having everything.
+    /// The error, if any, that keeps the sink from having received everything.
     pub(super) fn trouble(&self) -> Option<Error> {
         match (&self.failed, &self.trouble) {
             (Some(Error::Sink(error)), _) => Some(Error::Sink(Failure::of(error).error())),

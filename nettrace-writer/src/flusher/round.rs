@@ -14,20 +14,20 @@
 //! names all threads so far, and for their removal. If a sequence point would use this room up, it
 //! is the stream's last block.
 //!
-//! *Losses are told once.* A stream counts from the last number that an earlier one shows
-//! ([`TraceThread::owes`]). A loss that a stream did not show before it ended is a gap in the next
-//! stream that has a row of the thread or a sequence point. If threads are not introduced (versions
-//! 4 and 5), only a stream with rows can tell losses. There only the session's last sequence point
-//! uses the room for closing.
+//! *Losses are told once.* The sequence numbers of a stream continue after the last number that an
+//! earlier stream shows ([`TraceThread::owes`]). If a stream ends before it shows a loss, the loss
+//! is a gap in the next stream that has a row of the thread or a sequence point. Versions 4 and 5
+//! do not introduce threads, so there only a stream with rows can tell losses, and only the
+//! session's last sequence point uses the room for closing.
 //!
 //! *A stream begins with rows or losses*, not with definitions: while nothing happens no stream
-//! begins. A loss alone begins a stream only if it does not fit into the old one, because the age
-//! of a stream matters only to rows.
+//! begins. The age of a stream matters only to rows. So a loss alone begins a stream only if it
+//! does not fit into the old one.
 //!
-//! *A stream's clock begins before its rows.* Rows in hand are no older than the first rows in
-//! hand. Later rows of a thread are no older than the `T` of the last round that had all of its
-//! rows. The oldest of these times bounds the stream's sync point. If the next row is that old, it
-//! carries IsSorted.
+//! *A stream's clock begins before its rows.* A thread's rows in hand are no older than the first
+//! of them. Its later rows are no older than the `T` of the last round that had all of its rows.
+//! The oldest of these times, over all threads, bounds the stream's sync point. If the next row is
+//! that old, it carries IsSorted.
 
 use std::{collections::HashSet, mem, sync::Arc};
 
@@ -111,7 +111,7 @@ impl Flusher {
             while let Some(segment) = self.sources[at].segments.pop_front() {
                 let (now, later) = segment.split(pool, cut);
                 let has_later = later.is_some();
-                // Before anything can fail, so that the rest of the chunk is not lost.
+                // Put it back before anything can fail, so that the rest of the chunk is not lost.
                 if let Some(later) = later {
                     self.sources[at].segments.push_front(later);
                 }
@@ -140,7 +140,8 @@ impl Flusher {
 
     /// Writes a segment as one block, or as several if one does not fit into a stream. `sorted`
     /// says that nothing older than its first row is still to be written. `complete` says that
-    /// everything older than `T` is in hand, so that the same can be found out for other rows.
+    /// everything older than `T` is in hand. That decides whether the same holds for the first row
+    /// of a new stream.
     fn write_segment(
         &mut self,
         at: usize,
@@ -202,7 +203,7 @@ impl Flusher {
         }
     }
 
-    /// Makes the blocks of a segment. Returns what became of its rows, and the length of the batch
+    /// Makes the blocks of a segment. Returns the result for its rows, and the length of the batch
     /// before them.
     fn put_segment(
         &mut self,
@@ -222,8 +223,8 @@ impl Flusher {
         Ok((told, defined))
     }
 
-    /// Whether the stream has room for a batch of that length and for what may have to close the
-    /// stream after it.
+    /// Whether the stream has room for a batch of that length, and for the blocks that may have to
+    /// close the stream after it.
     fn has_room(&self, len: u64) -> bool {
         len.saturating_add(self.trace.closing_size()) <= self.sink.room()
     }
@@ -253,8 +254,8 @@ impl Flusher {
         complete && first_ts <= oldest && first_ts < self.last_ts
     }
 
-    /// Writes what was made for the old stream, and begins a new one with something of the time
-    /// `next`. Returns a time such that nothing in the new stream will be older.
+    /// Writes what was made for the old stream, and begins a new one. The new stream begins with
+    /// something of the time `next`. Returns a bound: nothing in the new stream will be older.
     fn begin_stream(&mut self, next: u64) -> u64 {
         self.write_out();
         self.stream = StreamState::Absent;
@@ -271,8 +272,8 @@ impl Flusher {
         self.open_stream(next)
     }
 
-    /// Opens a stream that begins with something of the time `next`. Returns a time such that
-    /// nothing in the stream will be older.
+    /// Opens a stream that begins with something of the time `next`. Returns a bound: nothing in
+    /// the stream will be older.
     pub(super) fn open_stream(&mut self, next: u64) -> u64 {
         let pool = &self.session.pool;
         let in_hand = self.sources.iter().map(|source| source.oldest(pool));
@@ -315,8 +316,8 @@ impl Flusher {
         }
     }
 
-    /// Writes a sequence point at `ts`, if there was anything since the last one. Everything older
-    /// is written, and the point tells what was lost.
+    /// Writes a sequence point at `ts`, if anything has happened since the last one. Everything
+    /// older must be written. The point tells what was lost.
     fn write_point(&mut self, ts: u64) -> Result<(), FormatError> {
         let unplaced = self.session.unplaced();
         self.unplaced.told = self.unplaced.told.max(unplaced);
@@ -418,8 +419,7 @@ impl Flusher {
         removed
     }
 
-    /// Releases threads that ended, after they were removed from the stream if that is possible
-    /// now.
+    /// Releases threads that ended. Their removal is in the stream, if that was possible.
     fn retire(&mut self, ended: Vec<Source>) {
         let mut gone = HashSet::new();
         let session = Arc::clone(&self.session);
@@ -434,8 +434,8 @@ impl Flusher {
         session.buffers_gone(gone.len());
     }
 
-    /// Removes threads from the stream that ended while they could not be removed, or whose removal
-    /// did not reach the sink.
+    /// Removes from the stream the threads that could not be removed when they ended, and those
+    /// whose removal did not reach the sink.
     fn remove_leaving(&mut self) -> Result<(), FormatError> {
         let mut at = 0;
         while at < self.leaving.len() {
@@ -453,7 +453,7 @@ impl Flusher {
             return Ok(());
         }
         if self.thread(who).owes() {
-            // Some formats tell it by a sequence point.
+            // Some formats tell the losses by a sequence point.
             self.dirty |= self.trace.removes_threads_at_points();
             if !self.declare(who)? {
                 self.begin_stream(self.last_ts);

@@ -29,8 +29,8 @@ pub(super) struct Segment {
     pub(super) offset: u64,
     /// How to correct the rows' times.
     pub(super) correction: Option<Correction>,
-    /// Where the escapes of the last row that has some begin, plus 1. Those before `start` are not
-    /// of this segment.
+    /// The start of the escapes of the last row with escapes, plus 1. Escapes before `start` belong
+    /// to another segment.
     escapes: u32,
     /// Whether the chunk is free once this segment is written.
     pub(super) is_last: bool,
@@ -85,7 +85,7 @@ impl Segment {
         self.escapes as usize > self.start
     }
 
-    /// Finds where the escapes of each row that has some begin, in descending order.
+    /// Finds where each row's escapes begin, in descending order. Skips rows without escapes.
     pub(super) fn escapes(&self, bytes: &[u8], starts: &mut Vec<usize>) {
         starts.clear();
         let mut next = self.escapes as usize;
@@ -93,7 +93,7 @@ impl Segment {
             let start = next - 1;
             let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { break };
             starts.push(start);
-            // A producer's list goes back. If it should not, this must end all the same.
+            // A producer's list goes backwards. Even if it did not, this loop must end.
             next = start.min(escape.previous as usize);
         }
     }
@@ -150,8 +150,8 @@ impl Segment {
         // Where the present row begins, its escapes included.
         let mut correction = walk.correction;
         let (mut start, mut before, mut gap) = (walk.at, walk.state, 0);
-        // Where the escapes of the last row that has some begin, plus 1; the same with those that
-        // no row has followed yet.
+        // The start of the escapes of the last row with escapes, plus 1. `escapes_so_far` includes
+        // escapes that no row has followed yet.
         let (mut escapes, mut escapes_so_far) = (0, 0);
         let mut at = walk.at;
         while let Some(step) = walk.next() {
@@ -199,8 +199,8 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    /// The next step, or `None` at the end. What a producer has written can always be read. If it
-    /// should not be, the walk ends, and the count of rows shows it.
+    /// The next step, or `None` at the end. What a producer has written can always be decoded. If
+    /// it could not, the walk would end early, and the count of rows would show it.
     pub(super) fn next(&mut self) -> Option<Step<'a>> {
         let rest = &self.bytes[self.at..];
         match rest {

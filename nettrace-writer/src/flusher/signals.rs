@@ -1,4 +1,4 @@
-//! Starts threads that take no signals but those that they cause themselves.
+//! Starts threads that take only the signals that they cause themselves.
 
 /// Signals that a thread causes itself: by a fault, by a system call that a filter traps, by
 /// `abort`. If one of them is blocked the kernel kills the process at once, and a crash handler of
@@ -14,7 +14,7 @@ const OWN: [libc::c_int; 7] = [
     libc::SIGABRT,
 ];
 
-/// Calls `start` with all other signals blocked, so that a thread that it starts inherits that.
+/// Calls `start` with all other signals blocked. A thread that `start` creates inherits this.
 #[cfg(unix)]
 #[allow(unsafe_code, reason = "system calls on two local signal sets")]
 pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {

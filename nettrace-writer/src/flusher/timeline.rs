@@ -17,17 +17,16 @@
 //! order.
 //!
 //! Rows that were recorded between the jump and the round get the right time if the clock jumped
-//! forward, because the jump is subtracted. If it jumped back they all have the time of the row
-//! before: a thread's times do not go back, and the thread has not noted by how much they should
-//! have.
+//! forward, because the jump is subtracted. If it jumped back, they all have the time of the row
+//! before. A thread's times never go back, and the thread did not note how far back the clock went.
 //!
 //! # Rows of the future
 //!
-//! When everything is in hand, no row can have a later time than now. Some may nevertheless: the
-//! counter of one processor was ahead, or the clock jumped forward and back. Such rows are
-//! corrected in the same way. Their thread would keep to that time until the clock has caught up.
-//! So another epoch begins with the next round, with the same offset, in which the thread starts
-//! without it.
+//! When everything is in hand, no row should have a later time than now. A row can have one if the
+//! counter of a processor was ahead, or if the clock jumped forward and back. Such rows are
+//! corrected in the same way. Their thread would repeat that time until the clock catches up. So
+//! the next round begins another epoch with the same offset, in which that time no longer binds the
+//! thread.
 
 use crate::{
     clock::{Source, Sync, Watch},
@@ -36,7 +35,7 @@ use crate::{
     record::Floor,
 };
 
-/// How often a stream's sync point is taken again because the clock has jumped.
+/// How often, at most, a stream's sync point is taken again because the clock has jumped.
 const MOST_TRIES: u32 = 8;
 
 /// The state of the trace's time.

@@ -90,7 +90,7 @@ pub(super) struct Told {
     labels: Option<Range<usize>>,
 }
 
-/// For how many threads that recorded nothing, but that rows are about, the ids are remembered.
+/// How many related threads are remembered: rows are about them, but they recorded none.
 const MOST_RELATED: usize = 1 << 14;
 
 /// The state of one stream.
@@ -317,7 +317,7 @@ impl Trace {
         out: &mut Output,
     ) -> Result<Told, FormatError> {
         if self.related.len() >= MOST_RELATED {
-            // Now, while no block is being made whose rows refer to them.
+            // Do it now, while no block is being made whose rows refer to them.
             self.forget_related(out)?;
         }
         if segment.correction.is_none() && self.stream.changes_rows() {

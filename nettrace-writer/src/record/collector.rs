@@ -33,12 +33,12 @@ impl Asked {
         (self.settled(again) == self.number).then_some(mark)
     }
 
-    /// A number such that this round has every event up to it, once it has collected everything: in
-    /// a chunk, or counted as dropped.
+    /// The number up to which this round has every event, in a chunk or counted as dropped, once
+    /// the round has collected everything.
     ///
-    /// `again` says that the owner was asked a second time. An event that was under way then may go
-    /// into a chunk of the next round. The number before it does not include the nested events that
-    /// had no numbers yet, so this number leaves them out too.
+    /// `again` says that the owner was asked a second time. An event that was under way at that
+    /// time may go into a chunk of the next round. Its number comes before those of the nested
+    /// events that had no numbers yet, so this number leaves them out.
     pub(crate) fn settled(self, again: bool) -> u64 {
         if again && !self.exited { self.own } else { self.number }
     }
@@ -222,8 +222,8 @@ pub(crate) struct Waiting {
 
 impl Waiting {
     /// Whether the owner is idle or has counted another event. The count is needed because the
-    /// flusher hardly ever sees a thread idle that emits without pause, least of all if the thread
-    /// is often preempted.
+    /// flusher hardly ever finds a thread idle if the thread emits without pause, least of all if
+    /// it is often preempted.
     pub(crate) fn is_over(self, record: &Record) -> bool {
         // Acquire pairs with the releases in `add` and `drop_event`: the event's row is seen. The
         // next event began after the barrier, so it seals the chunk and does not write to it.

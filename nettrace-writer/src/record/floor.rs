@@ -10,7 +10,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(crate) struct Floor {
     epoch: AtomicU32,
-    /// The terms of the current epoch and of the one before, at the lowest bit of their numbers.
+    /// The terms of the current epoch and of the one before. The lowest bit of an epoch's number is
+    /// the index of its terms.
     terms: [Terms; 2],
 }
 

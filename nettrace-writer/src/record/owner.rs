@@ -215,7 +215,7 @@ impl Record {
         self.gap.store(0, Ordering::Relaxed);
     }
 
-    /// Where the escapes of the last row of the chunk that has some begin, plus 1.
+    /// In the current chunk: the start of the escapes of the last row with escapes, plus 1.
     pub(crate) fn last_escapes(&self, pool: &Pool, held: u32) -> u32 {
         pool.header(held).escapes.load(Ordering::Relaxed)
     }
@@ -287,7 +287,7 @@ impl Record {
     pub(crate) fn seal(&self, pool: &Pool) {
         // Acquire pairs with the release in `seize`: if the flusher has taken the chunk, it has
         // read `pos` and the other values before the owner changes them. The release half pairs
-        // with nothing, for the exchange of `sealed` below publishes the rows.
+        // with nothing, because the exchange of `sealed` below publishes the rows.
         let chunk = self.chunk.swap(NONE, Ordering::AcqRel);
         self.limit.store(SEIZED, Ordering::Relaxed);
         if chunk == NONE {

@@ -21,8 +21,8 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 /// Registers this crate's handlers with the C library, if that is not done yet.
 ///
 /// Several threads may do so at once, and the handlers may then be called several times, which does
-/// no harm. No thread waits for another that is registering, for in the child of a `fork` that
-/// other thread would not exist.
+/// no harm. No thread waits for another that is registering, because that other thread would not
+/// exist in the child of a `fork`.
 pub(super) fn install_handlers() {
     static ARE_INSTALLED: AtomicBool = AtomicBool::new(false);
     // Acquire pairs with the release below: the handlers were registered before.

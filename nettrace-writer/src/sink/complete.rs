@@ -109,7 +109,7 @@ impl<F: FileCalls> CompleteFile<F> {
     /// Cuts off what a failed attempt left after the end of stream. The stream is complete before,
     /// during and after.
     pub(super) fn finish(&mut self) {
-        // If it fails readers find an end of stream nevertheless: see the module.
+        // Even if this fails, readers find an end of stream: see the module.
         let _ = self.mend();
         self.cut();
     }

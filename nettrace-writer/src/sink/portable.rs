@@ -90,7 +90,7 @@ impl OpenDirectory {
         })
     }
 
-    /// Opens a name for writing that is no file, link or directory.
+    /// Opens for writing something other than a file, link or directory.
     pub(super) fn open_stream(&self, name: &OsStr, _patience: Duration) -> io::Result<File> {
         OpenOptions::new().write(true).open(self.0.join(name))
     }

@@ -5,7 +5,7 @@
 //! 1. A file without a name (`O_TMPFILE`: ext4, XFS, Btrfs, tmpfs, F2FS). It is written, then named
 //!    by `linkat`.
 //! 2. A rename that replaces nothing (`RENAME_NOREPLACE`, macOS `RENAME_EXCL`; also on FAT). The
-//!    file is written under a hidden name, then renamed so.
+//!    file is written under a hidden name, then renamed in this way.
 //! 3. Hard links (NFS; other Unixes; Windows). The file is written under a hidden name. `link`
 //!    gives it the new name, and the hidden name is removed.
 //! 4. None of these (some FUSE and 9p servers). The file is written under a hidden name. An empty

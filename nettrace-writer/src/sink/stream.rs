@@ -36,13 +36,13 @@ const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_
 /// A Rust program ignores `SIGPIPE`, so writing to a pipe without a reader fails with
 /// [`ErrorKind::BrokenPipe`]. If the program has restored the signal's default, or if its main
 /// function is not Rust's, the kernel would end the process, unless the writing thread blocks the
-/// signal.
+/// signal. A session's own thread does.
 ///
 /// # Buffered writers
 /// [`WriteError::kept`] counts what the writer accepted. Give the sink a writer without a buffer of
-/// its own (a `File`, a socket), or else it counts bytes that may never arrive. Batches are so
-/// large that a buffer gains nothing. For the same reason use [`stdout`](StreamSink::stdout), not
-/// `io::stdout()`.
+/// its own (a `File`, a socket). Otherwise the sink counts bytes that may never arrive. Batches are
+/// so large that a buffer gains nothing. For the same reason use [`stdout`](StreamSink::stdout),
+/// not `io::stdout()`.
 ///
 /// # Examples
 ///
@@ -216,8 +216,8 @@ impl<W: Write + Send> StreamSink<W> {
 
 impl StreamSink<File> {
     /// A sink for the process's standard output, on a descriptor of its own. What the program
-    /// prints through `io::stdout()` does not pass through it and would end up between the trace's
-    /// bytes, so print to standard error meanwhile.
+    /// prints through `io::stdout()` would end up between the trace's bytes. So print to standard
+    /// error while the session runs.
     ///
     /// # Errors
     /// The system's error if the descriptor cannot be duplicated.
@@ -309,7 +309,7 @@ pub(super) fn pause(time: Duration) {
     crate::sync::thread::sleep(time);
 }
 
-/// Bounded patience with a destination that is full for now.
+/// Waits for a destination that is full, up to a limit.
 #[derive(Debug)]
 struct Wait {
     timeout: Duration,

@@ -67,7 +67,7 @@ impl Trace {
                     if let Ok(hidden) = self.stream.row(&row, first_ts.is_none(), &mut rows) {
                         first_ts.get_or_insert(header.timestamp);
                         last_ts = header.timestamp;
-                        // The next row shows the gap before this one, if the format hides it here.
+                        // If the format hides the gap before this row, the next row shows it.
                         shown = number - u64::from(hidden);
                         count += 1;
                     } else {

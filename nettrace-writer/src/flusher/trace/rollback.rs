@@ -49,13 +49,13 @@ pub(super) struct Said {
 pub(super) enum Change {
     /// A type was defined.
     Type(usize),
-    /// The stream says more of the thread with this index than `Said`.
+    /// The stream says more of the thread with this index. `Said` is what it said before.
     Thread(u64, Said),
-    /// A thread that rows are about was introduced.
+    /// A related thread was introduced: rows are about it, but it recorded none.
     Related(u64),
     /// A sequence point was written, which made readers forget these stacks and label lists.
     Point(Interned, Interned),
-    /// Threads that rows were about were removed.
+    /// Related threads were removed.
     RelatedGone(Vec<(u64, u64)>),
 }
 

@@ -1,9 +1,10 @@
-//! Writes rows as they were recorded, and between them what the rows do not say of themselves.
+//! Writes rows as they were recorded, and adds to the headers of a few what producers do not write
+//! there.
 //!
 //! A row with other labels than the row before, with a stack or with a related thread needs only
-//! some bytes more in its header. The rows around it stay as they are. So the work for a segment
-//! grows with what is special in it, not with its rows: the escapes are a list, and nothing walks
-//! over plain rows.
+//! some bytes more in its header. The rows around it stay as they are. The escapes of a chunk are a
+//! list, so nothing walks over plain rows. The work for a segment grows with its escapes, not with
+//! its rows.
 //!
 //! Definitions that the rows need come before their block, all those of a kind in one block.
 
@@ -25,7 +26,8 @@ use crate::{
     row::{Escape, EscapeBytes},
 };
 
-/// Runs of rows up to this size are copied. More pieces in a batch would cost more than that.
+/// Runs of rows up to this size are copied. One more piece in a batch would cost more than the
+/// copy.
 const COPIED: usize = 1_024;
 
 /// Stacks and label lists that have ids, but are not defined yet.
@@ -42,8 +44,7 @@ pub(super) struct Pending {
 pub(super) struct Splice {
     /// Where the escapes begin, in descending order.
     escapes: Vec<usize>,
-    /// Parts of the chunk that are not copied, and how many bytes of rows of our own come before
-    /// each.
+    /// Parts of the chunk that are not copied, and how many copied bytes come before each.
     parts: Vec<(usize, Range<usize>)>,
 }
 
@@ -101,7 +102,8 @@ impl Trace {
         let mut row_end = at + first.payload_len as usize;
         // What follows up to `at` is in `rows` or `parts`.
         loop {
-            // A stack and a related thread are of one row only, so the next one says that as well.
+            // A stack and a related thread apply to one row only, so the next row's header resets
+            // them.
             let before = refers;
             refers = Refers { labels: before.labels, ..plain };
             let next = if before == refers {
@@ -159,7 +161,7 @@ impl Trace {
         Ok(told)
     }
 
-    /// Reads the escapes at a place, and moves the place behind them. Returns how many numbers have
+    /// Reads the escapes at a place, and moves the place past them. Returns how many numbers have
     /// no row.
     fn escapes(
         &mut self,
