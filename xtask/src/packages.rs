@@ -1,9 +1,14 @@
 //! Lanes that check the packages as a registry gets them, and their dependencies.
 
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
 use crate::{
     error::{Error, Result},
     step::{Step, Tally},
-    workspace::Workspace,
+    workspace::{Workspace, paths_in},
 };
 
 /// Packs every published package and builds it from its archive, outside the workspace.
@@ -12,6 +17,7 @@ pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     if published.is_empty() {
         return Err(Error::Nothing("no package is published".into()));
     }
+    forget_unpacked(&cargo_home(), &published)?;
     let step = Step::cargo().args(["package", "--locked"]).args(published);
     // A working copy may have changes that are not committed. In the shared folder cargo finds the
     // dependencies that it has built for the tests.
@@ -24,6 +30,34 @@ pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Removes what cargo unpacked from our archives in an earlier run.
+///
+/// Cargo builds each archive against those of the other packages, which it offers in a registry in
+/// the target folder. It unpacks an archive only if it knows none of that name and version from a
+/// registry at the same path. So it would build against the sources of the earlier run.
+fn forget_unpacked(cargo_home: &Path, packages: &[&str]) -> Result<()> {
+    for registry in paths_in(&cargo_home.join("registry/src"))? {
+        // A registry in a folder has no host, so its name is a dash and a hash.
+        let name = registry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if !name.starts_with('-') {
+            continue;
+        }
+        for path in paths_in(&registry)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let is_ours = name.rsplit_once('-').is_some_and(|(name, _)| packages.contains(&name));
+            if is_ours {
+                fs::remove_dir_all(&path).map_err(|source| Error::File { path, source })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cargo_home() -> PathBuf {
+    let home = || PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(".cargo");
+    env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)
 }
 
 /// Checks licences, bans, sources and advisories of all dependencies against `deny.toml`, and the
@@ -56,4 +90,29 @@ pub(crate) fn dependencies(_: &Workspace, _: &mut Tally) -> Result<()> {
 
 fn is_installed(command: &str) -> bool {
     Step::cargo().args([command, "--version"]).read().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_archives_in_folders_are_forgotten() {
+        let home = env::temp_dir().join(format!("xtask-packages-{}", std::process::id()));
+        let sources = home.join("registry/src");
+        let stays =
+            ["-0a1b/serde-1.0.0", "-0a1b/ours-too-0.1.0", "index.crates.io-0a1b/ours-0.1.0"];
+        for name in stays.iter().chain(&["-0a1b/ours-0.1.0", "-ff/ours-0.2.0"]) {
+            fs::create_dir_all(sources.join(name).join("src")).unwrap();
+        }
+        let forgotten = forget_unpacked(&home, &["-p", "ours"]);
+        let left = paths_in(&sources).unwrap().iter().map(|path| paths_in(path).unwrap()).collect();
+        fs::remove_dir_all(&home).unwrap();
+        forgotten.unwrap();
+        let left: Vec<Vec<PathBuf>> = left;
+        let mut expected: Vec<_> = stays.iter().map(|name| sources.join(name)).collect();
+        expected.sort();
+        assert_eq!(left.concat(), expected);
+        forget_unpacked(&home.join("absent"), &["ours"]).unwrap();
+    }
 }
