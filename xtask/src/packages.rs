@@ -1,7 +1,7 @@
 //! Lanes that check the packages as a registry gets them, and their dependencies.
 
 use std::{
-    env, fs,
+    env, fs, io,
     path::{Path, PathBuf},
 };
 
@@ -17,11 +17,12 @@ pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     if published.is_empty() {
         return Err(Error::Nothing("no package is published".into()));
     }
+    let folder = workspace.target.join("archives");
+    forget(&folder)?;
     forget_unpacked(&cargo_home(), &published)?;
     let step = Step::cargo().args(["package", "--locked"]).args(published);
-    // A working copy may have changes that are not committed. In the shared folder cargo finds the
-    // dependencies that it has built for the tests.
-    step.arg("--allow-dirty").env("CARGO_TARGET_DIR", &workspace.target).run()?;
+    // A working copy may have changes that are not committed.
+    step.arg("--allow-dirty").env("CARGO_TARGET_DIR", &folder).run()?;
     for package in workspace.packages.iter().filter(|package| package.published) {
         for file in ["README.md", "LICENSE-MIT", "LICENSE-APACHE"] {
             if !package.folder.join(file).exists() {
@@ -35,24 +36,36 @@ pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 /// Removes what cargo unpacked from our archives in an earlier run.
 ///
 /// Cargo builds each archive against those of the other packages, which it offers in a registry in
-/// the target folder. It unpacks an archive only if it knows none of that name and version from a
-/// registry at the same path. So it would build against the sources of the earlier run.
+/// the target folder. It takes an archive from a registry at the same path, with the same name and
+/// version, for one that it knows. So it would neither unpack it nor build it again.
 fn forget_unpacked(cargo_home: &Path, packages: &[&str]) -> Result<()> {
     for registry in paths_in(&cargo_home.join("registry/src"))? {
         // A registry in a folder has no host, so its name is a dash and a hash.
-        let name = registry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if !name.starts_with('-') {
+        if !file_name(&registry).starts_with('-') {
             continue;
         }
         for path in paths_in(&registry)? {
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let is_ours = name.rsplit_once('-').is_some_and(|(name, _)| packages.contains(&name));
-            if is_ours {
-                fs::remove_dir_all(&path).map_err(|source| Error::File { path, source })?;
+            let name = file_name(&path);
+            if name.rsplit_once('-').is_some_and(|(name, _)| packages.contains(&name)) {
+                forget(&path)?;
             }
         }
     }
     Ok(())
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Removes a folder, if there is one.
+fn forget(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(Error::File { path: folder.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
 }
 
 fn cargo_home() -> PathBuf {
