@@ -49,7 +49,7 @@ pub(crate) const LANES: &[Lane] = &[
     beside(lane_of("msrv", "the oldest promised compiler builds and runs it", lanes::msrv)),
     beside(lane_of("aarch64", "threads, signals and clocks work on AArch64", lanes::aarch64)),
     beside(lane_of("vm", "the live tests pass in a kernel with user_events", vm::run)),
-    beside(lane_of("fuzz-smoke", "every fuzz target survives 20 s", lanes::fuzz_smoke)),
+    beside(lane_of("fuzz-smoke", "every fuzz target survives 10 s", lanes::fuzz_smoke)),
     lane_of("test", "the tests pass, with every feature", lanes::test),
     lane_of("accounting", "40 starved runs lose no count", lanes::accounting),
     lane_of("loom", "the models of the writer's threads hold", lanes::loom),

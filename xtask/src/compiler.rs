@@ -31,6 +31,9 @@ pub(crate) enum Compiler {
     Unpacked(PathBuf),
 }
 
+/// What starts rustdoc, below the folder of an unpacked compiler.
+const RUSTDOC: &str = "bin/rustdoc-merging";
+
 impl Compiler {
     /// A step that runs this compiler's cargo.
     pub(crate) fn cargo(&self) -> Step {
@@ -38,7 +41,7 @@ impl Compiler {
             Self::Rustup(name) => Step::new("rustup").args(["run", name, "cargo"]),
             Self::Unpacked(usr) => Step::new(usr.join("bin/cargo"))
                 .env("RUSTC", usr.join("bin/rustc"))
-                .env("RUSTDOC", usr.join("bin/rustdoc"))
+                .env("RUSTDOC", usr.join(RUSTDOC))
                 .env("LD_LIBRARY_PATH", usr.join("lib/x86_64-linux-gnu")),
         }
     }
@@ -114,6 +117,8 @@ fn unpacked(workspace: &Workspace, version: &str) -> Result<Compiler> {
     }
     install(&LIBRARIES)?;
 
+    write_rustdoc(&folder.join("usr"))?;
+
     let found = compiler.cargo().arg("--version").read()?;
     println!("{}", found.trim());
     if !found.starts_with(&format!("cargo {version}.")) {
@@ -123,6 +128,24 @@ fn unpacked(workspace: &Workspace, version: &str) -> Result<Compiler> {
         )));
     }
     Ok(compiler)
+}
+
+/// Writes the script that starts rustdoc.
+///
+/// Rustdoc 1.85 puts all examples of a crate into one program with a feature gate, which its own
+/// compiler refuses. It then builds a program for each example, which takes minutes. The variable
+/// lets the program of all examples have its gate. Packages are compiled without the variable.
+fn write_rustdoc(usr: &Path) -> Result<()> {
+    let path = usr.join(RUSTDOC);
+    let unusable = |source| Error::File { path: path.clone(), source };
+    fs::write(&path, "#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec \"${0%-merging}\" \"$@\"\n")
+        .map_err(unusable)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(unusable)?;
+    }
+    Ok(())
 }
 
 /// The full version of `package` that starts with `version`, from apt's lists.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Seconds for each fuzz target in the smoke run.
-const FUZZ_SECONDS: u32 = 20;
+const FUZZ_SECONDS: u32 = 10;
 
 /// Checks formatting, also of the packages outside the workspace, and the width of lines.
 pub(crate) fn fmt(workspace: &Workspace, _: &mut Tally) -> Result<()> {
