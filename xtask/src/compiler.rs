@@ -10,7 +10,7 @@ use std::{fs, path::Path, path::PathBuf};
 use crate::{
     error::{Error, Result},
     step::Step,
-    workspace::{Workspace, paths_in},
+    workspace::{Workspace, paths_in, remove_folder},
 };
 
 /// Debian's packages of the compiler, cargo and the standard library.
@@ -168,9 +168,7 @@ fn package_version(package: &str, version: &str) -> Result<String> {
 fn unpack(folder: &Path, architecture: Option<&str>, packages: &[String]) -> Result<()> {
     let download = folder.join("download");
     let unusable = |source| Error::File { path: download.clone(), source };
-    if download.exists() {
-        fs::remove_dir_all(&download).map_err(unusable)?;
-    }
+    remove_folder(&download)?;
     let (archives, lists) = (download.join("archives"), download.join("lists"));
     fs::create_dir_all(&archives).map_err(unusable)?;
     fs::create_dir_all(lists.join("partial")).map_err(unusable)?;
@@ -190,7 +188,7 @@ fn unpack(folder: &Path, architecture: Option<&str>, packages: &[String]) -> Res
     for archive in paths_in(&archives)? {
         Step::new("dpkg-deb").arg("-x").arg(archive).arg(folder).run()?;
     }
-    fs::remove_dir_all(&download).map_err(unusable)
+    remove_folder(&download)
 }
 
 /// Installs those of `packages` that are missing.

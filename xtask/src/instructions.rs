@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::{
     error::{Error, Result},
     step::{Step, Tally},
-    workspace::{Workspace, paths_in},
+    workspace::{Workspace, paths_in, remove_folder},
 };
 
 /// What is counted.
@@ -82,10 +82,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Step::cargo().args(build).run()?;
     let program = workspace.target.join("release/instructions");
     let folder = workspace.target.join("xtask-instructions");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)
-            .map_err(|source| Error::File { path: folder.clone(), source })?;
-    }
+    remove_folder(&folder)?;
     fs::create_dir_all(&folder).map_err(|source| Error::File { path: folder.clone(), source })?;
 
     let release = release()?;

@@ -1,14 +1,14 @@
 //! Lanes that check the packages as a registry gets them, and their dependencies.
 
 use std::{
-    env, fs, io,
+    env,
     path::{Path, PathBuf},
 };
 
 use crate::{
     error::{Error, Result},
     step::{Step, Tally},
-    workspace::{Workspace, paths_in},
+    workspace::{Workspace, paths_in, remove_folder},
 };
 
 /// Packs every published package and builds it from its archive, outside the workspace.
@@ -18,7 +18,7 @@ pub(crate) fn package(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         return Err(Error::Nothing("no package is published".into()));
     }
     let folder = workspace.target.join("archives");
-    forget(&folder)?;
+    remove_folder(&folder)?;
     forget_unpacked(&cargo_home(), &published)?;
     let step = Step::cargo().args(["package", "--locked"]).args(published);
     // A working copy may have changes that are not committed.
@@ -47,7 +47,7 @@ fn forget_unpacked(cargo_home: &Path, packages: &[&str]) -> Result<()> {
         for path in paths_in(&registry)? {
             let name = file_name(&path);
             if name.rsplit_once('-').is_some_and(|(name, _)| packages.contains(&name)) {
-                forget(&path)?;
+                remove_folder(&path)?;
             }
         }
     }
@@ -56,16 +56,6 @@ fn forget_unpacked(cargo_home: &Path, packages: &[&str]) -> Result<()> {
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// Removes a folder, if there is one.
-fn forget(folder: &Path) -> Result<()> {
-    match fs::remove_dir_all(folder) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(Error::File { path: folder.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
 }
 
 fn cargo_home() -> PathBuf {
@@ -107,6 +97,8 @@ fn is_installed(command: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

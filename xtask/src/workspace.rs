@@ -117,6 +117,16 @@ impl Package {
     }
 }
 
+/// Removes a folder and what is in it, if there is one.
+pub(crate) fn remove_folder(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::File { path: folder.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The paths in `folder`, sorted. Empty if there is no such folder.
 pub(crate) fn paths_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let unusable = |source| Error::File { path: folder.to_owned(), source };
