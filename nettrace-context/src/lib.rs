@@ -19,6 +19,8 @@
 //! # Ok::<(), nettrace_context::TraceParentError>(())
 //! ```
 //!
+//! [`ActivityId`] holds a span id in the form that .NET's tools recognise.
+//!
 //! Ids have one spelling everywhere: 32 and 16 lowercase hexadecimal digits. The crate makes no
 //! ids, because good ones need a source of random numbers.
 //!
@@ -27,11 +29,13 @@
 
 extern crate alloc;
 
+mod activity;
 mod context;
 mod hex;
 mod id;
 mod state;
 
+pub use activity::{ActivityId, ActivityPath};
 pub use context::{TraceContext, TraceFlags, TraceParent, TraceParentError};
 pub use id::{IdError, SpanId, TraceId};
 pub use state::{MAX_MEMBERS, TraceState, TraceStateError};
