@@ -205,10 +205,24 @@ fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventT
 #[cold]
 #[inline(never)]
 fn emit_elsewhere<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
-    if word.is_power_of_two() && local::make_current(word.trailing_zeros()) {
-        return emit_enabled(event, word, ty);
+    let alone = word.is_power_of_two().then(|| local::buffer(word.trailing_zeros())).flatten();
+    match alone {
+        Some(buffer) => emit_after_change(event, ty, buffer),
+        None => emit_somewhere(&event, ty, word.get(), &NO_CONTEXT),
     }
-    emit_somewhere(&event, ty, word.get(), &NO_CONTEXT);
+}
+
+/// Records into a buffer that is not the current one, because labels changed or because the event
+/// before went to another session. Makes it the current one if its labels are those in force.
+fn emit_after_change<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &ThreadBuffer) {
+    if !buffer.record.begin_usual() {
+        return record_unusually(buffer, event, ty);
+    }
+    if !relabel(buffer) {
+        return record_or_move_on(buffer, event, ty);
+    }
+    local::make_current(buffer);
+    place_otherwise(event, clock::counter(), ty, buffer);
 }
 
 /// Records an event in the general case: several sessions, a thread's first event, a context.
@@ -322,11 +336,7 @@ fn attempt<T: TraceEvent + ?Sized>(
     }
     if context.is_empty() {
         let place = || place::<T, false, true>(buffer, event, ty, now(record.mode()));
-        let mut placed = place();
-        if !matches!(placed, Placed::Done) && relabel(buffer) {
-            placed = place();
-        }
-        if let Placed::Done = placed {
+        if relabel(buffer) && matches!(place(), Placed::Done) {
             return Outcome::Done;
         }
     }
@@ -460,14 +470,10 @@ fn record_unusually<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static
     }
 }
 
-/// [`record_slowly`], unless the event is on the slow path only because labels changed. If the
-/// session is over, goes on with the next one in the same slot.
+/// [`record_slowly`]. If the session is over, goes on with the next one in the same slot.
 #[cold]
 #[inline(never)]
 fn record_or_move_on<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
-    if relabel(buffer) {
-        return place_otherwise(event, clock::counter(), ty, buffer);
-    }
     let slot = buffer.session.slot;
     if record_slowly(buffer, &event, ty, &NO_CONTEXT) == Outcome::Closed {
         emit_somewhere(&event, ty, 1 << slot, &NO_CONTEXT);

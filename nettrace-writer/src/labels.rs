@@ -3,8 +3,8 @@
 //!
 //! Labels belong to the thread, not to the event: [`enter`](crate::enter_labels) puts them in
 //! force. Every event that the thread emits carries them until the scope ends, in every session.
-//! That costs an event nothing. A change leaves a note in the thread's buffers, and the next event
-//! writes the labels once.
+//! That costs an event nothing. A change leaves the thread without a current buffer
+//! ([`local`](crate::local)), and the next event writes the labels once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -218,7 +218,7 @@ impl LabelScope {
 
 fn set_version(version: u64) {
     VERSION.set(version);
-    local::for_each_buffer(|buffer| buffer.record.leave_note());
+    local::labels_changed();
 }
 
 /// The version of the labels in force on this thread.

@@ -7,7 +7,9 @@
 //! itself alone (see [`Attached::Once`]), so that it is not lost.
 //!
 //! One of the thread's buffers is its *current* one: that of the last event that went to a single
-//! session. The next event for that session finds it by a load and a comparison.
+//! session. The next event for that session finds it by a load and a comparison. A change of labels
+//! leaves the thread without a current buffer. So the labels of the current buffer's next row are
+//! always those in force, and the fast path need not check.
 //!
 //! Invariants:
 //!
@@ -97,8 +99,6 @@ const fn nobody() -> NonNull<ThreadBuffer> {
 thread_local! {
     static BUFFERS: [Cell<*const ThreadBuffer>; SLOTS] =
         const { [const { Cell::new(ptr::null()) }; SLOTS] };
-    /// A bit for each slot that is not null.
-    static ATTACHED: Cell<u32> = const { Cell::new(0) };
     static CURRENT: Cell<NonNull<ThreadBuffer>> = const { Cell::new(nobody()) };
     /// The thread is taking locks of this crate: a signal handler that emits now must not take
     /// them.
@@ -137,24 +137,24 @@ pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
     Some(unsafe { &*pointer })
 }
 
-/// Makes the thread's buffer in a slot the current one. Returns `false` if there is none.
-pub(crate) fn make_current(slot: u32) -> bool {
-    let buffer = buffer(slot);
-    if let Some(buffer) = buffer {
-        CURRENT.set(NonNull::from(buffer));
-    }
-    buffer.is_some()
+/// Makes a buffer that is in a slot the current one. The labels of its next row must be those in
+/// force.
+pub(crate) fn make_current(buffer: &ThreadBuffer) {
+    CURRENT.set(NonNull::from(buffer));
+}
+
+/// Leaves the thread without a current buffer, because its labels have changed.
+#[inline(always)]
+pub(crate) fn labels_changed() {
+    // After the change: a signal handler that emits in between may make a buffer the current one.
+    compiler_fence(Ordering::SeqCst);
+    CURRENT.set(nobody());
 }
 
 /// Calls `f` with each buffer that the thread has.
-pub(crate) fn for_each_buffer(mut f: impl FnMut(&ThreadBuffer)) {
-    let mut attached = ATTACHED.get();
-    while attached != 0 {
-        if let Some(buffer) = buffer(attached.trailing_zeros()) {
-            f(buffer);
-        }
-        attached &= attached - 1;
-    }
+#[cfg(test)]
+pub(crate) fn for_each_buffer(f: impl FnMut(&ThreadBuffer)) {
+    (0..SESSION_BITS).filter_map(buffer).for_each(f);
 }
 
 /// Marks this thread as a flusher.
@@ -238,8 +238,6 @@ fn keep(slot: u32, buffer: Arc<ThreadBuffer>) -> Attached {
     clock::ordered();
     if EXIT.try_with(|_| ()).is_ok() {
         BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].set(Arc::into_raw(buffer)));
-        // No handler changes the bits in between: it does not attach while the thread holds locks.
-        ATTACHED.set(ATTACHED.get() | 1 << (slot as usize % SLOTS));
         Attached::ForGood
     } else {
         Attached::Once(OneEvent(buffer))
@@ -266,7 +264,6 @@ pub(crate) fn detach(slot: u32, over: &ThreadBuffer) {
 }
 
 fn take(slot: u32) -> Option<Arc<ThreadBuffer>> {
-    ATTACHED.set(ATTACHED.get() & !(1 << (slot as usize % SLOTS)));
     let pointer = BUFFERS.with(|buffers| buffers[slot as usize % SLOTS].replace(ptr::null()));
     // In this order, because a signal handler that emits in between would make the buffer in the
     // slot the current one again.

@@ -56,7 +56,7 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
         let mut held = record.held();
         match held {
             // Clear the note first, so that a note left from here on is not lost.
-            Some(chunk) => _ = record.clear_note(pool.place(chunk)),
+            Some(chunk) => record.clear_note(pool.place(chunk)),
             None => {
                 record.choose_size(pool);
                 record.seal(pool);
@@ -138,24 +138,25 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
     }
 }
 
-/// Deals with a note that only says that labels may have changed: writes the labels ahead of the
-/// event that has begun. Returns whether the event can take the fast path now. If not, whatever
-/// this has done is part of the slow path too.
+/// Makes the labels in force those of the next row. Writes them into the chunk if they changed since
+/// the record's last row. Returns `false` if the slow path must do so: the chunk has no row yet or
+/// is asked for, or the row must tell of more than labels. Busy owner only.
 ///
-/// Like the fast path, this has no full fence. A record that has a chunk does not need one, and the
-/// exchange that clears the note fails if the flusher has asked for the chunk.
-#[cold]
-#[inline(never)]
+/// Like the fast path, this has no full fence. A record that has a chunk does not need one: if the
+/// flusher asks for the chunk from now on, it waits for the event.
+#[inline]
 pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
+    labels::version() == buffer.record.labels() || write_labels(buffer)
+}
+
+#[inline(never)]
+fn write_labels(buffer: &ThreadBuffer) -> bool {
     let (record, pool) = (&buffer.record, &buffer.session.pool);
-    let Some(chunk) = record.held_with_note() else { return false };
+    let Some(chunk) = record.held_unasked() else { return false };
     let (place, pos) = (pool.place(chunk), record.pos());
     // A chunk's first row needs its number, and a chunk without rows must not have escapes.
-    if pos == place.0 || !record.clear_note(place) || record.owes_gap() {
+    if pos == place.0 || record.owes_gap() {
         return false;
-    }
-    if labels::version() == record.labels() {
-        return true;
     }
     let written = labels::with_current(|version, labels| {
         let mut out = Cursor::in_chunk(place, pos);
@@ -244,12 +245,11 @@ fn write_row<T: TraceEvent + ?Sized>(
         record.mark_escapes(pool, chunk);
     }
     record.gap_written();
-    match labels_written {
-        Some(version) => record.set_labels(version),
-        // This is a signal handler that interrupted a change of the labels. The next event tries
-        // again.
-        None if version != record.labels() => record.leave_note(),
-        None => {}
+    // If the labels in force cannot be read, this is a signal handler that interrupted a change of
+    // them. The next event tries again, because the change leaves the thread without a current
+    // buffer.
+    if let Some(version) = labels_written {
+        record.set_labels(version);
     }
     record.wait_ends();
     let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };

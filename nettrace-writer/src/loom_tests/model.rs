@@ -125,7 +125,22 @@ impl Model {
     }
 
     /// Records one event whose encoding calls `encode`.
-    pub(super) fn emit_around(&self, record: &Record, id: u8, mut encode: impl FnMut()) -> Outcome {
+    pub(super) fn emit_around(&self, record: &Record, id: u8, encode: impl FnMut()) -> Outcome {
+        self.emit_with(record, id, false, encode)
+    }
+
+    /// Records one event after a change of labels, as `emit_after_change` does.
+    pub(super) fn emit_after_change(&self, record: &Record, id: u8) -> Outcome {
+        self.emit_with(record, id, true, || {})
+    }
+
+    fn emit_with(
+        &self,
+        record: &Record,
+        id: u8,
+        labels_changed: bool,
+        mut encode: impl FnMut(),
+    ) -> Outcome {
         if !record.begin() {
             record.refuse_nested();
             return Outcome::Dropped;
@@ -134,10 +149,10 @@ impl Model {
             barrier::full();
         }
         let ts = self.owners_now();
-        let (mut pos, mut limit) = (record.pos(), record.limit());
-        if pos as usize + ROW > limit && self.relabel(record) {
-            (pos, limit) = (record.pos(), record.limit());
+        if labels_changed && !self.relabel(record) {
+            return self.emit_slowly(record, id, |_| {});
         }
+        let (pos, limit) = (record.pos(), record.limit());
         if pos as usize + ROW > limit || ts < record.ts() {
             return self.emit_slowly(record, id, |moment| {
                 if moment == ENCODING {
@@ -156,9 +171,9 @@ impl Model {
 
     /// The calls of `emit::slow::relabel`, with labels that always have changed.
     fn relabel(&self, record: &Record) -> bool {
-        let Some(chunk) = record.held_with_note() else { return false };
+        let Some(chunk) = record.held_unasked() else { return false };
         let (pos, (start, size)) = (record.pos(), self.pool.place(chunk));
-        if pos == start || !record.clear_note((start, size)) || record.owes_gap() {
+        if pos == start || record.owes_gap() {
             return false;
         }
         if pos as usize - start as usize + ROW > size {
@@ -247,7 +262,7 @@ impl Model {
         let mut held = record.held();
         at(1);
         match held {
-            Some(chunk) => _ = record.clear_note(pool.place(chunk)),
+            Some(chunk) => record.clear_note(pool.place(chunk)),
             None => record.seal(pool),
         }
         at(2);

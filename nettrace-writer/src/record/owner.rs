@@ -386,30 +386,29 @@ impl Record {
         self.large.load(Ordering::Relaxed)
     }
 
-    /// Clears the note, so that the next event may take the fast path. `place` is that of the
-    /// current chunk. Returns `false` if there was no note. Busy owner only.
-    pub(crate) fn clear_note(&self, (start, size): (*mut u8, usize)) -> bool {
+    /// Clears the note if there is one, so that the next event may take the fast path. `place` is
+    /// that of the current chunk. Busy owner only.
+    pub(crate) fn clear_note(&self, (start, size): (*mut u8, usize)) {
         if crate::mutant::takes_out("note_by_store") {
             self.limit.store(start as usize + size, Ordering::Relaxed);
-            return true;
+            return;
         }
         // An exchange, not a store, so that a request of the flusher survives.
-        let exchanged = self.limit.compare_exchange(
+        let _ = self.limit.compare_exchange(
             ATTENTION,
             start as usize + size,
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        exchanged.is_ok()
     }
 
-    /// The current chunk if a note is all that keeps the event from the fast path. Busy owner only.
-    pub(crate) fn held_with_note(&self) -> Option<u32> {
-        (self.limit() == ATTENTION).then(|| self.chunk.load(Ordering::Relaxed))
+    /// The current chunk, if the flusher has not asked for it and there is no note. Busy owner only.
+    pub(crate) fn held_unasked(&self) -> Option<u32> {
+        (self.limit() > ATTENTION).then(|| self.chunk.load(Ordering::Relaxed))
     }
 
-    /// Whether the next row must tell of numbers without a row. Ask after the note is cleared: an
-    /// event that is refused later leaves another note. Busy owner only.
+    /// Whether the next row must tell of numbers without a row. An event that is refused later
+    /// leaves a note. Busy owner only.
     pub(crate) fn owes_gap(&self) -> bool {
         let nested = self.nested.load(Ordering::Relaxed);
         self.gap() > 0 || nested != self.folded.load(Ordering::Relaxed)
