@@ -10,7 +10,7 @@ use benches::{
     report::{Report, median},
 };
 use eventheader_writer as tracepoints;
-use nettrace_writer::{Context, Emit, Label, Session, TraceEvent, emit_lazy, enter_labels, traced};
+use nettrace_writer::{Emit, Label, Origin, Session, TraceEvent, emit_lazy, enter_labels, traced};
 
 /// An event type of this crate, as in most applications. A type of another crate can cost one more
 /// load: the program may reach it through a table of imported addresses.
@@ -79,7 +79,7 @@ fn emit_tracepoint_made_late(a: u64, b: u64) {
 /// The same with a stack.
 #[inline(never)]
 fn emit_with(a: u64, b: u64) {
-    Disabled { a, b }.emit_with(&Context::new().stack(&[a, b]));
+    Disabled { a, b }.emit_with(&Origin::new().stack(&[a, b]));
 }
 
 /// A function whose calls are events.

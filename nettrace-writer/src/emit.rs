@@ -1,6 +1,6 @@
 //! The path of an event from the caller to its thread's buffer.
 
-mod context;
+mod origin;
 mod slow;
 
 use std::{cell::Cell, hint, mem, num::NonZero};
@@ -16,7 +16,7 @@ use crate::tracepoints;
 use crate::{
     clock,
     emit::{
-        context::NO_CONTEXT,
+        origin::NO_ORIGIN,
         slow::{record_slowly, relabel},
     },
     local::{self, Attached, ThreadBuffer},
@@ -29,7 +29,7 @@ use crate::{
 
 const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
 
-pub use self::context::{Context, MAX_STACK_FRAMES};
+pub use self::origin::{MAX_STACK_FRAMES, Origin};
 
 /// Records events: every type that implements [`TraceEvent`] has these methods.
 ///
@@ -97,7 +97,7 @@ pub trait Emit: TraceEvent {
     /// Records the event with a stack or a related thread. Otherwise as [`emit`](Self::emit).
     ///
     /// ```
-    /// use nettrace_writer::{Context, Emit, Session, TraceEvent, sink::MemorySink};
+    /// use nettrace_writer::{Origin, Emit, Session, TraceEvent, sink::MemorySink};
     ///
     /// #[derive(TraceEvent)]
     /// #[trace_event(provider = "Contoso-Checkout")]
@@ -108,16 +108,16 @@ pub trait Emit: TraceEvent {
     /// // Return addresses, from whatever walks stacks in the application.
     /// let addresses = [0x5555_0010, 0x5555_0200];
     /// let session = Session::builder().sink(MemorySink::new()).start()?;
-    /// Allocated { bytes: 4_096 }.emit_with(&Context::new().stack(&addresses));
+    /// Allocated { bytes: 4_096 }.emit_with(&Origin::new().stack(&addresses));
     /// assert_eq!(session.finish()?.written, 1);
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
     #[inline]
-    fn emit_with(&self, context: &Context<'_>) {
+    fn emit_with(&self, origin: &Origin<'_>) {
         let ty = self.event_type();
         let word = ty.enabled();
         if word != 0 {
-            emit_somewhere(self, ty, word, context);
+            emit_somewhere(self, ty, word, origin);
         }
     }
 }
@@ -208,7 +208,7 @@ fn emit_elsewhere<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static Even
     let alone = word.is_power_of_two().then(|| local::buffer(word.trailing_zeros())).flatten();
     match alone {
         Some(buffer) => emit_after_change(event, ty, buffer),
-        None => emit_somewhere(&event, ty, word.get(), &NO_CONTEXT),
+        None => emit_somewhere(&event, ty, word.get(), &NO_ORIGIN),
     }
 }
 
@@ -232,7 +232,7 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
     event: &T,
     ty: &'static EventType,
     mut word: u32,
-    context: &Context<'_>,
+    origin: &Origin<'_>,
 ) {
     if word == NOT_REGISTERED {
         // The word may be old: another thread may have registered the type meanwhile.
@@ -258,7 +258,7 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
             is_wanted
         };
         if let Some(buffer) = local::buffer(slot).filter(|_| is_wanted()) {
-            if attempt(buffer, event, ty, context) == Outcome::Done {
+            if attempt(buffer, event, ty, origin) == Outcome::Done {
                 continue;
             }
             // The buffer belongs to a session that is over. Another session may have the slot now.
@@ -273,11 +273,11 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
         match attached {
             Attached::ForGood => {
                 if let Some(buffer) = local::buffer(slot) {
-                    attempt(buffer, event, ty, context);
+                    attempt(buffer, event, ty, origin);
                 }
             }
             Attached::Once(buffer) => {
-                attempt(buffer.buffer(), event, ty, context);
+                attempt(buffer.buffer(), event, ty, origin);
             }
             Attached::No | Attached::Full(_) => {}
         }
@@ -327,20 +327,20 @@ fn attempt<T: TraceEvent + ?Sized>(
     buffer: &ThreadBuffer,
     event: &T,
     ty: &'static EventType,
-    context: &Context<'_>,
+    origin: &Origin<'_>,
 ) -> Outcome {
     let record = &buffer.record;
     if !begin(record) {
         record.refuse_nested();
         return Outcome::Done;
     }
-    if context.is_empty() {
+    if origin.is_empty() {
         let place = || place::<T, false, true>(buffer, event, ty, now(record.mode()));
         if relabel(buffer) && matches!(place(), Placed::Done) {
             return Outcome::Done;
         }
     }
-    record_slowly(buffer, event, ty, context)
+    record_slowly(buffer, event, ty, origin)
 }
 
 /// Announces an event, and executes a fence if the record's mode asks for one.
@@ -465,8 +465,8 @@ fn place_otherwise<T: TraceEvent>(
 #[inline(never)]
 fn record_unusually<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
     let slot = buffer.session.slot;
-    if attempt(buffer, &event, ty, &NO_CONTEXT) == Outcome::Closed {
-        emit_somewhere(&event, ty, 1 << slot, &NO_CONTEXT);
+    if attempt(buffer, &event, ty, &NO_ORIGIN) == Outcome::Closed {
+        emit_somewhere(&event, ty, 1 << slot, &NO_ORIGIN);
     }
 }
 
@@ -475,8 +475,8 @@ fn record_unusually<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static
 #[inline(never)]
 fn record_or_move_on<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
     let slot = buffer.session.slot;
-    if record_slowly(buffer, &event, ty, &NO_CONTEXT) == Outcome::Closed {
-        emit_somewhere(&event, ty, 1 << slot, &NO_CONTEXT);
+    if record_slowly(buffer, &event, ty, &NO_ORIGIN) == Outcome::Closed {
+        emit_somewhere(&event, ty, 1 << slot, &NO_ORIGIN);
     }
 }
 

@@ -30,7 +30,7 @@
 //! | attributes, types of fields, encodings | the derives [`TraceEvent`](derive@TraceEvent) and [`TraceField`](derive@TraceField), the trait [`TraceField`](trait@TraceField) |
 //! | filters, memory and what happens when it is full, intervals, clock | [`SessionBuilder`] |
 //! | destinations, and what each guarantees | [`sink`] |
-//! | stacks and related threads; labels; calls of functions | [`Context`]; [`enter_labels`]; [`traced`](macro@traced) |
+//! | stacks and related threads; labels; calls of functions | [`Origin`]; [`enter_labels`]; [`traced`](macro@traced) |
 //! | counts of events | [`Stats`], [`Drops`] |
 //! | event types that are not recorded, and why | [`refused_types`] |
 //! | errors and their messages | [`Error`] |
@@ -104,12 +104,12 @@ cfg_if::cfg_if! {
     } else {
         mod clock;
         mod config;
+        mod context;
         mod emit;
         mod error;
         mod filter;
         mod flusher;
         pub mod guide;
-        mod labels;
         mod local;
         #[cfg(test)]
         mod order_tests;
@@ -119,22 +119,26 @@ cfg_if::cfg_if! {
         mod sessions;
         mod shared;
         pub mod sink;
+        mod span;
         mod stats;
         mod thread;
-        mod traced;
         mod warning;
 
         pub use crate::{
             clock::Clock,
             config::{OnFull, SessionBuilder},
-            emit::{Context, Emit, MAX_STACK_FRAMES, emit_lazy},
+            context::{
+                Context, ContextScope, FutureExt, LabelError, LabelScope, MAX_LABEL_BYTES,
+                WithContext, enter_labels,
+            },
+            emit::{Emit, MAX_STACK_FRAMES, Origin, emit_lazy},
             error::Error,
             filter::{FilterError, ProviderFilter},
-            labels::{LabelError, LabelScope, MAX_LABEL_BYTES, enter_labels},
             notice::SinkChange,
             session::Session,
             sessions::refused_types,
             sink::FileNameError,
+            span::{EnteredSpan, InSpan, Outcome, Parent, Span, SpanEvents, End, Elapsed},
             stats::{Drops, LeftOut, SinkError, Stats},
             thread::{
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
@@ -156,7 +160,7 @@ pub use nettrace_event as __private;
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __traced {
-    pub use crate::traced::{Elapsed, Started};
+    pub use crate::span::{Elapsed, Started};
 }
 
 /// The two READMEs, so that the tests compile their examples.

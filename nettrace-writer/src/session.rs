@@ -20,8 +20,8 @@ use crate::{
     pool::Pool,
     sessions::{self, Slot},
     shared::{Command, Shared},
+    span,
     stats::Stats,
-    traced,
     warning::{self, Warning},
 };
 
@@ -112,7 +112,7 @@ impl Session {
         let (sink, path) = builder.open_sink()?;
         let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
         if source.is_counter() {
-            traced::set_frequency(source.ticks_per_second());
+            span::set_frequency(source.ticks_per_second());
         }
         let slot = Arc::new(Slot::take()?);
         let (commands, inbox) = crossbeam_channel::bounded(64);

@@ -11,7 +11,7 @@ use crate::{
 /// ends.
 ///
 /// A thread makes its own by [`current`](Self::current) and hands it to whoever emits events about
-/// it: see [`Context::thread`](crate::Context::thread).
+/// it: see [`Origin::thread`](crate::Origin::thread).
 ///
 /// ```
 /// use std::thread;

@@ -59,7 +59,7 @@ use nettrace_event::{EventType, KERNEL_BIT, TraceEvent};
 
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
-use crate::{labels, local, sessions};
+use crate::{context::frames, local, sessions};
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
@@ -156,7 +156,7 @@ pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, w
     if word & 1 << KERNEL_BIT == 0 {
         return;
     }
-    let (id, related) = labels::activity();
+    let (id, related) = frames::activity();
     let mut context = eventheader_writer::Context::new();
     if let Some(id) = &id {
         context = context.activity(id);

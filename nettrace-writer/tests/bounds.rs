@@ -10,7 +10,7 @@ use std::{sync::mpsc, thread};
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_reader::Rule;
 use nettrace_writer::{
-    Context, Emit, Format, Label, OnFull, Session, TraceEvent, enter_labels, sink::StreamSink,
+    Emit, Format, Label, OnFull, Origin, Session, TraceEvent, enter_labels, sink::StreamSink,
 };
 use testkit::process::alone;
 
@@ -58,7 +58,7 @@ fn stacks_and_labels_are_remembered_within_the_budget() {
             let stack: Vec<_> = (0..1_024).map(|at| value << 20 | at).collect();
             let text = format!("{value:01500}");
             let _labels = enter_labels(&[Label::Str("request", &text)]).unwrap();
-            Deep { value }.emit_with(&Context::new().stack(&stack));
+            Deep { value }.emit_with(&Origin::new().stack(&stack));
         };
         (0..1_000).for_each(emit);
         let before = resident();

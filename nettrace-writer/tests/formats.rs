@@ -12,7 +12,7 @@ use std::{
 
 use nettrace_reader::{Label as Read, heph};
 use nettrace_writer::{
-    Clock, Context, Emit, Error, Format, Label, Session, ThreadRef, TraceEvent, enter_labels,
+    Clock, Emit, Error, Format, Label, Origin, Session, ThreadRef, TraceEvent, enter_labels,
     sink::{MemorySink, RotationOptions},
 };
 use proptest::{collection::vec, option, prelude::*};
@@ -143,10 +143,10 @@ impl Accompanied {
         labels.extend(self.text.as_deref().map(|text| Label::Str("text", text)));
         labels.extend(self.number.map(|number| Label::Int("number", number)));
         let _scope = (!labels.is_empty()).then(|| enter_labels(&labels).unwrap());
-        let context = Context::new();
+        let origin = Origin::new();
         let stack = !self.stack.is_empty();
-        let context = if stack { context.stack(&self.stack) } else { context };
-        event.emit_with(&context);
+        let origin = if stack { origin.stack(&self.stack) } else { origin };
+        event.emit_with(&origin);
     }
 
     /// The labels that a format can express.

@@ -13,7 +13,7 @@ use std::{
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_format::payload::{MAX_ELEMENTS, MAX_PAYLOAD};
 use nettrace_reader::Rule;
-use nettrace_writer::{Context, Emit, MAX_STACK_FRAMES, OnFull, ThreadRef, TraceEvent};
+use nettrace_writer::{Emit, MAX_STACK_FRAMES, OnFull, Origin, ThreadRef, TraceEvent};
 
 use crate::trace_support::{Hostile, check, check_but, memory, read, schema};
 
@@ -226,9 +226,9 @@ fn stacks_up_to_the_limit_are_recorded_in_any_chunk() {
         .join()
         .unwrap();
     for frames in [0, 1, 100, 500, 600, MAX_STACK_FRAMES, MAX_STACK_FRAMES + 1] {
-        let context = Context::new().stack(&addresses[..frames]);
-        Deep { value: frames as u64 }.emit_with(&context);
-        Deep { value: frames as u64 }.emit_with(&context.thread(&other));
+        let origin = Origin::new().stack(&addresses[..frames]);
+        Deep { value: frames as u64 }.emit_with(&origin);
+        Deep { value: frames as u64 }.emit_with(&origin.thread(&other));
         Deep { value: frames as u64 }.emit();
     }
     let stats = session.finish().unwrap();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nettrace_reader::{Label as Read, verify};
 use nettrace_writer::{
-    Context, Emit, Format, Label, LabelScope, Session, TraceEvent, enter_labels, sink::MemorySink,
+    Emit, Format, Label, LabelScope, Origin, Session, TraceEvent, enter_labels, sink::MemorySink,
 };
 use proptest::{collection::vec, prelude::*};
 use testkit::{process::one_at_a_time, reference::judged};
@@ -155,7 +155,7 @@ fn run(steps: &[Step], format: Format, point_bytes: u64) -> (Vec<Event>, Vec<u8>
             }
             Step::Stack(stack) => {
                 number += 1;
-                Tick.emit_with(&Context::new().stack(stack));
+                Tick.emit_with(&Origin::new().stack(stack));
                 events.push((number, "Tick", labels(), stack.clone()));
             }
             // A thread that has emitted nothing has no buffer in which to count drops.

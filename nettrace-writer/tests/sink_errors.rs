@@ -19,7 +19,7 @@ use std::{
 use nettrace_event::{EventType, FieldSchema, FieldType};
 use nettrace_reader::{Dialect, Label as Read, Options, verify_with};
 use nettrace_writer::{
-    Context, Emit, Error, Format, Label, LabelScope, Session, ThreadRef, TraceEvent, enter_labels,
+    Emit, Error, Format, Label, LabelScope, Origin, Session, ThreadRef, TraceEvent, enter_labels,
 };
 use proptest::{collection::vec, prelude::*};
 use testkit::{process::one_at_a_time, reference::judged};
@@ -229,12 +229,12 @@ impl Run {
                 emitted.stack.clone_from(stack);
                 let (stack, other) = (stack.clone(), about.then(|| self.other.clone()));
                 self.workers[*who].order(move |_| {
-                    let context = Context::new().stack(&stack);
-                    let context = match &other {
-                        Some(other) => context.thread(other),
-                        None => context,
+                    let origin = Origin::new().stack(&stack);
+                    let origin = match &other {
+                        Some(other) => origin.thread(other),
+                        None => origin,
                     };
-                    Work { id, text: &text }.emit_with(&context);
+                    Work { id, text: &text }.emit_with(&origin);
                 });
             }
             Step::Burst(who, count) => {
@@ -424,7 +424,7 @@ fn a_stack_reaches_the_sink_without_its_row() {
             session.flush().unwrap();
             let emit = || {
                 Work { id: 2, text: "without a stack" }.emit();
-                Work { id: 3, text: "with a stack" }.emit_with(&Context::new().stack(&[7]));
+                Work { id: 3, text: "with a stack" }.emit_with(&Origin::new().stack(&[7]));
             };
             thread::spawn(emit).join().unwrap();
             sink.plan().answers.push_back(Answer::Fails(0, kept));

@@ -123,7 +123,7 @@ fn one_emit_reaches_every_listener() {
     Kernel::listen::<Work>(true);
     Work { value: 3 }.emit();
     (&Work { value: 4 }).emit();
-    Work { value: 5 }.emit_with(&nettrace_writer::Context::new().stack(&[1, 2]));
+    Work { value: 5 }.emit_with(&nettrace_writer::Origin::new().stack(&[1, 2]));
     emit_lazy(|| Work { value: 6 });
     emit!(Work { value: 7 });
     for value in 3..=7 {

@@ -11,7 +11,7 @@ use benches::{
     events::{Disabled, One, PROVIDER, Text, Two},
     floor::Floor,
 };
-use nettrace_writer::{Clock, Context, Emit, Label, Session, enter_labels, traced};
+use nettrace_writer::{Clock, Emit, Label, Origin, Session, enter_labels, traced};
 
 /// Room for a few hundred thousand events, of which less than a quarter is used.
 const BUDGET: usize = 256 << 20;
@@ -63,7 +63,7 @@ fn run(row: &str, count: u64) -> bool {
         "disabled_emit_with" => unheard(count, |number| {
             let addresses = [number];
             let event = Disabled { a: number, b: number };
-            event.emit_with(&Context::new().stack(black_box(&addresses)));
+            event.emit_with(&Origin::new().stack(black_box(&addresses)));
         }),
         "disabled_traced" => unheard(count, |number| {
             black_box(call(number));

@@ -1,7 +1,7 @@
 //! What an event type can state about itself, and what can accompany an event: labels, a stack, a
 //! thread.
 
-use nettrace_writer::{Context, Emit, Label, ThreadRef, TraceEvent, enter_labels};
+use nettrace_writer::{Emit, Label, Origin, ThreadRef, TraceEvent, enter_labels};
 use serde_json::{Map, json};
 
 use super::{MIXED, Sample, members};
@@ -63,7 +63,7 @@ pub const ADDRESSES: [u64; 3] = [0x1000, 0x7fff_0000_1234, 0x40];
 
 /// Emits an event about `thread`, which is another thread.
 pub(super) fn emit_related(thread: &ThreadRef) {
-    Related.emit_with(&Context::new().thread(thread));
+    Related.emit_with(&Origin::new().thread(thread));
 }
 
 pub(super) fn samples() -> Vec<Sample> {
@@ -155,7 +155,7 @@ fn overriding_labels() -> Sample {
 }
 
 fn emit_stack() {
-    Stack { number: 1 }.emit_with(&Context::new().stack(&ADDRESSES));
+    Stack { number: 1 }.emit_with(&Origin::new().stack(&ADDRESSES));
 }
 
 fn sample(name: &'static str, emit: fn(), fields: serde_json::Value) -> Sample {

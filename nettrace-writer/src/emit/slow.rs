@@ -8,10 +8,13 @@ use nettrace_format::{
     v6::RowFlags,
 };
 
-use super::{Outcome, Unwinding, begin, context, context::Context, encode, full_fence, now};
+use super::{
+    Outcome, Unwinding, begin, encode, full_fence, now,
+    origin::{self, Origin},
+};
 use crate::{
     config::OnFull,
-    labels,
+    context::frames,
     local::{self, ThreadBuffer},
     memory::Cursor,
     record::{Reason, Record},
@@ -33,7 +36,7 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
     buffer: &ThreadBuffer,
     event: &T,
     ty: &'static EventType,
-    context: &Context<'_>,
+    origin: &Origin<'_>,
 ) -> Outcome {
     let (record, session) = (&buffer.record, &*buffer.session);
     let pool = &session.pool;
@@ -70,7 +73,7 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
         let mut need = 0;
         loop {
             if let Some(chunk) = held {
-                match write_row(buffer, chunk, ts, event, ty, context) {
+                match write_row(buffer, chunk, ts, event, ty, origin) {
                     Ok(()) => {
                         if pool.is_jumbo(chunk) {
                             give_up_jumbo(record, buffer);
@@ -146,7 +149,7 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
 /// flusher asks for the chunk from now on, it waits for the event.
 #[inline]
 pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
-    labels::version() == buffer.record.labels() || write_labels(buffer)
+    frames::version() == buffer.record.labels() || write_labels(buffer)
 }
 
 #[inline(never)]
@@ -158,9 +161,9 @@ fn write_labels(buffer: &ThreadBuffer) -> bool {
     if pos == place.0 || record.owes_gap() {
         return false;
     }
-    let written = labels::with_current(|version, labels| {
+    let written = frames::with_current(|version, labels| {
         let mut out = Cursor::in_chunk(place, pos);
-        context::escape(&mut out, Escape::Labels, labels, record.last_escapes(pool, chunk));
+        origin::escape(&mut out, Escape::Labels, labels, record.last_escapes(pool, chunk));
         if out.overflowed() {
             return false;
         }
@@ -185,7 +188,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     now: u64,
     event: &T,
     ty: &'static EventType,
-    context: &Context<'_>,
+    origin: &Origin<'_>,
 ) -> Result<(), NotWritten> {
     let (record, pool) = (&buffer.record, &buffer.session.pool);
     let (start, size) = pool.place(chunk);
@@ -196,17 +199,17 @@ fn write_row<T: TraceEvent + ?Sized>(
     if is_first {
         record.number_first_row(pool, chunk);
     } else if record.gap() > 0 {
-        context::escape(&mut out, Escape::Gap, &record.gap().to_le_bytes(), previous);
+        origin::escape(&mut out, Escape::Gap, [&record.gap().to_le_bytes(), &[]], previous);
     }
-    let version = labels::version();
+    let version = frames::version();
     let mut labels_written = None;
     if version != record.labels() {
-        labels_written = labels::with_current(|version, labels| {
-            context::escape(&mut out, Escape::Labels, labels, previous);
+        labels_written = frames::with_current(|version, labels| {
+            origin::escape(&mut out, Escape::Labels, labels, previous);
             version
         });
     }
-    if !context.write(previous, &mut out) {
+    if !origin.write(previous, &mut out) {
         return Err(NotWritten::TooLarge);
     }
     let has_escapes = !out.is_empty();

@@ -16,6 +16,7 @@ use nettrace_format::{
 
 use crate::{
     clock::Sync,
+    context::frames,
     flusher::{
         ids::Interned,
         output::Output,
@@ -25,7 +26,6 @@ use crate::{
             splicing::{Pending, Splice},
         },
     },
-    labels,
     pool::Pool,
     processors,
     row::{Escape, EscapeBytes},
@@ -333,7 +333,7 @@ impl Trace {
         let told = Told { refused: 0, labels: None };
         let mut walk = segment.walk(pool);
         let Some(Step::Row(first, payload)) = walk.next() else { return Ok(told) };
-        let list: Vec<_> = labels::decode(&thread.labels).collect();
+        let list: Vec<_> = frames::decode(&thread.labels).collect();
         let header = RowHeader {
             sequence: first_number,
             capture_thread: thread.index,

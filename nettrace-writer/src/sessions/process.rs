@@ -9,6 +9,7 @@ use std::{
 use nettrace_event::{SESSION_BITS, registry};
 
 use crate::{
+    context::ids,
     local,
     sessions::{handler_events, table},
     shared::Command,
@@ -43,6 +44,7 @@ extern "C" fn in_child() {
     handler_events::forget();
     registry::after_fork((1 << SESSION_BITS) - 1);
     local::forget_all();
+    ids::after_fork();
 }
 
 extern "C" fn at_exit() {

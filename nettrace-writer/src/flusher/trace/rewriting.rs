@@ -3,12 +3,12 @@
 use nettrace_format::{FormatError, Row, content::RowHeader};
 
 use crate::{
+    context::frames,
     flusher::{
         output::Output,
         segment::{Segment, Step, gap_of},
         trace::{NO_PROCESSOR, Told, Trace, TraceThread},
     },
-    labels,
     pool::Pool,
     row::Escape,
 };
@@ -27,7 +27,7 @@ impl Trace {
         let mut rows = std::mem::take(&mut self.scratch);
         rows.clear();
         let mut walk = segment.walk(pool);
-        let mut list: Vec<_> = labels::decode(&thread.labels).collect();
+        let mut list: Vec<_> = frames::decode(&thread.labels).collect();
         let mut labels = self.labels(&thread.labels, out)?;
         let (mut number, mut stack, mut about) = (segment.number, 0, thread.subject);
         let mut addresses = Vec::new();
@@ -41,7 +41,7 @@ impl Trace {
                     Escape::Labels => {
                         told.labels = Some(walk.at - escape.data.len()..walk.at);
                         list.clear();
-                        list.extend(labels::decode(escape.data));
+                        list.extend(frames::decode(escape.data));
                         labels = self.labels(escape.data, out)?;
                     }
                     Escape::Stack => {

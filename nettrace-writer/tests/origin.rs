@@ -14,7 +14,7 @@ use std::{
 
 use nettrace_reader::Label as Read;
 use nettrace_writer::{
-    Context, Emit, Label, MAX_LABEL_BYTES, Session, SessionBuilder, Stats, ThreadRef, TraceEvent,
+    Emit, Label, MAX_LABEL_BYTES, Origin, Session, SessionBuilder, Stats, ThreadRef, TraceEvent,
     enter_labels,
     sink::{MemorySink, RotationOptions},
 };
@@ -32,7 +32,7 @@ struct Work {
     value: u64,
 }
 
-/// Emits numbered events. The number and the thread's own number determine the context of an event,
+/// Emits numbered events. The number and the thread's own number determine the origin of an event,
 /// and [`verify`] checks it.
 fn work(thread: u64, count: u64, about: &ThreadRef, mut pause: impl FnMut(u64)) {
     for at in 0..count {
@@ -43,16 +43,16 @@ fn work(thread: u64, count: u64, about: &ThreadRef, mut pause: impl FnMut(u64)) 
         let inner = [Label::SpanId(value + 1), Label::Int("n", at as i64), Label::Level(1)];
         let inner = (at % 5 == 1).then(|| enter_labels(&inner).unwrap());
         let stack = [value + 1, 0x7fff_ffff_ffff, at / 4];
-        let context = Context::new();
-        let context = if at % 4 == 2 { context.stack(&stack) } else { context };
-        let context = if at % 6 == 3 { context.thread(about) } else { context };
+        let origin = Origin::new();
+        let origin = if at % 4 == 2 { origin.stack(&stack) } else { origin };
+        let origin = if at % 6 == 3 { origin.thread(about) } else { origin };
         if at % 2 == 0 {
             // Neither a scope without events nor a refused one leaves a trace.
             drop(enter_labels(&[Label::SpanId(u64::MAX), Label::Str("inner", "none")]).unwrap());
             enter_labels(&[Label::Str("long", &"x".repeat(MAX_LABEL_BYTES))]).unwrap_err();
         }
         if at % 4 == 2 || at % 6 == 3 {
-            Work { value }.emit_with(&context);
+            Work { value }.emit_with(&origin);
         } else {
             Work { value }.emit();
         }
@@ -144,7 +144,7 @@ fn run_with_losses(builder: SessionBuilder, flusher: &Hold, count: u64) -> Stats
 }
 
 #[test]
-fn contexts_survive_sequence_points() {
+fn origins_survive_sequence_points() {
     let _alone = one_at_a_time();
     let (sink, builder) = memory("Context");
     let builder = builder.flush_interval(Duration::from_millis(1));
@@ -159,7 +159,7 @@ fn contexts_survive_sequence_points() {
 }
 
 #[test]
-fn contexts_survive_losses() {
+fn origins_survive_losses() {
     let _alone = one_at_a_time();
     let sink = MemorySink::new();
     let (held, flusher) = Held::new(sink.clone());

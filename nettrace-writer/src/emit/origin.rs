@@ -13,7 +13,7 @@ pub const MAX_STACK_FRAMES: usize = 1_024;
 /// ```
 /// use std::thread;
 ///
-/// use nettrace_writer::{Context, Emit, Session, ThreadRef, TraceEvent, sink::MemorySink};
+/// use nettrace_writer::{Origin, Emit, Session, ThreadRef, TraceEvent, sink::MemorySink};
 ///
 /// /// A watchdog found a worker that does not move.
 /// #[derive(TraceEvent)]
@@ -25,17 +25,17 @@ pub const MAX_STACK_FRAMES: usize = 1_024;
 /// let session = Session::builder().sink(MemorySink::new()).start()?;
 /// let worker = thread::spawn(ThreadRef::current).join().unwrap();
 /// let addresses = [0x5555_0010, 0x5555_0200];
-/// Stalled { millis: 900 }.emit_with(&Context::new().stack(&addresses).thread(&worker));
+/// Stalled { millis: 900 }.emit_with(&Origin::new().stack(&addresses).thread(&worker));
 /// assert_eq!(session.finish()?.written, 1);
 /// # Ok::<(), nettrace_writer::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Context<'a> {
+pub struct Origin<'a> {
     stack: &'a [u64],
     thread: Option<&'a ThreadRef>,
 }
 
-impl<'a> Context<'a> {
+impl<'a> Origin<'a> {
     /// A context with neither a stack nor a thread.
     #[must_use]
     pub fn new() -> Self {
@@ -47,7 +47,7 @@ impl<'a> Context<'a> {
     /// and counted as too large.
     ///
     /// ```
-    /// use nettrace_writer::{Context, Emit, Session, TraceEvent, sink::MemorySink};
+    /// use nettrace_writer::{Origin, Emit, Session, TraceEvent, sink::MemorySink};
     ///
     /// #[derive(TraceEvent)]
     /// #[trace_event(provider = "Contoso-Checkout")]
@@ -55,7 +55,7 @@ impl<'a> Context<'a> {
     ///
     /// let memory = MemorySink::new();
     /// let session = Session::builder().sink(memory.clone()).start()?;
-    /// Sampled.emit_with(&Context::new().stack(&[0x2010, 0x1020]));
+    /// Sampled.emit_with(&Origin::new().stack(&[0x2010, 0x1020]));
     /// session.finish()?;
     /// let bytes = memory.bytes();
     /// let mut reader = nettrace_reader::Reader::new(&bytes[..])?;
@@ -74,7 +74,7 @@ impl<'a> Context<'a> {
     /// ```
     /// use std::thread;
     ///
-    /// use nettrace_writer::{Context, Emit, Session, ThreadRef, TraceEvent, sink::MemorySink};
+    /// use nettrace_writer::{Origin, Emit, Session, ThreadRef, TraceEvent, sink::MemorySink};
     ///
     /// #[derive(TraceEvent)]
     /// #[trace_event(provider = "Contoso-Checkout")]
@@ -84,7 +84,7 @@ impl<'a> Context<'a> {
     /// let session = Session::builder().sink(memory.clone()).start()?;
     /// let worker = thread::Builder::new().name("worker".into()).spawn(ThreadRef::current)?;
     /// let worker = worker.join().expect("it does not panic");
-    /// Woken.emit_with(&Context::new().thread(&worker));
+    /// Woken.emit_with(&Origin::new().thread(&worker));
     /// session.finish()?;
     /// let bytes = memory.bytes();
     /// let mut reader = nettrace_reader::Reader::new(&bytes[..])?;
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
 }
 
 /// No stack and no thread.
-pub(super) static NO_CONTEXT: Context<'static> = Context { stack: &[], thread: None };
+pub(super) static NO_ORIGIN: Origin<'static> = Origin { stack: &[], thread: None };
 
 /// Whether a trace with pointers of this size can hold a stack.
 fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
@@ -134,11 +134,12 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
         && addresses.all(|&address| v6::takes_address(address, pointer_size))
 }
 
-/// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
+/// Writes an escape, whose bytes come in two parts. `previous` is where the escapes of the previous row with escapes begin: see
 /// [`EscapeBytes::previous`](crate::row::EscapeBytes::previous).
-pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
-    out.put(&kind.head(bytes.len(), previous));
-    out.put(bytes);
+pub(super) fn escape(out: &mut Cursor, kind: Escape, [first, second]: [&[u8]; 2], previous: u32) {
+    out.put(&kind.head(first.len() + second.len(), previous));
+    out.put(first);
+    out.put(second);
 }
 
 #[cfg(test)]

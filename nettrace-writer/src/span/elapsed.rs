@@ -1,4 +1,4 @@
-//! How long a call of a `#[traced]` function takes. For the code that the attribute writes.
+//! How long a span takes.
 //!
 //! Once a session uses the processor's counter, durations come from the counter as well: a reading
 //! is one instruction, where the standard library's clock takes a call. Before that, and where no
@@ -75,8 +75,26 @@ fn monotonic() -> u64 {
 }
 
 /// Nanoseconds, recorded as a duration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Elapsed(u64);
+
+impl Elapsed {
+    /// No time.
+    pub const ZERO: Self = Self(0);
+
+    /// In nanoseconds.
+    #[must_use]
+    pub fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The sum of two times.
+    #[inline]
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
 
 impl TraceField for Elapsed {
     const TYPE: FieldType = FieldType::DurationNanos;

@@ -1,0 +1,192 @@
+//! A copy of what is in force, to carry it on.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
+use nettrace_format::v6::Label;
+
+use super::{
+    NotAcrossAwait,
+    frames::{self, Entered, Ids, Snapshot},
+    labels::LabelError,
+};
+
+/// What is in force on a thread: the span, its trace, and labels. It can be carried to another
+/// thread, through a channel, or into a future.
+///
+/// A clone is cheap. Labels and `tracestate` are shared, not copied.
+///
+/// ```
+/// use std::thread;
+///
+/// use nettrace_writer::{Context, Label, enter_labels};
+///
+/// # let session = nettrace_writer::Session::builder()
+/// #     .sink(nettrace_writer::sink::MemorySink::new())
+/// #     .start()?;
+/// let request = enter_labels(&[Label::Str("route", "/cart")])?;
+/// let context = Context::current();
+/// thread::spawn(move || {
+///     let _scope = context.enter();
+///     // Events of this thread carry the request's labels, and its span's ids.
+/// });
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// A context that another service sent:
+///
+/// ```
+/// use nettrace_context::TraceContext;
+/// use nettrace_writer::Context;
+///
+/// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let caller = Context::from(TraceContext::from_traceparent(header)?);
+/// let _scope = caller.enter();
+/// // A span that begins here is a child of the caller's.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Context {
+    snapshot: Snapshot,
+}
+
+impl Context {
+    /// A context with no span and no labels. A span that begins in it begins a trace.
+    ///
+    /// ```
+    /// use nettrace_writer::Context;
+    ///
+    /// assert!(Context::none().trace_context().is_none());
+    /// ```
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// What is in force on this thread. [`none`](Self::none) if nothing is.
+    ///
+    /// ```
+    /// use nettrace_context::TraceContext;
+    /// use nettrace_writer::Context;
+    ///
+    /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let _scope = Context::from(TraceContext::from_traceparent(header)?).enter();
+    /// let current = Context::current().trace_context().expect("one is in force");
+    /// assert_eq!(current.to_traceparent().as_str(), header);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn current() -> Self {
+        Self { snapshot: frames::snapshot() }
+    }
+
+    /// Puts this context in force on this thread, instead of what is in force, until the returned
+    /// scope ends.
+    ///
+    /// If the thread is ending, or in a signal handler that interrupted such a change, nothing
+    /// changes.
+    ///
+    /// ```
+    /// use nettrace_writer::Context;
+    ///
+    /// let context = Context::current();
+    /// {
+    ///     let _scope = context.enter();
+    ///     // …
+    /// }
+    /// ```
+    pub fn enter(&self) -> ContextScope {
+        ContextScope { entered: frames::enter_snapshot(&self.snapshot), not_send: PhantomData }
+    }
+
+    /// This context with other labels in addition. Where both have the same kind or key, the new
+    /// label is in force.
+    ///
+    /// # Errors
+    ///
+    /// [`LabelError::TooLong`] if all labels would exceed [`MAX_LABEL_BYTES`](crate::MAX_LABEL_BYTES);
+    /// [`LabelError::ThreadEnding`], [`LabelError::InSignalHandler`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use nettrace_writer::{Context, Label};
+    ///
+    /// let job = Context::current().with_labels(&[Label::Str("queue", "mail")])?;
+    /// let _scope = job.enter();
+    /// # Ok::<(), nettrace_writer::LabelError>(())
+    /// ```
+    pub fn with_labels(&self, labels: &[Label<'_>]) -> Result<Self, LabelError> {
+        struct Both([Entered; 2]);
+        impl Drop for Both {
+            fn drop(&mut self) {
+                self.0.iter().rev().for_each(frames::leave);
+            }
+        }
+        let mut both = Both([frames::enter_snapshot(&self.snapshot), Entered::NOTHING]);
+        both.0[1] = frames::enter_labels(labels)?;
+        Ok(Self::current())
+    }
+
+    /// The trace and the span, as another service needs them: see
+    /// [`TraceContext::to_traceparent`]. `None` if there is no span.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        let Ids { trace, span, flags, .. } = self.snapshot.ids?;
+        let context = TraceContext::new(trace, span, flags);
+        Some(match &self.snapshot.state {
+            Some(state) => context.with_state(TraceState::clone(state)),
+            None => context,
+        })
+    }
+
+    /// The id of the trace. `None` if there is no span.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<TraceId> {
+        self.snapshot.ids.map(|ids| ids.trace)
+    }
+
+    /// The id of the span. `None` if there is no span.
+    #[must_use]
+    pub fn span_id(&self) -> Option<SpanId> {
+        self.snapshot.ids.map(|ids| ids.span)
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    pub(crate) fn of(snapshot: Snapshot) -> Self {
+        Self { snapshot }
+    }
+}
+
+/// The span of another service, as its caller or as the parent of spans here.
+impl From<TraceContext> for Context {
+    fn from(context: TraceContext) -> Self {
+        let ids = Ids {
+            trace: context.trace_id(),
+            span: context.span_id(),
+            parent: None,
+            flags: context.flags(),
+        };
+        let state = context.state().cloned().map(Arc::new);
+        Self { snapshot: Snapshot::of_span(ids, state) }
+    }
+}
+
+/// Keeps a [`Context`] in force on the thread that entered it, until it is dropped.
+#[derive(Debug)]
+#[must_use = "the context is in force until this is dropped; keep it in a variable (`let _ = …` \
+              drops it at once)"]
+pub struct ContextScope {
+    entered: Entered,
+    not_send: PhantomData<NotAcrossAwait>,
+}
+
+impl Drop for ContextScope {
+    #[inline]
+    fn drop(&mut self) {
+        frames::leave(&self.entered);
+    }
+}

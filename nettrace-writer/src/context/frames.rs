@@ -1,0 +1,448 @@
+//! The frames of a thread: what is in force on it, and what comes back into force when a scope
+//! ends.
+//!
+//! A frame has everything that its scope puts in force, not only what it adds. So leaving a scope
+//! shortens the stack of frames and does nothing else. A scope that is forgotten stays in force
+//! until an outer one ends; a scope that ends after an outer one does nothing.
+//!
+//! The ids of a span stand in the frame as they are. They become a label list only when an event
+//! writes them ([`with_current`]).
+
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+
+use nettrace_context::{ActivityId, SpanId, TraceFlags, TraceId, TraceState};
+use nettrace_format::v6::{self, LAST_LABEL, Label, LabelBytes};
+
+use super::{ids, labels::LabelError};
+use crate::local;
+
+/// The most bytes that the labels in force on a thread can take, keys and values included. The ids
+/// of a span do not count.
+pub const MAX_LABEL_BYTES: usize = 2_048;
+
+/// The most bytes that the ids of a span take in a label list: two activity ids, a trace id and a
+/// span id, each with its kind.
+const MAX_ID_BYTES: usize = 3 * 17 + 9;
+
+/// The ids of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub(crate) trace: TraceId,
+    pub(crate) span: SpanId,
+    pub(crate) parent: Option<SpanId>,
+    pub(crate) flags: TraceFlags,
+}
+
+impl Ids {
+    /// Writes the labels of a span, without [`LAST_LABEL`]. Returns their length, and where the last
+    /// of them begins.
+    #[inline]
+    fn put(&self, out: &mut [u8; MAX_ID_BYTES]) -> (usize, usize) {
+        let process = ids::process();
+        let activity = |span| ActivityId::from_span_id(span, process).to_bytes();
+        let related = self.parent.map(|parent| Label::RelatedActivityId(activity(parent)));
+        let (mut len, mut last) = (0, 0);
+        let mut put = |label: &Label<'_>| {
+            (last, len) = (len, len + v6::put_label(label, &mut out[len..]).unwrap_or(0));
+        };
+        put(&Label::ActivityId(activity(self.span)));
+        if let Some(related) = &related {
+            put(related);
+        }
+        put(&Label::TraceId(self.trace.to_bytes()));
+        put(&Label::SpanId(self.span.to_u64()));
+        (len, last)
+    }
+}
+
+/// What a scope puts in force.
+#[derive(Clone, Debug)]
+struct Frame {
+    /// A number for this content. A thread uses a number for one content only, so that it can tell
+    /// whether its buffers have what is in force.
+    version: u64,
+    /// The span. Its ids are labels, unless `has_ids`.
+    ids: Option<Ids>,
+    /// Whether the labels have ids of their own, which are in force instead of the span's.
+    has_ids: bool,
+    /// Where the labels are.
+    start: usize,
+    end: usize,
+    state: Option<Arc<TraceState>>,
+}
+
+/// A copy of what is in force, for another thread or for later.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    /// 0: nothing is in force.
+    pub(crate) version: u64,
+    pub(crate) ids: Option<Ids>,
+    has_ids: bool,
+    labels: Option<Arc<[u8]>>,
+    pub(crate) state: Option<Arc<TraceState>>,
+}
+
+impl Snapshot {
+    /// A snapshot of a span without labels.
+    pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
+        Self { version: ids::unique(), ids: Some(ids), state, ..Self::default() }
+    }
+}
+
+/// The frames of a thread, the innermost last.
+struct Frames {
+    frames: Vec<Frame>,
+    /// The labels of all frames, and room for those of the next one.
+    bytes: Vec<u8>,
+}
+
+/// A frame that is in force until [`leave`] gets it.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    /// 0: there is no frame.
+    depth: usize,
+    version: u64,
+}
+
+impl Entered {
+    /// Nothing was entered.
+    pub(crate) const NOTHING: Self = Self { depth: 0, version: 0 };
+}
+
+thread_local! {
+    /// The version of the innermost frame: 0 for none.
+    static VERSION: Cell<u64> = const { Cell::new(0) };
+    static FRAMES: RefCell<Frames> =
+        const { RefCell::new(Frames { frames: Vec::new(), bytes: Vec::new() }) };
+}
+
+/// The version of what is in force on this thread.
+#[inline]
+pub(crate) fn version() -> u64 {
+    VERSION.try_with(Cell::get).unwrap_or(0)
+}
+
+#[inline]
+fn set_version(version: u64) {
+    VERSION.set(version);
+    local::labels_changed();
+}
+
+/// Calls `f` with the thread's frames.
+#[inline]
+fn with_frames<R>(f: impl FnOnce(&mut Frames) -> R) -> Result<R, LabelError> {
+    let called = FRAMES.try_with(|frames| {
+        let mut frames = frames.try_borrow_mut().map_err(|_| LabelError::InSignalHandler)?;
+        Ok(f(&mut frames))
+    });
+    called.unwrap_or(Err(LabelError::ThreadEnding))
+}
+
+/// Adds labels to what is in force.
+pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> {
+    with_frames(|frames| frames.push_labels(labels).ok_or(LabelError::TooLong))?
+}
+
+/// Puts a span in force, below whatever labels are in force. `number` is the span's own, from
+/// [`ids::unique`]. If the thread is ending, or if this is a signal handler that interrupted a
+/// change of the frames, nothing is put in force.
+#[inline]
+pub(crate) fn enter_span(ids: Ids, number: u64, state: Option<&Arc<TraceState>>) -> Entered {
+    with_frames(|frames| frames.push_span(ids, number, state)).unwrap_or(Entered::NOTHING)
+}
+
+/// Puts in force what a snapshot has, and nothing else.
+pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
+    if snapshot.version == version() {
+        return Entered::NOTHING;
+    }
+    with_frames(|frames| frames.push_snapshot(snapshot)).unwrap_or(Entered::NOTHING)
+}
+
+/// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
+#[inline]
+pub(crate) fn leave(entered: &Entered) {
+    if entered.depth > 0 {
+        let _ = with_frames(|frames| frames.pop(entered));
+    }
+}
+
+/// Ends the scopes within this one, which must have been forgotten. Returns `false` if this one has
+/// ended.
+#[inline]
+pub(crate) fn return_to(entered: &Entered) -> bool {
+    entered.depth > 0
+        && (entered.version == version()
+            || with_frames(|frames| frames.return_to(entered)).unwrap_or(false))
+}
+
+/// What is in force.
+pub(crate) fn snapshot() -> Snapshot {
+    if version() == 0 {
+        return Snapshot::default();
+    }
+    let snapshot = with_frames(|frames| {
+        let frame = frames.frames.last()?;
+        let labels = &frames.bytes[frame.start..frame.end];
+        Some(Snapshot {
+            version: frame.version,
+            ids: frame.ids,
+            has_ids: frame.has_ids,
+            labels: (!labels.is_empty()).then(|| labels.into()),
+            state: frame.state.clone(),
+        })
+    });
+    snapshot.ok().flatten().unwrap_or_default()
+}
+
+/// The span in force.
+#[inline]
+pub(crate) fn current_span() -> Option<(Ids, Option<Arc<TraceState>>)> {
+    if version() == 0 {
+        return None;
+    }
+    let of_frame = |frame: &Frame| frame.ids.map(|ids| (ids, frame.state.clone()));
+    with_frames(|frames| frames.frames.last().and_then(of_frame)).ok().flatten()
+}
+
+/// Calls `f` with the version of what is in force and its encoding as a label list of version 6, in
+/// two parts, which are empty if nothing is in force. Returns `None` if it cannot be read: a signal
+/// handler interrupted a change of it, or the thread is ending.
+#[inline]
+pub(crate) fn with_current<R>(f: impl FnOnce(u64, [&[u8]; 2]) -> R) -> Option<R> {
+    let called = FRAMES.try_with(|frames| {
+        let frames = frames.try_borrow().ok()?;
+        let Some(frame) = frames.frames.last() else { return Some(f(0, [&[], &[]])) };
+        let labels = &frames.bytes[frame.start..frame.end];
+        Some(match &frame.ids {
+            Some(ids) if !frame.has_ids => {
+                let mut bytes = [0; MAX_ID_BYTES];
+                let (len, last) = ids.put(&mut bytes);
+                if labels.is_empty() {
+                    bytes[last] |= LAST_LABEL;
+                }
+                f(frame.version, [&bytes[..len], labels])
+            }
+            _ => f(frame.version, [&[], labels]),
+        })
+    });
+    called.ok().flatten()
+}
+
+/// The activity in force, and the one that it was started from.
+#[cfg(feature = "user_events")]
+pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
+    let (mut id, mut related) = (None, None);
+    if version() != 0 {
+        with_current(|_, parts| {
+            for label in parts.into_iter().flat_map(decode) {
+                match label {
+                    Label::ActivityId(bytes) => id = Some(bytes),
+                    Label::RelatedActivityId(bytes) => related = Some(bytes),
+                    _ => {}
+                }
+            }
+        });
+    }
+    (id, related)
+}
+
+impl Frames {
+    #[inline]
+    fn push(&mut self, frame: Frame) -> Entered {
+        let version = frame.version;
+        self.frames.push(frame);
+        set_version(version);
+        Entered { depth: self.frames.len(), version }
+    }
+
+    #[inline]
+    fn pop(&mut self, entered: &Entered) {
+        if self.has(entered) {
+            self.cut(entered.depth - 1);
+        }
+    }
+
+    #[cold]
+    fn return_to(&mut self, entered: &Entered) -> bool {
+        let is_there = self.has(entered);
+        if is_there {
+            self.cut(entered.depth);
+        }
+        is_there
+    }
+
+    /// Whether a scope has not ended.
+    #[inline]
+    fn has(&self, entered: &Entered) -> bool {
+        let frame = self.frames.get(entered.depth - 1);
+        frame.is_some_and(|frame| frame.version == entered.version)
+    }
+
+    #[inline]
+    fn cut(&mut self, depth: usize) {
+        self.frames.truncate(depth);
+        set_version(self.frames.last().map_or(0, |frame| frame.version));
+    }
+
+    /// Where the labels of the next frame go.
+    fn used(&self) -> usize {
+        self.frames.last().map_or(0, |frame| frame.end)
+    }
+
+    /// Adds a frame with the labels in force and others. Returns `None` if there are too many.
+    fn push_labels(&mut self, labels: &[Label<'_>]) -> Option<Entered> {
+        let outer = self.frames.last().cloned();
+        let are_ids = |label: &Label<'_>| is_id(kind(label));
+        let has_new_ids = labels.iter().any(are_ids);
+        // If ids are given, the span's become labels too, so that those replace them.
+        let mut of_span = [0; MAX_ID_BYTES];
+        let of_span = match &outer {
+            Some(Frame { ids: Some(ids), has_ids: false, .. }) if has_new_ids => {
+                let (len, _) = ids.put(&mut of_span);
+                &of_span[..len]
+            }
+            _ => &[],
+        };
+        let start = self.used();
+        let most = MAX_LABEL_BYTES + of_span.len();
+        if self.bytes.len() - start < most {
+            self.bytes.resize(start + 2 * MAX_LABEL_BYTES, 0);
+        }
+        let (outers, frame) = self.bytes.split_at_mut(start);
+        let frame = &mut frame[..most];
+        let (mut len, mut last) = (0, 0);
+        let of_outer = outer.as_ref().map_or(&[][..], |outer| &outers[outer.start..outer.end]);
+        for mut rest in [of_span, of_outer] {
+            while let Some(label) = v6::split_label(rest) {
+                if !labels.iter().any(|new| replaces_encoded(new, &label)) {
+                    frame.get_mut(len..len + label.len)?.copy_from_slice(&rest[..label.len]);
+                    frame[len] &= !LAST_LABEL;
+                    (last, len) = (len, len + label.len);
+                }
+                rest = &rest[label.len..];
+            }
+        }
+        for (position, label) in labels.iter().enumerate() {
+            if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
+                (last, len) = (len, len + v6::put_label(label, &mut frame[len..])?);
+            }
+        }
+        if len > 0 {
+            frame[last] |= LAST_LABEL;
+        }
+        let has_ids = has_new_ids || outer.as_ref().is_some_and(|outer| outer.has_ids);
+        let (ids, state) = outer.map_or((None, None), |outer| (outer.ids, outer.state));
+        let version = ids::unique();
+        Some(self.push(Frame { version, ids, has_ids, start, end: start + len, state }))
+    }
+
+    /// Adds a frame with a span and the labels in force.
+    #[inline]
+    fn push_span(&mut self, ids: Ids, number: u64, state: Option<&Arc<TraceState>>) -> Entered {
+        let state = state.cloned();
+        let (mut start, mut end, mut version) = (0, 0, number);
+        if let Some(outer) = self.frames.last() {
+            (start, end) = (outer.start, outer.end);
+            if start < end {
+                // The span's number stands for the span without labels.
+                version = ids::unique();
+                if outer.has_ids {
+                    (start, end) = self.without_ids(start..end);
+                }
+            }
+        }
+        self.push(Frame { version, ids: Some(ids), has_ids: false, start, end, state })
+    }
+
+    /// Copies labels but for ids. Returns where they are.
+    #[cold]
+    fn without_ids(&mut self, labels: std::ops::Range<usize>) -> (usize, usize) {
+        let start = self.used();
+        let (mut at, mut end, mut last) = (labels.start, start, None);
+        while let Some(label) = v6::split_label(&self.bytes[at..labels.end]) {
+            let (kind, len) = (label.kind, label.len);
+            if !is_id(kind) {
+                if self.bytes.len() < end + len {
+                    self.bytes.resize(end + MAX_LABEL_BYTES, 0);
+                }
+                self.bytes.copy_within(at..at + len, end);
+                self.bytes[end] &= !LAST_LABEL;
+                (last, end) = (Some(end), end + len);
+            }
+            at += len;
+        }
+        if let Some(last) = last {
+            self.bytes[last] |= LAST_LABEL;
+        }
+        (start, end)
+    }
+
+    fn push_snapshot(&mut self, snapshot: &Snapshot) -> Entered {
+        let Snapshot { version, ids, has_ids, ref labels, ref state } = *snapshot;
+        let labels = labels.as_deref().unwrap_or_default();
+        let start = self.used();
+        let end = start + labels.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end + MAX_LABEL_BYTES, 0);
+        }
+        self.bytes[start..end].copy_from_slice(labels);
+        self.push(Frame { version, ids, has_ids, start, end, state: state.clone() })
+    }
+}
+
+/// Whether `new` replaces `old`.
+fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
+    match (new, old) {
+        (Label::Str(new, _) | Label::Int(new, _), Label::Str(old, _) | Label::Int(old, _)) => {
+            new == old
+        }
+        _ => kind(new) == kind(old),
+    }
+}
+
+/// [`replaces`] for a label that is encoded.
+fn replaces_encoded(new: &Label<'_>, old: &LabelBytes<'_>) -> bool {
+    match *new {
+        Label::Str(key, _) | Label::Int(key, _) => {
+            matches!(old.kind, 5 | 6) && old.key == key.as_bytes()
+        }
+        _ => old.kind == kind(new),
+    }
+}
+
+/// A label's kind, as it is encoded.
+fn kind(label: &Label<'_>) -> u8 {
+    match label {
+        Label::ActivityId(_) => 1,
+        Label::RelatedActivityId(_) => 2,
+        Label::TraceId(_) => 3,
+        Label::SpanId(_) => 4,
+        Label::Str(..) => 5,
+        Label::Int(..) => 6,
+        Label::OpCode(_) => 7,
+        Label::Keywords(_) => 8,
+        Label::Level(_) => 9,
+        Label::Version(_) => 10,
+    }
+}
+
+/// Whether a kind is one of the ids that a span has.
+fn is_id(kind: u8) -> bool {
+    kind <= 4
+}
+
+/// The labels of an encoded list.
+pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Label<'_>> {
+    std::iter::from_fn(move || {
+        let (label, len) = v6::read_label(bytes)?;
+        bytes = &bytes[len..];
+        Some(label)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+use nettrace_format::v6::{LAST_LABEL, split_label};
+
+use super::{
+    Ids, Label, MAX_LABEL_BYTES, decode, enter_span, leave, return_to, snapshot, with_current,
+};
+use crate::context::{Context, enter_labels, ids};
+
+/// What is in force, as one label list.
+fn list() -> (u64, Vec<u8>) {
+    with_current(|version, parts| (version, parts.concat())).unwrap()
+}
+
+fn current() -> Vec<String> {
+    decode(&list().1).map(|label| format!("{label:?}")).collect()
+}
+
+/// The last label is marked as such, and no other.
+fn assert_one_list(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let Some(label) = split_label(rest) {
+        assert_eq!(rest[0] & LAST_LABEL != 0, label.len == rest.len());
+        rest = &rest[label.len..];
+    }
+    assert!(rest.is_empty());
+}
+
+#[test]
+fn every_kind_reads_back() {
+    let labels = [
+        Label::ActivityId([1; 16]),
+        Label::RelatedActivityId([2; 16]),
+        Label::TraceId([3; 16]),
+        Label::SpanId(4),
+        Label::Str("ключ", ""),
+        Label::Int("n", i64::MIN),
+        Label::OpCode(7),
+        Label::Keywords(u64::MAX),
+        Label::Level(2),
+        Label::Version(255),
+    ];
+    let _scope = enter_labels(&labels).unwrap();
+    assert_eq!(decode(&list().1).collect::<Vec<_>>(), labels);
+    // An inner scope takes over what it does not replace, whatever its kind.
+    for inner in labels {
+        let _inner = enter_labels(&[inner]).unwrap();
+        let bytes = list().1;
+        let mut both: Vec<_> = decode(&bytes).collect();
+        assert_eq!(both.pop(), Some(inner));
+        let others: Vec<_> = labels.into_iter().filter(|label| *label != inner).collect();
+        assert_eq!(both, others);
+        assert_one_list(&bytes);
+    }
+}
+
+#[test]
+fn scopes_nest_and_the_inner_counts() {
+    let outer = enter_labels(&[Label::SpanId(1), Label::Str("k", "outer")]).unwrap();
+    let before = list().0;
+    {
+        let _inner = enter_labels(&[Label::SpanId(2), Label::Int("k", 3)]).unwrap();
+        assert_eq!(current(), ["SpanId(2)", "Int(\"k\", 3)"]);
+    }
+    assert_eq!(current(), ["SpanId(1)", "Str(\"k\", \"outer\")"]);
+    assert_eq!(list().0, before, "nothing to write again");
+    drop(outer);
+    assert!(current().is_empty());
+}
+
+#[test]
+fn too_much_is_refused_and_changes_nothing() {
+    let _outer = enter_labels(&[Label::Str("k", "v")]).unwrap();
+    let long = "x".repeat(MAX_LABEL_BYTES);
+    assert!(enter_labels(&[Label::Str("long", &long)]).is_err());
+    assert!(enter_labels(&[Label::Str("long", &long.repeat(40))]).is_err());
+    assert_eq!(current(), ["Str(\"k\", \"v\")"]);
+}
+
+/// The ids of a span below the one in force, and its number.
+fn child() -> (Ids, u64) {
+    let (span, number) = ids::span_id();
+    let parent = snapshot().ids;
+    let trace = parent.map_or_else(ids::trace_id, |parent| parent.trace);
+    let flags = nettrace_context::TraceFlags::SAMPLED;
+    (Ids { trace, span, parent: parent.map(|parent| parent.span), flags }, number)
+}
+
+/// The kinds of labels in force.
+fn kinds() -> Vec<u8> {
+    decode(&list().1).map(|label| super::kind(&label)).collect()
+}
+
+#[test]
+fn a_span_adds_its_ids_to_labels() {
+    let (ids, number) = child();
+    let outer = enter_span(ids, number, None);
+    assert_eq!((kinds(), list().0), (vec![1, 3, 4], number));
+    assert_one_list(&list().1);
+    assert!(current().contains(&format!("SpanId({})", ids.span.to_u64())));
+    {
+        let _labels = enter_labels(&[Label::Str("k", "v")]).unwrap();
+        assert_eq!(kinds(), [1, 3, 4, 5]);
+        let (ids, number) = child();
+        let inner = enter_span(ids, number, None);
+        assert_eq!(kinds(), [1, 2, 3, 4, 5]);
+        assert_ne!(list().0, number, "the number is for the span without labels");
+        assert_one_list(&list().1);
+        leave(&inner);
+    }
+    assert_eq!((kinds(), list().0), (vec![1, 3, 4], number), "nothing to write again");
+    leave(&outer);
+    assert!(current().is_empty());
+}
+
+#[test]
+fn ids_that_are_given_replace_those_of_the_span() {
+    let (ids, number) = child();
+    let span = enter_span(ids, number, None);
+    let labels = enter_labels(&[Label::SpanId(7), Label::Str("k", "v")]).unwrap();
+    assert_eq!(kinds(), [1, 3, 4, 5]);
+    assert!(current().contains(&"SpanId(7)".to_owned()));
+    assert_one_list(&list().1);
+    // A span replaces them in turn, and its parent is the span.
+    let (inner, number) = child();
+    assert_eq!(inner.parent, Some(ids.span));
+    let inner = enter_span(inner, number, None);
+    assert_eq!(kinds(), [1, 2, 3, 4, 5]);
+    assert!(!current().contains(&"SpanId(7)".to_owned()));
+    assert_one_list(&list().1);
+    leave(&inner);
+    assert_eq!(kinds(), [1, 3, 4, 5]);
+    drop(labels);
+    leave(&span);
+}
+
+#[test]
+fn a_context_replaces_what_is_in_force() {
+    let labels = enter_labels(&[Label::Str("k", "v")]).unwrap();
+    let (ids, number) = child();
+    let span = enter_span(ids, number, None);
+    let (context, expected) = (Context::current(), list());
+    leave(&span);
+    drop(labels);
+    let _other = enter_labels(&[Label::Int("n", 1)]).unwrap();
+    {
+        let _scope = context.enter();
+        assert_eq!(list(), expected);
+        let _none = Context::none().enter();
+        assert_eq!(list(), (0, vec![]));
+    }
+    assert_eq!(current(), ["Int(\"n\", 1)"]);
+}
+
+#[test]
+fn scopes_may_end_in_any_order() {
+    let (first, number) = child();
+    let first = enter_span(first, number, None);
+    let expected = list();
+    let (second, number) = child();
+    let second = enter_span(second, number, None);
+    return_to(&first);
+    assert_eq!(list(), expected);
+    leave(&second);
+    assert_eq!(list(), expected, "it has ended with the span around it");
+    let (third, number) = child();
+    let third = enter_span(third, number, None);
+    leave(&second);
+    assert_eq!(list().0, number, "another scope has its place");
+    leave(&first);
+    assert!(current().is_empty());
+    leave(&third);
+    assert!(current().is_empty());
+}

@@ -1,0 +1,103 @@
+//! Futures that have a context of their own: each poll puts it in force and ends it.
+
+use std::{
+    pin::Pin,
+    task::{self, Poll},
+};
+
+use nettrace_format::v6::Label;
+use pin_project_lite::pin_project;
+
+use super::{current::Context, labels::LabelError};
+use crate::{
+    sessions,
+    span::{InSpan, Span, SpanEvents},
+};
+
+/// What a future can have in force while it is polled: every [`Future`] has these methods.
+///
+/// ```
+/// use nettrace_writer::{Context, FutureExt};
+///
+/// # async fn charge() {}
+/// # fn spawn(_: impl Future<Output = ()> + Send + 'static) {}
+/// // The task's events carry what is in force here.
+/// spawn(charge().with_context(Context::current()));
+/// ```
+pub trait FutureExt: Future + Sized {
+    /// Puts `context` in force while the future is polled and dropped, instead of what is in force
+    /// there.
+    fn with_context(self, context: Context) -> WithContext<Self> {
+        WithContext { context, future: Some(self) }
+    }
+
+    /// Adds labels to what is in force here, and puts both in force while the future is polled and
+    /// dropped. This is [`enter_labels`](crate::enter_labels) across `.await`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`enter_labels`](crate::enter_labels).
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use nettrace_writer::{FutureExt, Label};
+    ///
+    /// # async fn charge() {}
+    /// # fn block_on(_: impl Future) {}
+    /// block_on(charge().with_labels(&[Label::Str("route", "/cart")])?);
+    /// # Ok::<(), nettrace_writer::LabelError>(())
+    /// ```
+    fn with_labels(self, labels: &[Label<'_>]) -> Result<WithContext<Self>, LabelError> {
+        let context = if sessions::anyone_listens() {
+            Context::current().with_labels(labels)?
+        } else {
+            Context::current()
+        };
+        Ok(self.with_context(context))
+    }
+
+    /// Puts a span in force while the future is polled and dropped. The span ends when the future
+    /// is ready or dropped.
+    fn in_span<E: SpanEvents>(self, span: Span<E>) -> InSpan<Self, E> {
+        InSpan::new(self, span)
+    }
+}
+
+impl<F: Future> FutureExt for F {}
+
+pin_project! {
+    /// A future with a [`Context`] of its own: see [`FutureExt::with_context`].
+    #[derive(Debug)]
+    #[must_use = "a future does nothing unless it is polled"]
+    pub struct WithContext<F> {
+        context: Context,
+        // `None` once it is dropped.
+        #[pin]
+        future: Option<F>,
+    }
+
+    impl<F> PinnedDrop for WithContext<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let mut this = this.project();
+            if this.future.is_some() {
+                // Destructors of what the future holds may emit.
+                let _scope = this.context.enter();
+                this.future.set(None);
+            }
+        }
+    }
+}
+
+impl<F: Future> Future for WithContext<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut task::Context<'_>) -> Poll<F::Output> {
+        let mut this = self.project();
+        let _scope = this.context.enter();
+        match this.future.as_mut().as_pin_mut() {
+            Some(future) => future.poll(cx),
+            None => Poll::Pending, // never: it is `None` only while this is being dropped
+        }
+    }
+}

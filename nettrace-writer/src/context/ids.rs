@@ -1,0 +1,183 @@
+//! Numbers that no other part of the process gets, and the ids of traces and spans, which are made
+//! from them.
+//!
+//! A thread takes numbers in blocks from a counter of the process, so that an id takes no lock, no
+//! system call and, but for each block's first, no shared memory. A number becomes an id by a
+//! bijection with a secret: ids look random and differ from those of other processes, but two spans
+//! of one process never have the same id. Rejected: a random generator for each thread. Its ids can
+//! collide, and each thread that ends takes its state along.
+//!
+//! After a `fork` the child has another secret, so its ids differ from its parent's. It has copies
+//! of the parent's counter and of the thread's block, which does no harm: the numbers themselves
+//! never leave the process.
+
+use std::{
+    cell::Cell,
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+};
+
+use nettrace_context::{SpanId, TraceId};
+
+use crate::{
+    clock,
+    sync::{AtomicU32, AtomicU64, Ordering},
+};
+
+/// How many numbers a thread takes at a time: a power of two.
+const BLOCK: u64 = 1 << 10;
+
+/// The first number of the next block. Numbers begin at 1, so that 0 can stand for none.
+static NEXT_BLOCK: AtomicU64 = AtomicU64::new(BLOCK);
+/// 0: not chosen yet.
+static SECRET: AtomicU64 = AtomicU64::new(0);
+/// The process's id in the system. 0: not asked for yet.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    /// The next number; a multiple of [`BLOCK`] if the block is used up.
+    static NEXT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number that the process has not used yet. Not 0.
+#[inline]
+pub(crate) fn unique() -> u64 {
+    let mut number = NEXT.get();
+    if number % BLOCK == 0 {
+        number = new_block();
+    }
+    NEXT.set(number + 1);
+    number
+}
+
+#[cold]
+#[inline(never)]
+fn new_block() -> u64 {
+    // Relaxed: only the number counts. The block's first number is left out, because a multiple of
+    // `BLOCK` means that a block is used up.
+    NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed) + 1
+}
+
+/// A span id that the process has not used yet, and the number that it was made from.
+#[inline]
+pub(crate) fn span_id() -> (SpanId, u64) {
+    loop {
+        let number = unique();
+        // One of all numbers becomes 0.
+        if let Some(id) = SpanId::from_u64(scramble(number ^ secret())) {
+            return (id, number);
+        }
+    }
+}
+
+/// A trace id that the process has not used yet.
+#[inline]
+pub(crate) fn trace_id() -> TraceId {
+    loop {
+        let number = unique();
+        let upper = scramble(number ^ secret().rotate_left(32));
+        let lower = scramble(upper ^ secret());
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&upper.to_be_bytes());
+        bytes[8..].copy_from_slice(&lower.to_be_bytes());
+        if let Some(id) = TraceId::from_bytes(bytes) {
+            return id;
+        }
+    }
+}
+
+/// The process's id in the system.
+#[inline]
+pub(crate) fn process() -> u32 {
+    // Relaxed: the word is the whole state.
+    match PROCESS.load(Ordering::Relaxed) {
+        0 => ask_for_process(),
+        id => id,
+    }
+}
+
+#[cold]
+fn ask_for_process() -> u32 {
+    let id = std::process::id();
+    PROCESS.store(id, Ordering::Relaxed);
+    id
+}
+
+/// To be called in the child of a `fork`. Takes no lock and does not allocate.
+#[cfg(unix)]
+pub(crate) fn after_fork() {
+    PROCESS.store(0, Ordering::Relaxed);
+    let old = SECRET.load(Ordering::Relaxed);
+    if old != 0 {
+        let new = old ^ u64::from(process()).rotate_left(40) ^ clock::monotonic();
+        SECRET.store(scramble(new).max(1), Ordering::Relaxed);
+    }
+}
+
+#[inline]
+fn secret() -> u64 {
+    // Relaxed: the word is the whole state.
+    match SECRET.load(Ordering::Relaxed) {
+        0 => choose_secret(),
+        secret => secret,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn choose_secret() -> u64 {
+    // The standard library seeds its hash maps with random bytes of the system.
+    let random = RandomState::new().build_hasher().finish() ^ clock::monotonic();
+    let new = scramble(random).max(1);
+    // Relaxed: as above. The first thread's choice is everybody's.
+    match SECRET.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => new,
+        Err(first) => first,
+    }
+}
+
+/// A bijection of 64 bits: each bit of the argument changes about half of the result's bits.
+#[inline]
+fn scramble(mut bits: u64) -> u64 {
+    bits = (bits ^ bits >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    bits = (bits ^ bits >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    bits ^ bits >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, thread};
+
+    use super::{BLOCK, scramble, span_id, trace_id, unique};
+
+    #[test]
+    fn no_id_comes_twice() {
+        let ids = || -> Vec<_> {
+            let ids = (0..3 * BLOCK).map(|_| (unique(), span_id().0.to_u64(), trace_id()));
+            ids.collect()
+        };
+        let threads: Vec<_> = (0..4).map(|_| thread::spawn(ids)).collect();
+        let (mut numbers, mut spans, mut traces) =
+            <(HashSet<_>, HashSet<_>, HashSet<_>)>::default();
+        for thread in threads {
+            for (number, span, trace) in thread.join().unwrap() {
+                assert_ne!(number, 0);
+                assert!(numbers.insert(number) && spans.insert(span) && traces.insert(trace));
+            }
+        }
+    }
+
+    /// With bits set in half of all ids, wherever they are, no two bits of an id depend on each
+    /// other in a way that a table of ids would notice.
+    #[test]
+    fn each_bit_is_set_in_half_of_the_ids() {
+        let mut set = [0_u32; 64];
+        const IDS: u64 = 1 << 14;
+        for number in 0..IDS {
+            let id = scramble(number);
+            (0..64).for_each(|bit| set[bit] += (id >> bit) as u32 & 1);
+        }
+        let half = IDS as u32 / 2;
+        assert!(set.iter().all(|&set| set.abs_diff(half) < half / 16), "{set:?}");
+    }
+}

@@ -1,0 +1,374 @@
+//! Spans: what happened inside of what.
+//!
+//! A span has the id of its trace, an id of its own, a parent, a start and an end. Two events tell
+//! of it: Start and Stop. While the span is entered on a thread, every event of that thread carries
+//! its ids ([`context`](crate::context)). Its Start and its Stop carry them too, so that nothing
+//! else connects the two.
+//!
+//! A span begins only if somebody listens to its Start. Otherwise there are no ids, and nothing is
+//! in force.
+//!
+//! The activity id of a span is made from its span id, and the related activity id from its
+//! parent's ([`nettrace_context::ActivityId`]). So formats and tools that know activities alone
+//! still tell the tree. Rejected: paths that nest, as .NET's EventSource makes them. A span's number
+//! among its siblings needs a counter that all threads with children of the span share, and the
+//! path of a deep span does not fit. The reference reader takes an activity's parent from the
+//! related activity id of its start, and from nothing else. *Would change our mind:* a reader that
+//! takes the parent from the path.
+
+mod elapsed;
+mod future;
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
+
+use nettrace_context::{TraceFlags, TraceState};
+use nettrace_event::{FieldType, PayloadEncoder, TraceField};
+
+pub(crate) use self::elapsed::set_frequency;
+pub use self::{
+    elapsed::{Elapsed, Started},
+    future::InSpan,
+};
+use crate::{
+    context::{
+        Context, NotAcrossAwait,
+        frames::{self, Entered, Ids, Snapshot},
+        ids,
+    },
+    sync::thread,
+};
+
+/// How a span ended. Recorded as text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// `ok`: it returned, and not an error.
+    Ok,
+    /// `err`: it returned an error.
+    Err,
+    /// `cancelled`: its future was dropped before it was ready.
+    Cancelled,
+    /// `panicked`: it unwound.
+    Panicked,
+}
+
+impl Outcome {
+    /// The text that is recorded.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Err => "err",
+            Self::Cancelled => "cancelled",
+            Self::Panicked => "panicked",
+        }
+    }
+
+    /// The outcome of a call that returned `result`.
+    pub fn of<T, E>(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Ok } else { Self::Err }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl TraceField for Outcome {
+    const TYPE: FieldType = <str as TraceField>::TYPE;
+
+    #[inline(always)]
+    fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
+        <str as TraceField>::encode_field(self.as_str(), encoder);
+    }
+}
+
+/// What a span's Stop tells of it.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct End {
+    /// The time from start to end.
+    pub duration: Elapsed,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// How often its future was polled. 0 if it was no future.
+    pub polls: u32,
+    /// The time in its future's polls. 0 if it was no future.
+    pub busy: Elapsed,
+}
+
+/// The events of one span. The macros implement this.
+pub trait SpanEvents {
+    /// Records the Stop. The span is in force.
+    fn stop(&mut self, end: &End);
+
+    /// Records that a poll of the span's future begins. The span is in force.
+    fn resume(&mut self) {}
+
+    /// Records that a poll of the span's future ends. The span is in force.
+    fn suspend(&mut self) {}
+}
+
+/// Where a span begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Parent<'a> {
+    /// In the span that is in force. If none is, the span begins a trace.
+    #[default]
+    Current,
+    /// Nowhere: the span begins a trace.
+    None,
+    /// In the span of a context. If it has none, the span begins a trace.
+    Of(&'a Context),
+}
+
+/// A span that has begun.
+#[derive(Debug)]
+struct Open {
+    ids: Ids,
+    number: u64,
+    state: Option<Arc<TraceState>>,
+    started: Started,
+}
+
+impl Open {
+    /// Makes ids. The span starts when [`Started::now`] is stored.
+    #[inline]
+    fn new(parent: Parent<'_>) -> Self {
+        let parent = match parent {
+            Parent::Current => frames::current_span(),
+            Parent::None => None,
+            Parent::Of(context) => {
+                let Snapshot { ids, state, .. } = context.snapshot();
+                ids.map(|ids| (ids, state.clone()))
+            }
+        };
+        let (span, number) = ids::span_id();
+        let (ids, state) = match parent {
+            Some((parent, state)) => (Ids { span, parent: Some(parent.span), ..parent }, state),
+            None => {
+                let flags = TraceFlags::RANDOM.with_sampled(true);
+                (Ids { trace: ids::trace_id(), span, parent: None, flags }, None)
+            }
+        };
+        Self { ids, number, state, started: Started::NEVER }
+    }
+
+    #[inline]
+    fn enter(&self) -> Scope {
+        Scope(frames::enter_span(self.ids, self.number, self.state.as_ref()))
+    }
+}
+
+/// Ends what was entered, also if the span's events unwind.
+#[derive(Debug)]
+struct Scope(Entered);
+
+impl Drop for Scope {
+    #[inline]
+    fn drop(&mut self) {
+        frames::leave(&self.0);
+    }
+}
+
+/// A span that has begun and is not entered. It ends when it is dropped.
+///
+/// [`enter`](Self::enter) puts it in force on a thread, and [`in_span`](crate::FutureExt::in_span)
+/// gives it to a future. Dereferences to the span's events, where fields are that become known
+/// later.
+#[must_use = "the span ends when this is dropped"]
+pub struct Span<E: SpanEvents> {
+    /// `None`: nobody listens, or the span has ended.
+    open: Option<Open>,
+    events: E,
+}
+
+impl<E: SpanEvents> Span<E> {
+    /// A span that nobody listens to.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn off(events: E) -> Self {
+        Self { open: None, events }
+    }
+
+    /// Begins a span. `start` records the Start.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        let mut open = Open::new(parent);
+        let scope = open.enter();
+        start();
+        drop(scope);
+        open.started = Started::now();
+        Self { open: Some(open), events }
+    }
+
+    /// Whether somebody listened when the span began.
+    #[inline]
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Puts the span in force on this thread until the returned guard is dropped. That also ends
+    /// the span.
+    pub fn enter(self) -> EnteredSpan<E> {
+        let scope = self.scope();
+        EnteredSpan::new(self, scope)
+    }
+
+    /// The context of the span, for others to be its children. Empty if nobody listens to the span.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        self.open.as_ref().map_or_else(Context::none, |open| {
+            Context::of(Snapshot::of_span(open.ids, open.state.clone()))
+        })
+    }
+
+    #[inline]
+    fn scope(&self) -> Scope {
+        self.open.as_ref().map_or(Scope(Entered::NOTHING), Open::enter)
+    }
+
+    /// Records the Stop, unless it is recorded. The span is in force.
+    #[inline]
+    fn end(&mut self, outcome: Outcome, polls: u32, busy: Elapsed) {
+        if let Some(open) = self.open.take() {
+            self.events.stop(&End { duration: open.started.elapsed(), outcome, polls, busy });
+        }
+    }
+}
+
+impl<E: SpanEvents> Drop for Span<E> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.open.is_some() {
+            let _scope = self.scope();
+            let outcome = if thread::panicking() { Outcome::Panicked } else { Outcome::Ok };
+            self.end(outcome, 0, Elapsed::ZERO);
+        }
+    }
+}
+
+impl<E: SpanEvents> Deref for Span<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.events
+    }
+}
+
+impl<E: SpanEvents> DerefMut for Span<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.events
+    }
+}
+
+impl<E: SpanEvents> fmt::Debug for Span<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Span").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+/// A span that is in force on this thread. It ends when this is dropped.
+///
+/// Dereferences to the span's events, where fields are that become known later.
+///
+/// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until an
+/// outer scope ends.
+#[must_use = "the span ends when this is dropped; keep it in a variable (`let _ = …` drops it at \
+              once)"]
+pub struct EnteredSpan<E: SpanEvents> {
+    span: Span<E>,
+    scope: Scope,
+    was_panicking: bool,
+    outcome: Option<Outcome>,
+    not_send: PhantomData<NotAcrossAwait>,
+}
+
+impl<E: SpanEvents> EnteredSpan<E> {
+    /// A span that nobody listens to.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn off(events: E) -> Self {
+        Self {
+            span: Span::off(events),
+            scope: Scope(Entered::NOTHING),
+            was_panicking: false,
+            outcome: None,
+            not_send: PhantomData,
+        }
+    }
+
+    /// Begins a span and enters it. `start` records the Start.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        let mut open = Open::new(parent);
+        let scope = open.enter();
+        start();
+        open.started = Started::now();
+        Self::new(Span { open: Some(open), events }, scope)
+    }
+
+    #[inline]
+    fn new(span: Span<E>, scope: Scope) -> Self {
+        let was_panicking = thread::panicking();
+        Self { span, scope, was_panicking, outcome: None, not_send: PhantomData }
+    }
+
+    /// Whether somebody listened when the span began.
+    #[inline]
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.span.is_recorded()
+    }
+
+    /// Says how the span ends. Without this it is [`Outcome::Panicked`] if the thread unwinds and
+    /// did not when the span was entered, and otherwise [`Outcome::Ok`].
+    pub fn set_outcome(&mut self, outcome: Outcome) {
+        self.outcome = Some(outcome);
+    }
+}
+
+impl<E: SpanEvents> Drop for EnteredSpan<E> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_recorded() {
+            return;
+        }
+        if !frames::return_to(&self.scope.0) {
+            // A scope around this one has ended before it.
+            self.scope = self.span.scope();
+        }
+        let panicked = !self.was_panicking && thread::panicking();
+        let outcome = if panicked { Outcome::Panicked } else { Outcome::Ok };
+        self.span.end(self.outcome.unwrap_or(outcome), 0, Elapsed::ZERO);
+    }
+}
+
+impl<E: SpanEvents> Deref for EnteredSpan<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.span
+    }
+}
+
+impl<E: SpanEvents> DerefMut for EnteredSpan<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.span
+    }
+}
+
+impl<E: SpanEvents> fmt::Debug for EnteredSpan<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnteredSpan").field("span", &self.span).finish_non_exhaustive()
+    }
+}

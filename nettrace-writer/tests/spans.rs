@@ -1,0 +1,89 @@
+//! Spans: what is in the trace, and what the reference computes from it.
+#![allow(clippy::disallowed_methods, reason = "the seam is for the library, not for its tests")]
+
+use std::{collections::BTreeSet, path::Path, process, thread};
+
+use nettrace_context::ActivityId;
+use nettrace_writer::{
+    Context, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, Session, SpanEvents, TraceEvent,
+    sink::FileSink,
+};
+use parking_lot::Mutex;
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Spans-By-Hand", opcode = Start)]
+struct WorkStart {
+    number: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Spans-By-Hand", opcode = Stop)]
+struct WorkStop {
+    duration: Elapsed,
+    outcome: Outcome,
+}
+
+struct Work;
+
+impl SpanEvents for Work {
+    fn stop(&mut self, end: &End) {
+        WorkStop { duration: end.duration, outcome: end.outcome }.emit();
+    }
+}
+
+/// The path of a span's activity, and its parent's.
+type Known = Mutex<BTreeSet<(String, Option<String>)>>;
+
+/// A span, which `known` gets.
+fn work(number: u64, known: &Known) -> EnteredSpan<Work> {
+    let path = |context: &Context| {
+        let id = ActivityId::from_span_id(context.span_id()?, process::id());
+        Some(id.path().expect("a path").to_string())
+    };
+    let parent = path(&Context::current());
+    let span = EnteredSpan::begin(Work, Parent::Current, || WorkStart { number }.emit());
+    known.lock().insert((path(&Context::current()).expect("a span"), parent));
+    span
+}
+
+/// What the reference computes of a trace.
+fn computed(trace: &Path) -> Option<BTreeSet<(String, Option<String>)>> {
+    let verdict = testkit::reference::activities(trace)?;
+    assert_eq!(verdict.number("starts"), verdict.number("stops"), "{}", verdict.totals);
+    assert_eq!(verdict.number("lost"), 0);
+    let text = |line: &str, key: &str| {
+        let (_, rest) = line.split_once(&format!("\"{key}\": \""))?;
+        Some(rest.split('"').next()?.to_owned())
+    };
+    let parent = |line: &str| Some(text(line, "parent")?.split_once('(')?.1.replace(')', ""));
+    let activities = verdict.lines.iter();
+    Some(activities.map(|line| (text(line, "path").expect("a path"), parent(line))).collect())
+}
+
+#[test]
+fn the_reference_computes_the_tree_of_spans() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("spans.nettrace");
+    let session = Session::builder().sink(FileSink::new(&path)).provider("Spans-By-Hand");
+    let session = session.start().unwrap();
+    let known = Known::default();
+    {
+        let _first = work(1, &known);
+        drop(work(2, &known));
+        let _third = work(3, &known);
+        let context = Context::current();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let _scope = context.enter();
+                    (0..100).for_each(|number| drop(work(number, &known)));
+                    let _spans: Vec<_> = (0..40).map(|number| work(number, &known)).collect();
+                });
+            }
+        });
+    }
+    session.finish().unwrap();
+    if let Some(computed) = computed(&path) {
+        assert_eq!(computed, known.into_inner());
+    }
+}
