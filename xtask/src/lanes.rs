@@ -80,7 +80,8 @@ pub(crate) fn loom(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 /// A step that runs the loom models that `argument` chooses.
 pub(crate) fn models(workspace: &Workspace, argument: &str) -> Step {
     Step::cargo()
-        .args(["test", "-p", "nettrace-writer", "--release", "--lib", "--locked", argument])
+        .args(["test", "-p", "nettrace-writer", "--profile", "models", "--lib", "--locked"])
+        .arg(argument)
         .env("RUSTFLAGS", "--cfg nettrace_loom")
         // In the shared folder the other flags would rebuild everything, and so would the next
         // lane.

@@ -97,7 +97,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
 
 /// A step that tests the writer on real threads. They need speed, so it is optimised.
 fn on_threads(workspace: &Workspace) -> Step {
-    let step = Step::cargo().args(["test", "-p", WRITER, "--release", "--locked"]);
+    let step = Step::cargo().args(["test", "-p", WRITER, "--profile", "models", "--locked"]);
     step.env("RUSTFLAGS", MUTANTS).env("CARGO_TARGET_DIR", workspace.target.join("mutants"))
 }
 
