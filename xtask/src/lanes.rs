@@ -117,12 +117,18 @@ pub(crate) fn peers(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let old = compiler::oldest(workspace)?;
     let folder = workspace.target.join("msrv");
+    let linker = compiler::X86_64_LINKER.program(workspace)?;
     let cargo = |command: &[&str]| {
         let step = old.cargo().args(command).arg("--locked").env("CARGO_TARGET_DIR", &folder);
+        let step = step.env(compiler::X86_64_LINKER.variable, &linker);
         step.env("CARGO_PROFILE_DEV_DEBUG", "0")
     };
     let trace = folder.join("dirscan.nettrace");
-    let scan = cargo(&["run", "--release", "-p", "examples", "--bin", "dirscan"]).arg("--");
+    // With the release profile, but unoptimised: it is about the compiler's language. Lane `aarch64`
+    // runs code that this compiler has optimised.
+    let scan = cargo(&["run", "--release", "-p", "examples", "--bin", "dirscan"]);
+    let scan = scan.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
+    let scan = scan.env("CARGO_PROFILE_RELEASE_DEBUG", "0").arg("--");
     let scan = scan.arg(workspace.root.join("examples")).arg("--out").arg(&trace);
     scan.arg("--overwrite").run()?;
     // As on the machine of a user, who has no reference reader. The lane `test` asks it; what it
@@ -195,16 +201,18 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     }
     let files = files.into_iter().flat_map(|name| ["--test", name]);
 
-    let step = old.cargo().args(["test", "--locked", "--all-features", "--lib"]);
+    let step = old.cargo().args(["--config", "profile.dev.package.'*'.opt-level=0"]);
+    let step = step.args(["test", "--locked", "--all-features", "--lib"]);
     let step = step.args(["--target", compiler::AARCH64]).args(files);
     let step = step.args(libraries.iter().flat_map(|package| ["-p", &package.name]));
     let step = step
         // Macros are the same programs as in lane `msrv`.
         .env("CARGO_TARGET_DIR", workspace.target.join("msrv"))
-        // Unoptimised code takes an emulator several times as long.
+        // Unoptimised code of ours takes an emulator longer. Code of others takes little of the time.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc")
+        .env(compiler::X86_64_LINKER.variable, compiler::X86_64_LINKER.program(workspace)?)
+        .env(compiler::AARCH64_LINKER.variable, compiler::AARCH64_LINKER.program(workspace)?)
         // The emulator gets one processor. On two, QEMU 7.2 lets a load (`ldar`) overtake a store
         // (`stlr`), which the architecture forbids. Then the standard library's channels lose
         // wake-ups.
