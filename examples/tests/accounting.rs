@@ -22,8 +22,8 @@ fn starved_threads_that_come_and_go() {
 #[test]
 #[ignore = "takes a minute"]
 fn twenty_times_starved() {
-    check(&["--seconds", "0.5"], 20);
-    check(&["--seconds", "0.5", "--churn"], 20);
+    check(&["--seconds", "0.25"], 20);
+    check(&["--seconds", "0.25", "--churn"], 20);
 }
 
 fn check(args: &[&str], runs: usize) {
