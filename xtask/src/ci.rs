@@ -20,9 +20,9 @@ pub(crate) struct Lane {
     pub(crate) what: &'static str,
     /// Runs it, and adds the tests that it ran for the first time to the tally.
     pub(crate) run: fn(&Workspace, &mut Tally) -> Result<()>,
-    /// Whether it runs beside the lanes that follow it, because it measures nothing and keeps no
-    /// processor busy for long.
-    pub(crate) beside: bool,
+    /// Which row it is in. The lanes of a row run one after the other, and the rows beside each
+    /// other, from the first lane that is not in row 0.
+    pub(crate) row: usize,
 }
 
 const fn lane_of(
@@ -30,15 +30,19 @@ const fn lane_of(
     what: &'static str,
     run: fn(&Workspace, &mut Tally) -> Result<()>,
 ) -> Lane {
-    Lane { name, what, run, beside: false }
+    Lane { name, what, run, row: 0 }
 }
 
-const fn beside(lane: Lane) -> Lane {
-    Lane { beside: true, ..lane }
+const fn in_row(row: usize, lane: Lane) -> Lane {
+    Lane { row, ..lane }
 }
 
-/// Every lane, those that fail fastest first. Lanes that measure times come before lanes that run
-/// beside others.
+/// How many rows there are. Most tests wait more than they compute, and most builds wait for their
+/// last crate. So one row for each of two processors would leave both idle for minutes.
+const ROWS: usize = 3;
+
+/// Every lane, those that fail fastest first. Lanes that measure come before other rows begin.
+/// Lanes that unpack the oldest compiler are in one row.
 pub(crate) const LANES: &[Lane] = &[
     lane_of("fmt", "every file is formatted, no line is too long", lanes::fmt),
     lane_of("clippy", "no lint fires, with and without features", lanes::clippy),
@@ -46,39 +50,41 @@ pub(crate) const LANES: &[Lane] = &[
     lane_of("doc", "the documentation builds without a warning", lanes::doc),
     lane_of("kills", "a killed program leaves a complete file", lanes::kills),
     lane_of("instructions", "no event takes more instructions than before", instructions::run),
-    beside(lane_of("msrv", "the oldest promised compiler builds and runs it", lanes::msrv)),
-    beside(lane_of("aarch64", "threads, signals and clocks work on AArch64", lanes::aarch64)),
-    beside(lane_of("vm", "the live tests pass in a kernel with user_events", vm::run)),
-    beside(lane_of("fuzz-smoke", "every fuzz target survives 10 s", lanes::fuzz_smoke)),
+    in_row(1, lane_of("msrv", "the oldest promised compiler builds and runs it", lanes::msrv)),
+    in_row(1, lane_of("aarch64", "threads, signals, clocks work on AArch64", lanes::aarch64)),
+    in_row(1, lane_of("windows", "it compiles for Windows", lanes::windows)),
+    in_row(2, lane_of("loom", "the models of the writer's threads hold", lanes::loom)),
+    in_row(2, lane_of("mutants", "a test fails when a safeguard is taken out", mutants::run)),
+    in_row(2, lane_of("fuzz-smoke", "every fuzz target survives 10 s", lanes::fuzz_smoke)),
+    in_row(2, lane_of("vm", "the live tests pass in a kernel with user_events", vm::run)),
     lane_of("test", "the tests pass, with every feature", lanes::test),
     lane_of("accounting", "40 starved runs lose no count", lanes::accounting),
-    lane_of("loom", "the models of the writer's threads hold", lanes::loom),
-    lane_of("mutants", "a test fails when a safeguard is taken out", mutants::run),
     lane_of("bench-smoke", "every benchmark runs once", lanes::bench_smoke),
     lane_of("package", "packages build from archives", packages::package),
     lane_of("deny", "licences and sources are allowed", packages::dependencies),
     lane_of("peers", "the comparison with peers builds", lanes::peers),
-    lane_of("windows", "it compiles for Windows", lanes::windows),
 ];
 
 /// Runs the lanes called `names`, or all lanes. The last line that it prints counts the tests.
 pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
     let chosen = choose(names)?;
-    let (beside, ahead): (Vec<&Lane>, Vec<&Lane>) =
-        chosen.iter().partition(|lane| lane.beside && chosen.len() > 1);
-    // How many lanes come before the first one that runs beside others.
-    let alone = match beside.first() {
-        Some(first) => chosen.iter().position(|lane| lane.name == first.name).unwrap_or(0),
-        None => ahead.len(),
+    let (ahead, others) = rows(&chosen);
+    // How many lanes come before the first one of another row.
+    let alone = match chosen.iter().position(|lane| lane.row > 0) {
+        Some(first) if !others.is_empty() => first,
+        _ => ahead.len(),
+    };
+    let start_others = || -> Result<Vec<Beside>> {
+        others.iter().map(|row| Beside::start(workspace, row)).collect()
     };
 
     let mut tally = Tally::default();
     let mut times = Vec::new();
     let mut outcome = Ok(());
-    let mut others = None;
+    let mut started: Option<Vec<Beside>> = None;
     for (position, lane) in ahead.iter().enumerate() {
         if position == alone {
-            others = Some(Beside::start(workspace, &beside)?);
+            started = Some(start_others()?);
         }
         println!("\n=== {}: {}", lane.name, lane.what);
         let start = Instant::now();
@@ -91,11 +97,11 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
             break;
         }
     }
-    if outcome.is_ok() && others.is_none() && !beside.is_empty() {
-        others = Some(Beside::start(workspace, &beside)?);
+    if outcome.is_ok() && started.is_none() {
+        started = Some(start_others()?);
     }
-    if let Some(others) = others {
-        for done in others.wait(outcome.is_err()) {
+    for row in started.into_iter().flatten() {
+        for done in row.wait(outcome.is_err()) {
             print!("{}", done.text);
             let word = if done.outcome.is_ok() { "ok, beside others," } else { "FAILED" };
             println!("=== {}: {word} after {}", done.name, seconds(done.time));
@@ -118,6 +124,15 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
         println!("\n{tally}");
     }
     outcome
+}
+
+/// Row 0, and the other rows that have lanes. A lane that is alone is in row 0.
+fn rows(chosen: &[&'static Lane]) -> (Vec<&'static Lane>, Vec<Vec<&'static Lane>>) {
+    if let [lane] = chosen {
+        return (vec![lane], Vec::new());
+    }
+    let row = |row| chosen.iter().copied().filter(|lane| lane.row == row).collect::<Vec<_>>();
+    (row(0), (1..ROWS).map(row).filter(|lanes| !lanes.is_empty()).collect())
 }
 
 /// The lane called `name`.
@@ -147,6 +162,21 @@ mod tests {
         assert_eq!(names, ["doc", "fmt"]);
         assert_eq!(choose(&[]).unwrap().len(), LANES.len());
         assert!(matches!(choose(&["dco"]), Err(Error::UnknownLane(name)) if name == "dco"));
+    }
+
+    #[test]
+    fn every_lane_is_in_a_row() {
+        let all = choose(&[]).unwrap();
+        let (ahead, others) = rows(&all);
+        assert_eq!(others.len(), ROWS - 1);
+        assert_eq!(ahead.len() + others.iter().map(Vec::len).sum::<usize>(), LANES.len());
+        let (ahead, others) = rows(&choose(&["msrv"]).unwrap());
+        assert_eq!((ahead.len(), others.len()), (1, 0), "a lane that is alone");
+        let (ahead, others) = rows(&choose(&["vm", "msrv", "loom"]).unwrap());
+        let names: Vec<Vec<_>> =
+            others.iter().map(|row| row.iter().map(|lane| lane.name).collect()).collect();
+        assert!(ahead.is_empty());
+        assert_eq!(names, [&["msrv"][..], &["vm", "loom"]], "in the order given");
     }
 
     #[test]
