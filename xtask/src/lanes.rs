@@ -56,8 +56,7 @@ pub(crate) fn test(_: &Workspace, tally: &mut Tally) -> Result<()> {
 /// Runs the long test of `accounting` in release mode: 40 runs of `stress` with too little memory.
 pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
-    let step = Step::cargo().args(["test", "--release", "-p", "examples", "--locked"]);
-    step.args(["--test", "accounting", "--", "--ignored", "--nocapture"]).test(tally)?;
+    release_test("accounting").args(["--", "--ignored", "--nocapture"]).test(tally)?;
     some(tally.ran() - before, "the test program `accounting` has no ignored test")
 }
 
@@ -65,9 +64,17 @@ pub(crate) fn accounting(_: &Workspace, tally: &mut Tally) -> Result<()> {
 /// how old the missing events may be.
 pub(crate) fn kills(_: &Workspace, tally: &mut Tally) -> Result<()> {
     let before = tally.ran();
-    let step = Step::cargo().args(["test", "--release", "-p", "examples", "--locked"]);
-    step.args(["--test", "killed", "--", "--ignored", "--nocapture"]).test(tally)?;
+    release_test("killed").args(["--", "--ignored", "--nocapture"]).test(tally)?;
     some(tally.ran() - before, "the test program `killed` has no ignored test")
+}
+
+/// A step that tests the example programs, optimised, by the test program `name`.
+fn release_test(name: &str) -> Step {
+    // What parses arguments and shows progress takes the compiler long, and no time when it runs.
+    let cold = ["clap_builder", "console", "indicatif"].into_iter();
+    let cold = cold.map(|package| format!("profile.release.package.{package}.opt-level=0"));
+    let step = Step::cargo().args(cold.flat_map(|setting| ["--config".to_owned(), setting]));
+    step.args(["test", "--release", "-p", "examples", "--locked", "--test", name])
 }
 
 /// Runs the loom models, in the module `loom_tests` of the writer. Each model has its own bound.
