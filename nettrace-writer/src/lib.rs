@@ -138,7 +138,9 @@ cfg_if::cfg_if! {
             session::Session,
             sessions::refused_types,
             sink::FileNameError,
-            span::{EnteredSpan, InSpan, Outcome, Parent, Span, SpanEvents, End, Elapsed},
+            span::{
+                Elapsed, End, EnteredSpan, InSpan, Outcome, Parent, PolledSpan, Span, SpanEvents,
+            },
             stats::{Drops, LeftOut, SinkError, Stats},
             thread::{
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,

@@ -194,8 +194,10 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
             .read()
             .map_err(|_| Error::Missing(format!("no {program}: `apt-get install {package}`")))?;
     }
+    // The two others have nothing that depends on the architecture.
+    let is_chosen = |name: &str| !matches!(name, "nettrace-cli" | "nettrace-tower");
     let libraries: Vec<_> =
-        workspace.packages.iter().filter(|p| p.published && p.name != "nettrace-cli").collect();
+        workspace.packages.iter().filter(|p| p.published && is_chosen(&p.name)).collect();
     let elsewhere = |name: &str| {
         matches!(name, "messages" | "doctor") || name.starts_with("live") || name.contains("judge")
     };

@@ -18,6 +18,7 @@
 
 mod elapsed;
 mod future;
+mod polled;
 
 use std::{
     fmt,
@@ -33,6 +34,7 @@ pub(crate) use self::elapsed::set_frequency;
 pub use self::{
     elapsed::{Elapsed, Started},
     future::InSpan,
+    polled::PolledSpan,
 };
 use crate::{
     context::{

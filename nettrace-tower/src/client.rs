@@ -1,0 +1,151 @@
+//! The layer for clients.
+
+use std::{
+    fmt,
+    task::{Context as TaskContext, Poll},
+};
+
+use http::{Request, Response, header::HOST, request::Parts};
+use http_body::Body;
+use nettrace_writer::{Context, Emit, Parent, PolledSpan, Span};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    events::{self, Exchange, Side},
+    future::ResponseFuture,
+    headers::inject,
+    request::size,
+    tracked::Tracked,
+};
+
+/// Records each request that a client makes as a span, and sends the span's ids with it.
+///
+/// It works with any client that is a service of [`http::Request`], such as that of hyper-util. The
+/// span is a child of the one in force where the request is made. Its ids go into the header
+/// `traceparent`, and `tracestate` is carried on from the caller. So a service that reads these
+/// headers, for instance by [`ServerLayer`](crate::ServerLayer), continues the trace.
+///
+/// ```
+/// use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+/// use nettrace_tower::ClientLayer;
+/// use tower::ServiceBuilder;
+///
+/// # type Body = http_body_util::Empty<bytes::Bytes>;
+/// let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
+/// let client = ServiceBuilder::new().layer(ClientLayer::new()).service(client);
+/// ```
+///
+/// A client that takes no layer can use [`inject`] instead.
+///
+/// The span ends when the body of the response ends or is dropped. Its outcome is
+///
+/// | outcome | if |
+/// |---|---|
+/// | `ok` | there is a response, however much of its body was read |
+/// | `err` | its status is 400 or above, or a status of gRPC other than 0; or the client or the body returned an error |
+/// | `cancelled` | the request was dropped before there was a response |
+/// | `panicked` | the client or the body unwound |
+///
+/// While nobody listens, a request costs one load and one branch, and another such to find out
+/// whether the caller's span is in force. If it is, its ids are sent.
+#[derive(Clone, Copy)]
+pub struct ClientLayer {
+    route: fn(&Parts) -> Option<&str>,
+}
+
+impl ClientLayer {
+    /// A layer that does not know the route of a request.
+    #[must_use]
+    pub fn new() -> Self {
+        Side::Client.register();
+        Self { route: |_| None }
+    }
+
+    /// Says what the route of a request is: the pattern of its path. It should have few different
+    /// values.
+    ///
+    /// ```
+    /// use nettrace_tower::ClientLayer;
+    ///
+    /// /// The caller puts this into the request's extensions.
+    /// #[derive(Clone)]
+    /// struct Route(&'static str);
+    ///
+    /// let layer = ClientLayer::new()
+    ///     .route(|request| request.extensions.get::<Route>().map(|route| route.0));
+    /// ```
+    #[must_use]
+    pub fn route(mut self, route: fn(&Parts) -> Option<&str>) -> Self {
+        self.route = route;
+        self
+    }
+}
+
+impl Default for ClientLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ClientLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientLayer").finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for ClientLayer {
+    type Service = Client<S>;
+
+    fn layer(&self, inner: S) -> Client<S> {
+        Client { layer: *self, inner }
+    }
+}
+
+/// A client whose requests are recorded: see [`ClientLayer`].
+#[derive(Clone, Copy, Debug)]
+pub struct Client<S> {
+    layer: ClientLayer,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Client<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: Body,
+    R: Body,
+{
+    type Response = Response<crate::TracedBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        if !Side::Client.is_listened_to() {
+            inject(&Context::current(), request.headers_mut());
+            return ResponseFuture::new(Tracked::Nothing, || self.inner.call(request));
+        }
+        let (mut parts, body) = request.into_parts();
+        let exchange = Exchange::new(Side::Client, &parts.method, size(&parts.headers, &body));
+        let span = Span::begin(exchange, Parent::Current, || {
+            let route = (self.layer.route)(&parts).unwrap_or_default();
+            let (method, authority) = (parts.method.as_str(), authority(&parts));
+            events::Client::Start { method, route, authority }.emit();
+        });
+        inject(&span.context(), &mut parts.headers);
+        let request = Request::from_parts(parts, body);
+        let tracked = Tracked::Span(PolledSpan::new(span));
+        ResponseFuture::new(tracked, || self.inner.call(request))
+    }
+}
+
+/// Host and port, without a name and a password.
+fn authority(request: &Parts) -> &str {
+    let of_uri = request.uri.authority().map(|authority| authority.as_str());
+    let of_header = || request.headers.get(HOST)?.to_str().ok();
+    let authority = of_uri.or_else(of_header).unwrap_or_default();
+    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+}

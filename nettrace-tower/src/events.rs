@@ -1,0 +1,236 @@
+//! The events of a request, and what becomes known of it before it ends.
+
+use std::net::SocketAddr;
+
+use http::{HeaderMap, Method, StatusCode};
+use nettrace_writer::{
+    Elapsed, Emit, End, Outcome, Session, SpanEvents, TraceEvent, event::EventType,
+};
+
+/// The provider of all events of this crate.
+///
+/// ```
+/// use nettrace_tower::{KEYWORD_SERVER, PROVIDER};
+/// use nettrace_writer::ProviderFilter;
+///
+/// // The requests that this process answers, not those that it makes.
+/// let filter = ProviderFilter::new(PROVIDER).keywords(KEYWORD_SERVER);
+/// ```
+pub const PROVIDER: &str = "NetTrace-Tower";
+
+/// The keyword of requests that a [`ServerLayer`](crate::ServerLayer) answers.
+pub const KEYWORD_SERVER: u64 = 0x1;
+
+/// The keyword of requests that a [`ClientLayer`](crate::ClientLayer) makes.
+pub const KEYWORD_CLIENT: u64 = 0x2;
+
+/// A request that is answered here.
+#[derive(TraceEvent)]
+#[trace_event(provider = "NetTrace-Tower", name = "ServerRequest", keywords = 0x1)]
+pub(crate) enum Server<'a> {
+    /// A request came in.
+    #[trace_event(opcode = Start, message = "{method} {route} from {peer}")]
+    Start {
+        /// Such as `GET`.
+        method: &'a str,
+        /// The pattern that matched the path. Empty if it is not known.
+        route: &'a str,
+        /// Who sent it.
+        peer: Option<SocketAddr>,
+    },
+    /// The response was sent, or given up.
+    #[trace_event(opcode = Stop, message = "{status} after {duration}: {outcome}")]
+    Stop {
+        /// Since the start.
+        duration: Elapsed,
+        /// How it ended.
+        outcome: Outcome,
+        /// How often the response and its body were polled.
+        polls: u32,
+        /// The time in these polls.
+        busy: Elapsed,
+        /// The status of the response. 0 if there was none.
+        status: u16,
+        /// The bytes of the request's body, if the request said how many there are.
+        request_bytes: Option<u64>,
+        /// The bytes of the response's body that were sent.
+        response_bytes: u64,
+    },
+}
+
+/// A request to another service.
+#[derive(TraceEvent)]
+#[trace_event(provider = "NetTrace-Tower", name = "ClientRequest", keywords = 0x2)]
+pub(crate) enum Client<'a> {
+    /// A request goes out.
+    #[trace_event(opcode = Start, message = "{method} {route} to {authority}")]
+    Start {
+        /// Such as `GET`.
+        method: &'a str,
+        /// The pattern of the path. Empty if it is not known.
+        route: &'a str,
+        /// Whom it goes to: host and port. Empty if the request does not say.
+        authority: &'a str,
+    },
+    /// The response was received, or given up.
+    #[trace_event(opcode = Stop, message = "{status} after {duration}: {outcome}")]
+    Stop {
+        /// Since the start.
+        duration: Elapsed,
+        /// How it ended.
+        outcome: Outcome,
+        /// How often the response and its body were polled.
+        polls: u32,
+        /// The time in these polls.
+        busy: Elapsed,
+        /// The status of the response. 0 if there was none.
+        status: u16,
+        /// The bytes of the request's body, if the request said how many there are.
+        request_bytes: Option<u64>,
+        /// The bytes of the response's body that were received.
+        response_bytes: u64,
+    },
+}
+
+/// Which side of a request this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Server,
+    Client,
+}
+
+impl Side {
+    /// Makes the events known to the process, so that from now on [`is_listened_to`] is exact and
+    /// filters find their provider.
+    ///
+    /// [`is_listened_to`]: Self::is_listened_to
+    pub(crate) fn register(self) {
+        let builder = Session::builder();
+        drop(match self {
+            Self::Server => builder.register::<Server<'_>>(),
+            Self::Client => builder.register::<Client<'_>>(),
+        });
+    }
+
+    /// Whether somebody listens: one load and one branch. Both events have the same provider, level
+    /// and keywords, so whoever listens to one listens to the other.
+    #[inline]
+    pub(crate) fn is_listened_to(self) -> bool {
+        let types: &[&EventType] = match self {
+            Self::Server => Server::event_types(),
+            Self::Client => Client::event_types(),
+        };
+        types[0].enabled() != 0
+    }
+}
+
+/// What becomes known of a request before it ends.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    side: Side,
+    /// `HEAD` or `CONNECT`, whose responses have no body.
+    is_head: bool,
+    is_connect: bool,
+    status: u16,
+    is_error: bool,
+    request_bytes: Option<u64>,
+    response_bytes: u64,
+    /// How long the response's body is, if the head says so.
+    expected_bytes: Option<u64>,
+}
+
+impl Exchange {
+    pub(crate) fn new(side: Side, method: &Method, request_bytes: Option<u64>) -> Self {
+        Self {
+            side,
+            is_head: method == Method::HEAD,
+            is_connect: method == Method::CONNECT,
+            status: 0,
+            is_error: false,
+            request_bytes,
+            response_bytes: 0,
+            expected_bytes: None,
+        }
+    }
+
+    /// The head of the response is here. Returns whether a body follows.
+    pub(crate) fn head(
+        &mut self,
+        status: StatusCode,
+        headers: &HeaderMap,
+        expected_bytes: Option<u64>,
+    ) -> bool {
+        self.status = status.as_u16();
+        self.is_error = match self.side {
+            Side::Server => status.is_server_error(),
+            Side::Client => status.is_server_error() || status.is_client_error(),
+        };
+        self.trailers(headers);
+        self.expected_bytes = expected_bytes;
+        let is_bodiless = status.is_informational()
+            || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        !(self.is_head || is_bodiless || self.is_connect && status.is_success())
+    }
+
+    /// Some bytes of the response's body.
+    pub(crate) fn data(&mut self, bytes: usize) {
+        self.response_bytes = self.response_bytes.saturating_add(bytes as u64);
+    }
+
+    /// Headers that can have the status of a call of gRPC: those after the body, and those of a
+    /// response without a body.
+    pub(crate) fn trailers(&mut self, headers: &HeaderMap) {
+        let Some(status) = headers.get("grpc-status") else { return };
+        self.is_error |= match self.side {
+            // UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS are
+            // the server's faults, as 500 and above are in HTTP.
+            Side::Server => {
+                matches!(status.as_bytes(), b"2" | b"4" | b"12" | b"13" | b"14" | b"15")
+            }
+            Side::Client => status.as_bytes() != b"0",
+        };
+    }
+
+    /// How it ends if its body has ended.
+    pub(crate) fn outcome(&self) -> Outcome {
+        if self.is_error { Outcome::Err } else { Outcome::Ok }
+    }
+
+    /// How it ends if its body is dropped.
+    pub(crate) fn outcome_if_dropped(&self) -> Outcome {
+        // Whoever writes a body of known length may not ask for its end.
+        let is_complete = self.expected_bytes.is_some_and(|all| self.response_bytes >= all);
+        // A client that has its answer may not want the body.
+        let is_answered = self.side == Side::Client && self.status != 0;
+        if is_complete || is_answered { self.outcome() } else { Outcome::Cancelled }
+    }
+}
+
+impl SpanEvents for Exchange {
+    fn stop(&mut self, end: &End) {
+        let End { duration, outcome, polls, busy, .. } = *end;
+        let Self { status, request_bytes, response_bytes, .. } = *self;
+        match self.side {
+            Side::Server => Server::Stop {
+                duration,
+                outcome,
+                polls,
+                busy,
+                status,
+                request_bytes,
+                response_bytes,
+            }
+            .emit(),
+            Side::Client => Client::Stop {
+                duration,
+                outcome,
+                polls,
+                busy,
+                status,
+                request_bytes,
+                response_bytes,
+            }
+            .emit(),
+        }
+    }
+}

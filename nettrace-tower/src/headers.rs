@@ -1,0 +1,69 @@
+//! The headers of W3C Trace Context in a request.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header::Entry};
+use nettrace_context::TraceContext;
+use nettrace_writer::Context;
+
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Reads `traceparent` and `tracestate`: where the caller of a request is in its trace.
+///
+/// `None` if there is no `traceparent`, more than one, or one that breaks a rule of the standard. A
+/// `tracestate` that breaks a rule is left out. [`ServerLayer`](crate::ServerLayer) does this by
+/// itself.
+///
+/// ```
+/// use http::HeaderMap;
+/// use nettrace_tower::extract;
+/// use nettrace_writer::Context;
+///
+/// let mut headers = HeaderMap::new();
+/// assert!(extract(&headers).is_none());
+/// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// headers.insert("traceparent", header.parse()?);
+/// let caller = extract(&headers).expect("it is valid");
+/// let _scope = Context::from(caller).enter();
+/// // A span that begins here is a child of the caller's.
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn extract(headers: &HeaderMap) -> Option<TraceContext> {
+    let mut parents = headers.get_all(&TRACEPARENT).iter();
+    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    let states = headers.get_all(&TRACESTATE).iter();
+    // What is no text is no valid member either.
+    let states = states.map(|state| state.to_str().unwrap_or("not text"));
+    TraceContext::from_headers(parent.to_str().ok()?, states).ok()
+}
+
+/// Writes the span of `context` into `traceparent` and `tracestate`, in place of what is there. If
+/// the context has no span, the headers stay as they are.
+///
+/// [`ClientLayer`](crate::ClientLayer) does this by itself. Call it for a client that takes no
+/// layer.
+///
+/// ```
+/// use http::HeaderMap;
+/// use nettrace_tower::{extract, inject};
+/// use nettrace_writer::Context;
+///
+/// let mut headers = HeaderMap::new();
+/// inject(&Context::current(), &mut headers);
+/// assert_eq!(extract(&headers), Context::current().trace_context());
+/// ```
+pub fn inject(context: &Context, headers: &mut HeaderMap) {
+    let Some(context) = context.trace_context() else { return };
+    // The texts of both consist of printable ASCII characters, so no conversion fails.
+    if let Ok(parent) = HeaderValue::from_str(&context.to_traceparent()) {
+        headers.insert(&TRACEPARENT, parent);
+    }
+    match context.state().map(|state| HeaderValue::from_str(state.as_str())) {
+        Some(Ok(state)) => drop(headers.insert(&TRACESTATE, state)),
+        _ => {
+            if let Entry::Occupied(stale) = headers.entry(&TRACESTATE) {
+                stale.remove_entry_mult();
+            }
+        }
+    }
+}

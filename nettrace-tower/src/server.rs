@@ -1,0 +1,199 @@
+//! The layer for servers.
+//!
+//! A request's span ends with the body of its response, because most of the time of a streamed
+//! response passes after its head. Rejected: a span that ends with the head, as in `tower-http`. It
+//! shows nothing of a client that goes away.
+//!
+//! A request without a caller begins a trace, even if a span is in force where the service is
+//! called. Otherwise all requests of a server that is started inside a span would be one trace.
+//!
+//! While nobody listens, the caller's span is in force, unchanged. Otherwise a service without a
+//! session would break the traces of those before and after it. Rejected: looking for the header
+//! only if somebody listens, to save one look-up in the map of headers.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    task::{Context as TaskContext, Poll},
+};
+
+use http::{Request, Response, request::Parts};
+use http_body::Body;
+use nettrace_writer::{Context, Emit, Parent, PolledSpan, Span};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use crate::{
+    events::{self, Exchange, Side},
+    future::ResponseFuture,
+    headers::extract,
+    request::{self, size},
+    tracked::Tracked,
+};
+
+/// Records each request that a service answers as a span.
+///
+/// It works with any service of [`http::Request`]: with axum, with tonic, with hyper. The span is a
+/// child of the caller's, if the request has a valid `traceparent`; otherwise it begins a trace. It
+/// is in force while the service's future and the response's body are polled, so spans and events
+/// of handlers are inside it.
+///
+/// The span ends when the body of the response ends or is dropped. Its outcome is
+///
+/// | outcome | if |
+/// |---|---|
+/// | `ok` | the response was sent to its end |
+/// | `err` | its status is 500 or above, or a status of gRPC that is the server's fault; or the service or the body returned an error |
+/// | `cancelled` | it was dropped before its end: the client has gone |
+/// | `panicked` | the service or the body unwound |
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use nettrace_tower::ServerLayer;
+///
+/// let app: Router = Router::new()
+///     .route("/cart/{user}", get(async || "empty"))
+///     // After the routes, so that the layer knows which one has matched.
+///     .layer(ServerLayer::new());
+/// ```
+///
+/// With feature `axum`, the route is axum's `MatchedPath`, and the peer its
+/// `ConnectInfo<SocketAddr>`, if the server is made by `into_make_service_with_connect_info`.
+/// Without it, both are unknown unless [`route`](Self::route) and [`peer`](Self::peer) say how to
+/// find them.
+///
+/// While nobody listens, a request costs one load and one branch, and the search for `traceparent`
+/// among its headers. If it is there, the caller's span is in force, so that requests that are made
+/// to answer this one are still in the caller's trace.
+#[derive(Clone, Copy)]
+pub struct ServerLayer {
+    route: fn(&Parts) -> Option<&str>,
+    peer: fn(&Parts) -> Option<SocketAddr>,
+    ignores_callers: bool,
+}
+
+impl ServerLayer {
+    /// A layer that takes route and peer from axum, if feature `axum` is on.
+    #[must_use]
+    pub fn new() -> Self {
+        Side::Server.register();
+        Self { route: request::route, peer: request::peer, ignores_callers: false }
+    }
+
+    /// Says what the route of a request is. It should have few different values, so it is never the
+    /// path itself, unless this asks for it.
+    ///
+    /// ```
+    /// use http::request::Parts;
+    /// use nettrace_tower::ServerLayer;
+    ///
+    /// // Of gRPC: `/package.Service/Method`.
+    /// let layer = ServerLayer::new().route(|request| Some(request.uri.path()));
+    ///
+    /// // Whatever an own router has found out.
+    /// #[derive(Clone)]
+    /// struct Route(&'static str);
+    ///
+    /// fn route(request: &Parts) -> Option<&str> {
+    ///     request.extensions.get::<Route>().map(|route| route.0)
+    /// }
+    ///
+    /// let layer = ServerLayer::new().route(route);
+    /// ```
+    #[must_use]
+    pub fn route(mut self, route: fn(&Parts) -> Option<&str>) -> Self {
+        self.route = route;
+        self
+    }
+
+    /// Says who sent a request.
+    ///
+    /// ```
+    /// use nettrace_tower::ServerLayer;
+    ///
+    /// // Behind a proxy that states it.
+    /// let layer = ServerLayer::new().peer(|request| {
+    ///     let peer = request.headers.get("x-real-ip")?.to_str().ok()?;
+    ///     Some((peer.parse::<std::net::IpAddr>().ok()?, 0).into())
+    /// });
+    /// ```
+    #[must_use]
+    pub fn peer(mut self, peer: fn(&Parts) -> Option<SocketAddr>) -> Self {
+        self.peer = peer;
+        self
+    }
+
+    /// Ignores `traceparent`: each request begins a trace. For services at the edge, where anybody
+    /// can send a header.
+    #[must_use]
+    pub fn ignore_callers(mut self) -> Self {
+        self.ignores_callers = true;
+        self
+    }
+}
+
+impl Default for ServerLayer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for ServerLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ignores_callers = &self.ignores_callers;
+        f.debug_struct("ServerLayer")
+            .field("ignores_callers", ignores_callers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for ServerLayer {
+    type Service = Server<S>;
+
+    fn layer(&self, inner: S) -> Server<S> {
+        Server { layer: *self, inner }
+    }
+}
+
+/// A service whose requests are recorded: see [`ServerLayer`].
+#[derive(Clone, Copy, Debug)]
+pub struct Server<S> {
+    layer: ServerLayer,
+    inner: S,
+}
+
+impl<S, B, R> Service<Request<B>> for Server<S>
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    B: Body,
+    R: Body,
+{
+    type Response = Response<crate::TracedBody<R>>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let is_listened_to = Side::Server.is_listened_to();
+        let caller = if self.layer.ignores_callers { None } else { extract(request.headers()) };
+        let caller = caller.map(Context::from);
+        if !is_listened_to {
+            let tracked = caller.map_or(Tracked::Nothing, Tracked::Caller);
+            return ResponseFuture::new(tracked, || self.inner.call(request));
+        }
+        let (parts, body) = request.into_parts();
+        let exchange = Exchange::new(Side::Server, &parts.method, size(&parts.headers, &body));
+        let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
+        let span = Span::begin(exchange, parent, || {
+            let route = (self.layer.route)(&parts).unwrap_or_default();
+            let peer = (self.layer.peer)(&parts);
+            events::Server::Start { method: parts.method.as_str(), route, peer }.emit();
+        });
+        let request = Request::from_parts(parts, body);
+        let tracked = Tracked::Span(PolledSpan::new(span));
+        ResponseFuture::new(tracked, || self.inner.call(request))
+    }
+}

@@ -1,0 +1,52 @@
+//! What is in force while a response and its body are polled.
+
+use nettrace_writer::{Context, Outcome, PolledSpan};
+
+use crate::events::Exchange;
+
+#[derive(Debug)]
+pub(crate) enum Tracked {
+    /// The span of the request.
+    Span(PolledSpan<Exchange>),
+    /// Nobody listens. The caller's span, so that requests made meanwhile are in its trace.
+    Caller(Context),
+    /// Nobody listens, and there is no caller's span, or the span has ended.
+    Nothing,
+}
+
+impl Tracked {
+    /// Polls by `f`, which gets what is known of the request if somebody listens. If it returns an
+    /// outcome, the span ends.
+    #[inline]
+    pub(crate) fn poll<R>(
+        &mut self,
+        f: impl FnOnce(Option<&mut Exchange>) -> (R, Option<Outcome>),
+    ) -> R {
+        match self {
+            Self::Span(span) => span.poll(|exchange| f(Some(exchange))),
+            Self::Caller(context) => {
+                let _scope = context.enter();
+                f(None).0
+            }
+            Self::Nothing => f(None).0,
+        }
+    }
+
+    /// Calls `f`, which is no poll.
+    #[inline]
+    pub(crate) fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        match self {
+            Self::Span(span) => span.within(f),
+            Self::Caller(context) => {
+                let _scope = context.enter();
+                f()
+            }
+            Self::Nothing => f(),
+        }
+    }
+
+    /// Leaves nothing in its place.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Nothing)
+    }
+}

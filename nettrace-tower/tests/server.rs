@@ -1,0 +1,403 @@
+//! What a server's requests leave in a trace.
+#![allow(clippy::disallowed_methods, reason = "the seam is for the library, not for its tests")]
+
+mod support;
+
+use std::{
+    convert::Infallible,
+    future::{pending, poll_fn},
+    panic::AssertUnwindSafe,
+    pin::{Pin, pin},
+    task::{Context as TaskContext, Poll},
+};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::Path,
+    response::IntoResponse,
+    routing::{get, post},
+};
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body::{Body as _, Frame};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use nettrace_tower::ServerLayer;
+use nettrace_writer::Context;
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::support::{Seen, mark, named, only, position, record, request};
+
+const CALLER: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+fn get_of(path: &str) -> Request<Body> {
+    Request::get(path).body(Body::empty()).unwrap()
+}
+
+/// The frames, one a poll.
+fn stream(frames: Vec<Result<Frame<Bytes>, &'static str>>) -> Pin<Box<Frames>> {
+    Box::pin(StreamBody::new(Steps(frames.into_iter())))
+}
+
+type Frames = StreamBody<Steps>;
+
+/// A stream that is pending once before each item.
+struct Steps(std::vec::IntoIter<Result<Frame<Bytes>, &'static str>>);
+
+impl Drop for Steps {
+    fn drop(&mut self) {
+        mark("body dropped");
+    }
+}
+
+impl Steps {
+    fn next(&mut self) -> Option<Result<Frame<Bytes>, &'static str>> {
+        mark("in the body");
+        self.0.next()
+    }
+}
+
+impl futures_core::Stream for Steps {
+    type Item = Result<Frame<Bytes>, &'static str>;
+
+    fn poll_next(
+        self: Pin<&mut Self>,
+        _: &mut TaskContext<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, &'static str>>> {
+        Poll::Ready(self.get_mut().next())
+    }
+}
+
+fn data(length: usize) -> Result<Frame<Bytes>, &'static str> {
+    Ok(Frame::data(Bytes::from(vec![b'x'; length])))
+}
+
+#[test]
+fn a_request_has_its_pattern_its_status_and_its_sizes() {
+    let cart = async |Path(user): Path<u64>| {
+        mark("in the handler");
+        format!("cart {user}")
+    };
+    let app = Router::new().route("/cart/{user}", post(cart)).layer(ServerLayer::new());
+    let (response, events) = record(1, async {
+        let request = Request::post("/cart/17").body(Body::from("12345")).unwrap();
+        let response = app.oneshot(request).await.unwrap();
+        response.into_body().collect().await.unwrap().to_bytes()
+    });
+    assert_eq!(response, "cart 17");
+    let (start, stop) = request(&events, "Server");
+    start.assert_fields(&[("method", "POST"), ("route", "/cart/{user}"), ("peer", "")]);
+    stop.assert_fields(&[
+        ("outcome", "ok"),
+        ("status", "200"),
+        ("request_bytes", "5"),
+        ("response_bytes", "7"),
+    ]);
+    assert_eq!(start.parent, None);
+    let inside = only(&events, "Mark");
+    assert_eq!((inside.trace, inside.span), (start.trace, start.span));
+}
+
+#[test]
+fn a_path_that_no_pattern_matches_is_not_recorded() {
+    let app = Router::new().route("/cart", get(async || "")).layer(ServerLayer::new());
+    let (_, events) = record(1, app.oneshot(get_of("/secret/4711")));
+    let (start, stop) = request(&events, "Server");
+    start.assert_fields(&[("route", "")]);
+    stop.assert_fields(&[("status", "404"), ("outcome", "ok")]);
+}
+
+#[test]
+fn whoever_asks_for_the_path_gets_it() {
+    let inner =
+        service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+    let layer = ServerLayer::new()
+        .route(|request| Some(request.uri.path()))
+        .peer(|request| request.headers.get("x-peer")?.to_str().ok()?.parse().ok());
+    let mut ask = get_of("/package.Service/Method");
+    ask.headers_mut().insert("x-peer", "192.0.2.7:80".parse().unwrap());
+    let (_, events) = record(1, layer.layer(inner).oneshot(ask));
+    let (start, _) = request(&events, "Server");
+    start.assert_fields(&[("route", "/package.Service/Method")]);
+    assert!(start.field("peer").contains("192"), "{start:?}");
+}
+
+/// Sends a request with these headers. Returns its Start, and the headers that its handler would
+/// send on.
+fn with_headers(layer: ServerLayer, headers: &[(&'static str, &str)]) -> (Seen, HeaderMap) {
+    let inner = service_fn(async |_: Request<Body>| {
+        let mut response = Response::new(Body::empty());
+        nettrace_tower::inject(&Context::current(), response.headers_mut());
+        Ok::<_, Infallible>(response)
+    });
+    let mut ask = get_of("/");
+    for (name, value) in headers {
+        ask.headers_mut().append(*name, value.parse().unwrap());
+    }
+    let (response, events) = record(1, layer.layer(inner).oneshot(ask));
+    (request(&events, "Server").0.clone(), response.unwrap().headers().clone())
+}
+
+#[test]
+fn a_caller_is_the_parent_and_its_state_goes_on() {
+    let headers =
+        [("traceparent", CALLER), ("tracestate", "rojo=1"), ("tracestate", "congo=t61 , x=2")];
+    let (start, sent) = with_headers(ServerLayer::new(), &headers);
+    assert_eq!(start.trace.unwrap().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(start.parent, Some(0x00f0_67aa_0ba9_02b7));
+    assert_eq!(sent["tracestate"], "rojo=1,congo=t61,x=2");
+    let trace = start.trace.unwrap();
+    assert_eq!(sent["traceparent"], format!("00-{trace}-{:016x}-01", start.span.unwrap()));
+
+    // A state that breaks a rule is left out, and the rest is valid.
+    let headers = [("traceparent", CALLER), ("tracestate", "no member")];
+    let (start, sent) = with_headers(ServerLayer::new(), &headers);
+    assert!(start.parent.is_some() && !sent.contains_key("tracestate"));
+}
+
+#[test]
+fn a_malformed_caller_begins_a_trace() {
+    let malformed = [
+        "",
+        "00",
+        "00-4BF92F3577B34DA6A3CE929D0E0E4736-00f067aa0ba902b7-01",
+        "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    ];
+    for header in malformed {
+        let headers = [("traceparent", header), ("tracestate", "rojo=1")];
+        let (start, sent) = with_headers(ServerLayer::new(), &headers);
+        assert_eq!(start.parent, None, "{header}");
+        assert!(!sent.contains_key("tracestate"), "{header}");
+    }
+    let twice = [("traceparent", CALLER), ("traceparent", CALLER)];
+    assert_eq!(with_headers(ServerLayer::new(), &twice).0.parent, None);
+    let once = [("traceparent", CALLER)];
+    assert_eq!(with_headers(ServerLayer::new().ignore_callers(), &once).0.parent, None);
+    assert!(with_headers(ServerLayer::new(), &once).0.parent.is_some());
+}
+
+/// Answers with a body, and does with the response what `then` says.
+fn answer<B, F>(
+    status: StatusCode,
+    body: impl Fn() -> B + Clone,
+    then: impl FnOnce(Response<nettrace_tower::TracedBody<B>>) -> F,
+) -> Vec<Seen>
+where
+    B: http_body::Body + 'static,
+    F: Future<Output = ()>,
+{
+    let inner = service_fn(async |_: Request<Body>| {
+        let mut response = Response::new(body());
+        *response.status_mut() = status;
+        Ok::<_, Infallible>(response)
+    });
+    let service = ServerLayer::new().layer(inner);
+    let (_, events) = record(1, async {
+        let response = service.oneshot(get_of("/")).await.unwrap();
+        mark("head");
+        then(response).await;
+        mark("end");
+    });
+    events
+}
+
+#[test]
+fn the_span_ends_with_the_body() {
+    let frames = || stream(vec![data(1_000), data(1_000), data(500)]);
+    let events = answer(StatusCode::OK, frames, async |response| {
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes().len(), 2_500);
+    });
+    let (start, stop) = request(&events, "Server");
+    // The response, three frames, and the end.
+    stop.assert_fields(&[("outcome", "ok"), ("response_bytes", "2500"), ("polls", "5")]);
+    let head = position(&events, "Mark", "head");
+    let stopped = position(&events, "ServerRequestStop", "");
+    assert!(head < stopped && stopped < position(&events, "Mark", "end"), "{events:#?}");
+    let inside: Vec<_> = named(&events, "Mark")
+        .into_iter()
+        .filter(|mark| mark.field("text") == "in the body")
+        .collect();
+    assert_eq!(inside.len(), 4);
+    assert!(inside.iter().all(|mark| mark.span == start.span), "{events:#?}");
+    // Between the polls it is not in force.
+    assert_eq!(events[head].span, None);
+}
+
+#[test]
+fn a_body_that_is_complete_is_not_asked_again() {
+    // The body says after its only frame that this was all.
+    let events = answer(
+        StatusCode::OK,
+        || Full::new(Bytes::from("all")),
+        async |response| {
+            let mut body = pin!(response.into_body());
+            assert_eq!(body.size_hint().exact(), Some(3));
+            body.frame().await.unwrap().unwrap();
+            assert!(body.is_end_stream());
+            mark("complete");
+        },
+    );
+    request(&events, "Server").1.assert_fields(&[("outcome", "ok"), ("response_bytes", "3")]);
+    let complete = position(&events, "Mark", "complete");
+    assert!(position(&events, "ServerRequestStop", "") < complete, "{events:#?}");
+
+    // The head says how long the body is, and the server asks for no more.
+    let inner = service_fn(async |_: Request<Body>| {
+        let body = stream(vec![data(4), data(4)]);
+        Response::builder().header("content-length", "8").body(body)
+    });
+    let (_, events) = record(1, async {
+        let response = ServerLayer::new().layer(inner).oneshot(get_of("/")).await.unwrap();
+        let mut body = response.into_body();
+        for _ in 0..2 {
+            body.frame().await.unwrap().unwrap();
+        }
+    });
+    request(&events, "Server").1.assert_fields(&[("outcome", "ok"), ("response_bytes", "8")]);
+}
+
+#[test]
+fn a_response_without_a_body_ends_with_its_head() {
+    for (method, status) in [("HEAD", 200), ("GET", 204), ("GET", 304), ("CONNECT", 200)] {
+        let inner = service_fn(async |_: Request<Body>| {
+            Response::builder().status(status).body(stream(vec![data(10)]))
+        });
+        let ask = Request::builder().method(method).body(Body::empty()).unwrap();
+        let (_, events) = record(1, async {
+            let response = ServerLayer::new().layer(inner).oneshot(ask).await.unwrap();
+            mark("head");
+            drop(response);
+        });
+        let (_, stop) = request(&events, "Server");
+        stop.assert_fields(&[("outcome", "ok"), ("status", &status.to_string())]);
+        let head = position(&events, "Mark", "head");
+        assert!(position(&events, "ServerRequestStop", "") < head, "{method} {status}");
+    }
+}
+
+#[test]
+fn a_client_that_goes_away_cancels() {
+    let frames = || stream(vec![data(1_000), data(1_000)]);
+    let events = answer(StatusCode::OK, frames, async |response| {
+        let mut body = pin!(response.into_body());
+        body.frame().await.unwrap().unwrap();
+    });
+    let (start, stop) = request(&events, "Server");
+    stop.assert_fields(&[("outcome", "cancelled"), ("status", "200"), ("response_bytes", "1000")]);
+    assert_eq!(events[position(&events, "Mark", "body dropped")].span, start.span);
+
+    /// Emits when a future that holds it is dropped.
+    struct Marks;
+    impl Drop for Marks {
+        fn drop(&mut self) {
+            mark("dropped");
+        }
+    }
+    let inner = service_fn(async |_: Request<Body>| {
+        let _marks = Marks;
+        pending::<()>().await;
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    });
+    let (_, events) = record(1, async {
+        let mut future = Box::pin(ServerLayer::new().layer(inner).oneshot(get_of("/")));
+        assert!(poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx).is_pending())).await);
+        drop(future);
+    });
+    let (start, stop) = request(&events, "Server");
+    stop.assert_fields(&[("outcome", "cancelled"), ("status", "0"), ("polls", "1")]);
+    assert_eq!(only(&events, "Mark").span, start.span);
+    assert_eq!(events.last().unwrap().name, "ServerRequestStop");
+}
+
+#[test]
+fn a_panic_is_told() {
+    let inner = service_fn(async |_: Request<Body>| {
+        if Context::current().span_id().is_some() {
+            panic!("a handler fails");
+        }
+        Ok::<_, Infallible>(Response::new(Body::empty()))
+    });
+    let service = ServerLayer::new().layer(inner);
+    let (joined, events) = record(2, async {
+        tokio::spawn(async move { service.oneshot(get_of("/")).await.map(drop) }).await
+    });
+    assert!(joined.unwrap_err().is_panic());
+    request(&events, "Server").1.assert_fields(&[("outcome", "panicked"), ("status", "0")]);
+
+    // In the service itself, before there is a future.
+    let unwinds =
+        service_fn(|_: Request<Body>| -> std::future::Ready<Result<Response<Body>, Infallible>> {
+            panic!("a service fails")
+        });
+    let (caught, events) = record(1, async {
+        let mut service = ServerLayer::new().layer(unwinds);
+        let call = AssertUnwindSafe(|| drop(tower::Service::call(&mut service, get_of("/"))));
+        std::panic::catch_unwind(call)
+    });
+    assert!(caught.is_err());
+    request(&events, "Server").1.assert_fields(&[("outcome", "panicked")]);
+
+    // In the body.
+    struct Unwinds;
+    impl http_body::Body for Unwinds {
+        type Data = Bytes;
+        type Error = Infallible;
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut TaskContext<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            panic!("a body fails")
+        }
+    }
+    let events = answer(
+        StatusCode::OK,
+        || Unwinds,
+        async |response| {
+            let reading = tokio::spawn(response.into_body().collect());
+            assert!(reading.await.unwrap_err().is_panic());
+        },
+    );
+    request(&events, "Server").1.assert_fields(&[("outcome", "panicked"), ("status", "200")]);
+}
+
+#[test]
+fn errors_are_told() {
+    async fn read<B: http_body::Body>(response: Response<B>) {
+        let _ = response.into_body().collect().await;
+    }
+    for (status, outcome) in [(500, "err"), (503, "err"), (404, "ok")] {
+        let status = StatusCode::from_u16(status).unwrap();
+        let events = answer(status, || Full::new(Bytes::from("no")), read);
+        request(&events, "Server").1.assert_fields(&[("outcome", outcome)]);
+    }
+    let events = answer(StatusCode::OK, || stream(vec![data(1), Err("broken")]), read);
+    request(&events, "Server").1.assert_fields(&[("outcome", "err"), ("response_bytes", "1")]);
+
+    let inner = service_fn(async |_: Request<Body>| Err::<Response<Body>, _>("no service"));
+    let (_, events) = record(1, ServerLayer::new().layer(inner).oneshot(get_of("/")));
+    request(&events, "Server").1.assert_fields(&[("outcome", "err"), ("status", "0")]);
+
+    // gRPC: NOT_FOUND is the caller's fault, INTERNAL the server's.
+    for (grpc, outcome) in [("0", "ok"), ("5", "ok"), ("13", "err")] {
+        let trailers =
+            HeaderMap::from_iter([("grpc-status".parse().unwrap(), grpc.parse().unwrap())]);
+        let frames = move || stream(vec![data(1), Ok(Frame::trailers(trailers.clone()))]);
+        let events = answer(StatusCode::OK, frames, read);
+        request(&events, "Server").1.assert_fields(&[("outcome", outcome)]);
+    }
+}
+
+#[test]
+fn the_future_and_the_body_are_send() {
+    fn is_send<T: Send>(value: T) -> T {
+        value
+    }
+    let app: Router = Router::new().route("/", get(async || "")).layer(ServerLayer::new());
+    let layered = is_send(ServerLayer::new().layer(app));
+    let future = is_send(layered.oneshot(get_of("/")));
+    let (response, _) = record(1, future);
+    is_send(response.unwrap().into_response());
+}

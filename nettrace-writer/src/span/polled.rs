@@ -1,0 +1,113 @@
+//! Spans of what is polled by hand.
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use crate::context::frames;
+
+use super::{Elapsed, Outcome, Span, SpanEvents, Started};
+
+/// A span of something that is polled and is no future, such as a stream or the body of a response:
+/// what [`in_span`](crate::FutureExt::in_span) is for a future.
+///
+/// It is in force during each [`poll`](Self::poll). It ends when a poll says so, by
+/// [`end`](Self::end), or when it is dropped: then its outcome is [`Outcome::Cancelled`], or
+/// [`Outcome::Panicked`] if a poll unwound.
+///
+/// Dereferences to the span's events, where fields are that become known later.
+#[must_use = "the span ends when this is dropped"]
+pub struct PolledSpan<E: SpanEvents> {
+    span: Span<E>,
+    polls: u32,
+    busy: Elapsed,
+    // Within a poll, and for good after one that unwound.
+    is_polled: bool,
+}
+
+impl<E: SpanEvents> PolledSpan<E> {
+    /// Takes a span that has begun.
+    #[inline]
+    pub fn new(span: Span<E>) -> Self {
+        Self { span, polls: 0, busy: Elapsed::ZERO, is_polled: false }
+    }
+
+    /// The span, for instance for its [`context`](Span::context).
+    #[inline]
+    pub fn span(&self) -> &Span<E> {
+        &self.span
+    }
+
+    /// Polls: calls `f` with the span in force, and counts the poll and its time. If `f` returns an
+    /// outcome, the span ends with it. After the end of the span, this only calls `f`.
+    #[inline]
+    pub fn poll<R>(&mut self, f: impl FnOnce(&mut E) -> (R, Option<Outcome>)) -> R {
+        if !self.span.is_recorded() {
+            return f(&mut self.span).0;
+        }
+        let scope = self.span.scope();
+        self.polls = self.polls.saturating_add(1);
+        self.is_polled = true;
+        self.span.resume();
+        let began = Started::now();
+        let (result, outcome) = f(&mut self.span);
+        self.busy = self.busy.plus(began.elapsed());
+        frames::return_to(&scope.0);
+        self.span.suspend();
+        self.is_polled = false;
+        if let Some(outcome) = outcome {
+            self.span.end(outcome, self.polls, self.busy);
+        }
+        result
+    }
+
+    /// Calls `f` with the span in force, and does not count it as a poll: for what comes before the
+    /// first poll, and for destructors.
+    #[inline]
+    pub fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        let _scope = self.span.scope();
+        let was_polled = self.is_polled;
+        self.is_polled = true;
+        let result = f();
+        self.is_polled = was_polled;
+        result
+    }
+
+    /// Ends the span, unless it has ended. If a poll unwound, the outcome is
+    /// [`Outcome::Panicked`] in any case.
+    pub fn end(&mut self, outcome: Outcome) {
+        if self.span.is_recorded() {
+            let outcome = if self.is_polled { Outcome::Panicked } else { outcome };
+            let _scope = self.span.scope();
+            self.span.end(outcome, self.polls, self.busy);
+        }
+    }
+}
+
+impl<E: SpanEvents> Drop for PolledSpan<E> {
+    #[inline]
+    fn drop(&mut self) {
+        self.end(Outcome::Cancelled);
+    }
+}
+
+impl<E: SpanEvents> Deref for PolledSpan<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.span
+    }
+}
+
+impl<E: SpanEvents> DerefMut for PolledSpan<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.span
+    }
+}
+
+impl<E: SpanEvents> fmt::Debug for PolledSpan<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolledSpan").field("span", &self.span).finish_non_exhaustive()
+    }
+}
