@@ -237,6 +237,27 @@ fn filters() {
     assert!(!stderr(&output).contains("--tail"), "{}", stderr(&output));
 }
 
+/// An id from a log or a header finds the events: by a filter, and by a search in any output.
+#[test]
+fn ids_have_one_spelling() {
+    let trace = trace();
+    let (trace_id, span_id) = ("4bf902030405060708090a0b0c0d0efa", "800000000000000a");
+    let header = format!("00-{trace_id}-{span_id}-01");
+    let of_header: Vec<_> = header.split('-').collect();
+    for args in [&["dump", "-"][..], &["dump", "-", "--json"]] {
+        let all = nettrace(args, &trace);
+        for (label, id) in [("TraceId", of_header[1]), ("SpanId", of_header[2])] {
+            let lines: Vec<_> = stdout(&all).lines().filter(|line| line.contains(id)).collect();
+            assert_eq!(lines.len(), 1, "{id}: {}", stdout(&all));
+            for id in [id.to_owned(), id.to_uppercase()] {
+                let condition = format!("{label}={id}");
+                let found = nettrace(&[args, &["--where", &condition]].concat(), &trace);
+                assert_eq!(stdout(&found).lines().collect::<Vec<_>>(), lines, "{condition}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_matched_nothing_is_said() {
     for (args, says) in [

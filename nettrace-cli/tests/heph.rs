@@ -4,6 +4,7 @@ mod program;
 
 use std::process::Command;
 
+use nettrace_format::heph::{EventHeader, EventPacket, Value};
 use program::strict_json;
 
 /// An epoch, the example event of the format's document, and an event after two lost ones.
@@ -95,6 +96,34 @@ fn filters() {
         let (code, text, said) = nettrace(&[&["dump"][..], &args].concat(), TRACE);
         assert_eq!((code, &*text), (2, ""), "{args:?}");
         assert!(said.contains("of a Heph trace"), "{said}");
+    }
+}
+
+/// Ids are found by the names and in the spelling that NetTrace traces have.
+#[test]
+fn ids() {
+    let mut trace = Vec::new();
+    let header = EventHeader { stream: 1, counter: 1, substream: 10, start: 5, end: 6 };
+    let mut packet = EventPacket::begin(&header, "query", &mut trace).unwrap();
+    let trace_id = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let activity = "000000f0-f000-000a-0000-0000ab9a9d59";
+    for (name, id) in [("@trace", trace_id), ("@span", "000000000000000a"), ("@activity", activity)]
+    {
+        packet.attribute(name, Value::Str(id)).unwrap();
+    }
+    packet.finish().unwrap();
+    for (condition, count) in [
+        (format!("TraceId={trace_id}"), 1),
+        (format!("TraceId={}", trace_id.to_uppercase()), 1),
+        (format!("@trace={trace_id}"), 1),
+        ("TraceId=4bf92f3577b34da6a3ce929d0e0e4737".into(), 0),
+        ("SpanId=000000000000000A".into(), 1),
+        ("SpanId=a".into(), 0),
+        (format!("ActivityId={activity}"), 1),
+        ("RelatedActivityId!=x".into(), 0),
+    ] {
+        let (code, text, _) = nettrace(&["dump", "--where", &condition], &trace);
+        assert_eq!((code, text.lines().count()), (0, count), "{condition}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
+use nettrace_context::ActivityId;
 use nettrace_reader::{Label, Value};
 
 use crate::{
@@ -124,12 +125,17 @@ impl Condition {
         }
         // A name that several labels have finds all of them. With a number it finds one of them.
         let mut names = Names::default();
-        let labels = labels.iter().filter(|label| {
+        let named = labels.iter().filter(|label| {
             let name = label_name(label);
             let unique = names.unique(name);
             name == self.field || unique == self.field
         });
-        self.test_scalars(labels.map(label_scalar))
+        let outcome = self.test_scalars(named.map(label_scalar));
+        if outcome == Outcome::Absent && self.field == "SpanId" {
+            // Versions 4 and 5 have no span ids, but the activity ids of spans hold them.
+            return self.test_scalars(labels.iter().filter_map(span_of_activity));
+        }
+        outcome
     }
 
     /// Tests all values of the field.
@@ -275,6 +281,11 @@ impl Condition {
     }
 }
 
+fn span_of_activity(label: &Label) -> Option<Scalar<'_>> {
+    let Label::ActivityId(id) = label else { return None };
+    ActivityId::from_bytes_le(*id).span_id().map(|id| Scalar::Id(id.to_string()))
+}
+
 fn label_scalar(label: &Label) -> Scalar<'_> {
     match label {
         Label::Text(_, text) => Scalar::Text(Cow::Borrowed(text)),
@@ -289,9 +300,10 @@ fn label_scalar(label: &Label) -> Scalar<'_> {
 
 #[cfg(test)]
 mod tests {
+    use nettrace_context::SpanId;
     use nettrace_reader::{Label, Value};
 
-    use super::{Condition, Outcome, Outcome::*};
+    use super::{ActivityId, Condition, Outcome, Outcome::*};
 
     fn test(condition: &str) -> Outcome {
         let object = Value::Object(vec![("in", Value::I8(-3)), ("t", Value::Text("é".into()))]);
@@ -369,6 +381,24 @@ mod tests {
         for absent in ["x=1", "absent!=1", "o.x=1", "n.x=1", "o.in.x=1", "li=1", "list.=1"] {
             assert_eq!(test(absent), Absent, "{absent}");
         }
+    }
+
+    /// A span id is found in an activity id, unless the event has another span id.
+    #[test]
+    fn span_ids_in_activity_ids() {
+        let of = |span| ActivityId::from_span_id(SpanId::from_u64(span).unwrap(), 77);
+        let activity = Label::ActivityId(of(10).to_bytes_le());
+        let test = |condition: &str, labels: &[Label]| {
+            condition.parse::<Condition>().unwrap().test(&[], labels)
+        };
+        let only = [activity.clone()];
+        assert_eq!(test("SpanId=000000000000000a", &only), Holds);
+        assert_eq!(test("SpanId=000000000000000b", &only), Fails);
+        assert_eq!(test("SpanId!=000000000000000b", &only), Holds);
+        assert_eq!(test("TraceId~a", &only), Absent);
+        let both = [activity, Label::SpanId(11)];
+        assert_eq!(test("SpanId=000000000000000a", &both), Fails);
+        assert_eq!(test("SpanId=1", &[Label::ActivityId([7; 16])]), Absent);
     }
 
     #[test]

@@ -168,12 +168,27 @@ impl Subject for Event<'_> {
     }
 }
 
+/// The attributes in which this project writes ids, and the labels of NetTrace that have them. A
+/// condition can use either name.
+const ID_LABELS: [(&str, &str); 4] = [
+    ("@trace", "TraceId"),
+    ("@span", "SpanId"),
+    ("@activity", "ActivityId"),
+    ("@related", "RelatedActivityId"),
+];
+
 /// Tests a condition against the attributes with its name.
 fn test(condition: &Condition, event: &Event<'_>) -> Outcome {
     let attributes = event.attributes().filter_map(Result::ok);
     let mut values = Vec::new();
-    for (_, value) in attributes.filter(|(name, _)| *name == condition.field()) {
+    let field = condition.field();
+    let id = ID_LABELS.iter().find(|(attribute, label)| field == *label || field == *attribute);
+    let wanted = id.map_or(field, |(attribute, _)| attribute);
+    for (_, value) in attributes.filter(|(name, _)| *name == wanted) {
         match value {
+            Value::Text(text) if id.is_some() => {
+                values.push(Scalar::Id(text.to_ascii_lowercase()));
+            }
             Value::Array(elements) => values.extend(elements.iter().map(scalar)),
             value => values.push(scalar(value)),
         }
