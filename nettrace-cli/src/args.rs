@@ -10,7 +10,10 @@ use clap_complete::Shell;
 use nettrace_format::Format;
 use nettrace_reader::{Dialect, Options};
 
-use crate::{dump::DumpOptions, filter::FilterOptions, info::InfoOptions, verify::VerifyOptions};
+use crate::{
+    dump::DumpOptions, filter::FilterOptions, info::InfoOptions, tree::TreeOptions,
+    verify::VerifyOptions,
+};
 
 /// Shows, checks and converts NetTrace traces (.nettrace, format versions 4, 5 and 6)
 #[derive(Debug, Parser)]
@@ -54,6 +57,20 @@ pub(crate) enum Command {
         file: PathBuf,
         #[command(flatten)]
         options: DumpOptions,
+    },
+    /// Show spans as trees, with durations and the events inside, the slowest root first
+    ///
+    /// The columns: duration, time in which no child was under way, outcome, span with its id, its
+    /// fields, and what its end says. Below a span are its children and the events inside, in the
+    /// order of time; an event has the time since the start of its root. `>` precedes the duration
+    /// of a span whose end is not in the trace: until the last event. A dash stands for what the
+    /// trace does not say. Activities of .NET are shown with their paths.
+    Tree {
+        /// The trace, or - for standard input
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        options: TreeOptions,
     },
     /// Show one line of tab-separated columns for each event
     ///
@@ -107,6 +124,7 @@ impl Command {
         match self {
             Self::Info { file, .. }
             | Self::Dump { file, .. }
+            | Self::Tree { file, .. }
             | Self::Headers { file, .. }
             | Self::Verify { file, .. }
             | Self::Convert { file, .. } => Some(file),

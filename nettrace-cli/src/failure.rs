@@ -40,6 +40,15 @@ pub(crate) enum Failure {
          shows a Heph trace as JSON"
     )]
     HephSource,
+    /// `tree` with a Heph trace.
+    #[error(
+        "tree takes NetTrace V4, V5 and V6; `nettrace dump` shows each span of a Heph trace with \
+         its ids and its parent's"
+    )]
+    HephTree,
+    /// `tree` for a trace without a tick frequency.
+    #[error("the trace does not state how long a tick is: its spans have no duration")]
+    NoDurations,
     /// A filter refers to something that Heph traces do not have.
     #[error("events of a Heph trace have no {0}: filter by --event, --thread or --where instead")]
     NotInHeph(&'static str),
@@ -80,7 +89,7 @@ impl Failure {
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => 2,
-            Self::NoTimes | Self::NoWallClock => 2,
+            Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,
         })
     }
 

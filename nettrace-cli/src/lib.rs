@@ -32,6 +32,7 @@ mod rust_types;
 mod source;
 mod spelling;
 mod summary;
+mod tree;
 mod unique_names;
 mod verify;
 
@@ -78,6 +79,10 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
         Command::Dump { file, options } => match heph::open(&file)? {
             Trace::NetTrace(source) => dump::run(source, limits, &options, out),
             Trace::Heph(source) => heph::dump(source, limits, &options, out),
+        },
+        Command::Tree { file, options } => match heph::open(&file)? {
+            Trace::NetTrace(source) => tree::run(source, limits, options, out),
+            Trace::Heph(_) => Err(Failure::HephTree),
         },
         Command::Headers { file, filter } => match heph::open(&file)? {
             Trace::NetTrace(source) => headers::run(source, limits, &filter, out),

@@ -284,6 +284,12 @@ pub(crate) fn label_name(label: &Label) -> &str {
     }
 }
 
+/// Whether a label is one of the ids that say which span an event belongs to.
+pub(crate) fn is_id(label: &Label) -> bool {
+    use Label::{ActivityId, RelatedActivityId, SpanId, TraceId};
+    matches!(label, ActivityId(_) | RelatedActivityId(_) | TraceId(_) | SpanId(_))
+}
+
 /// The value of a label.
 #[derive(Debug)]
 pub(crate) struct LabelValue<'a>(pub(crate) &'a Label);

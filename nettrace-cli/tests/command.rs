@@ -254,7 +254,9 @@ fn completions() {
     for shell in ["bash", "zsh", "fish"] {
         let output = nettrace(&["completions", shell], b"");
         assert_eq!(output.status.code(), Some(0));
-        assert!(stdout(&output).contains("headers"), "{shell}");
+        for word in ["headers", "tree", "slow"] {
+            assert!(stdout(&output).contains(word), "{shell} {word}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! `nettrace info --json` and `verify --json`. The tests count every number again in another way.
 
 mod program;
+mod spans;
 
 use std::collections::BTreeMap;
 
@@ -259,6 +260,7 @@ fn every_key() {
         },
         "events": 3, "lost": 3, "step_backs": 0, "payload_bytes": 1, "bytes": trace.len(),
         "blocks": 10, "sequence_points": 1, "unknown_blocks": 1, "undefined_stacks": 1,
+        "spans": 0, "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0,
         "rate": null,
         "types": [
             { "provider": "Test", "name": "EventID(8)", "id": 8, "events": 1, "payload_bytes": 1 },
@@ -277,6 +279,33 @@ fn every_key() {
     ] {
         assert!(stdout(&text).lines().any(|it| it == line), "{line}\n{}", stdout(&text));
     }
+}
+
+/// In the order of the stream, which is not that of time.
+#[test]
+fn spans_are_counted() {
+    let place = |span| spans::place(1, span, 0);
+    let mut stream = spans::stream(vec![
+        spans::stop(50, place(1), 40, "ok"),
+        spans::event(60, spans::START, place(2)),
+        spans::stop(70, place(3), 5, "ok"),
+        spans::single(80, place(4), 5, "ok"),
+        spans::event(90, spans::SOLD, place(5)),
+    ]);
+    // The first span began on another thread.
+    stream.thread(6);
+    let start = Row::new(6, 1, 1010).metadata(spans::START).payload(&[1, 0, 0, 0]).labels(1);
+    let trace = stream.events(&[start]).end();
+    let info = object(&["info"], &trace, 0);
+    let counts = ["spans", "spans_without_end", "spans_without_start", "uncounted_spans"];
+    assert_eq!(counts.map(|key| number(&info[key])), [4, 1, 1, 0]);
+    let text = nettrace(&["info", "-"], &trace);
+    let line = "spans               4 (1 without an end, 1 without a start)";
+    assert!(stdout(&text).lines().any(|it| it == line), "{}", stdout(&text));
+    // `tree` counts the same.
+    let tree = nettrace(&["tree", "-"], &trace);
+    let said = " spans=4 without_end=1 without_start=1 unknown=1 ";
+    assert!(stderr(&tree).contains(said), "{}", stderr(&tree));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `nettrace dump`: every event, as text or as JSON.
 
 mod json;
-mod text;
+pub(crate) mod text;
 
 use std::{
     borrow::Cow,
@@ -159,8 +159,18 @@ impl Subject for OfNetTrace<'_> {
     }
 }
 
+/// An event as `dump --json` shows it.
+pub(crate) fn json(
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    clock: &mut Clock,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let time = clock.at(event.header.timestamp);
+    serde_json::to_vec(&Shown { event, payload, time, extras: &[] })
+}
+
 /// The OS id of an event's process.
-fn process_id(event: &Event<'_>) -> Option<u64> {
+pub(crate) fn process_id(event: &Event<'_>) -> Option<u64> {
     event
         .thread()
         .process_id

@@ -2,19 +2,18 @@
 
 use std::io::{self, Write};
 
-use nettrace_reader::Thread;
+use nettrace_reader::{Event, Thread};
 
 use crate::{
     clock::Seconds,
     dump::{Extra, Shown},
     message::Message,
-    payload::{LabelValue, label_name, quoted},
+    payload::{LabelValue, Payload, label_name, quoted},
     spelling::{self, Hex, OneLine, Opcode},
 };
 
 pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     let Shown { event, payload, time, .. } = shown;
-    let metadata = event.metadata();
     match time.time {
         Some(time) => write!(out, "{time}")?,
         None => write!(out, "{:>30}", "-")?,
@@ -25,14 +24,42 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     }
     write!(out, " {:<13} ", spelling::level(event.level()))?;
     write_thread(event.thread(), out)?;
+    out.push(b' ');
+    write_what(event, payload, out)?;
+    for label in event.labels().iter() {
+        write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))?;
+    }
+    for extra in shown.extras {
+        write_extra(*extra, shown, out)?;
+    }
+    writeln!(out)
+}
+
+/// Writes the provider and the name of an event, its message and its fields.
+pub(crate) fn write_what(
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let metadata = event.metadata();
     let name = spelling::event_name(metadata);
     let opcode = Opcode { opcode: event.opcode(), name: &name };
-    write!(out, " {}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
+    write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
     if let Some(template) = &metadata.message_template {
         let message = Message { template, payload }.to_string();
         write!(out, ": {}", OneLine(&message))?;
     }
+    write_fields(payload, &[], out)
+}
+
+/// Writes the fields but those named, each after a blank.
+pub(crate) fn write_fields(
+    payload: &Payload<'_>,
+    without: &[&str],
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
     for (name, value) in &payload.fields {
+        let value = value.as_ref().filter(|_| !without.contains(&&**name));
         if let Some(value) = value {
             let value = quoted(value, payload.types.field(name));
             write!(out, " {}={value}", OneLine(name))?;
@@ -41,13 +68,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     if let Some(error) = &payload.error {
         write!(out, " (the next field cannot be decoded: {error})")?;
     }
-    for label in event.labels().iter() {
-        write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))?;
-    }
-    for extra in shown.extras {
-        write_extra(*extra, shown, out)?;
-    }
-    writeln!(out)
+    Ok(())
 }
 
 /// Writes the name and OS id of a thread, or its index in the trace if it has neither.

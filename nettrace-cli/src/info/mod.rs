@@ -5,6 +5,7 @@
 //! text or JSON. `docs/json.md` documents the keys of the JSON.
 
 mod rate;
+mod spans;
 mod text;
 
 use std::{cmp::Reverse, collections::BTreeMap, io::Write};
@@ -16,6 +17,7 @@ use crate::{
     args::Limits, clock::Clock, failure::Failure, source::Source, spelling, unique_names::Names,
 };
 
+use self::spans::Spans;
 pub(crate) use self::{
     rate::{Rate, Rates},
     text::{MOST_ROWS, write_rate},
@@ -56,6 +58,10 @@ struct Info {
     sequence_points: u64,
     unknown_blocks: u64,
     undefined_stacks: u64,
+    spans: u64,
+    spans_without_end: u64,
+    spans_without_start: u64,
+    uncounted_spans: u64,
     rate: Option<Rate>,
     types: Vec<TypeInfo>,
     threads: Vec<ThreadInfo>,
@@ -116,15 +122,19 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let reader_options = limits.options().keep_thread_totals(true).keep_type_totals(true);
     let mut reader = reader_options.open(source)?;
-    let mut rates = Rates::default();
+    let (mut rates, mut spans) = (Rates::default(), Spans::default());
+    let version = reader.major_version();
     let end = loop {
         match reader.next_event() {
-            Ok(Some(event)) => rates.count(event.header.timestamp),
+            Ok(Some(event)) => {
+                rates.count(event.header.timestamp);
+                spans.count(&event, version);
+            }
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
     };
-    let info = Info::of(&reader, &rates, end.as_ref().err().map(ToString::to_string));
+    let info = Info::of(&reader, &rates, &spans, end.as_ref().err().map(ToString::to_string));
     if options.json {
         write_json(&info, out)?;
     } else {
@@ -140,7 +150,7 @@ pub(crate) fn write_json(object: &impl Serialize, out: &mut impl Write) -> Resul
 }
 
 impl Info {
-    fn of(reader: &Reader<Source>, rates: &Rates, damage: Option<String>) -> Self {
+    fn of(reader: &Reader<Source>, rates: &Rates, spans: &Spans, damage: Option<String>) -> Self {
         let (trace, totals) = (reader.trace(), reader.totals());
         let mut clock = Clock::of(trace);
         let mut moment = |ticks| {
@@ -171,6 +181,10 @@ impl Info {
             sequence_points: totals.sequence_points,
             unknown_blocks: totals.unknown_blocks,
             undefined_stacks: totals.undefined_stacks,
+            spans: spans.count,
+            spans_without_end: spans.without_end(),
+            spans_without_start: spans.without_start(),
+            uncounted_spans: spans.uncounted,
             rate: rates.finish(trace.ticks_per_second),
             types: types(reader),
             threads: threads(reader),

@@ -65,6 +65,9 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
         let what = format!("not reliable: sequence numbers of a thread went back {times} times");
         row("", &what)?;
     }
+    if info.spans > 0 {
+        row("spans", &SpanCounts(info))?;
+    }
     let per_event = match info.events {
         0 => 0.0,
         events => info.bytes.saturating_sub(info.payload_bytes) as f64 / events as f64,
@@ -81,6 +84,21 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "events with an undefined stack  {}", info.undefined_stacks)?;
     }
     Ok(())
+}
+
+/// The number of spans, and what is missing of some.
+struct SpanCounts<'a>(&'a Info);
+
+impl fmt::Display for SpanCounts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = self.0;
+        let (ends, starts) = (info.spans_without_end, info.spans_without_start);
+        write!(f, "{} ({ends} without an end, {starts} without a start)", info.spans)?;
+        match info.uncounted_spans {
+            0 => Ok(()),
+            count => write!(f, "; {count} starts and stops had no room and are not counted"),
+        }
+    }
 }
 
 /// When an event was.

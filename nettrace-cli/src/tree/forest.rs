@@ -1,0 +1,404 @@
+//! The spans of a trace, while it is read.
+//!
+//! Spans stay in memory until the end, because a child can come after its parent has ended. A limit
+//! bounds their memory: one half is for the spans themselves, the other for their details (fields
+//! and events). What exceeds a half is left out and counted.
+
+use std::{cmp::Reverse, collections::HashMap, mem::size_of};
+
+use nettrace_context::TraceId;
+
+use crate::tree::ids::{Ids, Key};
+
+/// What an index, and the links to parents and children, take for each span.
+const LINKS: usize = 160;
+
+/// What an event inside takes beside its text, with what the allocator adds.
+const EVENT_BYTES: usize = 2 * size_of::<Inside>() + 16;
+
+/// A span.
+#[derive(Debug)]
+pub(super) struct Span {
+    pub(super) key: Key,
+    pub(super) trace: Option<TraceId>,
+    pub(super) process: u32,
+    /// The span's parent, which may not be in the trace.
+    pub(super) parent: Option<Key>,
+    /// Its place in [`Forest::spans`], if the parent was known when the span began.
+    pub(super) parent_at: Option<u32>,
+    /// Its place in [`Forest::types`]. `None` if neither start nor stop is in the trace.
+    pub(super) ty: Option<u32>,
+    pub(super) thread: Option<u64>,
+    /// Nanoseconds since the start of the trace. If only the stop is in the trace, the start is
+    /// computed from the duration that the stop states, if it states one.
+    pub(super) start: Option<i64>,
+    pub(super) end: Option<i64>,
+    /// When the span's first event came.
+    pub(super) seen: i64,
+    pub(super) state: State,
+    pub(super) outcome: Option<Box<str>>,
+    /// What the events of start and stop say, in the form of the output.
+    pub(super) start_details: Box<[u8]>,
+    pub(super) stop_details: Box<[u8]>,
+    /// The events inside, in the order of time.
+    pub(super) events: Vec<Inside>,
+    /// How many more events there are.
+    pub(super) left_out: u64,
+}
+
+/// What is in the trace of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Neither start nor stop, only events inside.
+    Unknown,
+    Started,
+    /// The stop without the start.
+    OnlyStopped,
+    Ended,
+    /// One event that stands for the whole span.
+    Single,
+}
+
+/// An event inside of a span.
+#[derive(Debug)]
+pub(super) struct Inside {
+    pub(super) at: i64,
+    /// In the form of the output.
+    pub(super) text: Box<[u8]>,
+}
+
+/// A start, a stop, or an event for a whole span.
+#[derive(Debug)]
+pub(super) struct Edge<'a> {
+    pub(super) ids: Ids,
+    pub(super) at: i64,
+    pub(super) provider: &'a str,
+    pub(super) name: &'a str,
+    pub(super) process: u32,
+    pub(super) thread: Option<u64>,
+    /// The duration and outcome that the event states.
+    pub(super) duration: Option<i64>,
+    pub(super) outcome: Option<&'a str>,
+}
+
+/// All spans so far.
+#[derive(Debug)]
+pub(super) struct Forest {
+    pub(super) spans: Vec<Span>,
+    /// Providers and names of spans.
+    pub(super) types: Vec<(Box<str>, Box<str>)>,
+    type_index: HashMap<Box<str>, HashMap<Box<str>, u32>>,
+    /// The latest span of each key.
+    by_key: HashMap<Key, u32>,
+    span_bytes: usize,
+    detail_bytes: usize,
+    half_limit: usize,
+    /// Whether details are no longer kept.
+    is_full: bool,
+    /// How many roots are wanted.
+    slow: Option<usize>,
+    pub(super) counts: Counts,
+}
+
+/// The counts of the summary.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Spans that began when there was no room.
+    pub(super) spans_left_out: u64,
+    /// Other events for which there was no room: those inside, and stops.
+    pub(super) events_left_out: u64,
+    /// Spans whose fields had no room.
+    pub(super) fields_left_out: u64,
+}
+
+impl Forest {
+    /// `limit` is in bytes.
+    pub(super) fn new(limit: usize, slow: Option<usize>) -> Self {
+        Self {
+            spans: Vec::new(),
+            types: Vec::new(),
+            type_index: HashMap::new(),
+            by_key: HashMap::new(),
+            span_bytes: 0,
+            detail_bytes: 0,
+            half_limit: limit / 2,
+            is_full: false,
+            slow,
+            counts: Counts::default(),
+        }
+    }
+
+    /// The span with this key, if there is one.
+    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    /// Begins a span.
+    pub(super) fn start(&mut self, edge: &Edge<'_>) -> Step {
+        let ty = self.ty(edge.provider, edge.name);
+        let known = self.find(&edge.ids.span);
+        let at = match known.map(|at| (at, &self.spans[at as usize])) {
+            // Only events came before.
+            Some((at, span)) if span.state == State::Unknown => at,
+            Some((at, span)) if span.state == State::Started && span.ty != Some(ty) => {
+                return Step::Inside(at);
+            }
+            _ => match self.add(&edge.ids, edge.at) {
+                Some(at) => at,
+                None => return self.no_room(),
+            },
+        };
+        let parent_at = edge.ids.related.and_then(|key| self.find(&key)).filter(|it| *it != at);
+        let span = &mut self.spans[at as usize];
+        span.begin(edge, ty, State::Started);
+        span.parent = edge.ids.related;
+        span.parent_at = parent_at;
+        span.start = Some(edge.at);
+        Step::Edge(at)
+    }
+
+    /// Ends a span.
+    pub(super) fn stop(&mut self, edge: &Edge<'_>) -> Step {
+        let ty = self.ty(edge.provider, edge.name);
+        let at = match self.find(&edge.ids.span) {
+            Some(at) => at,
+            None => match self.add(&edge.ids, edge.at) {
+                Some(at) => at,
+                None => {
+                    self.counts.events_left_out += 1;
+                    return Step::NoRoom;
+                }
+            },
+        };
+        let span = &mut self.spans[at as usize];
+        match span.state {
+            State::Started if span.ty == Some(ty) => {
+                span.state = State::Ended;
+                span.end = Some(edge.at);
+                span.outcome = edge.outcome.map(Into::into);
+            }
+            State::Unknown => span.end_at(edge, ty, State::OnlyStopped),
+            _ => return Step::Inside(at),
+        }
+        Step::Edge(at)
+    }
+
+    /// Adds a span of one event.
+    pub(super) fn single(&mut self, edge: &Edge<'_>) -> Step {
+        let ty = self.ty(edge.provider, edge.name);
+        let at = match self.find(&edge.ids.span).or_else(|| self.add(&edge.ids, edge.at)) {
+            Some(at) => at,
+            None => return self.no_room(),
+        };
+        let span = &mut self.spans[at as usize];
+        if span.state != State::Unknown {
+            return Step::Inside(at);
+        }
+        span.end_at(edge, ty, State::Single);
+        Step::Edge(at)
+    }
+
+    /// The span of an event inside. It need not have begun.
+    pub(super) fn inside(&mut self, ids: &Ids, at: i64) -> Step {
+        match self.find(&ids.span).or_else(|| self.add(ids, at)) {
+            Some(at) => Step::Inside(at),
+            None => {
+                self.counts.events_left_out += 1;
+                Step::NoRoom
+            }
+        }
+    }
+
+    /// Keeps an event inside, unless there is no room.
+    pub(super) fn keep_event(&mut self, span: u32, at: i64, text: Vec<u8>) {
+        if self.has_room(text.len() + EVENT_BYTES) {
+            self.spans[span as usize].events.push(Inside { at, text: text.into() });
+        } else {
+            self.spans[span as usize].left_out += 1;
+            self.counts.events_left_out += 1;
+        }
+    }
+
+    /// Keeps what a start or a stop says, unless there is no room.
+    pub(super) fn keep_details(&mut self, span: u32, is_start: bool, text: Vec<u8>) {
+        if !self.has_room(text.len()) {
+            self.counts.fields_left_out += 1;
+            return;
+        }
+        let span = &mut self.spans[span as usize];
+        if is_start {
+            span.start_details = text.into();
+        } else {
+            span.stop_details = text.into();
+        }
+    }
+
+    fn no_room(&mut self) -> Step {
+        self.counts.spans_left_out += 1;
+        Step::NoRoom
+    }
+
+    fn ty(&mut self, provider: &str, name: &str) -> u32 {
+        if let Some(ty) = self.type_index.get(provider).and_then(|names| names.get(name)) {
+            return *ty;
+        }
+        let ty = self.types.len() as u32;
+        self.types.push((provider.into(), name.into()));
+        self.type_index.entry(provider.into()).or_default().insert(name.into(), ty);
+        ty
+    }
+
+    /// Adds a span of which nothing is known but its ids.
+    fn add(&mut self, ids: &Ids, seen: i64) -> Option<u32> {
+        let bytes = size_of::<Span>() + LINKS;
+        if self.span_bytes + bytes > self.half_limit {
+            return None;
+        }
+        self.span_bytes += bytes;
+        let at = u32::try_from(self.spans.len()).ok()?;
+        // Every event of a span of ours names the parent. In other traces only the start does.
+        let parent = ids.related.filter(|_| matches!(ids.span, Key::Span(..)));
+        self.spans.push(Span::new(ids, seen, parent));
+        self.by_key.insert(ids.span, at);
+        if let Some(alias) = ids.alias {
+            self.by_key.insert(alias, at);
+        }
+        Some(at)
+    }
+
+    fn has_room(&mut self, bytes: usize) -> bool {
+        if !self.is_full && self.detail_bytes + bytes > self.half_limit {
+            self.forget_fast_trees();
+        }
+        if !self.is_full {
+            self.detail_bytes += bytes;
+        }
+        !self.is_full
+    }
+
+    /// Makes room for details: if only the slowest roots are wanted, those of all other trees that
+    /// have ended are not.
+    fn forget_fast_trees(&mut self) {
+        let Some(slow) = self.slow else {
+            self.is_full = true;
+            return;
+        };
+        let roots = self.roots();
+        let mut durations: Vec<_> = (0..self.spans.len())
+            .filter(|at| roots[*at] == *at as u32)
+            .filter_map(|at| self.spans[at].duration().map(|it| (Reverse(it), at)))
+            .collect();
+        durations.sort_unstable();
+        let mut is_fast = vec![false; self.spans.len()];
+        for (_, at) in durations.into_iter().skip(slow) {
+            is_fast[at] = true;
+        }
+        let mut freed = 0;
+        for (span, root) in self.spans.iter_mut().zip(roots) {
+            if is_fast[root as usize] {
+                freed += span.forget();
+            }
+        }
+        self.detail_bytes -= freed;
+        // Otherwise every event would come here again.
+        self.is_full = freed < self.half_limit / 4;
+    }
+
+    /// The place of each span's parent.
+    pub(super) fn parent_of(&self, at: usize) -> Option<usize> {
+        let span = &self.spans[at];
+        let found = span.parent_at.or_else(|| self.find(&span.parent?));
+        found.map(|it| it as usize).filter(|it| *it != at)
+    }
+
+    /// The place of each span's root. In a cycle, which only a damaged trace has, any of them.
+    fn roots(&self) -> Vec<u32> {
+        const NONE: u32 = u32::MAX;
+        let mut roots = vec![NONE; self.spans.len()];
+        let mut path = Vec::new();
+        for start in 0..self.spans.len() {
+            let mut at = start;
+            let root = loop {
+                if roots[at] != NONE {
+                    break roots[at];
+                }
+                // A span that is met again is its own root until the path is done.
+                roots[at] = at as u32;
+                path.push(at);
+                match self.parent_of(at) {
+                    Some(parent) => at = parent,
+                    None => break at as u32,
+                }
+            };
+            path.drain(..).for_each(|at| roots[at] = root);
+        }
+        roots
+    }
+}
+
+/// What became of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It began or ended this span.
+    Edge(u32),
+    /// It is one inside of this span.
+    Inside(u32),
+    NoRoom,
+}
+
+impl Span {
+    fn new(ids: &Ids, seen: i64, parent: Option<Key>) -> Self {
+        Self {
+            key: ids.span,
+            trace: ids.trace,
+            process: 0,
+            parent,
+            parent_at: None,
+            ty: None,
+            thread: None,
+            start: None,
+            end: None,
+            seen,
+            state: State::Unknown,
+            outcome: None,
+            start_details: Box::default(),
+            stop_details: Box::default(),
+            events: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    fn begin(&mut self, edge: &Edge<'_>, ty: u32, state: State) {
+        self.ty = Some(ty);
+        self.state = state;
+        self.process = edge.process;
+        self.thread = edge.thread;
+    }
+
+    /// Takes all that is known of a span from its last event.
+    fn end_at(&mut self, edge: &Edge<'_>, ty: u32, state: State) {
+        self.begin(edge, ty, state);
+        self.end = Some(edge.at);
+        self.start = edge.duration.map(|duration| edge.at.saturating_sub(duration));
+        self.outcome = edge.outcome.map(Into::into);
+    }
+
+    /// Nanoseconds from start to end, if both are known.
+    pub(super) fn duration(&self) -> Option<i64> {
+        Some(self.end?.saturating_sub(self.start?))
+    }
+
+    /// The first time at which the span is known to exist. Every span has an event.
+    pub(super) fn first(&self) -> i64 {
+        self.start.unwrap_or(self.seen)
+    }
+
+    /// Frees the details and returns how many bytes they took.
+    fn forget(&mut self) -> usize {
+        let events = std::mem::take(&mut self.events);
+        self.left_out += events.len() as u64;
+        let inside: usize = events.iter().map(|it| it.text.len() + EVENT_BYTES).sum();
+        let details = [&mut self.start_details, &mut self.stop_details];
+        inside + details.into_iter().map(|it| std::mem::take(it).len()).sum::<usize>()
+    }
+}

@@ -1,0 +1,132 @@
+//! Which span an event belongs to, and what it says of it.
+
+use nettrace_context::{ActivityId, SpanId, TraceId};
+use nettrace_reader::{Event, Label};
+
+/// The key-value of an event type whose events each stand for a whole span, and its value.
+const SINGLE: (&str, &str) = ("nettrace.span", "single");
+
+/// The fields that such a type begins with. Versions 4 and 5 have no key-values of types.
+const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
+
+/// What identifies a span in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Key {
+    /// A span id, and the id of its trace if the format has it.
+    Span(Option<TraceId>, SpanId),
+    /// An activity id that holds no span id: an activity of .NET.
+    Activity(ActivityId),
+}
+
+impl Key {
+    fn of_activity(trace: Option<TraceId>, id: ActivityId) -> Self {
+        id.span_id().map_or(Self::Activity(id), |span| Self::Span(trace, span))
+    }
+}
+
+/// The ids of an event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ids {
+    pub(crate) trace: Option<TraceId>,
+    /// The span that the event belongs to.
+    pub(crate) span: Key,
+    /// The activity id by which children may name the span, if it says something else.
+    pub(crate) alias: Option<Key>,
+    /// The parent of the span, or another activity that the event is related to.
+    pub(crate) related: Option<Key>,
+}
+
+impl Ids {
+    /// `None` if the event belongs to no span.
+    pub(crate) fn of(event: &Event<'_>) -> Option<Self> {
+        let (mut trace, mut span, mut activity, mut related) = (None, None, None, None);
+        for label in &*event.labels() {
+            match label {
+                Label::TraceId(id) => trace = TraceId::from_bytes(*id),
+                Label::SpanId(id) => span = SpanId::from_u64(*id),
+                Label::ActivityId(id) if *id != [0; 16] => activity = Some(*id),
+                Label::RelatedActivityId(id) if *id != [0; 16] => related = Some(*id),
+                _ => {}
+            }
+        }
+        let key = |id| Key::of_activity(trace, ActivityId::from_bytes_le(id));
+        let (span, activity) = (span.map(|id| Key::Span(trace, id)), activity.map(key));
+        let own = span.or(activity)?;
+        let alias = activity.filter(|activity| *activity != own);
+        Some(Self { trace, span: own, alias, related: related.map(key) })
+    }
+}
+
+/// What an event says of its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Start,
+    Stop,
+    /// It is the whole span.
+    Single,
+    /// It happened inside.
+    Inside,
+}
+
+impl Role {
+    /// `version` is the major version of the trace.
+    pub(crate) fn of(event: &Event<'_>, version: u32) -> Self {
+        let metadata = event.metadata();
+        match event.opcode() {
+            1 => return Self::Start,
+            2 => return Self::Stop,
+            0 => {}
+            _ => return Self::Inside,
+        }
+        let is_single = if version >= 6 {
+            metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == SINGLE)
+        } else {
+            let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
+            names.eq(SINGLE_FIELDS)
+        };
+        if is_single {
+            return Self::Single;
+        }
+        // Version 4 has no opcodes. Its readers take them from the name.
+        match version < 6 && metadata.opcode.is_none() {
+            true if metadata.name.ends_with("Start") => Self::Start,
+            true if metadata.name.ends_with("Stop") => Self::Stop,
+            _ => Self::Inside,
+        }
+    }
+}
+
+/// The name of a span: that of its events without `Start` or `Stop`, unless nothing else is left.
+pub(crate) fn span_name(name: &str) -> &str {
+    for word in ["Start", "Stop"] {
+        let Some(at) = name.len().checked_sub(word.len()).filter(|at| *at > 0) else { continue };
+        let is_end = name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word));
+        let rest = name[..if is_end { at } else { 0 }].trim_end_matches('/');
+        if !rest.is_empty() {
+            return rest;
+        }
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span_name;
+
+    #[test]
+    fn names_of_spans() {
+        for (name, span) in [
+            ("WorkStart", "Work"),
+            ("WorkStop", "Work"),
+            ("work/start", "work"),
+            ("Start", "Start"),
+            ("/Stop", "/Stop"),
+            ("Restarted", "Restarted"),
+            ("éStop", "é"),
+            ("ééé", "ééé"),
+            ("", ""),
+        ] {
+            assert_eq!(span_name(name), span, "{name}");
+        }
+    }
+}

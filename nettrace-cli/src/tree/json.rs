@@ -1,0 +1,157 @@
+//! Trees as JSON. `docs/json.md` documents the keys.
+
+use std::io::Write;
+
+use nettrace_reader::Event;
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::{
+    clock::Clock,
+    failure::Failure,
+    payload::{JsonLabels, JsonValue, Payload, is_id},
+    tree::{
+        forest::{Forest, Span, State},
+        id_text,
+        ids::Key,
+        order::{Length, Node, Trees},
+        told_apart,
+    },
+};
+
+/// Writes a tree as one line.
+pub(super) fn write(
+    forest: &Forest,
+    trees: &Trees<'_>,
+    root: usize,
+    clock: &mut Clock,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let trace = forest.spans[root].trace.map(|id| id.to_string());
+    let parent = forest.spans[root].parent.as_ref().map(id_text);
+    write!(out, "{{")?;
+    member(out, "trace", &trace)?;
+    add(out, "remote_parent", &parent)?;
+    write!(out, ",\"spans\":[")?;
+    let mut result = Ok(());
+    let mut is_first = true;
+    trees.walk(root, |node| {
+        if result.is_ok() {
+            result = (|| {
+                write!(out, "{}", if is_first { "" } else { "," })?;
+                is_first = false;
+                span(forest, node, clock, out)
+            })();
+        }
+    });
+    result?;
+    Ok(out.write_all(b"]}\n")?)
+}
+
+fn span(
+    forest: &Forest,
+    node: Node<'_>,
+    clock: &mut Clock,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let Node { span, depth, length, own, .. } = node;
+    write!(out, "{{")?;
+    member(out, "depth", &depth)?;
+    let ty = span.ty.map(|ty| &forest.types[ty as usize]);
+    add(out, "provider", &ty.map(|(provider, _)| provider))?;
+    add(out, "name", &ty.map(|(_, name)| name))?;
+    match &span.key {
+        Key::Span(_, id) => add(out, "span", &id.to_string())?,
+        Key::Activity(id) => {
+            add(out, "activity", &id.to_string())?;
+            let path = id.path_in(span.process).or(id.path());
+            add(out, "path", &path.map(|path| path.to_string()))?;
+        }
+    }
+    add(out, "parent", &span.parent.as_ref().map(id_text))?;
+    add(out, "state", &state(span))?;
+    add(out, "outcome", &span.outcome)?;
+    let unix = span.start.and_then(|start| Some(clock.start()? + i128::from(start)));
+    add(out, "time", &unix.and_then(|unix| Some(clock.time(unix)?.to_string())))?;
+    add(out, "since_start_ns", &span.start)?;
+    let (duration, least) = match length {
+        Length::Exact(nanos) => (Some(nanos), None),
+        Length::AtLeast(nanos) => (None, Some(nanos)),
+        Length::Unknown => (None, None),
+    };
+    add(out, "duration_ns", &duration)?;
+    add(out, "at_least_ns", &least)?;
+    add(out, "self_ns", &own)?;
+    add(out, "thread", &span.thread)?;
+    for (name, details) in [("start", &span.start_details), ("stop", &span.stop_details)] {
+        let details: &[u8] = if details.is_empty() { b"null" } else { details };
+        write!(out, ",\"{name}\":")?;
+        out.write_all(details)?;
+    }
+    write!(out, ",\"events\":[")?;
+    for (index, event) in span.events.iter().enumerate() {
+        write!(out, "{}", if index > 0 { "," } else { "" })?;
+        out.write_all(&event.text)?;
+    }
+    write!(out, "]")?;
+    add(out, "left_out_events", &span.left_out)?;
+    Ok(out.write_all(b"}")?)
+}
+
+fn state(span: &Span) -> &'static str {
+    match span.state {
+        State::Ended => "ended",
+        State::Single => "single",
+        State::Started => "without_end",
+        State::OnlyStopped => "without_start",
+        State::Unknown => "unknown",
+    }
+}
+
+/// Adds a member to an object that has one.
+fn add(out: &mut impl Write, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+    out.write_all(b",")?;
+    member(out, name, value)
+}
+
+fn member(out: &mut impl Write, name: &str, value: &impl Serialize) -> Result<(), Failure> {
+    write!(out, "\"{name}\":")?;
+    Ok(serde_json::to_writer(out, value)?)
+}
+
+/// What an event says of its span: fields, and labels that are not ids.
+pub(super) fn details(
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    is_start: bool,
+) -> Result<Vec<u8>, Failure> {
+    let labels = event.labels();
+    let labels: Vec<_> = labels.iter().filter(|label| !is_id(label)).cloned().collect();
+    let mut out = b"{".to_vec();
+    member(&mut out, "fields", &Fields { payload, without: told_apart(is_start) })?;
+    if !labels.is_empty() {
+        add(&mut out, "labels", &JsonLabels(&labels))?;
+    }
+    if let Some(error) = &payload.error {
+        add(&mut out, "fields_error", &error.to_string())?;
+    }
+    out.push(b'}');
+    Ok(out)
+}
+
+/// Fields without those that have a key of their own.
+struct Fields<'a> {
+    payload: &'a Payload<'a>,
+    without: &'static [&'static str],
+}
+
+impl Serialize for Fields<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Payload { fields, types, .. } = self.payload;
+        let mut map = serializer.serialize_map(None)?;
+        for (name, value) in fields.iter().filter(|(name, _)| !self.without.contains(&&**name)) {
+            let value = value.as_ref().map(|value| JsonValue(types.field(name).interpret(value)));
+            map.serialize_entry(&**name, &value)?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,252 @@
+//! `nettrace tree`: what happened inside of what.
+//!
+//! A span begins with an event of opcode Start and ends with one of opcode Stop that has the same
+//! id. Its id is the label `SpanId`, otherwise the activity id. Its parent is the related activity
+//! id of the Start. An event with the id of a span is inside of it.
+
+mod forest;
+mod ids;
+mod json;
+mod order;
+mod text;
+
+use std::io::{self, Write};
+
+use nettrace_context::TraceId;
+use nettrace_reader::{Event, SortedReader, Value};
+
+use crate::{
+    args::Limits,
+    clock::Clock,
+    dump::process_id,
+    failure::Failure,
+    payload::Payload,
+    source::Source,
+    spelling,
+    summary::say,
+    tree::{
+        forest::{Edge, Forest, State, Step},
+        ids::span_name,
+        order::Trees,
+    },
+};
+
+pub(crate) use self::ids::{Ids, Key, Role};
+
+/// Options of `tree`.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct TreeOptions {
+    /// Print one JSON object per line for each tree, and nothing else on standard output
+    #[arg(long)]
+    json: bool,
+    /// Only the trees of this trace: its 32 hexadecimal digits, as in the header traceparent
+    #[arg(long, value_name = "ID", value_parser = trace_id)]
+    trace: Option<TraceId>,
+    /// Only the N trees with the slowest roots
+    #[arg(long, value_name = "N")]
+    slow: Option<usize>,
+    /// Limit on the memory for spans and the events inside, in MiB. What exceeds it is counted, not
+    /// shown. With --slow, trees that are not among the slowest make room first
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    tree_limit: usize,
+}
+
+fn trace_id(text: &str) -> Result<TraceId, String> {
+    text.to_ascii_lowercase().parse().map_err(|_| {
+        "write the 32 hexadecimal digits of a trace id, as the header traceparent has them".into()
+    })
+}
+
+pub(crate) fn run(
+    source: Source,
+    limits: Limits,
+    options: TreeOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut events = limits.options().open(source)?.sorted();
+    let mut reading = Reading {
+        options,
+        version: events.major_version(),
+        clock: Clock::of(events.trace()),
+        forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
+        events: 0,
+        outside: 0,
+        other_traces: 0,
+        last: i64::MIN,
+    };
+    if reading.clock.since_start(0).is_none() {
+        return Err(Failure::NoDurations);
+    }
+    let end = loop {
+        match events.next_event() {
+            Ok(Some(event)) => reading.event(&event)?,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    let Reading { forest, clock, last, .. } = &mut reading;
+    let trees = Trees::new(forest, *last);
+    let count = trees.roots.len();
+    let shown = options.slow.map_or(count, |slow| slow.min(count));
+    for root in &trees.roots[..shown] {
+        match options.json {
+            true => json::write(forest, &trees, *root, clock, out)?,
+            false => text::write(forest, &trees, *root, clock, out)?,
+        }
+    }
+    reading.summarize(shown, count, &events)?;
+    Ok(end?)
+}
+
+/// The state while the trace is read.
+struct Reading {
+    options: TreeOptions,
+    version: u32,
+    clock: Clock,
+    forest: Forest,
+    events: u64,
+    /// Events that belong to no span.
+    outside: u64,
+    /// Events of other traces than the one that is wanted.
+    other_traces: u64,
+    /// The latest time.
+    last: i64,
+}
+
+impl Reading {
+    fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
+        self.events += 1;
+        let at = self.clock.since_start(event.header.timestamp).unwrap_or(0);
+        let at = at.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        self.last = self.last.max(at);
+        let Some(ids) = Ids::of(event) else {
+            self.outside += 1;
+            return Ok(());
+        };
+        if self.options.trace.is_some() && self.options.trace != ids.trace {
+            self.other_traces += 1;
+            return Ok(());
+        }
+        let payload = Payload::of(event);
+        let step = match Role::of(event, self.version) {
+            Role::Inside => self.forest.inside(&ids, at),
+            role => {
+                let name = spelling::event_name(event.metadata());
+                let edge = Edge {
+                    ids,
+                    at,
+                    provider: &event.metadata().provider,
+                    name: span_name(&name),
+                    process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
+                    thread: event.thread().os_thread_id,
+                    duration: number(&payload, "duration"),
+                    outcome: text_of(&payload, "outcome"),
+                };
+                match role {
+                    Role::Start => self.forest.start(&edge),
+                    Role::Stop => self.forest.stop(&edge),
+                    _ => self.forest.single(&edge),
+                }
+            }
+        };
+        match step {
+            Step::Inside(span) => {
+                let text = match self.options.json {
+                    true => crate::dump::json(event, &payload, &mut self.clock)?,
+                    false => text::event(event, &payload)?,
+                };
+                self.forest.keep_event(span, at, text);
+            }
+            Step::Edge(span) => {
+                let is_start = self.forest.spans[span as usize].state == State::Started;
+                let text = match self.options.json {
+                    true => json::details(event, &payload, is_start)?,
+                    false => text::details(event, &payload, is_start)?,
+                };
+                self.forest.keep_details(span, is_start, text);
+            }
+            Step::NoRoom => {}
+        }
+        Ok(())
+    }
+
+    /// Writes one line of `key=value` to standard error, and why nothing was shown.
+    fn summarize(
+        &self,
+        shown: usize,
+        roots: usize,
+        events: &SortedReader<Source>,
+    ) -> io::Result<()> {
+        let Self { forest, outside, .. } = self;
+        let count =
+            |state| forest.spans.iter().filter(|span: &&forest::Span| span.state == state).count();
+        let counts = &forest.counts;
+        say(Some(format_args!(
+            "# events={} lost={} outside={outside} spans={} without_end={} without_start={} \
+             unknown={} trees={roots} shown={shown} left_out_spans={} left_out_events={} \
+             left_out_fields={}",
+            self.events,
+            events.totals().lost,
+            forest.spans.len() - count(State::Unknown),
+            count(State::Started),
+            count(State::OnlyStopped),
+            count(State::Unknown),
+            counts.spans_left_out,
+            counts.events_left_out,
+            counts.fields_left_out,
+        )))?;
+        if counts.spans_left_out + counts.events_left_out + counts.fields_left_out > 0 {
+            return say(Some("not everything had room: --tree-limit raises the limit on memory"));
+        }
+        if roots > 0 {
+            return Ok(());
+        }
+        let Self { events, other_traces, .. } = self;
+        match self.options.trace {
+            Some(_) if self.version < 6 => {
+                say(Some("no span was shown: versions 4 and 5 of the format have no trace ids"))
+            }
+            Some(id) => say(Some(format_args!(
+                "no span was shown: of {events} events, none is of trace {id}; {other_traces} \
+                 belong to spans of others"
+            ))),
+            None => say(Some(format_args!(
+                "no span was shown: of {events} events, none has a span id or an activity id"
+            ))),
+        }
+    }
+}
+
+/// A field of Start or Stop that is a number.
+fn number(payload: &Payload<'_>, name: &str) -> Option<i64> {
+    match field(payload, name)? {
+        Value::U64(value) => Some((*value).try_into().unwrap_or(i64::MAX)),
+        Value::I64(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn text_of<'p>(payload: &'p Payload<'_>, name: &str) -> Option<&'p str> {
+    match field(payload, name)? {
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn field<'p, 'a>(payload: &'p Payload<'a>, name: &str) -> Option<&'p Value<'a>> {
+    payload.fields.iter().find(|(field, _)| field == name)?.1.as_ref()
+}
+
+/// The fields that have a column or a key of their own. `started` is the start of a span that one
+/// event stands for.
+fn told_apart(is_start: bool) -> &'static [&'static str] {
+    if is_start { &[] } else { &["started", "duration", "outcome"] }
+}
+
+/// The id of a span, as the output has it.
+fn id_text(key: &Key) -> String {
+    match key {
+        Key::Span(_, id) => id.to_string(),
+        Key::Activity(id) => id.to_string(),
+    }
+}

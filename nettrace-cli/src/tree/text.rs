@@ -1,0 +1,232 @@
+//! Trees as text for people.
+
+use std::{
+    fmt,
+    io::{self, Write},
+    time::Duration,
+};
+
+use nettrace_reader::Event;
+
+use crate::{
+    clock::{Clock, Seconds},
+    dump::text::{write_fields, write_what},
+    payload::{LabelValue, Payload, is_id, label_name},
+    spelling::OneLine,
+    tree::{
+        forest::{Forest, Span, State},
+        id_text,
+        ids::Key,
+        order::{Length, Node, Trees},
+        told_apart,
+    },
+};
+
+/// The levels that are shown by more blanks than the level above.
+const MOST_INDENT: usize = 100;
+
+/// Writes a tree, and an empty line after it.
+pub(super) fn write(
+    forest: &Forest,
+    trees: &Trees<'_>,
+    root: usize,
+    clock: &mut Clock,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let span = &forest.spans[root];
+    let mut tree = Tree { forest, start: span.first(), lines: Vec::new() };
+    tree.head(span, clock)?;
+    let mut result = Ok(());
+    // The spans around the current one, and how many of their events were shown.
+    let mut above = Vec::new();
+    trees.walk(root, |node| {
+        if result.is_ok() {
+            result = tree.span(node, &mut above).and_then(|()| {
+                // A tree can be as large as the trace.
+                out.write_all(&tree.lines)?;
+                tree.lines.clear();
+                Ok(())
+            });
+        }
+    });
+    result?;
+    tree.close(0, &mut above)?;
+    tree.lines.push(b'\n');
+    out.write_all(&tree.lines)
+}
+
+/// A tree that is being written.
+struct Tree<'a> {
+    forest: &'a Forest,
+    start: i64,
+    lines: Vec<u8>,
+}
+
+impl<'a> Tree<'a> {
+    fn head(&mut self, root: &Span, clock: &mut Clock) -> io::Result<()> {
+        let out = &mut self.lines;
+        let since = i128::from(self.start);
+        if let Some(time) = clock.start().and_then(|start| clock.time(start + since)) {
+            write!(out, "{time} ")?;
+        }
+        write!(out, "{:>15}", Seconds(since).to_string())?;
+        if let Some(id) = root.trace {
+            write!(out, ", trace {id}")?;
+        }
+        if let Some(parent) = &root.parent {
+            write!(out, ", within {}, which is not in this file", id_text(parent))?;
+        }
+        writeln!(out)
+    }
+
+    /// Writes the line of a span. Before it come the events of its parent that were earlier, and
+    /// the rest of the trees that are done.
+    fn span(&mut self, node: Node<'a>, above: &mut Vec<(&'a Span, usize)>) -> io::Result<()> {
+        self.close(node.depth, above)?;
+        let first = node.span.first();
+        if let Some((parent, shown)) = above.last_mut() {
+            *shown = self.events(parent, *shown, node.depth - 1, first)?;
+        }
+        above.push((node.span, 0));
+        self.line(node)
+    }
+
+    /// Writes the remaining events of the spans from this depth on.
+    fn close(&mut self, depth: usize, above: &mut Vec<(&'a Span, usize)>) -> io::Result<()> {
+        while above.len() > depth {
+            let Some((span, shown)) = above.pop() else { break };
+            self.events(span, shown, above.len(), i64::MAX)?;
+            self.left_out(span, above.len())?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, node: Node<'_>) -> io::Result<()> {
+        let Node { span, depth, .. } = node;
+        let length = match node.length {
+            Length::Exact(nanos) => Short(nanos).to_string(),
+            Length::AtLeast(nanos) => format!(">{}", Short(nanos)),
+            Length::Unknown => "-".into(),
+        };
+        let own = node.own.map_or_else(|| "-".into(), |own| Short(own).to_string());
+        let outcome = match (&span.outcome, span.state) {
+            (Some(outcome), _) => OneLine(outcome).to_string(),
+            (None, State::Started) => "no end".into(),
+            (None, State::OnlyStopped) => "no start".into(),
+            (None, _) => "-".into(),
+        };
+        let out = &mut self.lines;
+        write!(out, "{length:>12} {own:>12}  {outcome:<9} {}", Indent(depth))?;
+        match span.ty.map(|ty| &self.forest.types[ty as usize]) {
+            Some((provider, name)) => write!(out, "{}/{}", OneLine(provider), OneLine(name))?,
+            None => write!(out, "(neither start nor end)")?,
+        }
+        match &span.key {
+            Key::Span(_, id) => write!(out, " [{id}]")?,
+            Key::Activity(id) => match id.path_in(span.process).or(id.path()) {
+                Some(path) => write!(out, " ({path})")?,
+                None => write!(out, " [{id}]")?,
+            },
+        }
+        match span.state {
+            State::OnlyStopped if span.outcome.is_some() => write!(out, " (no start)")?,
+            State::Single => write!(out, " (single)")?,
+            _ => {}
+        }
+        out.extend_from_slice(&span.start_details);
+        if !span.stop_details.is_empty() {
+            write!(out, " ->")?;
+            out.extend_from_slice(&span.stop_details);
+        }
+        writeln!(out)
+    }
+
+    /// Writes the events of a span before a time, without those that were shown. Returns how many
+    /// were shown then.
+    fn events(
+        &mut self,
+        span: &Span,
+        mut shown: usize,
+        depth: usize,
+        before: i64,
+    ) -> io::Result<usize> {
+        while let Some(event) = span.events.get(shown).filter(|event| event.at < before) {
+            let out = &mut self.lines;
+            let since = event.at.saturating_sub(self.start);
+            let since = match since < 0 {
+                true => Short(since).to_string(),
+                false => format!("+{}", Short(since)),
+            };
+            write!(out, "{since:>12} {:>23} {}· ", "", Indent(depth + 1))?;
+            out.extend_from_slice(&event.text);
+            out.push(b'\n');
+            shown += 1;
+        }
+        Ok(shown)
+    }
+
+    fn left_out(&mut self, span: &Span, depth: usize) -> io::Result<()> {
+        match span.left_out {
+            0 => Ok(()),
+            count => writeln!(
+                self.lines,
+                "{:>36} {}· and {count} more events, for which there was no room",
+                "",
+                Indent(depth + 1)
+            ),
+        }
+    }
+}
+
+/// An event inside: its name, message, fields, and the labels that are not ids.
+pub(super) fn event(event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    write_what(event, payload, &mut out)?;
+    write_labels(event, &mut out)?;
+    Ok(out)
+}
+
+/// What an event says of its span: its fields and labels, each after a blank.
+pub(super) fn details(
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    is_start: bool,
+) -> io::Result<Vec<u8>> {
+    let mut out = Vec::new();
+    write_fields(payload, told_apart(is_start), &mut out)?;
+    if is_start {
+        write_labels(event, &mut out)?;
+    }
+    Ok(out)
+}
+
+fn write_labels(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    let labels = event.labels();
+    labels.iter().filter(|label| !is_id(label)).try_for_each(|label| {
+        write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))
+    })
+}
+
+/// Nanoseconds with the nearest unit and three decimals.
+struct Short(i64);
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let duration = Duration::from_nanos(self.0.unsigned_abs());
+        match duration.as_nanos() < 1000 {
+            true => write!(f, "{sign}{duration:?}"),
+            false => write!(f, "{sign}{duration:.3?}"),
+        }
+    }
+}
+
+/// Two blanks for each level.
+struct Indent(usize);
+
+impl fmt::Display for Indent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:width$}", "", width = 2 * self.0.min(MOST_INDENT))?;
+        if self.0 > MOST_INDENT { write!(f, "(level {}) ", self.0) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,498 @@
+//! Runs `nettrace tree` on traces of spans, and compares it with models and with the reference.
+
+mod program;
+mod spans;
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use program::{nettrace, stderr, stdout, strict_json};
+use serde_json::{Value, json};
+use spans::{
+    PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
+};
+use testkit::reference::{dotnet_traces, tool};
+
+/// The objects that `tree --json` prints.
+fn trees(args: &[&str], trace: &[u8]) -> Vec<Value> {
+    let output = nettrace(&[&["tree", "--json", "-"], args].concat(), trace);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {}", stderr(&output));
+    stdout(&output).lines().map(strict_json).collect()
+}
+
+/// A trace with one span of each kind.
+fn samples() -> Vec<u8> {
+    let inner = spans::Place { has_region: true, ..place(0xAB, 2, 1) };
+    stream(vec![
+        // A root with a child that has a child, and an event of each.
+        event(100, START, place(0xAB, 1, 0)),
+        event(110, PAY_START, inner),
+        event(120, SOLD, inner),
+        event(130, SOLD, place(0xAB, 1, 0)),
+        single(150, place(0xAB, 3, 2), 20, "ok"),
+        event(160, PAY_STOP, inner),
+        event(170, RESUME, place(0xAB, 1, 0)),
+        event(180, SUSPEND, place(0xAB, 1, 0)),
+        stop(200, place(0xAB, 1, 0), 100, "err"),
+        // The caller's span is elsewhere; the child lasts longer than its parent.
+        event(300, START, place(0xCD, 11, 10)),
+        event(310, PAY_START, place(0xCD, 12, 11)),
+        stop(320, place(0xCD, 11, 10), 20, "ok"),
+        event(340, PAY_STOP, place(0xCD, 12, 11)),
+        // The end is missing, then the start, then both.
+        event(400, START, place(0xEF, 21, 0)),
+        stop(450, place(0xEF, 22, 0), 7, "cancelled"),
+        event(460, SOLD, place(0xEF, 23, 0)),
+        // Belongs to no span.
+        spans::Event { place: None, ..event(500, SOLD, place(0, 0, 0)) },
+    ])
+    .end()
+}
+
+const TEXT: &str = "\
+2026-03-04T05:06:07.089100000Z   0.000100000 s, trace abababababababababababababababab
+   100.000µs     50.000µs  err       Shop/checkout [0000000000000001] cart=7
+    50.000µs     30.000µs  -           Shop/pay [0000000000000002] cents=7 {region=\"north\"}
+   +20.000µs                             · Shop/Sold count=7 {region=\"north\"}
+    20.000µs     20.000µs  ok            Shop/pack [0000000000000003] (single)
+   +30.000µs                           · Shop/Sold count=7
+   +70.000µs                           · Shop/checkoutResume
+   +80.000µs                           · Shop/checkoutSuspend
+
+2026-03-04T05:06:07.089400000Z   0.000400000 s, trace efefefefefefefefefefefefefefefef
+  >100.000µs            -  no end    Shop/checkout [0000000000000015] cart=7
+
+2026-03-04T05:06:07.089300000Z   0.000300000 s, trace cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd, within \
+000000000000000a, which is not in this file
+    20.000µs     10.000µs  ok        Shop/checkout [000000000000000b] cart=7
+    30.000µs     30.000µs  -           Shop/pay [000000000000000c] cents=7
+
+2026-03-04T05:06:07.089443000Z   0.000443000 s, trace efefefefefefefefefefefefefefefef
+     7.000µs      7.000µs  cancelled Shop/checkout [0000000000000016] (no start)
+
+2026-03-04T05:06:07.089460000Z   0.000460000 s, trace efefefefefefefefefefefefefefefef
+           -            -  -         (neither start nor end) [0000000000000017]
+        +0ns                           · Shop/Sold count=7
+
+";
+
+#[test]
+fn text() {
+    let output = nettrace(&["tree", "-"], &samples());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), TEXT);
+    let said = "# events=17 lost=0 outside=1 spans=7 without_end=1 without_start=1 unknown=1 \
+        trees=5 shown=5 left_out_spans=0 left_out_events=0 left_out_fields=0\n";
+    assert_eq!(stderr(&output), said);
+}
+
+#[test]
+fn json_objects() {
+    let trees = trees(&[], &samples());
+    let roots: Vec<_> = trees.iter().map(|tree| &tree["spans"][0]["span"]).collect();
+    let id = |number: u64| format!("{number:016x}");
+    assert_eq!(json!(roots), json!([id(1), id(21), id(11), id(22), id(23)]));
+    let first = &trees[0];
+    assert_eq!((&first["trace"], &first["remote_parent"]), (&json!("ab".repeat(16)), &Value::Null));
+    assert_eq!(first["spans"].as_array().unwrap().len(), 3);
+    let mut pay = first["spans"][1].clone();
+    let inside = pay["events"].take();
+    let expected = json!({
+        "depth": 1, "provider": "Shop", "name": "pay", "span": id(2), "parent": id(1),
+        "state": "ended", "outcome": null, "time": "2026-03-04T05:06:07.089110000Z",
+        "since_start_ns": 110_000, "duration_ns": 50_000, "at_least_ns": null, "self_ns": 30_000,
+        "thread": 1005,
+        "start": { "fields": { "cents": 7 }, "labels": { "region": "north" } },
+        "stop": { "fields": {}, "labels": { "region": "north" } },
+        "events": null, "left_out_events": 0,
+    });
+    assert_eq!(pay, expected);
+    // An event inside is as `dump` shows it.
+    let dump = nettrace(&["dump", "-", "--json", "--where", "region=north"], &samples());
+    let dumped: Vec<_> = stdout(&dump).lines().map(strict_json).collect();
+    assert_eq!(inside, json!([dumped[1]]));
+    let pack = &first["spans"][2];
+    assert_eq!((&pack["state"], &pack["outcome"]), (&json!("single"), &json!("ok")));
+    assert_eq!((&pack["since_start_ns"], &pack["duration_ns"]), (&json!(130_000), &json!(20_000)));
+    assert_eq!((&pack["start"], &pack["stop"]), (&Value::Null, &json!({ "fields": {} })));
+    let open = &trees[1]["spans"][0];
+    assert_eq!(
+        [&open["state"], &open["duration_ns"], &open["at_least_ns"], &open["self_ns"]],
+        [&json!("without_end"), &Value::Null, &json!(100_000), &Value::Null]
+    );
+    assert_eq!(trees[2]["remote_parent"], json!(id(10)));
+    assert_eq!(trees[3]["spans"][0]["state"], json!("without_start"));
+    assert_eq!(trees[3]["spans"][0]["outcome"], json!("cancelled"));
+    let unknown = &trees[4]["spans"][0];
+    assert_eq!((&unknown["state"], &unknown["name"]), (&json!("unknown"), &Value::Null));
+}
+
+#[test]
+fn one_trace_and_the_slowest() {
+    let spans = |args: &[&str]| -> Vec<u64> {
+        let trees = trees(args, &samples());
+        let roots = trees.iter().map(|tree| tree["spans"][0]["span"].as_str().unwrap().to_owned());
+        roots.map(|id| u64::from_str_radix(&id, 16).unwrap()).collect()
+    };
+    assert_eq!(spans(&["--trace", &"ef".repeat(16)]), [21, 22, 23]);
+    assert_eq!(spans(&["--trace", &"EF".repeat(16), "--slow", "1"]), [21]);
+    assert_eq!(spans(&["--slow", "2"]), [1, 21]);
+    assert!(spans(&["--slow", "0"]).is_empty());
+    for (args, says) in [
+        (["--trace", &"12".repeat(16)], "of 17 events, none is of trace 12121212"),
+        (["--trace", &"12".repeat(16)], "16 belong to spans of others"),
+    ] {
+        let output = nettrace(&[&["tree", "-"], &args[..]].concat(), &samples());
+        assert_eq!((output.status.code(), stdout(&output)), (Some(0), ""));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+    let output = nettrace(&["tree", "-"], &stream(vec![]).end());
+    assert!(stderr(&output).contains("no span was shown: of 0 events"), "{}", stderr(&output));
+    for wrong in ["ef", "00000000000000000000000000000000"] {
+        let output = nettrace(&["tree", "-", "--trace", wrong], &samples());
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains("the 32 hexadecimal digits of a trace id"), "{wrong}");
+    }
+    let heph = b"\x75\xD1\x1D\x4D\0\0\0\x17\0\x05epoch\x16\x58\x45\xE9\x12\x14\xEC\x90";
+    let output = nettrace(&["tree", "-"], heph);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("tree takes NetTrace"), "{}", stderr(&output));
+}
+
+/// A damaged trace is shown as far as it can be read.
+#[test]
+fn a_trace_that_ends_early() {
+    let whole = samples();
+    let output = nettrace(&["tree", "-"], &whole[..whole.len() - 4]);
+    assert_eq!((output.status.code(), stdout(&output)), (Some(1), TEXT));
+}
+
+/// Versions 4 and 5 have activity ids only, and no key-values of types.
+#[test]
+fn older_versions_have_the_same_trees() {
+    let ours = trees(&[], &samples());
+    for version in ["v5", "v4"] {
+        let converted = nettrace(&["convert", "-", "-", "--to", version], &samples());
+        assert_eq!(converted.status.code(), Some(0), "{}", stderr(&converted));
+        let theirs = trees(&[], &converted.stdout);
+        assert_eq!(theirs.len(), ours.len(), "{version}");
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            assert_eq!(theirs["trace"], Value::Null);
+            assert_eq!(theirs["remote_parent"], ours["remote_parent"]);
+            let spans = [ours, theirs].map(|tree| tree["spans"].as_array().unwrap());
+            assert_eq!(spans[0].len(), spans[1].len(), "{version}");
+            for (ours, theirs) in spans[0].iter().zip(spans[1]) {
+                let same = "depth provider name span parent state outcome since_start_ns \
+                    duration_ns at_least_ns self_ns left_out_events";
+                for key in same.split(' ') {
+                    assert_eq!(ours[key], theirs[key], "{version} {key}: {theirs}");
+                }
+                let counts = [ours, theirs].map(|span| span["events"].as_array().unwrap().len());
+                assert_eq!(counts[0], counts[1], "{version}: {theirs}");
+            }
+        }
+        // A filter finds an event by its span id all the same.
+        let filter = ["dump", "-", "--json", "--where", "SpanId=0000000000000002"];
+        let output = nettrace(&filter, &converted.stdout);
+        assert_eq!(stdout(&output).lines().count(), 3, "{version}: {}", stderr(&output));
+        let output = nettrace(&["tree", "-", "--trace", &"ef".repeat(16)], &converted.stdout);
+        assert!(stderr(&output).contains("have no trace ids"), "{}", stderr(&output));
+    }
+}
+
+/// An event of opcode Start or Stop that has the id of a span around it is one inside of it.
+#[test]
+fn a_pair_without_ids_of_its_own_is_inside() {
+    let at = place(1, 1, 0);
+    let trace = stream(vec![
+        event(10, START, at),
+        event(20, PAY_START, at),
+        event(30, PAY_STOP, at),
+        stop(50, at, 40, "ok"),
+        event(60, PAY_STOP, at),
+    ])
+    .end();
+    let trees = trees(&[], &trace);
+    let spans = trees[0]["spans"].as_array().unwrap();
+    assert_eq!((trees.len(), spans.len()), (1, 1));
+    assert_eq!(spans[0]["duration_ns"], json!(40_000));
+    assert_eq!(spans[0]["events"].as_array().unwrap().len(), 3);
+    let output = nettrace(&["info", "-", "--json"], &trace);
+    let info = strict_json(stdout(&output).trim_end());
+    assert_eq!(info["spans_without_end"], json!(0));
+}
+
+#[test]
+fn spans_within_each_other_and_deep_ones() {
+    let cycle = vec![
+        event(10, START, place(1, 1, 3)),
+        event(20, START, place(1, 2, 1)),
+        event(30, START, place(1, 3, 2)),
+        event(40, START, place(1, 4, 3)),
+        event(50, START, place(1, 5, 5)),
+    ];
+    let found = trees(&[], &stream(cycle).end());
+    let sizes: Vec<_> = found.iter().map(|it| it["spans"].as_array().unwrap().len()).collect();
+    assert_eq!(sizes, [4, 1]);
+    let deep = (1..=20_000).map(|at| event(at, START, place(1, at, at - 1))).collect();
+    let deep = stream(deep).end();
+    let found = trees(&[], &deep);
+    let last = found[0]["spans"].as_array().unwrap().last().unwrap();
+    assert_eq!((found.len(), &last["depth"]), (1, &json!(19_999)));
+    let output = nettrace(&["tree", "-"], &deep);
+    let text = stdout(&output);
+    assert!(text.contains("(level 19999) Shop/checkout"));
+    assert!(text.lines().all(|line| line.len() < 400));
+}
+
+/// What has no room is counted, and the slowest root keeps its details.
+#[test]
+fn the_limit_on_memory() {
+    let none = nettrace(&["tree", "-", "--tree-limit", "0"], &samples());
+    assert_eq!((none.status.code(), stdout(&none)), (Some(0), ""));
+    let counts = "spans=0 without_end=0 without_start=0 unknown=0 trees=0 shown=0 \
+        left_out_spans=6 left_out_events=10 left_out_fields=0";
+    assert!(stderr(&none).contains(counts), "{}", stderr(&none));
+    assert!(stderr(&none).contains("--tree-limit raises the limit"), "{}", stderr(&none));
+
+    // 1000 roots with 8 events each: several times half a MiB. Root 500 is the slowest.
+    let mut events = Vec::new();
+    for root in 1..=1000 {
+        let (at, place) = (root * 100, place(1, root, 0));
+        let duration = if root == 500 { 90 } else { 20 };
+        events.push(event(at, START, place));
+        events.extend((1..9).map(|index| event(at + index, SOLD, place)));
+        events.push(stop(at + duration, place, duration, "ok"));
+    }
+    let trace = stream(events).end();
+    let run = |args: &[&str]| {
+        let output =
+            nettrace(&[&["tree", "--json", "-", "--tree-limit", "1"], args].concat(), &trace);
+        let trees: Vec<_> = stdout(&output).lines().map(strict_json).collect();
+        (trees, stderr(&output).to_owned())
+    };
+    let (slowest, said) = run(&["--slow", "1"]);
+    let root = &slowest[0]["spans"][0];
+    assert_eq!((&root["duration_ns"], &root["left_out_events"]), (&json!(90_000), &json!(0)));
+    assert_eq!(root["events"].as_array().unwrap().len(), 8);
+    assert!(said.contains("spans=1000 ") && said.contains("left_out_spans=0 "), "{said}");
+    assert!(said.contains("left_out_events=0 "), "{said}");
+    let (all, said) = run(&[]);
+    let [shown, left_out] = [
+        all.iter().map(|it| it["spans"][0]["events"].as_array().unwrap().len() as u64).sum::<u64>(),
+        all.iter().map(|it| it["spans"][0]["left_out_events"].as_u64().unwrap()).sum(),
+    ];
+    assert_eq!((all.len(), shown + left_out), (1000, 8000));
+    assert!(left_out > 4000 && said.contains(&format!("left_out_events={left_out} ")), "{said}");
+}
+
+/// Numbers that look random, always the same.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) % bound
+    }
+}
+
+/// A span as a model knows it; times in microseconds.
+struct Model {
+    parent: u64,
+    start: Option<u64>,
+    end: Option<u64>,
+    state: &'static str,
+    events: u64,
+}
+
+/// Random programs of spans against a model: nested, moved out of their parents, never ended, begun
+/// before the trace.
+#[test]
+fn random_programs() {
+    for seed in 1..=40 {
+        let mut random = Random(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
+        let count = 1 + random.below(30);
+        let mut models = BTreeMap::new();
+        let mut events = Vec::new();
+        // No two events have the same time.
+        let mut free: Vec<u64> = (1..2000).collect();
+        let mut take =
+            |random: &mut Random| free.swap_remove(random.below(free.len() as u64) as usize);
+        for span in 1..=count {
+            // 1000 and up are spans elsewhere.
+            let parent = match random.below(6) {
+                0 => 0,
+                1 => 1000 + random.below(3),
+                _ => random.below(span),
+            };
+            let at = place(1, span, parent);
+            let mut times = [take(&mut random), take(&mut random)];
+            times.sort_unstable();
+            let [start, end] = times;
+            let duration = end - start;
+            let inside = random.below(4);
+            let (state, known) = match random.below(10) {
+                0 => {
+                    events.push(event(start, START, at));
+                    ("without_end", [Some(start), None])
+                }
+                1 => {
+                    events.push(stop(end, at, duration, "ok"));
+                    ("without_start", [Some(start), Some(end)])
+                }
+                2 | 3 => {
+                    events.push(single(end, at, duration, "ok"));
+                    ("single", [Some(start), Some(end)])
+                }
+                4 if inside > 0 => ("unknown", [None, None]),
+                _ => {
+                    events.push(event(start, START, at));
+                    events.push(stop(end, at, duration, "ok"));
+                    ("ended", [Some(start), Some(end)])
+                }
+            };
+            (0..inside).for_each(|_| events.push(event(take(&mut random), SOLD, at)));
+            let [start, end] = known;
+            models.insert(span, Model { parent, start, end, state, events: inside });
+        }
+        let last = events.iter().map(|event| event.at).max().unwrap();
+        let trees = trees(&[], &stream(events).end());
+        let mut found = 0;
+        for tree in &trees {
+            for span in tree["spans"].as_array().unwrap() {
+                let id = u64::from_str_radix(span["span"].as_str().unwrap(), 16).unwrap();
+                let model = &models[&id];
+                found += 1;
+                check(id, model, span, &models, last);
+            }
+        }
+        assert_eq!(found, models.len(), "seed {seed}");
+        let lengths: Vec<_> = trees
+            .iter()
+            .map(|tree| &tree["spans"][0])
+            .map(|root| root["duration_ns"].as_u64().or(root["at_least_ns"].as_u64()))
+            .collect();
+        assert!(lengths.is_sorted_by(|one, other| one >= other), "seed {seed}: {lengths:?}");
+    }
+}
+
+fn check(id: u64, model: &Model, span: &Value, models: &BTreeMap<u64, Model>, last: u64) {
+    let mut depth = 0;
+    let mut parent = model.parent;
+    while let Some(above) = models.get(&parent) {
+        (depth, parent) = (depth + 1, above.parent);
+    }
+    assert_eq!(span["depth"], json!(depth), "{span}");
+    let parent = (model.parent != 0).then(|| format!("{:016x}", model.parent));
+    assert_eq!((&span["parent"], &span["state"]), (&json!(parent), &json!(model.state)), "{span}");
+    assert_eq!(span["events"].as_array().unwrap().len() as u64, model.events, "{span}");
+    let nanos = |micros: Option<u64>| json!(micros.map(|micros| micros * 1000));
+    assert_eq!(span["since_start_ns"], nanos(model.start), "{span}");
+    let times = model.start.zip(model.end);
+    assert_eq!(span["duration_ns"], nanos(times.map(|(start, end)| end - start)), "{span}");
+    let children: Vec<_> = models
+        .values()
+        .filter(|child| child.parent == id)
+        .filter_map(|child| Some(child.start?..child.end.unwrap_or(last)))
+        .collect();
+    let own = times.map(|(start, end)| {
+        (start..end).filter(|at| !children.iter().any(|child| child.contains(at))).count() as u64
+    });
+    assert_eq!(span["self_ns"], nanos(own), "{span}");
+}
+
+/// The name of a span with its path, that of its parent, its start and its duration in
+/// milliseconds.
+type Activity = (String, Option<String>, f64, f64);
+
+/// The activities that PerfView computes.
+fn activities(trace: &Path) -> Option<Vec<Activity>> {
+    let output = Command::new(tool("activities")?).arg(trace).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    if !text.contains("# events=") {
+        println!("skipped: no activities: {}", String::from_utf8_lossy(&output.stderr));
+        return None;
+    }
+    let lines = text.lines().filter(|line| line.starts_with('{')).map(strict_json);
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let mut found: Vec<_> = lines
+        .map(|it| {
+            let name = text(&it["name"]).unwrap();
+            let number = |key: &str| it[key].as_f64().unwrap();
+            (name, text(&it["parent"]), number("start_ms"), number("duration_ms"))
+        })
+        .collect();
+    found.sort_by(|one, other| one.0.cmp(&other.0));
+    Some(found)
+}
+
+/// Compares the trees of a trace with the reference's. Returns the number of spans.
+fn compare(trace: &Path) -> Option<usize> {
+    let theirs = activities(trace)?;
+    let trees = trees(&[], &fs::read(trace).unwrap());
+    let spans = trees.iter().flat_map(|tree| tree["spans"].as_array().unwrap());
+    let name = |span: &Value| {
+        // The path of a span of ours is made of the halves of its id.
+        let path = span["path"].as_str().map(str::to_owned).or_else(|| {
+            let id = u64::from_str_radix(span["span"].as_str()?, 16).ok()?;
+            Some(format!("/#{}/{}/{}/", spans::PROCESS, id >> 32, id as u32))
+        });
+        format!("{}({})", span["name"].as_str().unwrap(), path.unwrap())
+    };
+    let ids = |span: &Value, key: &str| span[key].as_str().map(str::to_owned);
+    let names: BTreeMap<_, _> = spans
+        .clone()
+        .map(|span| (ids(span, "span").or(ids(span, "activity")).unwrap(), name(span)))
+        .collect();
+    let millis = |value: &Value| value.as_f64().unwrap() / 1e6;
+    let mut ours: Vec<_> = spans
+        .filter(|span| span["state"] == "ended")
+        .map(|span| {
+            let parent = ids(span, "parent").and_then(|parent| names.get(&parent).cloned());
+            let times = (millis(&span["since_start_ns"]), millis(&span["duration_ns"]));
+            (name(span), parent, times.0, times.1)
+        })
+        .collect();
+    ours.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(ours.len(), theirs.len(), "{}", trace.display());
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        assert_eq!((&ours.0, &ours.1), (&theirs.0, &theirs.1));
+        for (ours, theirs) in [(ours.2, theirs.2), (ours.3, theirs.3)] {
+            assert!((ours - theirs).abs() < 1e-5, "{ours} {theirs}");
+        }
+    }
+    Some(ours.len())
+}
+
+#[test]
+fn activities_of_dotnet_are_those_of_the_reference() {
+    let mut found = Vec::new();
+    for trace in dotnet_traces() {
+        let Some(count) = compare(&trace) else { return };
+        found.push(count);
+    }
+    assert!(found.is_empty() || found.iter().sum::<usize>() >= 195, "{found:?}");
+}
+
+/// The reference sees the same spans in a trace of ours.
+#[test]
+fn spans_are_those_of_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("spans.nettrace");
+    let mut events = Vec::new();
+    let id = |number: u64| number * 0x0123_4567_89AB_CDEF;
+    for number in 1..200 {
+        let parent = if number % 7 == 1 { 0 } else { id(number - 1) };
+        let at = place(9, id(number), parent);
+        // A tree ends before the next one begins. Otherwise the reference takes the span that its
+        // thread is in for the parent of a root.
+        let base = (number - 1) / 7 * 1000;
+        events.push(event(base + number, START, at));
+        events.push(stop(base + 700 - number, at, 0, "ok"));
+    }
+    fs::write(&file, stream(events).end()).unwrap();
+    if let Some(count) = compare(&file) {
+        assert_eq!(count, 199);
+    }
+}
