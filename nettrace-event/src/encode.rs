@@ -81,6 +81,14 @@ pub trait PayloadEncoder: Sized {
     /// A position to return to, for lengths and locations that become known later.
     type Mark: Copy;
 
+    /// The processor's counter at the event, if the backend has read it for the event's time.
+    /// Otherwise 0.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn counter(&self) -> u64 {
+        0
+    }
+
     /// [`FieldType::Bool`].
     fn bool(&mut self, value: bool);
     /// [`FieldType::Bool8`].

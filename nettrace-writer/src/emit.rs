@@ -392,6 +392,8 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
     let record = &buffer.record;
     let unwinding = Unwinding(buffer);
     let fixed = FixedSize::of(event);
+    // In the usual mode the clock is the counter.
+    let at = if USUAL { now } else { 0 };
     // If the clock went back the delta is above every bound, and the slow path handles it.
     let delta = now.wrapping_sub(record.ts());
     let is_like_last = || record.is_last_type(ty) && fixed.is_none_or(|len| record.has_len(len));
@@ -411,7 +413,7 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
                 if GENERAL { row::size(len as u32, old) } else { (0, 0, 0) };
             let (head, head_len) =
                 if GENERAL { row::head(id, old, delta, flag) } else { row::head_like(delta, 0) };
-            let payload = encode(event, window.fixed(head, head_len, size, size_len));
+            let payload = encode(event, window.fixed(head, head_len, size, size_len), at);
             (payload.len() == len && !payload.overflowed()).then(|| (payload.position(), len))
         }
         None => {
@@ -419,7 +421,8 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
             let (head, head_len) =
                 if GENERAL { row::head(id, old, delta, flag) } else { row::head_like(delta, flag) };
             let (size, room) = window.variable(head, head_len);
-            let payload = if GENERAL { encode(event, room) } else { encode_plain(event, room) };
+            let payload =
+                if GENERAL { encode(event, room, at) } else { encode_plain(event, room, at) };
             (payload.len() <= row::MAX_SHORT_PAYLOAD && !payload.overflowed()).then(|| {
                 size.set(row::padded2(payload.len() as u32));
                 (payload.position(), payload.len())
@@ -480,17 +483,18 @@ fn record_or_move_on<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'stati
     }
 }
 
+/// Encodes the payload. `counter` is that of [`NetTraceEncoder::at`].
 #[inline(always)]
-fn encode<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor) -> Cursor {
-    let mut encoder = NetTraceEncoder::new(cursor);
+fn encode<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor, counter: u64) -> Cursor {
+    let mut encoder = NetTraceEncoder::new(cursor).at(counter);
     event.encode(&mut encoder);
     encoder.finish()
 }
 
 /// [`encode`] for an event whose texts are ASCII. Any other event is refused.
 #[inline(always)]
-fn encode_plain<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor) -> Cursor {
-    let mut encoder = NetTraceEncoder::plain(cursor);
+fn encode_plain<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor, counter: u64) -> Cursor {
+    let mut encoder = NetTraceEncoder::plain(cursor).at(counter);
     event.encode(&mut encoder);
     encoder.finish()
 }

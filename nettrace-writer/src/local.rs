@@ -151,6 +151,19 @@ pub(crate) fn labels_changed() {
     CURRENT.set(nobody());
 }
 
+/// The processor's counter at the thread's last event, if that event went to the current buffer and
+/// its time is the counter's. There is none after [`labels_changed`].
+#[inline(always)]
+pub(crate) fn last_counter() -> Option<u64> {
+    let pointer = CURRENT.get();
+    if pointer == nobody() {
+        return None;
+    }
+    // SAFETY: L2.
+    let record = unsafe { &pointer.as_ref().record };
+    (record.mode() == 0).then(|| record.ts())
+}
+
 /// Calls `f` with each buffer that the thread has.
 #[cfg(test)]
 pub(crate) fn for_each_buffer(f: impl FnMut(&ThreadBuffer)) {

@@ -41,14 +41,18 @@ pub(crate) const ESCAPE_HEAD: usize = 10;
 pub(crate) enum Escape {
     /// This many numbers before the next row have no row: a u64.
     Gap = 1,
-    /// The thread has these labels from the next row on: see `labels`. This is also the only kind
-    /// that can be the last thing in a chunk, and the only one before a row of the fast path.
+    /// The thread has these labels from the next row on, as a label list of version 6. This and
+    /// [`Span`](Self::Span) are the only kinds that can be the last thing in a chunk, and the only
+    /// ones before a row of the fast path.
     Labels = 2,
     /// The next row has this stack: u64 addresses, the innermost first.
     Stack = 3,
     /// The next row is about another thread: its process-wide number and its id in the system (u64
     /// each), then its name.
     Thread = 4,
+    /// The thread is in this span from the next row on, and has no other labels: the ids of the
+    /// trace, the span and the parent (see `context::frames`).
+    Span = 5,
 }
 
 impl Escape {
@@ -58,6 +62,7 @@ impl Escape {
             2 => Self::Labels,
             3 => Self::Stack,
             4 => Self::Thread,
+            5 => Self::Span,
             _ => return None,
         })
     }

@@ -42,6 +42,7 @@ pub struct NetTraceEncoder<B: Buffer, const PLAIN: bool = false> {
     base: usize,
     /// Where the data of the current location begins.
     location_start: usize,
+    counter: u64,
 }
 
 impl<B: Buffer> NetTraceEncoder<B> {
@@ -77,7 +78,16 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
     #[inline(always)]
     fn begin(buffer: B) -> Self {
         let base = buffer.len();
-        Self { buffer, base, location_start: 0 }
+        Self { buffer, base, location_start: 0, counter: 0 }
+    }
+
+    /// States the processor's counter at the event: see [`PayloadEncoder::counter`].
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub fn at(mut self, counter: u64) -> Self {
+        self.counter = counter;
+        self
     }
 
     /// Checks the payload's size and returns the buffer. The payload is what the buffer has grown
@@ -178,6 +188,11 @@ macro_rules! numbers {
 
 impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> {
     type Mark = usize;
+
+    #[inline(always)]
+    fn counter(&self) -> u64 {
+        self.counter
+    }
 
     numbers! {
         u8: u8;

@@ -27,6 +27,12 @@ pub const MAX_LABEL_BYTES: usize = 2_048;
 /// span id, each with its kind.
 const MAX_ID_BYTES: usize = 3 * 17 + 9;
 
+/// Kinds of labels.
+const ACTIVITY_ID: u8 = 1;
+const RELATED_ACTIVITY_ID: u8 = 2;
+const TRACE_ID: u8 = 3;
+const SPAN_ID: u8 = 4;
+
 /// The ids of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ids {
@@ -36,26 +42,91 @@ pub(crate) struct Ids {
     pub(crate) flags: TraceFlags,
 }
 
+/// Where the ids of a span are in a chunk: the trace, the span, and the parent or 0.
+pub(crate) type IdBytes = [u8; 32];
+
 impl Ids {
-    /// Writes the labels of a span, without [`LAST_LABEL`]. Returns their length, and where the last
-    /// of them begins.
+    /// The ids as a chunk has them.
     #[inline]
-    fn put(&self, out: &mut [u8; MAX_ID_BYTES]) -> (usize, usize) {
-        let process = ids::process();
-        let activity = |span| ActivityId::from_span_id(span, process).to_bytes();
-        let related = self.parent.map(|parent| Label::RelatedActivityId(activity(parent)));
-        let (mut len, mut last) = (0, 0);
-        let mut put = |label: &Label<'_>| {
-            (last, len) = (len, len + v6::put_label(label, &mut out[len..]).unwrap_or(0));
-        };
-        put(&Label::ActivityId(activity(self.span)));
-        if let Some(related) = &related {
-            put(related);
-        }
-        put(&Label::TraceId(self.trace.to_bytes()));
-        put(&Label::SpanId(self.span.to_u64()));
-        (len, last)
+    fn to_bytes(self) -> IdBytes {
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&self.trace.to_bytes());
+        bytes[16..24].copy_from_slice(&self.span.to_u64().to_le_bytes());
+        bytes[24..].copy_from_slice(&self.parent.map_or(0, SpanId::to_u64).to_le_bytes());
+        bytes
     }
+}
+
+/// The label list of a span with these ids: the activity, the activity of the parent if there is
+/// one, the trace and the span. The last label is not marked.
+pub(crate) struct IdList {
+    bytes: [u8; MAX_ID_BYTES],
+    len: usize,
+}
+
+impl IdList {
+    #[inline]
+    pub(crate) fn new(ids: &IdBytes) -> Self {
+        let number = |at: usize| {
+            let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
+            SpanId::from_u64(u64::from_le_bytes(*bytes))
+        };
+        let process = ids::process();
+        let mut list = Self { bytes: [0; MAX_ID_BYTES], len: 0 };
+        let activity = |span| ActivityId::from_span_id(span, process).to_bytes_le();
+        if let Some(span) = number(16) {
+            list.put(ACTIVITY_ID, activity(span));
+        }
+        if let Some(parent) = number(24) {
+            list.put(RELATED_ACTIVITY_ID, activity(parent));
+        }
+        list.put::<16>(TRACE_ID, *ids.first_chunk().expect("16 bytes"));
+        list.put::<8>(SPAN_ID, *ids[16..].first_chunk().expect("eight bytes"));
+        list
+    }
+
+    #[inline(always)]
+    fn put<const N: usize>(&mut self, kind: u8, id: [u8; N]) {
+        self.bytes[self.len] = kind;
+        self.bytes[self.len + 1..][..N].copy_from_slice(&id);
+        self.len += 1 + N;
+    }
+
+    /// Marks the last label as the last of a list.
+    pub(crate) fn end(mut self) -> Self {
+        self.bytes[self.len - 9] |= LAST_LABEL;
+        self
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The labels of a span with these ids.
+pub(crate) fn labels<'a>(ids: &IdBytes) -> impl Iterator<Item = Label<'a>> + use<'a> {
+    let list = IdList::new(ids);
+    let owned = |label: Label<'_>| match label {
+        Label::ActivityId(id) => Some(Label::ActivityId(id)),
+        Label::RelatedActivityId(id) => Some(Label::RelatedActivityId(id)),
+        Label::TraceId(id) => Some(Label::TraceId(id)),
+        Label::SpanId(id) => Some(Label::SpanId(id)),
+        _ => None,
+    };
+    let mut labels = [None; 4];
+    labels.iter_mut().zip(decode(list.as_bytes())).for_each(|(to, label)| *to = owned(label));
+    labels.into_iter().flatten()
+}
+
+/// What is in force on a thread, for its rows.
+pub(crate) enum InForce<'a> {
+    /// Nothing.
+    Nothing,
+    /// A span without labels.
+    Span(IdBytes),
+    /// Labels, and the ids of a span if they are not empty. Both parts together are a label list of
+    /// version 6.
+    Labels(&'a [u8], &'a [u8]),
 }
 
 /// What a scope puts in force.
@@ -208,25 +279,26 @@ pub(crate) fn current_span() -> Option<(Ids, Option<Arc<TraceState>>)> {
     with_frames(|frames| frames.frames.last().and_then(of_frame)).ok().flatten()
 }
 
-/// Calls `f` with the version of what is in force and its encoding as a label list of version 6, in
-/// two parts, which are empty if nothing is in force. Returns `None` if it cannot be read: a signal
-/// handler interrupted a change of it, or the thread is ending.
+/// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
+/// be read: a signal handler interrupted a change of it, or the thread is ending.
 #[inline]
-pub(crate) fn with_current<R>(f: impl FnOnce(u64, [&[u8]; 2]) -> R) -> Option<R> {
+pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
-        let Some(frame) = frames.frames.last() else { return Some(f(0, [&[], &[]])) };
+        let Some(frame) = frames.frames.last() else { return Some(f(0, InForce::Nothing)) };
         let labels = &frames.bytes[frame.start..frame.end];
-        Some(match &frame.ids {
+        Some(match frame.ids {
             Some(ids) if !frame.has_ids => {
-                let mut bytes = [0; MAX_ID_BYTES];
-                let (len, last) = ids.put(&mut bytes);
+                let ids = ids.to_bytes();
                 if labels.is_empty() {
-                    bytes[last] |= LAST_LABEL;
+                    f(frame.version, InForce::Span(ids))
+                } else {
+                    let list = IdList::new(&ids);
+                    f(frame.version, InForce::Labels(list.as_bytes(), labels))
                 }
-                f(frame.version, [&bytes[..len], labels])
             }
-            _ => f(frame.version, [&[], labels]),
+            _ if labels.is_empty() => f(frame.version, InForce::Nothing),
+            _ => f(frame.version, InForce::Labels(&[], labels)),
         })
     });
     called.ok().flatten()
@@ -235,19 +307,26 @@ pub(crate) fn with_current<R>(f: impl FnOnce(u64, [&[u8]; 2]) -> R) -> Option<R>
 /// The activity in force, and the one that it was started from.
 #[cfg(feature = "user_events")]
 pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
-    let (mut id, mut related) = (None, None);
-    if version() != 0 {
-        with_current(|_, parts| {
-            for label in parts.into_iter().flat_map(decode) {
-                match label {
-                    Label::ActivityId(bytes) => id = Some(bytes),
-                    Label::RelatedActivityId(bytes) => related = Some(bytes),
-                    _ => {}
-                }
-            }
-        });
+    if version() == 0 {
+        return (None, None);
     }
-    (id, related)
+    let activity = |ids: &[u8], labels: &[u8]| {
+        let (mut id, mut related) = (None, None);
+        for label in decode(ids).chain(decode(labels)) {
+            match label {
+                Label::ActivityId(bytes) => id = Some(bytes),
+                Label::RelatedActivityId(bytes) => related = Some(bytes),
+                _ => {}
+            }
+        }
+        (id, related)
+    };
+    let of_current = with_current(|_, current| match current {
+        InForce::Nothing => (None, None),
+        InForce::Span(ids) => activity(IdList::new(&ids).as_bytes(), &[]),
+        InForce::Labels(ids, labels) => activity(ids, labels),
+    });
+    of_current.unwrap_or_default()
 }
 
 impl Frames {
@@ -299,14 +378,13 @@ impl Frames {
         let are_ids = |label: &Label<'_>| is_id(kind(label));
         let has_new_ids = labels.iter().any(are_ids);
         // If ids are given, the span's become labels too, so that those replace them.
-        let mut of_span = [0; MAX_ID_BYTES];
         let of_span = match &outer {
             Some(Frame { ids: Some(ids), has_ids: false, .. }) if has_new_ids => {
-                let (len, _) = ids.put(&mut of_span);
-                &of_span[..len]
+                Some(IdList::new(&ids.to_bytes()))
             }
-            _ => &[],
+            _ => None,
         };
+        let of_span = of_span.as_ref().map_or(&[][..], IdList::as_bytes);
         let start = self.used();
         let most = MAX_LABEL_BYTES + of_span.len();
         if self.bytes.len() - start < most {
@@ -417,10 +495,10 @@ fn replaces_encoded(new: &Label<'_>, old: &LabelBytes<'_>) -> bool {
 /// A label's kind, as it is encoded.
 fn kind(label: &Label<'_>) -> u8 {
     match label {
-        Label::ActivityId(_) => 1,
-        Label::RelatedActivityId(_) => 2,
-        Label::TraceId(_) => 3,
-        Label::SpanId(_) => 4,
+        Label::ActivityId(_) => ACTIVITY_ID,
+        Label::RelatedActivityId(_) => RELATED_ACTIVITY_ID,
+        Label::TraceId(_) => TRACE_ID,
+        Label::SpanId(_) => SPAN_ID,
         Label::Str(..) => 5,
         Label::Int(..) => 6,
         Label::OpCode(_) => 7,
@@ -432,7 +510,7 @@ fn kind(label: &Label<'_>) -> u8 {
 
 /// Whether a kind is one of the ids that a span has.
 fn is_id(kind: u8) -> bool {
-    kind <= 4
+    kind <= SPAN_ID
 }
 
 /// The labels of an encoded list.

@@ -3,7 +3,12 @@
 
 use nettrace_format::{payload::Buffer as _, v6};
 
-use crate::{memory::Cursor, row::Escape, thread::ThreadRef};
+use crate::{
+    context::frames::{IdBytes, InForce},
+    memory::Cursor,
+    row::{ESCAPE_HEAD, Escape},
+    thread::ThreadRef,
+};
 
 /// The most addresses that a stack can have.
 pub const MAX_STACK_FRAMES: usize = 1_024;
@@ -134,12 +139,31 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
         && addresses.all(|&address| v6::takes_address(address, pointer_size))
 }
 
-/// Writes an escape, whose bytes come in two parts. `previous` is where the escapes of the previous row with escapes begin: see
+/// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
 /// [`EscapeBytes::previous`](crate::row::EscapeBytes::previous).
-pub(super) fn escape(out: &mut Cursor, kind: Escape, [first, second]: [&[u8]; 2], previous: u32) {
-    out.put(&kind.head(first.len() + second.len(), previous));
-    out.put(first);
-    out.put(second);
+#[inline]
+pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
+    out.put(&kind.head(bytes.len(), previous));
+    out.put(bytes);
+}
+
+/// Writes the escape for what is in force on the thread.
+#[inline]
+pub(super) fn in_force(out: &mut Cursor, current: &InForce<'_>, previous: u32) {
+    match *current {
+        InForce::Span(ids) => {
+            let mut bytes = [0; ESCAPE_HEAD + size_of::<IdBytes>()];
+            bytes[..ESCAPE_HEAD].copy_from_slice(&Escape::Span.head(ids.len(), previous));
+            bytes[ESCAPE_HEAD..].copy_from_slice(&ids);
+            out.put(&bytes);
+        }
+        InForce::Labels(ids, labels) => {
+            out.put(&Escape::Labels.head(ids.len() + labels.len(), previous));
+            out.put(ids);
+            out.put(labels);
+        }
+        InForce::Nothing => escape(out, Escape::Labels, &[], previous),
+    }
 }
 
 #[cfg(test)]

@@ -161,9 +161,9 @@ fn write_labels(buffer: &ThreadBuffer) -> bool {
     if pos == place.0 || record.owes_gap() {
         return false;
     }
-    let written = frames::with_current(|version, labels| {
+    let written = frames::with_current(|version, current| {
         let mut out = Cursor::in_chunk(place, pos);
-        origin::escape(&mut out, Escape::Labels, labels, record.last_escapes(pool, chunk));
+        origin::in_force(&mut out, &current, record.last_escapes(pool, chunk));
         if out.overflowed() {
             return false;
         }
@@ -199,13 +199,13 @@ fn write_row<T: TraceEvent + ?Sized>(
     if is_first {
         record.number_first_row(pool, chunk);
     } else if record.gap() > 0 {
-        origin::escape(&mut out, Escape::Gap, [&record.gap().to_le_bytes(), &[]], previous);
+        origin::escape(&mut out, Escape::Gap, &record.gap().to_le_bytes(), previous);
     }
     let version = frames::version();
     let mut labels_written = None;
     if version != record.labels() {
-        labels_written = frames::with_current(|version, labels| {
-            origin::escape(&mut out, Escape::Labels, labels, previous);
+        labels_written = frames::with_current(|version, current| {
+            origin::in_force(&mut out, &current, previous);
             version
         });
     }
@@ -234,7 +234,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     }
     let room = out.room();
     let unwinding = Unwinding(buffer);
-    let payload = encode(event, out.split(MAX_PAYLOAD));
+    let payload = encode(event, out.split(MAX_PAYLOAD), 0);
     mem::forget(unwinding);
     if payload.refusal().is_some() {
         return Err(NotWritten::TooLarge);

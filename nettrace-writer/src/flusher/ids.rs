@@ -5,6 +5,8 @@ use std::{
     hash::{BuildHasher, Hasher},
 };
 
+use crate::context::frames::IdBytes;
+
 /// Ids of byte strings, valid from one sequence point to the next.
 ///
 /// It remembers a bounded number of bytes. If there are more between two sequence points (which can
@@ -29,7 +31,13 @@ pub(super) struct Interned {
     size: usize,
     most: usize,
     seeds: [u64; 2],
+    /// The spans of late, by the last bits of their ids. Empty until the first one.
+    spans: Vec<(IdBytes, u32)>,
 }
+
+/// How many spans are remembered: a power of two. Spans whose ids have the same last bits take each
+/// other's place, and are defined again.
+const SPANS: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -59,6 +67,7 @@ impl Interned {
             size: 0,
             most,
             seeds,
+            spans: Vec::new(),
         }
     }
 
@@ -74,6 +83,33 @@ impl Interned {
         if let Some(position) = self.position(string, hash) {
             return (self.first() + position, false);
         }
+        self.add(string, hash);
+        if self.entries.len() * 2 > self.table.len() {
+            self.rebuild();
+        } else {
+            place(&mut self.table, hash, self.entries.len() as u32);
+        }
+        (self.last, true)
+    }
+
+    /// [`id`](Self::id) for the label list of a span. Span ids need no hash: they are random, or
+    /// another service's. In that case a bad choice costs definitions and nothing else.
+    pub(super) fn id_of_span(&mut self, span: &IdBytes) -> (u32, bool) {
+        if self.spans.is_empty() {
+            self.spans.resize(SPANS, ([0; 32], 0));
+        }
+        let place = usize::from(u16::from_le_bytes([span[16], span[17]])) % SPANS;
+        let (known, id) = self.spans[place];
+        if known == *span {
+            return (id, false);
+        }
+        self.add(&[], 0);
+        self.spans[place] = (*span, self.last);
+        (self.last, true)
+    }
+
+    /// Assigns an id. The empty string stands for a span, and is not in the table.
+    fn add(&mut self, string: &[u8], hash: u32) {
         let size = 2 * string.len() + EACH;
         if self.size + size > self.most {
             self.bytes.clear();
@@ -86,12 +122,6 @@ impl Interned {
         self.bytes.extend_from_slice(string);
         self.entries.push(Entry { start, len: string.len() as u32, hash });
         self.last += 1;
-        if self.entries.len() * 2 > self.table.len() {
-            self.rebuild();
-        } else {
-            place(&mut self.table, hash, self.entries.len() as u32);
-        }
-        (self.last, true)
     }
 
     /// Notes that all ids so far are defined by what was written.
@@ -117,6 +147,7 @@ impl Interned {
             self.bytes.truncate(self.entries.last().map_or(0, |e| e.start + e.len as usize));
             self.size = 2 * self.bytes.len() + EACH * self.entries.len();
             self.last = last;
+            self.spans.clear();
             self.rebuild();
         }
         self.defined = self.last;
@@ -146,7 +177,7 @@ impl Interned {
         let places = places.max(self.table.len()).max(LEAST_PLACES);
         self.table.clear();
         self.table.resize(places, 0);
-        for (entry, number) in self.entries.iter().zip(1..) {
+        for (entry, number) in self.entries.iter().zip(1..).filter(|(entry, _)| entry.len > 0) {
             place(&mut self.table, entry.hash, number);
         }
     }

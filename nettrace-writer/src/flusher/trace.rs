@@ -16,7 +16,7 @@ use nettrace_format::{
 
 use crate::{
     clock::Sync,
-    context::frames,
+    context::frames::{self, IdBytes, IdList},
     flusher::{
         ids::Interned,
         output::Output,
@@ -46,8 +46,28 @@ pub(super) struct TraceThread {
     /// The last number that is accounted for: it has a row, or its event is known to be lost.
     pub(super) told: u64,
     said: Said,
-    /// The labels in force at the thread's next row, encoded as in [escapes](Escape::Labels).
-    labels: Vec<u8>,
+    labels: InForce,
+}
+
+/// The labels in force at a thread's next row.
+#[derive(Debug, Default)]
+struct InForce {
+    /// If they are those of a span, its ids.
+    span: Option<IdBytes>,
+    /// As a label list of version 6.
+    list: Vec<u8>,
+}
+
+impl InForce {
+    /// Takes over what an [escape](Escape::Labels) says.
+    fn set(&mut self, kind: Escape, data: &[u8]) {
+        self.list.clear();
+        self.span = if kind == Escape::Span { data.first_chunk().copied() } else { None };
+        match &self.span {
+            Some(ids) => self.list.extend_from_slice(IdList::new(ids).end().as_bytes()),
+            None => self.list.extend_from_slice(data),
+        }
+    }
 }
 
 impl TraceThread {
@@ -85,9 +105,8 @@ pub(super) enum Named<'a> {
 pub(super) struct Told {
     /// How many rows the format cannot hold.
     pub(super) refused: u64,
-    /// Where in the chunk the labels are that are in force after the segment, if they changed in
-    /// it.
-    labels: Option<Range<usize>>,
+    /// The last escape with labels in the segment: its kind, and where in the chunk its data are.
+    labels: Option<(Escape, Range<usize>)>,
 }
 
 /// How many related threads are remembered: rows are about them, but they recorded none.
@@ -201,7 +220,13 @@ impl Trace {
     pub(super) fn thread(&mut self, who: Option<&ThreadRef>) -> TraceThread {
         let os_id = who.map_or(0, ThreadRef::os_id);
         let RecorderIds { recorder, subject } = self.ids.recorder(os_id);
-        TraceThread { index: recorder, subject, told: 0, said: Said::default(), labels: Vec::new() }
+        TraceThread {
+            index: recorder,
+            subject,
+            told: 0,
+            said: Said::default(),
+            labels: InForce::default(),
+        }
     }
 
     /// Defines the event types that rows of the session may have and that are not defined yet.
@@ -288,9 +313,8 @@ impl Trace {
     /// Notes the result of [`events`](Self::events) for a segment that stays in the stream.
     pub(super) fn keep(thread: &mut TraceThread, segment: &Segment, told: &Told, pool: &Pool) {
         thread.told = segment.end_number;
-        if let Some(labels) = &told.labels {
-            thread.labels.clear();
-            thread.labels.extend_from_slice(&segment.bytes(pool)[labels.clone()]);
+        if let Some((kind, data)) = &told.labels {
+            thread.labels.set(*kind, &segment.bytes(pool)[data.clone()]);
         }
     }
 
@@ -299,9 +323,10 @@ impl Trace {
         thread.told = segment.end_number;
         let mut walk = segment.walk(pool);
         while let Some(step) = walk.next().filter(|_| segment.has_escapes()) {
-            if let Step::Escape(EscapeBytes { kind: Escape::Labels, data, .. }) = step {
-                thread.labels.clear();
-                thread.labels.extend_from_slice(data);
+            if let Step::Escape(EscapeBytes { kind, data, .. }) = step {
+                if matches!(kind, Escape::Labels | Escape::Span) {
+                    thread.labels.set(kind, data);
+                }
             }
         }
     }
@@ -333,7 +358,7 @@ impl Trace {
         let told = Told { refused: 0, labels: None };
         let mut walk = segment.walk(pool);
         let Some(Step::Row(first, payload)) = walk.next() else { return Ok(told) };
-        let list: Vec<_> = frames::decode(&thread.labels).collect();
+        let list: Vec<_> = frames::decode(&thread.labels.list).collect();
         let header = RowHeader {
             sequence: first_number,
             capture_thread: thread.index,
@@ -371,9 +396,9 @@ impl Trace {
         self.end_block(rows, out);
     }
 
-    /// The id of a label list. Defines the list if it is not defined.
-    fn labels(&mut self, bytes: &[u8], out: &mut Output) -> Result<u32, FormatError> {
-        let id = self.pending_list(bytes);
+    /// The id of the list of labels in force. Defines the list if it is not defined.
+    fn labels(&mut self, labels: &InForce, out: &mut Output) -> Result<u32, FormatError> {
+        let id = self.pending_labels(labels);
         self.define_pending(out)?;
         Ok(id)
     }

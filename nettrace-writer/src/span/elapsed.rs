@@ -7,7 +7,7 @@
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
 use crate::{
-    clock,
+    clock, local,
     sync::{AtomicU64, Ordering},
 };
 
@@ -48,6 +48,16 @@ impl Started {
         }
     }
 
+    /// A call that begins at the thread's last event. To be called after an event that follows a
+    /// change of labels.
+    #[inline(always)]
+    pub(crate) fn at_last_event() -> Self {
+        match (PACE.load(Ordering::Relaxed), local::last_counter()) {
+            (1.., Some(at)) => Self { at, pace: PACE.load(Ordering::Relaxed) },
+            _ => Self::now(),
+        }
+    }
+
     /// Whether the call is recorded.
     #[inline(always)]
     #[must_use]
@@ -56,15 +66,19 @@ impl Started {
     }
 
     /// How long ago the call began: 0 if the clock has gone back since then.
+    ///
+    /// The time ends when it is recorded or asked for, not now.
     #[inline(always)]
     #[must_use]
     pub fn elapsed(&self) -> Elapsed {
-        if self.pace == MONOTONIC {
-            return Elapsed(monotonic().saturating_sub(self.at));
-        }
-        let ticks = clock::counter().saturating_sub(self.at);
+        Elapsed { since: *self }
+    }
+
+    #[inline(always)]
+    fn nanos_until(&self, counter: u64) -> u64 {
+        let ticks = counter.saturating_sub(self.at);
         // The product exceeds 64 bits of nanoseconds only after centuries.
-        Elapsed(((u128::from(ticks) * u128::from(self.pace)) >> 32) as u64)
+        ((u128::from(ticks) * u128::from(self.pace)) >> 32) as u64
     }
 }
 
@@ -74,25 +88,40 @@ fn monotonic() -> u64 {
     clock::monotonic()
 }
 
-/// Nanoseconds, recorded as a duration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Elapsed(u64);
+/// A time in nanoseconds, recorded as a duration.
+///
+/// The time since a start ends when it is recorded or asked for. An event takes it until the
+/// event's own time, without another reading of the clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Elapsed {
+    /// The start, or nanoseconds if the pace is [`NONE`].
+    since: Started,
+}
 
 impl Elapsed {
     /// No time.
-    pub const ZERO: Self = Self(0);
+    pub const ZERO: Self = Self::nanos(0);
 
-    /// In nanoseconds.
-    #[must_use]
-    pub fn as_nanos(self) -> u64 {
-        self.0
+    const fn nanos(nanos: u64) -> Self {
+        Self { since: Started { at: nanos, pace: NONE } }
     }
 
-    /// The sum of two times.
+    /// In nanoseconds.
+    #[inline(always)]
+    #[must_use]
+    pub fn as_nanos(self) -> u64 {
+        match self.since.pace {
+            NONE => self.since.at,
+            MONOTONIC => monotonic().saturating_sub(self.since.at),
+            _ => self.since.nanos_until(clock::counter()),
+        }
+    }
+
+    /// The sum of two times, of which both end now.
     #[inline]
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0))
+        Self::nanos(self.as_nanos().saturating_add(other.as_nanos()))
     }
 }
 
@@ -101,7 +130,11 @@ impl TraceField for Elapsed {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        encoder.duration_nanos(self.0);
+        let nanos = match (self.since.pace, encoder.counter()) {
+            (NONE | MONOTONIC, _) | (_, 0) => self.as_nanos(),
+            (_, at) => self.since.nanos_until(at),
+        };
+        encoder.duration_nanos(nanos);
     }
 }
 
@@ -109,7 +142,7 @@ impl TraceField for Elapsed {
 mod tests {
     use std::time::Instant;
 
-    use super::{Elapsed, MONOTONIC, PACE, Started, monotonic, set_frequency};
+    use super::{MONOTONIC, PACE, Started, monotonic, set_frequency};
     use crate::{
         clock::{Clock, Source},
         sync::Ordering,
@@ -125,7 +158,7 @@ mod tests {
             let inside = Instant::now();
             while inside.elapsed().as_millis() < 20 {}
             let inside = inside.elapsed().as_nanos() as f64;
-            let Elapsed(nanos) = started.elapsed();
+            let nanos = started.elapsed().as_nanos();
             let possible = inside * 0.99..outside.elapsed().as_nanos() as f64 * 1.01;
             assert!(possible.contains(&(nanos as f64)), "{nanos} ns, not {possible:?}");
         };
@@ -136,7 +169,7 @@ mod tests {
             measure(Started::now);
         }
         let later = Started { at: u64::MAX, pace: 1 << 32 };
-        assert_eq!(later.elapsed().0, 0, "a clock that has gone back");
+        assert_eq!(later.elapsed().as_nanos(), 0, "a clock that has gone back");
         assert!(!Started::NEVER.is_running());
     }
 }

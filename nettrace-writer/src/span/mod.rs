@@ -206,8 +206,8 @@ impl<E: SpanEvents> Span<E> {
         let mut open = Open::new(parent);
         let scope = open.enter();
         start();
+        open.started = Started::at_last_event();
         drop(scope);
-        open.started = Started::now();
         Self { open: Some(open), events }
     }
 
@@ -315,7 +315,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
         let mut open = Open::new(parent);
         let scope = open.enter();
         start();
-        open.started = Started::now();
+        open.started = Started::at_last_event();
         Self::new(Span { open: Some(open), events }, scope)
     }
 

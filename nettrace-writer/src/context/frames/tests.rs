@@ -1,13 +1,22 @@
 use nettrace_format::v6::{LAST_LABEL, split_label};
 
 use super::{
-    Ids, Label, MAX_LABEL_BYTES, decode, enter_span, leave, return_to, snapshot, with_current,
+    IdList, Ids, InForce, Label, MAX_LABEL_BYTES, decode, enter_span, leave, return_to, snapshot,
+    with_current,
 };
 use crate::context::{Context, enter_labels, ids};
 
 /// What is in force, as one label list.
 fn list() -> (u64, Vec<u8>) {
-    with_current(|version, parts| (version, parts.concat())).unwrap()
+    let current = with_current(|version, current| {
+        let list = match current {
+            InForce::Nothing => Vec::new(),
+            InForce::Span(ids) => IdList::new(&ids).end().as_bytes().to_vec(),
+            InForce::Labels(ids, labels) => [ids, labels].concat(),
+        };
+        (version, list)
+    });
+    current.unwrap()
 }
 
 fn current() -> Vec<String> {

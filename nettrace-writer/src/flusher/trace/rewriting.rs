@@ -27,7 +27,7 @@ impl Trace {
         let mut rows = std::mem::take(&mut self.scratch);
         rows.clear();
         let mut walk = segment.walk(pool);
-        let mut list: Vec<_> = frames::decode(&thread.labels).collect();
+        let mut list: Vec<_> = frames::decode(&thread.labels.list).collect();
         let mut labels = self.labels(&thread.labels, out)?;
         let (mut number, mut stack, mut about) = (segment.number, 0, thread.subject);
         let mut addresses = Vec::new();
@@ -38,11 +38,15 @@ impl Trace {
             match step {
                 Step::Escape(escape) => match escape.kind {
                     Escape::Gap => number += gap_of(&escape),
-                    Escape::Labels => {
-                        told.labels = Some(walk.at - escape.data.len()..walk.at);
+                    kind @ (Escape::Labels | Escape::Span) => {
+                        told.labels = Some((kind, walk.at - escape.data.len()..walk.at));
                         list.clear();
-                        list.extend(frames::decode(escape.data));
-                        labels = self.labels(escape.data, out)?;
+                        match escape.data.first_chunk() {
+                            Some(ids) if kind == Escape::Span => list.extend(frames::labels(ids)),
+                            _ => list.extend(frames::decode(escape.data)),
+                        }
+                        labels = self.pending_escape(&escape);
+                        self.define_pending(out)?;
                     }
                     Escape::Stack => {
                         addresses.extend(addresses_of(escape.data));

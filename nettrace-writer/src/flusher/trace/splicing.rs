@@ -17,10 +17,11 @@ use nettrace_format::{
 };
 
 use crate::{
+    context::frames::{IdBytes, IdList},
     flusher::{
         output::Output,
         segment::{Segment, gap_of},
-        trace::{NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
+        trace::{InForce, NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
     },
     pool::Pool,
     row::{Escape, EscapeBytes},
@@ -75,7 +76,7 @@ impl Trace {
         segment.escapes(bytes, &mut splice.escapes);
 
         let plain = Refers { labels: 0, stack: 0, about: thread.subject };
-        let mut refers = Refers { labels: self.pending_list(&thread.labels), ..plain };
+        let mut refers = Refers { labels: self.pending_labels(&thread.labels), ..plain };
         let (mut at, mut gaps) = (segment.start, 0);
         let first_gap = self.escapes(bytes, &mut at, &mut refers, &mut told, thread, out)?;
         gaps += first_gap;
@@ -177,9 +178,9 @@ impl Trace {
             *at += escape.len();
             match escape.kind {
                 Escape::Gap => gap += gap_of(&escape),
-                Escape::Labels => {
-                    refers.labels = self.pending_list(escape.data);
-                    told.labels = Some(*at - escape.data.len()..*at);
+                Escape::Labels | Escape::Span => {
+                    refers.labels = self.pending_escape(&escape);
+                    told.labels = Some((escape.kind, *at - escape.data.len()..*at));
                 }
                 Escape::Stack => refers.stack = self.pending_stack(escape.data),
                 Escape::Thread => {
@@ -190,8 +191,34 @@ impl Trace {
         Ok(gap)
     }
 
+    /// The id of the list of labels in force. If it is new,
+    /// [`define_pending`](Self::define_pending) defines it.
+    pub(super) fn pending_labels(&mut self, labels: &InForce) -> u32 {
+        match &labels.span {
+            Some(span) => self.pending_span(span),
+            None => self.pending_list(&labels.list),
+        }
+    }
+
+    /// [`pending_labels`](Self::pending_labels) for labels that an escape has.
+    pub(super) fn pending_escape(&mut self, escape: &EscapeBytes<'_>) -> u32 {
+        match escape.data.first_chunk() {
+            Some(span) if escape.kind == Escape::Span => self.pending_span(span),
+            _ => self.pending_list(escape.data),
+        }
+    }
+
+    /// [`pending_list`](Self::pending_list) for the labels of a span.
+    fn pending_span(&mut self, span: &IdBytes) -> u32 {
+        let (id, is_new) = self.label_lists.id_of_span(span);
+        if is_new {
+            self.pending.lists.extend_from_slice(IdList::new(span).end().as_bytes());
+        }
+        id
+    }
+
     /// The id of a label list. If it is new, [`define_pending`](Self::define_pending) defines it.
-    pub(super) fn pending_list(&mut self, bytes: &[u8]) -> u32 {
+    fn pending_list(&mut self, bytes: &[u8]) -> u32 {
         if bytes.is_empty() {
             return 0;
         }
