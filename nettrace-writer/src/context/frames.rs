@@ -132,6 +132,8 @@ pub(crate) enum InForce<'a> {
 /// What a scope puts in force.
 #[derive(Clone, Debug)]
 struct Frame {
+    /// A number for this frame, which tells it from others that stood in its place.
+    serial: u64,
     /// A number for this content. A thread uses a number for one content only, so that it can tell
     /// whether its buffers have what is in force.
     version: u64,
@@ -168,6 +170,8 @@ struct Frames {
     frames: Vec<Frame>,
     /// The labels of all frames, and room for those of the next one.
     bytes: Vec<u8>,
+    /// The last frame's number.
+    last: u64,
 }
 
 /// A frame that is in force until [`leave`] gets it.
@@ -175,19 +179,20 @@ struct Frames {
 pub(crate) struct Entered {
     /// 0: there is no frame.
     depth: usize,
+    serial: u64,
     version: u64,
 }
 
 impl Entered {
     /// Nothing was entered.
-    pub(crate) const NOTHING: Self = Self { depth: 0, version: 0 };
+    pub(crate) const NOTHING: Self = Self { depth: 0, serial: 0, version: 0 };
 }
 
 thread_local! {
     /// The version of the innermost frame: 0 for none.
     static VERSION: Cell<u64> = const { Cell::new(0) };
     static FRAMES: RefCell<Frames> =
-        const { RefCell::new(Frames { frames: Vec::new(), bytes: Vec::new() }) };
+        const { RefCell::new(Frames { frames: Vec::new(), bytes: Vec::new(), last: 0 }) };
 }
 
 /// The version of what is in force on this thread.
@@ -198,8 +203,9 @@ pub(crate) fn version() -> u64 {
 
 #[inline]
 fn set_version(version: u64) {
-    VERSION.set(version);
-    local::labels_changed();
+    if VERSION.replace(version) != version {
+        local::labels_changed();
+    }
 }
 
 /// Calls `f` with the thread's frames.
@@ -225,11 +231,9 @@ pub(crate) fn enter_span(ids: Ids, number: u64, state: Option<&Arc<TraceState>>)
     with_frames(|frames| frames.push_span(ids, number, state)).unwrap_or(Entered::NOTHING)
 }
 
-/// Puts in force what a snapshot has, and nothing else.
+/// Puts in force what a snapshot has, and nothing else. Also if the same is in force: what is
+/// forgotten within the scope must end with it.
 pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
-    if snapshot.version == version() {
-        return Entered::NOTHING;
-    }
     with_frames(|frames| frames.push_snapshot(snapshot)).unwrap_or(Entered::NOTHING)
 }
 
@@ -241,8 +245,8 @@ pub(crate) fn leave(entered: &Entered) {
     }
 }
 
-/// Ends the scopes within this one, which must have been forgotten. Returns `false` if this one has
-/// ended.
+/// Ends the scopes within this one, which must have been forgotten. Returns whether what this one
+/// has put in force is in force now.
 #[inline]
 pub(crate) fn return_to(entered: &Entered) -> bool {
     entered.depth > 0
@@ -331,11 +335,13 @@ pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
 
 impl Frames {
     #[inline]
-    fn push(&mut self, frame: Frame) -> Entered {
-        let version = frame.version;
+    fn push(&mut self, mut frame: Frame) -> Entered {
+        self.last += 1;
+        frame.serial = self.last;
+        let (serial, version) = (frame.serial, frame.version);
         self.frames.push(frame);
         set_version(version);
-        Entered { depth: self.frames.len(), version }
+        Entered { depth: self.frames.len(), serial, version }
     }
 
     #[inline]
@@ -358,7 +364,7 @@ impl Frames {
     #[inline]
     fn has(&self, entered: &Entered) -> bool {
         let frame = self.frames.get(entered.depth - 1);
-        frame.is_some_and(|frame| frame.version == entered.version)
+        frame.is_some_and(|frame| frame.serial == entered.serial)
     }
 
     #[inline]
@@ -415,7 +421,7 @@ impl Frames {
         let has_ids = has_new_ids || outer.as_ref().is_some_and(|outer| outer.has_ids);
         let (ids, state) = outer.map_or((None, None), |outer| (outer.ids, outer.state));
         let version = ids::unique();
-        Some(self.push(Frame { version, ids, has_ids, start, end: start + len, state }))
+        Some(self.push(Frame { serial: 0, version, ids, has_ids, start, end: start + len, state }))
     }
 
     /// Adds a frame with a span and the labels in force.
@@ -433,7 +439,7 @@ impl Frames {
                 }
             }
         }
-        self.push(Frame { version, ids: Some(ids), has_ids: false, start, end, state })
+        self.push(Frame { serial: 0, version, ids: Some(ids), has_ids: false, start, end, state })
     }
 
     /// Copies labels but for ids. Returns where they are.
@@ -468,7 +474,7 @@ impl Frames {
             self.bytes.resize(end + MAX_LABEL_BYTES, 0);
         }
         self.bytes[start..end].copy_from_slice(labels);
-        self.push(Frame { version, ids, has_ids, start, end, state: state.clone() })
+        self.push(Frame { serial: 0, version, ids, has_ids, start, end, state: state.clone() })
     }
 }
 

@@ -346,7 +346,8 @@ impl<E: SpanEvents> Drop for EnteredSpan<E> {
             return;
         }
         if !frames::return_to(&self.scope.0) {
-            // A scope around this one has ended before it.
+            // A scope around this one has ended before it, and this one with it.
+            self.scope = Scope(Entered::NOTHING);
             self.scope = self.span.scope();
         }
         let panicked = !self.was_panicking && thread::panicking();

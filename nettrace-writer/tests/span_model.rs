@@ -1,0 +1,393 @@
+//! Random programs of spans, labels, contexts and futures, on two threads, against a model: every
+//! event has the labels that the model says were in force.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    pin::Pin,
+    process,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    task::{self, Poll, Waker},
+    thread,
+};
+
+use nettrace_context::ActivityId;
+use nettrace_reader::Label as Read;
+use nettrace_writer::{
+    Context, ContextScope, Elapsed, Emit, End, EnteredSpan, FutureExt, Label, LabelScope, Outcome,
+    Parent, Session, Span, SpanEvents, TraceEvent, enter_labels, sink::MemorySink,
+};
+use parking_lot::Mutex;
+use proptest::{collection::vec, prelude::*, sample::Index};
+use testkit::process::one_at_a_time;
+
+use crate::trace_support::read;
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Model", opcode = Start)]
+struct WorkStart {
+    number: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Model", opcode = Stop)]
+struct WorkStop {
+    number: u64,
+    duration: Elapsed,
+    outcome: Outcome,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Model")]
+struct Tick {
+    number: u64,
+}
+
+/// What is in force: the span with its parent and its trace, and labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct InForce {
+    span: Option<(u64, Option<u64>, [u8; 16])>,
+    labels: BTreeMap<&'static str, i64>,
+}
+
+impl InForce {
+    fn as_read(&self) -> Vec<String> {
+        let activity = |span| {
+            let span = nettrace_context::SpanId::from_u64(span).unwrap();
+            ActivityId::from_span_id(span, process::id()).to_bytes_le()
+        };
+        let mut labels = Vec::new();
+        if let Some((span, parent, trace)) = self.span {
+            labels.push(Read::ActivityId(activity(span)));
+            labels.extend(parent.map(|parent| Read::RelatedActivityId(activity(parent))));
+            labels.extend([Read::TraceId(trace), Read::SpanId(span)]);
+        }
+        let own = self.labels.iter();
+        labels.extend(own.map(|(key, value)| Read::Number((*key).into(), *value)));
+        sorted(&labels)
+    }
+}
+
+fn sorted(labels: &[Read]) -> Vec<String> {
+    let mut labels: Vec<_> = labels.iter().map(|label| format!("{label:?}")).collect();
+    labels.sort();
+    labels
+}
+
+/// What each event should have: by number, its name and what was in force.
+#[derive(Debug, Default)]
+struct Expected {
+    next: AtomicU64,
+    events: Mutex<BTreeMap<u64, (&'static str, InForce)>>,
+}
+
+impl Expected {
+    fn expect(&self, name: &'static str, in_force: &InForce) -> u64 {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.events.lock().insert(number, (name, in_force.clone()));
+        number
+    }
+}
+
+/// The events of one span. The model learns of the Stop from here, because the test does not know
+/// when a future stops.
+struct Work {
+    expected: Arc<Expected>,
+    own: InForce,
+}
+
+impl SpanEvents for Work {
+    fn stop(&mut self, end: &End) {
+        let number = self.expected.expect("WorkStop", &self.own);
+        WorkStop { number, duration: end.duration, outcome: end.outcome }.emit();
+    }
+}
+
+/// What the test holds.
+enum Guard {
+    Span(EnteredSpan<Work>),
+    Labels(LabelScope),
+    Context(ContextScope),
+}
+
+/// A future that emits an event in each poll, and in its destructor if it is not ready.
+struct Ticking {
+    expected: Arc<Expected>,
+    own: InForce,
+    left: u8,
+}
+
+impl Future for Ticking {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut task::Context<'_>) -> Poll<()> {
+        Tick { number: self.expected.expect("Tick", &self.own) }.emit();
+        // A scope that is forgotten in a poll must not outlive the poll.
+        mem::forget(enter_labels(&[Label::Int("forgotten", 1)]).unwrap());
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        // The destructor of a future that is ready runs after the span has ended.
+        if self.left == 0 {
+            return;
+        }
+        Tick { number: self.expected.expect("Tick", &self.own) }.emit();
+    }
+}
+
+/// A step of a thread.
+#[derive(Clone, Debug)]
+enum Step {
+    Emit,
+    EnterSpan(bool),
+    EnterLabels(&'static str, i64),
+    /// Enters one of the contexts that some thread has kept.
+    EnterContext(Index),
+    KeepContext,
+    /// Drops a guard, whichever.
+    Drop(Index),
+    Forget(Index),
+    /// Begins a future that is ready after so many polls: a span, or with the present context.
+    Begin(bool, u8),
+    Poll(Index),
+    DropFuture(Index),
+    /// Gives a future to the other thread.
+    Send(Index),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let index = any::<Index>;
+    prop_oneof![
+        6 => Just(Step::Emit),
+        5 => any::<bool>().prop_map(Step::EnterSpan),
+        3 => (prop_oneof![Just("a"), Just("b")], 0_i64..3)
+            .prop_map(|(key, value)| Step::EnterLabels(key, value)),
+        2 => index().prop_map(Step::EnterContext),
+        2 => Just(Step::KeepContext),
+        6 => index().prop_map(Step::Drop),
+        1 => index().prop_map(Step::Forget),
+        3 => (any::<bool>(), 0_u8..4).prop_map(|(is_span, polls)| Step::Begin(is_span, polls)),
+        6 => index().prop_map(Step::Poll),
+        1 => index().prop_map(Step::DropFuture),
+        2 => index().prop_map(Step::Send),
+    ]
+}
+
+type BoxedFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A thread of the program, and the model of it.
+struct Thread {
+    expected: Arc<Expected>,
+    contexts: Arc<Mutex<Vec<(Context, InForce)>>>,
+    /// Guards with the place of their frames. A place is (depth, frame's number).
+    guards: Vec<(Guard, (usize, u64))>,
+    frames: Vec<(u64, InForce)>,
+    frame_numbers: u64,
+    futures: Vec<BoxedFuture>,
+    other: mpsc::Sender<BoxedFuture>,
+    own: mpsc::Receiver<BoxedFuture>,
+}
+
+impl Thread {
+    fn in_force(&self) -> InForce {
+        self.frames.last().map(|frame| frame.1.clone()).unwrap_or_default()
+    }
+
+    fn push(&mut self, in_force: InForce) -> (usize, u64) {
+        self.frame_numbers += 1;
+        self.frames.push((self.frame_numbers, in_force));
+        (self.frames.len(), self.frame_numbers)
+    }
+
+    /// Ends a frame and those within it, if it has not ended.
+    fn pop(&mut self, (depth, number): (usize, u64)) {
+        if self.frames.get(depth - 1).is_some_and(|frame| frame.0 == number) {
+            self.frames.truncate(depth - 1);
+        }
+    }
+
+    fn end(&mut self, mut guard: Guard, place: (usize, u64)) {
+        if let Guard::Span(span) = &mut guard {
+            // A span that has ended with a scope around it stops among the labels of now.
+            let frame = self.frames.get(place.0 - 1).filter(|frame| frame.0 == place.1);
+            let labels = frame.map(|frame| frame.1.labels.clone());
+            span.own.labels = labels.unwrap_or_else(|| self.in_force().labels);
+        }
+        drop(guard);
+        self.pop(place);
+    }
+
+    /// The ids of a span that has begun here.
+    fn child(&self, context: &Context, is_root: bool) -> InForce {
+        let ids = context.trace_context().expect("a span");
+        let (span, trace) = (ids.span_id().to_u64(), ids.trace_id().to_bytes());
+        let outer = self.in_force();
+        let parent = outer.span.filter(|_| !is_root);
+        if let Some((_, _, of_parent)) = parent {
+            assert_eq!(trace, of_parent, "one trace");
+        }
+        InForce { span: Some((span, parent.map(|parent| parent.0), trace)), ..outer }
+    }
+
+    fn begin(&self, is_root: bool) -> Span<Work> {
+        let parent = if is_root { Parent::None } else { Parent::Current };
+        let events = Work { expected: Arc::clone(&self.expected), own: InForce::default() };
+        let mut started = None;
+        let mut span = Span::begin(events, parent, || {
+            let own = self.child(&Context::current(), is_root);
+            WorkStart { number: self.expected.expect("WorkStart", &own) }.emit();
+            started = Some(own);
+        });
+        span.own = started.expect("it has started");
+        span
+    }
+
+    fn run(&mut self, step: &Step) {
+        while let Ok(future) = self.own.try_recv() {
+            self.futures.push(future);
+        }
+        match step {
+            Step::Emit => {
+                let number = self.expected.expect("Tick", &self.in_force());
+                Tick { number }.emit();
+            }
+            Step::EnterSpan(is_root) => {
+                let span = self.begin(*is_root);
+                let place = self.push(span.own.clone());
+                self.guards.push((Guard::Span(span.enter()), place));
+            }
+            Step::EnterLabels(key, value) => {
+                let mut in_force = self.in_force();
+                in_force.labels.insert(key, *value);
+                let place = self.push(in_force);
+                let scope = enter_labels(&[Label::Int(key, *value)]).unwrap();
+                self.guards.push((Guard::Labels(scope), place));
+            }
+            Step::KeepContext => {
+                self.contexts.lock().push((Context::current(), self.in_force()));
+            }
+            Step::EnterContext(which) => {
+                let kept = self.contexts.lock();
+                if kept.is_empty() {
+                    return;
+                }
+                let (context, in_force) = which.get(&kept).clone();
+                drop(kept);
+                let place = self.push(in_force);
+                self.guards.push((Guard::Context(context.enter()), place));
+            }
+            Step::Drop(which) | Step::Forget(which) if !self.guards.is_empty() => {
+                let (guard, place) = self.guards.swap_remove(which.index(self.guards.len()));
+                if matches!(step, Step::Forget(_)) {
+                    return match guard {
+                        Guard::Span(span) => mem::forget(span),
+                        Guard::Labels(scope) => mem::forget(scope),
+                        Guard::Context(scope) => mem::forget(scope),
+                    };
+                }
+                self.end(guard, place);
+            }
+            Step::Begin(is_span, polls) => {
+                let expected = Arc::clone(&self.expected);
+                self.futures.push(if *is_span {
+                    let span = self.begin(false);
+                    // The labels are those of the thread that polls. Here there are none.
+                    if !span.own.labels.is_empty() {
+                        return mem::forget(span);
+                    }
+                    let own = span.own.clone();
+                    Box::pin(Ticking { expected, own, left: *polls }.in_span(span))
+                } else {
+                    let ticking = Ticking { expected, own: self.in_force(), left: *polls };
+                    Box::pin(ticking.with_context(Context::current()))
+                });
+            }
+            Step::Poll(which) if !self.futures.is_empty() && self.frames.is_empty() => {
+                let at = which.index(self.futures.len());
+                let mut cx = task::Context::from_waker(Waker::noop());
+                if self.futures[at].as_mut().poll(&mut cx).is_ready() {
+                    drop(self.futures.swap_remove(at));
+                }
+            }
+            Step::DropFuture(which) if !self.futures.is_empty() && self.frames.is_empty() => {
+                drop(self.futures.swap_remove(which.index(self.futures.len())));
+            }
+            Step::Send(which) if !self.futures.is_empty() => {
+                let future = self.futures.swap_remove(which.index(self.futures.len()));
+                if let Err(mpsc::SendError(future)) = self.other.send(future) {
+                    self.futures.push(future); // the other thread has ended
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn check(programs: [Vec<Step>; 2]) {
+    let sink = MemorySink::new();
+    let session = Session::builder().sink(sink.clone()).provider("Model").start().unwrap();
+    let (expected, contexts) = (Arc::new(Expected::default()), Arc::default());
+    let [first, second] = [mpsc::channel(), mpsc::channel()];
+    let ends = [(second.0, first.1), (first.0, second.1)];
+    thread::scope(|scope| {
+        for (program, (other, own)) in programs.into_iter().zip(ends) {
+            let (expected, contexts) = (Arc::clone(&expected), Arc::clone(&contexts));
+            scope.spawn(move || {
+                let (guards, frames, futures) = (Vec::new(), Vec::new(), Vec::new());
+                let frame_numbers = 0;
+                let mut thread = Thread {
+                    expected,
+                    contexts,
+                    guards,
+                    frames,
+                    frame_numbers,
+                    futures,
+                    other,
+                    own,
+                };
+                program.iter().for_each(|step| thread.run(step));
+                while let Some((guard, place)) = thread.guards.pop() {
+                    thread.end(guard, place);
+                }
+                // What is forgotten may still be in force.
+                let _none = Context::none().enter();
+                drop(thread);
+            });
+        }
+    });
+    let stats = session.finish().unwrap();
+    let expected = expected.events.lock();
+    assert_eq!((stats.written, stats.dropped()), (expected.len() as u64, 0));
+    let seen = read(&sink.bytes());
+    assert_eq!(seen.len(), expected.len());
+    for event in seen {
+        let (name, in_force) = &expected[&event.value()];
+        assert_eq!(event.name, *name);
+        assert_eq!(sorted(&event.labels), in_force.as_read(), "{name} {}", event.value());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_event_has_the_labels_of_the_model(
+        first in vec(step(), 0..80),
+        second in vec(step(), 0..40),
+    ) {
+        let _alone = one_at_a_time();
+        check([first, second]);
+    }
+}
