@@ -440,10 +440,12 @@ fn what_a_stuck_thread_had_recorded_is_a_gap_in_the_trace() {
     const FIELDS: &[FieldSchema] = &[FieldSchema::new("value", FieldType::U64)];
     static SCHEMA: EventSchema = schema("Ending-Owed", "Stuck", 7, FIELDS);
     static STUCK: EventType = EventType::new(&SCHEMA);
+    // A round in between would write what is to be lost.
+    const LONG: Duration = Duration::from_secs(60);
     for &format in Format::ALL {
         let memory = MemorySink::new();
         let session = Session::builder().sink(memory.clone()).provider("Ending-Owed");
-        let session = session.format(format).start().unwrap();
+        let session = session.format(format).flush_interval(LONG).start().unwrap();
         let (known, is_known) = mpsc::channel();
         let (begun, is_begun) = mpsc::channel();
         let (go_on, may_go_on) = mpsc::channel::<()>();

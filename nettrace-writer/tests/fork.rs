@@ -16,7 +16,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::{Emit, Error, Session, TraceEvent, sink::MemorySink};
+use nettrace_context::{SpanId, TraceId};
+use nettrace_writer::{
+    Context, Emit, End, EnteredSpan, Error, Parent, Session, SpanEvents, TraceEvent,
+    sink::MemorySink,
+};
 use testkit::process::{skipped_in_emulator, this_program};
 
 use crate::trace_support::{check, memory, read, sound};
@@ -357,4 +361,45 @@ fn a_program_that_is_started_has_no_descriptor_of_ours() {
     assert_eq!(inherited, 0);
     let stats = session.finish().unwrap();
     assert_eq!(sound(&fs::read(&path).unwrap(), &[]), (stats.written, 0));
+}
+
+/// A span of which only the ids matter.
+struct Unseen;
+
+impl SpanEvents for Unseen {
+    fn stop(&mut self, _: &End) {}
+}
+
+/// The ids of a span that begins a trace.
+fn ids_of_a_root() -> (TraceId, SpanId) {
+    let _span = EnteredSpan::begin(Unseen, Parent::None, || {});
+    let context = Context::current();
+    (context.trace_id().unwrap(), context.span_id().unwrap())
+}
+
+#[test]
+fn a_child_makes_other_ids_than_its_parent() {
+    // The handler that gives a child other ids comes with the first session.
+    let session = memory("Fork-Child").1.start().unwrap();
+    let _outer = EnteredSpan::begin(Unseen, Parent::None, || {});
+    let inherited = Context::current().span_id();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ids");
+    let answer = in_child(|| {
+        // What was in force at the fork still is.
+        if Context::current().span_id() != inherited {
+            return 1;
+        }
+        fs::write(&path, format!("{:?}", ids_of_a_root())).map_or(2, |()| 0)
+    });
+    assert_eq!(answer, 0);
+    let of_child = fs::read_to_string(&path).unwrap();
+    // The parent's next ids are those that the child would have made from the same state.
+    for _ in 0..100 {
+        let (trace, span) = ids_of_a_root();
+        assert!(
+            !of_child.contains(&format!("{trace:?}")) && !of_child.contains(&format!("{span:?}"))
+        );
+    }
+    session.finish().unwrap();
 }
