@@ -455,8 +455,8 @@ impl Trace {
             entries.push(thread.sequence());
         }
         out.own(|out| self.stream.sequence_point(ts, &entries, out))?;
-        let (stacks, label_lists) = (self.stacks.begin(), self.label_lists.begin());
-        self.changes.push(Change::Point(stacks, label_lists));
+        let before = [self.stacks.begin(), self.label_lists.begin()];
+        self.changes.push(Change::Point(Box::new(before)));
         self.end_block(0, out);
         self.forget_related(out)
     }

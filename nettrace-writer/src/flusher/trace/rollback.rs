@@ -54,7 +54,7 @@ pub(super) enum Change {
     /// A related thread was introduced: rows are about it, but it recorded none.
     Related(u64),
     /// A sequence point was written, which made readers forget these stacks and label lists.
-    Point(Interned, Interned),
+    Point(Box<[Interned; 2]>),
     /// Related threads were removed.
     RelatedGone(Vec<(u64, u64)>),
 }
@@ -124,8 +124,8 @@ impl Trace {
                     }
                 }
                 Some(Change::Related(number)) => _ = self.related.remove(&number),
-                Some(Change::Point(stacks, label_lists)) => {
-                    (self.stacks, self.label_lists) = (stacks, label_lists);
+                Some(Change::Point(before)) => {
+                    [self.stacks, self.label_lists] = *before;
                     points += 1;
                 }
                 Some(Change::RelatedGone(related)) => self.related.extend(related),
