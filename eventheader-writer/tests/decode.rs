@@ -1,6 +1,7 @@
 //! Every type of field, encoded here and decoded by `tracepoint_decode`.
 
 mod decoder;
+mod spans;
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},

@@ -57,6 +57,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod activity;
 pub mod content;
 mod error;
 /// For the examples in the documentation. Not part of the public interface.

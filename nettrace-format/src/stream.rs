@@ -67,6 +67,10 @@ pub struct LeftOut {
     pub types: u64,
     /// Times before the start of the trace, which became the start.
     pub early_times: u64,
+    /// Spans whose own packet may lack what the packet of their start says: too many spans were
+    /// open, or the fields of the start are too large to be said twice. See [`heph`](heph#spans)
+    /// for the bounds.
+    pub spans: u64,
 }
 
 /// A position in a stream, between two blocks, that [`Stream::rewind`] can go back to.

@@ -26,8 +26,8 @@
 //!
 //! A tracepoint gets the fields of the event. Of the [labels](crate::enter_labels) in force it gets
 //! the activity and the related activity, because EventHeader has no place for other labels, stacks
-//! and related threads. Sessions and tracepoints each have their own counts: [`counters`],
-//! [`Stats`](crate::Stats).
+//! and related threads. Inside of a span these two hold the ids of the span and of its parent.
+//! Sessions and tracepoints each have their own counts: [`counters`], [`Stats`](crate::Stats).
 //!
 //! # Two crates, one derive
 //!

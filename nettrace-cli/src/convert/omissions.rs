@@ -11,6 +11,8 @@ pub(super) struct Omissions {
     pub(super) longer_events: u64,
     /// Events from before the start of the trace. Their time became the start.
     pub(super) early_times: u64,
+    /// Spans that may lack the fields of their start.
+    pub(super) spans: u64,
     /// Labels of events.
     pub(super) labels: u64,
     /// Stacks.
@@ -52,6 +54,7 @@ impl Omissions {
             (self.strange_events, "events whose payload does not fit their type"),
             (self.longer_events, "events' bytes behind the last field of their type"),
             (self.early_times, "times before the start of the trace, which became the start"),
+            (self.spans, "spans that may lack the fields of their start"),
             (self.labels, "labels of events"),
             (self.stacks, "stacks"),
             (self.undefined_stacks, "references to stacks that the source does not define"),

@@ -443,6 +443,7 @@ impl Target for ToStream {
             key_values: unsaid.key_values,
             type_texts: unsaid.types,
             early_times: unsaid.early_times,
+            spans: unsaid.spans,
             ..self.left_out
         }
     }

@@ -170,9 +170,11 @@ impl Subject for Event<'_> {
 
 /// The attributes in which this project writes ids, and the labels of NetTrace that have them. A
 /// condition can use either name.
-const ID_LABELS: [(&str, &str); 4] = [
+const ID_LABELS: [(&str, &str); 5] = [
     ("@trace", "TraceId"),
     ("@span", "SpanId"),
+    // A label has it as the activity of the parent.
+    ("@parent", "@parent"),
     ("@activity", "ActivityId"),
     ("@related", "RelatedActivityId"),
 ];

@@ -13,7 +13,10 @@ use crate::{
     args::Limits,
     clock::Seconds,
     failure::Failure,
-    heph::{Epoch, options},
+    heph::{
+        Epoch, options,
+        spans::{self, Spans},
+    },
     info::{InfoOptions, MOST_ROWS, Rate, Rates, write_json, write_rate},
     source::Bytes,
     spelling::OneLine,
@@ -34,6 +37,10 @@ struct Info {
     events: u64,
     lost: u64,
     step_backs: u64,
+    spans: u64,
+    spans_without_end: u64,
+    spans_without_start: u64,
+    uncounted_spans: u64,
     bytes: u64,
     packets: u64,
     padding_bytes: u64,
@@ -73,6 +80,7 @@ struct Counts {
     /// The earliest start and the latest end.
     times: Option<(u64, u64)>,
     rates: Rates,
+    spans: Spans,
 }
 
 pub(crate) fn info(
@@ -104,6 +112,7 @@ impl Counts {
         let (first, last) = self.times.unwrap_or((u64::MAX, 0));
         self.times = Some((first.min(event.start), last.max(event.end)));
         self.rates.count(event.start);
+        self.spans.count(event);
         if let Some(count) = self.names.get_mut(event.description) {
             *count += 1;
         } else if self.names.len() < MOST_NAMES && self.name_bytes < MOST_NAME_BYTES {
@@ -143,6 +152,10 @@ impl Info {
             events: totals.events,
             lost: totals.lost,
             step_backs: totals.step_backs,
+            spans: counts.spans.count,
+            spans_without_end: counts.spans.without_end(),
+            spans_without_start: counts.spans.without_start(),
+            uncounted_spans: counts.spans.uncounted,
             bytes: reader.offset(),
             packets: totals.packets,
             padding_bytes: totals.padding,
@@ -173,6 +186,15 @@ fn write_text(info: &Info, all_streams: bool, out: &mut impl Write) -> io::Resul
             out,
             "                 not reliable: counters of a stream went back {times} times"
         )?;
+    }
+    if info.spans > 0 {
+        let shown = spans::Shown {
+            count: info.spans,
+            without_end: info.spans_without_end,
+            without_start: info.spans_without_start,
+            uncounted: info.uncounted_spans,
+        };
+        writeln!(out, "spans            {shown}")?;
     }
     writeln!(out, "bytes read       {}", info.bytes)?;
     writeln!(out, "packets          {}", info.packets)?;

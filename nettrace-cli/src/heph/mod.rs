@@ -3,6 +3,7 @@
 
 mod events;
 mod info;
+mod spans;
 mod verify;
 
 use std::{

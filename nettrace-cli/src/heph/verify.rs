@@ -16,6 +16,7 @@ use crate::{
 struct Totals {
     events: u64,
     lost: u64,
+    spans: u64,
     packets: u64,
     bytes: u64,
 }
@@ -29,8 +30,8 @@ pub(crate) fn verify(
     let report = nettrace_reader::heph::verify(source, options(limits), wanted.most)?;
     if !wanted.json {
         let totals = format!(
-            "events={} lost={} packets={} bytes={}",
-            report.events, report.lost, report.packets, report.bytes
+            "events={} lost={} spans={} packets={} bytes={}",
+            report.events, report.lost, report.spans, report.packets, report.bytes
         );
         return write_text(&report.violations, report.count, &totals, out);
     }
@@ -43,6 +44,7 @@ pub(crate) fn verify(
     let totals = Totals {
         events: report.events,
         lost: report.lost,
+        spans: report.spans,
         packets: report.packets,
         bytes: report.bytes,
     };

@@ -180,14 +180,18 @@ pub fn is_activity(label: &Label) -> bool {
     matches!(label, Label::ActivityId(_) | Label::RelatedActivityId(_))
 }
 
-/// The events of a Heph trace: stream, counter, start and attributes.
+/// The events of a Heph trace: stream, counter, the event's own time and attributes. A span has the
+/// time of its other event, too.
 pub fn heph_events(bytes: &[u8]) -> Vec<(u32, u32, u64, String)> {
     let mut reader = nettrace_reader::heph::Options::default().open(bytes);
     let mut events = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
         let attributes: Vec<_> =
             event.attributes().map(|it| it.unwrap()).map(|(k, v)| format!("{k}={v:?}")).collect();
-        events.push((event.stream, event.counter, event.start, attributes.join(" ")));
+        let attributes = attributes.join(" ");
+        let is_start = attributes.contains("@opcode=U64(1) ");
+        let time = if is_start { event.start } else { event.end };
+        events.push((event.stream, event.counter, time, attributes));
     }
     events
 }

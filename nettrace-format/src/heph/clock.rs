@@ -90,6 +90,18 @@ impl Clock {
         u64::try_from(nanos).unwrap_or(u64::MAX)
     }
 
+    /// Converts ticks to nanoseconds since the epoch, rounded down; negative if they are before it.
+    pub(super) fn signed(&self, ticks: u64) -> i128 {
+        let ticks = i128::from(ticks) - i128::from(self.sync_ticks);
+        (ticks * NANOS_PER_SECOND as i128).div_euclid(self.ticks_per_second.into())
+    }
+
+    /// Converts nanoseconds since the epoch to nanoseconds since 1970-01-01 UTC.
+    pub(super) fn unix(&self, nanos: i128) -> i64 {
+        let nanos = nanos + i128::from(self.epoch);
+        i64::try_from(nanos).unwrap_or(if nanos < 0 { i64::MIN } else { i64::MAX })
+    }
+
     /// Converts nanoseconds since 1970-01-01 UTC to nanoseconds since the epoch. Returns `Err` with
     /// the nearest time that the format can hold if it cannot hold the exact one.
     pub(super) fn since_epoch(&self, unix_nanos: i128) -> Result<u64, u64> {
@@ -135,6 +147,9 @@ mod tests {
         let slow = Clock::new(0, 0, 1).unwrap();
         assert_eq!(slow.nanos(2), 2_000_000_000);
         assert_eq!(slow.nanos(u64::MAX), u64::MAX);
+        assert_eq!(clock.signed(503), 1);
+        assert_eq!(clock.signed(499), -1);
+        assert_eq!((clock.unix(-1), clock.unix(i128::MAX >> 1)), (999, i64::MAX));
         assert_eq!(clock.since_epoch(1_001), Ok(1));
         assert_eq!(clock.since_epoch(999), Err(0));
         assert_eq!(clock.since_epoch(i128::MIN), Err(0));

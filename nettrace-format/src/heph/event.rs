@@ -5,13 +5,15 @@ use alloc::{string::String, vec::Vec};
 use nettrace_event::{ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Storage};
 
 use crate::{
+    activity,
     content::Label,
     error::FormatError,
     heph::{
         clock::Clock,
         fields::{Fields, Roles},
         packet::{self, EventHeader, EventPacket, Value},
-        spelling::GuidText,
+        spans::{self, Side, Whole},
+        spelling::{self, GuidText},
     },
     payload::walk::walk,
 };
@@ -104,21 +106,41 @@ impl EventWriter {
         payload: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
+        self.write(schema, info, payload, None, out).map(|_| ())
+    }
+
+    /// Appends the packet of an event, which may complete a span.
+    pub(super) fn write(
+        &mut self,
+        schema: &EventSchema,
+        info: &EventInfo<'_>,
+        payload: &[u8],
+        whole: Option<&Whole<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<Written, FormatError> {
         let now = self.clock.nanos(info.timestamp);
+        let near = |nanos: i128| u64::try_from(nanos.max(0)).unwrap_or(u64::MAX);
         let mut header = EventHeader {
             stream: info.stream,
             counter: info.counter,
             substream: substream(info.labels),
-            start: now,
-            end: now,
+            start: whole.map_or(now, |whole| near(whole.start)),
+            end: whole.map_or(now, |whole| near(whole.end)),
         };
-        let mut description = schema.name;
+        let other = whole.and_then(|whole| whole.other);
+        let mut description = whole.map_or(schema.name, |whole| whole.name);
+        if let Some(text) = other.and_then(|other| other.description.as_deref()) {
+            description = text;
+        }
+        let mut early = whole.map(|whole| whole.start).filter(|start| *start < 0);
+        let mut is_described = false;
         let mut kept = Kept::default();
         if schema.fields.iter().any(|field| field.role != FieldRole::Value) {
             self.description.clear();
             let mut roles = Roles::new(&mut self.description);
             walk(schema.fields, payload, &mut roles)?;
             if let Some(start) = roles.start {
+                early = None;
                 (header.start, kept.start) = start.resolve(&self.clock, now, true);
             }
             if let Some(end) = roles.end {
@@ -128,19 +150,48 @@ impl EventWriter {
                 header.end = header.start;
                 kept.end = roles.end.is_some();
             }
-            if roles.is_described {
+            is_described = roles.is_described;
+            if is_described {
                 // `Roles` writes characters only, so this is valid UTF-8.
                 description = core::str::from_utf8(&self.description).unwrap_or(description);
             }
         }
         let mut packet = EventPacket::begin(&header, description, out)?;
         about_type(schema, info.labels, &mut packet)?;
+        if whole.is_some() {
+            packet.attribute("@kind", Value::Str("span"))?;
+        }
+        if let Some(start) = early {
+            packet.attribute("@start", Value::I64(self.clock.unix(start)))?;
+        }
+        if let Some(other) = other.filter(|other| other.stream != info.stream) {
+            let name = if other.side == Side::Start { "@start_stream" } else { "@end_stream" };
+            packet.attribute(name, Value::U64(other.stream.into()))?;
+        }
         about_event(info, &mut self.path, &mut packet)?;
+        let fields_of = |side| other.filter(|other| other.side == side).map(|other| &*other.fields);
+        packet.out().extend_from_slice(fields_of(Side::Start).unwrap_or_default());
+        let fields = packet.out().len();
         self.path.clear();
-        let mut fields = Fields::new(&mut self.path, kept, packet.out());
-        walk(schema.fields, payload, &mut fields)?;
-        packet.finish()
+        walk(schema.fields, payload, &mut Fields::new(&mut self.path, kept, packet.out()))?;
+        packet.out().extend_from_slice(fields_of(Side::Stop).unwrap_or_default());
+        packet.finish()?;
+        Ok(Written { fields, is_described })
     }
+
+    /// The description that a field of the last event stated.
+    pub(super) fn description(&self, written: &Written) -> Option<&str> {
+        core::str::from_utf8(&self.description).ok().filter(|_| written.is_described)
+    }
+}
+
+/// A packet that was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// Where the event's own fields begin. They go to the end of the packet, unless it is that of a
+    /// whole span.
+    pub(super) fields: usize,
+    is_described: bool,
 }
 
 /// Checks whether the events of a type can be written.
@@ -212,20 +263,11 @@ fn check_type(field: &'static str, ty: &FieldType, path: usize) -> Result<(), Fo
 
 /// The task that the event belongs to, taken from the labels; 0 for none. Tasks share a thread.
 fn substream(labels: &[Label<'_>]) -> u64 {
-    let span = labels.iter().rev().find_map(|label| match label {
-        Label::SpanId(id) => Some(*id),
-        _ => None,
-    });
     let activity = || {
-        labels.iter().rev().find_map(|label| match label {
-            Label::ActivityId(id) => {
-                let id = u128::from_be_bytes(*id);
-                Some((id >> 64) as u64 ^ id as u64)
-            }
-            _ => None,
-        })
+        let id = u128::from_be_bytes(spans::activity_id(labels)?);
+        Some((id >> 64) as u64 ^ id as u64)
     };
-    span.or_else(activity).unwrap_or(0)
+    spans::span_id(labels).or_else(activity).unwrap_or(0)
 }
 
 /// Writes the attributes of the event's type. Labels replace the type's values.
@@ -235,12 +277,11 @@ fn about_type(
     packet: &mut EventPacket<'_>,
 ) -> Result<(), FormatError> {
     let (mut level, mut keywords) = (schema.level.number(), schema.keywords);
-    let (mut opcode, mut version) = (schema.opcode.unwrap_or(0), schema.version);
+    let (opcode, mut version) = (spans::opcode(schema, labels), schema.version);
     for label in labels {
         match *label {
             Label::Level(value) => level = value,
             Label::Keywords(value) => keywords = value,
-            Label::OpCode(value) => opcode = value,
             Label::Version(value) => version = value,
             _ => {}
         }
@@ -278,20 +319,27 @@ fn about_event(
     if !info.stack.is_empty() {
         packet.attribute("@stack", Value::U64Array(info.stack))?;
     }
+    let has_span = info.labels.iter().any(|label| matches!(label, Label::SpanId(_)));
+    let span_id = spans::span_id(info.labels);
     for label in info.labels {
-        let mut text = |name, value: core::fmt::Arguments<'_>| {
+        let mut digits = |name, id: &[u8]| {
             scratch.clear();
-            // Writing to a string does not fail.
-            let _ = core::fmt::write(scratch, value);
+            spelling::hex(id, scratch);
             packet.attribute(name, Value::Str(scratch))
         };
         match *label {
-            Label::ActivityId(id) => text("@activity", format_args!("{}", GuidText(&id)))?,
-            Label::RelatedActivityId(id) => text("@related", format_args!("{}", GuidText(&id)))?,
-            Label::TraceId(id) => {
-                text("@trace", format_args!("{:032x}", u128::from_be_bytes(id)))?;
-            }
-            Label::SpanId(id) => text("@span", format_args!("{id:016x}"))?,
+            Label::ActivityId(id) => match activity::span_id(&id) {
+                // The label `SpanId` says the same.
+                Some(own) if has_span && span_id == Some(own) => {}
+                Some(own) if !has_span => digits("@span", &own.to_be_bytes())?,
+                _ => guid("@activity", &id, scratch, packet)?,
+            },
+            Label::RelatedActivityId(id) => match activity::span_id(&id) {
+                Some(parent) => digits("@parent", &parent.to_be_bytes())?,
+                None => guid("@related", &id, scratch, packet)?,
+            },
+            Label::TraceId(id) => digits("@trace", &id)?,
+            Label::SpanId(id) => digits("@span", &id.to_be_bytes())?,
             Label::Str(key, value) => {
                 label_name(key, scratch);
                 packet.attribute(scratch, Value::Str(value))?;
@@ -305,6 +353,18 @@ fn about_event(
         }
     }
     Ok(())
+}
+
+fn guid(
+    name: &str,
+    id: &[u8; 16],
+    scratch: &mut String,
+    packet: &mut EventPacket<'_>,
+) -> Result<(), FormatError> {
+    scratch.clear();
+    // Writing to a string does not fail.
+    let _ = core::fmt::write(scratch, format_args!("{}", GuidText(id)));
+    packet.attribute(name, Value::Str(scratch))
 }
 
 fn label_name(key: &str, out: &mut String) {

@@ -12,7 +12,8 @@
 //! | the thread that recorded it | stream; its name, if it has one, is the attribute `@thread` |
 //! | the sequence number | stream event counter; both wrap from 2^32 - 1 to 0 |
 //! | label `SpanId` | substream: the id |
-//! | label `ActivityId`, without a `SpanId` | substream: the id's two halves xored |
+//! | label `ActivityId` of a span, without a `SpanId` | substream: the span's id |
+//! | another label `ActivityId`, without a `SpanId` | substream: the id's two halves xored |
 //! | neither label | substream: 0 |
 //! | the field with the role `start` | start; without it the event's own time |
 //! | the field with the role `end` | end; without it the event's own time |
@@ -24,14 +25,53 @@
 //! | the name of that thread | attribute `@subject_thread`, if it has one |
 //! | processor | attribute `@processor`, if it is known |
 //! | stack | attribute `@stack`: an array of addresses, leaf first |
-//! | label `ActivityId` | attribute `@activity`: a GUID as text |
-//! | label `RelatedActivityId` | attribute `@related`: a GUID as text |
-//! | labels `TraceId`, `SpanId` | attributes `@trace`, `@span`: 32 and 16 hexadecimal digits |
+//! | label `TraceId` | attribute `@trace`: 32 hexadecimal digits, lower case |
+//! | label `SpanId`, or an `ActivityId` that holds one | attribute `@span`: 16 digits |
+//! | label `RelatedActivityId` that holds a span id | attribute `@parent`: 16 digits |
+//! | any other label `ActivityId` | attribute `@activity`: a GUID as text |
+//! | any other label `RelatedActivityId` | attribute `@related`: a GUID as text |
 //! | a label of the application | attribute `@label.KEY`: a string or a signed integer |
 //! | any other field | an attribute with the field's name, as below |
 //!
-//! An event without start and end fields is a span of length 0. Attributes with `@` come first,
-//! then the fields in their order.
+//! An event without start and end fields is a span of length 0, unless it completes a span (see
+//! below). Attributes with `@` come first, then the fields in their order.
+//!
+//! # Spans
+//!
+//! Two events are a span: one with the opcode Start (1) and one with the opcode Stop (2), of the
+//! same provider. Their names differ at most in `Start` and `Stop` at the end. Their labels have
+//! the same trace id and span id, or without a span id the same activity id.
+//!
+//! The one that is written first has a packet of length 0, as every other event. The packet of the
+//! other is the span: a [`Stream`] writes it with the times and the fields of both. So a program
+//! that is killed leaves the starts of the spans that were open.
+//!
+//! | of a span | in its packet |
+//! |---|---|
+//! | the times of its two events | start and end |
+//! | its name: that of the events without `Start` and `Stop` | description, as above |
+//! | that it is a span | attribute `@kind`: `span` |
+//! | its id and its parent's | attributes `@span` and `@parent`, or `@activity` and `@related` |
+//! | the fields of its start, then those of its end | attributes |
+//! | the other thread, if it ends on another one | attribute `@start_stream` or `@end_stream` |
+//!
+//! The end can be written before the start, because the events of a thread are written together. An
+//! end without a start is a span if it says how long that took: by a field `duration` of type
+//! [`Duration`](core::time::Duration). If the start can still come, the end has a packet of length
+//! 0. An event of a type with the key-value `nettrace.span` = `single` is a span of that duration,
+//! too, which ends when the event is recorded.
+//!
+//! A span that ends in a later file of a rotation is in that file. The format has no times before
+//! the file's epoch, so its start there is 0. The attribute `@start` then has the exact start, in
+//! nanoseconds since 1970-01-01 UTC as a signed integer.
+//!
+//! A stream remembers spans of which it has written one event, in at most 32 MiB: about
+//! 120,000 spans with few fields. Beyond that it forgets the oldest ones, which
+//! [`LeftOut::spans`](crate::LeftOut::spans) counts. The end of such a span has a packet as if
+//! there were no start. Fields of an event that take more than 16 KiB are in that event's own
+//! packet alone, which counts as well.
+//!
+//! # What is left out
 //!
 //! The trace leaves out the parts of a type that are not values of its events: message template,
 //! description, key-values, provider GUID and group, tags, formats. It also leaves out the trace's
@@ -87,6 +127,7 @@ mod clock;
 mod event;
 mod fields;
 mod packet;
+mod spans;
 mod spelling;
 mod stream;
 mod writer;

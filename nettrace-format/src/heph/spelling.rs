@@ -1,6 +1,6 @@
 //! Writes values as text: those that the format has no type for, and elements of nested arrays.
 
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use core::fmt::{self, Write};
 
 use crate::{
@@ -21,6 +21,15 @@ impl fmt::Display for GuidText<'_> {
             write!(f, "{dash}{byte:02x}")?;
         }
         Ok(())
+    }
+}
+
+/// Appends two hexadecimal digits for each byte.
+pub(super) fn hex(bytes: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for byte in bytes {
+        let [high, low] = [byte >> 4, byte & 15].map(|digit| DIGITS[usize::from(digit)]);
+        out.extend([char::from(high), char::from(low)]);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
         clock::Clock,
         event::{EventInfo, EventWriter},
         packet,
+        spans::{Change as SpanChange, Part, Spans},
     },
     payload::Refusal,
 };
@@ -82,6 +83,7 @@ pub struct Stream {
     threads: BTreeMap<u64, Thread>,
     /// Names of threads that events are about.
     subjects: BTreeMap<u64, Arc<str>>,
+    spans: Spans,
     changes: Changes,
 }
 
@@ -93,14 +95,21 @@ struct Thread {
     last: u32,
 }
 
-/// The log of thread changes, which lets a stream [go back](Stream::rewind).
+/// The log of changes, which lets a stream [go back](Stream::rewind).
 #[derive(Debug, Default)]
 struct Changes {
-    /// The threads that changed, each with its state before the change; the oldest change first.
-    log: Vec<(u64, Option<Thread>)>,
+    /// The oldest change first.
+    log: Vec<Change>,
     /// The length of `log` at the last mark. `None` if no mark was ever set; then nothing is
     /// logged.
     marked: Option<usize>,
+}
+
+#[derive(Debug)]
+enum Change {
+    /// A thread, with its state before.
+    Thread(u64, Option<Thread>),
+    Span(SpanChange),
 }
 
 impl Changes {
@@ -108,10 +117,17 @@ impl Changes {
     fn note(&mut self, index: u64, thread: Option<&Thread>) {
         let Some(marked) = self.marked else { return };
         // Only the first change since the mark matters, and a block's rows belong to one thread.
-        let is_noted =
-            self.log.len() > marked && self.log.last().is_some_and(|last| last.0 == index);
+        let is_noted = self.log.len() > marked
+            && matches!(self.log.last(), Some(Change::Thread(last, _)) if *last == index);
         if !is_noted {
-            self.log.push((index, thread.cloned()));
+            self.log.push(Change::Thread(index, thread.cloned()));
+        }
+    }
+
+    /// Logs a change of a span.
+    fn push(&mut self, change: SpanChange) {
+        if self.marked.is_some() {
+            self.log.push(Change::Span(change));
         }
     }
 }
@@ -124,6 +140,7 @@ impl Stream {
     }
 
     /// Starts a trace: appends its epoch and forgets everything that an earlier trace defined.
+    /// Spans that began in an earlier trace can end in this one. So both must have the same clock.
     ///
     /// # Errors
     /// [`FormatError::ClockRate`]. An error leaves `out` unchanged.
@@ -132,7 +149,8 @@ impl Stream {
         writer.begin(out);
         let marked = self.changes.marked.map(|_| 0);
         let changes = Changes { log: Vec::new(), marked };
-        *self = Self { writer: Some(writer), changes, ..Self::default() };
+        let spans = core::mem::take(&mut self.spans);
+        *self = Self { writer: Some(writer), changes, spans, ..Self::default() };
         Ok(())
     }
 
@@ -152,10 +170,13 @@ impl Stream {
     pub(crate) fn rewind(&mut self, mark: usize) {
         while self.changes.log.len() > mark {
             match self.changes.log.pop() {
-                Some((index, Some(thread))) => self.threads.insert(index, thread),
-                Some((index, None)) => self.threads.remove(&index),
-                None => None,
-            };
+                Some(Change::Thread(index, Some(thread))) => {
+                    self.threads.insert(index, thread);
+                }
+                Some(Change::Thread(index, None)) => _ = self.threads.remove(&index),
+                Some(Change::Span(change)) => self.spans.undo(change),
+                None => {}
+            }
         }
         self.changes.marked = Some(mark);
     }
@@ -220,7 +241,18 @@ impl Stream {
         self.subjects.clear();
     }
 
-    /// Appends the packet of a row. An [option](LOST) goes before it if events before it are
+    /// Notes that no later row is older than `ticks`.
+    pub(crate) fn raise(&mut self, ticks: u64) {
+        self.spans.raise(ticks);
+    }
+
+    /// How many spans lack what the event that came first states, since the last call.
+    pub(crate) fn take_forgotten(&mut self) -> u64 {
+        self.spans.take_forgotten()
+    }
+
+    /// Appends the packet of a row: an instant, or a [span](super#spans) if the row completes one.
+    /// An [option](LOST) goes before it if events before it are
     /// missing and the counter does not show them: because the row is its thread's first, or
     /// because half the range of numbers or more is missing.
     ///
@@ -266,9 +298,28 @@ impl Stream {
             labels,
             stack,
         };
-        match writer.event(schema, &info, payload, out) {
-            Ok(()) => {
+        if header.sorted {
+            self.spans.raise(header.timestamp);
+        }
+        let part = self.spans.part(schema, header.timestamp, labels, payload, writer.clock());
+        let whole = match &part {
+            Part::Last(_, whole) => Some(whole),
+            _ => None,
+        };
+        match writer.write(schema, &info, payload, whole, out) {
+            Ok(written) => {
                 thread.last = header.sequence;
+                let mut log = |change| self.changes.push(change);
+                match part {
+                    Part::None | Part::Last(None, _) => {}
+                    Part::Last(Some(key), _) => self.spans.remove(&key, &mut log),
+                    Part::First(key, side) => {
+                        let (fields, description) =
+                            (&out[written.fields..], writer.description(&written));
+                        let event = (side, header.timestamp, stream);
+                        self.spans.remember(key, event, description, fields, &mut log);
+                    }
+                }
                 Ok(())
             }
             Err(error) => {

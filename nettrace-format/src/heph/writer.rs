@@ -106,18 +106,21 @@ impl Writer for Packets {
         left_out: &mut LeftOut,
         out: &mut Vec<u8>,
     ) -> Result<u32, Refusal> {
-        self.stream.row(&row.header, row.labels, row.stack, row.payload, out)?;
+        let result = self.stream.row(&row.header, row.labels, row.stack, row.payload, out);
+        left_out.spans += self.stream.take_forgotten();
+        result?;
         left_out.early_times += u64::from(row.header.timestamp < self.start);
         Ok(0)
     }
 
     fn sequence_point(
         &mut self,
-        _: u64,
+        timestamp: u64,
         threads: &[ThreadSequence],
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
         self.stream.forget_subjects();
+        self.stream.raise(timestamp);
         self.stream.numbers(numbers(threads), out)
     }
 

@@ -59,7 +59,8 @@
 //! |---|---|---|
 //! | opcode of a type | in a tag | no: see below |
 //! | ActivityId and RelatedActivityId of an event | in its header | in its header |
-//! | other labels: trace and span id, key-values, overrides | no | no |
+//! | span id of an event | in its activity id, if that is the span's | in its activity id |
+//! | other labels: trace id, key-values, overrides | no | no |
 //! | names and key-values of threads | no | no |
 //! | message, description and key-values of a type | no | no |
 //! | GUID of a provider | no; readers derive one from its name | no |

@@ -5,6 +5,7 @@ use alloc::{boxed::Box, vec::Vec};
 use nettrace_event::EventSchema;
 
 use crate::{
+    activity,
     content::{Label, ThreadInfo, TraceInfo},
     error::FormatError,
     format::{Definition, Source},
@@ -302,7 +303,8 @@ impl Writer for Objects {
 }
 
 /// Copies the labels that fit into a row's header. Returns how many do not fit: a row has one
-/// activity id and one related activity id, and the last of each wins.
+/// activity id and one related activity id, and the last of each wins. A span id fits if the
+/// activity id holds it.
 fn put_labels(labels: &[Label<'_>], row: &mut v5::Row) -> u64 {
     let mut left_out = 0;
     for label in labels {
@@ -313,7 +315,9 @@ fn put_labels(labels: &[Label<'_>], row: &mut v5::Row) -> u64 {
         };
         left_out += u64::from(missing.is_some());
     }
-    left_out
+    let span = row.activity.and_then(|id| activity::span_id(&id));
+    let held = |label: &&Label<'_>| matches!(label, Label::SpanId(id) if Some(*id) == span);
+    left_out - labels.iter().filter(held).count() as u64
 }
 
 /// Whether a version stores everything about a type that version 6 would.

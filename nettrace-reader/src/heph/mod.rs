@@ -31,12 +31,14 @@
 
 mod packet;
 mod reader;
+mod span;
 mod value;
 mod verify;
 
 pub use crate::heph::{
     packet::Event,
     reader::{Options, Reader, StreamTotals, Totals},
+    span::{Span, SpanPart},
     value::{Array, Attributes, Elements, Kind, Value},
     verify::{Report, Violation, verify},
 };

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 use crate::{
     error::{Error, ErrorKind, Result},
-    heph::reader::Options,
+    heph::{packet::Event, reader::Options, span::SpanPart, value::Value},
 };
 
 /// A promise that was broken, and where.
@@ -35,6 +35,8 @@ pub struct Report {
     pub events: u64,
     /// The number of lost events. A loss that a counter shows breaks no promise.
     pub lost: u64,
+    /// The number of spans that have ended: see [`Event::span`](crate::heph::Event::span).
+    pub spans: u64,
     /// The number of packets of both kinds.
     pub packets: u64,
     /// The size in bytes, up to the end or to the position at which reading stopped.
@@ -76,6 +78,7 @@ impl Report {
 /// * No event starts exactly at the epoch, because older events get that time, too.
 /// * The numbers of a stream never go back.
 /// * No two epochs contradict each other.
+/// * Ids of traces have 32 hexadecimal digits, ids of spans 16, in lower case.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] and [`ErrorKind::LimitExceeded`]. Everything else is a violation.
@@ -102,6 +105,11 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
             }
         };
         let (offset, stream, counter) = (event.offset, event.stream, event.counter);
+        report.spans += u64::from(event.span().is_some_and(|span| span.part == SpanPart::Whole));
+        if let Some((name, id)) = misspelled(&event) {
+            let what = format!("event {counter} of stream {stream} has {id:?} as `{name}`");
+            report.add(offset, what, most);
+        }
         let has_no_time = (event.start, event.end) == (0, 0);
         if event.end < event.start {
             let what = format!("event {counter} of stream {stream} ends before it starts");
@@ -127,6 +135,24 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
     (report.events, report.lost) = (totals.events, totals.lost);
     (report.packets, report.bytes) = (totals.packets, reader.offset());
     Ok(report)
+}
+
+/// An id of a span or a trace that has another form than all others.
+fn misspelled<'a>(event: &Event<'a>) -> Option<(&'a str, &'a str)> {
+    let own =
+        event.attributes().filter_map(Result::ok).take_while(|(name, _)| name.starts_with('@'));
+    let digits = |name| match name {
+        "@trace" => Some(32),
+        "@span" | "@parent" => Some(16),
+        _ => None,
+    };
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    own.filter_map(|(name, value)| match value {
+        Value::Text(text) => Some((name, text, digits(name)?)),
+        _ => None,
+    })
+    .find(|(_, text, digits)| text.len() != *digits || !text.bytes().all(is_digit))
+    .map(|(name, text, _)| (name, text))
 }
 
 fn stop(error: Error, report: &mut Report, most: usize) -> Result<()> {

@@ -1,0 +1,234 @@
+//! Spans of NetTrace traces become spans of Heph traces, and the command shows them.
+
+mod convert_support;
+mod program;
+
+use std::{collections::BTreeMap, fs};
+
+use convert_support::{convert, left_out};
+use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_format::{
+    Format, Row, Stream,
+    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+};
+use nettrace_reader::heph::{Reader, SpanPart};
+use program::strict_json;
+use testkit::reference::{activities, dotnet_traces};
+
+const fn event(
+    id: u16,
+    name: &'static str,
+    opcode: u8,
+    fields: &'static [FieldSchema],
+) -> EventSchema {
+    EventSchema {
+        provider: ProviderSchema { name: "Shop", guid: None, group: None },
+        name,
+        id,
+        id_is_explicit: true,
+        version: 0,
+        level: Level::Informational,
+        keywords: 0,
+        opcode: Some(opcode),
+        tag: 0,
+        message: None,
+        description: None,
+        key_values: &[],
+        fields,
+    }
+}
+
+static TYPES: [EventSchema; 5] = [
+    event(1, "checkoutStart", 1, &[FieldSchema::new("cart", FieldType::U32)]),
+    event(2, "checkoutStop", 2, &[FieldSchema::new("duration", FieldType::DurationNanos)]),
+    event(3, "queryStart", 1, &[]),
+    event(4, "queryStop", 2, &[]),
+    EventSchema {
+        key_values: &[("nettrace.span", "single")],
+        ..event(5, "lookup", 0, &[FieldSchema::new("duration", FieldType::DurationNanos)])
+    },
+];
+
+/// A trace: rows of a time in nanoseconds, a type, a span and its parent, and a payload.
+fn trace(format: Format, rows: &[(u64, u32, u64, u64, &[u8])]) -> Vec<u8> {
+    const THREAD: u64 = 17;
+    let (mut stream, mut out) = (Stream::new(format), Vec::new());
+    let info = TraceInfo {
+        sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
+        sync_ticks: 1_000,
+        ticks_per_second: 1_000_000_000,
+        pointer_size: 8,
+        key_values: &[("ProcessId", "17")],
+    };
+    stream.begin(&info, &mut out).unwrap();
+    let types: Vec<_> = (1..).zip(&TYPES).collect();
+    stream.define(&types, &mut out).unwrap();
+    let thread = ThreadInfo { index: THREAD, os_thread_id: Some(THREAD), ..ThreadInfo::default() };
+    stream.thread(&thread, &mut out).unwrap();
+    let mut block = Vec::new();
+    for ((time, metadata_id, span, parent, payload), number) in rows.iter().zip(1..) {
+        let mut labels = vec![Label::ActivityId(activity(*span))];
+        if *parent != 0 {
+            labels.push(Label::RelatedActivityId(activity(*parent)));
+        }
+        labels.extend([Label::TraceId([0xAB; 16]), Label::SpanId(*span)]);
+        stream.labels(number, &labels, &mut out).unwrap();
+        let header = RowHeader {
+            metadata_id: *metadata_id,
+            sequence: number,
+            capture_thread: THREAD,
+            thread: THREAD,
+            timestamp: 1_000 + time,
+            labels: number,
+            sorted: true,
+            payload_len: payload.len() as u32,
+            ..RowHeader::default()
+        };
+        let row = Row { header, labels: &labels, stack: &[], payload };
+        stream.row(&row, number == 1, &mut block).unwrap();
+    }
+    let (first, last) = (1_000 + rows[0].0, 1_000 + rows[rows.len() - 1].0);
+    let tail = stream.event_block(first, last, block.len(), &mut out).unwrap();
+    out.extend(block);
+    out.extend(tail);
+    out.extend(stream.end().bytes());
+    out
+}
+
+/// The activity of a span with less than 32 bits.
+fn activity(span: u64) -> [u8; 16] {
+    let [a, b, c, d] = (span as u32).to_be_bytes();
+    [0, 0, 0, 0xF0, 0xF0, 0, c, d, b, a, 0, 0, 1, 2, 3, 4]
+}
+
+const NANOS: &[u8] = &250_u64.to_le_bytes();
+const CART: &[u8] = &42_u32.to_le_bytes();
+/// A checkout with two queries and a lookup in it, and a query that does not end.
+const ROWS: [(u64, u32, u64, u64, &[u8]); 8] = [
+    (100, 1, 1, 0, CART),
+    (200, 3, 2, 1, &[]),
+    (300, 4, 2, 1, &[]),
+    (400, 3, 3, 1, &[]),
+    (700, 5, 4, 3, NANOS),
+    (800, 4, 3, 1, &[]),
+    (850, 3, 5, 1, &[]),
+    (900, 2, 1, 0, NANOS),
+];
+
+fn run(args: &[&str], input: &[u8]) -> (i32, String) {
+    let output = program::nettrace(&[args, &["-"]].concat(), input);
+    (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+}
+
+#[test]
+fn a_tree_survives_the_conversion_and_is_shown() {
+    for format in [Format::V6, Format::V5, Format::Heph] {
+        let mut heph = trace(format, &ROWS);
+        if format != Format::Heph {
+            heph = convert(&heph, "heph").0;
+        }
+        let (code, text) = run(&["dump", "--json"], &heph);
+        let events: Vec<_> = text.lines().map(strict_json).collect();
+        assert_eq!((code, events.len()), (0, ROWS.len()));
+        let mut spans = BTreeMap::new();
+        for event in &events {
+            let attributes = &event["attributes"];
+            let (start, end) = (&event["start_ns"], &event["end_ns"]);
+            if attributes["@kind"].is_null() {
+                assert_eq!(start, end);
+                continue;
+            }
+            let id = attributes["@span"].as_str().unwrap().to_owned();
+            let parent = attributes["@parent"].as_str().unwrap_or_default().to_owned();
+            let name = event["description"].as_str().unwrap().to_owned();
+            let times = [start, end].map(|time| time.as_u64().unwrap());
+            spans.insert(id, (name, times, parent));
+        }
+        let id = |span: u64| if span == 0 { String::new() } else { format!("{span:016x}") };
+        let mut expected = BTreeMap::from([
+            (id(1), ("checkout".to_owned(), [100, 900], id(0))),
+            (id(2), ("query".to_owned(), [200, 300], id(1))),
+            (id(3), ("query".to_owned(), [400, 800], id(1))),
+            (id(4), ("lookup".to_owned(), [450, 700], id(3))),
+        ]);
+        if format == Format::V5 {
+            // This version has no key-values of types, which tell that a lookup is a span.
+            expected.remove(&id(4));
+        }
+        assert_eq!(spans, expected, "{format:?}");
+        let whole = spans.len();
+        // The fields of both events.
+        let last = &events[ROWS.len() - 1]["attributes"];
+        assert_eq!([&last["cart"], &last["duration"]], [42, 250], "{format:?}");
+
+        let (code, text) = run(&["info", "--json"], &heph);
+        let info = strict_json(text.trim_end());
+        let keys = ["spans", "spans_without_end", "spans_without_start", "uncounted_spans"];
+        let counts = keys.map(|key| info[key].as_u64().unwrap());
+        assert_eq!((code, counts), (0, [whole as u64 + 1, 1, 0, 0]), "{format:?}");
+        let (_, text) = run(&["info"], &heph);
+        let all = whole + 1;
+        let line = format!("spans            {all} (1 without an end, 0 without a start)\n");
+        assert!(text.contains(&line), "{text}");
+        let (code, text) = run(&["verify"], &heph);
+        assert_eq!(code, 0, "{text}");
+        assert!(text.contains(&format!(" spans={whole} ")), "{text}");
+        let (_, text) = run(&["dump", "--where", "SpanId=0000000000000003"], &heph);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[lines.len() - 1].contains("\"query\" (0.000000400 s) "), "{text}");
+    }
+}
+
+#[test]
+fn an_id_with_another_spelling_is_a_violation() {
+    let heph = trace(Format::Heph, &ROWS);
+    let digits = b"abababababababababababababababab";
+    let at = heph.windows(digits.len()).position(|bytes| bytes == digits).unwrap();
+    let mut damaged = heph;
+    damaged[at] = b'A';
+    let (code, text) = run(&["verify"], &damaged);
+    assert_eq!(code, 1);
+    let says = "event 1 of stream 17 has \"Abababababababababababababababab\" as `@trace`";
+    assert!(text.contains(says), "{text}");
+}
+
+/// So many spans are open that the first ones are forgotten.
+#[test]
+fn what_is_forgotten_is_listed() {
+    let rows: Vec<_> = (1..=150_000).map(|span| (span, 3, span, 0, &[][..])).collect();
+    let v6 = rows.chunks(50_000).flatten().copied().collect::<Vec<_>>();
+    let (heph, said) = convert(&trace(Format::V6, &v6), "heph");
+    let line = said.lines().find(|line| line.contains("spans that may lack the fields")).unwrap();
+    // The type's texts are not, and the process id is no key-value of a Heph trace.
+    let number = line.split(": ").last().unwrap().split(' ').next().unwrap();
+    assert!((15_000..25_000).contains(&number.parse::<u64>().unwrap()), "{said}");
+    assert!(left_out(&said) > 15_000);
+    let (_, text) = run(&["info"], &heph);
+    assert!(text.contains("spans            150000 (150000 without an end, 0 "), "{text}");
+}
+
+/// The spans of a .NET program are the activities that the reference reader computes.
+#[test]
+fn activities_of_dotnet_are_spans() {
+    let mut count = 0;
+    for path in dotnet_traces() {
+        let Some(found) = activities(&path) else { return };
+        let mut expected: Vec<_> = found.lines.iter().map(|line| strict_json(line)).collect();
+        let (heph, _) = convert(&fs::read(&path).unwrap(), "heph");
+        let mut reader = Reader::new(&*heph);
+        let mut spans = 0;
+        while let Some(event) = reader.next_event().unwrap() {
+            let Some(span) = event.span().filter(|it| it.part == SpanPart::Whole) else { continue };
+            spans += 1;
+            let at = expected.iter().position(|it| it["id"] == *span.id.unwrap());
+            let activity = expected.remove(at.unwrap_or_else(|| panic!("{path:?} {span:?}")));
+            assert_eq!(activity["task"], *span.name);
+            let nanos = activity["duration_ms"].as_f64().unwrap() * 1e6;
+            let length = (event.end - event.start) as f64;
+            assert!((nanos - length).abs() < 200.0, "{activity} {length}");
+        }
+        assert_eq!(expected.len(), 0, "{path:?} {spans}: {expected:?}");
+        count += spans;
+    }
+    assert!(count >= 15 || dotnet_traces().is_empty(), "{count}");
+}

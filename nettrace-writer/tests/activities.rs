@@ -1,0 +1,232 @@
+//! A tree of spans, recorded in each format. The reference reader finds the same activities in all
+//! versions of NetTrace. In a Heph trace each span is a packet.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+use std::{collections::HashMap, fs, process, thread};
+
+use nettrace_context::{ActivityId, SpanId};
+use nettrace_reader::{Label as Read, Reader, heph};
+use nettrace_writer::{
+    Emit, Format, Label, LabelScope, Session, TraceEvent, enter_labels, sink::MemorySink,
+};
+use testkit::{process::one_at_a_time, reference};
+
+const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Activities", name = "request")]
+enum Request {
+    #[trace_event(opcode = Start)]
+    Start { number: u32 },
+    #[trace_event(opcode = Stop)]
+    Stop { status: u16 },
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Activities", name = "query")]
+enum Query<'a> {
+    #[trace_event(opcode = Start)]
+    Start { text: &'a str },
+    #[trace_event(opcode = Stop)]
+    Stop { rows: u32 },
+}
+
+/// An event inside of a span.
+#[derive(TraceEvent)]
+#[trace_event(provider = "Activities")]
+struct Note {
+    number: u32,
+}
+
+/// A span: its id, and its parent's.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    id: u64,
+    parent: Option<u64>,
+}
+
+impl Span {
+    const fn root(id: u64) -> Self {
+        Self { id, parent: None }
+    }
+
+    const fn child(self, id: u64) -> Self {
+        Self { id, parent: Some(self.id) }
+    }
+
+    fn enter(self) -> LabelScope {
+        let mut labels = vec![Label::ActivityId(activity(self.id))];
+        labels.extend(self.parent.map(|parent| Label::RelatedActivityId(activity(parent))));
+        labels.extend([Label::TraceId([7; 16]), Label::SpanId(self.id)]);
+        enter_labels(&labels).unwrap()
+    }
+}
+
+/// The activity of a span.
+fn activity(span: u64) -> [u8; 16] {
+    ActivityId::from_span_id(SpanId::from_u64(span).unwrap(), process::id()).to_bytes()
+}
+
+/// Converts a GUID from the byte order of RFC 4122 to that of memory, and back.
+fn turned(id: [u8; 16]) -> [u8; 16] {
+    [3, 2, 1, 0, 5, 4, 7, 6, 8, 9, 10, 11, 12, 13, 14, 15].map(|at| id[at])
+}
+
+/// Every span of a request, with the name of its events.
+fn spans(number: u32) -> [(&'static str, Span); 4] {
+    // Ids with zeros in all places where a path could end early.
+    let first = u64::from(number) << 32 | 0x00F0_0000;
+    let root = Span::root(first);
+    let outer = root.child(0xFFFF_FFFF_0000_0000 | u64::from(number));
+    let inner = outer.child(u64::from(number));
+    let last = root.child(0xF067_AA0B_A902_B700 | u64::from(number));
+    [("request", root), ("query", outer), ("query", inner), ("query", last)]
+}
+
+/// A request that ends on another thread than it began.
+fn request(number: u32) {
+    let [root, outer, inner, last] = spans(number).map(|(_, span)| span);
+    let query = move |span: Span, inside: &dyn Fn()| {
+        let _span = span.enter();
+        Query::Start { text: "select" }.emit();
+        inside();
+        Note { number }.emit();
+        Query::Stop { rows: number }.emit();
+    };
+    {
+        let _request = root.enter();
+        Request::Start { number }.emit();
+        Note { number }.emit();
+        query(outer, &|| query(inner, &|| {}));
+        Note { number }.emit();
+    }
+    Note { number }.emit();
+    let end = move || {
+        let _request = root.enter();
+        query(last, &|| {});
+        Request::Stop { status: 200 }.emit();
+    };
+    thread::spawn(end).join().unwrap();
+}
+
+#[test]
+fn the_same_spans_in_every_format() {
+    const REQUESTS: u32 = 3;
+    let _alone = one_at_a_time();
+    let sessions = FORMATS.map(|format| {
+        let sink = MemorySink::new();
+        let builder = Session::builder().sink(sink.clone()).provider("Activities").format(format);
+        (format, sink, builder.budget(1 << 20).start().unwrap())
+    });
+    let requests: Vec<_> = (1..=REQUESTS).map(|it| thread::spawn(move || request(it))).collect();
+    requests.into_iter().for_each(|it| it.join().unwrap());
+
+    let known: Vec<_> = (1..=REQUESTS).flat_map(spans).collect();
+    for (format, sink, session) in sessions {
+        let stats = session.finish().unwrap();
+        let events = u64::from(REQUESTS) * (2 + 3 * 3 + 3);
+        assert_eq!((stats.written, stats.dropped()), (events, 0), "{format:?}");
+        // The older versions hold the span in its activity, and have no place for the trace.
+        let outside = u64::from(REQUESTS);
+        let is_older = matches!(format, Format::V5 | Format::V4);
+        let left_out = if is_older { events - outside } else { 0 };
+        assert_eq!(stats.left_out.labels, left_out, "{format:?}");
+        let bytes = sink.bytes();
+        if format == Format::Heph {
+            packets_hold(&known, &bytes);
+            continue;
+        }
+        rows_hold(&known, &bytes);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        fs::write(file.path(), &bytes).unwrap();
+        let Some(found) = reference::activities(file.path()) else { continue };
+        let count = known.len().to_string();
+        assert_eq!([&found["starts"], &found["stops"]], [&count, &count], "{format:?}");
+        activities_are(&known, &found.lines);
+    }
+}
+
+/// Checks the ids of every row.
+fn rows_hold(known: &[(&str, Span)], bytes: &[u8]) {
+    let parents: HashMap<_, _> = known.iter().map(|(_, span)| (span.id, span.parent)).collect();
+    let ids: HashMap<_, _> = parents.keys().map(|id| (turned(activity(*id)), *id)).collect();
+    let mut reader = Reader::new(bytes).unwrap();
+    let mut seen = HashMap::<_, u32>::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let labels = event.labels();
+        let find = |is: fn(&Read) -> Option<[u8; 16]>| labels.iter().find_map(is);
+        let own = find(|it| if let Read::ActivityId(id) = it { Some(*id) } else { None });
+        let related =
+            find(|it| if let Read::RelatedActivityId(id) = it { Some(*id) } else { None });
+        let span = own.map(|id| ids[&id]);
+        assert_eq!(related.map(|id| ids[&id]), span.and_then(|id| parents[&id]));
+        *seen.entry(span).or_default() += 1;
+    }
+    assert_eq!(seen.remove(&None), Some(known.len() as u32 / 4), "notes outside of all spans");
+    for (name, span) in known {
+        let expected = if *name == "request" { 4 } else { 3 };
+        assert_eq!(seen.remove(&Some(span.id)), Some(expected), "{name} {span:?}");
+    }
+    assert!(seen.is_empty(), "{seen:?}");
+}
+
+/// Checks the packets of a Heph trace: one for each span, with the fields of both events. A request
+/// ends on another thread, whose rows may be written first.
+fn packets_hold(known: &[(&str, Span)], bytes: &[u8]) {
+    let report = heph::verify(bytes, heph::Options::default(), 5).unwrap();
+    assert!(report.is_sound() && report.lost == 0, "{report:?}");
+    let mut reader = heph::Reader::new(bytes);
+    let mut seen = HashMap::new();
+    let mut instants = 0;
+    while let Some(event) = reader.next_event().unwrap() {
+        let Some(span) = event.span().filter(|span| span.part == heph::SpanPart::Whole) else {
+            assert_eq!(event.start, event.end);
+            instants += 1;
+            continue;
+        };
+        assert_eq!(span.name, event.description);
+        let is_request = span.name == "request";
+        let fields = if is_request { ["number", "status"] } else { ["text", "rows"] };
+        let names: Vec<_> = event.attributes().map(|it| it.unwrap().0).collect();
+        assert!(names.ends_with(&fields), "{names:?}");
+        let other = names.iter().any(|name| matches!(*name, "@start_stream" | "@end_stream"));
+        assert_eq!(other, is_request, "{names:?}");
+        let trace = span.trace.map(str::to_owned);
+        assert_eq!(trace.as_deref(), Some("07070707070707070707070707070707"));
+        let number = |id: &str| u64::from_str_radix(id, 16).unwrap();
+        let ids = (span.id.map(number), span.parent.map(number));
+        let name = span.name.to_owned();
+        seen.insert(ids.0.unwrap(), (name, ids.1, event.start..event.end));
+    }
+    assert_eq!((seen.len() as u64, report.spans), (known.len() as u64, known.len() as u64));
+    assert_eq!(instants + report.spans, report.events);
+    for (name, Span { id, parent }) in known {
+        let (found, found_parent, times) = &seen[id];
+        assert_eq!((&**found, *found_parent), (*name, *parent));
+        if let Some((_, _, outer)) = parent.map(|parent| &seen[&parent]) {
+            assert!(outer.start <= times.start && times.end <= outer.end, "{outer:?} {times:?}");
+        }
+    }
+}
+
+/// Checks what the reference reader has found.
+fn activities_are(known: &[(&str, Span)], lines: &[String]) {
+    // The value of a key, with its quotes if it is text.
+    let value = |line: &str, key: &str| {
+        let (_, rest) = line.split_once(&format!("\"{key}\": ")).expect(line);
+        let end = rest.find(", \"").unwrap_or(rest.len() - 1);
+        rest[..end].to_owned()
+    };
+    let id = |span: u64| format!("\"{}\"", ActivityId::from_bytes(activity(span)));
+    let names: HashMap<_, _> =
+        lines.iter().map(|line| (value(line, "id"), value(line, "name"))).collect();
+    assert_eq!((names.len(), lines.len()), (known.len(), known.len()), "{lines:#?}");
+    for line in lines {
+        let found = known.iter().find(|(_, span)| id(span.id) == value(line, "id"));
+        let (name, span) = found.expect(line);
+        assert_eq!(value(line, "task"), format!("\"{name}\""));
+        let parent = span.parent.map_or("null".to_owned(), |parent| names[&id(parent)].clone());
+        assert_eq!(value(line, "parent"), parent, "{line}");
+    }
+}
