@@ -3,14 +3,22 @@
 mod program;
 mod spans;
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use spans::{
     PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
 };
-use testkit::reference::{dotnet_traces, tool};
+use testkit::{
+    reference::{dotnet_traces, tool},
+    streams::{EventType, Row, Stream},
+};
 
 /// The objects that `tree --json` prints.
 fn trees(args: &[&str], trace: &[u8]) -> Vec<Value> {
@@ -219,6 +227,50 @@ fn a_pair_without_ids_of_its_own_is_inside() {
     let output = nettrace(&["info", "-", "--json"], &trace);
     let info = strict_json(stdout(&output).trim_end());
     assert_eq!(info["spans_without_end"], json!(0));
+}
+
+/// A parent can be named by its activity id, though its own key is the span id.
+#[test]
+fn span_ids_beside_paths_of_dotnet() {
+    let label = |kind: u8, value: &[u8]| [&[kind][..], value].concat();
+    let path = |number: u8| {
+        let sum = (0x11 | u32::from(number) << 8).wrapping_add(0x599D_99AD) ^ 77;
+        [&[0x11, number, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0][..], &sum.to_le_bytes()].concat()
+    };
+    let span = |id: u64| label(4, &id.to_le_bytes());
+    let lists: [&[Vec<u8>]; 2] = [
+        &[label(1, &path(0x20)), span(1)],
+        &[label(1, &path(0x21)), label(2, &path(0x20)), span(2)],
+    ];
+    let start = EventType::new(1, "Shop", 1, "WorkStart").optional(&[1, 1]);
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&start).label_lists(1, &lists);
+    stream.events(&[Row::new(5, 1, 1010).labels(1), Row::new(5, 2, 1020).labels(2)]);
+    let trees = trees(&[], &stream.end());
+    let child = &trees[0]["spans"][1];
+    assert_eq!((trees.len(), &child["span"]), (1, &json!("0000000000000002")));
+    assert_eq!((&child["depth"], &child["trace"]), (&json!(1), &Value::Null));
+}
+
+/// Whoever reads the output may have enough.
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let deep = (1..=5000).map(|at| event(at, START, place(1, at, at - 1))).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("deep.nettrace");
+    fs::write(&file, stream(deep).end()).unwrap();
+    for args in [&["tree"][..], &["tree", "--json"]] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
+            .args(args)
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), stderr(&output)), (Some(0), ""), "{args:?}");
+    }
 }
 
 #[test]
