@@ -306,14 +306,19 @@ fn the_limit_on_memory() {
     assert!(stderr(&none).contains(counts), "{}", stderr(&none));
     assert!(stderr(&none).contains("--tree-limit raises the limit"), "{}", stderr(&none));
 
-    // 1000 roots with 8 events each: several times half a MiB. Root 500 is the slowest.
+    // 1000 trees of three spans, and 8 events in each: several times a MiB. Root 500 is the
+    // slowest.
     let mut events = Vec::new();
     for root in 1..=1000 {
-        let (at, place) = (root * 100, place(1, root, 0));
+        let (at, own) = (root * 100, place(1, root, 0));
         let duration = if root == 500 { 90 } else { 20 };
-        events.push(event(at, START, place));
-        events.extend((1..9).map(|index| event(at + index, SOLD, place)));
-        events.push(stop(at + duration, place, duration, "ok"));
+        events.push(event(at, START, own));
+        events.extend((1..9).map(|index| event(at + index, SOLD, own)));
+        for child in [1, 2] {
+            let place = place(1, root + child * 10_000, root);
+            events.extend([event(at + 9, START, place), stop(at + 12, place, 3, "ok")]);
+        }
+        events.push(stop(at + duration, own, duration, "ok"));
     }
     let trace = stream(events).end();
     let run = |args: &[&str]| {
@@ -326,15 +331,24 @@ fn the_limit_on_memory() {
     let root = &slowest[0]["spans"][0];
     assert_eq!((&root["duration_ns"], &root["left_out_events"]), (&json!(90_000), &json!(0)));
     assert_eq!(root["events"].as_array().unwrap().len(), 8);
-    assert!(said.contains("spans=1000 ") && said.contains("left_out_spans=0 "), "{said}");
-    assert!(said.contains("left_out_events=0 "), "{said}");
+    let counts = "spans=3000 without_end=0 without_start=0 unknown=0 trees=1000 shown=1 \
+        left_out_spans=0 left_out_events=0 left_out_fields=0";
+    assert!(said.contains(counts), "{said}");
     let (all, said) = run(&[]);
+    let spans = all.iter().flat_map(|tree| tree["spans"].as_array().unwrap());
     let [shown, left_out] = [
-        all.iter().map(|it| it["spans"][0]["events"].as_array().unwrap().len() as u64).sum::<u64>(),
-        all.iter().map(|it| it["spans"][0]["left_out_events"].as_u64().unwrap()).sum(),
+        spans.clone().map(|span| span["events"].as_array().unwrap().len() as u64).sum::<u64>(),
+        spans.clone().map(|span| span["left_out_events"].as_u64().unwrap()).sum(),
     ];
-    assert_eq!((all.len(), shown + left_out), (1000, 8000));
-    assert!(left_out > 4000 && said.contains(&format!("left_out_events={left_out} ")), "{said}");
+    let count = |key: &str| -> u64 {
+        let (_, rest) = said.split_once(&format!(" {key}=")).unwrap();
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    assert_eq!(spans.count() as u64 + count("left_out_spans"), 3000, "{said}");
+    assert!(left_out > 0 && count("left_out_spans") > 0, "{said}");
+    // The stops of spans that were left out are among the events that were.
+    let stops = count("left_out_spans");
+    assert_eq!(shown + count("left_out_events") - stops, 8000, "{said}");
 }
 
 /// Numbers that look random, always the same.

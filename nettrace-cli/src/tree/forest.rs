@@ -2,7 +2,8 @@
 //!
 //! Spans stay in memory until the end, because a child can come after its parent has ended. A limit
 //! bounds their memory: one half is for the spans themselves, the other for their details (fields
-//! and events). What exceeds a half is left out and counted.
+//! and events). If only the slowest roots are wanted, trees that have ended and are not among them
+//! make room. What still exceeds a half is left out and counted.
 
 use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
@@ -12,6 +13,9 @@ use crate::tree::ids::{Ids, Key};
 
 /// What an index, and the links to parents and children, take for each span.
 const LINKS: usize = 160;
+
+/// What a span takes beside its details.
+const SPAN_BYTES: usize = size_of::<Span>() + LINKS;
 
 /// What an event inside takes beside its text, with what the allocator adds.
 const EVENT_BYTES: usize = 2 * size_of::<Inside>() + 16;
@@ -93,8 +97,11 @@ pub(super) struct Forest {
     span_bytes: usize,
     detail_bytes: usize,
     half_limit: usize,
-    /// Whether details are no longer kept.
-    is_full: bool,
+    /// Whether no more spans are taken. This stays so: otherwise the events of a span that was left
+    /// out would look like those of a span without a start.
+    has_all_spans: bool,
+    /// Whether no more details are kept.
+    has_all_details: bool,
     /// How many roots are wanted.
     slow: Option<usize>,
     pub(super) counts: Counts,
@@ -107,8 +114,11 @@ pub(super) struct Counts {
     pub(super) spans_left_out: u64,
     /// Other events for which there was no room: those inside, and stops.
     pub(super) events_left_out: u64,
-    /// Spans whose fields had no room.
+    /// Starts and stops whose fields had no room.
     pub(super) fields_left_out: u64,
+    /// Spans that ended and made room, and how many of them were roots.
+    pub(super) spans_gone: u64,
+    pub(super) roots_gone: u64,
 }
 
 impl Forest {
@@ -122,7 +132,8 @@ impl Forest {
             span_bytes: 0,
             detail_bytes: 0,
             half_limit: limit / 2,
-            is_full: false,
+            has_all_spans: false,
+            has_all_details: false,
             slow,
             counts: Counts::default(),
         }
@@ -211,17 +222,20 @@ impl Forest {
 
     /// Keeps an event inside, unless there is no room.
     pub(super) fn keep_event(&mut self, span: u32, at: i64, text: Vec<u8>) {
-        if self.has_room(text.len() + EVENT_BYTES) {
-            self.spans[span as usize].events.push(Inside { at, text: text.into() });
+        let (span, has_room) = self.room(span, text.len() + EVENT_BYTES);
+        let span = &mut self.spans[span as usize];
+        if has_room {
+            span.events.push(Inside { at, text: text.into() });
         } else {
-            self.spans[span as usize].left_out += 1;
+            span.left_out += 1;
             self.counts.events_left_out += 1;
         }
     }
 
     /// Keeps what a start or a stop says, unless there is no room.
     pub(super) fn keep_details(&mut self, span: u32, is_start: bool, text: Vec<u8>) {
-        if !self.has_room(text.len()) {
+        let (span, has_room) = self.room(span, text.len());
+        if !has_room {
             self.counts.fields_left_out += 1;
             return;
         }
@@ -250,11 +264,17 @@ impl Forest {
 
     /// Adds a span of which nothing is known but its ids.
     fn add(&mut self, ids: &Ids, seen: i64) -> Option<u32> {
-        let bytes = size_of::<Span>() + LINKS;
-        if self.span_bytes + bytes > self.half_limit {
+        if self.has_all_spans {
             return None;
         }
-        self.span_bytes += bytes;
+        if self.span_bytes + SPAN_BYTES > self.half_limit {
+            self.make_room(None);
+            self.has_all_spans = self.is_nearly_full(self.span_bytes);
+            if self.has_all_spans {
+                return None;
+            }
+        }
+        self.span_bytes += SPAN_BYTES;
         let at = u32::try_from(self.spans.len()).ok()?;
         // Every event of a span of ours names the parent. In other traces only the start does.
         let parent = ids.related.filter(|_| matches!(ids.span, Key::Span(..)));
@@ -266,42 +286,72 @@ impl Forest {
         Some(at)
     }
 
-    fn has_room(&mut self, bytes: usize) -> bool {
-        if !self.is_full && self.detail_bytes + bytes > self.half_limit {
-            self.forget_fast_trees();
+    /// Takes room for details of a span. Returns the place of the span, which can change, and
+    /// whether there was room.
+    fn room(&mut self, mut span: u32, bytes: usize) -> (u32, bool) {
+        if !self.has_all_details && self.detail_bytes + bytes > self.half_limit {
+            span = self.make_room(Some(span)).unwrap_or(span);
+            self.has_all_details = self.is_nearly_full(self.detail_bytes + bytes);
         }
-        if !self.is_full {
+        if !self.has_all_details {
             self.detail_bytes += bytes;
         }
-        !self.is_full
+        (span, !self.has_all_details)
     }
 
-    /// Makes room for details: if only the slowest roots are wanted, those of all other trees that
-    /// have ended are not.
-    fn forget_fast_trees(&mut self) {
-        let Some(slow) = self.slow else {
-            self.is_full = true;
-            return;
-        };
+    /// Whether so little of a half is free that it is not worth the time to make room again.
+    fn is_nearly_full(&self, bytes: usize) -> bool {
+        bytes >= self.half_limit / 4 * 3
+    }
+
+    /// Removes the trees that have ended and are not wanted: only the slowest roots are. Returns
+    /// the new place of the span `current`, whose tree stays.
+    fn make_room(&mut self, current: Option<u32>) -> Option<u32> {
+        let Some(slow) = self.slow else { return current };
         let roots = self.roots();
         let mut durations: Vec<_> = (0..self.spans.len())
             .filter(|at| roots[*at] == *at as u32)
-            .filter_map(|at| self.spans[at].duration().map(|it| (Reverse(it), at)))
+            .filter_map(|at| Some((Reverse(self.spans[at].duration()?), at)))
             .collect();
         durations.sort_unstable();
-        let mut is_fast = vec![false; self.spans.len()];
+        let mut is_gone = vec![false; self.spans.len()];
         for (_, at) in durations.into_iter().skip(slow) {
-            is_fast[at] = true;
+            is_gone[at] = true;
         }
-        let mut freed = 0;
-        for (span, root) in self.spans.iter_mut().zip(roots) {
-            if is_fast[root as usize] {
-                freed += span.forget();
+        let is_over = |span: &Span| matches!(span.state, State::Ended | State::Single);
+        for (at, span) in self.spans.iter().enumerate() {
+            if !is_over(span) || current == Some(at as u32) {
+                is_gone[roots[at] as usize] = false;
             }
         }
-        self.detail_bytes -= freed;
-        // Otherwise every event would come here again.
-        self.is_full = freed < self.half_limit / 4;
+        // Where the spans go that stay.
+        let mut places = Vec::with_capacity(self.spans.len());
+        let mut next = 0;
+        for (at, root) in roots.iter().enumerate() {
+            let stays = !is_gone[*root as usize];
+            places.push(stays.then_some(next));
+            next += u32::from(stays);
+            if !stays {
+                self.detail_bytes -= self.spans[at].detail_bytes();
+                self.span_bytes -= SPAN_BYTES;
+                self.counts.spans_gone += 1;
+                self.counts.roots_gone += u64::from(*root == at as u32);
+            }
+        }
+        let mut at = 0;
+        self.spans.retain_mut(|span| {
+            at += 1;
+            span.parent_at = span.parent_at.and_then(|parent| places[parent as usize]);
+            places[at - 1].is_some()
+        });
+        self.by_key.retain(|_, at| match places[*at as usize] {
+            Some(place) => {
+                *at = place;
+                true
+            }
+            None => false,
+        });
+        places[current? as usize]
     }
 
     /// The place of each span's parent.
@@ -393,12 +443,9 @@ impl Span {
         self.start.unwrap_or(self.seen)
     }
 
-    /// Frees the details and returns how many bytes they took.
-    fn forget(&mut self) -> usize {
-        let events = std::mem::take(&mut self.events);
-        self.left_out += events.len() as u64;
-        let inside: usize = events.iter().map(|it| it.text.len() + EVENT_BYTES).sum();
-        let details = [&mut self.start_details, &mut self.stop_details];
-        inside + details.into_iter().map(|it| std::mem::take(it).len()).sum::<usize>()
+    /// What its details take.
+    fn detail_bytes(&self) -> usize {
+        let inside: usize = self.events.iter().map(|it| it.text.len() + EVENT_BYTES).sum();
+        inside + self.start_details.len() + self.stop_details.len()
     }
 }

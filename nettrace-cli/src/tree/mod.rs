@@ -46,7 +46,8 @@ pub(crate) struct TreeOptions {
     #[arg(long, value_name = "N")]
     slow: Option<usize>,
     /// Limit on the memory for spans and the events inside, in MiB. What exceeds it is counted, not
-    /// shown. With --slow, trees that are not among the slowest make room first
+    /// shown. With --slow, trees that have ended and are not among the slowest make room first; a
+    /// span that begins later in one of them is then a root
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     tree_limit: usize,
 }
@@ -178,19 +179,22 @@ impl Reading {
         events: &SortedReader<Source>,
     ) -> io::Result<()> {
         let Self { forest, outside, .. } = self;
-        let count =
-            |state| forest.spans.iter().filter(|span: &&forest::Span| span.state == state).count();
+        let count = |state| {
+            let spans = forest.spans.iter();
+            spans.filter(|span: &&forest::Span| span.state == state).count() as u64
+        };
         let counts = &forest.counts;
         say(Some(format_args!(
             "# events={} lost={} outside={outside} spans={} without_end={} without_start={} \
-             unknown={} trees={roots} shown={shown} left_out_spans={} left_out_events={} \
+             unknown={} trees={} shown={shown} left_out_spans={} left_out_events={} \
              left_out_fields={}",
             self.events,
             events.totals().lost,
-            forest.spans.len() - count(State::Unknown),
+            forest.spans.len() as u64 - count(State::Unknown) + counts.spans_gone,
             count(State::Started),
             count(State::OnlyStopped),
             count(State::Unknown),
+            roots as u64 + counts.roots_gone,
             counts.spans_left_out,
             counts.events_left_out,
             counts.fields_left_out,

@@ -75,6 +75,9 @@ impl<'a> Tree<'a> {
         }
         if let Some(parent) = &root.parent {
             write!(out, ", within {}, which is not in this file", id_text(parent))?;
+            if self.forest.counts.spans_gone > 0 {
+                write!(out, " or made room for slower ones")?;
+            }
         }
         writeln!(out)
     }
