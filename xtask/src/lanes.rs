@@ -131,7 +131,7 @@ pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         step.env("CARGO_PROFILE_DEV_DEBUG", "0")
     };
     let trace = folder.join("dirscan.nettrace");
-    // With the release profile, but unoptimised: it is about the compiler's language. Lane `aarch64`
+    // With the release profile, but unoptimised: it is about the language. Lane `aarch64`
     // runs code that this compiler has optimised.
     let scan = cargo(&["run", "--release", "-p", "examples", "--bin", "dirscan"]);
     let scan = scan.env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0");
@@ -217,7 +217,7 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let step = step
         // Macros are the same programs as in lane `msrv`.
         .env("CARGO_TARGET_DIR", workspace.target.join("msrv"))
-        // Unoptimised code of ours takes an emulator longer. Code of others takes little of the time.
+        // Our own code takes an emulator longer if unoptimised. That of others takes little time.
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env(compiler::X86_64_LINKER.variable, compiler::X86_64_LINKER.program(workspace)?)

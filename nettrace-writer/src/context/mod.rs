@@ -1,8 +1,8 @@
 //! What is in force on a thread, and goes with each of its events: labels, and the ids of a span.
 //!
-//! It belongs to the thread, not to the event. [`enter_labels`], [`Context::enter`] and spans put it
-//! in force. Every event that the thread emits carries it until the scope ends, in every session.
-//! That costs an event nothing. A change leaves the thread without a current buffer
+//! It belongs to the thread, not to the event. [`enter_labels`], [`Context::enter`] and spans put
+//! it in force. Every event that the thread emits carries it until the scope ends, in every
+//! session. That costs an event nothing. A change leaves the thread without a current buffer
 //! ([`local`](crate::local)), and the next event writes the new labels once.
 //!
 //! For a future it belongs to the future, not to a thread. Each poll puts it in force and ends it

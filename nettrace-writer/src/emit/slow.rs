@@ -141,8 +141,8 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
     }
 }
 
-/// Makes the labels in force those of the next row. Writes them into the chunk if they changed since
-/// the record's last row. Returns `false` if the slow path must do so: the chunk has no row yet or
+/// Makes the labels in force those of the next row: writes them into the chunk if they have changed
+/// since the last row. Returns `false` if the slow path must do so: the chunk has no row yet or
 /// is asked for, or the row must tell of more than labels. Busy owner only.
 ///
 /// Like the fast path, this has no full fence. A record that has a chunk does not need one: if the

@@ -402,7 +402,7 @@ impl Record {
         );
     }
 
-    /// The current chunk, if the flusher has not asked for it and there is no note. Busy owner only.
+    /// The current chunk, if there is no note and it is not asked for. Busy owner only.
     pub(crate) fn held_unasked(&self) -> Option<u32> {
         (self.limit() > ATTENTION).then(|| self.chunk.load(Ordering::Relaxed))
     }

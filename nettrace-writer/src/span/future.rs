@@ -8,9 +8,7 @@ use std::{
 
 use pin_project_lite::pin_project;
 
-use crate::context::frames;
-
-use super::{Elapsed, Outcome, Span, SpanEvents, Started};
+use super::{Outcome, PolledSpan, Span, SpanEvents};
 
 pin_project! {
     /// A future with a span, which ends when the future is ready or dropped: see
@@ -21,11 +19,7 @@ pin_project! {
         F: Future,
         E: SpanEvents,
     {
-        span: Span<E>,
-        polls: u32,
-        busy: Elapsed,
-        // Within a poll, and for good after one that unwound.
-        is_polled: bool,
+        span: PolledSpan<E>,
         result: R,
         // `None` only while this is dropped.
         #[pin]
@@ -39,14 +33,8 @@ pin_project! {
     {
         fn drop(this: Pin<&mut Self>) {
             let mut this = this.project();
-            if this.span.is_recorded() {
-                let _scope = this.span.scope();
-                // Destructors of what the future holds may emit.
-                this.future.set(None);
-                let panicked = *this.is_polled;
-                let outcome = if panicked { Outcome::Panicked } else { Outcome::Cancelled };
-                this.span.end(outcome, *this.polls, *this.busy);
-            }
+            // Destructors of what the future holds may emit.
+            this.span.within(|| this.future.set(None));
         }
     }
 }
@@ -67,8 +55,7 @@ where
     #[doc(hidden)]
     #[inline]
     pub fn with_result(future: F, span: Span<E>, result: R) -> Self {
-        let busy = Elapsed::ZERO;
-        Self { span, polls: 0, busy, is_polled: false, result, future: Some(future) }
+        Self { span: PolledSpan::new(span), result, future: Some(future) }
     }
 }
 
@@ -84,25 +71,14 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
-        let span = this.span;
-        if !span.is_recorded() {
-            return future.poll(cx);
-        }
-        let scope = span.scope();
-        *this.polls = this.polls.saturating_add(1);
-        *this.is_polled = true;
-        span.resume();
-        let began = Started::now();
-        let polled = future.poll(cx);
-        *this.busy = this.busy.plus(began.elapsed());
-        frames::return_to(&scope.0);
-        span.suspend();
-        *this.is_polled = false;
-        if let Poll::Ready(output) = &polled {
-            let outcome = (this.result)(span, output);
-            span.end(outcome, *this.polls, *this.busy);
-        }
-        polled
+        this.span.poll(|events| {
+            let polled = future.poll(cx);
+            let outcome = match &polled {
+                Poll::Ready(output) => Some((this.result)(events, output)),
+                Poll::Pending => None,
+            };
+            (polled, outcome)
+        })
     }
 }
 

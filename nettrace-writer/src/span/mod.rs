@@ -10,7 +10,7 @@
 //!
 //! The activity id of a span is made from its span id, and the related activity id from its
 //! parent's ([`nettrace_context::ActivityId`]). So formats and tools that know activities alone
-//! still tell the tree. Rejected: paths that nest, as .NET's EventSource makes them. A span's number
+//! still tell the tree. Rejected: nested paths, as .NET's EventSource makes them. A span's number
 //! among its siblings needs a counter that all threads with children of the span share, and the
 //! path of a deep span does not fit. The reference reader takes an activity's parent from the
 //! related activity id of its start, and from nothing else. *Would change our mind:* a reader that
