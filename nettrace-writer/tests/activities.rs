@@ -3,12 +3,14 @@
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
-use std::{collections::HashMap, fs, process, thread};
+use std::{collections::HashMap, fs, process, thread, time::Duration};
 
 use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::{Label as Read, Reader, heph};
 use nettrace_writer::{
-    Emit, Format, Label, LabelScope, Session, TraceEvent, enter_labels, sink::MemorySink,
+    Context, Elapsed, Emit, End, Format, Label, LabelScope, Outcome, Parent, Session,
+    Span as Recorded, SpanEvents, TraceEvent, enter_labels,
+    sink::{MemorySink, RotationOptions},
 };
 use testkit::{process::one_at_a_time, reference};
 
@@ -228,5 +230,144 @@ fn activities_are(known: &[(&str, Span)], lines: &[String]) {
         assert_eq!(value(line, "task"), format!("\"{name}\""));
         let parent = span.parent.map_or("null".to_owned(), |parent| names[&id(parent)].clone());
         assert_eq!(value(line, "parent"), parent, "{line}");
+    }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Activities-Work", name = "work")]
+enum Work {
+    #[trace_event(opcode = Start)]
+    Start { number: u64 },
+    #[trace_event(opcode = Stop)]
+    Stop { duration: Elapsed, outcome: Outcome },
+}
+
+struct Events;
+
+impl SpanEvents for Events {
+    fn stop(&mut self, end: &End) {
+        Work::Stop { duration: end.duration, outcome: end.outcome }.emit();
+    }
+}
+
+fn work(number: u64) -> Recorded<Events> {
+    Recorded::begin(Events, Parent::Current, || Work::Start { number }.emit())
+}
+
+/// The id of a span, as a number.
+fn span_of(context: &Context) -> Option<u64> {
+    context.span_id().map(SpanId::to_u64)
+}
+
+/// Every whole span of a Heph trace: its parent, and its fields.
+fn whole_spans(bytes: &[u8]) -> HashMap<u64, (Option<u64>, Vec<String>)> {
+    let report = heph::verify(bytes, heph::Options::default(), 5).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    let mut reader = heph::Reader::new(bytes);
+    let mut spans = HashMap::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let whole = event.span().filter(|span| span.part == heph::SpanPart::Whole);
+        let Some(span) = whole else { continue };
+        let number = |id: &str| u64::from_str_radix(id, 16).unwrap();
+        let names = event.attributes().map(|it| it.unwrap().0.to_owned());
+        let known = (span.parent.map(number), names.collect());
+        assert!(spans.insert(number(span.id.unwrap()), known).is_none(), "{span:?}");
+    }
+    spans
+}
+
+/// Spans of the library, which begin on one thread and mostly end on another.
+#[test]
+fn recorded_spans_are_in_every_format() {
+    let _alone = one_at_a_time();
+    let sessions = FORMATS.map(|format| {
+        let sink = MemorySink::new();
+        let builder = Session::builder().sink(sink.clone()).provider("Activities-Work");
+        (format, sink, builder.format(format).budget(4 << 20).start().unwrap())
+    });
+    let mut known = HashMap::new();
+    for number in 0..50 {
+        let root = work(number);
+        known.insert(span_of(&root.context()).unwrap(), None);
+        let on_other = move || {
+            let root = root.enter();
+            let parent = span_of(&Context::current());
+            let children: Vec<_> = (0..20).map(work).collect();
+            let ids: Vec<_> = children.iter().map(|it| span_of(&it.context()).unwrap()).collect();
+            let end = move || children.into_iter().for_each(|child| drop(child.enter()));
+            thread::spawn(end).join().unwrap();
+            drop(root);
+            (parent, ids)
+        };
+        let (parent, ids) = thread::spawn(on_other).join().unwrap();
+        known.extend(ids.into_iter().map(|id| (id, parent)));
+    }
+    assert_eq!(known.len(), 50 * 21);
+    for (format, sink, session) in sessions {
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.written, stats.dropped()), (2 * 50 * 21, 0), "{format:?}");
+        let bytes = sink.bytes();
+        if format == Format::Heph {
+            let spans = whole_spans(&bytes);
+            assert_eq!((spans.len(), stats.left_out.spans), (known.len(), 0));
+            for (id, (parent, attributes)) in spans {
+                assert_eq!(parent, known[&id]);
+                assert!(attributes.ends_with(&["number", "duration", "outcome"].map(Into::into)));
+            }
+            continue;
+        }
+        let mut reader = Reader::new(&*bytes).unwrap();
+        let mut starts = HashMap::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            let (mut own, mut parent) = (None, None);
+            for label in event.labels().iter() {
+                let id =
+                    |id: &[u8; 16]| ActivityId::from_bytes_le(*id).span_id().map(SpanId::to_u64);
+                match label {
+                    Read::ActivityId(activity) => own = id(activity),
+                    Read::RelatedActivityId(activity) => parent = id(activity),
+                    _ => {}
+                }
+            }
+            assert_eq!(parent, known[&own.unwrap()], "{format:?}");
+            *starts.entry(own).or_insert(0) += 1;
+        }
+        assert!(
+            starts.len() == known.len() && starts.values().all(|rows| *rows == 2),
+            "{format:?}"
+        );
+    }
+}
+
+/// A span that is open while files come and go is in the file in which it ends.
+#[test]
+fn a_span_goes_on_through_a_rotation() {
+    let _alone = one_at_a_time();
+    let directory = tempfile::tempdir().unwrap();
+    let options = RotationOptions::new(directory.path(), "part").extension("heph");
+    let sink = options.file_age(Duration::ZERO).build().unwrap();
+    let builder = Session::builder().sink(sink).provider("Activities-Work").format(Format::Heph);
+    let session = builder.start().unwrap();
+    let span = work(1);
+    let id = span_of(&span.context()).unwrap();
+    for number in 0..3 {
+        drop(work(number));
+        session.flush().unwrap();
+    }
+    drop(span.enter());
+    session.finish().unwrap();
+    let mut files: Vec<_> =
+        fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    let last = files.pop().unwrap();
+    for file in files {
+        assert!(!whole_spans(&fs::read(file).unwrap()).contains_key(&id));
+    }
+    let spans = whole_spans(&fs::read(last).unwrap());
+    let (parent, attributes) = &spans[&id];
+    assert_eq!(*parent, None);
+    for name in ["@start", "number", "duration"] {
+        assert!(attributes.iter().any(|it| it == name), "{name}: {attributes:?}");
     }
 }
