@@ -56,6 +56,23 @@ fn samples() -> Vec<u8> {
     .end()
 }
 
+/// A root may name a span that it follows from. That span has another trace, and is no parent.
+#[test]
+fn a_span_of_another_trace_is_no_parent() {
+    let trace = stream(vec![
+        event(100, START, place(0xAB, 1, 0)),
+        event(110, PAY_START, place(0xCD, 2, 1)),
+        event(120, SOLD, place(0xCD, 2, 1)),
+        event(130, PAY_STOP, place(0xCD, 2, 1)),
+        stop(200, place(0xAB, 1, 0), 100, "ok"),
+    ])
+    .end();
+    let trees = trees(&[], &trace);
+    assert_eq!(trees.len(), 2, "{trees:?}");
+    assert_eq!(trees[1]["spans"][0]["events"].as_array().map(Vec::len), Some(1), "{trees:?}");
+    assert!(trees[1]["spans"][0]["parent"].is_null() && trees[1]["remote_parent"].is_null());
+}
+
 const TEXT: &str = "\
 2026-03-04T05:06:07.089100000Z   0.000100000 s, trace abababababababababababababababab
    100.000µs     50.000µs  err       Shop/checkout [0000000000000001] cart=7

@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, path::Path, process, thread};
 
 use nettrace_context::ActivityId;
 use nettrace_writer::{
-    Context, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, Session, SpanEvents, TraceEvent,
-    sink::FileSink,
+    Context, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, Session, Span, SpanEvents,
+    TraceEvent, sink::FileSink,
 };
 use parking_lot::Mutex;
+use testkit::process::one_at_a_time;
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Spans-By-Hand", opcode = Start)]
@@ -34,12 +35,14 @@ impl SpanEvents for Work {
 /// The path of a span's activity, and its parent's.
 type Known = Mutex<BTreeSet<(String, Option<String>)>>;
 
+/// The path of the activity of a context's span.
+fn path(context: &Context) -> Option<String> {
+    let id = ActivityId::from_span_id(context.span_id()?, process::id());
+    Some(id.path().expect("a path").to_string())
+}
+
 /// A span, which `known` gets.
 fn work(number: u64, known: &Known) -> EnteredSpan<Work> {
-    let path = |context: &Context| {
-        let id = ActivityId::from_span_id(context.span_id()?, process::id());
-        Some(id.path().expect("a path").to_string())
-    };
     let parent = path(&Context::current());
     let span = EnteredSpan::begin(Work, Parent::Current, || WorkStart { number }.emit());
     known.lock().insert((path(&Context::current()).expect("a span"), parent));
@@ -60,8 +63,17 @@ fn computed(trace: &Path) -> Option<BTreeSet<(String, Option<String>)>> {
     Some(activities.map(|line| (text(line, "path").expect("a path"), parent(line))).collect())
 }
 
+/// Asserts that the reference computes what is known, if it is there.
+fn compare(trace: &Path, known: &Known) {
+    let Some(computed) = computed(trace) else { return };
+    let known = known.lock();
+    let differ: Vec<_> = computed.symmetric_difference(&known).take(4).collect();
+    assert!(differ.is_empty(), "{differ:?} of {} computed, {} known", computed.len(), known.len());
+}
+
 #[test]
 fn the_reference_computes_the_tree_of_spans() {
+    let _alone = one_at_a_time();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spans.nettrace");
     let session = Session::builder().sink(FileSink::new(&path)).provider("Spans-By-Hand");
@@ -83,7 +95,35 @@ fn the_reference_computes_the_tree_of_spans() {
         });
     }
     session.finish().unwrap();
-    if let Some(computed) = computed(&path) {
-        assert_eq!(computed, known.into_inner());
+    compare(&path, &known);
+}
+
+/// Of two traces that run on one thread, PerfView would show one in the other. It shows both in the
+/// span that they follow from.
+#[test]
+fn the_reference_shows_what_follows_from_a_span_within_it() {
+    let _alone = one_at_a_time();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("follows.nettrace");
+    let session = Session::builder().sink(FileSink::new(&file)).provider("Spans-By-Hand");
+    let session = session.start().unwrap();
+    let known = Known::default();
+    {
+        let server = work(0, &known);
+        let context = Context::current();
+        let requests: Vec<_> = (1..10)
+            .map(|number| {
+                let parent = Parent::FollowsFrom(&context);
+                let request = Span::begin(Work, parent, || WorkStart { number }.emit());
+                assert_ne!(request.context().trace_id(), context.trace_id());
+                let path_of_request = path(&request.context()).expect("a span");
+                known.lock().insert((path_of_request, path(&context)));
+                request
+            })
+            .collect();
+        drop(requests);
+        drop(server);
     }
+    session.finish().unwrap();
+    compare(&file, &known);
 }

@@ -167,7 +167,7 @@ impl From<TraceContext> for Context {
         let ids = Ids {
             trace: context.trace_id(),
             span: context.span_id(),
-            parent: None,
+            related: None,
             flags: context.flags(),
         };
         let state = context.state().cloned().map(Arc::new);

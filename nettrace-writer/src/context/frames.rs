@@ -38,11 +38,12 @@ const SPAN_ID: u8 = 4;
 pub(crate) struct Ids {
     pub(crate) trace: TraceId,
     pub(crate) span: SpanId,
-    pub(crate) parent: Option<SpanId>,
+    /// The parent. In a root, the span that it follows from.
+    pub(crate) related: Option<SpanId>,
     pub(crate) flags: TraceFlags,
 }
 
-/// Where the ids of a span are in a chunk: the trace, the span, and the parent or 0.
+/// The ids of a span as a chunk has them: the trace, the span, and the related span or 0.
 pub(crate) type IdBytes = [u8; 32];
 
 impl Ids {
@@ -52,7 +53,7 @@ impl Ids {
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&self.trace.to_bytes());
         bytes[16..24].copy_from_slice(&self.span.to_u64().to_le_bytes());
-        bytes[24..].copy_from_slice(&self.parent.map_or(0, SpanId::to_u64).to_le_bytes());
+        bytes[24..].copy_from_slice(&self.related.map_or(0, SpanId::to_u64).to_le_bytes());
         bytes
     }
 }

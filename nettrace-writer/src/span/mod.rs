@@ -128,6 +128,12 @@ pub enum Parent<'a> {
     None,
     /// In the span of a context. If it has none, the span begins a trace.
     Of(&'a Context),
+    /// Nowhere, but it follows from the span of a context, which its label `RelatedActivityId`
+    /// names. The trace is another one, so that readers can tell this from a parent.
+    ///
+    /// PerfView shows such a span within the one that it follows from, if that runs. It gives a
+    /// span that names no running activity to whatever span its thread has begun before.
+    FollowsFrom(&'a Context),
 }
 
 /// A span that has begun.
@@ -143,20 +149,21 @@ impl Open {
     /// Makes ids. The span starts when [`Started::now`] is stored.
     #[inline]
     fn new(parent: Parent<'_>) -> Self {
-        let parent = match parent {
-            Parent::Current => frames::current_span(),
-            Parent::None => None,
+        let (parent, related) = match parent {
+            Parent::Current => (frames::current_span(), None),
+            Parent::None => (None, None),
             Parent::Of(context) => {
                 let Snapshot { ids, state, .. } = context.snapshot();
-                ids.map(|ids| (ids, state.clone()))
+                (ids.map(|ids| (ids, state.clone())), None)
             }
+            Parent::FollowsFrom(context) => (None, context.span_id()),
         };
         let (span, number) = ids::span_id();
         let (ids, state) = match parent {
-            Some((parent, state)) => (Ids { span, parent: Some(parent.span), ..parent }, state),
+            Some((parent, state)) => (Ids { span, related: Some(parent.span), ..parent }, state),
             None => {
                 let flags = TraceFlags::RANDOM.with_sampled(true);
-                (Ids { trace: ids::trace_id(), span, parent: None, flags }, None)
+                (Ids { trace: ids::trace_id(), span, related, flags }, None)
             }
         };
         Self { ids, number, state, started: Started::NEVER }

@@ -90,7 +90,7 @@ fn child() -> (Ids, u64) {
     let parent = snapshot().ids;
     let trace = parent.map_or_else(ids::trace_id, |parent| parent.trace);
     let flags = nettrace_context::TraceFlags::SAMPLED;
-    (Ids { trace, span, parent: parent.map(|parent| parent.span), flags }, number)
+    (Ids { trace, span, related: parent.map(|parent| parent.span), flags }, number)
 }
 
 /// The kinds of labels in force.
@@ -130,7 +130,7 @@ fn ids_that_are_given_replace_those_of_the_span() {
     assert_one_list(&list().1);
     // A span replaces them in turn, and its parent is the span.
     let (inner, number) = child();
-    assert_eq!(inner.parent, Some(ids.span));
+    assert_eq!(inner.related, Some(ids.span));
     let inner = enter_span(inner, number, None);
     assert_eq!(kinds(), [1, 2, 3, 4, 5]);
     assert!(!current().contains(&"SpanId(7)".to_owned()));
