@@ -159,11 +159,10 @@ impl Forest {
                 None => return self.no_room(),
             },
         };
-        let parent = self.named_parent(&edge.ids);
-        let parent_at = parent.and_then(|key| self.find(&key)).filter(|it| *it != at);
+        let parent_at = edge.ids.related.and_then(|key| self.find(&key)).filter(|it| *it != at);
         let span = &mut self.spans[at as usize];
         span.begin(edge, ty, State::Started);
-        span.parent = parent;
+        span.parent = edge.ids.related;
         span.parent_at = parent_at;
         span.start = Some(edge.at);
         Step::Edge(at)
@@ -278,23 +277,13 @@ impl Forest {
         self.span_bytes += SPAN_BYTES;
         let at = u32::try_from(self.spans.len()).ok()?;
         // Every event of a span of ours names the parent. In other traces only the start does.
-        let parent = self.named_parent(ids).filter(|_| matches!(ids.span, Key::Span(..)));
+        let parent = ids.related.filter(|_| matches!(ids.span, Key::Span(..)));
         self.spans.push(Span::new(ids, seen, parent));
         self.by_key.insert(ids.span, at);
         if let Some(alias) = ids.alias {
             self.by_key.insert(alias, at);
         }
         Some(at)
-    }
-
-    /// The parent that an event names. A span that it follows from is not one: it has another
-    /// trace.
-    fn named_parent(&self, ids: &Ids) -> Option<Key> {
-        let is_parent = |key: &Key| {
-            let traces = self.find(key).map(|at| (self.spans[at as usize].trace, ids.trace));
-            !matches!(traces, Some((Some(of_parent), Some(own))) if of_parent != own)
-        };
-        ids.related.filter(is_parent)
     }
 
     /// Takes room for details of a span. Returns the place of the span, which can change, and
