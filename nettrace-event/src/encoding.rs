@@ -1,7 +1,8 @@
 //! Markers for the encodings that a field can choose with `encoding = …` in the derive macros.
 //!
 //! Each marker is an empty type that selects an implementation of [`TraceField`](crate::TraceField)
-//! (or, for the locations, of [`LocatedField`](crate::LocatedField)). The choice applies through
+//! (for the locations of [`LocatedField`](crate::LocatedField); for `display`, `debug`, `error` and
+//! `as_ref` of [`TextField`](crate::TextField)). Apart from the last four, the choice applies through
 //! references, smart pointers, `Option`, slices, `Vec` and arrays: `encoding = utf8` on a
 //! `Vec<Option<String>>` sets the encoding of its strings.
 //!
@@ -18,6 +19,10 @@
 //! | `guid` | [`Guid`] | `[u8; 16]` (RFC 4122 order), `u128` | [`Guid`][GuidType] |
 //! | `name` | [`Name`] | enums that derive `TraceField` | the variant's name as text (default) |
 //! | `number` | [`Number`] | enums that derive `TraceField` | the discriminant, as its `repr` |
+//! | `display` | [`Display`] | what implements `Display` | [`Str(Utf16)`] |
+//! | `debug` | [`Debug`](enum@Debug) | what implements `Debug` | [`Str(Utf16)`] |
+//! | `error` | [`Error`] | what implements `Error` | [`Str(Utf16)`]: the error, then its sources, `a: b: c` |
+//! | `as_ref` | [`AsRef`] | what implements `AsRef<str>` | [`Str(Utf16)`] |
 //! | `rel_loc` | [`RelLoc`] | text, sequences of fixed-size elements | a relative location |
 //! | `data_loc` | [`DataLoc`] | text, sequences of fixed-size elements | an absolute location |
 //! | `utf8_rel_loc` | [`Utf8RelLoc`] | text | [`Str(Utf8RelLoc)`] |
@@ -101,6 +106,22 @@ pub enum Name {}
 /// `encoding = number`: an enum's discriminant.
 #[derive(Debug)]
 pub enum Number {}
+
+/// `encoding = display`: a value's text by `Display`.
+#[derive(Debug)]
+pub enum Display {}
+
+/// `encoding = debug`: a value's text by `Debug`.
+#[derive(Debug)]
+pub enum Debug {}
+
+/// `encoding = error`: an error's text and those of its sources, separated by `: `.
+#[derive(Debug)]
+pub enum Error {}
+
+/// `encoding = as_ref`: the text that a value holds.
+#[derive(Debug)]
+pub enum AsRef {}
 
 /// `encoding = rel_loc`: data after the fields, with a location relative to the field.
 #[derive(Debug)]

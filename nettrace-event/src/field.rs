@@ -4,6 +4,7 @@ mod location;
 mod net;
 mod number;
 mod sequence;
+mod shown;
 mod text;
 mod time;
 mod tuple;
@@ -115,4 +116,32 @@ pub trait LocatedField<As> {
 
     /// Passes the data to an encoder, after the call that starts the data of this location.
     fn encode_location_data<E: PayloadEncoder>(&self, encoder: &mut E);
+}
+
+/// A value that an event holds as text, by a trait that shows it.
+///
+/// `As` is one of [`Display`](crate::encoding::Display), [`Debug`](crate::encoding::Debug),
+/// [`Error`](crate::encoding::Error) and [`AsRef`](crate::encoding::AsRef). Every type with that
+/// trait has an implementation.
+///
+/// Up to 256 bytes of text take no allocation. A longer one is formatted twice, the second time into
+/// a `String`. Without the feature `alloc` it ends there.
+///
+/// ```
+/// use nettrace_event::{FieldType, StrEncoding, TextField, encoding::Display};
+///
+/// assert_eq!(<f64 as TextField<Display>>::TYPE, FieldType::Str(StrEncoding::Utf16));
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be recorded as text by `{As}`",
+    label = "has no such text",
+    note = "`encoding = display`, `debug`, `error` and `as_ref` record what implements `Display`, \
+            `Debug`, `Error` and `AsRef<str>`"
+)]
+pub trait TextField<As> {
+    /// The type of the field: text.
+    const TYPE: FieldType;
+
+    /// Passes the text to an encoder.
+    fn encode_text<E: PayloadEncoder>(&self, encoder: &mut E);
 }

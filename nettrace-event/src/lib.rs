@@ -77,7 +77,7 @@ mod schema;
 pub use crate::{
     encode::PayloadEncoder,
     event::{EventType, KERNEL_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
-    field::{FieldAs, LocatedField, TraceField},
+    field::{FieldAs, LocatedField, TextField, TraceField},
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level,
         ProviderSchema, Storage, StrEncoding, derived_id,

@@ -101,7 +101,14 @@ impl syn::parse::Parse for Item {
             key.map_err(|_| syn::Error::new(at, "expected a key, as in `level = Warning`"))?;
         let value = if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
-            Some(input.parse()?)
+            if is_list(&key) && input.peek(syn::token::Bracket) {
+                // Elements have a grammar of their own.
+                let elements;
+                syn::bracketed!(elements in input);
+                Some(Expr::Verbatim(elements.parse()?))
+            } else {
+                Some(input.parse()?)
+            }
         } else if input.is_empty() || input.peek(Token![,]) {
             None
         } else {
@@ -109,6 +116,11 @@ impl syn::parse::Parse for Item {
         };
         Ok(Self { key, value })
     }
+}
+
+/// Whether the value of a key is a list of declarations: an `Expr::Verbatim`.
+fn is_list(key: &Ident) -> bool {
+    key == "fields"
 }
 
 /// A key: the places where it is allowed, and its form.
@@ -169,8 +181,16 @@ const KEYS: &[Key] = {
             places: &[Event, EventEnum, Object, Choice, Function],
         },
         Key { name: "fields", example: Some("[path, size]"), places: &[Function] },
+        Key { name: "parent", example: Some("none"), places: &[Function] },
+        Key { name: "enabled_if", example: Some("is_debug()"), places: &[Function] },
+        Key { name: "ret", example: Some(OPTIONAL), places: &[Function] },
+        Key { name: "err", example: Some(OPTIONAL), places: &[Function] },
+        Key { name: "polls", example: None, places: &[Function] },
     ]
 };
+
+/// In place of the example of a key that needs no value.
+const OPTIONAL: &str = "";
 
 /// Adds an item that is allowed here; otherwise reports why it is not.
 fn accept(item: Item, items: &mut Vec<Item>, place: Place, errors: &mut Errors) {
@@ -189,7 +209,7 @@ fn accept(item: Item, items: &mut Vec<Item>, place: Place, errors: &mut Errors) 
         return;
     };
     match (key.example, &item.value) {
-        (Some(example), None) => {
+        (Some(example), None) if example != OPTIONAL => {
             errors
                 .on(&item.key, format!("`{name}` needs a value, for example `{name} = {example}`"));
         }

@@ -164,6 +164,9 @@ pub(crate) fn encode_values(
             Encoding::As(_) => calls.push(quote_spanned! {span=>
                 #begin #implementation::encode_field_as(#reference, #encoder); #end
             }),
+            Encoding::Text(_) => calls.push(quote_spanned! {span=>
+                #begin #implementation::encode_text(#reference, #encoder); #end
+            }),
             Encoding::Located(_) => {
                 let mark = Ident::new(&format!("__location{at}"), Span::mixed_site());
                 let ty = quote_spanned!(span=> const { &#implementation::TYPE });
@@ -209,6 +212,7 @@ fn implementation(value: &Value<'_>, ty: &TokenStream, private: &TokenStream) ->
     let bound = match &value.encoding {
         Encoding::Natural => quote!(#private::TraceField),
         Encoding::As(marker) => quote!(#private::FieldAs<#private::encoding::#marker>),
+        Encoding::Text(marker) => quote!(#private::TextField<#private::encoding::#marker>),
         Encoding::Located(marker) => quote!(#private::LocatedField<#private::encoding::#marker>),
     };
     quote_spanned!(value.ty.span()=> <#ty as #bound>)

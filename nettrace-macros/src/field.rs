@@ -57,6 +57,7 @@ fn object(container: &Container<'_>, values: &[Value<'_>]) -> TokenStream {
         let ty = value.ty;
         match &value.encoding {
             Encoding::As(marker) => quote!(#ty: #private::TraceField<#private::encoding::#marker>),
+            Encoding::Text(marker) => quote!(#ty: #private::TextField<#private::encoding::#marker>),
             _ => quote!(#ty: #private::TraceField),
         }
     });
@@ -82,7 +83,7 @@ fn transparent(container: &Container<'_>, value: &Value<'_>, errors: &mut Errors
     let private = private(container);
     let (ty, encoder) = (value.ty, encoder_ident());
     let place = self_place(container)(0, value);
-    if let Encoding::As(marker) = &value.encoding {
+    if let Encoding::As(marker) | Encoding::Text(marker) = &value.encoding {
         errors.on(
             marker,
             "the field of a `transparent` struct is recorded as the event that holds the struct \

@@ -6,6 +6,7 @@
 
 mod ast;
 mod attr;
+mod call;
 mod error;
 mod expand;
 mod fallback;

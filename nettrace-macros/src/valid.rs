@@ -10,7 +10,7 @@ use crate::{
     error::{Errors, list},
     message::placeholders,
     value::{
-        ENCODINGS, FORMATS, LOCATIONS, Level, MAX_PROVIDER, MAX_TEXT, Number, name_problem,
+        ENCODINGS, FORMATS, LOCATIONS, Level, MAX_PROVIDER, MAX_TEXT, Number, TEXTS, name_problem,
         provider_problem, string_literal, ungroup,
     },
 };
@@ -66,6 +66,7 @@ pub(crate) struct Format {
 pub(crate) enum Encoding {
     Natural,
     As(Ident),
+    Text(Ident),
     Located(Ident),
 }
 
@@ -291,12 +292,15 @@ fn value<'a>(field: &'a Field<'_>, derive: Derive, errors: &mut Errors) -> Value
     if let Some((second, _)) = found.next() {
         errors.on(second, "a field is one of `start`, `end` and `description`, not several");
     }
-    let words = ENCODINGS.iter().chain(LOCATIONS).map(|(word, _)| *word);
+    let words = ENCODINGS.iter().chain(TEXTS).chain(LOCATIONS).map(|(word, _)| *word);
     let encoding = attrs.word("encoding", words, errors).map_or(Encoding::Natural, |word| {
         let marker = |table: &[(&str, &str)]| {
             let found = table.iter().find(|(name, _)| word == name);
             found.map(|(_, marker)| Ident::new(marker, word.span()))
         };
+        if let Some(marker) = marker(TEXTS) {
+            return Encoding::Text(marker);
+        }
         match (marker(ENCODINGS), marker(LOCATIONS)) {
             (Some(marker), _) => Encoding::As(marker),
             (None, Some(_)) if derive == Derive::Field => {

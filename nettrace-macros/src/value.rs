@@ -50,6 +50,10 @@ pub(crate) const LOCATIONS: &[(&str, &str)] = &[
     ("utf8_data_loc", "Utf8DataLoc"),
 ];
 
+/// The words of `encoding = …` that record the text of a value, and their markers.
+pub(crate) const TEXTS: &[(&str, &str)] =
+    &[("display", "Display"), ("debug", "Debug"), ("error", "Error"), ("as_ref", "AsRef")];
+
 /// The words of `format = …` and their formats.
 pub(crate) const FORMATS: &[(&str, &str)] = &[
     ("signed", "Signed"),

@@ -1,6 +1,6 @@
-use nettrace_macros::TraceEvent;
+use nettrace_macros::TracepointEvent;
 
-#[derive(TraceEvent)]
+#[derive(TracepointEvent)]
 #[trace_event(id = 3)]
 struct NoSuchDependency {
     bytes: u64,

@@ -11,4 +11,7 @@ fn no_list(path: &str) {}
 #[traced(fields = [a], fields = [a])]
 const fn constant(a: u8) {}
 
+#[traced(fields = [size = items.capacity_hint(), size: u8 = 1, size = 2 as u8, text: T = text])]
+fn expressions<T>(items: &[u8], text: T) {}
+
 fn main() {}

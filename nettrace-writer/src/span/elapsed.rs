@@ -23,7 +23,7 @@ pub(crate) fn set_frequency(ticks_per_second: u64) {
 
 /// When a call began, and by which clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Started {
+pub(crate) struct Started {
     at: u64,
     /// The pace of the counter, [`MONOTONIC`] or [`NONE`].
     pace: u64,
@@ -36,12 +36,11 @@ const NONE: u64 = 0;
 
 impl Started {
     /// A call that is not recorded.
-    pub const NEVER: Self = Self { at: 0, pace: NONE };
+    pub(crate) const NEVER: Self = Self { at: 0, pace: NONE };
 
     /// A call that begins now.
     #[inline(always)]
-    #[must_use]
-    pub fn now() -> Self {
+    pub(crate) fn now() -> Self {
         match PACE.load(Ordering::Relaxed) {
             0 => Self { at: monotonic(), pace: MONOTONIC },
             pace => Self { at: clock::counter(), pace },
@@ -58,19 +57,11 @@ impl Started {
         }
     }
 
-    /// Whether the call is recorded.
-    #[inline(always)]
-    #[must_use]
-    pub fn is_running(&self) -> bool {
-        self.pace != NONE
-    }
-
     /// How long ago the call began: 0 if the clock has gone back since then.
     ///
     /// The time ends when it is recorded or asked for, not now.
     #[inline(always)]
-    #[must_use]
-    pub fn elapsed(&self) -> Elapsed {
+    pub(crate) fn elapsed(&self) -> Elapsed {
         Elapsed { since: *self }
     }
 
@@ -170,6 +161,5 @@ mod tests {
         }
         let later = Started { at: u64::MAX, pace: 1 << 32 };
         assert_eq!(later.elapsed().as_nanos(), 0, "a clock that has gone back");
-        assert!(!Started::NEVER.is_running());
     }
 }

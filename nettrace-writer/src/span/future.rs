@@ -8,13 +8,13 @@ use std::{
 
 use pin_project_lite::pin_project;
 
-use super::{Outcome, PolledSpan, Span, SpanEvents};
+use super::{End, Outcome, PolledSpan, Span, SpanEvents};
 
 pin_project! {
     /// A future with a span, which ends when the future is ready or dropped: see
     /// [`FutureExt::in_span`](crate::FutureExt::in_span).
     #[must_use = "a future does nothing unless it is polled"]
-    pub struct InSpan<F, E, R = fn(&mut E, &<F as Future>::Output) -> Outcome>
+    pub struct InSpan<F, E, R = fn(&mut E, &<F as Future>::Output, End)>
     where
         F: Future,
         E: SpanEvents,
@@ -41,7 +41,7 @@ pin_project! {
 
 impl<F: Future, E: SpanEvents> InSpan<F, E> {
     pub(crate) fn new(future: F, span: Span<E>) -> Self {
-        Self::with_result(future, span, |_, _| Outcome::Ok)
+        Self::with_result(future, span, |events, _, end| events.stop(&end))
     }
 }
 
@@ -49,9 +49,10 @@ impl<F, E, R> InSpan<F, E, R>
 where
     F: Future,
     E: SpanEvents,
-    R: FnMut(&mut E, &F::Output) -> Outcome,
+    R: FnMut(&mut E, &F::Output, End),
 {
-    /// `result` says how the span ends if the future is ready.
+    /// `result` records the Stop if the future is ready. It is told that the outcome is
+    /// [`Outcome::Ok`], and may know better.
     #[doc(hidden)]
     #[inline]
     pub fn with_result(future: F, span: Span<E>, result: R) -> Self {
@@ -63,7 +64,7 @@ impl<F, E, R> Future for InSpan<F, E, R>
 where
     F: Future,
     E: SpanEvents,
-    R: FnMut(&mut E, &F::Output) -> Outcome,
+    R: FnMut(&mut E, &F::Output, End),
 {
     type Output = F::Output;
 
@@ -71,14 +72,16 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let mut this = self.project();
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
-        this.span.poll(|events| {
-            let polled = future.poll(cx);
-            let outcome = match &polled {
-                Poll::Ready(output) => Some((this.result)(events, output)),
-                Poll::Pending => None,
-            };
-            (polled, outcome)
-        })
+        let result = this.result;
+        this.span.poll_with(
+            |_| future.poll(cx),
+            |polled| polled.is_ready().then_some(Outcome::Ok),
+            |events, polled, end| {
+                if let Poll::Ready(output) = polled {
+                    result(events, output, end);
+                }
+            },
+        )
     }
 }
 

@@ -16,6 +16,7 @@
 //! related activity id of its start, and from nothing else. *Would change our mind:* a reader that
 //! takes the parent from the path.
 
+pub(crate) mod call;
 mod elapsed;
 mod future;
 mod polled;
@@ -30,12 +31,9 @@ use std::{
 use nettrace_context::{TraceFlags, TraceState};
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
+use self::elapsed::Started;
 pub(crate) use self::elapsed::set_frequency;
-pub use self::{
-    elapsed::{Elapsed, Started},
-    future::InSpan,
-    polled::PolledSpan,
-};
+pub use self::{elapsed::Elapsed, future::InSpan, polled::PolledSpan};
 use crate::{
     context::{
         Context, NotAcrossAwait,
@@ -248,8 +246,21 @@ impl<E: SpanEvents> Span<E> {
     /// Records the Stop, unless it is recorded. The span is in force.
     #[inline]
     fn end(&mut self, outcome: Outcome, polls: u32, busy: Elapsed) {
+        self.end_with(outcome, polls, busy, |events, end| events.stop(&end));
+    }
+
+    /// As [`end`](Self::end). `stop` records the Stop.
+    #[inline]
+    fn end_with(
+        &mut self,
+        outcome: Outcome,
+        polls: u32,
+        busy: Elapsed,
+        stop: impl FnOnce(&mut E, End),
+    ) {
         if let Some(open) = self.open.take() {
-            self.events.stop(&End { duration: open.started.elapsed(), outcome, polls, busy });
+            let end = End { duration: open.started.elapsed(), outcome, polls, busy };
+            stop(&mut self.events, end);
         }
     }
 }
@@ -344,6 +355,27 @@ impl<E: SpanEvents> EnteredSpan<E> {
     pub fn set_outcome(&mut self, outcome: Outcome) {
         self.outcome = Some(outcome);
     }
+
+    /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
+    /// may know better.
+    #[doc(hidden)]
+    #[inline]
+    pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
+        if self.is_recorded() {
+            self.return_here();
+            self.span.end_with(Outcome::Ok, 0, Elapsed::ZERO, stop);
+        }
+    }
+
+    /// Puts the span in force, if it is not or if others are within it.
+    #[inline]
+    fn return_here(&mut self) {
+        if !frames::return_to(&self.scope.0) {
+            // A scope around this one has ended before it, and this one with it.
+            self.scope = Scope(Entered::NOTHING);
+            self.scope = self.span.scope();
+        }
+    }
 }
 
 impl<E: SpanEvents> Drop for EnteredSpan<E> {
@@ -352,11 +384,7 @@ impl<E: SpanEvents> Drop for EnteredSpan<E> {
         if !self.is_recorded() {
             return;
         }
-        if !frames::return_to(&self.scope.0) {
-            // A scope around this one has ended before it, and this one with it.
-            self.scope = Scope(Entered::NOTHING);
-            self.scope = self.span.scope();
-        }
+        self.return_here();
         let panicked = !self.was_panicking && thread::panicking();
         let outcome = if panicked { Outcome::Panicked } else { Outcome::Ok };
         self.span.end(self.outcome.unwrap_or(outcome), 0, Elapsed::ZERO);

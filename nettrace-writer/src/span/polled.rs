@@ -7,7 +7,7 @@ use std::{
 
 use crate::context::frames;
 
-use super::{Elapsed, Outcome, Span, SpanEvents, Started};
+use super::{Elapsed, End, Outcome, Span, SpanEvents, Started};
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
 /// what [`in_span`](crate::FutureExt::in_span) is for a future.
@@ -43,21 +43,33 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// outcome, the span ends with it. After the end of the span, this only calls `f`.
     #[inline]
     pub fn poll<R>(&mut self, f: impl FnOnce(&mut E) -> (R, Option<Outcome>)) -> R {
+        self.poll_with(f, |(_, outcome)| *outcome, |events, _, end| events.stop(&end)).0
+    }
+
+    /// As [`poll`](Self::poll). `outcome` says whether the span ends, and `stop` records the Stop.
+    #[inline]
+    pub(super) fn poll_with<R>(
+        &mut self,
+        f: impl FnOnce(&mut E) -> R,
+        outcome: impl FnOnce(&R) -> Option<Outcome>,
+        stop: impl FnOnce(&mut E, &R, End),
+    ) -> R {
         if !self.span.is_recorded() {
-            return f(&mut self.span).0;
+            return f(&mut self.span);
         }
         let scope = self.span.scope();
         self.polls = self.polls.saturating_add(1);
         self.is_polled = true;
         self.span.resume();
         let began = Started::now();
-        let (result, outcome) = f(&mut self.span);
+        let result = f(&mut self.span);
         self.busy = self.busy.plus(began.elapsed());
         frames::return_to(&scope.0);
         self.span.suspend();
         self.is_polled = false;
-        if let Some(outcome) = outcome {
-            self.span.end(outcome, self.polls, self.busy);
+        if let Some(outcome) = outcome(&result) {
+            let stop = |events: &mut E, end| stop(events, &result, end);
+            self.span.end_with(outcome, self.polls, self.busy, stop);
         }
         result
     }

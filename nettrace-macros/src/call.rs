@@ -1,0 +1,197 @@
+//! Writes the events of a span: an enum, through the derive of `TraceEvent`, and the type that
+//! records its Stop. Each event is made by a closure, so that the code that records it knows which
+//! of them it is.
+
+use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+use syn::Path;
+
+use crate::attr::{Attrs, Item};
+
+/// The events of one kind of span.
+pub(crate) struct Call<'a> {
+    pub(crate) krate: &'a Path,
+    /// The keys of the enum.
+    pub(crate) keys: TokenStream,
+    /// The description of the Start.
+    pub(crate) description: String,
+    pub(crate) start: Vec<StartField>,
+    pub(crate) stop: Vec<StopField>,
+    /// Whether the Stop tells of polls.
+    pub(crate) is_future: bool,
+    /// Whether polls have events.
+    pub(crate) polls: bool,
+}
+
+/// A field of the Start.
+pub(crate) struct StartField {
+    pub(crate) ident: Ident,
+    /// The type, with the lifetime `'call` in place of others.
+    pub(crate) ty: TokenStream,
+    /// The span of the type as written.
+    pub(crate) ty_span: Span,
+    pub(crate) attributes: TokenStream,
+    /// A statement that makes the value.
+    pub(crate) made: TokenStream,
+    /// Where the value is.
+    pub(crate) place: TokenStream,
+}
+
+/// A field of the Stop that only this span has.
+pub(crate) struct StopField {
+    pub(crate) ident: Ident,
+    /// Its type in the event, with the lifetime `'call`.
+    pub(crate) ty: TokenStream,
+    /// Its value, for a method of the span's events.
+    pub(crate) value: TokenStream,
+}
+
+/// Keys that are not the derive's.
+const OWN: &[&str] = &["fields", "parent", "enabled_if", "ret", "err", "polls", "later"];
+
+/// The keys for the derive of a span's events. `name` is used if no key says another.
+pub(crate) fn keys(attrs: &Attrs, name: &str) -> TokenStream {
+    let name = attrs.key("name").is_none().then(|| quote!(name = #name,));
+    let passed = attrs.items().filter(|item| OWN.iter().all(|own| item.key != own));
+    let passed = passed.map(|Item { key, value }| {
+        let value = value.as_ref().map(|value| quote!(= #value));
+        quote!(#key #value)
+    });
+    quote!(#name #(#passed),*)
+}
+
+impl Call<'_> {
+    /// The enum of events, `__Call`.
+    pub(crate) fn declaration(&self) -> TokenStream {
+        let Self { krate, keys, description, start, stop, .. } = self;
+        let lifetime = self.has_lifetime().then(|| quote!(<'call>));
+        let start = start.iter().map(|StartField { ident, ty, ty_span, attributes, .. }| {
+            let ty = quote_spanned!(*ty_span=> &'call #ty);
+            quote!(#attributes #ident: #ty)
+        });
+        let stop = stop.iter().map(|StopField { ident, ty, .. }| quote!(#ident: #ty));
+        let polled =
+            self.is_future.then(|| quote!(polls: ::core::primitive::u32, busy: #krate::Elapsed,));
+        let polls = self.polls.then(|| {
+            quote! {
+                #[trace_event(opcode = Resume, description = "A poll begins.")]
+                Resume,
+                #[trace_event(opcode = Suspend, description = "A poll ends.")]
+                Suspend,
+            }
+        });
+        quote! {
+            #[derive(#krate::TraceEvent)]
+            #[trace_event(#keys)]
+            enum __Call #lifetime {
+                #[trace_event(opcode = Start, description = #description)]
+                Start { #(#start),* },
+                #[trace_event(opcode = Stop, description = "It ends.")]
+                Stop {
+                    duration: #krate::Elapsed,
+                    outcome: #krate::Outcome,
+                    #polled
+                    #(#stop),*
+                },
+                #polls
+            }
+        }
+    }
+
+    /// Whether anybody listens to the Start. All events have the same provider, level and keywords,
+    /// so whoever listens to one listens to the others.
+    pub(crate) fn is_wanted(&self) -> TokenStream {
+        let krate = self.krate;
+        let elided = self.has_lifetime().then(|| quote!(<'_>));
+        quote! {
+            #krate::__traced::is_wanted(
+                <__Call #elided as #krate::__private::TraceEvent>::event_types()[0],
+            )
+        }
+    }
+
+    /// A function that records the Start.
+    pub(crate) fn emit_start(&self) -> TokenStream {
+        let krate = self.krate;
+        let made = self.start.iter().map(|field| &field.made);
+        let idents = self.start.iter().map(|field| &field.ident);
+        let places = self.start.iter().map(|field| &field.place);
+        quote! {
+            || {
+                #(#made)*
+                #krate::Emit::emit(#krate::__private::Made(
+                    || __Call::Start { #(#idents: &#places),* },
+                ));
+            }
+        }
+    }
+
+    /// The statement that records the Stop, of which `__end` tells.
+    pub(crate) fn emit_stop(&self) -> TokenStream {
+        let krate = self.krate;
+        let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
+        let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
+        quote! {
+            #krate::Emit::emit(#krate::__private::Made(|| __Call::Stop {
+                duration: __end.duration,
+                outcome: __end.outcome,
+                #polled
+                #(#stop),*
+            }));
+        }
+    }
+
+    /// The methods of `SpanEvents` that record polls.
+    pub(crate) fn poll_methods(&self) -> TokenStream {
+        let krate = self.krate;
+        let method = |name: &str, variant: &str| {
+            let (name, variant) = (ident(name), ident(variant));
+            quote! {
+                fn #name(&mut self) {
+                    #krate::Emit::emit(#krate::__private::Made(|| __Call::#variant));
+                }
+            }
+        };
+        let methods = [method("resume", "Resume"), method("suspend", "Suspend")];
+        if self.polls { quote!(#(#methods)*) } else { TokenStream::new() }
+    }
+
+    fn has_lifetime(&self) -> bool {
+        !self.start.is_empty() || !self.stop.is_empty()
+    }
+}
+
+fn ident(name: &str) -> Ident {
+    Ident::new(name, Span::call_site())
+}
+
+/// A type that can be used outside of the function or struct that it was written in, where its
+/// lifetimes and elided ones have no meaning.
+pub(crate) fn with_call_lifetimes(tokens: TokenStream) -> TokenStream {
+    let mut out = TokenStream::new();
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) => {
+                let mut named = Group::new(group.delimiter(), with_call_lifetimes(group.stream()));
+                named.set_span(group.span());
+                out.extend([TokenTree::Group(named)]);
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '\'' => {
+                let is_static =
+                    matches!(tokens.next(), Some(TokenTree::Ident(ident)) if ident == "static");
+                out.extend(if is_static { quote!('static) } else { quote!('call) });
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '&' => {
+                out.extend([TokenTree::Punct(punct)]);
+                let has_lifetime =
+                    matches!(tokens.peek(), Some(TokenTree::Punct(p)) if p.as_char() == '\'');
+                if !has_lifetime {
+                    out.extend(quote!('call));
+                }
+            }
+            other => out.extend([other]),
+        }
+    }
+    out
+}

@@ -1,0 +1,287 @@
+//! The key `fields` of `#[traced]`: arguments, and expressions with a name.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{
+    BinOp, Expr, FnArg, ItemFn, Lit, Pat, Token, Type, UnOp, ext::IdentExt, parse::Parse,
+    punctuated::Punctuated, spanned::Spanned,
+};
+
+use crate::{
+    attr::Attrs,
+    call::{StartField, with_call_lifetimes},
+    error::{Errors, list},
+    value::{TEXTS, ungroup},
+};
+
+/// An element as written.
+enum Element {
+    /// `name = value` or `name: type = value`.
+    Named(Ident, Option<Box<Type>>, Box<Expr>),
+    /// Anything else, of which only an argument's name is right, or its text: `display(name)`.
+    Bare(Box<Expr>),
+}
+
+impl Parse for Element {
+    fn parse(input: syn::parse::ParseStream<'_>) -> syn::Result<Self> {
+        let is_named = input.peek(syn::Ident::peek_any)
+            && (input.peek2(Token![=]) && !input.peek2(Token![==])
+                || input.peek2(Token![:]) && !input.peek2(Token![::]));
+        if !is_named {
+            return Ok(Self::Bare(Box::new(input.parse()?)));
+        }
+        let name = input.call(Ident::parse_any)?;
+        let ty =
+            if input.parse::<Option<Token![:]>>()?.is_some() { Some(input.parse()?) } else { None };
+        input.parse::<Token![=]>()?;
+        Ok(Self::Named(name, ty, Box::new(input.parse()?)))
+    }
+}
+
+/// The fields that the attribute asks for.
+pub(super) fn recorded(attrs: &Attrs, function: &ItemFn, errors: &mut Errors) -> Vec<StartField> {
+    let Some(value) = attrs.value("fields") else { return Vec::new() };
+    let elements = match value {
+        Expr::Verbatim(elements) => elements.clone(),
+        other => {
+            errors.on(other, "`fields` takes a list: `fields = [path, size: u64 = file.size()]`");
+            return Vec::new();
+        }
+    };
+    let parser = Punctuated::<Element, Token![,]>::parse_terminated;
+    let elements = match syn::parse::Parser::parse2(parser, elements) {
+        Ok(elements) => elements,
+        Err(error) => {
+            errors.push(error);
+            return Vec::new();
+        }
+    };
+    let mut fields: Vec<StartField> = Vec::new();
+    for (at, element) in elements.into_iter().enumerate() {
+        if let Some(field) = field(at, element, function, errors) {
+            if fields.iter().any(|earlier| earlier.ident == field.ident) {
+                errors.on(&field.ident, format!("two fields are named `{}`", field.ident.unraw()));
+            }
+            fields.push(field);
+        }
+    }
+    fields
+}
+
+fn field(
+    at: usize,
+    element: Element,
+    function: &ItemFn,
+    errors: &mut Errors,
+) -> Option<StartField> {
+    let (name, ty, expr) = match element {
+        Element::Named(name, ty, expr) => (name, ty, expr),
+        Element::Bare(expr) => {
+            let inner = text_call(&expr).map_or(ungroup(&expr), |(_, inner)| inner);
+            let named = identifier(inner);
+            let named = named.filter(|named| argument(function, named).is_some());
+            let Some(named) = named else {
+                let names = list(arguments(function).map(|(ident, _)| ident));
+                errors.on(
+                    &expr,
+                    format!(
+                        "`fields` takes arguments by their names, here {names}, or an expression \
+                         with a name and a type: `size: u64 = …`"
+                    ),
+                );
+                return None;
+            };
+            (named, None, expr)
+        }
+    };
+    let local = Ident::new(&format!("__field{at}"), Span::mixed_site());
+    if ty.is_none() {
+        if let Some((word, inner)) = text_call(&expr) {
+            return Some(text(name, &local, &word, inner));
+        }
+        let of_argument =
+            identifier(ungroup(&expr)).and_then(|i| Some((argument(function, &i)?, i)));
+        if let Some((ty, argument)) = of_argument {
+            let ty_span = ty.span();
+            let ty = usable(&name, &quote!(#ty), &expr, function, errors)?;
+            let place = quote!(#argument);
+            let (made, attributes) = Default::default();
+            return Some(StartField { ident: name, ty, ty_span, attributes, made, place });
+        }
+    }
+    let written = match ty.map(|ty| quote!(#ty)).or_else(|| evident_type(&expr)) {
+        Some(ty) => ty,
+        None => {
+            errors.on(
+                &expr,
+                format!(
+                    "the type of `{name}` is not known before the function is compiled: write \
+                     `{name}: Type = …`, or record its text with `{name} = display(…)` or \
+                     `{name} = debug(…)`"
+                ),
+            );
+            return None;
+        }
+    };
+    let ty = usable(&name, &written, &name, function, errors)?;
+    let ty_span = written.span();
+    let made = quote!(let #local: #written = #expr;);
+    let (attributes, place) = (TokenStream::new(), quote!(#local));
+    Some(StartField { ident: name, ty, ty_span, attributes, made, place })
+}
+
+/// A field of a value's text: `name = display(value)`.
+fn text(name: Ident, local: &Ident, word: &Ident, value: &Expr) -> StartField {
+    let span = value.span();
+    let (written, ty) = match &*word.to_string() {
+        "display" => (quote!(&dyn ::core::fmt::Display), quote!(&'call dyn ::core::fmt::Display)),
+        "debug" => (quote!(&dyn ::core::fmt::Debug), quote!(&'call dyn ::core::fmt::Debug)),
+        "error" => {
+            (quote!(&dyn ::core::error::Error), quote!(&'call (dyn ::core::error::Error + 'call)))
+        }
+        _ => (quote!(&::core::primitive::str), quote!(&'call ::core::primitive::str)),
+    };
+    let value = match &*word.to_string() {
+        "as_ref" => quote_spanned! {span=>
+            ::core::convert::AsRef::<::core::primitive::str>::as_ref(&#value)
+        },
+        _ => quote_spanned!(span=> &#value),
+    };
+    let made = quote!(let #local: #written = #value;);
+    let attributes = quote!(#[trace_event(encoding = #word)]);
+    StartField { ident: name, ty, ty_span: span, attributes, made, place: quote!(#local) }
+}
+
+/// `display(value)` and the like.
+fn text_call(expr: &Expr) -> Option<(Ident, &Expr)> {
+    let Expr::Call(call) = ungroup(expr) else { return None };
+    let word = identifier(&call.func)?;
+    let is_known = TEXTS.iter().any(|(known, _)| word == known);
+    (is_known && call.args.len() == 1).then(|| (word, &call.args[0]))
+}
+
+fn identifier(expr: &Expr) -> Option<Ident> {
+    match expr {
+        Expr::Path(path) if path.qself.is_none() => {
+            path.path.get_ident().filter(|ident| **ident != "self").cloned()
+        }
+        _ => None,
+    }
+}
+
+/// The arguments that have names.
+fn arguments(function: &ItemFn) -> impl Iterator<Item = (&Ident, &Type)> {
+    function.sig.inputs.iter().filter_map(|argument| match argument {
+        FnArg::Typed(argument) => match &*argument.pat {
+            Pat::Ident(pattern) => Some((&pattern.ident, &*argument.ty)),
+            _ => None,
+        },
+        FnArg::Receiver(_) => None,
+    })
+}
+
+fn argument<'a>(function: &'a ItemFn, named: &Ident) -> Option<&'a Type> {
+    arguments(function).find(|(ident, _)| *ident == named).map(|(_, ty)| ty)
+}
+
+/// The type as the event can have it. Reports one that is many.
+fn usable(
+    name: &Ident,
+    ty: &TokenStream,
+    at: impl quote::ToTokens,
+    function: &ItemFn,
+    errors: &mut Errors,
+) -> Option<TokenStream> {
+    let generics = &function.sig.generics;
+    let varying = first(ty.clone(), &|ident| {
+        ident == "impl"
+            || ident == "Self"
+            || generics.type_params().any(|p| p.ident == *ident)
+            || generics.const_params().any(|p| p.ident == *ident)
+    });
+    if let Some(varying) = varying {
+        errors.on(
+            at,
+            format!(
+                "the type of `{name}` has `{varying}` in it, which is another one in every use of \
+                 the function, but an event type has one list of fields: record its text with \
+                 `{name} = display({name})` or `debug({name})`, or leave `{name}` out"
+            ),
+        );
+        return None;
+    }
+    Some(with_call_lifetimes(ty.clone()))
+}
+
+/// The first identifier in the code that satisfies `wanted`.
+fn first(tokens: TokenStream, wanted: &dyn Fn(&Ident) -> bool) -> Option<Ident> {
+    tokens.into_iter().find_map(|token| match token {
+        TokenTree::Ident(ident) if wanted(&ident) => Some(ident),
+        TokenTree::Group(group) => first(group.stream(), wanted),
+        _ => None,
+    })
+}
+
+/// The type of an expression that shows it. The compiler checks that it is right: the value goes
+/// into a variable of that type.
+fn evident_type(expr: &Expr) -> Option<TokenStream> {
+    let primitive = |name: &str| {
+        let name = format_ident!("{name}");
+        quote!(::core::primitive::#name)
+    };
+    match expr {
+        Expr::Group(group) => evident_type(&group.expr),
+        Expr::Paren(paren) => evident_type(&paren.expr),
+        Expr::Cast(cast) => {
+            let ty = &cast.ty;
+            Some(quote!(#ty))
+        }
+        Expr::Lit(literal) => match &literal.lit {
+            Lit::Bool(_) => Some(primitive("bool")),
+            Lit::Char(_) => Some(primitive("char")),
+            Lit::Str(_) => Some(quote!(&'static ::core::primitive::str)),
+            Lit::Int(int) if !int.suffix().is_empty() => Some(primitive(int.suffix())),
+            Lit::Float(float) if !float.suffix().is_empty() => Some(primitive(float.suffix())),
+            _ => None,
+        },
+        // `u64::from(…)`
+        Expr::Call(call) => {
+            let Expr::Path(function) = &*call.func else { return None };
+            let mut segments = function.path.segments.iter().map(|segment| &segment.ident);
+            let (ty, name) = (segments.next()?.to_string(), segments.next()?);
+            let is_number = ["u", "i", "f"].iter().any(|kind| {
+                let size = ty.strip_prefix(kind);
+                size.is_some_and(|size| ["8", "16", "32", "64", "128", "size"].contains(&size))
+            });
+            let is_from = name == "from" && segments.next().is_none();
+            (is_number && is_from).then(|| primitive(&ty))
+        }
+        Expr::MethodCall(call) => {
+            let method = call.method.to_string();
+            match &*method {
+                "len" | "count" | "capacity" if call.args.is_empty() => Some(primitive("usize")),
+                "contains" | "contains_key" | "starts_with" | "ends_with" => {
+                    Some(primitive("bool"))
+                }
+                "as_str" if call.args.is_empty() => Some(quote!(&::core::primitive::str)),
+                _ => method.starts_with("is_").then(|| primitive("bool")),
+            }
+        }
+        Expr::Unary(unary) if matches!(unary.op, UnOp::Not(_)) => evident_type(&unary.expr),
+        Expr::Binary(binary) => {
+            let is_bool = matches!(
+                binary.op,
+                BinOp::And(_)
+                    | BinOp::Or(_)
+                    | BinOp::Eq(_)
+                    | BinOp::Ne(_)
+                    | BinOp::Lt(_)
+                    | BinOp::Le(_)
+                    | BinOp::Gt(_)
+                    | BinOp::Ge(_)
+            );
+            is_bool.then(|| primitive("bool"))
+        }
+        _ => None,
+    }
+}

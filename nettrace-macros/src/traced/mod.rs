@@ -1,0 +1,292 @@
+//! Writes the code of `#[traced]`: a function whose calls are spans.
+//!
+//! A function that returns anything but a `Result` gets a guard before its first statement. A
+//! function that returns a `Result` becomes a closure that is called at once, because only then the
+//! result is known before the span ends. An async function's body becomes an async block within a
+//! future that is a span.
+//!
+//! The user's statements stay in a block of their own, with their own tokens. So lints and errors
+//! are those of the function as written.
+
+mod fields;
+mod future;
+mod output;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{Expr, ItemFn, Path, ext::IdentExt, parse_quote, spanned::Spanned};
+
+use self::output::{Future, Output};
+use crate::{
+    attr::{Attrs, Place},
+    call::{self, Call, StopField},
+    error::Errors,
+    value::ungroup,
+};
+
+/// The function with its events; on a mistake, the unchanged function and the errors.
+pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn) -> TokenStream {
+    let mut errors = Errors::default();
+    let attrs = Attrs::parse_arguments(arguments, Place::Function, &mut errors);
+    let krate = match attrs.value("crate") {
+        Some(Expr::Path(path)) => path.path.clone(),
+        // The derive reports anything that is not a path.
+        _ => parse_quote!(::nettrace_writer),
+    };
+    let spec = Spec::read(&attrs, &krate, &function, &mut errors);
+    let block = spec.block(&function, &mut errors);
+    if let Some(mut tokens) = errors.into_compile_errors() {
+        function.to_tokens(&mut tokens);
+        return tokens;
+    }
+    *function.block = block;
+    function.into_token_stream()
+}
+
+/// The contents of the attribute.
+struct Spec<'a> {
+    call: Call<'a>,
+    /// A `Parent`.
+    parent: TokenStream,
+    /// What else must hold for a span to begin.
+    enabled_if: Option<&'a Expr>,
+    output: Output,
+    ret: Option<Text>,
+    err: Option<Text>,
+}
+
+/// How a value is shown: a variant of `__traced::Shown`, with the span of the key.
+struct Text {
+    variant: Ident,
+}
+
+impl<'a> Spec<'a> {
+    fn read(attrs: &'a Attrs, krate: &'a Path, function: &ItemFn, errors: &mut Errors) -> Self {
+        let signature = &function.sig;
+        if let Some(token) = &signature.constness {
+            errors
+                .on(token, "a `const fn` cannot record its calls: they may happen while compiling");
+        }
+        let output = Output::of(&signature.output);
+        let is_future = signature.asyncness.is_some() || output.future != Future::No;
+        if let (Some(key), false) = (attrs.key("polls"), is_future) {
+            errors.on(key, "`polls` is for futures: this function returns none that is known");
+        }
+        let ret = Text::read(attrs, "ret", "Debug", errors);
+        let err = Text::read(attrs, "err", "Display", errors);
+        for key in ["ret", "err"] {
+            if let Some(token) = attrs.key(key).filter(|_| output.is_unit() || output.is_never()) {
+                errors
+                    .on(token, format!("`{key}` has nothing to record: the function returns none"));
+            }
+        }
+        let parent = match attrs.value("parent").map(ungroup) {
+            None => quote!(#krate::Parent::Current),
+            Some(Expr::Path(path)) if path.path.is_ident("none") => quote!(#krate::Parent::None),
+            Some(parent) => quote_spanned!(parent.span()=> #krate::Parent::Of(#parent)),
+        };
+        let name = signature.ident.unraw().to_string();
+        let texts = [("ret", &ret), ("err", &err)];
+        let stop = texts.into_iter().filter(|(_, text)| text.is_some()).map(|(name, _)| {
+            let ident = Ident::new(name, Span::call_site());
+            StopField {
+                ty: quote!(::core::option::Option<#krate::__traced::Shown<'call>>),
+                value: local(&format!("__{name}")).into_token_stream(),
+                ident,
+            }
+        });
+        let call = Call {
+            krate,
+            keys: call::keys(attrs, &name),
+            description: format!("A call of `{name}` begins."),
+            start: fields::recorded(attrs, function, errors),
+            stop: stop.collect(),
+            is_future,
+            polls: attrs.key("polls").is_some(),
+        };
+        Self { call, parent, enabled_if: attrs.value("enabled_if"), output, ret, err }
+    }
+
+    /// The function's new block.
+    fn block(&self, function: &ItemFn, errors: &mut Errors) -> syn::Block {
+        if function.sig.asyncness.is_some() {
+            let body = &function.block;
+            let future = self.future(&parse_quote!(async move #body));
+            return parse_quote!({ #future });
+        }
+        match self.output.future {
+            Future::No => self.sync_block(function, errors),
+            Future::Impl => self.impl_block(function),
+            Future::Boxed => self.boxed_block(function, errors),
+        }
+    }
+
+    fn sync_block(&self, function: &ItemFn, errors: &mut Errors) -> syn::Block {
+        let krate = self.call.krate;
+        let body = &function.block;
+        let span = local("__span");
+        let begin = self.begin("EnteredSpan");
+        if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
+            return parse_quote!({
+                let #span = #begin;
+                #body
+            });
+        }
+        if let Some(attribute) = function.attrs.iter().find(|a| a.path().is_ident("track_caller")) {
+            errors.on(
+                attribute,
+                "`#[traced]` puts the body of this function into a closure, to see what it returns, \
+                 and a closure hides the caller: move the body to a function of its own, with \
+                 `#[track_caller]` on one of the two",
+            );
+        }
+        let (result, ty) = (local("__result"), &self.output.ty);
+        let handler = self.handler(None, &quote!(&#result));
+        parse_quote!({
+            let #span = #begin;
+            let #result = #krate::__traced::call(move || -> #ty #body);
+            #krate::EnteredSpan::end_with(#span, #handler);
+            #result
+        })
+    }
+
+    /// An expression for a span that has begun. `guard` is its type.
+    fn begin(&self, guard: &str) -> TokenStream {
+        let Self { call, parent, enabled_if, .. } = self;
+        let krate = call.krate;
+        let guard = Ident::new(guard, Span::call_site());
+        let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
+        let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
+        let poll_methods = call.poll_methods();
+        let enabled_if = enabled_if.map(|condition| {
+            quote_spanned!(condition.span()=> && { let __enabled_if: ::core::primitive::bool = #condition; __enabled_if })
+        });
+        let texts = call.stop.iter().map(|StopField { value, .. }| {
+            quote!(#value: ::core::option::Option<#krate::__traced::Shown<'_>>)
+        });
+        let none = call.stop.iter().map(|_| quote!(::core::option::Option::None));
+        quote!({
+            #declaration
+
+            struct __Span;
+
+            impl __Span {
+                #[inline]
+                fn returned(&mut self, __end: &#krate::End, #(#texts),*) {
+                    #emit_stop
+                }
+            }
+
+            impl #krate::SpanEvents for __Span {
+                #[inline]
+                fn stop(&mut self, __end: &#krate::End) {
+                    self.returned(__end, #(#none),*);
+                }
+
+                #poll_methods
+            }
+
+            if #is_wanted #enabled_if {
+                #krate::#guard::begin(__Span, #parent, #emit_start)
+            } else {
+                #krate::#guard::off(__Span)
+            }
+        })
+    }
+
+    /// The parameters and the body of a closure that records the Stop of a call that returned.
+    /// `output` is a reference to what it returned.
+    fn handler(&self, parameter: Option<&Ident>, output: &TokenStream) -> TokenStream {
+        let krate = self.call.krate;
+        let (events, end) = (local("__events"), local("__end"));
+        let parameter = parameter.map(|parameter| quote!(#parameter,));
+        if self.output.is_never() {
+            // Never called, and a method of what it returned would say that it returns something.
+            return quote!(|#events, #parameter #end| #krate::SpanEvents::stop(#events, &#end));
+        }
+        let record = match (&self.ret, &self.err) {
+            (None, None) => quote! {
+                #end.outcome = #krate::__traced::Returned(#output).outcome();
+                #krate::SpanEvents::stop(#events, &#end);
+            },
+            (Some(ret), None) if !self.output.is_result() => {
+                let value = Ident::new("__value", Span::mixed_site().located_at(ret.span()));
+                let shown = ret.shown(krate, &value.to_token_stream());
+                quote! {
+                    let #value = #output;
+                    #end.outcome = #krate::__traced::Returned(#output).outcome();
+                    #events.returned(&#end, #shown);
+                }
+            }
+            (ret, err) => {
+                let at = err.as_ref().or(ret.as_ref()).map_or_else(Span::call_site, Text::span);
+                let none = quote!(::core::option::Option::None);
+                let side = |shown: &Option<Text>, name: &str| match shown {
+                    None => (quote!(_), None),
+                    Some(text) => {
+                        // An error about the value is one of the key.
+                        let span = Span::mixed_site().located_at(text.span());
+                        let value = Ident::new(name, span).into_token_stream();
+                        (value.clone(), Some(text.shown(krate, &value)))
+                    }
+                };
+                let (value, shown_ret) = side(ret, "__value");
+                let (error, shown_err) = side(err, "__error");
+                let no_ret = ret.as_ref().map(|_| &none).into_iter();
+                let no_err = err.as_ref().map(|_| &none).into_iter();
+                let (shown_ret, shown_err) = (shown_ret.into_iter(), shown_err.into_iter());
+                let with_ret = shown_ret.chain(no_err.cloned());
+                let with_err = no_ret.cloned().chain(shown_err);
+                let ok = quote_spanned!(at=> ::core::result::Result::Ok(#value));
+                let not_ok = quote_spanned!(at=> ::core::result::Result::Err(#error));
+                quote! {
+                    match #output {
+                        #ok => #events.returned(&#end, #(#with_ret),*),
+                        #not_ok => {
+                            #end.outcome = #krate::Outcome::Err;
+                            #events.returned(&#end, #(#with_err),*);
+                        }
+                    }
+                }
+            }
+        };
+        quote! {
+            |#events, #parameter mut #end| {
+                #[allow(unused_imports)]
+                use #krate::__traced::AnyReturned as _;
+                #record
+            }
+        }
+    }
+}
+
+impl Text {
+    /// A value as text.
+    fn shown(&self, krate: &Path, value: &TokenStream) -> TokenStream {
+        let variant = &self.variant;
+        quote_spanned! {variant.span()=>
+            ::core::option::Option::Some(#krate::__traced::Shown::#variant(#value))
+        }
+    }
+
+    fn read(attrs: &Attrs, key: &str, default: &str, errors: &mut Errors) -> Option<Self> {
+        let span = attrs.key(key)?.span();
+        let variant = match attrs.value(key) {
+            None => default,
+            Some(_) => {
+                let word = attrs.word(key, ["debug", "display"], errors)?;
+                if word == "debug" { "Debug" } else { "Display" }
+            }
+        };
+        Some(Self { variant: Ident::new(variant, span) })
+    }
+
+    fn span(&self) -> Span {
+        self.variant.span()
+    }
+}
+
+/// A variable that the user's code cannot see.
+fn local(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}

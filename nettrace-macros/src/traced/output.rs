@@ -1,0 +1,127 @@
+//! What a function under `#[traced]` returns, as far as it is written.
+
+use syn::{
+    GenericArgument, PathArguments, ReturnType, Type, TypeParamBound, parse_quote,
+    visit_mut::{self, VisitMut},
+};
+
+/// What a call returns.
+pub(super) struct Output {
+    /// Its type, with `_` in place of `impl …`. For a future, what it returns.
+    pub(super) ty: Type,
+    pub(super) future: Future,
+}
+
+/// Whether a call returns a future.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Future {
+    No,
+    /// `impl Future`.
+    Impl,
+    /// `Pin<Box<dyn Future>>`, or one of its usual names.
+    Boxed,
+}
+
+impl Output {
+    pub(super) fn of(output: &ReturnType) -> Self {
+        let ty = match output {
+            ReturnType::Default => parse_quote!(()),
+            ReturnType::Type(_, ty) => strip(ty).clone(),
+        };
+        let (future, ty) = match future(&ty) {
+            Some((kind, output)) => (kind, output.unwrap_or_else(|| parse_quote!(_))),
+            None => (Future::No, ty),
+        };
+        Self { ty: without_impl(ty), future }
+    }
+
+    /// Whether the type is written as some `Result`.
+    pub(super) fn is_result(&self) -> bool {
+        matches!(&self.ty, Type::Path(path)
+            if path.path.segments.last().is_some_and(|segment| segment.ident == "Result"))
+    }
+
+    /// Whether the type is `!`.
+    pub(super) fn is_never(&self) -> bool {
+        matches!(self.ty, Type::Never(_))
+    }
+
+    /// Whether the type is `()`.
+    pub(super) fn is_unit(&self) -> bool {
+        matches!(&self.ty, Type::Tuple(tuple) if tuple.elems.is_empty())
+    }
+}
+
+fn strip(mut ty: &Type) -> &Type {
+    loop {
+        ty = match ty {
+            Type::Group(group) => &group.elem,
+            Type::Paren(paren) => &paren.elem,
+            _ => return ty,
+        };
+    }
+}
+
+/// The kind of a future, and what it returns if that is written.
+fn future(ty: &Type) -> Option<(Future, Option<Type>)> {
+    match ty {
+        Type::ImplTrait(ty) => output_of(&ty.bounds).map(|output| (Future::Impl, output)),
+        Type::Path(path) => {
+            let segment = path.path.segments.last()?;
+            let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+            let mut types = arguments.args.iter().filter_map(|argument| match argument {
+                GenericArgument::Type(ty) => Some(strip(ty)),
+                _ => None,
+            });
+            let first = types.next()?;
+            if segment.ident == "BoxFuture" || segment.ident == "LocalBoxFuture" {
+                return Some((Future::Boxed, Some(first.clone())));
+            }
+            let Type::Path(inner) = first else { return None };
+            let inner = inner.path.segments.last()?;
+            let PathArguments::AngleBracketed(arguments) = &inner.arguments else { return None };
+            if segment.ident != "Pin" || inner.ident != "Box" {
+                return None;
+            }
+            let output = arguments.args.iter().find_map(|argument| match argument {
+                GenericArgument::Type(Type::TraitObject(object)) => output_of(&object.bounds),
+                GenericArgument::Type(Type::ImplTrait(object)) => output_of(&object.bounds),
+                _ => None,
+            });
+            output.map(|output| (Future::Boxed, output))
+        }
+        _ => None,
+    }
+}
+
+/// The `Output` of the bound that is a `Future`.
+fn output_of<'a>(bounds: impl IntoIterator<Item = &'a TypeParamBound>) -> Option<Option<Type>> {
+    bounds.into_iter().find_map(|bound| {
+        let TypeParamBound::Trait(bound) = bound else { return None };
+        let segment = bound.path.segments.last().filter(|segment| segment.ident == "Future")?;
+        let PathArguments::AngleBracketed(arguments) = &segment.arguments else {
+            return Some(None);
+        };
+        Some(arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::AssocType(output) if output.ident == "Output" => {
+                Some(output.ty.clone())
+            }
+            _ => None,
+        }))
+    })
+}
+
+fn without_impl(mut ty: Type) -> Type {
+    struct Infer;
+    impl VisitMut for Infer {
+        fn visit_type_mut(&mut self, ty: &mut Type) {
+            if let Type::ImplTrait(_) = ty {
+                *ty = parse_quote!(_);
+            } else {
+                visit_mut::visit_type_mut(self, ty);
+            }
+        }
+    }
+    Infer.visit_type_mut(&mut ty);
+    ty
+}
