@@ -16,7 +16,10 @@ use std::{
 use nettrace_context::{ActivityId, SpanId, TraceFlags, TraceId, TraceState};
 use nettrace_format::v6::{self, LAST_LABEL, Label, LabelBytes};
 
-use super::{ids, labels::LabelError};
+use super::{
+    ids::{self, Block},
+    labels::LabelError,
+};
 use crate::local;
 
 /// The most bytes that the labels in force on a thread can take, keys and values included. The ids
@@ -162,7 +165,7 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// A snapshot of a span without labels.
     pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
-        Self { version: ids::unique(), ids: Some(ids), state, ..Self::default() }
+        Self { version: unique(), ids: Some(ids), state, ..Self::default() }
     }
 }
 
@@ -173,6 +176,7 @@ struct Frames {
     bytes: Vec<u8>,
     /// The last frame's number.
     last: u64,
+    block: Block,
 }
 
 /// A frame that is in force until [`leave`] gets it.
@@ -192,8 +196,14 @@ impl Entered {
 thread_local! {
     /// The version of the innermost frame: 0 for none.
     static VERSION: Cell<u64> = const { Cell::new(0) };
-    static FRAMES: RefCell<Frames> =
-        const { RefCell::new(Frames { frames: Vec::new(), bytes: Vec::new(), last: 0 }) };
+    static FRAMES: RefCell<Frames> = const {
+        RefCell::new(Frames {
+            frames: Vec::new(),
+            bytes: Vec::new(),
+            last: 0,
+            block: Block::EMPTY,
+        })
+    };
 }
 
 /// The version of what is in force on this thread.
@@ -225,7 +235,7 @@ pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> 
 }
 
 /// Puts a span in force, below whatever labels are in force. `number` is the span's own, from
-/// [`ids::unique`]. If the thread is ending, or if this is a signal handler that interrupted a
+/// [`new_span`]. If the thread is ending, or if this is a signal handler that interrupted a
 /// change of the frames, nothing is put in force.
 #[inline]
 pub(crate) fn enter_span(ids: Ids, number: u64, state: Option<&Arc<TraceState>>) -> Entered {
@@ -274,14 +284,45 @@ pub(crate) fn snapshot() -> Snapshot {
     snapshot.ok().flatten().unwrap_or_default()
 }
 
-/// The span in force.
+/// What a span begins with.
+pub(crate) struct NewSpan {
+    pub(crate) span: SpanId,
+    /// The number that the span id was made from, which no other span has.
+    pub(crate) number: u64,
+    /// The span in force.
+    pub(crate) current: Option<(Ids, Option<Arc<TraceState>>)>,
+}
+
+/// Makes ids for a span.
 #[inline]
-pub(crate) fn current_span() -> Option<(Ids, Option<Arc<TraceState>>)> {
-    if version() == 0 {
-        return None;
+pub(crate) fn new_span() -> NewSpan {
+    let current = |frame: &Frame| frame.ids.map(|ids| (ids, frame.state.clone()));
+    let made = with_frames(|frames| frames.new_ids(frames.frames.last().and_then(current)));
+    // A thread that is ending, or a signal handler that interrupted a change: see `ids`.
+    made.unwrap_or_else(|_| {
+        let mut block = Block::EMPTY;
+        NewSpan::new(None, || block.number())
+    })
+}
+
+impl NewSpan {
+    #[inline]
+    fn new(
+        current: Option<(Ids, Option<Arc<TraceState>>)>,
+        mut number: impl FnMut() -> u64,
+    ) -> Self {
+        loop {
+            let number = number();
+            if let Some(span) = ids::span_id(number) {
+                return Self { span, number, current };
+            }
+        }
     }
-    let of_frame = |frame: &Frame| frame.ids.map(|ids| (ids, frame.state.clone()));
-    with_frames(|frames| frames.frames.last().and_then(of_frame)).ok().flatten()
+}
+
+/// A number that the process has not used yet.
+fn unique() -> u64 {
+    with_frames(|frames| frames.block.number()).unwrap_or_else(|_| ids::first_of_block())
 }
 
 /// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
@@ -343,6 +384,11 @@ impl Frames {
         self.frames.push(frame);
         set_version(version);
         Entered { depth: self.frames.len(), serial, version }
+    }
+
+    #[inline]
+    fn new_ids(&mut self, current: Option<(Ids, Option<Arc<TraceState>>)>) -> NewSpan {
+        NewSpan::new(current, || self.block.number())
     }
 
     #[inline]
@@ -421,7 +467,7 @@ impl Frames {
         }
         let has_ids = has_new_ids || outer.as_ref().is_some_and(|outer| outer.has_ids);
         let (ids, state) = outer.map_or((None, None), |outer| (outer.ids, outer.state));
-        let version = ids::unique();
+        let version = self.block.number();
         Some(self.push(Frame { serial: 0, version, ids, has_ids, start, end: start + len, state }))
     }
 
@@ -434,7 +480,7 @@ impl Frames {
             (start, end) = (outer.start, outer.end);
             if start < end {
                 // The span's number stands for the span without labels.
-                version = ids::unique();
+                version = self.block.number();
                 if outer.has_ids {
                     (start, end) = self.without_ids(start..end);
                 }

@@ -7,12 +7,14 @@
 //! of one process never have the same id. Rejected: a random generator for each thread. Its ids can
 //! collide, and each thread that ends takes its state along.
 //!
+//! The thread's block is among its [frames](super::frames), and is used only while they are
+//! borrowed. A signal handler that interrupts that cannot borrow them, and takes a block of its own.
+//!
 //! After a `fork` the child has another secret, so its ids differ from its parent's. It has copies
 //! of the parent's counter and of the thread's block, which does no harm: the numbers themselves
 //! never leave the process.
 
 use std::{
-    cell::Cell,
     collections::hash_map::RandomState,
     hash::{BuildHasher, Hasher},
 };
@@ -34,56 +36,52 @@ static SECRET: AtomicU64 = AtomicU64::new(0);
 /// The process's id in the system. 0: not asked for yet.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-thread_local! {
-    /// The next number; a multiple of [`BLOCK`] if the block is used up.
-    static NEXT: Cell<u64> = const { Cell::new(0) };
+/// The numbers that a thread has left.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// The next number; a multiple of [`BLOCK`] if there is none left.
+    next: u64,
 }
 
-/// A number that the process has not used yet. Not 0.
-#[inline]
-pub(crate) fn unique() -> u64 {
-    let mut number = NEXT.get();
-    if number % BLOCK == 0 {
-        number = new_block();
+impl Block {
+    pub(crate) const EMPTY: Self = Self { next: 0 };
+
+    /// A number that the process has not used yet. Not 0.
+    #[inline]
+    pub(crate) fn number(&mut self) -> u64 {
+        if self.next % BLOCK == 0 {
+            self.next = first_of_block();
+        }
+        let number = self.next;
+        self.next += 1;
+        number
     }
-    NEXT.set(number + 1);
-    number
 }
 
+/// The first number of a block that nobody has.
 #[cold]
 #[inline(never)]
-fn new_block() -> u64 {
+pub(crate) fn first_of_block() -> u64 {
     // Relaxed: only the number counts. The block's first number is left out, because a multiple of
     // `BLOCK` means that a block is used up.
     NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed) + 1
 }
 
-/// A span id that the process has not used yet, and the number that it was made from.
+/// The span id that a number stands for. `None` for one of all numbers.
 #[inline]
-pub(crate) fn span_id() -> (SpanId, u64) {
-    loop {
-        let number = unique();
-        // One of all numbers becomes 0.
-        if let Some(id) = SpanId::from_u64(scramble(number ^ secret())) {
-            return (id, number);
-        }
-    }
+pub(crate) fn span_id(number: u64) -> Option<SpanId> {
+    SpanId::from_u64(scramble(number ^ secret()))
 }
 
-/// A trace id that the process has not used yet.
+/// The trace id that a number stands for.
 #[inline]
-pub(crate) fn trace_id() -> TraceId {
-    loop {
-        let number = unique();
-        let upper = scramble(number ^ secret().rotate_left(32));
-        let lower = scramble(upper ^ secret());
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&upper.to_be_bytes());
-        bytes[8..].copy_from_slice(&lower.to_be_bytes());
-        if let Some(id) = TraceId::from_bytes(bytes) {
-            return id;
-        }
-    }
+pub(crate) fn trace_id(number: u64) -> TraceId {
+    let upper = scramble(number ^ secret().rotate_left(32));
+    let lower = scramble(upper ^ secret()).max(1);
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&upper.to_be_bytes());
+    bytes[8..].copy_from_slice(&lower.to_be_bytes());
+    TraceId::from_bytes(bytes).expect("a part is not 0")
 }
 
 /// The process's id in the system.
@@ -148,12 +146,16 @@ fn scramble(mut bits: u64) -> u64 {
 mod tests {
     use std::{collections::HashSet, thread};
 
-    use super::{BLOCK, scramble, span_id, trace_id, unique};
+    use super::{BLOCK, Block, scramble, span_id, trace_id};
 
     #[test]
     fn no_id_comes_twice() {
         let ids = || -> Vec<_> {
-            let ids = (0..3 * BLOCK).map(|_| (unique(), span_id().0.to_u64(), trace_id()));
+            let mut block = Block::EMPTY;
+            let ids = (0..3 * BLOCK).map(|_| {
+                let number = block.number();
+                (number, span_id(number).unwrap(), trace_id(number))
+            });
             ids.collect()
         };
         let threads: Vec<_> = (0..4).map(|_| thread::spawn(ids)).collect();

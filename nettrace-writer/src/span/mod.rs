@@ -37,7 +37,7 @@ pub use self::{elapsed::Elapsed, future::InSpan, polled::PolledSpan};
 use crate::{
     context::{
         Context, NotAcrossAwait,
-        frames::{self, Entered, Ids, Snapshot},
+        frames::{self, Entered, Ids, NewSpan, Snapshot},
         ids,
     },
     sync::thread,
@@ -147,8 +147,9 @@ impl Open {
     /// Makes ids. The span starts when [`Started::now`] is stored.
     #[inline]
     fn new(parent: Parent<'_>) -> Self {
+        let NewSpan { span, number, current } = frames::new_span();
         let (parent, related) = match parent {
-            Parent::Current => (frames::current_span(), None),
+            Parent::Current => (current, None),
             Parent::None => (None, None),
             Parent::Of(context) => {
                 let Snapshot { ids, state, .. } = context.snapshot();
@@ -156,12 +157,11 @@ impl Open {
             }
             Parent::FollowsFrom(context) => (None, context.span_id()),
         };
-        let (span, number) = ids::span_id();
         let (ids, state) = match parent {
             Some((parent, state)) => (Ids { span, related: Some(parent.span), ..parent }, state),
             None => {
                 let flags = TraceFlags::RANDOM.with_sampled(true);
-                (Ids { trace: ids::trace_id(), span, related, flags }, None)
+                (Ids { trace: ids::trace_id(number), span, related, flags }, None)
             }
         };
         Self { ids, number, state, started: Started::NEVER }

@@ -1,8 +1,8 @@
 use nettrace_format::v6::{LAST_LABEL, split_label};
 
 use super::{
-    IdList, Ids, InForce, Label, MAX_LABEL_BYTES, decode, enter_span, leave, return_to, snapshot,
-    with_current,
+    IdList, Ids, InForce, Label, MAX_LABEL_BYTES, NewSpan, decode, enter_span, leave, new_span,
+    return_to, with_current,
 };
 use crate::context::{Context, enter_labels, ids};
 
@@ -86,9 +86,9 @@ fn too_much_is_refused_and_changes_nothing() {
 
 /// The ids of a span below the one in force, and its number.
 fn child() -> (Ids, u64) {
-    let (span, number) = ids::span_id();
-    let parent = snapshot().ids;
-    let trace = parent.map_or_else(ids::trace_id, |parent| parent.trace);
+    let NewSpan { span, number, current } = new_span();
+    let parent = current.map(|(ids, _)| ids);
+    let trace = parent.map_or_else(|| ids::trace_id(number), |parent| parent.trace);
     let flags = nettrace_context::TraceFlags::SAMPLED;
     (Ids { trace, span, related: parent.map(|parent| parent.span), flags }, number)
 }
