@@ -7,11 +7,11 @@
 //! - `stream`: writes the trace to standard output, for a pipe.
 //! - `killme`: emits until it is killed.
 //! - `user_events`: a service that emits only through Linux tracepoints.
-//! - `service`: the service on axum from the guide of `nettrace-writer` (feature `service`). It has
-//!   no arguments.
 //! - `both`: one struct and one emit, for a file and a tracepoint.
 //!
-//! Each program except `service` prints its numbers as one JSON object on its last line. It exits
+//! The package `service` beside this one has a service on axum, and that of the guide.
+//!
+//! Each program prints its numbers as one JSON object on its last line. It exits
 //! with 0 on success, 1 on failure, and 2 if its arguments are wrong.
 
 pub mod outcome;

@@ -1,0 +1,143 @@
+//! A shop on axum and SQLite that records a trace, and loads itself with requests.
+//!
+//! ```text
+//! cargo run --release -p service -- --load 10000
+//! cargo run --release -p nettrace-cli -- tree service.nettrace
+//! ```
+//!
+//! Each request is a span of `nettrace-tower`, each `#[traced]` function below it is one too. They
+//! cross tasks, threads of SQLite, and connections. Some requests are slow, some fail, one in two
+//! hundred panics, and one in a hundred is given up by its client. The last line of the output is a
+//! JSON object with counts and times.
+
+mod app;
+mod cpu;
+mod endless;
+mod known;
+mod load;
+mod record;
+mod store;
+
+use std::{
+    error::Error,
+    io::Write as _,
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use nettrace_writer::Format;
+use serde_json::{Map, json};
+use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
+
+use crate::{
+    load::{Load, Plan, Until},
+    record::{Recording, Tracing},
+    store::Store,
+};
+
+/// A shop on axum and SQLite that records a trace, and loads itself with requests.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Where the trace goes [default: service.nettrace, or service.json with `--tracing fmt`]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Replace the file if there is one
+    #[arg(long)]
+    overwrite: bool,
+    /// The format of the trace: v6, v5, v4 or heph
+    #[arg(long, default_value_t = Format::V6)]
+    format: Format,
+    /// Answer so many requests
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    load: u64,
+    /// Answer requests for so long, instead
+    #[arg(long, value_name = "SECONDS", conflicts_with = "load")]
+    seconds: Option<u64>,
+    /// How many requests are in progress at once
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    at_once: usize,
+    /// All requests are in one trace, inside one span. Otherwise each begins a trace
+    #[arg(long)]
+    one_trace: bool,
+    /// Who records
+    #[arg(long, value_enum, default_value_t = Tracing::Nettrace)]
+    tracing: Tracing,
+    /// Write the spans that the program knows of to a file: a line of JSON for each, with its id
+    /// and its parent's
+    #[arg(long, value_name = "FILE")]
+    known: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    if args.known.is_some() {
+        known::keep();
+    }
+    let recording = Recording::start(args)?;
+    let store = Store::open()?;
+    let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build()?;
+    let began = Instant::now();
+    let load = runtime.block_on(serve(args, store))?;
+    let seconds = began.elapsed().as_secs_f64();
+    // What is still in progress ends here.
+    drop(runtime);
+    let cpu = cpu::of_process();
+    let recorded = recording.finish()?;
+
+    if let Some(path) = &args.known {
+        known::write(path)?;
+    }
+    let mut numbers = Map::new();
+    let mut put = |name: &str, value| drop(numbers.insert(name.to_owned(), value));
+    put("requests", json!(load.requests));
+    put("ok", json!(load.ok));
+    put("failed", json!(load.failed));
+    put("broken", json!(load.broken));
+    put("cancelled", json!(load.cancelled));
+    put("spans", json!(known::count()));
+    put("events", json!(recorded.events));
+    put("dropped", json!(recorded.dropped));
+    put("bytes", json!(recorded.bytes));
+    put("seconds", json!(seconds));
+    put("requests_per_second", json!(load.requests as f64 / seconds));
+    put("p50_us", json!(load.percentile(50)));
+    put("p99_us", json!(load.percentile(99)));
+    put("cpu_seconds", json!(cpu));
+    put("recorder_cpu_seconds", json!(recorded.cpu));
+    writeln!(std::io::stdout(), "{}", serde_json::to_string(&numbers)?)?;
+    Ok(())
+}
+
+/// Serves, loads the server with requests, and stops it.
+async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let app = app::router(store, args.tracing);
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    let server = tokio::spawn(async move {
+        let stopped = async move { drop(stopped.await) };
+        axum::serve(listener, app).with_graceful_shutdown(stopped).await
+    });
+    let until = match args.seconds {
+        Some(seconds) => Until::Time(Instant::now() + Duration::from_secs(seconds)),
+        None => Until::Count(args.load),
+    };
+    let plan = Plan { address, until, at_once: args.at_once };
+    let load = if args.one_trace { load::run_as_one(plan).await } else { load::run(plan).await };
+    drop(stop);
+    server.await??;
+    Ok(load)
+}

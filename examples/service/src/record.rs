@@ -1,0 +1,125 @@
+//! Who records: a session, `tracing` with JSON lines, or nobody.
+
+use std::{
+    error::Error,
+    fs::File,
+    io::{self, Write},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use nettrace_writer::{Session, sink::FileOptions};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
+use tracing_subscriber::fmt::format::FmtSpan;
+
+use crate::{Args, app, cpu};
+
+/// Who records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Tracing {
+    /// Nobody: what the calls cost while nobody listens
+    None,
+    /// A session of nettrace-writer
+    Nettrace,
+    /// The crate `tracing`: JSON lines, written by a thread of tracing-appender
+    Fmt,
+}
+
+/// A recording that has begun.
+pub(crate) enum Recording {
+    Nobody,
+    Session(Session),
+    Fmt { guard: WorkerGuard, counts: Arc<Counts>, errors: ErrorCounter },
+}
+
+/// What a recording leaves.
+pub(crate) struct Recorded {
+    pub(crate) events: u64,
+    pub(crate) dropped: u64,
+    pub(crate) bytes: u64,
+    /// Seconds of processor time of the thread that writes. `None` where it cannot be asked.
+    pub(crate) cpu: Option<f64>,
+}
+
+/// Lines and bytes of a file.
+#[derive(Default)]
+pub(crate) struct Counts {
+    lines: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Recording {
+    pub(crate) fn start(args: &Args) -> Result<Self, Box<dyn Error>> {
+        let out = |extension: &str| {
+            args.out.clone().unwrap_or_else(|| PathBuf::from(format!("service.{extension}")))
+        };
+        Ok(match args.tracing {
+            Tracing::None => Self::Nobody,
+            Tracing::Nettrace => {
+                let file = FileOptions::new(out(args.format.extension()));
+                let session = Session::builder().sink(file.overwrite(args.overwrite).build());
+                let session = session.format(args.format).provider(nettrace_tower::PROVIDER);
+                Self::Session(session.provider(app::PROVIDER).start()?)
+            }
+            Tracing::Fmt => {
+                let mut options = File::options();
+                options.write(true).truncate(true);
+                let options = options.create_new(!args.overwrite).create(args.overwrite);
+                let counts = Arc::new(Counts::default());
+                let file = Counted { file: options.open(out("json"))?, counts: counts.clone() };
+                let (writer, guard) = NonBlocking::new(file);
+                let errors = writer.error_counter();
+                tracing_subscriber::fmt()
+                    .json()
+                    .with_span_list(false)
+                    .with_span_events(FmtSpan::NEW | FmtSpan::CLOSE)
+                    .with_writer(writer)
+                    .init();
+                Self::Fmt { guard, counts, errors }
+            }
+        })
+    }
+
+    pub(crate) fn finish(self) -> Result<Recorded, Box<dyn Error>> {
+        Ok(match self {
+            Self::Nobody => Recorded { events: 0, dropped: 0, bytes: 0, cpu: Some(0.0) },
+            Self::Session(session) => {
+                let _ = session.flush();
+                let cpu = cpu::of_thread("nettrace-flusher");
+                let stats = session.finish()?;
+                let (events, dropped) = (stats.written, stats.dropped());
+                Recorded { events, dropped, bytes: stats.bytes, cpu }
+            }
+            Self::Fmt { guard, counts, errors } => {
+                let cpu = cpu::of_thread("tracing-appender");
+                drop(guard); // waits until the lines are written
+                let [events, bytes] =
+                    [&counts.lines, &counts.bytes].map(|count| count.load(Ordering::Relaxed));
+                Recorded { events, dropped: errors.dropped_lines() as u64, bytes, cpu }
+            }
+        })
+    }
+}
+
+/// A file that counts what is written to it, a line at a time.
+struct Counted {
+    file: File,
+    counts: Arc<Counts>,
+}
+
+impl Write for Counted {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(line)?;
+        let lines = line[..written].iter().filter(|byte| **byte == b'\n').count();
+        self.counts.lines.fetch_add(lines as u64, Ordering::Relaxed);
+        self.counts.bytes.fetch_add(written as u64, Ordering::Relaxed);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,131 @@
+//! Runs the service, and compares the tree of spans in its trace with the one that it knows.
+
+mod support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use nettrace_context::{ActivityId, SpanId};
+use serde_json::Value;
+
+use crate::support::counts;
+
+/// A run that has ended.
+struct Run {
+    process: u32,
+    /// The last line of its output.
+    numbers: Value,
+}
+
+impl Run {
+    fn number(&self, key: &str) -> u64 {
+        self.numbers[key].as_u64().unwrap_or_else(|| panic!("no {key}: {}", self.numbers))
+    }
+}
+
+fn run(arguments: &[&str], out: &Path) -> Run {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_service"));
+    command.args(arguments).arg("--out").arg(out).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let process = child.id();
+    let output = child.wait_with_output().unwrap();
+    let [text, errors] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{text}{errors}");
+    assert_eq!(errors, "");
+    let numbers = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    Run { process, numbers }
+}
+
+/// A span: the path of its activity, and its parent's.
+type Edge = (String, Option<String>);
+
+/// The spans that the program knows, by what they are.
+fn known(file: &Path, process: u32) -> (BTreeSet<Edge>, BTreeMap<String, u64>) {
+    let (mut edges, mut names) = (BTreeSet::new(), BTreeMap::new());
+    for line in fs::read_to_string(file).unwrap().lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let path = |key: &str| {
+            let span: SpanId = line[key].as_str()?.parse().unwrap();
+            Some(ActivityId::from_span_id(span, process).path().unwrap().to_string())
+        };
+        assert!(edges.insert((path("span").unwrap(), path("parent"))), "twice: {line}");
+        *names.entry(line["name"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    (edges, names)
+}
+
+/// The spans that the reference computes of a trace.
+fn computed(trace: &Path) -> Option<BTreeSet<Edge>> {
+    let verdict = testkit::reference::activities(trace)?;
+    assert_eq!(verdict.number("starts"), verdict.number("stops"), "{}", verdict.totals);
+    assert_eq!(verdict.number("lost"), 0);
+    let edges = verdict.lines.iter().map(|line| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        // Such as `ServerRequest(/#4242/1/2/,method=GET)`.
+        let parent = line["parent"].as_str().and_then(|parent| parent.split_once('('));
+        let parent = parent.and_then(|(_, path)| path.split([',', ')']).next()).map(str::to_owned);
+        (line["path"].as_str().unwrap().to_owned(), parent)
+    });
+    Some(edges.collect())
+}
+
+#[test]
+fn the_trace_has_the_tree_that_the_program_knows() {
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, known_spans) = (folder.path().join("a.nettrace"), folder.path().join("known.json"));
+    // The reference takes a span without a parent for a child of whatever has last begun on its
+    // thread and goes on. So all requests have a parent here.
+    let arguments = ["--load", "2000", "--one-trace", "--known", known_spans.to_str().unwrap()];
+    let run = run(&arguments, &trace);
+    assert_eq!(run.number("dropped"), 0);
+    let (edges, names) = known(&known_spans, run.process);
+    assert_eq!(run.number("spans"), edges.len() as u64);
+
+    // Every function and every way to end.
+    let all = [run.number("requests"), run.number("ok"), run.number("broken")];
+    assert_eq!(all[0], 2_000);
+    assert_eq!(run.number("cancelled"), 20);
+    assert_eq!(run.number("failed"), 40);
+    assert_eq!(all[1] + all[2], 1_940);
+    assert_eq!(
+        (names["ClientRequest"], names["depth"], names["depth_of_futures"]),
+        (2_000, 800, 800)
+    );
+
+    // In the trace, by its names: a Start and a Stop for each of the program's spans.
+    let events = counts(&trace);
+    for (name, count) in &names {
+        for end in ["Start", "Stop"] {
+            assert_eq!(events.get(&format!("{name}{end}")), Some(count), "{name}{end}");
+        }
+    }
+    let others: u64 = ["Bought", "Line"].iter().map(|name| events[*name]).sum();
+    assert_eq!(events.values().sum::<u64>(), 2 * edges.len() as u64 + others);
+    assert_eq!(run.number("events"), 2 * edges.len() as u64 + others);
+
+    // By their ids: the same tree.
+    if let Some(computed) = computed(&trace) {
+        let (missing, more): (Vec<_>, Vec<_>) =
+            (edges.difference(&computed).collect(), computed.difference(&edges).collect());
+        assert!(missing.is_empty() && more.is_empty(), "{missing:#?}\n{more:#?}");
+    }
+}
+
+#[test]
+fn it_ends_after_the_time_that_was_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    for (tracing, has_events) in [("none", false), ("fmt", true), ("nettrace", true)] {
+        let out = folder.path().join(tracing);
+        let run = run(&["--seconds", "1", "--tracing", tracing], &out);
+        assert!(run.number("requests") > 0 && run.number("spans") > run.number("requests"));
+        assert_eq!(run.number("events") > 0, has_events, "{}", run.numbers);
+        assert_eq!(out.exists(), has_events);
+        let seconds = run.numbers["seconds"].as_f64().unwrap();
+        assert!(seconds >= 1.0, "{seconds}");
+    }
+}
