@@ -43,20 +43,20 @@ impl<T: Error + ?Sized> TextField<encoding::Error> for T {
     const TYPE: FieldType = FieldType::Str(StrEncoding::Utf16);
 
     fn encode_text<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let chain = Chain { text: format_args!("{self}"), source: self.source() };
+        let chain = Chain { first: self, source: self.source() };
         encode(format_args!("{chain}"), encoder);
     }
 }
 
 /// An error and what caused it.
-struct Chain<'a> {
-    text: fmt::Arguments<'a>,
+struct Chain<'a, E: ?Sized> {
+    first: &'a E,
     source: Option<&'a (dyn Error + 'static)>,
 }
 
-impl fmt::Display for Chain<'_> {
+impl<E: fmt::Display + ?Sized> fmt::Display for Chain<'_, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_fmt(self.text)?;
+        self.first.fmt(f)?;
         let mut source = self.source;
         while let Some(cause) = source {
             write!(f, ": {cause}")?;
