@@ -427,48 +427,35 @@ impl Frames {
 
     /// Adds a frame with the labels in force and others. Returns `None` if there are too many.
     fn push_labels(&mut self, labels: &[Label<'_>]) -> Option<Entered> {
-        let outer = self.frames.last().cloned();
-        let are_ids = |label: &Label<'_>| is_id(kind(label));
-        let has_new_ids = labels.iter().any(are_ids);
-        // If ids are given, the span's become labels too, so that those replace them.
-        let of_span = match &outer {
-            Some(Frame { ids: Some(ids), has_ids: false, .. }) if has_new_ids => {
-                Some(IdList::new(&ids.to_bytes()))
-            }
-            _ => None,
+        let (ids, state, outer, outer_has_ids) = match self.frames.last() {
+            Some(outer) => (outer.ids, outer.state.clone(), outer.start..outer.end, outer.has_ids),
+            None => (None, None, 0..0, false),
         };
-        let of_span = of_span.as_ref().map_or(&[][..], IdList::as_bytes);
+        let has_new_ids = labels.iter().any(|label| is_id(kind(label)));
+        // If ids are given, the span's become labels too, so that those replace them.
+        let of_span = ids.filter(|_| has_new_ids && !outer_has_ids).map(id_list);
         let start = self.used();
-        let most = MAX_LABEL_BYTES + of_span.len();
+        let most = MAX_LABEL_BYTES + if of_span.is_some() { MAX_ID_BYTES } else { 0 };
         if self.bytes.len() - start < most {
             self.bytes.resize(start + 2 * MAX_LABEL_BYTES, 0);
         }
         let (outers, frame) = self.bytes.split_at_mut(start);
-        let frame = &mut frame[..most];
-        let (mut len, mut last) = (0, 0);
-        let of_outer = outer.as_ref().map_or(&[][..], |outer| &outers[outer.start..outer.end]);
-        for mut rest in [of_span, of_outer] {
-            while let Some(label) = v6::split_label(rest) {
-                if !labels.iter().any(|new| replaces_encoded(new, &label)) {
-                    frame.get_mut(len..len + label.len)?.copy_from_slice(&rest[..label.len]);
-                    frame[len] &= !LAST_LABEL;
-                    (last, len) = (len, len + label.len);
-                }
-                rest = &rest[label.len..];
-            }
+        let mut list = List { bytes: &mut frame[..most], len: 0, last: 0 };
+        if let Some(of_span) = &of_span {
+            list.inherit(of_span.as_bytes(), labels)?;
+        }
+        if !outer.is_empty() {
+            list.inherit(&outers[outer], labels)?;
         }
         for (position, label) in labels.iter().enumerate() {
             if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
-                (last, len) = (len, len + v6::put_label(label, &mut frame[len..])?);
+                (list.last, list.len) =
+                    (list.len, list.len + v6::put_label(label, &mut list.bytes[list.len..])?);
             }
         }
-        if len > 0 {
-            frame[last] |= LAST_LABEL;
-        }
-        let has_ids = has_new_ids || outer.as_ref().is_some_and(|outer| outer.has_ids);
-        let (ids, state) = outer.map_or((None, None), |outer| (outer.ids, outer.state));
-        let version = self.block.number();
-        Some(self.push(Frame { serial: 0, version, ids, has_ids, start, end: start + len, state }))
+        let end = start + list.end();
+        let (version, has_ids) = (self.block.number(), has_new_ids || outer_has_ids);
+        Some(self.push(Frame { serial: 0, version, ids, has_ids, start, end, state }))
     }
 
     /// Adds a frame with a span and the labels in force.
@@ -523,6 +510,46 @@ impl Frames {
         self.bytes[start..end].copy_from_slice(labels);
         self.push(Frame { serial: 0, version, ids, has_ids, start, end, state: state.clone() })
     }
+}
+
+/// A label list that is being made.
+struct List<'a> {
+    bytes: &'a mut [u8],
+    len: usize,
+    /// Where the last label begins.
+    last: usize,
+}
+
+impl List<'_> {
+    /// Adds the labels of another list, but for those that `new` replaces. Returns `None` if there
+    /// are too many.
+    #[inline(never)]
+    fn inherit(&mut self, mut list: &[u8], new: &[Label<'_>]) -> Option<()> {
+        while let Some(label) = v6::split_label(list) {
+            if !new.iter().any(|new| replaces_encoded(new, &label)) {
+                let to = self.bytes.get_mut(self.len..self.len + label.len)?;
+                to.copy_from_slice(&list[..label.len]);
+                to[0] &= !LAST_LABEL;
+                (self.last, self.len) = (self.len, self.len + label.len);
+            }
+            list = &list[label.len..];
+        }
+        Some(())
+    }
+
+    /// Marks the last label. Returns the list's length.
+    fn end(self) -> usize {
+        if self.len > 0 {
+            self.bytes[self.last] |= LAST_LABEL;
+        }
+        self.len
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn id_list(ids: Ids) -> IdList {
+    IdList::new(&ids.to_bytes())
 }
 
 /// Whether `new` replaces `old`.

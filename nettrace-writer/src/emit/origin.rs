@@ -148,7 +148,7 @@ pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32
 }
 
 /// Writes the escape for what is in force on the thread.
-#[inline]
+#[inline(always)]
 pub(super) fn in_force(out: &mut Cursor, current: &InForce<'_>, previous: u32) {
     match *current {
         InForce::Span(ids) => {
@@ -159,7 +159,9 @@ pub(super) fn in_force(out: &mut Cursor, current: &InForce<'_>, previous: u32) {
         }
         InForce::Labels(ids, labels) => {
             out.put(&Escape::Labels.head(ids.len() + labels.len(), previous));
-            out.put(ids);
+            if !ids.is_empty() {
+                out.put(ids);
+            }
             out.put(labels);
         }
         InForce::Nothing => escape(out, Escape::Labels, &[], previous),

@@ -226,8 +226,13 @@ impl<E: SpanEvents> Span<E> {
     /// Puts the span in force on this thread until the returned guard is dropped. That also ends
     /// the span.
     pub fn enter(self) -> EnteredSpan<E> {
-        let scope = self.scope();
-        EnteredSpan::new(self, scope)
+        match &self.open {
+            Some(open) => {
+                let scope = open.enter();
+                EnteredSpan::new(self, scope)
+            }
+            None => EnteredSpan { span: self, entry: None, not_send: PhantomData },
+        }
     }
 
     /// The context of the span, for others to be its children. Empty if nobody listens to the span.
@@ -306,10 +311,16 @@ impl<E: SpanEvents> fmt::Debug for Span<E> {
               once)"]
 pub struct EnteredSpan<E: SpanEvents> {
     span: Span<E>,
+    /// `None` if nobody listens.
+    entry: Option<Entry>,
+    not_send: PhantomData<NotAcrossAwait>,
+}
+
+#[derive(Debug)]
+struct Entry {
     scope: Scope,
     was_panicking: bool,
     outcome: Option<Outcome>,
-    not_send: PhantomData<NotAcrossAwait>,
 }
 
 impl<E: SpanEvents> EnteredSpan<E> {
@@ -317,13 +328,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn off(events: E) -> Self {
-        Self {
-            span: Span::off(events),
-            scope: Scope(Entered::NOTHING),
-            was_panicking: false,
-            outcome: None,
-            not_send: PhantomData,
-        }
+        Self { span: Span::off(events), entry: None, not_send: PhantomData }
     }
 
     /// Begins a span and enters it. `start` records the Start.
@@ -339,8 +344,8 @@ impl<E: SpanEvents> EnteredSpan<E> {
 
     #[inline]
     fn new(span: Span<E>, scope: Scope) -> Self {
-        let was_panicking = thread::panicking();
-        Self { span, scope, was_panicking, outcome: None, not_send: PhantomData }
+        let entry = Entry { scope, was_panicking: thread::panicking(), outcome: None };
+        Self { span, entry: Some(entry), not_send: PhantomData }
     }
 
     /// Whether somebody listened when the span began.
@@ -353,7 +358,9 @@ impl<E: SpanEvents> EnteredSpan<E> {
     /// Says how the span ends. Without this it is [`Outcome::Panicked`] if the thread unwinds and
     /// did not when the span was entered, and otherwise [`Outcome::Ok`].
     pub fn set_outcome(&mut self, outcome: Outcome) {
-        self.outcome = Some(outcome);
+        if let Some(entry) = &mut self.entry {
+            entry.outcome = Some(outcome);
+        }
     }
 
     /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
@@ -370,10 +377,11 @@ impl<E: SpanEvents> EnteredSpan<E> {
     /// Puts the span in force, if it is not or if others are within it.
     #[inline]
     fn return_here(&mut self) {
-        if !frames::return_to(&self.scope.0) {
+        let Some(Entry { scope, .. }) = &mut self.entry else { return };
+        if !frames::return_to(&scope.0) {
             // A scope around this one has ended before it, and this one with it.
-            self.scope = Scope(Entered::NOTHING);
-            self.scope = self.span.scope();
+            *scope = Scope(Entered::NOTHING);
+            *scope = self.span.scope();
         }
     }
 }
@@ -381,13 +389,11 @@ impl<E: SpanEvents> EnteredSpan<E> {
 impl<E: SpanEvents> Drop for EnteredSpan<E> {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_recorded() {
-            return;
-        }
+        let Some(Entry { was_panicking, outcome, .. }) = self.entry else { return };
         self.return_here();
-        let panicked = !self.was_panicking && thread::panicking();
-        let outcome = if panicked { Outcome::Panicked } else { Outcome::Ok };
-        self.span.end(self.outcome.unwrap_or(outcome), 0, Elapsed::ZERO);
+        let panicked = !was_panicking && thread::panicking();
+        let otherwise = if panicked { Outcome::Panicked } else { Outcome::Ok };
+        self.span.end(outcome.unwrap_or(otherwise), 0, Elapsed::ZERO);
     }
 }
 
