@@ -162,7 +162,7 @@ pub use nettrace_event as __private;
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __traced {
-    pub use crate::span::call::{AnyReturned, Returned, Shown, call, is_wanted};
+    pub use crate::span::call::{AnyReturned, Call, Returned, Shown, call, is_wanted};
 }
 
 /// The two READMEs, so that the tests compile their examples.

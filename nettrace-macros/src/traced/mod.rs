@@ -125,7 +125,7 @@ impl<'a> Spec<'a> {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
-        let begin = self.begin("EnteredSpan");
+        let begin = self.begin("Call");
         if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
             return parse_quote!({
                 let #span = #begin;
@@ -145,7 +145,7 @@ impl<'a> Spec<'a> {
         parse_quote!({
             let #span = #begin;
             let #result = #krate::__traced::call(move || -> #ty #body);
-            #krate::EnteredSpan::end_with(#span, #handler);
+            #krate::__traced::Call::end_with(#span, #handler);
             #result
         })
     }
@@ -154,10 +154,15 @@ impl<'a> Spec<'a> {
     fn begin(&self, guard: &str) -> TokenStream {
         let Self { call, parent, enabled_if, .. } = self;
         let krate = call.krate;
-        let guard = Ident::new(guard, Span::call_site());
         let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
         let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
         let poll_methods = call.poll_methods();
+        // What a call without a span does at its end is one branch.
+        let (begun, off) = if guard == "Call" {
+            (quote!(#krate::__traced::Call::begin), quote!(#krate::__traced::Call::off()))
+        } else {
+            (quote!(#krate::Span::begin), quote!(#krate::Span::off(__Span)))
+        };
         let enabled_if = enabled_if.map(|condition| {
             quote_spanned!(condition.span()=> && { let __enabled_if: ::core::primitive::bool = #condition; __enabled_if })
         });
@@ -187,9 +192,9 @@ impl<'a> Spec<'a> {
             }
 
             if #is_wanted #enabled_if {
-                #krate::#guard::begin(__Span, #parent, #emit_start)
+                #begun(__Span, #parent, #emit_start)
             } else {
-                #krate::#guard::off(__Span)
+                #off
             }
         })
     }

@@ -1,12 +1,12 @@
 //! What the code of `#[traced]` calls.
 
-use std::fmt;
+use std::{fmt, mem::ManuallyDrop};
 
 use nettrace_event::{
     EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceField, encoding,
 };
 
-use super::Outcome;
+use super::{End, EnteredSpan, Outcome, Parent, SpanEvents};
 use crate::sessions;
 
 /// Whether anybody listens to a span whose Start has this type.
@@ -25,6 +25,58 @@ pub fn is_wanted(start: &'static EventType) -> bool {
 #[inline(never)]
 fn is_wanted_at_first(start: &'static EventType) -> bool {
     (start.is_registered() || sessions::register(start)) && start.enabled() != 0
+}
+
+/// The span of a call, if somebody listens. What begins and ends it is out of line, so that a
+/// function whose calls nobody listens to has little more than two branches.
+#[derive(Debug)]
+pub struct Call<E: SpanEvents> {
+    /// Dropped here, out of line, and not once more by the compiler's own code.
+    span: ManuallyDrop<Option<EnteredSpan<E>>>,
+}
+
+impl<E: SpanEvents> Call<E> {
+    /// A call that nobody listens to.
+    #[inline(always)]
+    #[must_use]
+    pub fn off() -> Self {
+        Self { span: ManuallyDrop::new(None) }
+    }
+
+    /// Begins the span and enters it.
+    #[inline(never)]
+    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        Self { span: ManuallyDrop::new(Some(EnteredSpan::begin(events, parent, start))) }
+    }
+
+    /// Ends the span. `stop` records the Stop: see [`EnteredSpan::end_with`].
+    #[inline(always)]
+    pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
+        if self.span.is_some() {
+            self.end_now(stop);
+        }
+    }
+
+    #[inline(never)]
+    fn end_now(&mut self, stop: impl FnOnce(&mut E, End)) {
+        if let Some(span) = self.span.take() {
+            span.end_with(stop);
+        }
+    }
+
+    #[inline(never)]
+    fn drop_now(&mut self) {
+        drop(self.span.take());
+    }
+}
+
+impl<E: SpanEvents> Drop for Call<E> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if self.span.is_some() {
+            self.drop_now();
+        }
+    }
 }
 
 /// Calls the body of a function. The bound makes the closure one that is called once, so that it
