@@ -28,6 +28,8 @@ pub(crate) enum Place {
     ChoiceVariant,
     /// A function under `#[traced]`.
     Function,
+    /// A struct that derives `TraceSpan`.
+    Span,
 }
 
 /// The keys of one item. Each is allowed there, has the right form and occurs once.
@@ -120,7 +122,7 @@ impl syn::parse::Parse for Item {
 
 /// Whether the value of a key is a list of declarations: an `Expr::Verbatim`.
 fn is_list(key: &Ident) -> bool {
-    key == "fields"
+    key == "fields" || key == "later"
 }
 
 /// A key: the places where it is allowed, and its form.
@@ -133,9 +135,9 @@ struct Key {
 
 const KEYS: &[Key] = {
     use Place::*;
-    const TYPES: &[Place] = &[Event, EventEnum, EventVariant, Function];
+    const TYPES: &[Place] = &[Event, EventEnum, EventVariant, Function, Span];
     const ONE: &[Place] = &[Event, EventVariant];
-    const WHOLE: &[Place] = &[Event, EventEnum, Function];
+    const WHOLE: &[Place] = &[Event, EventEnum, Function, Span];
     const FIELDS: &[Place] = &[EventField, ObjectField];
     &[
         Key { name: "provider", example: Some("\"Contoso-Checkout\""), places: WHOLE },
@@ -154,14 +156,14 @@ const KEYS: &[Key] = {
         Key {
             name: "tag",
             example: Some("0x10"),
-            places: &[Event, EventEnum, EventVariant, Function, EventField, ObjectField],
+            places: &[Event, EventEnum, EventVariant, Function, Span, EventField, ObjectField],
         },
         Key { name: "message", example: Some("\"took {micros} µs\""), places: ONE },
         Key { name: "description", example: Some("\"a request came in\""), places: ONE },
         Key {
             name: "key_values",
             example: Some("[(\"team\", \"checkout\")]"),
-            places: &[Event, EventEnum, EventVariant, Function, EventField, ObjectField],
+            places: &[Event, EventEnum, EventVariant, Function, Span, EventField, ObjectField],
         },
         Key {
             name: "rename",
@@ -178,14 +180,15 @@ const KEYS: &[Key] = {
         Key {
             name: "crate",
             example: Some("::nettrace_writer"),
-            places: &[Event, EventEnum, Object, Choice, Function],
+            places: &[Event, EventEnum, Object, Choice, Function, Span],
         },
         Key { name: "fields", example: Some("[path, size]"), places: &[Function] },
         Key { name: "parent", example: Some("none"), places: &[Function] },
         Key { name: "enabled_if", example: Some("is_debug()"), places: &[Function] },
         Key { name: "ret", example: Some(OPTIONAL), places: &[Function] },
         Key { name: "err", example: Some(OPTIONAL), places: &[Function] },
-        Key { name: "polls", example: None, places: &[Function] },
+        Key { name: "polls", example: None, places: &[Function, Span] },
+        Key { name: "later", example: Some("[status: u16]"), places: &[Span] },
     ]
 };
 
@@ -241,6 +244,7 @@ fn noun(place: Place) -> &'static str {
         Place::ObjectField => "a field of a struct that derives `TraceField`",
         Place::Choice => "an enum that derives `TraceField`",
         Place::Function => "`#[traced]`",
+        Place::Span => "a struct that derives `TraceSpan`",
         Place::ChoiceVariant => "a variant of an enum that derives `TraceField`",
     }
 }

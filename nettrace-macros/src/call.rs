@@ -42,6 +42,7 @@ pub(crate) struct StopField {
     pub(crate) ident: Ident,
     /// Its type in the event, with the lifetime `'call`.
     pub(crate) ty: TokenStream,
+    pub(crate) attributes: TokenStream,
     /// Its value, for a method of the span's events.
     pub(crate) value: TokenStream,
 }
@@ -69,7 +70,9 @@ impl Call<'_> {
             let ty = quote_spanned!(*ty_span=> &'call #ty);
             quote!(#attributes #ident: #ty)
         });
-        let stop = stop.iter().map(|StopField { ident, ty, .. }| quote!(#ident: #ty));
+        let stop = stop
+            .iter()
+            .map(|StopField { ident, ty, attributes, .. }| quote!(#attributes #ident: #ty));
         let polled =
             self.is_future.then(|| quote!(polls: ::core::primitive::u32, busy: #krate::Elapsed,));
         let polls = self.polls.then(|| {

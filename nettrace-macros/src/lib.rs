@@ -2,7 +2,8 @@
 //! re-exports them. The generated code names only that crate's `__private`.
 //!
 //! `ast` reads the input, `valid` checks it, `expand` and `field` write the code. If there are
-//! mistakes, `fallback` writes the code instead. `traced` writes an input for the derive.
+//! mistakes, `fallback` writes the code instead. `traced` and `span` write spans, whose events `call`
+//! writes as an input for the derive.
 
 mod ast;
 mod attr;
@@ -12,6 +13,7 @@ mod expand;
 mod fallback;
 mod field;
 mod message;
+mod span;
 mod traced;
 mod valid;
 mod value;
@@ -48,6 +50,12 @@ pub fn derive_tracepoint_event(input: TokenStream) -> TokenStream {
 pub fn derive_tracepoint_field(input: TokenStream) -> TokenStream {
     let home = syn::parse_quote!(::eventheader_writer);
     derive(&parse_macro_input!(input), Derive::Field, home).into()
+}
+
+#[doc = include_str!("../docs/trace_span.md")]
+#[proc_macro_derive(TraceSpan, attributes(trace_event))]
+pub fn derive_trace_span(input: TokenStream) -> TokenStream {
+    span::trace_span(&parse_macro_input!(input)).into()
 }
 
 #[doc = include_str!("../docs/traced.md")]

@@ -140,6 +140,7 @@ cfg_if::cfg_if! {
             sink::FileNameError,
             span::{
                 Elapsed, End, EnteredSpan, InSpan, Outcome, Parent, PolledSpan, Span, SpanEvents,
+                TraceSpan,
             },
             stats::{Drops, LeftOut, SinkError, Stats},
             thread::{
@@ -152,7 +153,7 @@ cfg_if::cfg_if! {
 
 pub use nettrace_event::{Level, TraceEvent, TraceField, registry::RegisterError};
 pub use nettrace_format::{Format, FormatError, content::Label, v6::BlockKind};
-pub use nettrace_macros::{TraceEvent, TraceField, traced};
+pub use nettrace_macros::{TraceEvent, TraceField, TraceSpan, traced};
 
 /// For the code that the macros generate. Not part of the public interface.
 #[doc(hidden)]

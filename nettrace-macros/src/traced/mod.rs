@@ -91,6 +91,7 @@ impl<'a> Spec<'a> {
             let ident = Ident::new(name, Span::call_site());
             StopField {
                 ty: quote!(::core::option::Option<#krate::__traced::Shown<'call>>),
+                attributes: TokenStream::new(),
                 value: local(&format!("__{name}")).into_token_stream(),
                 ident,
             }

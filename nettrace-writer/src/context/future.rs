@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use super::{current::Context, labels::LabelError};
 use crate::{
     sessions,
-    span::{InSpan, Span, SpanEvents},
+    span::{End, InSpan, Outcome, Span, SpanEvents},
 };
 
 /// What a future can have in force while it is polled: every [`Future`] has these methods.
@@ -61,6 +61,24 @@ pub trait FutureExt: Future + Sized {
     /// is ready or dropped.
     fn in_span<E: SpanEvents>(self, span: Span<E>) -> InSpan<Self, E> {
         InSpan::new(self, span)
+    }
+
+    /// As [`in_span`](Self::in_span). When the future is ready, `result` gets the span, to set its
+    /// later fields, and what the future returns. It says how the span ends:
+    /// see [`TraceSpan`](trait@crate::TraceSpan).
+    fn in_span_with<E, R>(
+        self,
+        span: Span<E>,
+        mut result: R,
+    ) -> InSpan<Self, E, impl FnMut(&mut E, &Self::Output, End)>
+    where
+        E: SpanEvents,
+        R: FnMut(&mut E, &Self::Output) -> Outcome,
+    {
+        InSpan::with_result(self, span, move |events, output, mut end| {
+            end.outcome = result(events, output);
+            events.stop(&end);
+        })
     }
 }
 

@@ -17,6 +17,7 @@
 //! takes the parent from the path.
 
 pub(crate) mod call;
+mod derived;
 mod elapsed;
 mod future;
 mod polled;
@@ -33,7 +34,7 @@ use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
 use self::elapsed::Started;
 pub(crate) use self::elapsed::set_frequency;
-pub use self::{elapsed::Elapsed, future::InSpan, polled::PolledSpan};
+pub use self::{derived::TraceSpan, elapsed::Elapsed, future::InSpan, polled::PolledSpan};
 use crate::{
     context::{
         Context, NotAcrossAwait,

@@ -1,0 +1,233 @@
+//! Writes the code of `#[derive(TraceSpan)]`: a span whose Start has the fields of a struct.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{
+    Attribute, Data, DeriveInput, Expr, Fields, Path, Token, ext::IdentExt, parse::Parser,
+    parse_quote, punctuated::Punctuated, spanned::Spanned,
+};
+
+use crate::{
+    attr::{Attrs, Place},
+    call::{self, Call, StartField, StopField, with_call_lifetimes},
+    error::Errors,
+};
+
+/// The implementation of `TraceSpan`; on a mistake, one that does nothing, and the errors.
+pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
+    let mut errors = Errors::default();
+    let attrs = Attrs::parse(&input.attrs, Place::Span, &mut errors);
+    let krate: Path = match attrs.value("crate") {
+        Some(Expr::Path(path)) => path.path.clone(),
+        // The derive of the events reports anything that is not a path.
+        _ => parse_quote!(::nettrace_writer),
+    };
+    let start = start_fields(input, &mut errors);
+    let later = later(&attrs, &mut errors);
+    if let Some(mut tokens) = errors.into_compile_errors() {
+        let never = quote!(loop {});
+        tokens.extend(implementation(input, &krate, &quote!(), [&never, &never]));
+        return tokens;
+    }
+    let name = input.ident.unraw().to_string();
+    let call = Call {
+        krate: &krate,
+        keys: call::keys(&attrs, &name),
+        description: format!("`{name}` begins."),
+        start,
+        stop: later.iter().map(Later::stop_field).collect(),
+        is_future: true,
+        polls: attrs.key("polls").is_some(),
+    };
+    let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
+    let (emit_start, emit_stop, polls) = (call.emit_start(), call.emit_stop(), call.poll_methods());
+    let idents: Vec<_> = later.iter().map(|field| &field.ident).collect();
+    let methods = later.iter().map(Later::method);
+    let types = later.iter().map(|field| &field.ty);
+    let begin = |span: &str| {
+        let span = format_ident!("{span}");
+        quote! {
+            let __events = __Events { #(#idents: ::core::option::Option::None),* };
+            if #is_wanted {
+                #krate::#span::begin(__events, __parent, #emit_start)
+            } else {
+                #krate::#span::off(__events)
+            }
+        }
+    };
+    let items = quote! {
+        #declaration
+
+        pub struct __Events { #(#idents: ::core::option::Option<#types>),* }
+
+        impl __Events { #(#methods)* }
+
+        impl #krate::SpanEvents for __Events {
+            fn stop(&mut self, __end: &#krate::End) {
+                #emit_stop
+            }
+
+            #polls
+        }
+    };
+    implementation(input, &krate, &items, [&begin("Span"), &begin("EnteredSpan")])
+}
+
+/// The implementation with the bodies of its two methods. Without `items` it needs no events.
+fn implementation(
+    input: &DeriveInput,
+    krate: &Path,
+    items: &TokenStream,
+    [start, enter]: [&TokenStream; 2],
+) -> TokenStream {
+    let ident = &input.ident;
+    let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
+    let nothing = items.is_empty().then(|| {
+        quote! {
+            pub struct __Events;
+
+            impl #krate::SpanEvents for __Events {
+                fn stop(&mut self, _: &#krate::End) {}
+            }
+        }
+    });
+    quote! {
+        #[allow(
+            deprecated, missing_debug_implementations, unreachable_pub, unused_qualifications,
+            clippy::pedantic
+        )]
+        const _: () = {
+            #items
+            #nothing
+
+            impl #impl_generics #krate::TraceSpan for #ident #type_generics #where_clause {
+                type Events = __Events;
+
+                #[inline]
+                fn start_with(self, __parent: #krate::Parent<'_>) -> #krate::Span<__Events> {
+                    #start
+                }
+
+                #[inline]
+                fn enter_with(self, __parent: #krate::Parent<'_>) -> #krate::EnteredSpan<__Events> {
+                    #enter
+                }
+            }
+        };
+    }
+}
+
+/// The fields of the struct.
+fn start_fields(input: &DeriveInput, errors: &mut Errors) -> Vec<StartField> {
+    for parameter in input.generics.params.iter() {
+        if !matches!(parameter, syn::GenericParam::Lifetime(_)) {
+            errors.on(
+                parameter,
+                "a span has no type or const parameters: its events are `static`s with one list of \
+                 fields (lifetimes are fine)",
+            );
+        }
+    }
+    let fields = match &input.data {
+        Data::Struct(data) => &data.fields,
+        _ => {
+            errors.on(&input.ident, "a span is a struct, whose fields its Start has");
+            return Vec::new();
+        }
+    };
+    if let Fields::Unnamed(fields) = fields {
+        errors.on(fields, "the fields of a span have names: `struct Checkout { cart: u64 }`");
+    }
+    // The derive of the events reports mistakes in the attributes of the others.
+    let is_recorded = |field: &&syn::Field| {
+        let attrs = Attrs::parse(&field.attrs, Place::EventField, &mut Errors::default());
+        attrs.key("skip").is_none()
+    };
+    let fields = fields.iter().filter(is_recorded);
+    let named = fields.filter_map(|field| field.ident.as_ref().map(|ident| (ident, field)));
+    let field = |(ident, field): (&Ident, &syn::Field)| {
+        let ty = &field.ty;
+        StartField {
+            ident: ident.clone(),
+            ty: with_call_lifetimes(ty.to_token_stream()),
+            ty_span: ty.span(),
+            attributes: of_derive(&field.attrs),
+            made: TokenStream::new(),
+            place: quote!(self.#ident),
+        }
+    };
+    named.map(field).collect()
+}
+
+/// A field that becomes known after the start.
+struct Later {
+    ident: Ident,
+    ty: TokenStream,
+    attributes: TokenStream,
+}
+
+impl Later {
+    fn stop_field(&self) -> StopField {
+        let Self { ident, ty, attributes } = self;
+        let ty = with_call_lifetimes(ty.clone());
+        StopField {
+            ident: ident.clone(),
+            ty: quote_spanned!(self.ty.span()=> &'call ::core::option::Option<#ty>),
+            attributes: attributes.clone(),
+            value: quote!(&self.#ident),
+        }
+    }
+
+    /// The method that sets it.
+    fn method(&self) -> TokenStream {
+        let Self { ident, ty, .. } = self;
+        let name = format_ident!("record_{}", ident.unraw(), span = ident.span());
+        let doc = format!("Says `{}`, which the span's Stop then has.", ident.unraw());
+        quote! {
+            #[doc = #doc]
+            #[inline]
+            pub fn #name(&mut self, value: #ty) {
+                self.#ident = ::core::option::Option::Some(value);
+            }
+        }
+    }
+}
+
+fn later(attrs: &Attrs, errors: &mut Errors) -> Vec<Later> {
+    let declared = match attrs.value("later") {
+        None => return Vec::new(),
+        Some(Expr::Verbatim(declared)) => declared.clone(),
+        Some(other) => {
+            errors.on(other, "`later` takes fields: `later = [status: u16, bytes: u64]`");
+            return Vec::new();
+        }
+    };
+    let parser = |input: syn::parse::ParseStream<'_>| {
+        Punctuated::<_, Token![,]>::parse_terminated_with(input, syn::Field::parse_named)
+    };
+    let fields: Punctuated<syn::Field, Token![,]> = match parser.parse2(declared.clone()) {
+        Ok(fields) => fields,
+        Err(error) => {
+            errors.on(declared, format!("{error}, as in `later = [status: u16, bytes: u64]`"));
+            return Vec::new();
+        }
+    };
+    let mut later: Vec<Later> = Vec::new();
+    for syn::Field { attrs, ident, ty, .. } in fields {
+        let Some(ident) = ident else { continue };
+        if ["duration", "outcome", "polls", "busy"].iter().any(|own| ident == own) {
+            errors.on(&ident, format!("the Stop of every span has a field `{ident}`"));
+        } else if later.iter().any(|earlier| earlier.ident == ident) {
+            errors.on(&ident, format!("two fields are named `{}`", ident.unraw()));
+        } else {
+            later.push(Later { ident, ty: ty.to_token_stream(), attributes: of_derive(&attrs) });
+        }
+    }
+    later
+}
+
+/// The attributes that the derive of the events reads.
+fn of_derive(attributes: &[Attribute]) -> TokenStream {
+    let of_derive = attributes.iter().filter(|attribute| attribute.path().is_ident("trace_event"));
+    of_derive.map(ToTokens::to_token_stream).collect()
+}
