@@ -2,8 +2,8 @@
 //!
 //! Each marker is an empty type that selects an implementation of [`TraceField`](crate::TraceField)
 //! (for the locations of [`LocatedField`](crate::LocatedField); for `display`, `debug`, `error` and
-//! `as_ref` of [`TextField`](crate::TextField)). Apart from the last four, the choice applies through
-//! references, smart pointers, `Option`, slices, `Vec` and arrays: `encoding = utf8` on a
+//! `as_ref` of [`TextField`](crate::TextField)). Apart from the last four, the choice applies
+//! through references, smart pointers, `Option`, slices, `Vec` and arrays: `encoding = utf8` on a
 //! `Vec<Option<String>>` sets the encoding of its strings.
 //!
 //! | `encoding =` | marker | for | stored as |

@@ -124,8 +124,8 @@ pub trait LocatedField<As> {
 /// [`Error`](crate::encoding::Error) and [`AsRef`](crate::encoding::AsRef). Every type with that
 /// trait has an implementation.
 ///
-/// Up to 256 bytes of text take no allocation. A longer one is formatted twice, the second time into
-/// a `String`. Without the feature `alloc` it ends there.
+/// Up to 256 bytes of text take no allocation. A longer text is formatted twice, the second time
+/// into a `String`. Without the feature `alloc` it ends there.
 ///
 /// ```
 /// use nettrace_event::{FieldType, StrEncoding, TextField, encoding::Display};

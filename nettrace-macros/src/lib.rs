@@ -2,8 +2,8 @@
 //! re-exports them. The generated code names only that crate's `__private`.
 //!
 //! `ast` reads the input, `valid` checks it, `expand` and `field` write the code. If there are
-//! mistakes, `fallback` writes the code instead. `traced` and `span` write spans, whose events `call`
-//! writes as an input for the derive.
+//! mistakes, `fallback` writes the code instead. `traced` and `span` write spans. The events of a
+//! span are an input for the derive, which `call` writes.
 
 mod ast;
 mod attr;

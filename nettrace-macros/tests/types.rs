@@ -5,7 +5,9 @@ mod recorder;
 
 use std::{
     borrow::Cow,
+    error::Error,
     ffi::OsString,
+    fmt::{self, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     num::{NonZero, Saturating, Wrapping},
     path::{Path, PathBuf},
@@ -250,5 +252,73 @@ fn addresses_and_guids() {
             ["Guid [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]"];
         #[trace_event(encoding = guid)]
         h: Vec<Uuid> = vec![] => FieldType::Array(&FieldType::Guid, Counted), ["[ Counted 0", "]"];
+    }
+}
+
+/// An error with a source.
+#[derive(Debug)]
+struct Failed(Option<Box<Self>>);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "request failed" } else { "no route" })
+    }
+}
+
+impl Error for Failed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.as_deref().map(|source| source as _)
+    }
+}
+
+/// A type as `http::Method`.
+struct Method(&'static str);
+
+impl AsRef<str> for Method {
+    fn as_ref(&self) -> &str {
+        self.0
+    }
+}
+
+/// Writes one character so many times.
+struct Repeated(char, usize);
+
+impl fmt::Display for Repeated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (0..self.1).try_for_each(|_| f.write_char(self.0))
+    }
+}
+
+#[test]
+fn texts_of_values() {
+    let failed = || Failed(Some(Box::new(Failed(None))));
+    let dynamic: &dyn Error = &failed();
+    const TEXT: FieldType = FieldType::Str(StrEncoding::Utf16);
+    check! {
+        #[trace_event(encoding = display)]
+        a: f64 = 1.5 => TEXT, ["str Utf16 1.5"];
+        #[trace_event(encoding = debug)]
+        b: Option<&'a str> = Some("x") => TEXT, ["str Utf16 Some(\"x\")"];
+        #[trace_event(encoding = error)]
+        c: Failed = failed() => TEXT, ["str Utf16 request failed: no route"];
+        #[trace_event(encoding = error)]
+        d: &'a dyn Error = dynamic => TEXT, ["str Utf16 request failed: no route"];
+        #[trace_event(encoding = as_ref)]
+        e: Method = Method("PATCH") => TEXT, ["str Utf16 PATCH"];
+        #[trace_event(encoding = display)]
+        f: &'a dyn fmt::Display = &'y' => TEXT, ["str Utf16 y"];
+    }
+    // Around the length from which on a text takes an allocation, with characters across it.
+    for (character, count) in
+        [('a', 255), ('a', 256), ('a', 257), ('é', 128), ('é', 129), ('€', 86)]
+    {
+        #[derive(TraceEvent)]
+        #[trace_event(crate = nettrace_event)]
+        struct Long {
+            #[trace_event(encoding = display)]
+            text: Repeated,
+        }
+        let calls = record(&Long { text: Repeated(character, count) });
+        assert_eq!(calls, [format!("str Utf16 {}", character.to_string().repeat(count))]);
     }
 }

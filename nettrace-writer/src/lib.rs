@@ -30,7 +30,9 @@
 //! | attributes, types of fields, encodings | the derives [`TraceEvent`](derive@TraceEvent) and [`TraceField`](derive@TraceField), the trait [`TraceField`](trait@TraceField) |
 //! | filters, memory and what happens when it is full, intervals, clock | [`SessionBuilder`] |
 //! | destinations, and what each guarantees | [`sink`] |
-//! | stacks and related threads; labels; calls of functions | [`Origin`]; [`enter_labels`]; [`traced`](macro@traced) |
+//! | spans: calls of functions, structs, futures | [`traced`](macro@traced), [`TraceSpan`](trait@TraceSpan), [`FutureExt`] |
+//! | what is in force on a thread, carried to another | [`Context`], [`enter_labels`] |
+//! | stacks and related threads | [`Origin`] |
 //! | counts of events | [`Stats`], [`Drops`] |
 //! | event types that are not recorded, and why | [`refused_types`] |
 //! | errors and their messages | [`Error`] |

@@ -1,15 +1,17 @@
 //! Spans: what is in the trace, and what the reference computes from it.
 #![allow(clippy::disallowed_methods, reason = "the seam is for the library, not for its tests")]
 
-use std::{collections::BTreeSet, path::Path, process, thread};
+mod span_support;
 
-use nettrace_context::ActivityId;
+use std::thread;
+
 use nettrace_writer::{
     Context, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, Session, Span, SpanEvents,
     TraceEvent, sink::FileSink,
 };
-use parking_lot::Mutex;
 use testkit::process::one_at_a_time;
+
+use crate::span_support::judged::{Known, compare, path};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Spans-By-Hand", opcode = Start)]
@@ -32,43 +34,12 @@ impl SpanEvents for Work {
     }
 }
 
-/// The path of a span's activity, and its parent's.
-type Known = Mutex<BTreeSet<(String, Option<String>)>>;
-
-/// The path of the activity of a context's span.
-fn path(context: &Context) -> Option<String> {
-    let id = ActivityId::from_span_id(context.span_id()?, process::id());
-    Some(id.path().expect("a path").to_string())
-}
-
 /// A span, which `known` gets.
 fn work(number: u64, known: &Known) -> EnteredSpan<Work> {
     let parent = path(&Context::current());
     let span = EnteredSpan::begin(Work, Parent::Current, || WorkStart { number }.emit());
     known.lock().insert((path(&Context::current()).expect("a span"), parent));
     span
-}
-
-/// What the reference computes of a trace.
-fn computed(trace: &Path) -> Option<BTreeSet<(String, Option<String>)>> {
-    let verdict = testkit::reference::activities(trace)?;
-    assert_eq!(verdict.number("starts"), verdict.number("stops"), "{}", verdict.totals);
-    assert_eq!(verdict.number("lost"), 0);
-    let text = |line: &str, key: &str| {
-        let (_, rest) = line.split_once(&format!("\"{key}\": \""))?;
-        Some(rest.split('"').next()?.to_owned())
-    };
-    let parent = |line: &str| Some(text(line, "parent")?.split_once('(')?.1.replace(')', ""));
-    let activities = verdict.lines.iter();
-    Some(activities.map(|line| (text(line, "path").expect("a path"), parent(line))).collect())
-}
-
-/// Asserts that the reference computes what is known, if it is there.
-fn compare(trace: &Path, known: &Known) {
-    let Some(computed) = computed(trace) else { return };
-    let known = known.lock();
-    let differ: Vec<_> = computed.symmetric_difference(&known).take(4).collect();
-    assert!(differ.is_empty(), "{differ:?} of {} computed, {} known", computed.len(), known.len());
 }
 
 #[test]

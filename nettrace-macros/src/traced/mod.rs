@@ -165,7 +165,10 @@ impl<'a> Spec<'a> {
             (quote!(#krate::Span::begin), quote!(#krate::Span::off(__Span)))
         };
         let enabled_if = enabled_if.map(|condition| {
-            quote_spanned!(condition.span()=> && { let __enabled_if: ::core::primitive::bool = #condition; __enabled_if })
+            let is_wanted = local("__is_wanted");
+            quote_spanned! {condition.span()=>
+                && { let #is_wanted: ::core::primitive::bool = #condition; #is_wanted }
+            }
         });
         let texts = call.stop.iter().map(|StopField { value, .. }| {
             quote!(#value: ::core::option::Option<#krate::__traced::Shown<'_>>)

@@ -82,7 +82,8 @@ pub trait TraceSpan: Sized {
         self.start_with(Parent::Of(parent))
     }
 
-    /// Begins the span in the one in force on this thread, and enters it until the guard is dropped.
+    /// Begins the span in the one in force on this thread, and enters it until the guard is
+    /// dropped.
     #[inline]
     fn enter(self) -> EnteredSpan<Self::Events> {
         self.enter_with(Parent::Current)

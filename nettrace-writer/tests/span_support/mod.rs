@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod judged;
+
 use std::{
     future::poll_fn,
     pin::pin,
@@ -37,10 +39,17 @@ pub(crate) fn inside(number: u32) {
     Inside { number }.emit();
 }
 
+/// A session listens to what any thread does.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Calls `f` while nobody listens.
+pub(crate) fn unheard(f: impl FnOnce()) {
+    let _alone = ALONE.lock();
+    f();
+}
+
 /// The events of the provider `Calls` while `f` runs.
 pub(crate) fn seen(f: impl FnOnce()) -> Vec<Seen> {
-    // A session listens to what any thread does.
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
     let sink = MemorySink::new();
     let session = Session::builder().sink(sink.clone()).provider("Calls").start().unwrap();
