@@ -137,8 +137,8 @@ fn info_as_json() {
     let expected = serde_json::json!({
         "format": "Heph 0.1.0", "epoch": "2021-01-08T13:48:54.1180100Z", "first_start_ns": 100,
         "last_end_ns": 2_000_000, "events": 2, "lost": 2, "step_backs": 0, "spans": 0,
-        "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0, "bytes": TRACE.len(),
-        "packets": 3, "padding_bytes": 0, "unknown_options": 0, "rate": null,
+        "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0,
+        "bytes": TRACE.len(), "packets": 3, "padding_bytes": 0, "unknown_options": 0, "rate": null,
         "types": [
             { "description": "My event", "events": 1 }, { "description": "a\tb", "events": 1 },
         ],

@@ -8,7 +8,8 @@
 //! collide, and each thread that ends takes its state along.
 //!
 //! The thread's block is among its [frames](super::frames), and is used only while they are
-//! borrowed. A signal handler that interrupts that cannot borrow them, and takes a block of its own.
+//! borrowed. A signal handler that interrupts that cannot borrow them, and takes a block of its
+//! own.
 //!
 //! After a `fork` the child has another secret, so its ids differ from its parent's. It has copies
 //! of the parent's counter and of the thread's block, which does no harm: the numbers themselves

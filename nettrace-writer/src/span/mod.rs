@@ -13,8 +13,9 @@
 //! still tell the tree. Rejected: nested paths, as .NET's EventSource makes them. A span's number
 //! among its siblings needs a counter that all threads with children of the span share, and the
 //! path of a deep span does not fit. The reference reader takes an activity's parent from the
-//! related activity id of its start, and from nothing else. *Would change our mind:* a reader that
-//! takes the parent from the path.
+//! related activity id of its start, if that activity is running, and never from the path. (If it
+//! is not, the reader takes whatever the thread began last: see [`Parent::FollowsFrom`].) *Would
+//! change our mind:* a reader that takes the parent from the path.
 
 pub(crate) mod call;
 mod derived;
