@@ -188,7 +188,11 @@ mod bare {
     pub(crate) mod core {}
 
     #[derive(inner::tracing::TraceSpan)]
-    #[trace_event(crate = inner::tracing, provider = "Calls", later = [r#match: ::core::primitive::u16])]
+    #[trace_event(
+        crate = inner::tracing,
+        provider = "Calls",
+        later = [r#match: ::core::primitive::u16],
+    )]
     pub(crate) struct Span<'end> {
         pub(crate) end: &'end ::core::primitive::str,
         pub(crate) r#type: ::core::primitive::bool,

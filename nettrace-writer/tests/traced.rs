@@ -303,7 +303,11 @@ impl Items {
         self.items.len()
     }
 
-    #[traced(provider = "Calls", enabled_if = self.items.len() > 1, fields = [number: u32 = evaluated()])]
+    #[traced(
+        provider = "Calls",
+        enabled_if = self.items.len() > 1,
+        fields = [number: u32 = evaluated()],
+    )]
     fn len(&self) -> usize {
         self.items.len()
     }
@@ -320,8 +324,8 @@ fn fields_are_arguments_and_expressions() {
     assert_eq!(
         events,
         [
-            "pushStart(more=true, size=1, owner=someone, is_first=false, number=1, cast=1, word=text, \
-         any=2.5, debugged=[1], renamed=true, failure=disk, path=me)",
+            "pushStart(more=true, size=1, owner=someone, is_first=false, number=1, cast=1, \
+         word=text, any=2.5, debugged=[1], renamed=true, failure=disk, path=me)",
             "pushStop(outcome=ok)",
         ]
     );

@@ -81,7 +81,8 @@ fn the_outcome_is_known() {
             "failStart()",
             "failStop(outcome=ok, polls=2, ret=[1], err=[])",
             "failStart()",
-            "failStop(outcome=err, polls=2, ret=[], err=[out of range integral type conversion attempted])",
+            "failStop(outcome=err, polls=2, ret=[], \
+             err=[out of range integral type conversion attempted])",
             "failStart()",
             "failStop(outcome=panicked, polls=2, ret=[], err=[])",
             "fails_by_another_nameStart()",
@@ -239,7 +240,12 @@ mod shapes {
 
     impl Store for Memory {
         // What the crate `async-trait` makes of an async method.
-        #[traced(provider = "Calls", name = "load", ret, fields = [key, prefix: &str = &self.prefix])]
+        #[traced(
+            provider = "Calls",
+            name = "load",
+            ret,
+            fields = [key, prefix: &str = &self.prefix],
+        )]
         #[allow(clippy::all, clippy::pedantic, reason = "as the crate writes it")]
         fn load<'life0, 'async_trait>(
             &'life0 self,

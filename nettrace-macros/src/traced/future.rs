@@ -25,7 +25,9 @@ impl Spec<'_> {
         let said = (!self.output.is_never()).then(|| {
             quote! {
                 #[allow(unreachable_code, clippy::all, clippy::pedantic)]
-                if let ::core::option::Option::Some(#returned) = ::core::option::Option::None::<#ty> {
+                if let ::core::option::Option::Some(#returned) =
+                    ::core::option::Option::None::<#ty>
+                {
                     return #returned;
                 }
             }

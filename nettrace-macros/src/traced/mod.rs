@@ -136,8 +136,8 @@ impl<'a> Spec<'a> {
         if let Some(attribute) = function.attrs.iter().find(|a| a.path().is_ident("track_caller")) {
             errors.on(
                 attribute,
-                "`#[traced]` puts the body of this function into a closure, to see what it returns, \
-                 and a closure hides the caller: move the body to a function of its own, with \
+                "`#[traced]` puts the body of this function into a closure, to see what it \
+                 returns, and a closure hides the caller: move the body to a function of its own, with \
                  `#[track_caller]` on one of the two",
             );
         }
