@@ -137,7 +137,7 @@ impl<'a> Spec<'a> {
             errors.on(
                 attribute,
                 "`#[traced]` puts the body of this function into a closure, to see what it \
-                 returns, and a closure hides the caller: move the body to a function of its own, with \
+                 returns, and that hides the caller: move the body to a function of its own, with \
                  `#[track_caller]` on one of the two",
             );
         }

@@ -185,12 +185,17 @@ pub(crate) struct Entered {
     /// 0: there is no frame.
     depth: usize,
     serial: u64,
-    version: u64,
 }
 
 impl Entered {
     /// Nothing was entered.
-    pub(crate) const NOTHING: Self = Self { depth: 0, serial: 0, version: 0 };
+    pub(crate) const NOTHING: Self = Self { depth: 0, serial: 0 };
+
+    /// Whether something was entered.
+    #[inline]
+    pub(crate) fn is_something(&self) -> bool {
+        self.depth > 0
+    }
 }
 
 thread_local! {
@@ -251,18 +256,16 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
 #[inline]
 pub(crate) fn leave(entered: &Entered) {
-    if entered.depth > 0 {
+    if entered.is_something() {
         let _ = with_frames(|frames| frames.pop(entered));
     }
 }
 
-/// Ends the scopes within this one, which must have been forgotten. Returns whether what this one
-/// has put in force is in force now.
+/// Ends the scopes within this one, which must have been forgotten. Returns `false` if this one has
+/// ended.
 #[inline]
 pub(crate) fn return_to(entered: &Entered) -> bool {
-    entered.depth > 0
-        && (entered.version == version()
-            || with_frames(|frames| frames.return_to(entered)).unwrap_or(false))
+    entered.is_something() && with_frames(|frames| frames.return_to(entered)).unwrap_or(false)
 }
 
 /// What is in force.
@@ -383,7 +386,7 @@ impl Frames {
         let (serial, version) = (frame.serial, frame.version);
         self.frames.push(frame);
         set_version(version);
-        Entered { depth: self.frames.len(), serial, version }
+        Entered { depth: self.frames.len(), serial }
     }
 
     #[inline]
@@ -398,10 +401,10 @@ impl Frames {
         }
     }
 
-    #[cold]
+    #[inline]
     fn return_to(&mut self, entered: &Entered) -> bool {
         let is_there = self.has(entered);
-        if is_there {
+        if is_there && self.frames.len() > entered.depth {
             self.cut(entered.depth);
         }
         is_there

@@ -118,17 +118,30 @@ pub(crate) struct NotAcrossAwait(#[expect(dead_code, reason = "not `Send`")] *co
 #[inline]
 pub fn enter_labels(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
     // The tests of this module need no session.
-    let entered = if !cfg!(test) && !sessions::anyone_listens() {
-        Entered::NOTHING
-    } else {
-        frames::enter_labels(labels)?
-    };
-    Ok(LabelScope { entered, not_send: PhantomData })
+    if !cfg!(test) && !sessions::anyone_listens() {
+        return Ok(LabelScope { entered: Entered::NOTHING, not_send: PhantomData });
+    }
+    enter(labels)
+}
+
+/// Out of line, so that the path above is short.
+#[inline(never)]
+fn enter(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
+    Ok(LabelScope { entered: frames::enter_labels(labels)?, not_send: PhantomData })
 }
 
 impl Drop for LabelScope {
     #[inline]
     fn drop(&mut self) {
+        if self.entered.is_something() {
+            self.leave();
+        }
+    }
+}
+
+impl LabelScope {
+    #[inline(never)]
+    fn leave(&self) {
         frames::leave(&self.entered);
     }
 }
