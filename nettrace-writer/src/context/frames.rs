@@ -10,6 +10,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    ops::Range,
     sync::Arc,
 };
 
@@ -428,6 +429,17 @@ impl Frames {
         self.frames.last().map_or(0, |frame| frame.end)
     }
 
+    /// The labels of all frames, and an empty list of at most so many bytes for the next one.
+    #[inline]
+    fn next_list(&mut self, most: usize) -> (&[u8], List<'_>) {
+        let start = self.used();
+        if self.bytes.len() - start < most {
+            self.bytes.resize(start + 2 * most, 0);
+        }
+        let (outers, next) = self.bytes.split_at_mut(start);
+        (outers, List { bytes: &mut next[..most], len: 0, last: 0 })
+    }
+
     /// Adds a frame with the labels in force and others. Returns `None` if there are too many.
     fn push_labels(&mut self, labels: &[Label<'_>]) -> Option<Entered> {
         let (ids, state, outer, outer_has_ids) = match self.frames.last() {
@@ -439,16 +451,14 @@ impl Frames {
         let of_span = ids.filter(|_| has_new_ids && !outer_has_ids).map(id_list);
         let start = self.used();
         let most = MAX_LABEL_BYTES + if of_span.is_some() { MAX_ID_BYTES } else { 0 };
-        if self.bytes.len() - start < most {
-            self.bytes.resize(start + 2 * MAX_LABEL_BYTES, 0);
-        }
-        let (outers, frame) = self.bytes.split_at_mut(start);
-        let mut list = List { bytes: &mut frame[..most], len: 0, last: 0 };
+        let (outers, mut list) = self.next_list(most);
+        let is_replaced =
+            |old: &LabelBytes<'_>| labels.iter().any(|new| replaces_encoded(new, old));
         if let Some(of_span) = &of_span {
-            list.inherit(of_span.as_bytes(), labels)?;
+            list.inherit(of_span.as_bytes(), is_replaced)?;
         }
         if !outer.is_empty() {
-            list.inherit(&outers[outer], labels)?;
+            list.inherit(&outers[outer], is_replaced)?;
         }
         for (position, label) in labels.iter().enumerate() {
             if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
@@ -481,25 +491,12 @@ impl Frames {
 
     /// Copies labels but for ids. Returns where they are.
     #[cold]
-    fn without_ids(&mut self, labels: std::ops::Range<usize>) -> (usize, usize) {
+    fn without_ids(&mut self, labels: Range<usize>) -> (usize, usize) {
         let start = self.used();
-        let (mut at, mut end, mut last) = (labels.start, start, None);
-        while let Some(label) = v6::split_label(&self.bytes[at..labels.end]) {
-            let (kind, len) = (label.kind, label.len);
-            if !is_id(kind) {
-                if self.bytes.len() < end + len {
-                    self.bytes.resize(end + MAX_LABEL_BYTES, 0);
-                }
-                self.bytes.copy_within(at..at + len, end);
-                self.bytes[end] &= !LAST_LABEL;
-                (last, end) = (Some(end), end + len);
-            }
-            at += len;
-        }
-        if let Some(last) = last {
-            self.bytes[last] |= LAST_LABEL;
-        }
-        (start, end)
+        let (outers, mut list) = self.next_list(labels.len());
+        let fits = list.inherit(&outers[labels], |label| is_id(label.kind));
+        debug_assert!(fits.is_some(), "there is room for all of them");
+        (start, start + list.end())
     }
 
     fn push_snapshot(&mut self, snapshot: &Snapshot) -> Entered {
@@ -507,10 +504,7 @@ impl Frames {
         let labels = labels.as_deref().unwrap_or_default();
         let start = self.used();
         let end = start + labels.len();
-        if self.bytes.len() < end {
-            self.bytes.resize(end + MAX_LABEL_BYTES, 0);
-        }
-        self.bytes[start..end].copy_from_slice(labels);
+        self.next_list(labels.len()).1.bytes.copy_from_slice(labels);
         self.push(Frame { serial: 0, version, ids, has_ids, start, end, state: state.clone() })
     }
 }
@@ -524,12 +518,15 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// Adds the labels of another list, but for those that `new` replaces. Returns `None` if there
-    /// are too many.
+    /// Adds the labels of another list, but for some. Returns `None` if there are too many.
     #[inline(never)]
-    fn inherit(&mut self, mut list: &[u8], new: &[Label<'_>]) -> Option<()> {
+    fn inherit(
+        &mut self,
+        mut list: &[u8],
+        is_left_out: impl Fn(&LabelBytes<'_>) -> bool,
+    ) -> Option<()> {
         while let Some(label) = v6::split_label(list) {
-            if !new.iter().any(|new| replaces_encoded(new, &label)) {
+            if !is_left_out(&label) {
                 let to = self.bytes.get_mut(self.len..self.len + label.len)?;
                 to.copy_from_slice(&list[..label.len]);
                 to[0] &= !LAST_LABEL;

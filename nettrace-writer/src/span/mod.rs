@@ -146,7 +146,17 @@ struct Open {
 }
 
 impl Open {
-    /// Makes ids. The span starts when [`Started::now`] is stored.
+    /// Makes ids, enters the span, and calls `start`, which records the Start.
+    #[inline]
+    fn begin(parent: Parent<'_>, start: impl FnOnce()) -> (Self, Scope) {
+        let mut open = Self::new(parent);
+        let scope = open.enter();
+        start();
+        open.started = Started::at_last_event();
+        (open, scope)
+    }
+
+    /// Makes ids. The span has not started.
     #[inline]
     fn new(parent: Parent<'_>) -> Self {
         let NewSpan { span, number, current } = frames::new_span();
@@ -210,11 +220,7 @@ impl<E: SpanEvents> Span<E> {
     #[doc(hidden)]
     #[inline]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        let mut open = Open::new(parent);
-        let scope = open.enter();
-        start();
-        open.started = Started::at_last_event();
-        drop(scope);
+        let (open, _scope) = Open::begin(parent, start);
         Self { open: Some(open), events }
     }
 
@@ -337,10 +343,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[doc(hidden)]
     #[inline]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        let mut open = Open::new(parent);
-        let scope = open.enter();
-        start();
-        open.started = Started::at_last_event();
+        let (open, scope) = Open::begin(parent, start);
         Self::new(Span { open: Some(open), events }, scope)
     }
 
