@@ -2,48 +2,16 @@
 //! refused, and for run-time events that reuse a builder's memory.
 #![cfg(target_os = "linux")]
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    fs::File,
-    hint,
-};
+use std::{fs::File, hint};
 
 use eventheader_writer::{
     Context, DynamicProvider, Emit, EventBuilder, Level, OnTooLarge, TraceEvent, counters,
     emit_lazy, on_too_large, redirect, register,
 };
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[allow(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: passes every call to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's guarantees are those of this call.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's guarantees are those of this call.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
+use testkit::allocations::{self, Counting};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// How many allocations of this thread `work` makes.
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Allocations")]
@@ -58,14 +26,14 @@ struct Event<'a> {
 fn nothing_is_allocated() {
     redirect(File::options().write(true).open("/dev/null").unwrap()).unwrap();
     register!(Event<'_>).unwrap();
-    assert!(allocations(|| drop(hint::black_box(Box::new(1)))) > 0, "the count counts");
+    assert!(allocations::of(|| drop(hint::black_box(Box::new(1)))) > 0, "the count counts");
     let long = "x".repeat(3_000);
     let (id, related) = ([1; 16], [2; 16]);
     let context = Context::new().activity(&id).related(&related);
     fn of<'a>(texts: &'a [&'a str]) -> Event<'a> {
         Event { number: 1, maybe: Some(2), list: &[3, 4], texts }
     }
-    let made = allocations(|| {
+    let made = allocations::of(|| {
         let three = [long.as_str(); 3];
         for texts in [&[][..], &["a", "b"], &three[..1], &three[..2], &three] {
             (&of(texts)).emit();
@@ -92,6 +60,6 @@ fn nothing_is_allocated() {
         builder.write_with(&tracepoint, &context).unwrap();
     };
     write(&mut builder, "First");
-    assert_eq!(allocations(|| write(&mut builder, "Later")), 0);
+    assert_eq!(allocations::of(|| write(&mut builder, "Later")), 0);
     assert_eq!(counters().written, 15);
 }

@@ -13,7 +13,7 @@ use nettrace_format::{
 };
 use nettrace_reader::heph::{Reader, SpanPart};
 use program::strict_json;
-use testkit::reference::{activities, dotnet_traces};
+use testkit::{activities, reference::dotnet_traces};
 
 const fn event(
     id: u16,
@@ -212,20 +212,20 @@ fn what_is_forgotten_is_listed() {
 fn activities_of_dotnet_are_spans() {
     let mut count = 0;
     for path in dotnet_traces() {
-        let Some(found) = activities(&path) else { return };
-        let mut expected: Vec<_> = found.lines.iter().map(|line| strict_json(line)).collect();
+        let Some(found) = activities::of(&path) else { return };
+        let mut expected = found.stopped;
         let (heph, _) = convert(&fs::read(&path).unwrap(), "heph");
         let mut reader = Reader::new(&*heph);
         let mut spans = 0;
         while let Some(event) = reader.next_event().unwrap() {
             let Some(span) = event.span().filter(|it| it.part == SpanPart::Whole) else { continue };
             spans += 1;
-            let at = expected.iter().position(|it| it["id"] == *span.id.unwrap());
+            let at = expected.iter().position(|it| it.id == span.id.unwrap());
             let activity = expected.remove(at.unwrap_or_else(|| panic!("{path:?} {span:?}")));
-            assert_eq!(activity["task"], *span.name);
-            let nanos = activity["duration_ms"].as_f64().unwrap() * 1e6;
+            assert_eq!(activity.task, span.name);
+            let nanos = activity.duration_ms * 1e6;
             let length = (event.end - event.start) as f64;
-            assert!((nanos - length).abs() < 200.0, "{activity} {length}");
+            assert!((nanos - length).abs() < 200.0, "{activity:?} {length}");
         }
         assert_eq!(expected.len(), 0, "{path:?} {spans}: {expected:?}");
         count += spans;

@@ -16,7 +16,8 @@ use spans::{
     PAY_START, PAY_STOP, RESUME, SOLD, START, SUSPEND, event, place, single, stop, stream,
 };
 use testkit::{
-    reference::{dotnet_traces, tool},
+    activities,
+    reference::dotnet_traces,
     streams::{EventType, Row, Stream},
 };
 
@@ -485,34 +486,10 @@ fn check(id: u64, model: &Model, span: &Value, models: &BTreeMap<u64, Model>, la
     assert_eq!(span["self_ns"], nanos(own), "{span}");
 }
 
-/// The name of a span with its path, that of its parent, its start and its duration in
-/// milliseconds.
-type Activity = (String, Option<String>, f64, f64);
-
-/// The activities that PerfView computes.
-fn activities(trace: &Path) -> Option<Vec<Activity>> {
-    let output = Command::new(tool("activities")?).arg(trace).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    if !text.contains("# events=") {
-        println!("skipped: no activities: {}", String::from_utf8_lossy(&output.stderr));
-        return None;
-    }
-    let lines = text.lines().filter(|line| line.starts_with('{')).map(strict_json);
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    let mut found: Vec<_> = lines
-        .map(|it| {
-            let name = text(&it["name"]).unwrap();
-            let number = |key: &str| it[key].as_f64().unwrap();
-            (name, text(&it["parent"]), number("start_ms"), number("duration_ms"))
-        })
-        .collect();
-    found.sort_by(|one, other| one.0.cmp(&other.0));
-    Some(found)
-}
-
 /// Compares the trees of a trace with the reference's. Returns the number of spans.
 fn compare(trace: &Path) -> Option<usize> {
-    let theirs = activities(trace)?;
+    let mut theirs = activities::of(trace)?.stopped;
+    theirs.sort_by(|one, other| one.name.cmp(&other.name));
     let trees = trees(&[], &fs::read(trace).unwrap());
     let spans = trees.iter().flat_map(|tree| tree["spans"].as_array().unwrap());
     let name = |span: &Value| {
@@ -540,8 +517,8 @@ fn compare(trace: &Path) -> Option<usize> {
     ours.sort_by(|one, other| one.0.cmp(&other.0));
     assert_eq!(ours.len(), theirs.len(), "{}", trace.display());
     for (ours, theirs) in ours.iter().zip(&theirs) {
-        assert_eq!((&ours.0, &ours.1), (&theirs.0, &theirs.1));
-        for (ours, theirs) in [(ours.2, theirs.2), (ours.3, theirs.3)] {
+        assert_eq!((&ours.0, &ours.1), (&theirs.name, &theirs.parent));
+        for (ours, theirs) in [(ours.2, theirs.start_ms), (ours.3, theirs.duration_ms)] {
             assert!((ours - theirs).abs() < 1e-5, "{ours} {theirs}");
         }
     }

@@ -1,9 +1,7 @@
 //! What the layers cost: what they allocate, and what they do while nobody listens.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "an allocator that counts")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests")]
 
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
     convert::Infallible,
     hint,
     pin::pin,
@@ -15,38 +13,11 @@ use http::{HeaderMap, HeaderName, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use nettrace_tower::{ClientLayer, PROVIDER, ServerLayer, inject};
 use nettrace_writer::{Context, Session, sink::MemorySink};
+use testkit::allocations::{self, Counting};
 use tower::{Layer as _, Service, ServiceExt as _, service_fn};
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-#[allow(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: passes every call to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's guarantees are those of this call.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's guarantees are those of this call.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
-
-/// How many allocations of this thread `work` makes.
-fn allocations(work: impl FnOnce()) -> u64 {
-    let before = ALLOCATIONS.get();
-    work();
-    ALLOCATIONS.get() - before
-}
 
 /// The output of a future that never waits.
 fn now<F: Future>(future: F) -> F::Output {
@@ -81,7 +52,7 @@ where
         if let Some(header) = header {
             request.headers_mut().insert("traceparent", header.parse().unwrap());
         }
-        allocations(|| {
+        allocations::of(|| {
             let response = now(service.ready()).and_then(|service| now(service.call(request)));
             let mut body = pin!(response.unwrap().into_body());
             while let Some(frame) = now(body.frame()) {
@@ -118,7 +89,7 @@ fn sent_on(headers: &[(&'static str, &'static str)]) -> HeaderMap {
 /// One test, because whether somebody listens is one fact of the process.
 #[test]
 fn a_request_allocates_nothing_and_keeps_its_caller() {
-    assert!(allocations(|| drop(hint::black_box(Box::new(1)))) > 0, "the count counts");
+    assert!(allocations::of(|| drop(hint::black_box(Box::new(1)))) > 0, "the count counts");
     let server = || ServerLayer::new().layer(service_fn(only_respond));
     let client = || ClientLayer::new().layer(service_fn(only_respond));
     let without = of_request(service_fn(only_respond), None);
@@ -144,7 +115,7 @@ fn a_request_allocates_nothing_and_keeps_its_caller() {
         assert_eq!(of_request(server(), header), without, "{header:?}");
     }
     // The text of `traceparent`, and the map of headers, which was empty.
-    let headers = allocations(|| {
+    let headers = allocations::of(|| {
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("traceparent"), PARENT.parse().unwrap());
         hint::black_box(&headers);

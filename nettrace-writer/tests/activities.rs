@@ -12,7 +12,7 @@ use nettrace_writer::{
     Span as Recorded, SpanEvents, TraceEvent, enter_labels,
     sink::{MemorySink, RotationOptions},
 };
-use testkit::{process::one_at_a_time, reference};
+use testkit::{activities::Activity, process::one_at_a_time};
 
 const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
 
@@ -142,10 +142,10 @@ fn the_same_spans_in_every_format() {
         rows_hold(&known, &bytes);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), &bytes).unwrap();
-        let Some(found) = reference::activities(file.path()) else { continue };
-        let count = known.len().to_string();
-        assert_eq!([&found["starts"], &found["stops"]], [&count, &count], "{format:?}");
-        activities_are(&known, &found.lines);
+        let Some(found) = testkit::activities::of(file.path()) else { continue };
+        let count = known.len() as u64;
+        assert_eq!((found.starts, found.stops), (count, count), "{format:?}");
+        activities_are(&known, &found.stopped);
     }
 }
 
@@ -213,23 +213,14 @@ fn packets_hold(known: &[(&str, Span)], bytes: &[u8]) {
 }
 
 /// Checks what the reference reader has found.
-fn activities_are(known: &[(&str, Span)], lines: &[String]) {
-    // The value of a key, with its quotes if it is text.
-    let value = |line: &str, key: &str| {
-        let (_, rest) = line.split_once(&format!("\"{key}\": ")).expect(line);
-        let end = rest.find(", \"").unwrap_or(rest.len() - 1);
-        rest[..end].to_owned()
-    };
-    let id = |span: u64| format!("\"{}\"", ActivityId::from_bytes(activity(span)));
-    let names: HashMap<_, _> =
-        lines.iter().map(|line| (value(line, "id"), value(line, "name"))).collect();
-    assert_eq!((names.len(), lines.len()), (known.len(), known.len()), "{lines:#?}");
-    for line in lines {
-        let found = known.iter().find(|(_, span)| id(span.id) == value(line, "id"));
-        let (name, span) = found.expect(line);
-        assert_eq!(value(line, "task"), format!("\"{name}\""));
-        let parent = span.parent.map_or("null".to_owned(), |parent| names[&id(parent)].clone());
-        assert_eq!(value(line, "parent"), parent, "{line}");
+fn activities_are(known: &[(&str, Span)], found: &[Activity]) {
+    let id = |span: u64| ActivityId::from_bytes(activity(span)).to_string();
+    let names: HashMap<_, _> = found.iter().map(|it| (&*it.id, &it.name)).collect();
+    assert_eq!((names.len(), found.len()), (known.len(), known.len()), "{found:#?}");
+    for it in found {
+        let (name, span) = known.iter().find(|(_, span)| id(span.id) == it.id).expect(&it.name);
+        assert_eq!(it.task, *name);
+        assert_eq!(it.parent.as_ref(), span.parent.map(|parent| names[&*id(parent)]), "{it:?}");
     }
 }
 

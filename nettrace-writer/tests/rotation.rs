@@ -352,7 +352,7 @@ fn a_relative_path_is_resolved_when_the_sink_is_made() {
     work(0..3_000);
     assert_eq!(rotated.finish().unwrap().written, 3_000);
     assert_eq!(single.finish().unwrap().written, 3_000);
-    assert_eq!(file_sizes(directory.path()), []);
+    assert!(file_sizes(directory.path()).is_empty());
     assert_eq!(file_sizes(&std::path::Path::new(&start).join("traces")).len(), 3);
     assert_eq!(file_sizes(start.as_ref()).len(), 2, "the folder and the single trace");
 }

@@ -3,6 +3,8 @@
 //!
 //! - [`streams`] builds traces byte by byte, from the specification of the format alone.
 //! - [`reference`](mod@reference) finds and runs the reference reader.
+//! - [`activities`] runs PerfView's own computation of activities.
+//! - [`allocations`] counts the allocations of a thread.
 //! - [`process`] runs one test of a test program in a process of its own.
 //! - [`small_disk`] mounts a disk that is soon full.
 #![allow(
@@ -12,7 +14,9 @@
 )]
 #![allow(clippy::must_use_candidate, clippy::missing_panics_doc, reason = "for tests")]
 
+pub mod activities;
 pub mod agreed;
+pub mod allocations;
 pub mod process;
 pub mod reference;
 pub mod small_disk;

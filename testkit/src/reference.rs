@@ -59,23 +59,6 @@ pub fn dotnet_traces() -> Vec<PathBuf> {
     traces
 }
 
-/// Reads a trace with PerfView's own computation of activities: a line of JSON for each activity
-/// that stopped. If the tool is absent, or cannot get what it needs, prints a line and returns
-/// `None`.
-///
-/// # Panics
-/// If the tool cannot be started, or does not accept the trace.
-pub fn activities(trace: &Path) -> Option<Verdict> {
-    let tool = tool("activities")?;
-    let verdict = Verdict::new(Command::new(tool).arg(trace).output().expect("it starts"));
-    if !verdict.accepted && verdict.errors.contains("pip") {
-        println!("skipped: `activities` cannot be installed: {}", verdict.errors);
-        return None;
-    }
-    verdict.assert_accepted();
-    Some(verdict)
-}
-
 /// A trace, as input for the reference reader.
 #[derive(Debug)]
 pub enum Trace<'a> {

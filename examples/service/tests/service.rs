@@ -59,21 +59,6 @@ fn known(file: &Path, process: u32) -> (BTreeSet<Edge>, BTreeMap<String, u64>) {
     (edges, names)
 }
 
-/// The spans that the reference computes of a trace.
-fn computed(trace: &Path) -> Option<BTreeSet<Edge>> {
-    let verdict = testkit::reference::activities(trace)?;
-    assert_eq!(verdict.number("starts"), verdict.number("stops"), "{}", verdict.totals);
-    assert_eq!(verdict.number("lost"), 0);
-    let edges = verdict.lines.iter().map(|line| {
-        let line: Value = serde_json::from_str(line).unwrap();
-        // Such as `ServerRequest(/#4242/1/2/,method=GET)`.
-        let parent = line["parent"].as_str().and_then(|parent| parent.split_once('('));
-        let parent = parent.and_then(|(_, path)| path.split([',', ')']).next()).map(str::to_owned);
-        (line["path"].as_str().unwrap().to_owned(), parent)
-    });
-    Some(edges.collect())
-}
-
 #[test]
 fn the_trace_has_the_tree_that_the_program_knows() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +94,8 @@ fn the_trace_has_the_tree_that_the_program_knows() {
     assert_eq!(run.number("events"), 2 * edges.len() as u64 + others);
 
     // By their ids: the same tree.
-    if let Some(computed) = computed(&trace) {
+    if let Some(activities) = testkit::activities::of(&trace) {
+        let computed = activities.complete_tree();
         let (missing, more): (Vec<_>, Vec<_>) =
             (edges.difference(&computed).collect(), computed.difference(&edges).collect());
         assert!(missing.is_empty() && more.is_empty(), "{missing:#?}\n{more:#?}");

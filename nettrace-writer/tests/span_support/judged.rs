@@ -15,23 +15,10 @@ pub(crate) fn path(context: &Context) -> Option<String> {
     Some(id.path().expect("a path").to_string())
 }
 
-/// What the reference computes of a trace.
-fn computed(trace: &Path) -> Option<BTreeSet<(String, Option<String>)>> {
-    let verdict = testkit::reference::activities(trace)?;
-    assert_eq!(verdict.number("starts"), verdict.number("stops"), "{}", verdict.totals);
-    assert_eq!(verdict.number("lost"), 0);
-    let text = |line: &str, key: &str| {
-        let (_, rest) = line.split_once(&format!("\"{key}\": \""))?;
-        Some(rest.split('"').next()?.to_owned())
-    };
-    let parent = |line: &str| Some(text(line, "parent")?.split_once('(')?.1.replace(')', ""));
-    let activities = verdict.lines.iter();
-    Some(activities.map(|line| (text(line, "path").expect("a path"), parent(line))).collect())
-}
-
 /// Asserts that the reference computes what is known, if it is there.
 pub(crate) fn compare(trace: &Path, known: &Known) {
-    let Some(computed) = computed(trace) else { return };
+    let Some(activities) = testkit::activities::of(trace) else { return };
+    let computed = activities.complete_tree();
     let known = known.lock();
     let differ: Vec<_> = computed.symmetric_difference(&known).take(4).collect();
     assert!(differ.is_empty(), "{differ:?} of {} computed, {} known", computed.len(), known.len());
