@@ -30,7 +30,7 @@ use nettrace_format::payload::{Buffer, MAX_PAYLOAD, Refusal};
 
 use crate::{
     pool::ChunkHeader,
-    record::Record,
+    record::{ATTENTION, Record},
     row::HEAD_ROOM,
     sync::{AtomicUsize, Ordering},
 };
@@ -320,6 +320,16 @@ impl Cursor {
         let used = (at as usize).wrapping_sub(start as usize);
         assert!(used <= size, "a position in the chunk");
         Self::new(at, size - used)
+    }
+
+    /// A cursor from a busy record's position to the end of the chunk. `None` if there is no chunk,
+    /// or if the next event must take the slow path.
+    #[inline(always)]
+    pub(crate) fn to_limit(record: &Record) -> Option<Self> {
+        // M2: the record is busy. If `limit` is an address it is the end of the chunk that `pos` is
+        // in.
+        let (at, limit) = (record.pos(), record.limit());
+        (limit > ATTENTION).then(|| Self::new(at, limit.saturating_sub(at as usize)))
     }
 
     /// A separate cursor for at most `max` of the bytes that are left.

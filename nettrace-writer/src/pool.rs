@@ -46,7 +46,8 @@ pub(crate) struct ChunkHeader {
     pub(crate) first_number: AtomicU64,
     /// How many numbers between the first row and the end have no row.
     pub(crate) skipped: AtomicU64,
-    /// The start of the escapes of the last row with escapes, plus 1. 0: all rows are plain.
+    /// Set when sealed: the start of the escapes of the last row with escapes, plus 1. 0: all rows
+    /// are plain.
     pub(crate) escapes: AtomicU32,
     /// Set when sealed: bytes used.
     pub(crate) len: AtomicU32,

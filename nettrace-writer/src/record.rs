@@ -258,6 +258,9 @@ pub(crate) struct Record {
     large: AtomicBool,
     /// The epoch that `ts` belongs to.
     epoch: AtomicU32,
+    /// The start of the escapes of the last row with escapes in the current chunk, plus 1. 0: all
+    /// its rows are plain.
+    escapes: AtomicU32,
     /// The version of the thread's labels that was written last.
     labels: AtomicU64,
     no_room: AtomicU64,
@@ -297,6 +300,7 @@ impl Record {
             filled: AtomicBool::new(false),
             large: AtomicBool::new(false),
             epoch: AtomicU32::new(0),
+            escapes: AtomicU32::new(0),
             labels: AtomicU64::new(0),
             no_room: AtomicU64::new(0),
             too_large: AtomicU64::new(0),

@@ -68,10 +68,12 @@ impl Escape {
     }
 
     /// The first bytes of an escape with `len` bytes of content.
+    #[inline(always)]
     pub(crate) fn head(self, len: usize, previous: u32) -> [u8; ESCAPE_HEAD] {
-        let mut head = [ESCAPE, self as u8, 0, 0, 0, 0, 0, 0, 0, 0];
-        head[2..6].copy_from_slice(&(len as u32).to_le_bytes());
-        head[6..].copy_from_slice(&previous.to_le_bytes());
+        let start = u64::from(ESCAPE) | (self as u64) << 8 | u64::from(len as u32) << 16;
+        let mut head = [0; ESCAPE_HEAD];
+        head[..8].copy_from_slice(&(start | u64::from(previous) << 48).to_le_bytes());
+        head[8..].copy_from_slice(&((previous >> 16) as u16).to_le_bytes());
         head
     }
 }

@@ -152,10 +152,11 @@ pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32
 pub(super) fn in_force(out: &mut Cursor, current: &InForce<'_>, previous: u32) {
     match *current {
         InForce::Span(ids) => {
-            let mut bytes = [0; ESCAPE_HEAD + size_of::<IdBytes>()];
-            bytes[..ESCAPE_HEAD].copy_from_slice(&Escape::Span.head(ids.len(), previous));
-            bytes[ESCAPE_HEAD..].copy_from_slice(&ids);
-            out.put(&bytes);
+            // In one piece, so that there is one check whether it fits.
+            if let Some(bytes) = out.space(ESCAPE_HEAD + size_of::<IdBytes>()) {
+                bytes[..ESCAPE_HEAD].copy_from_slice(&Escape::Span.head(ids.len(), previous));
+                bytes[ESCAPE_HEAD..].copy_from_slice(&ids);
+            }
         }
         InForce::Labels(ids, labels) => {
             out.put(&Escape::Labels.head(ids.len() + labels.len(), previous));

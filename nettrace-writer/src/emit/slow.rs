@@ -154,20 +154,18 @@ pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
 
 #[inline(never)]
 fn write_labels(buffer: &ThreadBuffer) -> bool {
-    let (record, pool) = (&buffer.record, &buffer.session.pool);
-    let Some(chunk) = record.held_unasked() else { return false };
-    let (place, pos) = (pool.place(chunk), record.pos());
+    let record = &buffer.record;
     // A chunk's first row needs its number, and a chunk without rows must not have escapes.
-    if pos == place.0 || record.owes_gap() {
+    if !record.goes_on() {
         return false;
     }
     let written = frames::with_current(|version, current| {
-        let mut out = Cursor::in_chunk(place, pos);
-        origin::in_force(&mut out, &current, record.last_escapes(pool, chunk));
+        let Some(mut out) = Cursor::to_limit(record) else { return false };
+        origin::in_force(&mut out, &current, record.last_escapes());
         if out.overflowed() {
             return false;
         }
-        record.add_labels(pool, chunk, out.position(), version);
+        record.add_labels(out.position(), version);
         true
     });
     written == Some(true)
@@ -194,7 +192,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     let (start, size) = pool.place(chunk);
     let pos = record.pos();
     let mut out = Cursor::in_chunk((start, size), pos);
-    let previous = record.last_escapes(pool, chunk);
+    let previous = record.last_escapes();
     let is_first = pos == start;
     if is_first {
         record.number_first_row(pool, chunk);
@@ -245,7 +243,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     out.patch(size_at, &row::padded3(payload.len() as u32).to_le_bytes()[..3]);
 
     if has_escapes {
-        record.mark_escapes(pool, chunk);
+        record.mark_escapes();
     }
     record.gap_written();
     // If the labels in force cannot be read, this is a signal handler that interrupted a change of

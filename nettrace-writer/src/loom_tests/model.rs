@@ -160,28 +160,27 @@ impl Model {
                 }
             });
         }
-        // The fast path does not ask which chunk that is.
-        let first = self.pool.place(0).0 as usize;
-        let chunk = ((pos as usize - first) / (self.rows_in_chunk * ROW)) as u32;
         encode();
-        let end = self.put(chunk, pos, [id, ts as u8]);
+        let end = self.put(self.chunk_at(pos), pos, [id, ts as u8]);
         record.commit(end, ts);
         Outcome::Written
     }
 
+    /// The chunk that a position is in: the fast path does not ask which one that is.
+    fn chunk_at(&self, pos: *mut u8) -> u32 {
+        let first = self.pool.place(0).0 as usize;
+        ((pos as usize - first) / (self.rows_in_chunk * ROW)) as u32
+    }
+
     /// The calls of `emit::slow::relabel`, with labels that always have changed.
     fn relabel(&self, record: &Record) -> bool {
-        let Some(chunk) = record.held_unasked() else { return false };
-        let (pos, (start, size)) = (record.pos(), self.pool.place(chunk));
-        if pos == start || record.owes_gap() {
+        if !record.goes_on() || Cursor::to_limit(record).is_none_or(|rest| rest.room() < ROW) {
             return false;
         }
-        if pos as usize - start as usize + ROW > size {
-            return false;
-        }
+        let pos = record.pos();
         let version = record.labels() + 1;
-        let end = self.put(chunk, pos, [LABELS, version as u8]);
-        record.add_labels(&self.pool, chunk, end, version);
+        let end = self.put(self.chunk_at(pos), pos, [LABELS, version as u8]);
+        record.add_labels(end, version);
         true
     }
 
@@ -305,7 +304,7 @@ impl Model {
             record.number_first_row(&self.pool, chunk);
         } else if record.gap() > 0 {
             pos = self.put(chunk, pos, [GAP, record.gap() as u8]);
-            record.mark_escapes(&self.pool, chunk);
+            record.mark_escapes();
         }
         at(ENCODING);
         let end = self.put(chunk, pos, [id, ts as u8]);

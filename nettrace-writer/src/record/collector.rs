@@ -172,11 +172,13 @@ impl Record {
         let (start, _) = pool.place(asked.chunk);
         let len = (self.pos() as usize).wrapping_sub(start as usize) as u32;
         let (last_ts, end_number) = (self.ts(), self.numbers());
+        let escapes = self.last_escapes();
         // On success the release half keeps the loads above before the exchange, and the acquire
         // half keeps after it what the flusher does with the chunk. Pairs with the swap in `seal`.
         self.chunk.compare_exchange(asked.chunk, NONE, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         header.len.store(len, Ordering::Relaxed);
         header.last_ts.store(last_ts, Ordering::Relaxed);
+        header.escapes.store(escapes, Ordering::Relaxed);
         header.end_number.store(end_number, Ordering::Relaxed);
         Some(Sealed::of(pool, asked.chunk))
     }

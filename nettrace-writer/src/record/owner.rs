@@ -216,30 +216,35 @@ impl Record {
     }
 
     /// In the current chunk: the start of the escapes of the last row with escapes, plus 1.
-    pub(crate) fn last_escapes(&self, pool: &Pool, held: u32) -> u32 {
-        pool.header(held).escapes.load(Ordering::Relaxed)
+    #[inline(always)]
+    pub(crate) fn last_escapes(&self) -> u32 {
+        self.escapes.load(Ordering::Relaxed)
     }
 
     /// Notes that the bytes from `pos` on are escapes.
-    pub(crate) fn mark_escapes(&self, pool: &Pool, held: u32) {
+    #[inline(always)]
+    pub(crate) fn mark_escapes(&self) {
         let offset = self.pos() as usize - self.start.load(Ordering::Relaxed) as usize;
-        pool.header(held).escapes.store(offset as u32 + 1, Ordering::Relaxed);
+        self.escapes.store(offset as u32 + 1, Ordering::Relaxed);
     }
 
     /// Adds an escape that ends at `end` ahead of the next row, and the version of the labels that
     /// it contains. Busy owner only; the chunk must have a row.
-    pub(crate) fn add_labels(&self, pool: &Pool, held: u32, end: *mut u8, version: u64) {
-        self.mark_escapes(pool, held);
+    #[inline(always)]
+    pub(crate) fn add_labels(&self, end: *mut u8, version: u64) {
+        self.mark_escapes();
         self.pos.store(end, Ordering::Relaxed);
         self.set_labels(version);
     }
 
     /// The version of the labels that was last written into a chunk of this record.
+    #[inline(always)]
     pub(crate) fn labels(&self) -> u64 {
         self.labels.load(Ordering::Relaxed)
     }
 
     /// Notes the version of the labels that has been written.
+    #[inline(always)]
     pub(crate) fn set_labels(&self, version: u64) {
         self.labels.store(version, Ordering::Relaxed);
     }
@@ -297,6 +302,7 @@ impl Record {
         let (start, _) = pool.place(chunk);
         header.len.store((self.pos() as usize - start as usize) as u32, Ordering::Relaxed);
         header.last_ts.store(self.ts(), Ordering::Relaxed);
+        header.escapes.store(self.last_escapes(), Ordering::Relaxed);
         header.end_number.store(self.numbers(), Ordering::Relaxed);
         let mut head = self.sealed.load(Ordering::Relaxed);
         loop {
@@ -349,7 +355,7 @@ impl Record {
         header.offset.store(current.offset, Ordering::Relaxed);
         header.first_number.store(self.numbers() + 1, Ordering::Relaxed);
         header.skipped.store(0, Ordering::Relaxed);
-        header.escapes.store(0, Ordering::Relaxed);
+        self.escapes.store(0, Ordering::Relaxed);
         self.gap.store(0, Ordering::Relaxed);
         self.start.store(start, Ordering::Relaxed);
         self.pos.store(start, Ordering::Relaxed);
@@ -402,16 +408,14 @@ impl Record {
         );
     }
 
-    /// The current chunk, if there is no note and it is not asked for. Busy owner only.
-    pub(crate) fn held_unasked(&self) -> Option<u32> {
-        (self.limit() > ATTENTION).then(|| self.chunk.load(Ordering::Relaxed))
-    }
-
-    /// Whether the next row must tell of numbers without a row. An event that is refused later
-    /// leaves a note. Busy owner only.
-    pub(crate) fn owes_gap(&self) -> bool {
+    /// Whether the current chunk has a row, and the next row need not tell of numbers without a
+    /// row. (An event that is refused later leaves a note.) Busy owner only.
+    #[inline(always)]
+    pub(crate) fn goes_on(&self) -> bool {
         let nested = self.nested.load(Ordering::Relaxed);
-        self.gap() > 0 || nested != self.folded.load(Ordering::Relaxed)
+        self.pos() != self.start.load(Ordering::Relaxed)
+            && self.gap() == 0
+            && nested == self.folded.load(Ordering::Relaxed)
     }
 
     /// Ends the record at the end of its thread: hands over what it holds and makes its numbers
