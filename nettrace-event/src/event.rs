@@ -268,6 +268,11 @@ pub trait TraceEvent {
     /// Passes the fields to an encoder, in the order of the schema.
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E);
 
+    /// Whether the event before this one is hardly ever of the same type. Recording then does not
+    /// try the shortest way first. For the code of spans.
+    #[doc(hidden)]
+    const COMES_ALONE: bool = false;
+
     /// Whether anybody listens to any of the types. Also true before registration.
     #[inline(always)]
     #[must_use]
@@ -277,6 +282,8 @@ pub trait TraceEvent {
 }
 
 impl<T: TraceEvent + ?Sized> TraceEvent for &T {
+    const COMES_ALONE: bool = T::COMES_ALONE;
+
     #[inline(always)]
     fn event_types() -> &'static [&'static EventType] {
         T::event_types()
@@ -301,6 +308,9 @@ impl<T: TraceEvent + ?Sized> TraceEvent for &T {
 pub struct Made<F>(pub F);
 
 impl<T: TraceEvent, F: Fn() -> T> TraceEvent for Made<F> {
+    // A Start comes after another event than a Start of the same span, and so on.
+    const COMES_ALONE: bool = true;
+
     #[inline(always)]
     fn event_types() -> &'static [&'static EventType] {
         T::event_types()

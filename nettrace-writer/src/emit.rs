@@ -194,6 +194,9 @@ fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventT
         return record_unusually(buffer, event, ty);
     }
     let now = clock::counter();
+    if T::COMES_ALONE {
+        return place_otherwise(event, now, ty, buffer);
+    }
     match place::<T, true, false>(buffer, &event, ty, now) {
         Placed::Done => {}
         Placed::Otherwise => place_otherwise(event, now, ty, buffer),

@@ -88,6 +88,7 @@ static NOBODY: Nobody = Nobody([0; size_of::<Record>()]);
 #[repr(C, align(128))]
 struct Nobody([u8; size_of::<Record>()]);
 
+#[inline(always)]
 const fn nobody() -> NonNull<ThreadBuffer> {
     const { assert!(align_of::<Nobody>() == align_of::<ThreadBuffer>()) };
     match NonNull::new((&raw const NOBODY).cast_mut()) {
@@ -139,6 +140,7 @@ pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
 
 /// Makes a buffer that is in a slot the current one. The labels of its next row must be those in
 /// force.
+#[inline(always)]
 pub(crate) fn make_current(buffer: &ThreadBuffer) {
     CURRENT.set(NonNull::from(buffer));
 }

@@ -132,8 +132,8 @@ impl Context {
     /// [`TraceContext::to_traceparent`]. `None` if there is no span.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
-        let Ids { trace, span, flags, .. } = self.snapshot.ids?;
-        let context = TraceContext::new(trace, span, flags);
+        let ids = self.snapshot.ids?;
+        let context = TraceContext::new(ids.trace(), ids.span, ids.flags());
         Some(match &self.snapshot.state {
             Some(state) => context.with_state(TraceState::clone(state)),
             None => context,
@@ -143,7 +143,7 @@ impl Context {
     /// The id of the trace. `None` if there is no span.
     #[must_use]
     pub fn trace_id(&self) -> Option<TraceId> {
-        self.snapshot.ids.map(|ids| ids.trace)
+        self.snapshot.ids.map(|ids| ids.trace())
     }
 
     /// The id of the span. `None` if there is no span.
@@ -164,12 +164,7 @@ impl Context {
 /// The span of another service, as its caller or as the parent of spans here.
 impl From<TraceContext> for Context {
     fn from(context: TraceContext) -> Self {
-        let ids = Ids {
-            trace: context.trace_id(),
-            span: context.span_id(),
-            related: None,
-            flags: context.flags(),
-        };
+        let ids = Ids::new(context.trace_id(), context.span_id(), context.flags());
         let state = context.state().cloned().map(Arc::new);
         Self { snapshot: Snapshot::of_span(ids, state) }
     }

@@ -21,7 +21,10 @@ use super::{
     ids::{self, Block},
     labels::LabelError,
 };
-use crate::local;
+use crate::{
+    local,
+    sync::{Ordering, compiler_fence},
+};
 
 /// The most bytes that the labels in force on a thread can take, keys and values included. The ids
 /// of a span do not count.
@@ -37,29 +40,67 @@ const RELATED_ACTIVITY_ID: u8 = 2;
 const TRACE_ID: u8 = 3;
 const SPAN_ID: u8 = 4;
 
-/// The ids of a span.
+/// The ids of a span. Without padding, because frames are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ids {
-    pub(crate) trace: TraceId,
+    /// The trace id's halves, in the order in which a chunk has them.
+    trace: [u64; 2],
     pub(crate) span: SpanId,
     /// The parent. In a root, the span that it follows from.
     pub(crate) related: Option<SpanId>,
-    pub(crate) flags: TraceFlags,
+    flags: u64,
 }
 
 /// The ids of a span as a chunk has them: the trace, the span, and the related span or 0.
 pub(crate) type IdBytes = [u8; 32];
 
 impl Ids {
-    /// The ids as a chunk has them.
-    #[inline]
-    fn to_bytes(self) -> IdBytes {
-        let mut bytes = [0; 32];
-        bytes[..16].copy_from_slice(&self.trace.to_bytes());
+    pub(crate) fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
+        Self { trace: halves(trace), span, related: None, flags: flags.bits().into() }
+    }
+
+    pub(crate) fn trace(&self) -> TraceId {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&self.trace[1].to_le_bytes());
+        TraceId::from_bytes(bytes).expect("it was one")
+    }
+
+    pub(crate) fn flags(&self) -> TraceFlags {
+        TraceFlags::from_bits(self.flags as u8)
+    }
+
+    /// The ids of a new span, and what it has of `tracestate`.
+    #[inline(always)]
+    fn of(span: SpanId, above: &Above<'_>, outer: &Frame) -> (Self, Option<Arc<TraceState>>) {
+        let (parent, state, related) = match *above {
+            Above::Current => (outer.ids, &outer.state, None),
+            Above::Snapshot(snapshot) => (snapshot.ids, &snapshot.state, None),
+            Above::Nothing(related) => (None, &None, related),
+        };
+        match parent {
+            Some(parent) => (Self { span, related: Some(parent.span), ..parent }, state.clone()),
+            None => {
+                let flags = TraceFlags::RANDOM.with_sampled(true);
+                (Self { related, ..Self::new(ids::trace_id(span), span, flags) }, None)
+            }
+        }
+    }
+
+    /// Writes the ids as a chunk has them.
+    #[inline(always)]
+    pub(crate) fn write(&self, bytes: &mut IdBytes) {
+        bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.trace[1].to_le_bytes());
         bytes[16..24].copy_from_slice(&self.span.to_u64().to_le_bytes());
         bytes[24..].copy_from_slice(&self.related.map_or(0, SpanId::to_u64).to_le_bytes());
-        bytes
     }
+}
+
+#[inline]
+fn halves(trace: TraceId) -> [u64; 2] {
+    let bytes = u128::from_le_bytes(trace.to_bytes());
+    [bytes as u64, (bytes >> 64) as u64]
 }
 
 /// The label list of a span with these ids: the activity, the activity of the parent if there is
@@ -128,14 +169,14 @@ pub(crate) enum InForce<'a> {
     /// Nothing.
     Nothing,
     /// A span without labels.
-    Span(IdBytes),
+    Span(&'a Ids),
     /// Labels, and the ids of a span if they are not empty. Both parts together are a label list of
     /// version 6.
     Labels(&'a [u8], &'a [u8]),
 }
 
 /// What a scope puts in force.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Frame {
     /// A number for this frame, which tells it from others that stood in its place.
     serial: u64,
@@ -150,6 +191,22 @@ struct Frame {
     start: usize,
     end: usize,
     state: Option<Arc<TraceState>>,
+}
+
+impl Frame {
+    #[inline(always)]
+    fn set(
+        &mut self,
+        version: u64,
+        ids: Option<Ids>,
+        has_ids: bool,
+        labels: Range<usize>,
+        state: Option<Arc<TraceState>>,
+    ) {
+        (self.version, self.ids, self.has_ids) = (version, ids, has_ids);
+        (self.start, self.end) = (labels.start, labels.end);
+        self.state = state;
+    }
 }
 
 /// A copy of what is in force, for another thread or for later.
@@ -170,9 +227,14 @@ impl Snapshot {
     }
 }
 
-/// The frames of a thread, the innermost last.
+/// The frames of a thread.
 struct Frames {
+    /// The bottom, which puts nothing in force, the frames, the innermost last, and frames that are
+    /// free. Those have no `state`. A frame is written where it stays, because it is large. Before
+    /// the first frame this is empty.
     frames: Vec<Frame>,
+    /// Where the innermost frame is. 0: nothing is in force.
+    depth: usize,
     /// The labels of all frames, and room for those of the next one.
     bytes: Vec<u8>,
     /// The last frame's number.
@@ -199,12 +261,19 @@ impl Entered {
     }
 }
 
+/// What is known of the innermost frame without borrowing the frames. Both are 0 if there is none.
+struct Innermost {
+    version: Cell<u64>,
+    serial: Cell<u64>,
+}
+
 thread_local! {
-    /// The version of the innermost frame: 0 for none.
-    static VERSION: Cell<u64> = const { Cell::new(0) };
+    static INNERMOST: Innermost =
+        const { Innermost { version: Cell::new(0), serial: Cell::new(0) } };
     static FRAMES: RefCell<Frames> = const {
         RefCell::new(Frames {
             frames: Vec::new(),
+            depth: 0,
             bytes: Vec::new(),
             last: 0,
             block: Block::EMPTY,
@@ -213,16 +282,25 @@ thread_local! {
 }
 
 /// The version of what is in force on this thread.
-#[inline]
+#[inline(always)]
 pub(crate) fn version() -> u64 {
-    VERSION.try_with(Cell::get).unwrap_or(0)
+    INNERMOST.with(|innermost| innermost.version.get())
 }
 
-#[inline]
-fn set_version(version: u64) {
-    if VERSION.replace(version) != version {
-        local::labels_changed();
-    }
+#[inline(always)]
+fn set_innermost(serial: u64, version: u64) {
+    INNERMOST.with(|innermost| {
+        innermost.serial.set(serial);
+        if innermost.version.replace(version) != version {
+            local::labels_changed();
+        }
+    });
+}
+
+/// Whether a scope is the innermost one.
+#[inline(always)]
+fn is_innermost(entered: &Entered) -> bool {
+    entered.is_something() && INNERMOST.with(|innermost| innermost.serial.get() == entered.serial)
 }
 
 /// Calls `f` with the thread's frames.
@@ -230,7 +308,11 @@ fn set_version(version: u64) {
 fn with_frames<R>(f: impl FnOnce(&mut Frames) -> R) -> Result<R, LabelError> {
     let called = FRAMES.try_with(|frames| {
         let mut frames = frames.try_borrow_mut().map_err(|_| LabelError::InSignalHandler)?;
-        Ok(f(&mut frames))
+        // A signal handler sees the frames borrowed as long as they change.
+        compiler_fence(Ordering::SeqCst);
+        let result = f(&mut frames);
+        compiler_fence(Ordering::SeqCst);
+        Ok(result)
     });
     called.unwrap_or(Err(LabelError::ThreadEnding))
 }
@@ -240,12 +322,11 @@ pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> 
     with_frames(|frames| frames.push_labels(labels).ok_or(LabelError::TooLong))?
 }
 
-/// Puts a span in force, below whatever labels are in force. `number` is the span's own, from
-/// [`new_span`]. If the thread is ending, or if this is a signal handler that interrupted a
-/// change of the frames, nothing is put in force.
+/// Puts a span in force, below whatever labels are in force. If the thread is ending, or if this is
+/// a signal handler that interrupted a change of the frames, nothing is put in force.
 #[inline]
-pub(crate) fn enter_span(ids: Ids, number: u64, state: Option<&Arc<TraceState>>) -> Entered {
-    with_frames(|frames| frames.push_span(ids, number, state)).unwrap_or(Entered::NOTHING)
+pub(crate) fn enter_span(span: &Begun) -> Entered {
+    with_frames(|frames| frames.push_span(span)).unwrap_or(Entered::NOTHING)
 }
 
 /// Puts in force what a snapshot has, and nothing else. Also if the same is in force: what is
@@ -255,18 +336,34 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
 }
 
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
-#[inline]
+#[inline(always)]
 pub(crate) fn leave(entered: &Entered) {
-    if entered.is_something() {
-        let _ = with_frames(|frames| frames.pop(entered));
+    if is_innermost(entered) {
+        let _ = with_frames(Frames::pop_innermost);
+    } else if entered.is_something() {
+        cut_off(entered);
     }
+}
+
+/// [`leave`] for a scope that is not the innermost.
+#[cold]
+#[inline(never)]
+fn cut_off(entered: &Entered) {
+    let _ = with_frames(|frames| frames.pop(entered));
 }
 
 /// Ends the scopes within this one, which must have been forgotten. Returns `false` if this one has
 /// ended.
 #[inline]
 pub(crate) fn return_to(entered: &Entered) -> bool {
-    entered.is_something() && with_frames(|frames| frames.return_to(entered)).unwrap_or(false)
+    is_innermost(entered) || (entered.is_something() && cut_to(entered))
+}
+
+/// [`return_to`] for a scope that is not the innermost.
+#[cold]
+#[inline(never)]
+fn cut_to(entered: &Entered) -> bool {
+    with_frames(|frames| frames.return_to(entered)).unwrap_or(false)
 }
 
 /// What is in force.
@@ -275,7 +372,7 @@ pub(crate) fn snapshot() -> Snapshot {
         return Snapshot::default();
     }
     let snapshot = with_frames(|frames| {
-        let frame = frames.frames.last()?;
+        let frame = frames.innermost()?;
         let labels = &frames.bytes[frame.start..frame.end];
         Some(Snapshot {
             version: frame.version,
@@ -288,39 +385,58 @@ pub(crate) fn snapshot() -> Snapshot {
     snapshot.ok().flatten().unwrap_or_default()
 }
 
-/// What a span begins with.
-pub(crate) struct NewSpan {
-    pub(crate) span: SpanId,
+/// Where a span begins.
+#[derive(Debug)]
+pub(crate) enum Above<'a> {
+    /// In the span in force.
+    Current,
+    /// In the span of a snapshot, if it has one.
+    Snapshot(&'a Snapshot),
+    /// Nowhere. It may follow from a span.
+    Nothing(Option<SpanId>),
+}
+
+/// A span that has begun: what puts it in force.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) ids: Ids,
     /// The number that the span id was made from, which no other span has.
-    pub(crate) number: u64,
-    /// The span in force.
-    pub(crate) current: Option<(Ids, Option<Arc<TraceState>>)>,
+    number: u64,
+    pub(crate) state: Option<Arc<TraceState>>,
 }
 
-/// Makes ids for a span.
-#[inline]
-pub(crate) fn new_span() -> NewSpan {
-    let current = |frame: &Frame| frame.ids.map(|ids| (ids, frame.state.clone()));
-    let made = with_frames(|frames| frames.new_ids(frames.frames.last().and_then(current)));
-    // A thread that is ending, or a signal handler that interrupted a change: see `ids`.
-    made.unwrap_or_else(|_| {
-        let mut block = Block::EMPTY;
-        NewSpan::new(None, || block.number())
-    })
-}
-
-impl NewSpan {
-    #[inline]
-    fn new(
-        current: Option<(Ids, Option<Arc<TraceState>>)>,
-        mut number: impl FnMut() -> u64,
-    ) -> Self {
-        loop {
-            let number = number();
-            if let Some(span) = ids::span_id(number) {
-                return Self { span, number, current };
-            }
+/// Makes ids for a span, and puts it in force, below whatever labels are in force. If the thread is
+/// ending, or if this is a signal handler that interrupted a change of the frames, nothing is put
+/// in force, and the span in force is not known.
+///
+/// `begun` is `None`. The span is written there, because it is large.
+#[inline(never)]
+pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>) -> Entered {
+    match with_frames(|frames| frames.begin_span(&above, begun)) {
+        Ok(entered) => entered,
+        Err(_) => {
+            *begun = Some(begin_nowhere(&above));
+            Entered::NOTHING
         }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_nowhere(above: &Above<'_>) -> Begun {
+    // See `ids`.
+    let (span, number) = new_span(&mut { Block::EMPTY });
+    let (ids, state) = Ids::of(span, above, &Frame::default());
+    Begun { ids, number, state }
+}
+
+/// A span id, and the number that it was made from.
+#[inline]
+fn new_span(block: &mut Block) -> (SpanId, u64) {
+    let number = block.number();
+    match ids::span_id(number) {
+        Some(span) => (span, number),
+        None => new_span(block),
     }
 }
 
@@ -329,27 +445,49 @@ fn unique() -> u64 {
     with_frames(|frames| frames.block.number()).unwrap_or_else(|_| ids::first_of_block())
 }
 
+/// Calls `f` with the span in force and the version, if nothing else is in force. Returns `None`
+/// if something else is, or if that cannot be read: see [`with_current`].
+#[inline(always)]
+pub(crate) fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
+    let called = FRAMES.try_with(|frames| {
+        let frames = frames.try_borrow().ok()?;
+        let frame = frames.innermost()?;
+        match &frame.ids {
+            Some(ids) if frame.start == frame.end => Some(f(ids, frame.version)),
+            _ => None,
+        }
+    });
+    called.ok().flatten()
+}
+
 /// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
 /// be read: a signal handler interrupted a change of it, or the thread is ending.
-#[inline]
+#[inline(always)]
 pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
-        let Some(frame) = frames.frames.last() else { return Some(f(0, InForce::Nothing)) };
-        let labels = &frames.bytes[frame.start..frame.end];
-        Some(match frame.ids {
-            Some(ids) if !frame.has_ids => {
-                let ids = ids.to_bytes();
-                if labels.is_empty() {
-                    f(frame.version, InForce::Span(ids))
-                } else {
-                    let list = IdList::new(&ids);
-                    f(frame.version, InForce::Labels(list.as_bytes(), labels))
-                }
+        let list;
+        let (version, current) = match frames.innermost() {
+            None => (0, InForce::Nothing),
+            Some(frame) => {
+                let current = match &frame.ids {
+                    Some(ids) if frame.start == frame.end => InForce::Span(ids),
+                    None if frame.start == frame.end => InForce::Nothing,
+                    ids => {
+                        let labels = frames.bytes.get(frame.start..frame.end).unwrap_or_default();
+                        match ids {
+                            Some(ids) if !frame.has_ids => {
+                                list = id_list(*ids);
+                                InForce::Labels(list.as_bytes(), labels)
+                            }
+                            _ => InForce::Labels(&[], labels),
+                        }
+                    }
+                };
+                (frame.version, current)
             }
-            _ if labels.is_empty() => f(frame.version, InForce::Nothing),
-            _ => f(frame.version, InForce::Labels(&[], labels)),
-        })
+        };
+        Some(f(version, current))
     });
     called.ok().flatten()
 }
@@ -373,26 +511,62 @@ pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
     };
     let of_current = with_current(|_, current| match current {
         InForce::Nothing => (None, None),
-        InForce::Span(ids) => activity(IdList::new(&ids).as_bytes(), &[]),
+        InForce::Span(ids) => activity(id_list(*ids).as_bytes(), &[]),
         InForce::Labels(ids, labels) => activity(ids, labels),
     });
     of_current.unwrap_or_default()
 }
 
 impl Frames {
-    #[inline]
-    fn push(&mut self, mut frame: Frame) -> Entered {
-        self.last += 1;
-        frame.serial = self.last;
-        let (serial, version) = (frame.serial, frame.version);
-        self.frames.push(frame);
-        set_version(version);
-        Entered { depth: self.frames.len(), serial }
+    /// The innermost frame, or the bottom. `None` before the first frame.
+    #[inline(always)]
+    fn innermost(&self) -> Option<&Frame> {
+        self.frames.get(self.depth)
     }
 
-    #[inline]
-    fn new_ids(&mut self, current: Option<(Ids, Option<Arc<TraceState>>)>) -> NewSpan {
-        NewSpan::new(current, || self.block.number())
+    /// The innermost frame or the bottom, and the free frame above it.
+    #[inline(always)]
+    fn top(frames: &mut Vec<Frame>, depth: usize) -> (&Frame, &mut Frame) {
+        if depth + 2 > frames.len() {
+            grow(frames);
+        }
+        match frames.get_mut(depth..) {
+            Some([outer, next, ..]) => (outer, next),
+            _ => unreachable!("there is room for two"),
+        }
+    }
+
+    /// Puts the frame above the innermost in force, in which `write` writes everything but its
+    /// serial number.
+    #[inline(always)]
+    fn push(&mut self, version: u64, write: impl FnOnce(&mut Frame)) -> Entered {
+        let next = Self::top(&mut self.frames, self.depth).1;
+        write(next);
+        let entered = Entered { depth: self.depth + 1, serial: self.last + 1 };
+        next.serial = entered.serial;
+        (self.depth, self.last) = (entered.depth, entered.serial);
+        set_innermost(entered.serial, version);
+        entered
+    }
+
+    #[inline(always)]
+    fn begin_span(&mut self, above: &Above<'_>, begun: &mut Option<Begun>) -> Entered {
+        let (span, number) = new_span(&mut self.block);
+        let (outer, next) = Self::top(&mut self.frames, self.depth);
+        let (ids, state) = Ids::of(span, above, outer);
+        let labels = outer.start..outer.end;
+        let begun = begun.insert(Begun { ids, number, state });
+        if labels.is_empty() {
+            // As `push_span`, but with one look at the frames.
+            next.set(number, Some(ids), false, labels, begun.state.clone());
+            let entered = Entered { depth: self.depth + 1, serial: self.last + 1 };
+            next.serial = entered.serial;
+            (self.depth, self.last) = (entered.depth, entered.serial);
+            set_innermost(entered.serial, number);
+            entered
+        } else {
+            self.push_span(begun)
+        }
     }
 
     #[inline]
@@ -402,10 +576,21 @@ impl Frames {
         }
     }
 
+    /// Removes the innermost frame, which must be one.
+    #[inline(always)]
+    fn pop_innermost(&mut self) {
+        if let Some([outer, frame]) = self.frames.get_mut(self.depth - 1..=self.depth) {
+            frame.state = None;
+            let (serial, version) = (outer.serial, outer.version);
+            self.depth -= 1;
+            set_innermost(serial, version);
+        }
+    }
+
     #[inline]
     fn return_to(&mut self, entered: &Entered) -> bool {
         let is_there = self.has(entered);
-        if is_there && self.frames.len() > entered.depth {
+        if is_there && self.depth > entered.depth {
             self.cut(entered.depth);
         }
         is_there
@@ -414,19 +599,22 @@ impl Frames {
     /// Whether a scope has not ended.
     #[inline]
     fn has(&self, entered: &Entered) -> bool {
-        let frame = self.frames.get(entered.depth - 1);
-        frame.is_some_and(|frame| frame.serial == entered.serial)
+        let frame = self.frames.get(entered.depth);
+        entered.depth <= self.depth && frame.is_some_and(|frame| frame.serial == entered.serial)
     }
 
-    #[inline]
     fn cut(&mut self, depth: usize) {
-        self.frames.truncate(depth);
-        set_version(self.frames.last().map_or(0, |frame| frame.version));
+        for frame in self.frames[..=self.depth].iter_mut().skip(depth + 1) {
+            frame.state = None;
+        }
+        self.depth = depth;
+        let innermost = &self.frames[depth];
+        set_innermost(innermost.serial, innermost.version);
     }
 
     /// Where the labels of the next frame go.
     fn used(&self) -> usize {
-        self.frames.last().map_or(0, |frame| frame.end)
+        self.innermost().map_or(0, |frame| frame.end)
     }
 
     /// The labels of all frames, and an empty list of at most so many bytes for the next one.
@@ -442,7 +630,7 @@ impl Frames {
 
     /// Adds a frame with the labels in force and others. Returns `None` if there are too many.
     fn push_labels(&mut self, labels: &[Label<'_>]) -> Option<Entered> {
-        let (ids, state, outer, outer_has_ids) = match self.frames.last() {
+        let (ids, state, outer, outer_has_ids) = match self.innermost() {
             Some(outer) => (outer.ids, outer.state.clone(), outer.start..outer.end, outer.has_ids),
             None => (None, None, 0..0, false),
         };
@@ -468,25 +656,24 @@ impl Frames {
         }
         let end = start + list.end();
         let (version, has_ids) = (self.block.number(), has_new_ids || outer_has_ids);
-        Some(self.push(Frame { serial: 0, version, ids, has_ids, start, end, state }))
+        Some(self.push(version, |frame| frame.set(version, ids, has_ids, start..end, state)))
     }
 
     /// Adds a frame with a span and the labels in force.
-    #[inline]
-    fn push_span(&mut self, ids: Ids, number: u64, state: Option<&Arc<TraceState>>) -> Entered {
-        let state = state.cloned();
-        let (mut start, mut end, mut version) = (0, 0, number);
-        if let Some(outer) = self.frames.last() {
-            (start, end) = (outer.start, outer.end);
-            if start < end {
-                // The span's number stands for the span without labels.
-                version = self.block.number();
-                if outer.has_ids {
-                    (start, end) = self.without_ids(start..end);
-                }
+    #[inline(never)]
+    fn push_span(&mut self, span: &Begun) -> Entered {
+        let outer = Self::top(&mut self.frames, self.depth).0;
+        let (mut start, mut end, mut version) = (outer.start, outer.end, span.number);
+        if start < end {
+            let has_ids = outer.has_ids;
+            // The span's number stands for the span without labels.
+            version = self.block.number();
+            if has_ids {
+                (start, end) = self.without_ids(start..end);
             }
         }
-        self.push(Frame { serial: 0, version, ids: Some(ids), has_ids: false, start, end, state })
+        let (ids, state) = (Some(span.ids), span.state.clone());
+        self.push(version, |frame| frame.set(version, ids, false, start..end, state))
     }
 
     /// Copies labels but for ids. Returns where they are.
@@ -505,8 +692,16 @@ impl Frames {
         let start = self.used();
         let end = start + labels.len();
         self.next_list(labels.len()).1.bytes.copy_from_slice(labels);
-        self.push(Frame { serial: 0, version, ids, has_ids, start, end, state: state.clone() })
+        self.push(version, |frame| {
+            frame.set(version, ids, has_ids, start..end, state.clone());
+        })
     }
+}
+
+#[cold]
+#[inline(never)]
+fn grow(frames: &mut Vec<Frame>) {
+    frames.resize_with(frames.len() * 2 + 8, Frame::default);
 }
 
 /// A label list that is being made.
@@ -549,7 +744,9 @@ impl List<'_> {
 #[cold]
 #[inline(never)]
 fn id_list(ids: Ids) -> IdList {
-    IdList::new(&ids.to_bytes())
+    let mut bytes = [0; 32];
+    ids.write(&mut bytes);
+    IdList::new(&bytes)
 }
 
 /// Whether `new` replaces `old`.

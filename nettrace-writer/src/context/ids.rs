@@ -74,15 +74,15 @@ pub(crate) fn span_id(number: u64) -> Option<SpanId> {
     SpanId::from_u64(scramble(number ^ secret()))
 }
 
-/// The trace id that a number stands for.
+/// The trace id of a trace that begins with this span. Two spans never have the same.
 #[inline]
-pub(crate) fn trace_id(number: u64) -> TraceId {
-    let upper = scramble(number ^ secret().rotate_left(32));
-    let lower = scramble(upper ^ secret()).max(1);
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&upper.to_be_bytes());
-    bytes[8..].copy_from_slice(&lower.to_be_bytes());
-    TraceId::from_bytes(bytes).expect("a part is not 0")
+pub(crate) fn trace_id(root: SpanId) -> TraceId {
+    // One multiplication is enough, because the bits of a span id are mixed already.
+    let product = u128::from(root.to_u64() ^ secret().rotate_left(32)) * u128::from(FACTOR);
+    let (upper, lower) = ((product >> 64) as u64, product as u64);
+    // The first half is a bijection of the span id.
+    let id = u128::from(lower ^ lower >> 32) << 64 | u128::from((upper ^ lower).max(1));
+    TraceId::from_bytes(id.to_be_bytes()).expect("a part is not 0")
 }
 
 /// The process's id in the system.
@@ -135,11 +135,13 @@ fn choose_secret() -> u64 {
     }
 }
 
+const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
+
 /// A bijection of 64 bits: each bit of the argument changes about half of the result's bits.
 #[inline]
 fn scramble(mut bits: u64) -> u64 {
-    bits = (bits ^ bits >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    bits = (bits ^ bits >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    bits = (bits ^ bits >> 32).wrapping_mul(FACTOR);
+    bits = (bits ^ bits >> 32).wrapping_mul(FACTOR);
     bits ^ bits >> 32
 }
 
@@ -147,7 +149,7 @@ fn scramble(mut bits: u64) -> u64 {
 mod tests {
     use std::{collections::HashSet, thread};
 
-    use super::{BLOCK, Block, scramble, span_id, trace_id};
+    use super::{BLOCK, Block, SpanId, scramble, span_id, trace_id};
 
     #[test]
     fn no_id_comes_twice() {
@@ -155,7 +157,8 @@ mod tests {
             let mut block = Block::EMPTY;
             let ids = (0..3 * BLOCK).map(|_| {
                 let number = block.number();
-                (number, span_id(number).unwrap(), trace_id(number))
+                let span = span_id(number).unwrap();
+                (number, span, trace_id(span))
             });
             ids.collect()
         };
@@ -175,12 +178,20 @@ mod tests {
     #[test]
     fn each_bit_is_set_in_half_of_the_ids() {
         let mut set = [0_u32; 64];
+        let mut set_in_traces = [0_u32; 128];
         const IDS: u64 = 1 << 14;
         for number in 0..IDS {
             let id = scramble(number);
             (0..64).for_each(|bit| set[bit] += (id >> bit) as u32 & 1);
+            let trace = trace_id(SpanId::from_u64(id.max(1)).unwrap());
+            let trace = u128::from_be_bytes(trace.to_bytes());
+            (0..128).for_each(|bit| set_in_traces[bit] += (trace >> bit) as u32 & 1);
         }
         let half = IDS as u32 / 2;
-        assert!(set.iter().all(|&set| set.abs_diff(half) < half / 16), "{set:?}");
+        let all = set.iter().chain(&set_in_traces);
+        assert!(
+            all.clone().all(|&set| set.abs_diff(half) < half / 16),
+            "{set:?} {set_in_traces:?}"
+        );
     }
 }

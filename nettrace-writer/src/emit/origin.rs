@@ -4,7 +4,7 @@
 use nettrace_format::{payload::Buffer as _, v6};
 
 use crate::{
-    context::frames::{IdBytes, InForce},
+    context::frames::{IdBytes, Ids, InForce},
     memory::Cursor,
     row::{ESCAPE_HEAD, Escape},
     thread::ThreadRef,
@@ -147,17 +147,25 @@ pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32
     out.put(bytes);
 }
 
+/// Writes the escape for a span without labels.
+#[inline(always)]
+pub(super) fn span(out: &mut Cursor, ids: &Ids, previous: u32) {
+    const LEN: usize = size_of::<IdBytes>();
+    // In one piece, so that there is one check whether it fits.
+    let space = out.space(ESCAPE_HEAD + LEN).and_then(<[u8]>::split_first_chunk_mut);
+    if let Some((head, bytes)) = space {
+        *head = Escape::Span.head(LEN, previous);
+        if let Some(bytes) = bytes.first_chunk_mut() {
+            ids.write(bytes);
+        }
+    }
+}
+
 /// Writes the escape for what is in force on the thread.
 #[inline(always)]
 pub(super) fn in_force(out: &mut Cursor, current: &InForce<'_>, previous: u32) {
     match *current {
-        InForce::Span(ids) => {
-            // In one piece, so that there is one check whether it fits.
-            if let Some(bytes) = out.space(ESCAPE_HEAD + size_of::<IdBytes>()) {
-                bytes[..ESCAPE_HEAD].copy_from_slice(&Escape::Span.head(ids.len(), previous));
-                bytes[ESCAPE_HEAD..].copy_from_slice(&ids);
-            }
-        }
+        InForce::Span(ids) => span(out, ids, previous),
         InForce::Labels(ids, labels) => {
             out.put(&Escape::Labels.head(ids.len() + labels.len(), previous));
             if !ids.is_empty() {

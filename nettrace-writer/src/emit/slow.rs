@@ -159,16 +159,32 @@ fn write_labels(buffer: &ThreadBuffer) -> bool {
     if !record.goes_on() {
         return false;
     }
+    let written = frames::with_span(|ids, version| {
+        write_escape(record, version, |out| origin::span(out, ids, record.last_escapes()))
+    });
+    written.unwrap_or_else(|| write_list(record))
+}
+
+/// [`write_labels`] for anything but a span without labels.
+#[inline(never)]
+fn write_list(record: &Record) -> bool {
     let written = frames::with_current(|version, current| {
-        let Some(mut out) = Cursor::to_limit(record) else { return false };
-        origin::in_force(&mut out, &current, record.last_escapes());
-        if out.overflowed() {
-            return false;
-        }
-        record.add_labels(out.position(), version);
-        true
+        let write = |out: &mut Cursor| origin::in_force(out, &current, record.last_escapes());
+        write_escape(record, version, write)
     });
     written == Some(true)
+}
+
+/// Writes an escape for the labels of a version, if it fits.
+#[inline(always)]
+fn write_escape(record: &Record, version: u64, write: impl FnOnce(&mut Cursor)) -> bool {
+    let Some(mut out) = Cursor::to_limit(record) else { return false };
+    write(&mut out);
+    if out.overflowed() {
+        return false;
+    }
+    record.add_labels(out.position(), version);
+    true
 }
 
 /// Seals a jumbo chunk after its one event.

@@ -46,7 +46,12 @@ impl<E: SpanEvents> Call<E> {
     /// Begins the span and enters it.
     #[inline(never)]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        Self { span: ManuallyDrop::new(Some(EnteredSpan::begin(events, parent, start))) }
+        // The span begins where it stays, because it is large.
+        let mut call = Self { span: ManuallyDrop::new(Some(EnteredSpan::off(events))) };
+        if let Some(span) = &mut *call.span {
+            span.begin_here(parent, start);
+        }
+        call
     }
 
     /// Ends the span. `stop` records the Stop: see [`EnteredSpan::end_with`].
@@ -59,14 +64,16 @@ impl<E: SpanEvents> Call<E> {
 
     #[inline(never)]
     fn end_now(&mut self, stop: impl FnOnce(&mut E, End)) {
-        if let Some(span) = self.span.take() {
-            span.end_with(stop);
+        if let Some(span) = &mut *self.span {
+            span.end_where_it_is(stop);
         }
+        // Where it is, because it is large.
+        *self.span = None;
     }
 
     #[inline(never)]
     fn drop_now(&mut self) {
-        drop(self.span.take());
+        *self.span = None;
     }
 }
 

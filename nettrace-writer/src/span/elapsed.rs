@@ -38,6 +38,12 @@ impl Started {
     /// A call that is not recorded.
     pub(crate) const NEVER: Self = Self { at: 0, pace: NONE };
 
+    /// Whether the call is recorded.
+    #[inline(always)]
+    pub(crate) fn is_known(&self) -> bool {
+        self.pace != NONE
+    }
+
     /// A call that begins now.
     #[inline(always)]
     pub(crate) fn now() -> Self {

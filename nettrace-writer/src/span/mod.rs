@@ -27,10 +27,8 @@ use std::{
     fmt,
     marker::PhantomData,
     ops::{Deref, DerefMut},
-    sync::Arc,
 };
 
-use nettrace_context::{TraceFlags, TraceState};
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
 use self::elapsed::Started;
@@ -39,8 +37,7 @@ pub use self::{derived::TraceSpan, elapsed::Elapsed, future::InSpan, polled::Pol
 use crate::{
     context::{
         Context, NotAcrossAwait,
-        frames::{self, Entered, Ids, NewSpan, Snapshot},
-        ids,
+        frames::{self, Above, Begun, Entered, Snapshot},
     },
     sync::thread,
 };
@@ -88,7 +85,13 @@ impl TraceField for Outcome {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        <str as TraceField>::encode_field(self.as_str(), encoder);
+        // The compiler knows each text, and makes a few stores of it.
+        match self {
+            Self::Ok => <str as TraceField>::encode_field("ok", encoder),
+            Self::Err => <str as TraceField>::encode_field("err", encoder),
+            Self::Cancelled => <str as TraceField>::encode_field("cancelled", encoder),
+            Self::Panicked => <str as TraceField>::encode_field("panicked", encoder),
+        }
     }
 }
 
@@ -136,55 +139,6 @@ pub enum Parent<'a> {
     FollowsFrom(&'a Context),
 }
 
-/// A span that has begun.
-#[derive(Debug)]
-struct Open {
-    ids: Ids,
-    number: u64,
-    state: Option<Arc<TraceState>>,
-    started: Started,
-}
-
-impl Open {
-    /// Makes ids, enters the span, and calls `start`, which records the Start.
-    #[inline]
-    fn begin(parent: Parent<'_>, start: impl FnOnce()) -> (Self, Scope) {
-        let mut open = Self::new(parent);
-        let scope = open.enter();
-        start();
-        open.started = Started::at_last_event();
-        (open, scope)
-    }
-
-    /// Makes ids. The span has not started.
-    #[inline]
-    fn new(parent: Parent<'_>) -> Self {
-        let NewSpan { span, number, current } = frames::new_span();
-        let (parent, related) = match parent {
-            Parent::Current => (current, None),
-            Parent::None => (None, None),
-            Parent::Of(context) => {
-                let Snapshot { ids, state, .. } = context.snapshot();
-                (ids.map(|ids| (ids, state.clone())), None)
-            }
-            Parent::FollowsFrom(context) => (None, context.span_id()),
-        };
-        let (ids, state) = match parent {
-            Some((parent, state)) => (Ids { span, related: Some(parent.span), ..parent }, state),
-            None => {
-                let flags = TraceFlags::RANDOM.with_sampled(true);
-                (Ids { trace: ids::trace_id(number), span, related, flags }, None)
-            }
-        };
-        Self { ids, number, state, started: Started::NEVER }
-    }
-
-    #[inline]
-    fn enter(&self) -> Scope {
-        Scope(frames::enter_span(self.ids, self.number, self.state.as_ref()))
-    }
-}
-
 /// Ends what was entered, also if the span's events unwind.
 #[derive(Debug)]
 struct Scope(Entered);
@@ -204,7 +158,9 @@ impl Drop for Scope {
 #[must_use = "the span ends when this is dropped"]
 pub struct Span<E: SpanEvents> {
     /// `None`: nobody listens, or the span has ended.
-    open: Option<Open>,
+    open: Option<Begun>,
+    /// When the Start was recorded. [`Started::NEVER`] before.
+    started: Started,
     events: E,
 }
 
@@ -213,15 +169,30 @@ impl<E: SpanEvents> Span<E> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn off(events: E) -> Self {
-        Self { open: None, events }
+        Self { open: None, started: Started::NEVER, events }
     }
 
     /// Begins a span. `start` records the Start.
     #[doc(hidden)]
     #[inline]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        let (open, _scope) = Open::begin(parent, start);
-        Self { open: Some(open), events }
+        let mut span = Self::off(events);
+        let _scope = span.make_ids(parent);
+        start();
+        span.started = Started::at_last_event();
+        span
+    }
+
+    /// Makes ids, and enters the span.
+    #[inline]
+    fn make_ids(&mut self, parent: Parent<'_>) -> Scope {
+        let above = match parent {
+            Parent::Current => Above::Current,
+            Parent::None => Above::Nothing(None),
+            Parent::Of(context) => Above::Snapshot(context.snapshot()),
+            Parent::FollowsFrom(context) => Above::Nothing(context.span_id()),
+        };
+        Scope(frames::begin_span(above, &mut self.open))
     }
 
     /// Whether somebody listened when the span began.
@@ -236,7 +207,7 @@ impl<E: SpanEvents> Span<E> {
     pub fn enter(self) -> EnteredSpan<E> {
         match &self.open {
             Some(open) => {
-                let scope = open.enter();
+                let scope = Scope(frames::enter_span(open));
                 EnteredSpan::new(self, scope)
             }
             None => EnteredSpan { span: self, entry: None, not_send: PhantomData },
@@ -253,7 +224,7 @@ impl<E: SpanEvents> Span<E> {
 
     #[inline]
     fn scope(&self) -> Scope {
-        self.open.as_ref().map_or(Scope(Entered::NOTHING), Open::enter)
+        Scope(self.open.as_ref().map_or(Entered::NOTHING, frames::enter_span))
     }
 
     /// Records the Stop, unless it is recorded. The span is in force.
@@ -271,9 +242,13 @@ impl<E: SpanEvents> Span<E> {
         busy: Elapsed,
         stop: impl FnOnce(&mut E, End),
     ) {
-        if let Some(open) = self.open.take() {
-            let end = End { duration: open.started.elapsed(), outcome, polls, busy };
-            stop(&mut self.events, end);
+        if self.open.is_some() {
+            self.open = None;
+            // If recording the Start has unwound, there is no Stop.
+            if self.started.is_known() {
+                let end = End { duration: self.started.elapsed(), outcome, polls, busy };
+                stop(&mut self.events, end);
+            }
         }
     }
 }
@@ -331,6 +306,13 @@ struct Entry {
     outcome: Option<Outcome>,
 }
 
+impl Entry {
+    #[inline]
+    fn new(scope: Scope) -> Self {
+        Self { scope, was_panicking: thread::panicking(), outcome: None }
+    }
+}
+
 impl<E: SpanEvents> EnteredSpan<E> {
     /// A span that nobody listens to.
     #[doc(hidden)]
@@ -343,14 +325,23 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[doc(hidden)]
     #[inline]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        let (open, scope) = Open::begin(parent, start);
-        Self::new(Span { open: Some(open), events }, scope)
+        let mut span = Self::off(events);
+        span.begin_here(parent, start);
+        span
+    }
+
+    /// [`begin`](Self::begin) for a span that is [`off`](Self::off).
+    #[inline]
+    fn begin_here(&mut self, parent: Parent<'_>, start: impl FnOnce()) {
+        let scope = self.span.make_ids(parent);
+        self.entry = Some(Entry::new(scope));
+        start();
+        self.span.started = Started::at_last_event();
     }
 
     #[inline]
     fn new(span: Span<E>, scope: Scope) -> Self {
-        let entry = Entry { scope, was_panicking: thread::panicking(), outcome: None };
-        Self { span, entry: Some(entry), not_send: PhantomData }
+        Self { span, entry: Some(Entry::new(scope)), not_send: PhantomData }
     }
 
     /// Whether somebody listened when the span began.
@@ -373,6 +364,12 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[doc(hidden)]
     #[inline]
     pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
+        self.end_where_it_is(stop);
+    }
+
+    /// [`end_with`](Self::end_with). The span is still to be dropped.
+    #[inline]
+    fn end_where_it_is(&mut self, stop: impl FnOnce(&mut E, End)) {
         if self.is_recorded() {
             self.return_here();
             self.span.end_with(Outcome::Ok, 0, Elapsed::ZERO, stop);

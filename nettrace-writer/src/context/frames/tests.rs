@@ -1,17 +1,17 @@
 use nettrace_format::v6::{LAST_LABEL, split_label};
 
 use super::{
-    IdList, Ids, InForce, Label, MAX_LABEL_BYTES, NewSpan, decode, enter_span, leave, new_span,
+    Above, Begun, InForce, Label, MAX_LABEL_BYTES, begin_span, decode, enter_span, leave,
     return_to, with_current,
 };
-use crate::context::{Context, enter_labels, ids};
+use crate::context::{Context, enter_labels};
 
 /// What is in force, as one label list.
 fn list() -> (u64, Vec<u8>) {
     let current = with_current(|version, current| {
         let list = match current {
             InForce::Nothing => Vec::new(),
-            InForce::Span(ids) => IdList::new(&ids).end().as_bytes().to_vec(),
+            InForce::Span(ids) => super::id_list(*ids).end().as_bytes().to_vec(),
             InForce::Labels(ids, labels) => [ids, labels].concat(),
         };
         (version, list)
@@ -84,13 +84,11 @@ fn too_much_is_refused_and_changes_nothing() {
     assert_eq!(current(), ["Str(\"k\", \"v\")"]);
 }
 
-/// The ids of a span below the one in force, and its number.
-fn child() -> (Ids, u64) {
-    let NewSpan { span, number, current } = new_span();
-    let parent = current.map(|(ids, _)| ids);
-    let trace = parent.map_or_else(|| ids::trace_id(number), |parent| parent.trace);
-    let flags = nettrace_context::TraceFlags::SAMPLED;
-    (Ids { trace, span, related: parent.map(|parent| parent.span), flags }, number)
+/// A span below the one in force, which is not in force.
+fn child() -> Begun {
+    let mut begun = None;
+    leave(&begin_span(Above::Current, &mut begun));
+    begun.unwrap()
 }
 
 /// The kinds of labels in force.
@@ -100,18 +98,19 @@ fn kinds() -> Vec<u8> {
 
 #[test]
 fn a_span_adds_its_ids_to_labels() {
-    let (ids, number) = child();
-    let outer = enter_span(ids, number, None);
+    let span = child();
+    let number = span.number;
+    let outer = enter_span(&span);
     assert_eq!((kinds(), list().0), (vec![1, 3, 4], number));
     assert_one_list(&list().1);
-    assert!(current().contains(&format!("SpanId({})", ids.span.to_u64())));
+    assert!(current().contains(&format!("SpanId({})", span.ids.span.to_u64())));
     {
         let _labels = enter_labels(&[Label::Str("k", "v")]).unwrap();
         assert_eq!(kinds(), [1, 3, 4, 5]);
-        let (ids, number) = child();
-        let inner = enter_span(ids, number, None);
+        let span = child();
+        let inner = enter_span(&span);
         assert_eq!(kinds(), [1, 2, 3, 4, 5]);
-        assert_ne!(list().0, number, "the number is for the span without labels");
+        assert_ne!(list().0, span.number, "the number is for the span without labels");
         assert_one_list(&list().1);
         leave(&inner);
     }
@@ -122,16 +121,16 @@ fn a_span_adds_its_ids_to_labels() {
 
 #[test]
 fn ids_that_are_given_replace_those_of_the_span() {
-    let (ids, number) = child();
-    let span = enter_span(ids, number, None);
+    let outer = child();
+    let span = enter_span(&outer);
     let labels = enter_labels(&[Label::SpanId(7), Label::Str("k", "v")]).unwrap();
     assert_eq!(kinds(), [1, 3, 4, 5]);
     assert!(current().contains(&"SpanId(7)".to_owned()));
     assert_one_list(&list().1);
     // A span replaces them in turn, and its parent is the span.
-    let (inner, number) = child();
-    assert_eq!(inner.related, Some(ids.span));
-    let inner = enter_span(inner, number, None);
+    let inner = child();
+    assert_eq!(inner.ids.related, Some(outer.ids.span));
+    let inner = enter_span(&inner);
     assert_eq!(kinds(), [1, 2, 3, 4, 5]);
     assert!(!current().contains(&"SpanId(7)".to_owned()));
     assert_one_list(&list().1);
@@ -144,8 +143,7 @@ fn ids_that_are_given_replace_those_of_the_span() {
 #[test]
 fn a_context_replaces_what_is_in_force() {
     let labels = enter_labels(&[Label::Str("k", "v")]).unwrap();
-    let (ids, number) = child();
-    let span = enter_span(ids, number, None);
+    let span = enter_span(&child());
     let (context, expected) = (Context::current(), list());
     leave(&span);
     drop(labels);
@@ -161,17 +159,16 @@ fn a_context_replaces_what_is_in_force() {
 
 #[test]
 fn scopes_may_end_in_any_order() {
-    let (first, number) = child();
-    let first = enter_span(first, number, None);
+    let first = enter_span(&child());
     let expected = list();
-    let (second, number) = child();
-    let second = enter_span(second, number, None);
+    let second = enter_span(&child());
     return_to(&first);
     assert_eq!(list(), expected);
     leave(&second);
     assert_eq!(list(), expected, "it has ended with the span around it");
-    let (third, number) = child();
-    let third = enter_span(third, number, None);
+    let third = child();
+    let number = third.number;
+    let third = enter_span(&third);
     leave(&second);
     assert_eq!(list().0, number, "another scope has its place");
     leave(&first);
