@@ -287,6 +287,17 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
     }
 }
 
+/// Records an event in those of the sessions that listen to it whose bits are given.
+pub(crate) fn emit_to<T: TraceEvent + ?Sized>(event: &T, sessions: u32) {
+    let ty = event.event_type();
+    if ty.is_registered() || sessions::register(ty) {
+        let word = ty.enabled() & sessions & SESSION_MASK;
+        if word != 0 {
+            emit_somewhere(event, ty, word, &NO_ORIGIN);
+        }
+    }
+}
+
 /// Gets a buffer for the session in a slot. Also returns whether the event has waited for one,
 /// which it does if the session blocks.
 fn attach(slot: u32) -> (Attached, bool) {

@@ -195,9 +195,19 @@ impl ProviderFilter {
 
     /// Whether events of this schema pass.
     pub(crate) fn matches(&self, schema: &EventSchema) -> bool {
-        self.selects_provider(schema.provider.name)
-            && schema.level <= self.level
-            && (schema.keywords == 0 || schema.keywords & self.keywords != 0)
+        self.selects(schema.provider.name, schema.level, schema.keywords)
+    }
+
+    /// Whether events of this provider, level and keywords pass.
+    pub(crate) fn selects(&self, provider: &str, level: Level, keywords: u64) -> bool {
+        self.selects_provider(provider)
+            && level <= self.level
+            && (keywords == 0 || keywords & self.keywords != 0)
+    }
+
+    /// The highest level that passes.
+    pub(crate) fn max_level(&self) -> Level {
+        self.level
     }
 
     /// Whether the name selects a provider. The level and keywords of its events do not matter.

@@ -37,6 +37,7 @@
 //! | event types that are not recorded, and why | [`refused_types`] |
 //! | errors and their messages | [`Error`] |
 //! | schemas, and fields of your own types | [`event`] |
+//! | events and spans of another library | [`bridge`] |
 //!
 //! # Promises
 //!
@@ -104,6 +105,7 @@ cfg_if::cfg_if! {
         #[cfg(test)]
         mod loom_tests;
     } else {
+        pub mod bridge;
         mod clock;
         mod config;
         mod context;

@@ -177,6 +177,12 @@ pub(crate) fn set_flusher() {
     IS_FLUSHER.set(true);
 }
 
+/// Whether this thread is a session's flusher.
+#[inline]
+pub(crate) fn is_flusher() -> bool {
+    IS_FLUSHER.get()
+}
+
 /// Whether this thread may wait for room. The thread that makes room must not, nor a signal handler
 /// that interrupted a wait.
 pub(crate) fn may_wait() -> bool {

@@ -32,7 +32,7 @@ use std::{
 };
 
 use nettrace_event::{
-    EventType, NOT_REGISTERED, SESSION_BITS,
+    EventType, Level, NOT_REGISTERED, SESSION_BITS,
     registry::{self, Backend, BackendEntry, RegisterError},
 };
 
@@ -44,6 +44,7 @@ mod process;
 use self::process::install_handlers;
 
 use crate::{
+    bridge,
     error::Error,
     filter::ProviderFilter,
     local,
@@ -61,6 +62,11 @@ static LISTENERS: AtomicU32 = AtomicU32::new(0);
 /// Bit of [`LISTENERS`]: the program uses tracepoints, so the kernel may listen at any time.
 #[cfg(any(unix, feature = "user_events"))]
 const TRACEPOINTS: u32 = 1 << 31;
+/// How often what sessions record has changed.
+static CHANGES: AtomicU32 = AtomicU32::new(0);
+/// The number of the change by which the session in a slot began.
+static BEGUN: [AtomicU32; SESSION_BITS as usize] =
+    [const { AtomicU32::new(0) }; SESSION_BITS as usize];
 /// How many `fork`s separate this process from the first one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -148,7 +154,9 @@ impl Slot {
                 table.hear(session, ty);
                 registry::listen(ty, 1 << self.number, 0);
             }
+            BEGUN[self.number as usize].store(note_change(), Ordering::Release);
         });
+        bridge::changed();
     }
 
     /// Stops listening. Events that are under way may still arrive.
@@ -164,16 +172,63 @@ impl Slot {
 }
 
 fn hush(slot: u32) {
-    local::holding_locks(|| {
+    let has_listened = local::holding_locks(|| {
         let mut table = table().lock();
-        if let Some(session) = table.slots[slot as usize].take() {
+        let session = table.slots[slot as usize].take();
+        let has_listened = session.is_some();
+        if let Some(session) = session {
             table.ending[slot as usize] = Some(session);
             LISTENERS.fetch_sub(1, Ordering::Relaxed);
         }
         for ty in attached_types() {
             registry::listen(ty, 0, 1 << slot);
         }
+        if has_listened {
+            note_change();
+        }
+        has_listened
     });
+    if has_listened == Some(true) {
+        bridge::changed();
+    }
+}
+
+/// Counts a change of what sessions record, under the table's lock. Returns its number.
+fn note_change() -> u32 {
+    CHANGES.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// How often what sessions record has changed.
+#[inline]
+pub(crate) fn changes() -> u32 {
+    CHANGES.load(Ordering::Relaxed)
+}
+
+/// The slots whose sessions began after so many changes, as bits.
+pub(crate) fn begun_after(changes: u32) -> u32 {
+    let begun = BEGUN.iter().map(|begun| begun.load(Ordering::Acquire));
+    let slots = (0..).zip(begun).filter(|(_, begun)| begun.wrapping_sub(changes + 1) < 1 << 31);
+    slots.fold(0, |bits, (slot, _): (u32, u32)| bits | 1 << slot)
+}
+
+/// Whether some session records events of this provider, level and keywords. In a signal handler
+/// that interrupted the taking of locks the answer is `true`.
+pub(crate) fn is_wanted(provider: &str, level: Level, keywords: u64) -> bool {
+    let is_wanted = || {
+        let table = table().lock();
+        table.slots.iter().flatten().any(|session| session.selects(provider, level, keywords))
+    };
+    local::holding_locks(is_wanted).unwrap_or(true)
+}
+
+/// The highest level that some session records. In a signal handler that interrupted the taking of
+/// locks it is the highest of all.
+pub(crate) fn max_level() -> Option<Level> {
+    let max_level = || {
+        let table = table().lock();
+        table.slots.iter().flatten().filter_map(|session| session.max_level()).max()
+    };
+    local::holding_locks(max_level).unwrap_or(Some(Level::new(u8::MAX)))
 }
 
 /// Every type whose word sessions have set. Under the table's lock.
@@ -205,7 +260,7 @@ fn attached_types() -> impl Iterator<Item = &'static EventType> {
 /// this. A type that registers meanwhile is either attached, and changed here, or will be attached
 /// with the new filters: see [`attached_types`].
 pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -> Option<bool> {
-    local::holding_locks(|| {
+    let is_set = local::holding_locks(|| {
         let mut table = table().lock();
         let listens = table.slots[session.slot as usize].as_ref();
         if !listens.is_some_and(|listening| Arc::ptr_eq(listening, session)) {
@@ -220,8 +275,13 @@ pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -
                 registry::listen(ty, 0, 1 << session.slot);
             }
         }
+        note_change();
         true
-    })
+    });
+    if is_set == Some(true) {
+        bridge::changed();
+    }
+    is_set
 }
 
 impl Drop for Slot {

@@ -3,7 +3,7 @@
 use std::{io, mem, sync::Arc, time::Duration};
 
 use crossbeam_channel::{SendTimeoutError, Sender};
-use nettrace_event::EventType;
+use nettrace_event::{EventType, Level};
 use nettrace_format::{Format, FormatError, LeftOut, Stream};
 
 use crate::{
@@ -183,6 +183,21 @@ impl Shared {
     pub(crate) fn wants(&self, ty: &EventType) -> bool {
         let (schema, filters) = (ty.schema(), self.filters.lock());
         filters.as_ref().is_none_or(|filters| filters.iter().any(|filter| filter.matches(schema)))
+    }
+
+    /// Whether the session wants events of this provider, level and keywords.
+    pub(crate) fn selects(&self, provider: &str, level: Level, keywords: u64) -> bool {
+        let filters = self.filters.lock();
+        let selects = |filter: &ProviderFilter| filter.selects(provider, level, keywords);
+        filters.as_ref().is_none_or(|filters| filters.iter().any(selects))
+    }
+
+    /// The highest level that the session wants. `None`: it wants nothing.
+    pub(crate) fn max_level(&self) -> Option<Level> {
+        match &*self.filters.lock() {
+            Some(filters) => filters.iter().map(ProviderFilter::max_level).max(),
+            None => Some(Level::new(u8::MAX)),
+        }
     }
 
     /// What the session wants from now on. Under the lock of the table of [`sessions`].

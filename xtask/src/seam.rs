@@ -16,6 +16,7 @@ use crate::{
 const SEAMS: &[(&str, &str)] = &[
     ("nettrace-reader/src/read_ahead.rs", "the thread that reads a source ahead"),
     ("nettrace-writer/src/sync.rs", "the writer's seam"),
+    ("tracing-nettrace/src/sync.rs", "the seam of the layer and the subscriber for `tracing`"),
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),

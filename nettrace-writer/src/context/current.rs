@@ -159,6 +159,10 @@ impl Context {
     pub(crate) fn of(snapshot: Snapshot) -> Self {
         Self { snapshot }
     }
+
+    pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
+        Self::of(Snapshot::of_span(ids, state))
+    }
 }
 
 /// The span of another service, as its caller or as the parent of spans here.

@@ -87,6 +87,21 @@ impl Ids {
         }
     }
 
+    /// Five words: what a chunk has of them, and the flags.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 5] {
+        let [upper, lower] = self.trace;
+        let related = self.related.map_or(0, SpanId::to_u64);
+        [upper, lower, self.span.to_u64(), related, self.flags]
+    }
+
+    /// From their [words](Self::to_words). `None` if no ids have these words.
+    #[inline]
+    pub(crate) fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
+        let span = SpanId::from_u64(span).filter(|_| upper | lower != 0)?;
+        Some(Self { trace: [upper, lower], span, related: SpanId::from_u64(related), flags })
+    }
+
     /// Writes the ids as a chunk has them.
     #[inline(always)]
     pub(crate) fn write(&self, bytes: &mut IdBytes) {
@@ -401,7 +416,7 @@ pub(crate) enum Above<'a> {
 pub(crate) struct Begun {
     pub(crate) ids: Ids,
     /// The number that the span id was made from, which no other span has.
-    number: u64,
+    pub(crate) number: u64,
     pub(crate) state: Option<Arc<TraceState>>,
 }
 
@@ -441,7 +456,8 @@ fn new_span(block: &mut Block) -> (SpanId, u64) {
 }
 
 /// A number that the process has not used yet.
-fn unique() -> u64 {
+#[inline]
+pub(crate) fn unique() -> u64 {
     with_frames(|frames| frames.block.number()).unwrap_or_else(|_| ids::first_of_block())
 }
 

@@ -72,6 +72,16 @@ impl Started {
     }
 
     #[inline(always)]
+    pub(crate) fn to_words(self) -> [u64; 2] {
+        [self.at, self.pace]
+    }
+
+    #[inline(always)]
+    pub(crate) fn from_words([at, pace]: [u64; 2]) -> Self {
+        Self { at, pace }
+    }
+
+    #[inline(always)]
     fn nanos_until(&self, counter: u64) -> u64 {
         let ticks = counter.saturating_sub(self.at);
         // The product exceeds 64 bits of nanoseconds only after centuries.

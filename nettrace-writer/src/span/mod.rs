@@ -31,8 +31,7 @@ use std::{
 
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
-use self::elapsed::Started;
-pub(crate) use self::elapsed::set_frequency;
+pub(crate) use self::elapsed::{Started, set_frequency};
 pub use self::{derived::TraceSpan, elapsed::Elapsed, future::InSpan, polled::PolledSpan};
 use crate::{
     context::{

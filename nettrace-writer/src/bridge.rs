@@ -1,0 +1,279 @@
+//! For crates that bring the events and spans of another library to sessions, such as
+//! `tracing-nettrace`.
+//!
+//! Such a library has its own idea of when a span begins, who holds it and when it ends. So its
+//! spans are no [`Span`](crate::Span)s: the bridge keeps the [ids](SpanIds), and puts them in force
+//! where the library says that a span is entered. Spans of both kinds are then parents of each
+//! other.
+//!
+//! Events of types that become known at run time need nothing from here: leak an
+//! [`EventType`] and implement [`TraceEvent`]. [`register`] makes such a type known.
+//!
+//! Nothing here is called for an event of an application that only derives its events.
+
+use std::{
+    marker::PhantomData,
+    sync::{Arc, OnceLock},
+};
+
+use nettrace_context::{SpanId, TraceId, TraceState};
+use nettrace_event::{EventType, Level, TraceEvent, registry::RegisterError};
+
+use crate::{
+    context::{
+        Context, NotAcrossAwait,
+        frames::{self, Above, Begun, Entered, Ids, Snapshot},
+    },
+    emit::emit_to as emit_to_sessions,
+    local, sessions,
+    span::{Elapsed, Started},
+};
+
+/// The ids of a span that another library keeps: six words, without a reference count.
+///
+/// ```
+/// use nettrace_writer::{
+///     Context,
+///     bridge::{SpanIds, Within},
+/// };
+///
+/// let (outer, _, entry) = SpanIds::begin(Within::Current);
+/// assert_eq!(Context::current().span_id(), Some(outer.span_id()));
+/// entry.leave(); // The span has begun, and is not entered.
+/// assert!(Context::current().span_id().is_none());
+///
+/// let entry = outer.enter(None);
+/// let (inner, _, begun) = SpanIds::begin(Within::Current);
+/// begun.leave();
+/// assert_eq!(inner.parent_id(), Some(outer.span_id()));
+/// entry.leave();
+///
+/// // Six words are enough to keep it in a table of atomics.
+/// assert_eq!(SpanIds::from_words(inner.to_words()), Some(inner));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanIds {
+    ids: Ids,
+    /// The number that the span id was made from, which no other span of the process has.
+    number: u64,
+}
+
+impl SpanIds {
+    /// Makes ids for a span that begins, and the `tracestate` that it inherits. Puts the span in
+    /// force as [`enter`](Self::enter) does, for the event that tells of its start.
+    #[inline]
+    pub fn begin(within: Within<'_>) -> (Self, Option<Arc<TraceState>>, Entry) {
+        let outer;
+        let above = match within {
+            Within::Current => Above::Current,
+            Within::Nothing => Above::Nothing(None),
+            Within::Span(span, state) => {
+                outer = Snapshot::of_span(span.ids, state);
+                Above::Snapshot(&outer)
+            }
+        };
+        let mut begun = None;
+        let entered = frames::begin_span(above, &mut begun);
+        let Some(Begun { ids, number, state }) = begun else { unreachable!("it makes one") };
+        (Self { ids, number }, state, Entry { entered, not_send: PhantomData })
+    }
+
+    /// Puts the span in force on this thread, with the labels that are in force, until the entry is
+    /// left. Takes no lock. Does not allocate if as many were in force on this thread before.
+    #[inline]
+    pub fn enter(&self, state: Option<Arc<TraceState>>) -> Entry {
+        let begun = Begun { ids: self.ids, number: self.number, state };
+        Entry { entered: frames::enter_span(&begun), not_send: PhantomData }
+    }
+
+    /// The id of the span.
+    #[must_use]
+    pub fn span_id(&self) -> SpanId {
+        self.ids.span
+    }
+
+    /// The id of the trace.
+    #[must_use]
+    pub fn trace_id(&self) -> TraceId {
+        self.ids.trace()
+    }
+
+    /// The id of the span that this one began in.
+    #[must_use]
+    pub fn parent_id(&self) -> Option<SpanId> {
+        self.ids.related
+    }
+
+    /// The ids as numbers, for [`from_words`](Self::from_words).
+    #[inline]
+    #[must_use]
+    pub fn to_words(&self) -> [u64; 6] {
+        let [a, b, c, d, e] = self.ids.to_words();
+        [a, b, c, d, e, self.number]
+    }
+
+    /// Ids from their [words](Self::to_words). `None` if no ids have these words.
+    #[inline]
+    #[must_use]
+    pub fn from_words([a, b, c, d, e, number]: [u64; 6]) -> Option<Self> {
+        Some(Self { ids: Ids::from_words([a, b, c, d, e])?, number })
+    }
+
+    /// The span as a context: to enter it elsewhere, or as the parent of a
+    /// [`Span`](crate::Span).
+    #[must_use]
+    pub fn context(&self, state: Option<Arc<TraceState>>) -> Context {
+        Context::of_span(self.ids, state)
+    }
+}
+
+/// Where a span of another library begins.
+#[derive(Clone, Debug)]
+pub enum Within<'a> {
+    /// In the span that is in force on this thread, of whatever kind. If none is, the span begins a
+    /// trace.
+    Current,
+    /// Nowhere: the span begins a trace.
+    Nothing,
+    /// In another span of that library, which has this `tracestate`.
+    Span(&'a SpanIds, Option<Arc<TraceState>>),
+}
+
+/// Says that a span of another library is in force on this thread.
+///
+/// It does not end when it is dropped, because the other library says when. Ends that come in
+/// another order than the begins are no error: whatever is within the scope that
+/// [ends](Self::leave) ends with it.
+#[derive(Debug)]
+#[must_use = "the span is in force until `leave` is called"]
+pub struct Entry {
+    entered: Entered,
+    not_send: PhantomData<NotAcrossAwait>,
+}
+
+impl Entry {
+    /// Ends it, and what is within it. Does nothing if it has ended with a scope around it.
+    #[inline]
+    pub fn leave(self) {
+        frames::leave(&self.entered);
+    }
+}
+
+/// When something began, by the clock of [durations](Elapsed).
+#[derive(Clone, Copy, Debug)]
+pub struct Began(Started);
+
+impl Began {
+    /// Now.
+    #[inline]
+    #[must_use]
+    pub fn now() -> Self {
+        Self(Started::now())
+    }
+
+    /// The time since then. It ends when it is asked for, or recorded.
+    #[inline]
+    #[must_use]
+    pub fn elapsed(&self) -> Elapsed {
+        self.0.elapsed()
+    }
+
+    /// As numbers, for [`from_words`](Self::from_words).
+    #[inline]
+    #[must_use]
+    pub fn to_words(self) -> [u64; 2] {
+        self.0.to_words()
+    }
+
+    /// From its [words](Self::to_words).
+    #[inline]
+    #[must_use]
+    pub fn from_words(words: [u64; 2]) -> Self {
+        Self(Started::from_words(words))
+    }
+}
+
+/// A number that nobody else in the process gets, and not 0. A thread takes them in blocks, so
+/// this mostly touches memory of the thread alone.
+#[inline]
+#[must_use]
+pub fn unique_number() -> u64 {
+    frames::unique()
+}
+
+/// Registers an event type, as its first event would. Its
+/// [word](nettrace_event::EventType::enabled) is exact from then on.
+///
+/// # Errors
+///
+/// [`RegisterError`] if the type is refused. With [`RegisterError::Busy`] the call came from a
+/// signal handler, and nothing has changed.
+pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
+    sessions::register_now(ty)
+}
+
+/// Records an event in some of the sessions that listen to it: those whose bit is set in
+/// `sessions`. The bits are those of the type's [word](nettrace_event::EventType::enabled).
+pub fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
+    emit_to_sessions(event, sessions);
+}
+
+/// Whether some session records events of this provider, level and keywords. Takes a lock. In a
+/// signal handler that interrupted this crate, the answer is `true`.
+#[must_use]
+pub fn is_wanted(provider: &str, level: Level, keywords: u64) -> bool {
+    sessions::is_wanted(provider, level, keywords)
+}
+
+/// The highest level that some session records. `None` while there is no session. Takes a lock. In
+/// a signal handler that interrupted this crate, the answer is the highest level of all.
+#[must_use]
+pub fn max_level() -> Option<Level> {
+    sessions::max_level()
+}
+
+/// How often the answer of [`is_wanted`] may have changed so far: one load.
+#[inline]
+#[must_use]
+pub fn changes() -> u32 {
+    sessions::changes()
+}
+
+/// The sessions that have begun after so many [changes], as bits of the words of event
+/// types. Takes no lock.
+#[must_use]
+pub fn begun_after(changes: u32) -> u32 {
+    sessions::begun_after(changes)
+}
+
+/// Whether this thread is a session's own, which writes to the session's sink.
+#[inline]
+#[must_use]
+pub fn is_session_thread() -> bool {
+    local::is_flusher()
+}
+
+/// The most functions that [`on_change`] takes.
+const MAX_WATCHERS: usize = 8;
+
+static WATCHERS: [OnceLock<fn()>; MAX_WATCHERS] = [const { OnceLock::new() }; MAX_WATCHERS];
+
+/// Calls `f` after each change of what sessions record: when a session begins, ends, or gets other
+/// filters. The thread that makes the change calls it and holds no lock of this crate. When `f` is
+/// called, [`is_wanted`] has the new answer. Several threads may call it at once.
+///
+/// Nobody calls it when a `fork` leaves the child without sessions.
+///
+/// Returns `false` if there are eight such functions already. A function that is given twice counts
+/// once.
+pub fn on_change(f: fn()) -> bool {
+    let is_f = |watcher: &OnceLock<fn()>| {
+        watcher.set(f).is_ok() || watcher.get().is_some_and(|other| std::ptr::fn_addr_eq(*other, f))
+    };
+    WATCHERS.iter().any(is_f)
+}
+
+/// Says that what sessions record has changed. The caller holds no lock.
+pub(crate) fn changed() {
+    WATCHERS.iter().filter_map(OnceLock::get).for_each(|watcher| watcher());
+}

@@ -1,0 +1,271 @@
+//! Callsites, and their event types.
+//!
+//! A callsite of `tracing` has metadata, which is a `static`. Its address is the key. Generic
+//! functions share one callsite, which records fields of different types: so an event type belongs
+//! to a callsite and a [signature](crate::values::Signature). It is made when an event first has
+//! that signature, is found without a lock from then on, and is never removed, because sessions
+//! keep it.
+
+use std::ptr;
+
+use nettrace_writer::{Level, bridge, event::EventType};
+use tracing_core::Metadata;
+
+use crate::{
+    schema::{self, Part},
+    stats,
+    sync::{AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, PoisonError},
+    table::{Table, hash},
+    values::Signature,
+};
+
+/// The most event types of a process that this crate makes.
+const MAX_TYPES: u32 = 8_192;
+/// The most signatures of a callsite.
+const MAX_SIGNATURES: usize = 64;
+
+/// Events of spans and events that `tracing` has no lower level than this for.
+///
+/// `TRACE` and `DEBUG` are both [`Level::Verbose`], as .NET's tools have no lower level. Events and
+/// spans of `TRACE` have this keyword, so a filter can leave them out:
+///
+/// ```
+/// use nettrace_writer::{Level, ProviderFilter};
+/// use tracing_nettrace::KEYWORD_TRACE;
+///
+/// let debug = ProviderFilter::new("my_service").level(Level::Verbose).keywords(!KEYWORD_TRACE);
+/// ```
+pub const KEYWORD_TRACE: u64 = 1 << 47;
+
+/// How callsites get their providers and keywords.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Naming {
+    /// Whether the provider is the whole target and not the crate alone.
+    pub(crate) whole_target: bool,
+    /// The keywords of targets that begin with a path.
+    pub(crate) keywords: Vec<(String, u64)>,
+}
+
+impl Naming {
+    /// The same for all who want this one, for as long as the process runs.
+    pub(crate) fn shared(self) -> &'static Self {
+        static ALL: Mutex<Vec<&Naming>> = Mutex::new(Vec::new());
+        let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = all.iter().find(|other| ***other == self) {
+            return same;
+        }
+        let new: &'static Self = Box::leak(Box::new(self));
+        all.push(new);
+        new
+    }
+
+    /// The provider of a target.
+    fn provider(&self, target: &str) -> &'static str {
+        let target = if self.whole_target {
+            target.replace("::", ".")
+        } else {
+            target.split("::").next().unwrap_or_default().to_owned()
+        };
+        schema::provider_name(target)
+    }
+
+    fn keywords(&self, metadata: &Metadata<'_>) -> u64 {
+        let target = metadata.target();
+        let is_of = |path: &str| {
+            target.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+        };
+        let of_target = self.keywords.iter().filter(|(path, _)| is_of(path));
+        let of_level =
+            if *metadata.level() == tracing_core::Level::TRACE { KEYWORD_TRACE } else { 0 };
+        of_target.fold(of_level, |all, (_, keywords)| all | keywords)
+    }
+}
+
+/// A callsite, as one [`Naming`] has it.
+#[derive(Debug)]
+pub(crate) struct Callsite {
+    pub(crate) metadata: &'static Metadata<'static>,
+    naming: &'static Naming,
+    pub(crate) provider: &'static str,
+    pub(crate) level: Level,
+    pub(crate) keywords: u64,
+    /// Whether some session wants it.
+    is_wanted: AtomicBool,
+    /// The types of an event, or of a span's Start.
+    events: Types,
+    /// The types of fields that are recorded later.
+    records: Types,
+    others: [OnceLock<Option<&'static EventType>>; Part::OTHERS],
+}
+
+/// The callsites of all namings.
+static CALLSITES: Table<&'static Callsite, 4> = Table::new();
+
+fn key(metadata: &Metadata<'_>, naming: &'static Naming) -> u64 {
+    hash(ptr::from_ref(metadata).addr() as u64 ^ (ptr::from_ref(naming).addr() as u64) << 16)
+}
+
+impl Callsite {
+    /// The callsite with this metadata. `None` if the process has too many.
+    #[inline]
+    pub(crate) fn of(
+        metadata: &'static Metadata<'static>,
+        naming: &'static Naming,
+    ) -> Option<&'static Self> {
+        Self::find(metadata, naming).or_else(|| Self::make(metadata, naming))
+    }
+
+    /// The callsite with this metadata, if it is known.
+    #[inline]
+    pub(crate) fn find(metadata: &Metadata<'_>, naming: &'static Naming) -> Option<&'static Self> {
+        let is_it =
+            |other: &&Self| ptr::addr_eq(other.metadata, metadata) && ptr::eq(other.naming, naming);
+        CALLSITES.find(key(metadata, naming), is_it).copied()
+    }
+
+    /// The callsite whose metadata has this address.
+    #[inline]
+    pub(crate) fn at(address: u64, naming: &'static Naming) -> Option<&'static Self> {
+        let is_it = |other: &&Self| {
+            ptr::from_ref(other.metadata).addr() as u64 == address && ptr::eq(other.naming, naming)
+        };
+        let key = hash(address ^ (ptr::from_ref(naming).addr() as u64) << 16);
+        CALLSITES.find(key, is_it).copied()
+    }
+
+    /// The address of its metadata.
+    pub(crate) fn address(&self) -> u64 {
+        ptr::from_ref(self.metadata).addr() as u64
+    }
+
+    #[cold]
+    fn make(
+        metadata: &'static Metadata<'static>,
+        naming: &'static Naming,
+    ) -> Option<&'static Self> {
+        let is_it =
+            |other: &&Self| ptr::eq(other.metadata, metadata) && ptr::eq(other.naming, naming);
+        let make = || -> &'static Self {
+            let provider = naming.provider(metadata.target());
+            let level = schema::level(metadata.level());
+            let keywords = naming.keywords(metadata);
+            Box::leak(Box::new(Self {
+                metadata,
+                naming,
+                provider,
+                level,
+                keywords,
+                is_wanted: AtomicBool::new(bridge::is_wanted(provider, level, keywords)),
+                events: Types::default(),
+                records: Types::default(),
+                others: [const { OnceLock::new() }; Part::OTHERS],
+            }))
+        };
+        CALLSITES.find_or_make(key(metadata, naming), is_it, make).copied()
+    }
+
+    /// Asks the sessions again whether one wants it.
+    pub(crate) fn ask(&self) -> bool {
+        let is_wanted = bridge::is_wanted(self.provider, self.level, self.keywords);
+        // Relaxed: an event may miss a session that has just begun.
+        self.is_wanted.store(is_wanted, Ordering::Relaxed);
+        is_wanted
+    }
+
+    /// Whether some session wants it, as of the last change.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// The type of an event, or of a span's Start, whose fields have these types.
+    #[inline]
+    pub(crate) fn event_type(&self, signature: Signature) -> Option<&'static EventType> {
+        let part = if self.metadata.is_span() { Part::Start } else { Part::Event };
+        self.events.get(self, part, signature)
+    }
+
+    /// The type of an event that has a span's later fields.
+    pub(crate) fn record_type(&self, signature: Signature) -> Option<&'static EventType> {
+        self.records.get(self, Part::Record, signature)
+    }
+
+    /// The type of one of a span's other events.
+    #[inline]
+    pub(crate) fn other_type(&self, part: Part) -> Option<&'static EventType> {
+        let ty = self.others[part as usize].get_or_init(|| new_type(self, part, 0));
+        if ty.is_none() {
+            stats::EVENTS_REFUSED.add(1);
+        }
+        *ty
+    }
+}
+
+/// The types of a callsite's events by their signatures: a list that only grows.
+#[derive(Debug, Default)]
+struct Types {
+    first: OnceLock<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    signature: Signature,
+    /// `None`: it was refused.
+    ty: Option<&'static EventType>,
+    next: OnceLock<Box<Entry>>,
+}
+
+impl Types {
+    #[inline]
+    fn get(
+        &self,
+        callsite: &Callsite,
+        part: Part,
+        signature: Signature,
+    ) -> Option<&'static EventType> {
+        match self.first.get() {
+            Some(entry) if entry.signature == signature && entry.ty.is_some() => entry.ty,
+            _ => self.get_slowly(callsite, part, signature),
+        }
+    }
+
+    #[inline(never)]
+    fn get_slowly(
+        &self,
+        callsite: &Callsite,
+        part: Part,
+        signature: Signature,
+    ) -> Option<&'static EventType> {
+        let make =
+            || Entry { signature, ty: new_type(callsite, part, signature), next: OnceLock::new() };
+        let mut entry = self.first.get_or_init(make);
+        let mut count = 1;
+        while entry.signature != signature {
+            if count == MAX_SIGNATURES && entry.next.get().is_none() {
+                stats::TYPES_REFUSED.add(1);
+                stats::EVENTS_REFUSED.add(1);
+                return None;
+            }
+            entry = entry.next.get_or_init(|| Box::new(make()));
+            count += 1;
+        }
+        if entry.ty.is_none() {
+            stats::EVENTS_REFUSED.add(1);
+        }
+        entry.ty
+    }
+}
+
+/// Makes a type and registers it.
+#[cold]
+fn new_type(callsite: &Callsite, part: Part, signature: Signature) -> Option<&'static EventType> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // Relaxed: only the number counts.
+    let take = |count| (count < MAX_TYPES).then_some(count + 1);
+    let has_room = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+    let ty = has_room.then(|| schema::registered(callsite, part, signature)).flatten();
+    match ty {
+        Some(_) => stats::TYPES.add(1),
+        None => stats::TYPES_REFUSED.add(1),
+    }
+    ty
+}

@@ -1,0 +1,174 @@
+//! The one line in `main`.
+
+use std::{env, path::PathBuf};
+
+use nettrace_writer::{Session, SessionBuilder, Stats};
+use tracing_core::{Dispatch, dispatcher};
+use tracing_subscriber::filter::{ParseError, Targets};
+
+use crate::options::Options;
+
+/// The variable that has the directives unless another one is named.
+const VARIABLE: &str = "RUST_LOG";
+/// The directives if there are no others.
+const DEFAULT: &str = "info";
+
+/// Records the spans and events of the whole process, from the one line in `main`:
+///
+/// ```no_run
+/// # fn main() -> Result<(), tracing_nettrace::InitError> {
+/// let _trace = tracing_nettrace::init().file("service.nettrace").install()?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The environment variable `RUST_LOG` says what is recorded, and `info` if it is not set. See
+/// [`Init`] for what can be chosen.
+pub fn init() -> Init {
+    Init { session: Session::builder(), options: Options::new(), directives: Source::default() }
+}
+
+/// Where the directives come from.
+#[derive(Debug)]
+enum Source {
+    Text(String),
+    Variable(String),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Variable(VARIABLE.into())
+    }
+}
+
+/// Chooses what [`init`] does.
+#[must_use = "nothing is recorded before `install`"]
+pub struct Init {
+    session: SessionBuilder,
+    options: Options,
+    directives: Source,
+}
+
+impl std::fmt::Debug for Init {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let directives = &self.directives;
+        f.debug_struct("Init").field("directives", directives).finish_non_exhaustive()
+    }
+}
+
+impl Init {
+    /// Writes the trace to a file: see [`SessionBuilder::file`] for placeholders in its name.
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.session = self.session.file(path);
+        self
+    }
+
+    /// Changes the session: its filters, its format, its memory.
+    ///
+    /// ```no_run
+    /// use nettrace_writer::OnFull;
+    ///
+    /// let trace = tracing_nettrace::init()
+    ///     .session(|session| session.on_full(OnFull::Block).provider("my_service"))
+    ///     .file("service.nettrace")
+    ///     .install()?;
+    /// # Ok::<(), tracing_nettrace::InitError>(())
+    /// ```
+    pub fn session(mut self, change: impl FnOnce(SessionBuilder) -> SessionBuilder) -> Self {
+        self.session = change(self.session);
+        self
+    }
+
+    /// Records what these directives let pass, as [`Options::directives`]. No environment variable
+    /// is read.
+    pub fn directives(mut self, directives: impl Into<String>) -> Self {
+        self.directives = Source::Text(directives.into());
+        self
+    }
+
+    /// Takes the directives from an environment variable. If it is not set or empty, they are
+    /// `info`.
+    pub fn directives_from_env(mut self, variable: impl Into<String>) -> Self {
+        self.directives = Source::Variable(variable.into());
+        self
+    }
+
+    /// Changes how spans and events are recorded.
+    pub fn options(mut self, change: impl FnOnce(Options) -> Options) -> Self {
+        self.options = change(self.options);
+        self
+    }
+
+    /// Starts the session, and makes the [`subscriber`](fn@crate::subscriber) that of the process.
+    ///
+    /// The returned handle ends the session when it is dropped. So keep it in a variable of `main`.
+    ///
+    /// # Errors
+    ///
+    /// [`InitError`] says what cannot be done. Nothing is recorded then.
+    pub fn install(self) -> Result<Trace, InitError> {
+        let directives = match self.directives {
+            Source::Text(text) => text,
+            Source::Variable(name) => {
+                let set = env::var(name).ok().filter(|text| !text.trim().is_empty());
+                set.unwrap_or_else(|| DEFAULT.into())
+            }
+        };
+        let targets: Targets =
+            directives.parse().map_err(|reason| InitError::Directives { directives, reason })?;
+        if dispatcher::has_been_set() {
+            return Err(InitError::AlreadyInstalled);
+        }
+        let session = self.session.start().map_err(InitError::Session)?;
+        let subscriber = self.options.targets(targets).subscriber();
+        dispatcher::set_global_default(Dispatch::new(subscriber))
+            .map_err(|_| InitError::AlreadyInstalled)?;
+        Ok(Trace { session })
+    }
+}
+
+/// The trace that [`init`] has begun. It ends when this is dropped.
+#[derive(Debug)]
+#[must_use = "the trace ends when this is dropped; keep it in a variable of `main` (`let _ = …` \
+              drops it at once)"]
+pub struct Trace {
+    session: Session,
+}
+
+impl Trace {
+    /// The session: for its counts, its warnings and its filters.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Ends the trace. Returns the counts, which are final.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Session::finish`].
+    pub fn finish(self) -> Result<Stats, nettrace_writer::Error> {
+        self.session.finish()
+    }
+}
+
+/// Why [`Init::install`] could not begin a trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InitError {
+    /// The directives cannot be read.
+    #[error("cannot read the directives `{directives}`: {reason}")]
+    Directives {
+        /// The directives.
+        directives: String,
+        /// What is wrong with them.
+        reason: ParseError,
+    },
+    /// The process has a subscriber already.
+    #[error(
+        "the process has a subscriber for `tracing` already; add `tracing_nettrace::layer()` to it"
+    )]
+    AlreadyInstalled,
+    /// The session did not start.
+    #[error("{0}")]
+    Session(nettrace_writer::Error),
+}

@@ -1,0 +1,87 @@
+//! Records the spans and events of [`tracing`] in NetTrace traces, which [`nettrace_writer`]
+//! writes: exact losses, files that are complete at every instant, sessions that come and go.
+//!
+//! | for | see |
+//! |---|---|
+//! | the whole process, by one line in `main` | [`init`] |
+//! | a layer beside others, in a registry | [`layer`](fn@layer) |
+//! | a subscriber without a registry, which costs less | [`subscriber`](fn@subscriber) |
+//! | providers, keywords, directives | [`Options`] |
+//! | what was not recorded as it is | [`stats`](fn@stats) |
+//!
+//! The layer and the subscriber record for whatever [sessions](nettrace_writer::Session) there are,
+//! and nothing while there is none. Their filters work on callsites as on derived events:
+//! `my_service:0x1:Warning`. A callsite that no session wants is disabled, in `tracing`'s own way:
+//! its fields are not evaluated. When a session begins, ends or changes its filters, all callsites
+//! are asked again, once.
+//!
+//! # Events
+//!
+//! | of `tracing` | in the trace |
+//! |---|---|
+//! | target `my_crate::db` | provider `my_crate`, or `my_crate.db` with [`Options::whole_target`] |
+//! | `ERROR`, `WARN`, `INFO` | levels 2, 3, 4 |
+//! | `DEBUG`, `TRACE` | level 5; `TRACE` has the keyword [`KEYWORD_TRACE`] |
+//! | `name:`, or else file and line | the event's name: `pool:57` for `src/db/pool.rs`, line 57 |
+//! | level, target, module, file, line | key-values of the event type |
+//! | `i64`, `u64`, `i128`, `u128`, `f64`, `bool` | `Int64`, `UInt64`, objects of two, `Double`, `Boolean` |
+//! | `&str`, `?debug`, `%display` | text |
+//! | `&[u8]` | an array of bytes |
+//! | `&dyn Error` | text: the error and its sources, `a: b: c` |
+//! | `Empty`, `None` | no field |
+//! | the message | the field `message`, and the message template `{message}` |
+//!
+//! A callsite has one event type for each combination of types that its values have. The id of a
+//! type is a hash of what identifies it, so it is the same in each run of the same source.
+//!
+//! # Spans
+//!
+//! A span `checkout` has two events, with ids as any other [span](nettrace_writer::TraceSpan) has:
+//!
+//! - `checkoutStart` when it is made, not when it is first entered: its parent is the one at that
+//!   time, and a span that is never entered is seen.
+//! - `checkoutStop` when its last handle is gone: `duration`, `outcome` (`ok`, or `panicked` if its
+//!   thread unwinds), `polls` (how often it was entered), `busy` (how long in all) and `idle` (the
+//!   rest).
+//! - `checkoutRecord` for fields that are recorded later. They are an event of their own and do not
+//!   come with the Stop, so that a trace that ends early has them, and the order shows.
+//! - `checkoutResume` and `checkoutSuspend` at each enter and exit, with [`Options::polls`].
+//!
+//! Spans nest with those of `#[traced]`: each is the parent of whatever begins while it is the
+//! innermost one on its thread. Other layers of `tracing` do not see those of `#[traced]`.
+//!
+//! With the layer, a span ends when its last handle is gone *and* its children have ended, because
+//! the registry has it so. With the subscriber it ends with its last handle.
+//!
+//! [`tracing`]: https://docs.rs/tracing
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "has a seam")]
+
+mod callsite;
+mod init;
+mod layer;
+mod options;
+mod recorder;
+mod schema;
+mod spans;
+mod stack;
+mod stats;
+mod subscriber;
+mod sync;
+mod table;
+mod values;
+
+pub use crate::{
+    callsite::KEYWORD_TRACE,
+    init::{Init, InitError, Trace, init},
+    layer::{Layer, Recording, Wanted, layer},
+    options::Options,
+    stats::{Stats, stats},
+    subscriber::{Subscriber, subscriber},
+};
+
+/// The README, so that the tests compile its examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc(hidden)]
+pub mod readme {}

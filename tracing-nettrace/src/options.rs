@@ -1,0 +1,100 @@
+//! What can be chosen.
+
+use tracing_core::Subscriber as Dispatched;
+use tracing_subscriber::{
+    filter::{ParseError, Targets},
+    registry::LookupSpan,
+};
+
+use crate::{
+    callsite::Naming,
+    layer::{self, Layer},
+    recorder::Recorder,
+    subscriber::Subscriber,
+};
+
+/// Chooses what is recorded, and how. Makes a [layer](Self::layer) or a
+/// [subscriber](Self::subscriber).
+///
+/// ```
+/// use tracing_nettrace::Options;
+/// use tracing_subscriber::prelude::*;
+///
+/// let options = Options::new().directives("info,sqlx=warn")?.keyword("sqlx", 0x1);
+/// let registry = tracing_subscriber::registry().with(options.clone().layer());
+/// let subscriber = options.subscriber(); // instead of the registry
+/// # drop((registry, subscriber));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "call `layer` or `subscriber`"]
+pub struct Options {
+    pub(crate) naming: Naming,
+    pub(crate) polls: bool,
+    pub(crate) directives: Option<Targets>,
+}
+
+impl Options {
+    /// The defaults: whatever sessions want is recorded, and the provider of a callsite is the
+    /// crate part of its target.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Records only what these directives let pass, in the syntax of `RUST_LOG`:
+    /// `info,sqlx=warn,my_crate::db=trace`. They come in addition to the filters of sessions.
+    ///
+    /// They are those of [`Targets`]: a level for each target. For directives that name spans and
+    /// fields, add an `EnvFilter` to the [layer](Self::layer) by `with_filter`.
+    ///
+    /// # Errors
+    ///
+    /// [`ParseError`] if a directive cannot be read.
+    pub fn directives(self, directives: &str) -> Result<Self, ParseError> {
+        Ok(self.targets(directives.parse()?))
+    }
+
+    /// As [`directives`](Self::directives), from a value.
+    pub fn targets(mut self, targets: Targets) -> Self {
+        self.directives = Some(targets);
+        self
+    }
+
+    /// Whether the provider is the whole target, with dots: `my_crate.db.pool` instead of
+    /// `my_crate`.
+    pub fn whole_target(mut self, whole: bool) -> Self {
+        self.naming.whole_target = whole;
+        self
+    }
+
+    /// Gives keywords to the callsites whose target is `path` or begins with it: `sqlx` stands for
+    /// `sqlx::query`, too. A callsite has the keywords of all paths that fit. One without keywords
+    /// passes each filter.
+    ///
+    /// Up to 47 bits are free. See [`KEYWORD_TRACE`](crate::KEYWORD_TRACE).
+    pub fn keyword(mut self, path: impl Into<String>, keywords: u64) -> Self {
+        self.naming.keywords.push((path.into(), keywords));
+        self
+    }
+
+    /// Whether each enter and exit of a span is an event: `Resume` and `Suspend`.
+    pub fn polls(mut self, polls: bool) -> Self {
+        self.polls = polls;
+        self
+    }
+
+    /// A layer for a registry.
+    #[must_use]
+    pub fn layer<S>(self) -> Layer<S>
+    where
+        S: Dispatched + for<'span> LookupSpan<'span>,
+    {
+        layer::build(Recorder::new(self))
+    }
+
+    /// A subscriber that needs no registry.
+    #[must_use]
+    pub fn subscriber(self) -> Subscriber {
+        Subscriber::new(Recorder::new(self))
+    }
+}

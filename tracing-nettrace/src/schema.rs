@@ -1,0 +1,219 @@
+//! The schema of an event type: what readers are told of a callsite.
+
+use std::collections::BTreeSet;
+
+use nettrace_writer::{
+    Level, RegisterError, bridge,
+    event::{EventSchema, EventType, FieldSchema, FieldType, ProviderSchema, StrEncoding},
+};
+use tracing_core::Metadata;
+
+use crate::{
+    callsite::Callsite,
+    stats,
+    sync::{Mutex, PoisonError},
+    values::{Kind, MAX_FIELDS, Signature},
+};
+
+/// What part of a span an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The end of a span.
+    Stop,
+    /// A span is entered.
+    Resume,
+    /// A span is left.
+    Suspend,
+    /// An event, which is no part.
+    Event,
+    /// The start of a span.
+    Start,
+    /// Fields of a span that were recorded later.
+    Record,
+}
+
+impl Part {
+    /// How many parts have the same fields in every span. They come first.
+    pub(crate) const OTHERS: usize = 3;
+
+    /// What the name of the span's event ends with.
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Event => "",
+            Self::Start => "Start",
+            Self::Stop => "Stop",
+            Self::Resume => "Resume",
+            Self::Suspend => "Suspend",
+            Self::Record => "Record",
+        }
+    }
+
+    fn opcode(self) -> Option<u8> {
+        match self {
+            // Without 0, readers take the opcode from a name that ends in `Start` or `Stop`.
+            Self::Event | Self::Record => Some(0),
+            Self::Start => Some(1),
+            Self::Stop => Some(2),
+            Self::Resume => Some(7),
+            Self::Suspend => Some(8),
+        }
+    }
+
+    /// The fields that do not depend on the callsite.
+    fn own_fields(self) -> &'static [FieldSchema] {
+        const STOP: &[FieldSchema] = &[
+            FieldSchema::new("duration", FieldType::DurationNanos),
+            FieldSchema::new("outcome", FieldType::Str(StrEncoding::Utf16)),
+            FieldSchema::new("polls", FieldType::U32),
+            FieldSchema::new("busy", FieldType::DurationNanos),
+            FieldSchema::new("idle", FieldType::DurationNanos),
+        ];
+        match self {
+            Self::Stop => STOP,
+            _ => &[],
+        }
+    }
+}
+
+/// The level of a callsite. `TRACE` is [`Level::Verbose`], too.
+pub(crate) fn level(level: &tracing_core::Level) -> Level {
+    match *level {
+        tracing_core::Level::ERROR => Level::Error,
+        tracing_core::Level::WARN => Level::Warning,
+        tracing_core::Level::INFO => Level::Informational,
+        _ => Level::Verbose,
+    }
+}
+
+/// A name that a provider can have, kept for good.
+pub(crate) fn provider_name(target: String) -> &'static str {
+    static ALL: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    let is_forbidden = |c: char| matches!(c, '\0'..=' ' | ',' | ':' | ';' | '\x7f');
+    let name = if target.is_empty() { "tracing".into() } else { target };
+    let name = name.replace(is_forbidden, "_");
+    let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
+    match all.get(&*name) {
+        Some(same) => same,
+        None => {
+            let new: &'static str = leak(name);
+            all.insert(new);
+            new
+        }
+    }
+}
+
+fn leak(text: String) -> &'static str {
+    Box::leak(text.into_boxed_str())
+}
+
+/// The name of a span or event, without what its part adds.
+///
+/// The macros name an event after its file and line unless they are given a name. The folder is
+/// left out: readers have it in the key `file`.
+fn name(metadata: &Metadata<'_>) -> String {
+    match metadata.name().strip_prefix("event ") {
+        Some(_) if metadata.is_event() => match (metadata.file(), metadata.line()) {
+            (Some(file), Some(line)) => {
+                let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
+                format!("{}:{line}", file.strip_suffix(".rs").unwrap_or(file))
+            }
+            _ => metadata.name().to_owned(),
+        },
+        _ => metadata.name().to_owned(),
+    }
+}
+
+/// Makes the type of a callsite's events and registers it. `None` if it is refused.
+///
+/// Its id is a hash of what identifies it, so it is the same in the next run. If another type of
+/// the provider has the id, the hash goes on.
+pub(crate) fn registered(
+    callsite: &Callsite,
+    part: Part,
+    signature: Signature,
+) -> Option<&'static EventType> {
+    let Callsite { metadata, provider, level, keywords, .. } = *callsite;
+    let mut fields = part.own_fields().to_vec();
+    for (index, field) in metadata.fields().iter().enumerate().take(MAX_FIELDS) {
+        if let Some(kind) = Kind::of_field(signature, index) {
+            fields.push(FieldSchema::new(field.name(), kind.field_type()));
+        }
+    }
+    let name: &'static str = leak(name(metadata) + part.suffix());
+    let has_message = part == Part::Event && fields.iter().any(|field| field.name == "message");
+    let mut hash = Hash::new();
+    hash.add(provider.as_bytes());
+    hash.add(name.as_bytes());
+    hash.add(metadata.target().as_bytes());
+    hash.add(metadata.file().unwrap_or_default().as_bytes());
+    hash.add(&metadata.line().unwrap_or_default().to_le_bytes());
+    hash.add(metadata.level().as_str().as_bytes());
+    for field in metadata.fields() {
+        hash.add(field.name().as_bytes());
+    }
+    hash.add(&signature.to_le_bytes());
+    let schema = EventSchema {
+        provider: ProviderSchema { name: provider, guid: None, group: None },
+        name,
+        id: 0,
+        id_is_explicit: true,
+        version: 0,
+        level,
+        keywords,
+        opcode: part.opcode(),
+        tag: 0,
+        message: has_message.then_some("{message}"),
+        description: None,
+        key_values: key_values(metadata),
+        fields: Box::leak(fields.into_boxed_slice()),
+    };
+    for attempt in 0..64_u8 {
+        let schema: &'static EventSchema =
+            Box::leak(Box::new(EventSchema { id: hash.id(), ..schema }));
+        let ty: &'static EventType = Box::leak(Box::new(EventType::new(schema)));
+        match bridge::register(ty) {
+            Ok(()) => return Some(ty),
+            Err(RegisterError::IdClash { .. }) => {
+                stats::IDS_MOVED.add(1);
+                hash.add(&[attempt]);
+            }
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+/// Where the callsite is.
+fn key_values(metadata: &Metadata<'_>) -> &'static [(&'static str, &'static str)] {
+    let mut all = vec![("level", metadata.level().as_str()), ("target", own(metadata.target()))];
+    all.extend(metadata.module_path().map(|module| ("module", own(module))));
+    all.extend(metadata.file().map(|file| ("file", own(file))));
+    all.extend(metadata.line().map(|line| ("line", leak(line.to_string()))));
+    Box::leak(all.into_boxed_slice())
+}
+
+fn own(text: &str) -> &'static str {
+    leak(text.to_owned())
+}
+
+/// FNV-1a.
+struct Hash(u32);
+
+impl Hash {
+    fn new() -> Self {
+        Self(0x811c_9dc5)
+    }
+
+    /// Adds a text and its end.
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&[0xff]) {
+            self.0 = (self.0 ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+
+    /// In the range of ids that are derived: 8,192 to 65,534.
+    fn id(&self) -> u16 {
+        const FIRST: u32 = 8_192;
+        (FIRST + (self.0 ^ self.0 >> 16) % (u32::from(u16::MAX) - FIRST)) as u16
+    }
+}

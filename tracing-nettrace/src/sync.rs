@@ -1,0 +1,9 @@
+//! The seam: the only module that names atomics, locks and threads.
+
+pub(crate) use std::{
+    sync::{
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    thread::panicking,
+};
