@@ -2,6 +2,7 @@
 
 use nettrace_format::v6::{
     MAX_ROW_HEADER, RowChange, RowEncoder, RowFlags, RowHeader, RowState, change_row, decode_row,
+    relabel_row,
 };
 use proptest::prelude::*;
 
@@ -156,8 +157,20 @@ proptest! {
             let special = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
             if header[0] & special != 0 {
                 prop_assert_eq!(change_row(&header, &change, &mut out), None);
+                prop_assert_eq!(relabel_row(&header, 1, &mut out), None);
                 prop_assert_eq!(out, [7]);
             } else {
+                // With a payload and without: the short way looks at eight bytes.
+                for payload in [&[][..], &[0; 8], &[0xFF; 8]] {
+                    let row = [&header, payload].concat();
+                    let (id, mut out) = (labels.unwrap_or(1), vec![7]);
+                    let replaced = relabel_row(&row, id, &mut out).unwrap();
+                    out.extend_from_slice(&row[replaced..]);
+                    let mut changed = state;
+                    let len = out.len() - 1 - payload.len();
+                    prop_assert_eq!(changed.advance(&out[1..]), Some(len));
+                    prop_assert_eq!(*changed.last(), RowHeader { labels: id, ..*plain.last() });
+                }
                 let replaced = change_row(&header, &change, &mut out).unwrap();
                 out.extend_from_slice(&header[replaced..]);
                 let mut changed = state;

@@ -83,17 +83,27 @@ impl Escape {
 pub(crate) struct EscapeBytes<'a> {
     pub(crate) kind: Escape,
     pub(crate) data: &'a [u8],
-    /// The start of the escapes of the previous row with escapes, plus 1; 0 for none.
-    pub(crate) previous: u32,
 }
 
 impl<'a> EscapeBytes<'a> {
+    /// For an escape at a place, the start of the escapes of the previous row with escapes, plus 1;
+    /// 0 for none.
+    #[inline]
+    pub(crate) fn previous_at(bytes: &[u8], start: usize) -> Option<u32> {
+        let [ESCAPE, _, _, _, _, _, previous @ ..] =
+            bytes.get(start..)?.first_chunk::<ESCAPE_HEAD>()?
+        else {
+            return None;
+        };
+        Some(u32::from_le_bytes(*previous))
+    }
+
     /// The escape that `bytes` begins with, if it begins with one.
+    #[inline]
     pub(crate) fn at(bytes: &'a [u8]) -> Option<Self> {
-        let [ESCAPE, kind, l0, l1, l2, l3, p0, p1, p2, p3, rest @ ..] = bytes else { return None };
+        let [ESCAPE, kind, l0, l1, l2, l3, _, _, _, _, rest @ ..] = bytes else { return None };
         let len = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
-        let previous = u32::from_le_bytes([*p0, *p1, *p2, *p3]);
-        Some(Self { kind: Escape::from_byte(*kind)?, data: rest.get(..len)?, previous })
+        Some(Self { kind: Escape::from_byte(*kind)?, data: rest.get(..len)? })
     }
 
     /// How many bytes the escape takes.

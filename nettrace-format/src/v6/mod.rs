@@ -120,7 +120,7 @@ pub use crate::{
         metadata::{metadata_block, metadata_row},
         row::{
             MAX_ROW_HEADER, RowChange, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER,
-            change_row, decode_row, uncompressed_row,
+            change_row, decode_row, relabel_row, uncompressed_row,
         },
         rust_types::RUST_TYPE_KEY,
         sequence_point::{SequencePointFlags, sequence_point},

@@ -26,7 +26,9 @@ use crate::{
     content::RowHeader,
     error::FormatError,
     payload::MAX_PAYLOAD,
-    primitive::{MAX_VARUINT32, MAX_VARUINT64, put_varuint, read_varuint, read_varuint32},
+    primitive::{
+        MAX_VARUINT32, MAX_VARUINT64, put_varuint, read_varuint, read_varuint32, varuint32_word,
+    },
 };
 
 /// The most bytes that a compressed header takes.
@@ -169,6 +171,9 @@ impl RowEncoder {
     }
 }
 
+/// The groups that a [plain row](change_row) does not have.
+const CHANGES: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
+
 /// In what a row differs from the row before it in the same block, besides what a [plain
 /// row](change_row) contains. `None` is for no difference.
 ///
@@ -201,17 +206,10 @@ pub struct RowChange {
 /// assert_eq!(change_row(&[0, 50, 20, 5, 0, 0], &change, &mut out), Some(2));
 /// assert_eq!(out, [RowFlags::STACK, 9, 50]);
 /// ```
-#[inline]
 pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<usize> {
-    const CHANGES: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
     let flags = *row.first()?;
     if flags & CHANGES != 0 {
         return None;
-    }
-    if let RowChange { skipped: None, thread: None, stack: None, labels: Some(labels) } = *change {
-        if let Some(end) = change_labels(row, flags, labels, out) {
-            return Some(end);
-        }
     }
     let mut end = 1;
     let metadata = (flags & RowFlags::METADATA != 0).then(|| read_varuint32(row, &mut end));
@@ -248,20 +246,48 @@ pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<u
     Some(end)
 }
 
-/// [`change_row`] for labels, if metadata id and timestamp take 7 bytes at most: these are copied.
-#[inline(always)]
-fn change_labels(row: &[u8], flags: u8, labels: u32, out: &mut Vec<u8>) -> Option<usize> {
-    let start = row.first_chunk::<8>()?;
-    // The position after the next number's last byte.
-    let after = |from: usize| Some(from + 1 + start.get(from..)?.iter().position(|b| *b < 0x80)?);
-    let id_end = if flags & RowFlags::METADATA != 0 { after(1)? } else { 1 };
-    let end = after(id_end)?;
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(start);
-    bytes[0] = flags | RowFlags::LABELS;
-    let len = put_varuint(&mut bytes, end, labels.into());
-    out.extend_from_slice(&bytes[..len]);
+/// [`change_row`] for a row that has another label list and no other change.
+///
+/// ```
+/// use nettrace_format::v6::{RowFlags, relabel_row};
+///
+/// // No flags, and 50 ticks; the payload follows.
+/// let mut out = Vec::new();
+/// assert_eq!(relabel_row(&[0, 50, 20, 5, 0, 0, 0, 0], 300, &mut out), Some(2));
+/// assert_eq!(out, [RowFlags::LABELS, 50, 0xAC, 2]);
+/// ```
+#[inline]
+pub fn relabel_row(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
+    let Some(start) = row.first_chunk::<8>() else { return relabel_slowly(row, labels, out) };
+    let (flags, word) = (start[0], u64::from_le_bytes(*start));
+    if flags & CHANGES != 0 {
+        return None;
+    }
+    // The highest bit of each byte that is the last of a number. The byte of flags is not.
+    let mut ends = !word & 0x8080_8080_8080_8000;
+    if flags & RowFlags::METADATA != 0 {
+        ends &= ends.wrapping_sub(1);
+    }
+    if ends == 0 {
+        return relabel_slowly(row, labels, out);
+    }
+    let end = ends.trailing_zeros() as usize / 8 + 1;
+    let head = word | u64::from(RowFlags::LABELS);
+    let (id, id_len) = varuint32_word(labels);
+    // All 8 bytes, so that their number is constant.
+    let len = out.len() + end;
+    out.reserve(16);
+    out.extend_from_slice(&head.to_le_bytes());
+    out.truncate(len);
+    out.extend_from_slice(&id.to_le_bytes());
+    out.truncate(len + id_len);
     Some(end)
+}
+
+#[cold]
+#[inline(never)]
+fn relabel_slowly(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
+    change_row(row, &RowChange { labels: Some(labels), ..RowChange::default() }, out)
 }
 
 /// The state of a walk over compressed rows: the last row's header.

@@ -119,49 +119,68 @@ fn halves(trace: TraceId) -> [u64; 2] {
 }
 
 /// The label list of a span with these ids: the activity, the activity of the parent if there is
-/// one, the trace and the span. The last label is not marked.
+/// one, the trace and the span.
 pub(crate) struct IdList {
     bytes: [u8; MAX_ID_BYTES],
     len: usize,
 }
 
 impl IdList {
-    #[inline]
+    /// The list, in which the last label is not marked.
+    #[inline(always)]
     pub(crate) fn new(ids: &IdBytes) -> Self {
-        let number = |at: usize| {
-            let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
-            SpanId::from_u64(u64::from_le_bytes(*bytes))
-        };
-        let process = ids::process();
-        let mut list = Self { bytes: [0; MAX_ID_BYTES], len: 0 };
-        let activity = |span| ActivityId::from_span_id(span, process).to_bytes_le();
-        if let Some(span) = number(16) {
-            list.put(ACTIVITY_ID, activity(span));
-        }
-        if let Some(parent) = number(24) {
-            list.put(RELATED_ACTIVITY_ID, activity(parent));
-        }
-        list.put::<16>(TRACE_ID, *ids.first_chunk().expect("16 bytes"));
-        list.put::<8>(SPAN_ID, *ids[16..].first_chunk().expect("eight bytes"));
-        list
+        Self::with_mark(ids, 0)
+    }
+
+    /// The list, in which the last label is marked as such.
+    #[inline(always)]
+    pub(crate) fn ended(ids: &IdBytes) -> Self {
+        Self::with_mark(ids, LAST_LABEL)
     }
 
     #[inline(always)]
-    fn put<const N: usize>(&mut self, kind: u8, id: [u8; N]) {
-        self.bytes[self.len] = kind;
-        self.bytes[self.len + 1..][..N].copy_from_slice(&id);
-        self.len += 1 + N;
-    }
-
-    /// Marks the last label as the last of a list.
-    pub(crate) fn end(mut self) -> Self {
-        self.bytes[self.len - 9] |= LAST_LABEL;
-        self
+    fn with_mark(ids: &IdBytes, mark: u8) -> Self {
+        let activity = |at: usize| {
+            let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
+            let span = SpanId::from_u64(u64::from_le_bytes(*bytes))?;
+            Some(ActivityId::from_span_id(span, ids::process()).to_bytes_le())
+        };
+        let mut bytes = [0; MAX_ID_BYTES];
+        bytes[0] = ACTIVITY_ID;
+        bytes[1..17].copy_from_slice(&activity(16).unwrap_or_default());
+        // The compiler knows where each label is.
+        let len = if let Some(parent) = activity(24) {
+            bytes[17] = RELATED_ACTIVITY_ID;
+            bytes[18..34].copy_from_slice(&parent);
+            put_own::<34>(&mut bytes, ids, mark)
+        } else {
+            put_own::<17>(&mut bytes, ids, mark)
+        };
+        Self { bytes, len }
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+
+    /// Appends the list.
+    #[inline(always)]
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
+        // All bytes, so that their number is constant.
+        let len = out.len() + self.len;
+        out.extend_from_slice(&self.bytes);
+        out.truncate(len);
+    }
+}
+
+/// Puts the ids of the trace and of the span at a place. Returns where they end.
+#[inline(always)]
+fn put_own<const AT: usize>(bytes: &mut [u8; MAX_ID_BYTES], ids: &IdBytes, mark: u8) -> usize {
+    bytes[AT] = TRACE_ID;
+    bytes[AT + 1..][..16].copy_from_slice(&ids[..16]);
+    bytes[AT + 17] = SPAN_ID | mark;
+    bytes[AT + 18..][..8].copy_from_slice(&ids[16..24]);
+    AT + 26
 }
 
 /// The labels of a span with these ids.

@@ -140,7 +140,7 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
 }
 
 /// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
-/// [`EscapeBytes::previous`](crate::row::EscapeBytes::previous).
+/// [`EscapeBytes::previous_at`](crate::row::EscapeBytes::previous_at).
 #[inline]
 pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
     out.put(&kind.head(bytes.len(), previous));

@@ -19,7 +19,7 @@ use crate::context::frames::IdBytes;
 pub(super) struct Interned {
     /// The strings, one after the other.
     bytes: Vec<u8>,
-    /// In the order of their ids, without gaps.
+    /// In the order of their ids.
     entries: Vec<Entry>,
     /// Positions in `entries`, plus 1, by hash; 0 for an empty place. A power of two of places, at
     /// least half of them empty.
@@ -44,6 +44,7 @@ struct Entry {
     start: usize,
     len: u32,
     hash: u32,
+    id: u32,
 }
 
 /// What a string takes in addition to its bytes: an entry, and places in a table that was just
@@ -81,7 +82,7 @@ impl Interned {
     pub(super) fn id(&mut self, string: &[u8]) -> (u32, bool) {
         let hash = hash(self.seeds, string);
         if let Some(position) = self.position(string, hash) {
-            return (self.first() + position, false);
+            return (self.entries[position as usize].id, false);
         }
         self.add(string, hash);
         if self.entries.len() * 2 > self.table.len() {
@@ -103,12 +104,12 @@ impl Interned {
         if known == *span {
             return (id, false);
         }
-        self.add(&[], 0);
+        self.last += 1;
         self.spans[place] = (*span, self.last);
         (self.last, true)
     }
 
-    /// Assigns an id. The empty string stands for a span, and is not in the table.
+    /// Assigns an id.
     fn add(&mut self, string: &[u8], hash: u32) {
         let size = 2 * string.len() + EACH;
         if self.size + size > self.most {
@@ -120,8 +121,8 @@ impl Interned {
         self.size += size;
         let start = self.bytes.len();
         self.bytes.extend_from_slice(string);
-        self.entries.push(Entry { start, len: string.len() as u32, hash });
         self.last += 1;
+        self.entries.push(Entry { start, len: string.len() as u32, hash, id: self.last });
     }
 
     /// Notes that all ids so far are defined by what was written.
@@ -142,7 +143,7 @@ impl Interned {
     /// Forgets the ids that were assigned after `last`.
     pub(super) fn back_to(&mut self, last: u32) {
         if self.last > last {
-            let stay = last.saturating_sub(self.first() - 1) as usize;
+            let stay = self.entries.partition_point(|entry| entry.id <= last);
             self.entries.truncate(stay);
             self.bytes.truncate(self.entries.last().map_or(0, |e| e.start + e.len as usize));
             self.size = 2 * self.bytes.len() + EACH * self.entries.len();
@@ -151,11 +152,6 @@ impl Interned {
             self.rebuild();
         }
         self.defined = self.last;
-    }
-
-    /// The id of the first string that is remembered.
-    fn first(&self) -> u32 {
-        self.last + 1 - self.entries.len() as u32
     }
 
     fn position(&self, string: &[u8], hash: u32) -> Option<u32> {
@@ -177,7 +173,7 @@ impl Interned {
         let places = places.max(self.table.len()).max(LEAST_PLACES);
         self.table.clear();
         self.table.resize(places, 0);
-        for (entry, number) in self.entries.iter().zip(1..).filter(|(entry, _)| entry.len > 0) {
+        for (entry, number) in self.entries.iter().zip(1..) {
             place(&mut self.table, entry.hash, number);
         }
     }

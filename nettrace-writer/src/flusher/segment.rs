@@ -91,10 +91,10 @@ impl Segment {
         let mut next = self.escapes as usize;
         while next > self.start {
             let start = next - 1;
-            let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { break };
+            let Some(previous) = EscapeBytes::previous_at(bytes, start) else { break };
             starts.push(start);
             // A producer's list goes backwards. Even if it did not, this loop must end.
-            next = start.min(escape.previous as usize);
+            next = start.min(previous as usize);
         }
     }
 

@@ -64,7 +64,7 @@ impl InForce {
         self.list.clear();
         self.span = if kind == Escape::Span { data.first_chunk().copied() } else { None };
         match &self.span {
-            Some(ids) => self.list.extend_from_slice(IdList::new(ids).end().as_bytes()),
+            Some(ids) => self.list.extend_from_slice(IdList::ended(ids).as_bytes()),
             None => self.list.extend_from_slice(data),
         }
     }

@@ -11,7 +11,11 @@ fn list() -> (u64, Vec<u8>) {
     let current = with_current(|version, current| {
         let list = match current {
             InForce::Nothing => Vec::new(),
-            InForce::Span(ids) => super::id_list(*ids).end().as_bytes().to_vec(),
+            InForce::Span(ids) => {
+                let mut bytes = [0; 32];
+                ids.write(&mut bytes);
+                super::IdList::ended(&bytes).as_bytes().to_vec()
+            }
             InForce::Labels(ids, labels) => [ids, labels].concat(),
         };
         (version, list)

@@ -24,12 +24,14 @@ use crate::{
         trace::{InForce, NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
     },
     pool::Pool,
-    row::{Escape, EscapeBytes},
+    row::{ESCAPE, Escape, EscapeBytes},
 };
 
 /// Runs of rows up to this size are copied. One more piece in a batch would cost more than the
 /// copy.
 const COPIED: usize = 1_024;
+/// Runs of rows up to this size are copied without a call.
+const SHORT: usize = 64;
 
 /// Stacks and label lists that have ids, but are not defined yet.
 #[derive(Debug, Default)]
@@ -103,6 +105,12 @@ impl Trace {
         let mut row_end = at + first.payload_len as usize;
         // What follows up to `at` is in `rows` or `parts`.
         loop {
+            if refers == (Refers { labels: refers.labels, ..plain }) {
+                let mut run = at..segment.end;
+                let labels = &mut refers.labels;
+                self.relabel(bytes, &mut run, labels, &mut told, &mut splice, &mut rows);
+                at = run.start;
+            }
             // A stack and a related thread apply to one row only, so the next row's header resets
             // them.
             let before = refers;
@@ -162,6 +170,41 @@ impl Trace {
         Ok(told)
     }
 
+    /// Copies rows from a place on, which are plain but for their labels, and moves the place past
+    /// them. Stops before a row that differs in more, and after the last row with escapes.
+    #[inline(never)]
+    fn relabel(
+        &mut self,
+        bytes: &[u8],
+        run: &mut Range<usize>,
+        labels: &mut u32,
+        told: &mut Told,
+        splice: &mut Splice,
+        rows: &mut Vec<u8>,
+    ) {
+        while let Some(&start) = splice.escapes.last() {
+            if start >= run.start {
+                let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { return };
+                let row = start + escape.len();
+                let is_labels = matches!(escape.kind, Escape::Labels | Escape::Span);
+                if !is_labels || row >= run.end || bytes[row] == ESCAPE {
+                    return;
+                }
+                splice.copy(rows, bytes, run.start..start);
+                run.start = row;
+                let new = self.pending_escape(&escape);
+                told.labels = Some((escape.kind, row - escape.data.len()..row));
+                if new != *labels {
+                    *labels = new;
+                    let replaced = self.stream.relabel_row(&bytes[row..], new, rows);
+                    debug_assert!(replaced.is_some(), "producers write plain rows");
+                    run.start += replaced.unwrap_or(0);
+                }
+            }
+            splice.escapes.pop();
+        }
+    }
+
     /// Reads the escapes at a place, and moves the place past them. Returns how many numbers have
     /// no row.
     fn escapes(
@@ -212,7 +255,7 @@ impl Trace {
     fn pending_span(&mut self, span: &IdBytes) -> u32 {
         let (id, is_new) = self.label_lists.id_of_span(span);
         if is_new {
-            self.pending.lists.extend_from_slice(IdList::new(span).end().as_bytes());
+            IdList::ended(span).append_to(&mut self.pending.lists);
         }
         id
     }
@@ -270,8 +313,15 @@ impl Trace {
 
 impl Splice {
     /// Adds a run of rows.
+    #[inline(always)]
     fn copy(&mut self, rows: &mut Vec<u8>, bytes: &[u8], run: Range<usize>) {
-        if run.len() <= COPIED {
+        let len = run.len();
+        if let Some(bytes) = bytes[run.start..].first_chunk::<SHORT>().filter(|_| len <= SHORT) {
+            // All of them, so that their number is constant.
+            let end = rows.len() + len;
+            rows.extend_from_slice(bytes);
+            rows.truncate(end);
+        } else if len <= COPIED {
             rows.extend_from_slice(&bytes[run]);
         } else {
             self.parts.push((rows.len(), run));
