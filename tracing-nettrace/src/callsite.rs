@@ -14,7 +14,7 @@ use tracing_core::Metadata;
 use crate::{
     schema::{self, Part},
     stats,
-    sync::{AtomicBool, AtomicU32, Mutex, OnceLock, Ordering, PoisonError},
+    sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, PoisonError},
     table::{Table, hash},
     values::Signature,
 };
@@ -89,8 +89,8 @@ pub(crate) struct Callsite {
     pub(crate) provider: &'static str,
     pub(crate) level: Level,
     pub(crate) keywords: u64,
-    /// Whether some session wants it.
-    is_wanted: AtomicBool,
+    /// Whether some session wants it (bit 0), and the number of the change that is known (above).
+    wanted: AtomicU64,
     /// The types of an event, or of a span's Start.
     events: Types,
     /// The types of fields that are recorded later.
@@ -155,7 +155,7 @@ impl Callsite {
                 provider,
                 level,
                 keywords,
-                is_wanted: AtomicBool::new(bridge::is_wanted(provider, level, keywords)),
+                wanted: AtomicU64::new(u64::MAX),
                 events: Types::default(),
                 records: Types::default(),
                 others: [const { OnceLock::new() }; Part::OTHERS],
@@ -164,17 +164,20 @@ impl Callsite {
         CALLSITES.find_or_make(key(metadata, naming), is_it, make).copied()
     }
 
-    /// Asks the sessions again whether one wants it.
-    pub(crate) fn ask(&self) -> bool {
-        let is_wanted = bridge::is_wanted(self.provider, self.level, self.keywords);
-        // Relaxed: an event may miss a session that has just begun.
-        self.is_wanted.store(is_wanted, Ordering::Relaxed);
-        is_wanted
+    /// Whether some session wants it. Asks the sessions again if they have changed.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        // Relaxed: the word is the whole state. An event may miss a session that has just begun.
+        let wanted = self.wanted.load(Ordering::Relaxed);
+        if wanted >> 1 == u64::from(bridge::changes()) { wanted & 1 != 0 } else { self.ask() }
     }
 
-    /// Whether some session wants it, as of the last change.
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.is_wanted.load(Ordering::Relaxed)
+    #[cold]
+    fn ask(&self) -> bool {
+        let changes = bridge::changes();
+        let is_wanted = bridge::is_wanted(self.provider, self.level, self.keywords);
+        self.wanted.store(u64::from(changes) << 1 | u64::from(is_wanted), Ordering::Relaxed);
+        is_wanted
     }
 
     /// The type of an event, or of a span's Start, whose fields have these types.

@@ -76,6 +76,10 @@ where
         self.0.record(id.into_u64(), values);
     }
 
+    fn on_follows_from(&self, id: &Id, from: &Id, _: Context<'_, S>) {
+        self.0.follows(id.into_u64(), from.into_u64());
+    }
+
     #[inline]
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         self.0.event(event);

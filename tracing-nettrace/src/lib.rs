@@ -45,10 +45,21 @@
 //!   rest).
 //! - `checkoutRecord` for fields that are recorded later. They are an event of their own and do not
 //!   come with the Stop, so that a trace that ends early has them, and the order shows.
+//! - `checkoutFollows` for `follows_from`, with the ids of the other span.
 //! - `checkoutResume` and `checkoutSuspend` at each enter and exit, with [`Options::polls`].
 //!
 //! Spans nest with those of `#[traced]`: each is the parent of whatever begins while it is the
 //! innermost one on its thread. Other layers of `tracing` do not see those of `#[traced]`.
+//!
+//! # Sessions that begin within a span
+//!
+//! A span that a session wants is kept until it ends, whatever becomes of the session. A session
+//! that begins later is told of it when the span, or the thread that is in it, is next heard of: by
+//! a `checkoutStart` whose type has the key-value `nettrace.span` = `late`, and whose one field is
+//! `age`, the time since the start. Spans that no session wanted when they began are disabled, as
+//! events are, and no later session can be told of them. [`Options::keep_spans`] keeps them.
+//!
+//! # When a span ends
 //!
 //! With the layer, a span ends when its last handle is gone *and* its children have ended, because
 //! the registry has it so. With the subscriber it ends with its last handle.

@@ -1,6 +1,6 @@
 //! What can be chosen.
 
-use tracing_core::Subscriber as Dispatched;
+use tracing_core::{LevelFilter, Subscriber as Dispatched};
 use tracing_subscriber::{
     filter::{ParseError, Targets},
     registry::LookupSpan,
@@ -26,19 +26,26 @@ use crate::{
 /// # drop((registry, subscriber));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 #[must_use = "call `layer` or `subscriber`"]
 pub struct Options {
     pub(crate) naming: Naming,
     pub(crate) polls: bool,
     pub(crate) directives: Option<Targets>,
+    pub(crate) keep: LevelFilter,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Options {
     /// The defaults: whatever sessions want is recorded, and the provider of a callsite is the
     /// crate part of its target.
     pub fn new() -> Self {
-        Self::default()
+        Self { naming: Naming::default(), polls: false, directives: None, keep: LevelFilter::OFF }
     }
 
     /// Records only what these directives let pass, in the syntax of `RUST_LOG`:
@@ -80,6 +87,16 @@ impl Options {
     /// Whether each enter and exit of a span is an event: `Resume` and `Suspend`.
     pub fn polls(mut self, polls: bool) -> Self {
         self.polls = polls;
+        self
+    }
+
+    /// Keeps spans up to this level although no session wants them, so that a session that begins
+    /// later is told of those that are open. By default such spans are disabled, and cost nothing.
+    ///
+    /// Sessions that begin while others run are told of open spans in any case: see the
+    /// [crate's documentation](crate#sessions-that-begin-within-a-span).
+    pub fn keep_spans(mut self, level: impl Into<LevelFilter>) -> Self {
+        self.keep = level.into();
         self
     }
 

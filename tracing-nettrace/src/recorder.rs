@@ -3,7 +3,7 @@
 use nettrace_writer::{
     Context, Emit, Level, bridge,
     bridge::{Began, SpanIds},
-    event::{EventType, PayloadEncoder, StrEncoding, TraceEvent},
+    event::{EventType, PayloadEncoder, StrEncoding, TextField, TraceEvent, encoding},
 };
 use tracing_core::{Event, LevelFilter, Metadata, span};
 use tracing_subscriber::filter::Targets;
@@ -12,7 +12,7 @@ use crate::{
     callsite::{Callsite, Naming},
     options::Options,
     schema::Part,
-    spans::{New, Row, Spans},
+    spans::{New, Row, Spans, Told},
     stack, stats,
     sync::{AtomicU64, Ordering, panicking},
     values::{Recorded, Taken},
@@ -25,6 +25,11 @@ pub(crate) struct Recorder {
     polls: bool,
     /// What is recorded, if sessions want it.
     directives: Option<Targets>,
+    /// Spans up to this level are kept although no session wants them.
+    keep: LevelFilter,
+    /// The highest level that some session wants (8 bits), and the number of the change that is
+    /// known (above).
+    level: AtomicU64,
     spans: Spans,
     /// A number that no other recorder has.
     number: u64,
@@ -60,6 +65,8 @@ impl Recorder {
             naming: options.naming.shared(),
             polls: options.polls,
             directives: options.directives,
+            keep: options.keep,
+            level: AtomicU64::new(u64::MAX),
             spans: Spans::new(),
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         }
@@ -67,8 +74,13 @@ impl Recorder {
 
     /// Whether some session wants a callsite now. Called for each callsite when sessions change.
     pub(crate) fn register(&self, metadata: &'static Metadata<'static>) -> bool {
-        let is_wanted = Callsite::of(metadata, self.naming).is_some_and(Callsite::ask);
-        is_wanted && self.lets_pass(metadata)
+        let is_wanted = Callsite::of(metadata, self.naming).is_some_and(Callsite::is_wanted);
+        (is_wanted || self.keeps(metadata)) && self.lets_pass(metadata)
+    }
+
+    /// Whether a span is kept although no session wants it.
+    fn keeps(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span() && *metadata.level() <= self.keep
     }
 
     /// Whether the directives let a callsite pass.
@@ -83,25 +95,36 @@ impl Recorder {
         let is_wanted = match Callsite::find(metadata, self.naming) {
             Some(callsite) => callsite.is_wanted(),
             // Metadata that is not a callsite's, made to ask whether it would be wanted.
-            None => self.max_level() >= *metadata.level(),
+            None => *metadata.level() <= self.max_level(),
         };
-        is_wanted && self.lets_pass(metadata)
+        (is_wanted || self.keeps(metadata)) && self.lets_pass(metadata)
     }
 
     /// The lowest of `tracing`'s levels that some session wants.
     pub(crate) fn max_level(&self) -> LevelFilter {
-        let of_sessions = match bridge::max_level().map(Level::number) {
-            None | Some(0 | 1) => LevelFilter::OFF,
-            Some(2) => LevelFilter::ERROR,
-            Some(3) => LevelFilter::WARN,
-            Some(4) => LevelFilter::INFO,
-            Some(_) => LevelFilter::TRACE,
+        // Relaxed: the word is the whole state.
+        let known = self.level.load(Ordering::Relaxed);
+        let of_sessions = if known >> 8 == u64::from(bridge::changes()) {
+            known as u8
+        } else {
+            let changes = bridge::changes();
+            let level = bridge::max_level().map_or(0, Level::number);
+            self.level.store(u64::from(changes) << 8 | u64::from(level), Ordering::Relaxed);
+            level
+        };
+        let of_sessions = match of_sessions {
+            0 | 1 => LevelFilter::OFF,
+            2 => LevelFilter::ERROR,
+            3 => LevelFilter::WARN,
+            4 => LevelFilter::INFO,
+            _ => LevelFilter::TRACE,
         };
         let levels = |targets: &Targets| {
             let levels = targets.iter().map(|(_, level)| level).chain(targets.default_level());
             levels.max().unwrap_or(LevelFilter::OFF)
         };
-        of_sessions.min(self.directives.as_ref().map_or(LevelFilter::TRACE, levels))
+        let most = self.directives.as_ref().map_or(LevelFilter::TRACE, levels);
+        of_sessions.max(self.keep).min(most)
     }
 
     /// Whether nothing of this thread is recorded.
@@ -124,6 +147,7 @@ impl Recorder {
         };
         let values = Taken::of(|visitor| event.record(visitor));
         let Some(ty) = callsite.event_type(values.signature()) else { return };
+        self.tell_entered();
         let recorded = Recorded { ty, values: &values };
         if event.is_contextual() {
             return recorded.emit();
@@ -187,14 +211,20 @@ impl Recorder {
         let Some(callsite) = Callsite::of(attributes.metadata(), self.naming) else {
             return stats::SPANS_REFUSED.add(1);
         };
-        let values = Taken::of(|visitor| attributes.record(visitor));
-        let ty = callsite.event_type(values.signature());
+        let changes = bridge::changes();
+        let values = callsite.is_wanted().then(|| Taken::of(|visitor| attributes.record(visitor)));
+        let ty = values.as_ref().and_then(|values| callsite.event_type(values.signature()));
+        self.tell_entered();
         let parent;
         let within = match within {
             Within::Current => bridge::Within::Current,
             Within::Nothing => bridge::Within::Nothing,
             Within::Span(id) => {
-                parent = self.spans.find(id).and_then(|row| Some((row.ids()?, row.state())));
+                let row = self.spans.find(id);
+                parent = row.and_then(|row| {
+                    self.tell_late(row);
+                    Some((row.ids()?, row.state()))
+                });
                 match &parent {
                     Some((ids, state)) => bridge::Within::Span(ids, state.clone()),
                     None => bridge::Within::Nothing,
@@ -202,11 +232,14 @@ impl Recorder {
             }
         };
         let (ids, state, entry) = SpanIds::begin(within);
-        if let Some(ty) = ty {
-            Recorded { ty, values: &values }.emit();
+        let mut sessions = 0;
+        if let (Some(ty), Some(values)) = (ty, &values) {
+            Recorded { ty, values }.emit();
+            sessions = ty.enabled();
         }
         entry.leave();
-        let new = New { callsite, ids, state, began: Began::now() };
+        let told = Told { changes, sessions };
+        let new = New { callsite, ids, state, began: Began::now(), told };
         if self.spans.open(id, new).is_none() {
             stats::SPANS_REFUSED.add(1);
         }
@@ -224,7 +257,63 @@ impl Recorder {
             return;
         }
         if let Some(ty) = callsite.record_type(values.signature()) {
+            self.tell_late(row);
             self.within(id, || Recorded { ty, values: &values }.emit());
+        }
+    }
+
+    /// A span follows from another one.
+    pub(crate) fn follows(&self, id: u64, from: u64) {
+        if self.is_silent() {
+            return;
+        }
+        let Some(row) = self.spans.find(id) else { return };
+        let Some(from) = self.spans.find(from).and_then(Row::ids) else { return };
+        let callsite = row.callsite(self.naming);
+        if let Some(ty) = callsite.and_then(|callsite| callsite.other_type(Part::Follows)) {
+            self.tell_late(row);
+            self.within(id, || Follows { ty, from }.emit());
+        }
+    }
+
+    /// Tells sessions that began after the spans that this thread has entered of those.
+    #[inline]
+    fn tell_entered(&self) {
+        stack::after_change(bridge::changes(), |owner, id| {
+            if owner == self.number {
+                if let Some(row) = self.spans.find(id) {
+                    self.tell_late(row);
+                }
+            }
+        });
+    }
+
+    /// Tells sessions that began after a span of its start.
+    #[inline]
+    fn tell_late(&self, row: &Row) {
+        if row.told().changes != bridge::changes() {
+            self.tell_late_now(row);
+        }
+    }
+
+    #[cold]
+    fn tell_late_now(&self, row: &Row) {
+        let (told, changes) = (row.told(), bridge::changes());
+        let callsite = row.callsite(self.naming);
+        let late = callsite.filter(|callsite| callsite.is_wanted());
+        let late = late.and_then(|callsite| callsite.other_type(Part::Late));
+        let listening = late.map_or(0, EventType::enabled);
+        // Those that have begun since then have the bits of others that have ended.
+        let new = listening & (bridge::begun_after(told.changes) | !told.sessions);
+        let sessions = told.sessions & !bridge::begun_after(told.changes) | listening;
+        if !row.tell(told, Told { changes, sessions }) {
+            return;
+        }
+        if let (Some(ty), Some(ids)) = (late, row.ids()) {
+            let entry = ids.enter(row.state());
+            let age = row.began().elapsed().as_nanos();
+            bridge::emit_to(&Late { ty, age }, new);
+            entry.leave();
         }
     }
 
@@ -232,6 +321,7 @@ impl Recorder {
     pub(crate) fn enter(&self, id: u64) {
         let Some(row) = self.spans.find(id) else { return };
         let Some(ids) = row.ids() else { return };
+        self.tell_late(row);
         let entry = ids.enter(row.state());
         row.entered();
         stack::push(self.number, id, entry);
@@ -262,6 +352,7 @@ impl Recorder {
     pub(crate) fn close(&self, id: u64) {
         let Some(row) = self.spans.find(id) else { return };
         if !self.is_silent() {
+            self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let (Some(ty), Some(ids)) = (stop, row.ids()) {
                 let entry = ids.enter(row.state());
@@ -277,6 +368,50 @@ impl Recorder {
     pub(crate) fn current(&self) -> Option<(u64, &'static Metadata<'static>)> {
         let id = stack::current(self.number)?;
         Some((id, self.spans.find(id)?.callsite(self.naming)?.metadata))
+    }
+}
+
+/// The start of a span, told late.
+struct Late {
+    ty: &'static EventType,
+    /// Nanoseconds since the start.
+    age: u64,
+}
+
+impl TraceEvent for Late {
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    fn event_type(&self) -> &'static EventType {
+        self.ty
+    }
+
+    /// As [`Part::own_fields`] has it.
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        encoder.duration_nanos(self.age);
+    }
+}
+
+/// A span follows from another one.
+struct Follows {
+    ty: &'static EventType,
+    from: SpanIds,
+}
+
+impl TraceEvent for Follows {
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    fn event_type(&self) -> &'static EventType {
+        self.ty
+    }
+
+    /// As [`Part::own_fields`] has it.
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        <_ as TextField<encoding::Display>>::encode_text(&self.from.trace_id(), encoder);
+        <_ as TextField<encoding::Display>>::encode_text(&self.from.span_id(), encoder);
     }
 }
 

@@ -15,11 +15,18 @@ use crate::{
     values::{Kind, MAX_FIELDS, Signature},
 };
 
+/// The key that says what is special about the events of a span.
+const SPAN_KEY: &str = "nettrace.span";
+
 /// What part of a span an event is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// The end of a span.
     Stop,
+    /// The start of a span, told to a session that began after it.
+    Late,
+    /// A span follows from another one.
+    Follows,
     /// A span is entered.
     Resume,
     /// A span is left.
@@ -34,13 +41,14 @@ pub(crate) enum Part {
 
 impl Part {
     /// How many parts have the same fields in every span. They come first.
-    pub(crate) const OTHERS: usize = 3;
+    pub(crate) const OTHERS: usize = 5;
 
     /// What the name of the span's event ends with.
     fn suffix(self) -> &'static str {
         match self {
             Self::Event => "",
-            Self::Start => "Start",
+            Self::Start | Self::Late => "Start",
+            Self::Follows => "Follows",
             Self::Stop => "Stop",
             Self::Resume => "Resume",
             Self::Suspend => "Suspend",
@@ -51,8 +59,8 @@ impl Part {
     fn opcode(self) -> Option<u8> {
         match self {
             // Without 0, readers take the opcode from a name that ends in `Start` or `Stop`.
-            Self::Event | Self::Record => Some(0),
-            Self::Start => Some(1),
+            Self::Event | Self::Record | Self::Follows => Some(0),
+            Self::Start | Self::Late => Some(1),
             Self::Stop => Some(2),
             Self::Resume => Some(7),
             Self::Suspend => Some(8),
@@ -68,8 +76,15 @@ impl Part {
             FieldSchema::new("busy", FieldType::DurationNanos),
             FieldSchema::new("idle", FieldType::DurationNanos),
         ];
+        const LATE: &[FieldSchema] = &[FieldSchema::new("age", FieldType::DurationNanos)];
+        const FOLLOWS: &[FieldSchema] = &[
+            FieldSchema::new("trace", FieldType::Str(StrEncoding::Utf16)),
+            FieldSchema::new("span", FieldType::Str(StrEncoding::Utf16)),
+        ];
         match self {
             Self::Stop => STOP,
+            Self::Late => LATE,
+            Self::Follows => FOLLOWS,
             _ => &[],
         }
     }
@@ -152,6 +167,7 @@ pub(crate) fn registered(
         hash.add(field.name().as_bytes());
     }
     hash.add(&signature.to_le_bytes());
+    hash.add(&[part as u8]);
     let schema = EventSchema {
         provider: ProviderSchema { name: provider, guid: None, group: None },
         name,
@@ -164,7 +180,7 @@ pub(crate) fn registered(
         tag: 0,
         message: has_message.then_some("{message}"),
         description: None,
-        key_values: key_values(metadata),
+        key_values: key_values(metadata, part),
         fields: Box::leak(fields.into_boxed_slice()),
     };
     for attempt in 0..64_u8 {
@@ -184,11 +200,12 @@ pub(crate) fn registered(
 }
 
 /// Where the callsite is.
-fn key_values(metadata: &Metadata<'_>) -> &'static [(&'static str, &'static str)] {
+fn key_values(metadata: &Metadata<'_>, part: Part) -> &'static [(&'static str, &'static str)] {
     let mut all = vec![("level", metadata.level().as_str()), ("target", own(metadata.target()))];
     all.extend(metadata.module_path().map(|module| ("module", own(module))));
     all.extend(metadata.file().map(|file| ("file", own(file))));
     all.extend(metadata.line().map(|line| ("line", leak(line.to_string()))));
+    all.extend((part == Part::Late).then_some((SPAN_KEY, "late")));
     Box::leak(all.into_boxed_slice())
 }
 

@@ -38,6 +38,8 @@ pub(crate) struct Row {
     callsite: AtomicU64,
     ids: [AtomicU64; 6],
     began: [AtomicU64; 2],
+    /// The sessions that were told of its start (lower half), as of which change (upper half).
+    told: AtomicU64,
     /// Nanoseconds that it was entered.
     busy: AtomicU64,
     /// How often it was entered.
@@ -55,6 +57,7 @@ impl Row {
             callsite: AtomicU64::new(0),
             ids: [const { AtomicU64::new(0) }; 6],
             began: [const { AtomicU64::new(0) }; 2],
+            told: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             polls: AtomicU32::new(0),
             clones: AtomicU32::new(0),
@@ -90,6 +93,18 @@ impl Row {
     #[inline]
     pub(crate) fn began(&self) -> Began {
         Began::from_words([0, 1].map(|word: usize| self.began[word].load(Ordering::Relaxed)))
+    }
+
+    /// Which sessions were told of its start.
+    #[inline]
+    pub(crate) fn told(&self) -> Told {
+        Told::from_word(self.told.load(Ordering::Relaxed))
+    }
+
+    /// More sessions are about to be told. Returns `false` if another thread does it.
+    pub(crate) fn tell(&self, before: Told, now: Told) -> bool {
+        let (before, now) = (before.to_word(), now.to_word());
+        self.told.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     #[inline]
@@ -143,6 +158,26 @@ pub(crate) struct New {
     pub(crate) ids: SpanIds,
     pub(crate) state: Option<Arc<TraceState>>,
     pub(crate) began: Began,
+    pub(crate) told: Told,
+}
+
+/// Which sessions were told of a span's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// As of which change of the sessions.
+    pub(crate) changes: u32,
+    /// The bits of the sessions.
+    pub(crate) sessions: u32,
+}
+
+impl Told {
+    fn to_word(self) -> u64 {
+        u64::from(self.changes) << 32 | u64::from(self.sessions)
+    }
+
+    fn from_word(word: u64) -> Self {
+        Self { changes: (word >> 32) as u32, sessions: word as u32 }
+    }
 }
 
 /// The open spans of one subscriber.
@@ -184,6 +219,7 @@ impl Spans {
         for (word, value) in row.began.iter().zip(new.began.to_words()) {
             word.store(value, Ordering::Relaxed);
         }
+        row.told.store(new.told.to_word(), Ordering::Relaxed);
         row.busy.store(0, Ordering::Relaxed);
         row.polls.store(0, Ordering::Relaxed);
         row.clones.store(0, Ordering::Relaxed);

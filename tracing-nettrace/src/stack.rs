@@ -4,7 +4,7 @@
 //! in its place, marked, until those are left. So the innermost span that is not left is always the
 //! one in force.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use nettrace_writer::bridge::{Began, Entry};
 
@@ -52,6 +52,37 @@ pub(crate) fn pop(owner: u64, id: u64) -> Option<u64> {
         Some(nanos)
     });
     popped.ok().flatten()
+}
+
+thread_local! {
+    /// The change of sessions that all spans of the thread's stack were told of.
+    static TOLD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Calls `f` with the spans that this thread has entered, the outermost first, unless it was called
+/// for this change of sessions before.
+#[inline]
+pub(crate) fn after_change(changes: u32, f: impl FnMut(u64, u64)) {
+    if TOLD.get() != changes {
+        TOLD.set(changes);
+        for_each(f);
+    }
+}
+
+#[cold]
+fn for_each(mut f: impl FnMut(u64, u64)) {
+    // `f` may log, so the stack is not borrowed while it runs.
+    let entered = |at: usize| {
+        let entered = STACK.try_with(|stack| {
+            let stack = stack.try_borrow().ok()?;
+            stack.get(at).map(|entered| (entered.owner, entered.id))
+        });
+        entered.ok().flatten()
+    };
+    for at in 0.. {
+        let Some((owner, id)) = entered(at) else { return };
+        f(owner, id);
+    }
 }
 
 /// The innermost span of a subscriber that this thread has entered and not left.

@@ -66,7 +66,9 @@ impl tracing_core::Subscriber for Subscriber {
         self.0.record(id.into_u64(), values);
     }
 
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn record_follows_from(&self, id: &Id, from: &Id) {
+        self.0.follows(id.into_u64(), from.into_u64());
+    }
 
     #[inline]
     fn event(&self, event: &Event<'_>) {

@@ -3,7 +3,7 @@
 pub(crate) use std::{
     sync::{
         Mutex, OnceLock, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread::panicking,
 };
