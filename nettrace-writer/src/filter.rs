@@ -9,12 +9,15 @@ use crate::{config::SessionBuilder, error::Error};
 
 /// Selects events of one provider, of providers with a common prefix, or of all providers.
 ///
-/// A filter has a name, a level and keywords. An event passes if it passes all three:
+/// A filter has a name, a level, keywords, and possibly ids of events. An event passes if it passes
+/// all of them:
 ///
 /// * *Name*: the provider has this name, ignoring ASCII case. A `*` at the end stands for any rest:
 ///   `Contoso-*` selects `Contoso-Checkout`, and `*` selects every provider.
 /// * *Level*: the event has this level or a more severe one. [`Level::LogAlways`] always passes.
 /// * *Keywords*: the event has at least one of these keywords, or no keywords at all.
+/// * *Ids*: the event's id is among the [chosen ones](Self::only_ids), or not among the
+///   [excepted ones](Self::except_ids). A filter has no ids unless it is given some.
 ///
 /// A session records an event if it passes at least one filter. So filters add up: no filter
 /// removes what another one selects.
@@ -54,6 +57,27 @@ pub struct ProviderFilter {
     name: String,
     level: Level,
     keywords: u64,
+    ids: Ids,
+}
+
+/// Which ids of events a filter selects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Ids {
+    All,
+    /// These, in ascending order.
+    Only(Vec<u16>),
+    /// All but these, in ascending order.
+    Except(Vec<u16>),
+}
+
+impl Ids {
+    fn select(&self, id: u16) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(ids) => ids.binary_search(&id).is_ok(),
+            Self::Except(ids) => ids.binary_search(&id).is_err(),
+        }
+    }
 }
 
 /// Selects events of every level. Applications may define levels above [`Level::Verbose`].
@@ -90,7 +114,7 @@ impl ProviderFilter {
     /// ```
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), level: ALL_LEVELS, keywords: u64::MAX }
+        Self { name: name.into(), level: ALL_LEVELS, keywords: u64::MAX, ids: Ids::All }
     }
 
     /// Selects all events of all providers, like `ProviderFilter::new("*")`.
@@ -165,6 +189,49 @@ impl ProviderFilter {
         self
     }
 
+    /// Selects only events with these ids. An event's id is the `id` of its derive, or a hash of
+    /// its name. A later call, or one of [`except_ids`](Self::except_ids), takes its place.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, ProviderFilter, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Ids", id = 1)]
+    /// struct Sent;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Ids", id = 2)]
+    /// struct Written;
+    ///
+    /// let filter = ProviderFilter::new("Contoso-Ids").only_ids([2]);
+    /// let session = Session::builder().provider(filter).sink(MemorySink::new()).start()?;
+    /// Sent.emit();
+    /// Written.emit();
+    /// assert_eq!(session.finish()?.written, 1);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[must_use]
+    pub fn only_ids(mut self, ids: impl IntoIterator<Item = u16>) -> Self {
+        self.ids = Ids::Only(sorted(ids));
+        self
+    }
+
+    /// Selects only events that have none of these ids. A later call, or one of
+    /// [`only_ids`](Self::only_ids), takes its place.
+    ///
+    /// ```
+    /// use nettrace_writer::ProviderFilter;
+    ///
+    /// let filter = ProviderFilter::new("Contoso-*").except_ids([17, 18]);
+    /// // The text form has no place for ids.
+    /// assert_eq!(filter.to_string(), "Contoso-*");
+    /// ```
+    #[must_use]
+    pub fn except_ids(mut self, ids: impl IntoIterator<Item = u16>) -> Self {
+        self.ids = Ids::Except(sorted(ids));
+        self
+    }
+
     /// Reads filters from a string in the [text form](Self#text-form).
     ///
     /// ```
@@ -196,6 +263,7 @@ impl ProviderFilter {
     /// Whether events of this schema pass.
     pub(crate) fn matches(&self, schema: &EventSchema) -> bool {
         self.selects(schema.provider.name, schema.level, schema.keywords)
+            && self.ids.select(schema.id)
     }
 
     /// Whether events of this provider, level and keywords pass.
@@ -312,7 +380,7 @@ impl<T: Into<String>> From<T> for ProviderFilter {
 }
 
 /// Writes the [text form](ProviderFilter#text-form), in the spelling of `dotnet-trace`. It can be
-/// parsed again if the name is one that a provider can have.
+/// parsed again if the name is one that a provider can have. Ids are left out.
 impl fmt::Display for ProviderFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
@@ -386,6 +454,12 @@ impl ProviderFilter {
             Ok(Self::new(name))
         }
     }
+}
+
+fn sorted(ids: impl IntoIterator<Item = u16>) -> Vec<u16> {
+    let mut ids: Vec<_> = ids.into_iter().collect();
+    ids.sort_unstable();
+    ids
 }
 
 /// Whether the derive accepts this character in a provider's name.

@@ -170,6 +170,29 @@ pub mod __traced {
     pub use crate::span::call::{AnyReturned, Call, Returned, Shown, call, is_wanted};
 }
 
+/// For `nettrace-diagnostics`. Not part of the public interface.
+#[cfg(not(nettrace_loom))]
+#[doc(hidden)]
+pub mod __process {
+    use std::{ffi::CStr, io};
+
+    use crate::{clock, flusher::OwnThread};
+
+    #[cfg(unix)]
+    pub use crate::sessions::accompany;
+
+    /// Runs `work` on a thread that takes no signals, and that nobody joins. Also in the child of a
+    /// `fork`.
+    pub fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        OwnThread::start(name, work).map(drop)
+    }
+
+    /// Measures the clock, which otherwise the first session does when it starts: it sleeps 10 ms.
+    pub fn measure_clock() {
+        let _ = clock::Source::choose(crate::Clock::Auto);
+    }
+}
+
 /// The two READMEs, so that the tests compile their examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]

@@ -41,6 +41,8 @@ pub(crate) mod handler_events;
 mod process;
 
 #[cfg(unix)]
+pub use self::process::accompany;
+#[cfg(unix)]
 use self::process::install_handlers;
 
 use crate::{

@@ -18,6 +18,7 @@ const SEAMS: &[(&str, &str)] = &[
     ("nettrace-writer/src/sync.rs", "the writer's seam"),
     ("tracing-nettrace/src/sync.rs", "the seam of the layer and the subscriber for `tracing`"),
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
+    ("nettrace-diagnostics/src/sync.rs", "the server's seam"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
     ("nettrace-event/src/registry.rs", "the list of event types, which every backend shares"),

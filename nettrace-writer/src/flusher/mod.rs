@@ -240,7 +240,7 @@ impl Flusher {
     ///
     /// Sends to `report` how the session ended.
     pub(crate) fn spawn(mut self, report: Sender<Report>) -> std::io::Result<OwnThread> {
-        OwnThread::start(move || {
+        OwnThread::start(c"nettrace-flusher", move || {
             // A sink is foreign code. If it panics the application must go on.
             let run = panic::catch_unwind(panic::AssertUnwindSafe(|| self.run()));
             let result = run.unwrap_or_else(|_| {

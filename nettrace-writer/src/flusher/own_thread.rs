@@ -7,7 +7,7 @@
 //! thread of the C library, which repairs its own locks at a fork. The system knows that thread's
 //! name, the standard library does not.
 
-use std::io;
+use std::{ffi::CStr, io};
 
 use crossbeam_channel::bounded;
 
@@ -16,8 +16,6 @@ use crate::{
     sessions,
     sync::thread::{self, JoinHandle, ThreadId},
 };
-
-const NAME: &str = "nettrace-flusher";
 
 /// A flusher's thread, as its session sees it.
 #[derive(Debug)]
@@ -28,10 +26,14 @@ pub(crate) struct OwnThread {
 }
 
 impl OwnThread {
-    /// Runs `work` on a thread of its own, which takes no signals.
-    pub(super) fn start(work: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+    /// Runs `work` on a thread of its own, which takes no signals. The system keeps the first 15
+    /// bytes of the name.
+    pub(crate) fn start(
+        name: &'static CStr,
+        work: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         if cfg!(not(unix)) || sessions::generation() == 0 {
-            let std = thread::Builder::new().name(NAME.to_owned());
+            let std = thread::Builder::new().name(name.to_string_lossy().into_owned());
             let std = signals::blocked(|| std.spawn(work))?;
             return Ok(Self { id: std.thread().id(), std: Some(std) });
         }
@@ -41,7 +43,7 @@ impl OwnThread {
             let _ = told.send(thread::current().id());
             work();
         };
-        signals::blocked(|| bare::start(Box::new(work)))?;
+        signals::blocked(|| bare::start(name, Box::new(work)))?;
         let id = id.recv().map_err(io::Error::other)?;
         Ok(Self { id, std: None })
     }
@@ -64,7 +66,7 @@ impl OwnThread {
 )]
 mod bare {
     use std::{
-        ffi::c_void,
+        ffi::{CStr, c_void},
         io,
         mem::MaybeUninit,
         panic::{AssertUnwindSafe, catch_unwind},
@@ -76,21 +78,30 @@ mod bare {
 
     type Work = Box<dyn FnOnce() + Send>;
 
-    extern "C" fn enter(work: *mut c_void) -> *mut c_void {
+    /// The name of a thread, and what it does.
+    struct Start {
+        name: &'static CStr,
+        work: Work,
+    }
+
+    extern "C" fn enter(start: *mut c_void) -> *mut c_void {
         // SAFETY: `start` passes a box and gives it up.
-        let work = unsafe { Box::from_raw(work.cast::<Work>()) };
+        let Start { name, work } = *unsafe { Box::from_raw(start.cast::<Start>()) };
         #[cfg(target_os = "linux")]
-        // SAFETY: the name is a literal that ends in NUL. The system takes the first 15 bytes.
+        // SAFETY: the name ends in NUL and lives as long as the program. The system takes the first
+        // 15 bytes.
         unsafe {
-            libc::prctl(libc::PR_SET_NAME, c"nettrace-flusher".as_ptr());
+            libc::prctl(libc::PR_SET_NAME, name.as_ptr());
         }
+        #[cfg(not(target_os = "linux"))]
+        let _ = name;
         // A function of C must not unwind.
         let _ = catch_unwind(AssertUnwindSafe(work));
         ptr::null_mut()
     }
 
     /// Starts a thread of the C library.
-    pub(super) fn start(work: Work) -> io::Result<()> {
+    pub(super) fn start(name: &'static CStr, work: Work) -> io::Result<()> {
         let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
         let attributes = attributes.as_mut_ptr();
         // SAFETY: fills the attributes that it is given.
@@ -99,16 +110,16 @@ mod bare {
         unsafe { libc::pthread_attr_setdetachstate(attributes, libc::PTHREAD_CREATE_DETACHED) };
         // SAFETY: as above.
         unsafe { libc::pthread_attr_setstacksize(attributes, STACK) };
-        let work = Box::into_raw(Box::new(work));
+        let start = Box::into_raw(Box::new(Start { name, work }));
         let mut thread = MaybeUninit::uninit();
         // SAFETY: all pointers are live; `enter` takes the box over.
         let started =
-            unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes, enter, work.cast()) };
+            unsafe { libc::pthread_create(thread.as_mut_ptr(), attributes, enter, start.cast()) };
         // SAFETY: the attributes were filled above and are not used again.
         unsafe { libc::pthread_attr_destroy(attributes) };
         check(started).inspect_err(|_| {
             // SAFETY: the box is from above, and no thread has begun that would take it over.
-            drop(unsafe { Box::from_raw(work) });
+            drop(unsafe { Box::from_raw(start) });
         })
     }
 
@@ -119,10 +130,10 @@ mod bare {
 
 #[cfg(not(unix))]
 mod bare {
-    use std::io;
+    use std::{ffi::CStr, io};
 
     /// There is no `fork`.
-    pub(super) fn start(_: Box<dyn FnOnce() + Send>) -> io::Result<()> {
+    pub(super) fn start(_: &'static CStr, _: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

@@ -2,7 +2,9 @@
 #![allow(unsafe_code, reason = "the registration of handlers")]
 
 use std::{
+    panic::catch_unwind,
     ptr,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -18,6 +20,23 @@ use crate::{
 
 /// How long `exit` waits for all sessions.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What `nettrace-diagnostics` does in the child of a `fork`, and at `exit`.
+static GUEST: OnceLock<Guest> = OnceLock::new();
+
+#[derive(Clone, Copy, Debug)]
+struct Guest {
+    in_child: fn(),
+    at_exit: fn(),
+}
+
+/// Calls `in_child` in the child of each `fork`, after this crate's handler, and `at_exit` at
+/// `exit`, before it. The former must not take locks or allocate. Only the first call has an
+/// effect.
+pub fn accompany(in_child: fn(), at_exit: fn()) {
+    GUEST.get_or_init(|| Guest { in_child, at_exit });
+    install_handlers();
+}
 
 /// Registers this crate's handlers with the C library, if that is not done yet.
 ///
@@ -45,9 +64,16 @@ extern "C" fn in_child() {
     registry::after_fork((1 << SESSION_BITS) - 1);
     local::forget_all();
     ids::after_fork();
+    if let Some(guest) = GUEST.get() {
+        (guest.in_child)();
+    }
 }
 
 extern "C" fn at_exit() {
+    if let Some(guest) = GUEST.get() {
+        // A handler must not unwind.
+        let _ = catch_unwind(guest.at_exit);
+    }
     // A handler must not unwind. The table may be in use by a thread that goes on running, or by
     // this thread if a signal handler calls `exit`.
     let sessions = || {

@@ -1,0 +1,311 @@
+//! The other side of the protocol, for the command `nettrace` and for tests. It asks any process
+//! that speaks the protocol, also those of .NET.
+//!
+//! Not part of the public interface.
+
+use std::{
+    fs,
+    io::{self, ErrorKind, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::{
+    protocol::{self, Collect, EventFilter, HEADER, Malformed, Reader, event_pipe, process, set},
+    socket,
+};
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most bytes of an environment.
+const MOST_ENVIRONMENT: u32 = 64 << 20;
+
+/// Why a process did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientError {
+    /// The connection failed.
+    #[error("cannot ask the process at {}: {cause}", path.display())]
+    Io {
+        /// The socket.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The process has refused it.
+    #[error("the process refuses: {}", words(*code, text))]
+    Refused {
+        /// The protocol's code.
+        code: u32,
+        /// What the process says, or nothing.
+        text: String,
+    },
+    /// The answer is not one of the protocol.
+    #[error("the process gives an answer that is not of the protocol: {0}")]
+    Answer(String),
+}
+
+fn words(code: u32, text: &str) -> String {
+    let known = match code {
+        protocol::code::BAD_ENCODING => "it cannot read the message",
+        protocol::code::UNKNOWN_COMMAND => "it does not know the command",
+        protocol::code::UNKNOWN_MAGIC => "it does not know the protocol",
+        _ if text.is_empty() => "it has failed",
+        _ => "",
+    };
+    match (known, text) {
+        ("", text) => format!("{text} (code {code:#010x})"),
+        (known, "") => format!("{known} (code {code:#010x})"),
+        (known, text) => format!("{known}: {text} (code {code:#010x})"),
+    }
+}
+
+impl ClientError {
+    /// Whether the process does not know the command.
+    #[must_use]
+    pub fn is_unknown_command(&self) -> bool {
+        matches!(self, Self::Refused { code: protocol::code::UNKNOWN_COMMAND, .. })
+    }
+}
+
+impl From<Malformed> for ClientError {
+    fn from(error: Malformed) -> Self {
+        Self::Answer(error.to_string())
+    }
+}
+
+/// A process that can be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The id that the socket's name states.
+    pub pid: u32,
+    /// The socket.
+    pub path: PathBuf,
+}
+
+/// What a process says of itself. Old versions of .NET leave the later fields empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Its id, as it sees itself.
+    pub pid: u64,
+    /// Tells processes apart.
+    pub cookie: [u8; 16],
+    /// The command line.
+    pub command_line: String,
+    /// The operating system.
+    pub os: String,
+    /// The architecture.
+    pub architecture: String,
+    /// The name of the program.
+    pub program: String,
+    /// The version of the runtime.
+    pub version: String,
+    /// The identifier of the platform.
+    pub platform: String,
+}
+
+/// A provider, and which of its events are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The provider's name.
+    pub name: String,
+    /// The keywords.
+    pub keywords: u64,
+    /// The level.
+    pub level: u32,
+    /// Arguments, as `key=value;…`.
+    pub arguments: String,
+}
+
+/// A live trace.
+#[derive(Debug)]
+pub struct Live {
+    /// The session's id.
+    pub id: u64,
+    /// The bytes of the trace.
+    pub stream: UnixStream,
+}
+
+impl Target {
+    /// The processes that have a socket in the folder where tools look for them, in the order of
+    /// their ids. Processes that have died are left out.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn all() -> io::Result<Vec<Self>> {
+        Self::all_in(&socket::directory())
+    }
+
+    /// The same of any folder.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let Some((pid, began)) = path.file_name().and_then(|name| ids(name.to_str()?)) else {
+                continue;
+            };
+            // A process of .NET states 0 where it does not know.
+            let lives = socket::start_time(pid).is_some_and(|now| began == 0 || now == began);
+            if lives || !cfg!(target_os = "linux") {
+                found.push(Self { pid, path });
+            }
+        }
+        found.sort_by_key(|target| target.pid);
+        Ok(found)
+    }
+
+    /// What the process says of itself.
+    ///
+    /// # Errors
+    /// It does not answer, or not in time.
+    pub fn info(&self) -> Result<Info, ClientError> {
+        for (version, id) in [(3, process::INFO_3), (2, process::INFO_2)] {
+            match self.ask(set::PROCESS, id, &[]) {
+                Ok((payload, _)) => return Info::read(version, &payload),
+                Err(error) if error.is_unknown_command() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (payload, _) = self.ask(set::PROCESS, process::INFO, &[])?;
+        Info::read(1, &payload)
+    }
+
+    /// The environment of the process, as `NAME=value`.
+    ///
+    /// # Errors
+    /// It does not answer, or not in time.
+    pub fn environment(&self) -> Result<Vec<String>, ClientError> {
+        let (payload, mut stream) = self.ask(set::PROCESS, process::ENVIRONMENT, &[])?;
+        let size = Reader::new(&payload).u32()?;
+        if size > MOST_ENVIRONMENT {
+            return Err(ClientError::Answer(format!("an environment of {size} bytes")));
+        }
+        let mut bytes = vec![0; size as usize];
+        stream.read_exact(&mut bytes).map_err(|cause| self.failed(cause))?;
+        Ok(Reader::new(&bytes).list(4, Reader::text)?)
+    }
+
+    /// Starts a trace, with `buffer_mb` MB of memory in the process.
+    ///
+    /// # Errors
+    /// The process refuses, or does not answer.
+    pub fn collect(&self, wanted: &[Wanted], buffer_mb: u32) -> Result<Live, ClientError> {
+        let provider = |wanted: &Wanted| protocol::Provider {
+            keywords: wanted.keywords,
+            level: wanted.level,
+            name: wanted.name.clone(),
+            arguments: wanted.arguments.clone(),
+            events: EventFilter::default(),
+        };
+        let providers = wanted.iter().map(provider).collect();
+        let collect = Collect { buffer_mb, providers, ..Collect::default() };
+        // Version 3 can leave stacks out, which is what the defaults ask for. Before .NET 8 there
+        // was only version 2.
+        let mut answer = self.collect_by(3, &collect);
+        if answer.as_ref().is_err_and(ClientError::is_unknown_command) {
+            answer = self.collect_by(2, &collect);
+        }
+        answer
+    }
+
+    fn collect_by(&self, version: u8, collect: &Collect) -> Result<Live, ClientError> {
+        let id = event_pipe::COLLECT_TRACING + version - 1;
+        let (payload, stream) = self.ask(set::EVENT_PIPE, id, &collect.payload(version))?;
+        stream.set_read_timeout(None).map_err(|cause| self.failed(cause))?;
+        Ok(Live { id: Reader::new(&payload).u64()?, stream })
+    }
+
+    /// Ends a trace. Somebody must read its stream meanwhile.
+    ///
+    /// # Errors
+    /// There is no such session, or the process does not answer.
+    pub fn stop(&self, id: u64) -> Result<(), ClientError> {
+        let mut payload = Vec::new();
+        protocol::put_u64(&mut payload, id);
+        self.ask(set::EVENT_PIPE, event_pipe::STOP_TRACING, &payload).map(drop)
+    }
+
+    /// Sends a message. Returns the payload of the answer, and the connection after it.
+    ///
+    /// # Errors
+    /// The process refuses, or does not answer.
+    pub fn ask(
+        &self,
+        set: u8,
+        id: u8,
+        payload: &[u8],
+    ) -> Result<(Vec<u8>, UnixStream), ClientError> {
+        if payload.len() > usize::from(u16::MAX) - HEADER {
+            return Err(ClientError::Answer("the message would exceed 64 KiB".to_owned()));
+        }
+        let (answer, stream) = self
+            .exchange(&protocol::message(set, id, payload))
+            .map_err(|cause| self.failed(cause))?;
+        let payload = answer[HEADER..].to_vec();
+        match (answer[16], answer[17]) {
+            (set::SERVER, protocol::server::OK) => Ok((payload, stream)),
+            (set::SERVER, protocol::server::ERROR) => {
+                let mut reader = Reader::new(&payload);
+                let code = reader.u32()?;
+                // .NET has no text there.
+                Err(ClientError::Refused { code, text: reader.text().unwrap_or_default() })
+            }
+            (set, id) => Err(ClientError::Answer(format!("{set:#04x} {id:#04x}"))),
+        }
+    }
+
+    fn exchange(&self, message: &[u8]) -> io::Result<(Vec<u8>, UnixStream)> {
+        let mut stream = UnixStream::connect(&self.path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        match stream.write_all(message) {
+            // The process may have refused the connection, and its answer may say why.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            sent => sent?,
+        }
+        let mut answer = vec![0; HEADER];
+        stream.read_exact(&mut answer)?;
+        let size = protocol::size(&answer).ok().flatten();
+        let size = size.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "not a message"))?;
+        answer.resize(size, 0);
+        stream.read_exact(&mut answer[HEADER..])?;
+        Ok((answer, stream))
+    }
+
+    fn failed(&self, cause: io::Error) -> ClientError {
+        ClientError::Io { path: self.path.clone(), cause }
+    }
+}
+
+/// The process and its start time in the name of a socket.
+fn ids(name: &str) -> Option<(u32, u64)> {
+    let (pid, began) =
+        name.strip_prefix("dotnet-diagnostic-")?.strip_suffix("-socket")?.split_once('-')?;
+    Some((pid.parse().ok()?, began.parse().ok()?))
+}
+
+impl Info {
+    fn read(version: u8, payload: &[u8]) -> Result<Self, ClientError> {
+        let mut from = Reader::new(payload);
+        if version >= 3 {
+            from.u32()?;
+        }
+        let mut info = Self { pid: from.u64()?, ..Self::default() };
+        info.cookie.copy_from_slice(from.bytes(16)?);
+        info.command_line = from.text()?;
+        info.os = from.text()?;
+        info.architecture = from.text()?;
+        if version >= 2 {
+            info.program = from.text()?;
+            info.version = from.text()?;
+        }
+        if version >= 3 {
+            info.platform = from.text()?;
+        }
+        Ok(info)
+    }
+}

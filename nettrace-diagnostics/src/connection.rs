@@ -1,0 +1,138 @@
+//! One connection: it reads a message, then writes the answer. It never waits.
+
+use std::{
+    io::{ErrorKind, Read as _, Write as _},
+    os::unix::net::UnixStream,
+    time::Instant,
+};
+
+use rustix::event::PollFlags;
+
+use crate::{
+    process::Kept,
+    protocol::{self, HEADER, Refusal, Request},
+};
+
+/// How much is read at a time.
+const CHUNK: usize = 4_096;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Before the stream, which must not be closed while this says that it is open.
+    kept: Kept,
+    stream: UnixStream,
+    state: State,
+    /// When the connection is closed, unless it has got further. `None`: it may take any time.
+    pub(crate) deadline: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The message so far. At most 64 KiB.
+    Reading(Vec<u8>),
+    /// The answer, and how much of it is written.
+    Writing(Vec<u8>, usize),
+}
+
+/// How far a connection has got.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// It waits for the other side.
+    Waiting,
+    /// The answer is written, or the other side has gone.
+    Over,
+    /// A message has arrived.
+    Asked(Request),
+    /// What has arrived is not a message.
+    Refused(Refusal),
+}
+
+impl Connection {
+    /// Reads a message from a stream that does not block.
+    pub(crate) fn new(stream: UnixStream, kept: Kept, deadline: Option<Instant>) -> Self {
+        Self { kept, stream, state: State::Reading(Vec::new()), deadline }
+    }
+
+    /// Writes an answer to a stream that does not block.
+    pub(crate) fn answering(
+        stream: UnixStream,
+        kept: Kept,
+        answer: Vec<u8>,
+        deadline: Instant,
+    ) -> Self {
+        Self { kept, stream, state: State::Writing(answer, 0), deadline: Some(deadline) }
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    pub(crate) fn into_stream(self) -> (UnixStream, Kept) {
+        (self.stream, self.kept)
+    }
+
+    /// What the connection waits for.
+    pub(crate) fn events(&self) -> PollFlags {
+        match self.state {
+            State::Reading(_) => PollFlags::IN,
+            State::Writing(..) => PollFlags::OUT,
+        }
+    }
+
+    pub(crate) fn is_reading(&self) -> bool {
+        matches!(self.state, State::Reading(_))
+    }
+
+    /// Begins to write an answer.
+    pub(crate) fn answer(&mut self, answer: Vec<u8>, deadline: Instant) -> Step {
+        self.state = State::Writing(answer, 0);
+        self.deadline = Some(deadline);
+        self.advance()
+    }
+
+    /// Goes as far as it can without waiting.
+    pub(crate) fn advance(&mut self) -> Step {
+        match &mut self.state {
+            State::Reading(message) => read(&mut self.stream, message),
+            State::Writing(answer, done) => write(&mut self.stream, answer, done),
+        }
+    }
+}
+
+fn read(stream: &mut UnixStream, message: &mut Vec<u8>) -> Step {
+    let mut chunk = [0; CHUNK];
+    loop {
+        let wanted = match protocol::size(message) {
+            Ok(Some(size)) if message.len() >= size => {
+                return protocol::parse(message).map_or_else(Step::Refused, Step::Asked);
+            }
+            Ok(size) => size.unwrap_or(HEADER),
+            Err(refusal) => return Step::Refused(refusal),
+        };
+        // What follows the message is not ours.
+        let room = (wanted - message.len()).min(CHUNK);
+        match stream.read(&mut chunk[..room]) {
+            Ok(0) => return Step::Over,
+            Ok(count) => message.extend_from_slice(&chunk[..count]),
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock => return Step::Waiting,
+                _ => return Step::Over,
+            },
+        }
+    }
+}
+
+fn write(stream: &mut UnixStream, answer: &[u8], done: &mut usize) -> Step {
+    while *done < answer.len() {
+        match stream.write(&answer[*done..]) {
+            Ok(count) => *done += count,
+            Err(error) => match error.kind() {
+                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock => return Step::Waiting,
+                _ => return Step::Over,
+            },
+        }
+    }
+    Step::Over
+}

@@ -1,0 +1,62 @@
+//! What can keep a process from listening.
+
+use std::{fmt, io, path::PathBuf};
+
+/// Why nobody can attach. The message includes every cause, so [`source`](std::error::Error::source)
+/// is always `None`.
+///
+/// ```
+/// use nettrace_diagnostics::{Error, Options};
+///
+/// # #[cfg(unix)] {
+/// let error = Options::new().directory("/no/such/folder").listen().unwrap_err();
+/// assert!(matches!(error, Error::Bind { .. }));
+/// assert!(error.to_string().contains("/no/such/folder/dotnet-diagnostic-"));
+/// # }
+/// ```
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The path of the socket is too long for a Unix socket.
+    #[error(
+        "the path of the socket has {} bytes, and the system allows {limit}: {}; set TMPDIR to a \
+         shorter folder, for this process and for the tool",
+        path.as_os_str().len(), path.display()
+    )]
+    PathTooLong {
+        /// The path.
+        path: PathBuf,
+        /// How many bytes it may have.
+        limit: usize,
+    },
+    /// This process, or another with the same path, listens already.
+    #[error("another listener has the socket {}; a process listens once", path.display())]
+    InUse {
+        /// The path of the socket.
+        path: PathBuf,
+    },
+    /// The system did not make the socket, for example because the folder is read-only.
+    #[error(
+        "cannot make the socket {}: {cause}; set TMPDIR to another folder, for this process and \
+         for the tool",
+        path.display()
+    )]
+    Bind {
+        /// The path of the socket.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// The thread that answers clients could not be started, or has not all that it needs.
+    #[error("the thread that answers clients could not be started: {0}")]
+    Thread(io::Error),
+    /// The platform has no Unix sockets.
+    #[error("this platform is not supported: clients attach over Unix sockets")]
+    Unsupported,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

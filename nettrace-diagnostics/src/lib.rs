@@ -1,0 +1,201 @@
+//! Lets `dotnet-trace` and other tools of .NET attach to a running Rust process.
+//!
+//! One line at the start of `main` is enough:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! nettrace_diagnostics::listen()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! From then on whoever may use the process's socket can record its events, without a restart:
+//!
+//! ```text
+//! dotnet-trace ps
+//! dotnet-trace collect -p PID --providers Contoso-Shop
+//! ```
+//!
+//! The client chooses providers, keywords, levels and ids of events. It gets a
+//! [`Session`](nettrace_writer::Session) like any other, whose sink is the connection: losses are
+//! counted, and the trace is complete when the client stops it, and when the process exits. While
+//! nobody is attached, one thread sleeps, and an event costs nothing more.
+//!
+//! # Who may attach
+//!
+//! The process makes the socket `dotnet-diagnostic-PID-TIME-socket` in the folder `TMPDIR`, or else
+//! `/tmp`. Only its own user and root may connect: the modes of the socket say so (0600), and on
+//! Linux the server also asks the system for the client's user. `TIME` is when the process began:
+//! on Linux as `/proc/PID/stat` states it, on other systems 0. The socket is removed at `exit`. A
+//! process that is killed leaves it behind. A later process with the same path replaces it, if
+//! nobody listens there.
+//!
+//! # What a client can ask for
+//!
+//! | command | answer |
+//! |---|---|
+//! | CollectTracing, versions 1 to 6 | a live trace |
+//! | StopTracing | the end of that trace |
+//! | ProcessInfo, versions 1 to 3 | what the process is |
+//! | ProcessEnvironment | the process's environment |
+//! | ResumeRuntime | success: nothing is suspended |
+//! | SetEnvironmentVariable | an error: other threads may be reading the environment |
+//! | all others: dumps, profilers, start-up hooks | an error: unknown command |
+//!
+//! The version of the runtime in ProcessInfo is `10.0.0-rust.nettrace-diagnostics.` and the version
+//! of this crate: the protocol is that of .NET 10. Of CollectTracing:
+//!
+//! - The trace is of version 6, unless [`Options::format`] says otherwise. Clients cannot ask for a
+//!   version. The format NetPerf of .NET Core 2 is refused.
+//! - Without keywords (0, which `dotnet-trace` sends if its user names none) a provider's events
+//!   are recorded whatever keywords they have. A provider's name can end in `*`.
+//! - A provider's arguments are ignored. So are the rundown and the flag for stacks: a Rust process
+//!   has no methods to list, and an event has the stack that the application gives it.
+//! - The buffer has the size that the client asks for, up to [`Options::max_buffer`]. When it is
+//!   full, events are dropped and counted. With the buffering mode Block (version 6) the threads
+//!   that emit wait.
+//! - A client that takes nothing for 10 s is disconnected ([`Options::patience`]).
+//! - A process has at most 31 sessions. Another one is refused, like everything else that cannot
+//!   be, with a code and a sentence.
+//!
+//! # `fork`
+//!
+//! The child of a `fork` does not answer for its parent. It can call [`listen`] itself.
+//!
+//! # Platforms
+//!
+//! Linux and other Unix systems. On Windows, where .NET has named pipes, the crate compiles and
+//! [`listen`] returns [`Error::Unsupported`].
+
+#![cfg_attr(
+    not(unix),
+    allow(dead_code, unused_imports, reason = "the server is for Unix; the rest compiles")
+)]
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
+)]
+
+/// For the command `nettrace`. Not part of the public interface.
+#[cfg(unix)]
+#[doc(hidden)]
+#[path = "client.rs"]
+pub mod __client;
+mod error;
+mod options;
+mod protocol;
+mod sync;
+
+#[cfg(unix)]
+mod answer;
+#[cfg(unix)]
+mod connection;
+#[cfg(unix)]
+mod process;
+#[cfg(unix)]
+mod server;
+#[cfg(unix)]
+mod sessions;
+#[cfg(unix)]
+mod socket;
+
+use std::{path::Path, time::Duration};
+
+pub use crate::{error::Error, options::Options};
+
+/// Lets tools attach to this process, until it ends.
+///
+/// Returns at once. A thread answers clients: it sleeps until one comes. The returned value can
+/// [stop](Diagnostics::stop) it. Dropping that value stops nothing.
+///
+/// Call this early in `main`. An event type is known to clients from its first event on, whether
+/// somebody listened then or not.
+///
+/// # Errors
+///
+/// - [`Error::Bind`], [`Error::PathTooLong`]: the folder is missing, read-only or too deep.
+/// - [`Error::InUse`]: the process listens already.
+/// - [`Error::Thread`]: the system has no room for another thread or descriptor.
+/// - [`Error::Unsupported`]: on Windows.
+///
+/// A service that must run even so ignores the error:
+///
+/// ```no_run
+/// if let Err(error) = nettrace_diagnostics::listen() {
+///     eprintln!("nobody can attach: {error}");
+/// }
+/// ```
+pub fn listen() -> Result<Diagnostics, Error> {
+    Options::new().listen()
+}
+
+/// A process that tools can attach to. Dropping it stops nothing.
+#[derive(Clone, Debug)]
+pub struct Diagnostics {
+    #[cfg(unix)]
+    handle: sync::Arc<server::Handle>,
+    #[cfg(not(unix))]
+    never: std::convert::Infallible,
+}
+
+/// How long [`Diagnostics::stop`] waits.
+const STOP_PATIENCE: Duration = Duration::from_secs(5);
+
+#[cfg(unix)]
+impl Diagnostics {
+    fn start(options: Options) -> Result<Self, Error> {
+        server::start(options).map(|handle| Self { handle })
+    }
+
+    /// The path of the socket.
+    ///
+    /// ```
+    /// # #[cfg(unix)] {
+    /// use nettrace_diagnostics::Options;
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let diagnostics = Options::new().directory(directory).listen()?;
+    /// assert!(diagnostics.path().starts_with(directory));
+    /// diagnostics.stop();
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.handle.path
+    }
+
+    /// Ends the sessions of all clients, removes the socket, and ends the thread. Returns when that
+    /// is done. It gives up on clients that do not read for two seconds.
+    ///
+    /// Does nothing in the child of a `fork`, and nothing the second time. `exit` does the same.
+    pub fn stop(&self) {
+        self.handle.stop(STOP_PATIENCE);
+    }
+}
+
+#[cfg(not(unix))]
+impl Diagnostics {
+    fn start(_: Options) -> Result<Self, Error> {
+        let _ = STOP_PATIENCE;
+        Err(Error::Unsupported)
+    }
+
+    /// The path of the socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self.never {}
+    }
+
+    /// Ends the sessions of all clients, removes the socket, and ends the thread.
+    pub fn stop(&self) {
+        match self.never {}
+    }
+}
+
+/// The README, so that the tests compile its examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

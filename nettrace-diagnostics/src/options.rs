@@ -1,0 +1,85 @@
+//! How a process listens.
+
+use std::{path::PathBuf, time::Duration};
+
+use nettrace_writer::Format;
+
+use crate::{Diagnostics, error::Error};
+
+/// How long a client may take to send a message, to read the answer, or to read some of its trace.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The most memory for the events of one session: what `dotnet-trace` asks for by default.
+const MAX_BUFFER: usize = 256 << 20;
+
+/// How a process listens. [`listen`](crate::listen) has the defaults.
+///
+/// ```no_run
+/// use nettrace_diagnostics::Options;
+///
+/// // At most 16 MiB for each session, whatever clients ask for.
+/// Options::new().max_buffer(16 << 20).listen()?;
+/// # Ok::<(), nettrace_diagnostics::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing until `listen` is called"]
+pub struct Options {
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) max_buffer: usize,
+    pub(crate) format: Format,
+    pub(crate) patience: Duration,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self { directory: None, max_buffer: MAX_BUFFER, format: Format::V6, patience: PATIENCE }
+    }
+
+    /// The folder of the socket. The default is that of the variable `TMPDIR`, or else `/tmp`.
+    /// Tools look in the folder that `TMPDIR` names for themselves.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// The most memory for the events of one session that are not yet sent, in bytes. The default
+    /// is 256 MiB. Clients ask for a size, and get it up to this bound, and at least 1 MiB. A page
+    /// is used only when events reach it.
+    pub fn max_buffer(mut self, bytes: usize) -> Self {
+        self.max_buffer = bytes;
+        self
+    }
+
+    /// The format of traces. The default is [`Format::V6`]. Clients cannot ask for a version of
+    /// NetTrace. So choose [`Format::V5`] or [`Format::V4`] if your tools are so old that they
+    /// cannot read version 6: before 2025.
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// How long a client may take to send its message, and to read the answer. A client that reads
+    /// nothing of its trace for so long is disconnected. The default is 10 s.
+    ///
+    /// Until then the session's memory takes the events. When it is full, events are dropped and
+    /// counted, or threads wait if the client has asked for that (buffering mode Block).
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Lets tools attach to this process, as [`listen`](crate::listen) does.
+    ///
+    /// # Errors
+    ///
+    /// As for [`listen`](crate::listen).
+    pub fn listen(self) -> Result<Diagnostics, Error> {
+        Diagnostics::start(self)
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}

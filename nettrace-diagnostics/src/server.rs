@@ -1,0 +1,356 @@
+//! The thread that answers clients.
+//!
+//! It sleeps in one `poll` over the socket, the connections that send or wait for an answer, and
+//! the connections of sessions, which only tell when the client goes away. It never waits for a
+//! single client. What can take long, the end of a session, has a thread of its own for that time.
+//!
+//! A session's events do not pass through this thread: the session's own thread writes them to the
+//! connection.
+
+use std::{
+    io::{self, ErrorKind},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    process,
+    time::{Duration, Instant},
+};
+
+use nettrace_writer::__process::{measure_clock, spawn};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::{
+    answer::{self, Identity},
+    connection::{Connection, Step},
+    error::Error,
+    options::Options,
+    process::{Kept, accompany},
+    protocol::{self, Refusal, Request, code},
+    sessions::Attached,
+    socket::{self, Listening},
+    sync::{Arc, Condvar, Mutex, TryLockError, lock, mpsc},
+};
+
+/// How many connections are served at once. Others wait until one of these is done.
+const MOST_CONNECTIONS: usize = 64;
+/// How long no connection is accepted after the system has refused one, because this process has
+/// too many descriptors, for example.
+const PAUSE: Duration = Duration::from_millis(100);
+/// How long `exit` waits for the ends of all sessions.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+
+/// A server, as the rest of the process sees it.
+#[derive(Debug)]
+pub(crate) struct Handle {
+    pid: u32,
+    pub(crate) path: PathBuf,
+    /// Its shutdown makes the server end.
+    waker: UnixStream,
+    has_ended: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Handle {
+    /// Ends the server, and the sessions that its clients have. Returns when that is done, or after
+    /// `patience`.
+    pub(crate) fn stop(&self, patience: Duration) {
+        if self.pid != process::id() {
+            return; // The child of a fork has closed the descriptor.
+        }
+        let _ = self.waker.shutdown(Shutdown::Both);
+        let ended = lock(&self.has_ended);
+        let _ = self.ended.wait_timeout_while(ended, patience, |ended| !*ended);
+    }
+}
+
+/// The servers of this process.
+static SERVERS: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
+
+/// Ends all servers, so that traces are complete and no socket stays.
+pub(crate) fn at_exit() {
+    // In the child of a fork, a thread that does not exist may hold the lock.
+    let servers = match SERVERS.try_lock() {
+        Ok(servers) => servers.clone(),
+        Err(TryLockError::Poisoned(servers)) => servers.into_inner().clone(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    servers.iter().for_each(|server| server.stop(EXIT_PATIENCE));
+}
+
+/// Starts a server.
+pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
+    accompany();
+    let directory = options.directory.clone().unwrap_or_else(socket::directory);
+    let listening = Listening::new(directory.join(socket::name()))?;
+    let (waker, woken) = UnixStream::pair().map_err(Error::Thread)?;
+    let kept = [keep(&listening.listener), keep(&waker), keep(&woken)];
+    let kept = kept.into_iter().collect::<io::Result<Vec<_>>>().map_err(Error::Thread)?;
+    let handle = Arc::new(Handle {
+        pid: process::id(),
+        path: listening.address.path.clone(),
+        waker,
+        has_ended: Mutex::new(false),
+        ended: Condvar::new(),
+    });
+    let server = Server {
+        _kept: kept,
+        handle: Arc::clone(&handle),
+        woken,
+        listening,
+        accepts_from: None,
+        connections: Vec::new(),
+        sessions: Vec::new(),
+        last_id: 0,
+        ends: mpsc::channel(),
+        identity: Identity::new(),
+        options,
+    };
+    spawn(c"nettrace-attach", move || server.run()).map_err(Error::Thread)?;
+    let mut servers = lock(&SERVERS);
+    servers.retain(|server| server.pid == process::id() && !*lock(&server.has_ended));
+    servers.push(Arc::clone(&handle));
+    Ok(handle)
+}
+
+fn keep(owner: &impl std::os::fd::AsRawFd) -> io::Result<Kept> {
+    Kept::new(owner).ok_or_else(|| io::Error::other("this process has too many listeners"))
+}
+
+struct Server {
+    /// Before the owners of the descriptors.
+    _kept: Vec<Kept>,
+    handle: Arc<Handle>,
+    woken: UnixStream,
+    listening: Listening,
+    /// When connections are accepted again.
+    accepts_from: Option<Instant>,
+    connections: Vec<Connection>,
+    sessions: Vec<Attached>,
+    /// The id of the youngest session.
+    last_id: u64,
+    /// Closed when no thread ends a session any more.
+    ends: (mpsc::Sender<()>, mpsc::Receiver<()>),
+    identity: Identity,
+    options: Options,
+}
+
+/// What `poll` has found.
+struct Found {
+    is_over: bool,
+    can_accept: bool,
+    /// By the index of the connection.
+    connections: Vec<bool>,
+    /// By the index of the session: whether the client has gone.
+    sessions: Vec<bool>,
+}
+
+impl Server {
+    fn run(mut self) {
+        // Otherwise the first client would wait for it.
+        measure_clock();
+        while let Some(found) = self.wait() {
+            if found.is_over {
+                break;
+            }
+            self.serve(&found);
+        }
+        self.close();
+    }
+
+    /// Sleeps until there is something to do. `None`: `poll` does not work.
+    fn wait(&self) -> Option<Found> {
+        let now = Instant::now();
+        let accepts = self.connections.len() < MOST_CONNECTIONS
+            && self.accepts_from.is_none_or(|from| from <= now);
+        let mut polled = Vec::with_capacity(2 + self.connections.len() + self.sessions.len());
+        polled.push(PollFd::new(&self.woken, PollFlags::IN));
+        let listens = if accepts { PollFlags::IN } else { PollFlags::empty() };
+        polled.push(PollFd::new(&self.listening.listener, listens));
+        polled.extend(self.connections.iter().map(|one| PollFd::new(one.stream(), one.events())));
+        // Without events, `poll` tells only that the client has gone.
+        polled
+            .extend(self.sessions.iter().map(|one| PollFd::new(&*one.stream, PollFlags::empty())));
+        let deadlines = self.connections.iter().filter_map(|one| one.deadline);
+        let deadlines = deadlines.chain(self.accepts_from.filter(|from| *from > now));
+        let timeout = deadlines.min().map(|deadline| {
+            // Rounded up, so that the deadline has passed when this wakes.
+            deadline.saturating_duration_since(now) + Duration::from_millis(1)
+        });
+        let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        let mut found = polled.iter().map(|one| !one.revents().is_empty());
+        Some(Found {
+            is_over: found.next()?,
+            can_accept: found.next()? && accepts,
+            connections: found.by_ref().take(self.connections.len()).collect(),
+            sessions: found.collect(),
+        })
+    }
+
+    fn serve(&mut self, found: &Found) {
+        let gone = found.sessions.iter().enumerate().rev().filter(|(_, gone)| **gone);
+        for (index, _) in gone {
+            let session = self.sessions.swap_remove(index);
+            self.end(session, None);
+        }
+        let now = Instant::now();
+        // New connections come to the end, so indices stay right if this goes backwards.
+        for index in (0..found.connections.len()).rev() {
+            let connection = &mut self.connections[index];
+            let step = if found.connections[index] {
+                connection.advance()
+            } else if connection.deadline.is_some_and(|deadline| deadline <= now) {
+                self.late(index)
+            } else {
+                continue;
+            };
+            self.take(index, step);
+        }
+        if found.can_accept {
+            self.accept();
+        }
+    }
+
+    /// The other side of a connection has not sent its message, or not read the answer, in time.
+    fn late(&mut self, index: usize) -> Step {
+        if !self.connections[index].is_reading() {
+            return Step::Over;
+        }
+        let patience = self.options.patience;
+        let words = format!("the message has not arrived within {patience:?}");
+        Step::Refused(Refusal::new(code::BAD_ENCODING, words))
+    }
+
+    /// Does what a connection asks for.
+    fn take(&mut self, index: usize, step: Step) {
+        let answer = match step {
+            Step::Waiting => return,
+            Step::Over => {
+                drop(self.connections.swap_remove(index));
+                return;
+            }
+            Step::Refused(refusal) => refusal.message(),
+            Step::Asked(request) => match request {
+                Request::Collect(collect) => {
+                    let connection = self.connections.swap_remove(index);
+                    self.attach(&collect, connection);
+                    return;
+                }
+                Request::Stop(id) => match self.sessions.iter().position(|one| one.id == id) {
+                    Some(session) => {
+                        let session = self.sessions.swap_remove(session);
+                        let connection = self.connections.swap_remove(index);
+                        self.end(session, Some(connection));
+                        return;
+                    }
+                    None => {
+                        let words = format!("there is no session {id}");
+                        Refusal::new(code::INVALID_ARGUMENT, words).message()
+                    }
+                },
+                Request::ProcessInfo(version) => self.identity.info(version),
+                Request::Environment => answer::environment(),
+                Request::SetEnvironmentVariable => answer::set_environment_variable().message(),
+                Request::Resume => answer::resumed(),
+                Request::Unknown { set, id } => answer::unknown(set, id).message(),
+            },
+        };
+        let deadline = Instant::now() + self.options.patience;
+        if let Step::Over = self.connections[index].answer(answer, deadline) {
+            drop(self.connections.swap_remove(index));
+        }
+    }
+
+    /// Starts a session that writes to a connection.
+    fn attach(&mut self, collect: &protocol::Collect, connection: Connection) {
+        self.last_id += 1;
+        let stream = connection.into_stream();
+        match Attached::start(self.last_id, collect, stream, &self.options) {
+            Ok(session) => self.sessions.push(session),
+            Err(failed) => self.refuse(failed.stream, failed.kept, &failed.refusal),
+        }
+    }
+
+    fn refuse(&mut self, stream: UnixStream, kept: Kept, refusal: &Refusal) {
+        let deadline = Instant::now() + self.options.patience;
+        let answer = refusal.message();
+        let mut connection = Connection::answering(stream, kept, answer, deadline);
+        if let Step::Waiting = connection.advance() {
+            self.connections.push(connection);
+        }
+    }
+
+    /// Ends a session on a thread of its own, because it can take as long as its client takes to
+    /// read. Then answers the client that has asked for it.
+    fn end(&self, session: Attached, asked_by: Option<Connection>) {
+        let done = self.ends.0.clone();
+        let patience = self.options.patience;
+        // If no thread can start, the closure is dropped with the session, which ends it here.
+        let _ = spawn(c"nettrace-detach", move || {
+            let id = session.id;
+            session.finish();
+            if let Some(connection) = asked_by {
+                let mut payload = Vec::new();
+                protocol::put_u64(&mut payload, id);
+                let (mut stream, kept) = connection.into_stream();
+                let _ = stream.set_nonblocking(false);
+                let _ = stream.set_write_timeout(Some(patience));
+                let _ = io::Write::write_all(&mut stream, &protocol::ok(&payload));
+                drop(kept);
+            }
+            drop(done);
+        });
+    }
+
+    fn accept(&mut self) {
+        while self.connections.len() < MOST_CONNECTIONS {
+            match self.listening.listener.accept() {
+                Ok((stream, _)) => self.receive(stream),
+                Err(error) => match error.kind() {
+                    ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
+                    ErrorKind::WouldBlock => break,
+                    _ => {
+                        self.accepts_from = Some(Instant::now() + PAUSE);
+                        break;
+                    }
+                },
+            }
+        }
+    }
+
+    fn receive(&mut self, stream: UnixStream) {
+        let Some(kept) = Kept::new(&stream) else { return };
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        if !socket::is_allowed(&stream) {
+            let words = "the process belongs to another user";
+            return self.refuse(stream, kept, &Refusal::new(code::ACCESS_DENIED, words));
+        }
+        let deadline = Instant::now() + self.options.patience;
+        self.connections.push(Connection::new(stream, kept, Some(deadline)));
+        // Most messages are there already.
+        let index = self.connections.len() - 1;
+        let step = self.connections[index].advance();
+        self.take(index, step);
+    }
+
+    /// Ends everything: nobody can connect any more, and all sessions end.
+    fn close(mut self) {
+        for session in std::mem::take(&mut self.sessions) {
+            self.end(session, None);
+        }
+        let Self { _kept, handle, listening, connections, ends: (done, ends), .. } = self;
+        drop(_kept);
+        drop(listening);
+        drop(connections);
+        drop(done);
+        // Nobody sends anything: this returns when the last thread has dropped its end.
+        let _ = ends.recv_timeout(EXIT_PATIENCE);
+        *lock(&handle.has_ended) = true;
+        handle.ended.notify_all();
+    }
+}

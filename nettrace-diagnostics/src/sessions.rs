@@ -1,0 +1,235 @@
+//! Sessions that clients have started.
+
+use std::{
+    fmt,
+    io::{self, ErrorKind, IoSlice, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    time::{Duration, Instant},
+};
+
+use nettrace_writer::{Error, Level, OnFull, ProviderFilter, Session, sink::StreamSink};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::{
+    options::Options,
+    process::Kept,
+    protocol::{self, Buffering, Collect, Provider, Refusal, SessionType, code},
+    sync::{Arc, Mutex, lock, mpsc},
+};
+
+/// The smallest memory that a session gets, whatever the client asks for.
+const LEAST_BUFFER: usize = 1 << 20;
+/// How much of the memory is touched at the start. The client waits meanwhile.
+const PREFAULT: usize = 1 << 20;
+/// How much longer the end of a session may take than its client's patience.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// A session, and the connection that its events go to.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) id: u64,
+    /// Before the stream, which must not be closed while this says that it is open.
+    _kept: Kept,
+    pub(crate) stream: Arc<UnixStream>,
+    session: Session,
+}
+
+/// The connection of a client that did not get a session.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    pub(crate) kept: Kept,
+    pub(crate) stream: UnixStream,
+    pub(crate) refusal: Refusal,
+}
+
+impl Attached {
+    /// Starts a session that records into `stream`.
+    ///
+    /// The client gets the session's id first, and not before the session listens. So a client that
+    /// has the answer misses nothing.
+    pub(crate) fn start(
+        id: u64,
+        collect: &Collect,
+        (stream, kept): (UnixStream, Kept),
+        options: &Options,
+    ) -> Result<Self, Box<NotStarted>> {
+        if let Err(refusal) = check(collect) {
+            return Err(Box::new(NotStarted { kept, stream, refusal }));
+        }
+        let stream = Arc::new(stream);
+        let header = Arc::new(Mutex::new(Vec::new()));
+        let (gate, opens) = mpsc::channel();
+        let client = Client {
+            stream: Arc::clone(&stream),
+            header: Arc::clone(&header),
+            has_header: false,
+            gate: Some(opens),
+            patience: options.patience,
+        };
+        let session = match session(collect, client, options) {
+            Ok(session) => session,
+            Err(error) => {
+                let refusal = Refusal::new(code::FAIL, error.to_string());
+                let Ok(stream) = Arc::try_unwrap(stream) else {
+                    unreachable!("the builder has dropped its sink")
+                };
+                return Err(Box::new(NotStarted { kept, stream, refusal }));
+            }
+        };
+        let mut payload = Vec::new();
+        protocol::put_u64(&mut payload, id);
+        let mut first = protocol::ok(&payload);
+        first.append(&mut lock(&header));
+        // There is room for it, because nothing was written before. If the client has gone, the
+        // server hears of it.
+        let _ = (&*stream).write_all(&first);
+        let _ = gate.send(());
+        Ok(Self { id, _kept: kept, stream, session })
+    }
+
+    /// Ends the session: writes what is left, then the end of the stream, and closes the
+    /// connection. Takes up to the client's patience.
+    pub(crate) fn finish(self) {
+        // If the client is gone, nobody is left to hear of an error.
+        let _ = self.session.finish();
+        // The child of a fork may have a copy of the descriptor, so closing it may not be enough.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// What no session can do.
+fn check(collect: &Collect) -> Result<(), Refusal> {
+    if collect.session == SessionType::UserEvents {
+        return Err(Refusal::new(
+            code::NOT_SUPPORTED,
+            "this process writes no tracepoints on behalf of a client; ask for a stream",
+        ));
+    }
+    if collect.format == protocol::Format::NetPerf {
+        return Err(Refusal::new(
+            code::INVALID_ARGUMENT,
+            "the format NetPerf is not supported; ask for NetTrace",
+        ));
+    }
+    if collect.buffer_mb == 0 {
+        return Err(Refusal::new(code::INVALID_ARGUMENT, "a session needs a buffer; 0 MB is none"));
+    }
+    Ok(())
+}
+
+fn session(collect: &Collect, client: Client, options: &Options) -> Result<Session, Error> {
+    let asked = usize::try_from(collect.buffer_mb).unwrap_or(usize::MAX).saturating_mul(1 << 20);
+    let budget = asked.min(options.max_buffer).max(LEAST_BUFFER);
+    let on_full = match collect.buffering {
+        Buffering::Drop => OnFull::Drop,
+        Buffering::Block => OnFull::Block,
+    };
+    Session::builder()
+        .sink(StreamSink::new(client).stall_timeout(options.patience))
+        .format(options.format)
+        .providers(collect.providers.iter().map(filter))
+        .budget(budget)
+        .prefault(PREFAULT)
+        .on_full(on_full)
+        .finish_timeout(options.patience + MARGIN)
+        .start()
+}
+
+/// What a client wants of a provider.
+///
+/// Without keywords it wants all events, as ETW has it. `dotnet-trace` sends 0 if its user names no
+/// keywords, and .NET then records only events that have none themselves.
+fn filter(provider: &Provider) -> ProviderFilter {
+    let level = u8::try_from(provider.level).unwrap_or(u8::MAX);
+    let keywords = if provider.keywords == 0 { u64::MAX } else { provider.keywords };
+    let filter = ProviderFilter::new(&provider.name).keywords(keywords);
+    let filter = filter.level(Level::new(level));
+    // No event has an id beyond 16 bits.
+    let ids = provider.events.ids.iter().filter_map(|id| u16::try_from(*id).ok());
+    match provider.events.wanted {
+        true => filter.only_ids(ids),
+        false if provider.events.ids.is_empty() => filter,
+        false => filter.except_ids(ids),
+    }
+}
+
+/// A client, as the sink of its session sees it.
+struct Client {
+    stream: Arc<UnixStream>,
+    /// The header of the trace. The server sends it, with the answer before it.
+    header: Arc<Mutex<Vec<u8>>>,
+    has_header: bool,
+    /// Opens when the header is sent. `None`: it has opened.
+    gate: Option<mpsc::Receiver<()>>,
+    /// How long the client may take nothing.
+    patience: Duration,
+}
+
+impl Client {
+    /// Writes some bytes. Waits for a client that takes nothing, until its patience is over.
+    fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut since = None;
+        loop {
+            let error = match (&*self.stream).write_vectored(pieces) {
+                Ok(count) => return Ok(count),
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock => {
+                    let waited = since.get_or_insert_with(Instant::now).elapsed();
+                    let left = self.patience.saturating_sub(waited);
+                    if left.is_zero() {
+                        return Err(self.give_up());
+                    }
+                    let mut events = [PollFd::new(&*self.stream, PollFlags::OUT)];
+                    let left = left.max(Duration::from_millis(1)).try_into().ok();
+                    // An error shows again at the next write.
+                    let _ = poll(&mut events, left.as_ref());
+                }
+                _ => return Err(error),
+            }
+        }
+    }
+
+    /// Closes the connection, which makes the server end the session. The error is one that ends
+    /// the trace.
+    fn give_up(&self) -> io::Error {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        let text = format!("the client has taken nothing for {:?}", self.patience);
+        io::Error::new(ErrorKind::ConnectionAborted, text)
+    }
+}
+
+impl Write for Client {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(bytes)])
+    }
+
+    fn write_vectored(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if !self.has_header {
+            let mut header = lock(&self.header);
+            let before = header.len();
+            pieces.iter().for_each(|piece| header.extend_from_slice(piece));
+            return Ok(header.len() - before);
+        }
+        if let Some(gate) = self.gate.take() {
+            // Fails if the server has died, and then so has the client's connection.
+            let _ = gate.recv();
+        }
+        self.send(pieces)
+    }
+
+    /// The sink flushes once it has written the header, and after each batch.
+    fn flush(&mut self) -> io::Result<()> {
+        self.has_header = true;
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("patience", &self.patience).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! The socket: its name, who may connect, and its removal.
+
+use std::{
+    env, fs,
+    io::{self, ErrorKind},
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    process,
+};
+
+use rustix::{
+    fs::{Mode, fchmod},
+    io::Errno,
+    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
+};
+
+use crate::error::Error;
+
+/// How many connections the system keeps for us until we accept them.
+const BACKLOG: i32 = 128;
+/// The most bytes in a path: one less than in the system's structure.
+const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
+
+/// The folder in which tools look for sockets.
+pub(crate) fn directory() -> PathBuf {
+    let set = env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
+    set.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
+}
+
+/// The name of this process's socket.
+pub(crate) fn name() -> String {
+    format!("dotnet-diagnostic-{}-{}-socket", process::id(), start_time(process::id()).unwrap_or(0))
+}
+
+/// When a process began, in the unit of .NET: on Linux, clock ticks since the machine started. It
+/// tells two processes with the same id apart. `None` if there is no such process, or if the system
+/// does not tell.
+pub(crate) fn start_time(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program is in parentheses, and can have spaces and parentheses of its own. It
+    // is the second field, and the time is the 22nd.
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// A socket that listens at a path, which is removed on drop.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) listener: UnixListener,
+    pub(crate) address: Address,
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.address.remove();
+    }
+}
+
+/// The path of a socket, and which file it was when the socket was made.
+#[derive(Clone, Debug)]
+pub(crate) struct Address {
+    pub(crate) path: PathBuf,
+    /// The number of the device, and of the file on it.
+    file: (u64, u64),
+}
+
+impl Address {
+    /// Removes the socket, unless another has taken its path.
+    pub(crate) fn remove(&self) {
+        if file_at(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+impl Listening {
+    /// Makes a socket at `path`. One that nobody listens at is removed first: only a process with
+    /// the same id, which has died, can have made it.
+    pub(crate) fn new(path: PathBuf) -> Result<Self, Error> {
+        let failed = |cause: io::Error| Error::Bind { path: path.clone(), cause };
+        let address = SocketAddrUnix::new(&*path)
+            .map_err(|_| Error::PathTooLong { path: path.clone(), limit: LONGEST_PATH })?;
+        let mut socket = socket(&address);
+        if matches!(&socket, Err(Errno::ADDRINUSE)) {
+            if !is_stale(&path) {
+                return Err(Error::InUse { path });
+            }
+            fs::remove_file(&path).map_err(failed)?;
+            socket = self::socket(&address);
+        }
+        let listener = UnixListener::from(socket.map_err(|errno| failed(errno.into()))?);
+        // The modes are right already where the system takes them from the socket.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let file = file_at(&path).map_err(failed)?;
+        listener.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { listener, address: Address { path, file } })
+    }
+}
+
+fn socket(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // Linux takes the modes of the file from the socket, so nobody else can connect in between.
+    let _ = fchmod(&socket, Mode::RUSR | Mode::WUSR);
+    bind(&socket, address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Whether there is a socket that nobody listens at.
+fn is_stale(path: &Path) -> bool {
+    // The system also says of any other file that nobody listens there.
+    let is_socket = |metadata: fs::Metadata| metadata.file_type().is_socket();
+    if !fs::symlink_metadata(path).is_ok_and(is_socket) {
+        return false;
+    }
+    let refused = |error: io::Error| error.kind() == ErrorKind::ConnectionRefused;
+    UnixStream::connect(path).is_err_and(refused)
+}
+
+/// Whether the process at the other end may use this one: it has the same user, or is root's.
+///
+/// The modes of the socket already say so. This holds as well if somebody has changed them.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_allowed(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream)
+        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+}
+
+/// The modes of the socket decide.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn is_allowed(_: &UnixStream) -> bool {
+    true
+}

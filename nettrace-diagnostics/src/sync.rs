@@ -1,0 +1,13 @@
+//! The seam: the only module that names atomics and locks.
+
+pub(crate) use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, TryLockError,
+    atomic::{AtomicI32, Ordering},
+    mpsc,
+};
+
+/// Takes a lock. A thread that panicked while it held the lock has left nothing half done: each use
+/// changes one value.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

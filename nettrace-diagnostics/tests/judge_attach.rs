@@ -1,0 +1,125 @@
+//! The tools of .NET attach to a process of ours: the reference's own client, and `dotnet-trace`.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads that emit")]
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{self, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use testkit::reference::{Trace, ask, tool};
+
+use crate::support::{Load, Server, counts};
+
+/// A tool that looks for sockets where the server has its own.
+fn look_in(server: &Server, tool: &Path) -> Command {
+    let mut command = Command::new(tool);
+    command.env("TMPDIR", server.folder.path()).env("HOME", server.folder.path());
+    command.stdin(Stdio::null()).current_dir(server.folder.path());
+    command
+}
+
+/// The output of a tool that has succeeded.
+#[track_caller]
+fn succeeds(output: &Output) -> String {
+    let [text, errors] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    assert!(output.status.success(), "{}: {text}\n{errors}", output.status);
+    text
+}
+
+#[test]
+fn the_reference_attaches_and_sees_every_event() {
+    let Some(judge) = tool("judge") else { return };
+    let server = Server::start();
+    let load = Load::start(2);
+    let mut command = look_in(&server, &judge);
+    let pid = process::id().to_string();
+    command.args(["attach", &pid, "2", "Contoso-Attach:1:4", "Fabrikam-Attach"]);
+    let text = succeeds(&command.output().unwrap());
+    drop(load);
+    let totals = text.lines().last().unwrap();
+    let number = |name: &str| -> u64 {
+        let found = totals.split(' ').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("{totals}")).parse().unwrap()
+    };
+    assert!(number("events") > 1_000, "{totals}");
+    assert_eq!(number("lost"), 0, "{totals}");
+    assert_eq!(text.lines().count() as u64, number("events") + 1);
+}
+
+#[test]
+fn dotnet_trace_lists_the_process() {
+    let Some(tool) = tool("dotnet-trace") else { return };
+    let server = Server::start();
+    let text = succeeds(&look_in(&server, &tool).arg("ps").output().unwrap());
+    let pid = process::id().to_string();
+    let line = text.lines().find(|line| line.trim_start().starts_with(&pid));
+    let line = line.unwrap_or_else(|| panic!("{pid} is not in {text}"));
+    assert!(line.contains("judge_attach"), "{line}");
+}
+
+/// Asserts that a file is a complete trace for us and for the reference. Returns its events.
+#[track_caller]
+fn complete(path: &Path) -> u64 {
+    let (events, lost) = counts(&fs::read(path).unwrap());
+    ask(&["summary"], Trace::File(path)).unwrap().assert_holds(events, lost);
+    events
+}
+
+#[test]
+fn dotnet_trace_collects_for_a_duration() {
+    let Some(tool) = tool("dotnet-trace") else { return };
+    let server = Server::start();
+    let load = Load::start(2);
+    let pid = process::id().to_string();
+    // With providers, with a profile, with neither, and into another format.
+    let rows: [(&str, &[&str], bool); 4] = [
+        ("own", &["--providers", "Contoso-Attach::Verbose,Fabrikam-Attach"], true),
+        ("profile", &["--profile", "dotnet-common", "--providers", "Contoso-*:1:4"], true),
+        ("default", &[], false),
+        ("speedscope", &["--format", "speedscope", "--providers", "Contoso-Attach"], true),
+    ];
+    for (name, options, has_events) in rows {
+        let path = server.folder.path().join(name).with_extension("nettrace");
+        let mut command = look_in(&server, &tool);
+        command.args(["collect", "-p", &pid, "--duration", "00:00:00:01", "-o"]).arg(&path);
+        let text = succeeds(&command.args(options).output().unwrap());
+        assert!(!text.contains("ERROR"), "{name}: {text}");
+        let events = complete(&path);
+        assert_eq!(events > 1_000, has_events, "{name}: {events}\n{text}");
+    }
+    drop(load);
+    assert!(server.folder.path().join("speedscope.speedscope.json").exists());
+}
+
+#[test]
+fn dotnet_trace_collects_until_ctrl_c() {
+    let Some(tool) = tool("dotnet-trace") else { return };
+    let server = Server::start();
+    let load = Load::start(2);
+    let path = server.folder.path().join("stopped.nettrace");
+    let mut command = look_in(&server, &tool);
+    command.args(["collect", "-p", &process::id().to_string(), "--providers", "Contoso-Attach"]);
+    command.arg("-o").arg(&path).stdout(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It says when it records, and then waits for the signal.
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let begun = lines.find(|line| line.as_ref().unwrap().contains("Output File"));
+    assert!(begun.is_some());
+    thread::sleep(Duration::from_millis(1_500));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let text: Vec<_> = lines.map(Result::unwrap).collect();
+    let status = child.wait().unwrap();
+    assert!(status.success(), "{status}: {text:?}");
+    drop(load);
+    assert!(complete(&path) > 1_000, "{text:?}");
+}

@@ -1,0 +1,331 @@
+//! What happens around the listener: fork, exit, a kill, another user, a read-only folder, hundreds
+//! of clients one after the other, and nobody at all.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "fork")]
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads of clients")]
+
+mod support;
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_diagnostics::{
+    __client::{ClientError, Target},
+    Error, Options,
+};
+use nettrace_writer::Emit as _;
+use tempfile::tempdir;
+use testkit::process::{alone, is_rerun, skipped_in_emulator, this_program};
+
+use crate::support::{Load, Server, Tick, all_of, counts, stop, until};
+
+/// The variable that names a folder to a child of a test.
+const FOLDER: &str = "NETTRACE_TEST_FOLDER";
+
+/// Runs one test of this program in a process of its own, with a folder.
+fn child(test: &str, argument: &str, folder: &Path) -> Command {
+    let mut command = this_program();
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env("NETTRACE_RERUN", argument).env(FOLDER, folder);
+    command
+}
+
+/// The folder, if this is such a child.
+fn folder() -> PathBuf {
+    std::env::var_os(FOLDER).unwrap().into()
+}
+
+/// The one socket in a folder, once it is there.
+fn only(folder: &Path) -> Target {
+    until("a socket appears", || Target::all_in(folder).unwrap().len() == 1);
+    Target::all_in(folder).unwrap().remove(0)
+}
+
+#[test]
+fn a_trace_is_complete_and_the_socket_gone_when_the_process_exits() {
+    const NAME: &str = "a_trace_is_complete_and_the_socket_gone_when_the_process_exits";
+    if let Some(how) = is_rerun() {
+        Options::new().directory(folder()).listen().unwrap();
+        let _load = Load::start(2);
+        let mut end = [0];
+        std::io::stdin().read_exact(&mut end).unwrap();
+        match &*how {
+            "exit" => process::exit(0),
+            _ => return, // from the test, and then from `main`
+        }
+    }
+    for how in ["exit", "return"] {
+        let folder = tempdir().unwrap();
+        let mut child = child(NAME, how, folder.path()).stdin(Stdio::piped()).spawn().unwrap();
+        let target = only(folder.path());
+        let mut live = target.collect(&[all_of("Contoso-Attach")], 16).unwrap();
+        let reader = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            live.stream.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        thread::sleep(Duration::from_millis(300));
+        child.stdin.take().unwrap().write_all(&[1]).unwrap();
+        assert!(child.wait().unwrap().success());
+        let (events, lost) = counts(&reader.join().unwrap().unwrap());
+        assert!(events > 100 && lost == 0, "{how}: {events} events, {lost} lost");
+        assert!(!target.path.exists(), "{how}");
+    }
+}
+
+#[test]
+fn the_socket_of_a_killed_process_is_recognised() {
+    const NAME: &str = "the_socket_of_a_killed_process_is_recognised";
+    if is_rerun().is_some() {
+        Options::new().directory(folder()).listen().unwrap();
+        loop {
+            thread::park();
+        }
+    }
+    let folder = tempdir().unwrap();
+    let mut child = child(NAME, "listen", folder.path()).spawn().unwrap();
+    let target = only(folder.path());
+    target.info().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(target.path.exists());
+    assert_eq!(Target::all_in(folder.path()).unwrap(), []);
+}
+
+/// What a child of a `fork` does, and its end.
+fn in_child(work: impl FnOnce() -> bool) -> i32 {
+    // SAFETY: these tests are about what the child does; it leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+        // SAFETY: takes a number and does not return.
+        unsafe { libc::_exit(i32::from(!worked.unwrap_or(false))) };
+    }
+    child
+}
+
+#[track_caller]
+fn join(child: i32) {
+    let mut status = 0;
+    // SAFETY: the child is this process's, and the pointer is to a live variable.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "{status}");
+}
+
+#[test]
+fn a_forked_child_does_not_answer_for_its_parent_and_can_listen_itself() {
+    if !alone("a_forked_child_does_not_answer_for_its_parent_and_can_listen_itself") {
+        return;
+    }
+    let server = Server::start();
+    let target = server.target();
+    let live = target.collect(&[all_of("Contoso-Attach")], 4).unwrap();
+    let silent = server.connect();
+    let (mut ready, told) = std::os::unix::net::UnixStream::pair().unwrap();
+    let own = tempdir().unwrap();
+    let child = in_child(|| {
+        // The parent's sockets are closed, but for those of this test.
+        let is_socket = |fd: &fs::DirEntry| {
+            fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().starts_with("socket:"))
+        };
+        let open = fs::read_dir("/proc/self/fd").unwrap().map(Result::unwrap).filter(is_socket);
+        let open = open.count();
+        // `silent`, the client's end of the live trace, the pair.
+        assert_eq!(open, 4);
+        server.diagnostics.stop(); // does nothing here
+        let mine = Options::new().directory(own.path()).listen().unwrap();
+        let (pid, path) = (process::id(), mine.path().to_owned());
+        assert_eq!(Target { pid, path }.info().unwrap().pid, u64::from(pid));
+        mine.stop();
+        (&told).write_all(&[1]).unwrap();
+        let mut end = [0];
+        (&told).read_exact(&mut end).is_ok() // until the parent is done
+    });
+    let mut one = [0];
+    ready.read_exact(&mut one).unwrap();
+    // The parent goes on, and the child keeps nothing of it alive.
+    assert_eq!(target.info().unwrap().pid, u64::from(process::id()));
+    Tick { number: 1 }.emit();
+    assert_eq!(counts(&stop(&target, live)), (1, 0));
+    server.diagnostics.stop();
+    let refused = target.info().unwrap_err();
+    assert!(matches!(refused, ClientError::Io { .. }), "{refused}");
+    drop(silent);
+    ready.write_all(&[1]).unwrap();
+    join(child);
+}
+
+#[test]
+fn another_user_is_refused() {
+    const NAME: &str = "another_user_is_refused";
+    if is_rerun().is_some() {
+        // As another user.
+        let target = Target { pid: 0, path: folder().join(std::env::var("SOCKET").unwrap()) };
+        match target.info().unwrap_err() {
+            ClientError::Refused { code: 0x8007_0005, text } => println!("refused: {text}"),
+            ClientError::Io { cause, .. } => println!("denied: {:?}", cause.kind()),
+            other => panic!("{other}"),
+        }
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can start a process of another user");
+        return;
+    }
+    let server = Server::start();
+    let open = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    open(server.folder.path(), 0o755);
+    let ask = || {
+        let mut command = child(NAME, "ask", server.folder.path());
+        let path = server.diagnostics.path();
+        command.env("SOCKET", path.file_name().unwrap()).uid(65_534).gid(65_534);
+        // The program may be in a folder that the other user may not enter.
+        let folder = tempdir().unwrap();
+        open(folder.path(), 0o755);
+        let copy = folder.path().join("ask");
+        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        open(&copy, 0o755);
+        let mut again = Command::new(&copy);
+        again.args(command.get_args()).uid(65_534).gid(65_534);
+        let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+        let output = again.envs(set).current_dir("/").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        text
+    };
+    if skipped_in_emulator("a copy of this program") {
+        return;
+    }
+    // The modes of the file forbid it, and if somebody has changed them, the server does.
+    assert!(ask().contains("denied: PermissionDenied"));
+    open(server.diagnostics.path(), 0o666);
+    assert!(ask().contains("refused: the process belongs to another user"));
+    server.target().info().unwrap();
+}
+
+#[test]
+fn a_read_only_folder_says_what_to_do() {
+    let folder = tempdir().unwrap();
+    // Root may write anywhere but there.
+    let folder = if rustix::process::geteuid().is_root() {
+        PathBuf::from("/proc")
+    } else {
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o500)).unwrap();
+        folder.path().to_owned()
+    };
+    let error = Options::new().directory(&folder).listen().unwrap_err();
+    assert!(matches!(error, Error::Bind { .. }), "{error}");
+    assert!(error.to_string().contains("set TMPDIR to another folder"), "{error}");
+}
+
+/// Threads, descriptors, and KiB of memory of this process.
+fn size() -> (usize, usize, u64) {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let number = |name: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+    };
+    let descriptors = fs::read_dir("/proc/self/fd").unwrap().count();
+    (number("Threads") as usize, descriptors, number("VmRSS"))
+}
+
+#[test]
+fn two_hundred_clients_leave_nothing_behind() {
+    if !alone("two_hundred_clients_leave_nothing_behind") {
+        return;
+    }
+    let server = Server::start();
+    let load = Load::start(2);
+    let target = server.target();
+    let cycle = |number: usize| {
+        let mut live = target.collect(&[all_of("Contoso-Attach")], 8).unwrap();
+        if number % 3 == 0 {
+            // This one is killed, at another byte each time.
+            live.stream.read_exact(&mut vec![0; number * 37]).unwrap();
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+        let (events, lost) = counts(&stop(&target, live));
+        assert!(lost == 0 && events > 0, "{events} events, {lost} lost");
+    };
+    (0..50).for_each(cycle);
+    let settled = || {
+        let mut before = size();
+        loop {
+            thread::sleep(Duration::from_millis(300));
+            let now = size();
+            if (now.0, now.1) == (before.0, before.1) {
+                return now;
+            }
+            before = now;
+        }
+    };
+    let before = settled();
+    (0..200).for_each(cycle);
+    let after = settled();
+    println!("threads, descriptors, KiB: {before:?}, after 200 more: {after:?}");
+    assert_eq!((before.0, before.1), (after.0, after.1));
+    assert!(after.2 < before.2 + 2_048, "{before:?} {after:?}");
+    drop(load);
+}
+
+#[test]
+fn the_thread_sleeps_while_nobody_is_attached() {
+    const NAME: &str = "the_thread_sleeps_while_nobody_is_attached";
+    if !alone(NAME) || skipped_in_emulator("the emulator has threads of its own") {
+        return;
+    }
+    let server = Server::start();
+    server.target().info().unwrap();
+    let mut live = server.target().collect(&[all_of("Contoso-Attach")], 4).unwrap();
+    live.stream.read_exact(&mut [0; 32]).unwrap();
+    drop(live);
+    // The thread that ends the session.
+    until("one thread is left", || attach_threads().len() == 1 && size().0 <= 3);
+    let of_process = |folder: &Path| {
+        let status = fs::read_to_string(folder.join("status")).unwrap();
+        let lines = status.lines().filter(|line| line.contains("ctxt_switches"));
+        lines.map(|line| line.rsplit('\t').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+    };
+    let thread = attach_threads().remove(0);
+    let before = of_process(&thread);
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(of_process(&thread), before, "it woke up");
+}
+
+/// The folders of the threads that answer clients.
+fn attach_threads() -> Vec<PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let named = |task: &PathBuf| {
+        fs::read_to_string(task.join("comm")).is_ok_and(|name| name.trim() == "nettrace-attach")
+    };
+    tasks.filter(named).collect()
+}
+
+#[test]
+fn the_first_event_is_recorded_within_10_ms_of_the_request() {
+    if !alone("the_first_event_is_recorded_within_10_ms_of_the_request") {
+        return;
+    }
+    let server = Server::start();
+    thread::sleep(Duration::from_millis(100));
+    testkit::process::once_in_three(|| {
+        let begun = Instant::now();
+        let live = server.target().collect(&[all_of("Contoso-Attach")], 256).unwrap();
+        Tick { number: 1 }.emit();
+        let took = begun.elapsed();
+        assert_eq!(counts(&stop(&server.target(), live)), (1, 0));
+        println!("{took:?} from the request to the first event");
+        if took < Duration::from_millis(10) { Ok(()) } else { Err(format!("{took:?}")) }
+    });
+}
