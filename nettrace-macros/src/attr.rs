@@ -188,6 +188,7 @@ const KEYS: &[Key] = {
         Key { name: "ret", example: Some(OPTIONAL), places: &[Function] },
         Key { name: "err", example: Some(OPTIONAL), places: &[Function] },
         Key { name: "polls", example: None, places: &[Function, Span] },
+        Key { name: "sample", example: Some("Sampling::ratio(0.01)"), places: &[Function, Span] },
         Key { name: "later", example: Some("[status: u16]"), places: &[Span] },
     ]
 };

@@ -4,7 +4,7 @@
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
-use syn::Path;
+use syn::{Expr, Path, spanned::Spanned};
 
 use crate::attr::{Attrs, Item};
 
@@ -48,7 +48,7 @@ pub(crate) struct StopField {
 }
 
 /// Keys that are not the derive's.
-const OWN: &[&str] = &["fields", "parent", "enabled_if", "ret", "err", "polls", "later"];
+const OWN: &[&str] = &["fields", "parent", "enabled_if", "ret", "err", "polls", "later", "sample"];
 
 /// The keys for the derive of a span's events. `name` is used if no key says another.
 pub(crate) fn keys(attrs: &Attrs, name: &str) -> TokenStream {
@@ -59,6 +59,12 @@ pub(crate) fn keys(attrs: &Attrs, name: &str) -> TokenStream {
         quote!(#key #value)
     });
     quote!(#name #(#passed),*)
+}
+
+/// The value of the key `sample`. An error about its type is one of the value.
+pub(crate) fn sampling(krate: &Path, sample: &Expr) -> TokenStream {
+    let sampling = Ident::new("__sampling", Span::mixed_site());
+    quote_spanned!(sample.span()=> { let #sampling: #krate::Sampling = #sample; #sampling })
 }
 
 impl Call<'_> {

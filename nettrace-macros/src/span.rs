@@ -44,12 +44,24 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
     let idents: Vec<_> = later.iter().map(|field| &field.ident).collect();
     let methods = later.iter().map(Later::method);
     let types = later.iter().map(|field| &field.ty);
+    let sampling = match attrs.value("sample") {
+        None => quote!(__sampling),
+        Some(sample) => {
+            let sampling = call::sampling(&krate, sample);
+            quote! {
+                match __sampling {
+                    ::core::option::Option::Some(__sampling) => __sampling,
+                    ::core::option::Option::None => #sampling,
+                }
+            }
+        }
+    };
     let begin = |span: &str| {
         let span = format_ident!("{span}");
         quote! {
             let __events = __Events { #(#idents: ::core::option::Option::None),* };
             if #is_wanted {
-                #krate::#span::begin(__events, __parent, #emit_start)
+                #krate::#span::begin_sampled(__events, __parent, #sampling, #emit_start)
             } else {
                 #krate::#span::off(__events)
             }
@@ -104,12 +116,20 @@ fn implementation(
                 type Events = __Events;
 
                 #[inline]
-                fn start_with(self, __parent: #krate::Parent<'_>) -> #krate::Span<__Events> {
+                fn start_sampled(
+                    self,
+                    __parent: #krate::Parent<'_>,
+                    __sampling: ::core::option::Option<#krate::Sampling>,
+                ) -> #krate::Span<__Events> {
                     #start
                 }
 
                 #[inline]
-                fn enter_with(self, __parent: #krate::Parent<'_>) -> #krate::EnteredSpan<__Events> {
+                fn enter_sampled(
+                    self,
+                    __parent: #krate::Parent<'_>,
+                    __sampling: ::core::option::Option<#krate::Sampling>,
+                ) -> #krate::EnteredSpan<__Events> {
                     #enter
                 }
             }

@@ -7,7 +7,7 @@ use std::{
 
 use http::{Request, Response, header::HOST, request::Parts};
 use http_body::Body;
-use nettrace_writer::{Context, Emit, Parent, PolledSpan, Span};
+use nettrace_writer::{Context, Emit, Parent, PolledSpan, Sampling, Span};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -52,6 +52,7 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct ClientLayer {
     route: fn(&Parts) -> Option<&str>,
+    sampling: Option<Sampling>,
 }
 
 impl ClientLayer {
@@ -59,7 +60,7 @@ impl ClientLayer {
     #[must_use]
     pub fn new() -> Self {
         Side::Client.register();
-        Self { route: |_| None }
+        Self { route: |_| None, sampling: None }
     }
 
     /// Says what the route of a request is: the pattern of its path. It should have few different
@@ -80,6 +81,15 @@ impl ClientLayer {
         self.route = route;
         self
     }
+
+    /// Says which requests are recorded if they are made outside of any span, so that they begin a
+    /// trace. Without this, all are. The services that are asked get the decision with
+    /// `traceparent`.
+    #[must_use]
+    pub fn sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(sampling);
+        self
+    }
 }
 
 impl Default for ClientLayer {
@@ -90,7 +100,7 @@ impl Default for ClientLayer {
 
 impl fmt::Debug for ClientLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientLayer").finish_non_exhaustive()
+        f.debug_struct("ClientLayer").field("sampling", &self.sampling).finish_non_exhaustive()
     }
 }
 
@@ -130,7 +140,8 @@ where
         }
         let (mut parts, body) = request.into_parts();
         let exchange = Exchange::new(Side::Client, &parts.method, size(&parts.headers, &body));
-        let span = Span::begin(exchange, Parent::Current, || {
+        let (current, sampling) = (Parent::Current, self.layer.sampling);
+        let span = Span::begin_sampled(exchange, current, sampling, || {
             let route = (self.layer.route)(&parts).unwrap_or_default();
             let (method, authority) = (parts.method.as_str(), authority(&parts));
             events::Client::Start { method, route, authority }.emit();

@@ -19,7 +19,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use nettrace_writer::{Context, Emit, Parent, PolledSpan, Span};
+use nettrace_writer::{Context, Emit, Parent, PolledSpan, Sampling, Span};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -70,6 +70,7 @@ pub struct ServerLayer {
     route: fn(&Parts) -> Option<&str>,
     peer: fn(&Parts) -> Option<SocketAddr>,
     ignores_callers: bool,
+    sampling: Option<Sampling>,
 }
 
 impl ServerLayer {
@@ -77,7 +78,7 @@ impl ServerLayer {
     #[must_use]
     pub fn new() -> Self {
         Side::Server.register();
-        Self { route: request::route, peer: request::peer, ignores_callers: false }
+        Self { route: request::route, peer: request::peer, ignores_callers: false, sampling: None }
     }
 
     /// Says what the route of a request is. It should have few different values, so it is never the
@@ -130,6 +131,24 @@ impl ServerLayer {
         self.ignores_callers = true;
         self
     }
+
+    /// Says which requests are recorded, with everything that happens inside of them. Without this,
+    /// all are.
+    ///
+    /// ```
+    /// use nettrace_tower::ServerLayer;
+    /// use nettrace_writer::Sampling;
+    ///
+    /// // What the caller has recorded, and one in a hundred of requests without a caller.
+    /// let layer = ServerLayer::new().sampling(Sampling::caller().or(Sampling::ratio(0.01)));
+    /// ```
+    ///
+    /// While nobody listens to the events of this layer, nothing is decided.
+    #[must_use]
+    pub fn sampling(mut self, sampling: Sampling) -> Self {
+        self.sampling = Some(sampling);
+        self
+    }
 }
 
 impl Default for ServerLayer {
@@ -140,9 +159,10 @@ impl Default for ServerLayer {
 
 impl fmt::Debug for ServerLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ignores_callers = &self.ignores_callers;
+        let Self { ignores_callers, sampling, .. } = self;
         f.debug_struct("ServerLayer")
             .field("ignores_callers", ignores_callers)
+            .field("sampling", sampling)
             .finish_non_exhaustive()
     }
 }
@@ -187,7 +207,7 @@ where
         let (parts, body) = request.into_parts();
         let exchange = Exchange::new(Side::Server, &parts.method, size(&parts.headers, &body));
         let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
-        let span = Span::begin(exchange, parent, || {
+        let span = Span::begin_sampled(exchange, parent, self.layer.sampling, || {
             let route = (self.layer.route)(&parts).unwrap_or_default();
             let peer = (self.layer.peer)(&parts);
             events::Server::Start { method: parts.method.as_str(), route, peer }.emit();

@@ -23,7 +23,7 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use nettrace_tower::ServerLayer;
-use nettrace_writer::Context;
+use nettrace_writer::{Context, Sampling};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::support::{Seen, mark, named, only, position, record, request};
@@ -96,6 +96,57 @@ fn a_request_has_its_pattern_its_status_and_its_sizes() {
     assert_eq!(start.parent, None);
     let inside = only(&events, "Mark");
     assert_eq!((inside.trace, inside.span), (start.trace, start.span));
+}
+
+#[test]
+fn a_request_that_is_sampled_out_leaves_nothing_and_says_so_to_others() {
+    let sent = |sampling, header: Option<&str>| {
+        let app = service_fn(async |_: Request<Body>| {
+            mark("in the handler");
+            let mut headers = HeaderMap::new();
+            nettrace_tower::inject(&Context::current(), &mut headers);
+            let body = stream(vec![data(3)]);
+            let mut response = Response::new(body);
+            *response.headers_mut() = headers;
+            Ok::<_, Infallible>(response)
+        });
+        let mut ask = get_of("/");
+        if let Some(header) = header {
+            ask.headers_mut().insert("traceparent", header.parse().unwrap());
+        }
+        let layer = ServerLayer::new().sampling(sampling);
+        let (sent, events) = record(1, async {
+            let response = layer.layer(app).oneshot(ask).await.unwrap();
+            let sent = response.headers()["traceparent"].to_str().unwrap().to_owned();
+            response.into_body().collect().await.unwrap();
+            sent
+        });
+        (sent, events)
+    };
+    let not_sampled = CALLER.replace("-01", "-00");
+    let follows = Sampling::caller().or(Sampling::never());
+    for (sampling, header) in [
+        (Sampling::never(), None),
+        (Sampling::never(), Some(CALLER)),
+        (follows, Some(&*not_sampled)),
+        (follows, None),
+    ] {
+        let (sent, events) = sent(sampling, header);
+        assert!(events.is_empty(), "{header:?}: {events:#?}");
+        match header {
+            Some(_) => assert_eq!(sent, not_sampled),
+            None => assert!(sent.ends_with("-02"), "{sent}"),
+        }
+    }
+    for (sampling, header) in [(follows, CALLER), (Sampling::always(), &*not_sampled)] {
+        let (sent, events) = sent(sampling, Some(header));
+        let (start, _) = request(&events, "Server");
+        // All but the last, which is when the body is dropped, after the end.
+        assert!(events[..events.len() - 1].iter().all(|event| event.span == start.span));
+        assert!(named(&events, "Mark").len() >= 4, "{events:#?}");
+        assert!(sent.starts_with(&CALLER[..36]) && sent.ends_with("-01"), "{sent}");
+        assert_ne!(sent, CALLER);
+    }
 }
 
 #[test]

@@ -74,7 +74,11 @@ impl SpanIds {
         };
         let mut begun = None;
         let entered = frames::begin_span(above, &mut begun);
-        let Some(Begun { ids, number, state }) = begun else { unreachable!("it makes one") };
+        let Some(mut begun) = begun else { unreachable!("it makes one") };
+        if begun.is_undecided() {
+            begun.decide(&entered, None, false);
+        }
+        let Begun { ids, number, state } = begun;
         (Self { ids, number }, state, Entry { entered, not_send: PhantomData })
     }
 
@@ -84,6 +88,15 @@ impl SpanIds {
     pub fn enter(&self, state: Option<Arc<TraceState>>) -> Entry {
         let begun = Begun { ids: self.ids, number: self.number, state };
         Entry { entered: frames::enter_span(&begun), not_send: PhantomData }
+    }
+
+    /// Whether the span is in a tree that is [sampled out](crate::Sampling). It then has the ids of
+    /// the tree's root or of the root's caller. Its events need not be emitted: they are left out.
+    /// Only its Start counts.
+    #[inline]
+    #[must_use]
+    pub fn is_sampled_out(&self) -> bool {
+        self.number & frames::SAMPLED_OUT != 0
     }
 
     /// The id of the span.

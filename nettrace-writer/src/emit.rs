@@ -1,6 +1,7 @@
 //! The path of an event from the caller to its thread's buffer.
 
 mod origin;
+pub(crate) mod sampled_out;
 mod slow;
 
 use std::{cell::Cell, hint, mem, num::NonZero};
@@ -15,8 +16,10 @@ use nettrace_format::{
 use crate::tracepoints;
 use crate::{
     clock,
+    context::frames,
     emit::{
         origin::NO_ORIGIN,
+        sampled_out::leave_out,
         slow::{record_slowly, relabel},
     },
     local::{self, Attached, ThreadBuffer},
@@ -116,7 +119,7 @@ pub trait Emit: TraceEvent {
     fn emit_with(&self, origin: &Origin<'_>) {
         let ty = self.event_type();
         let word = ty.enabled();
-        if word != 0 {
+        if word != 0 && !is_left_out(ty, word) {
             emit_somewhere(self, ty, word, origin);
         }
     }
@@ -204,10 +207,25 @@ fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventT
     }
 }
 
-/// [`emit_enabled`] for an event that does not go to the thread's current buffer.
+/// Whether the event is in a tree that sampling left out, and is left out with it. It is counted
+/// then.
+#[inline]
+fn is_left_out(ty: &'static EventType, word: u32) -> bool {
+    frames::is_sampled_out() && leave_out(ty, word)
+}
+
+/// [`emit_enabled`] for an event that does not go to the thread's current buffer. In a tree that
+/// sampling left out, that is every event: an event that is recorded in spite of it makes no buffer
+/// the current one.
 #[cold]
 #[inline(never)]
 fn emit_elsewhere<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
+    if frames::is_sampled_out() {
+        if !leave_out(ty, word.get()) {
+            emit_somewhere(&event, ty, word.get(), &NO_ORIGIN);
+        }
+        return;
+    }
     let alone = word.is_power_of_two().then(|| local::buffer(word.trailing_zeros())).flatten();
     match alone {
         Some(buffer) => emit_after_change(event, ty, buffer),

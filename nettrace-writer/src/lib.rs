@@ -143,10 +143,10 @@ cfg_if::cfg_if! {
             sessions::refused_types,
             sink::FileNameError,
             span::{
-                Elapsed, End, EnteredSpan, InSpan, Outcome, Parent, PolledSpan, Span, SpanEvents,
-                TraceSpan,
+                Elapsed, End, EnteredSpan, InSpan, Outcome, Parent, PolledSpan, Sampling, Span,
+                SpanEvents, TraceSpan,
             },
-            stats::{Drops, LeftOut, SinkError, Stats},
+            stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
             thread::{
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
             },

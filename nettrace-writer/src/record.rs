@@ -266,6 +266,8 @@ pub(crate) struct Record {
     no_room: AtomicU64,
     too_large: AtomicU64,
     panicked: AtomicU64,
+    /// Starts and other events that sampling left out.
+    sampled_out: [AtomicU64; 2],
     /// The owner has ended.
     exited: AtomicBool,
     /// The session is over.
@@ -305,6 +307,7 @@ impl Record {
             no_room: AtomicU64::new(0),
             too_large: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
+            sampled_out: [AtomicU64::new(0), AtomicU64::new(0)],
             exited: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             waits: AtomicBool::new(false),

@@ -47,6 +47,7 @@ use self::process::install_handlers;
 
 use crate::{
     bridge,
+    emit::sampled_out::Counts,
     error::Error,
     filter::ProviderFilter,
     local,
@@ -134,6 +135,7 @@ impl Slot {
             .ok_or(Error::TooManySessions { limit: SESSION_BITS })?;
         table.reserved |= 1 << number;
         UNPLACED[number as usize].store(0, Ordering::Relaxed);
+        Counts::of(number).reset();
         Ok(Self { number, generation: generation() })
     }
 

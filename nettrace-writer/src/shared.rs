@@ -10,6 +10,7 @@ use crate::{
     barrier::Barrier,
     clock::{Deadline, Source},
     config::OnFull,
+    emit::sampled_out::Counts,
     error::Error,
     filter::ProviderFilter,
     idle::Idle,
@@ -18,7 +19,7 @@ use crate::{
     record::{Drops, Floor, MODE_FENCE, MODE_MONOTONIC, Record},
     sessions,
     sink::failure::code_of,
-    stats::{SinkError, Stats},
+    stats::{SampledOut, SinkError, Stats},
     sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, thread},
     thread::ThreadRef,
 };
@@ -90,6 +91,8 @@ pub(crate) struct Roster {
     pub(crate) new: Vec<Arc<ThreadBuffer>>,
     /// The counts of the threads that have gone: attempted events, and drops.
     gone: (u64, Drops),
+    /// What sampling has left out on threads that have gone.
+    gone_sampled_out: SampledOut,
     threads: u64,
     /// How many events found no buffer, because there were too many buffers of ended threads.
     without_buffer: u64,
@@ -98,6 +101,8 @@ pub(crate) struct Roster {
     /// Set when the session's counts are final: the trace's number of events that no thread can be
     /// named for.
     unplaced: Option<u64>,
+    /// Set then, too: what sampling has left out, over all threads.
+    sampled_out: Option<SampledOut>,
 }
 
 /// What the flusher counts.
@@ -445,6 +450,7 @@ impl Shared {
             }
             roster.new = Vec::new();
             roster.unplaced = Some(unplaced);
+            roster.sampled_out = Some(self.sampled_out(roster));
             let stats = self.count(roster);
             let accounted = stats.written + stats.dropped();
             self.sink.lost.fetch_add(stats.attempted.saturating_sub(accounted), Ordering::Relaxed);
@@ -506,6 +512,7 @@ impl Shared {
         drops.reentrant += unplaced.saturating_sub(roster.without_buffer);
         let (sink_errors, last_sink_error) = *self.sink.errors.lock();
         Stats {
+            sampled_out: self.sampled_out(roster),
             attempted: attempted + unplaced,
             written: self.sink.written.load(Ordering::Relaxed),
             drops,
@@ -523,6 +530,15 @@ impl Shared {
         }
     }
 
+    fn sampled_out(&self, roster: &Roster) -> SampledOut {
+        roster.sampled_out.unwrap_or_else(|| {
+            let mut all = roster.gone_sampled_out;
+            all.add(Counts::of(self.slot).get());
+            roster.live.iter().for_each(|buffer| all.add(buffer.record.sampled_out().into()));
+            all
+        })
+    }
+
     /// Calls `f` with the roster. The thread must hold no lock of this crate.
     pub(crate) fn with_roster<R>(&self, f: impl FnOnce(&mut Roster) -> R) -> R {
         local::with_locks(|| f(&mut self.roster.lock()))
@@ -535,6 +551,7 @@ impl Roster {
         let (attempted, drops) = buffer.record.counts();
         self.gone.0 += attempted;
         self.gone.1.add(&drops);
+        self.gone_sampled_out.add(buffer.record.sampled_out().into());
         attempted
     }
 

@@ -32,8 +32,12 @@ pub use crate::record::Drops;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Events that were emitted while the session listened to their type.
+    /// Events that were emitted while the session listened to their type, but for those that are
+    /// [`sampled_out`](Self::sampled_out).
     pub attempted: u64,
+    /// Spans and events that were not recorded because their trees were [sampled
+    /// out](crate::Sampling). They do not count as attempted.
+    pub sampled_out: SampledOut,
     /// Events that the sink has taken.
     pub written: u64,
     /// Events that were not recorded, by reason. [`dropped`](Self::dropped) counts these and the
@@ -65,6 +69,52 @@ pub struct Stats {
     pub pays_fences: bool,
     /// Bytes of buffer memory that have been used at least once.
     pub memory_touched: u64,
+}
+
+/// What sampling left out: see [`Sampling`](crate::Sampling).
+///
+/// ```
+/// use nettrace_writer::{Emit, Sampling, Session, TraceEvent, TraceSpan, sink::MemorySink};
+///
+/// #[derive(TraceSpan)]
+/// #[trace_event(provider = "Docs-Sampled", sample = Sampling::never())]
+/// struct Request;
+///
+/// #[derive(TraceEvent)]
+/// #[trace_event(provider = "Docs-Sampled")]
+/// struct Answered;
+///
+/// let session = Session::builder().sink(MemorySink::new()).provider("Docs-Sampled").start()?;
+/// let request = Request.enter();
+/// Answered.emit();
+/// drop(request);
+/// let stats = session.finish()?;
+/// assert_eq!((stats.sampled_out.spans, stats.sampled_out.events), (1, 1));
+/// assert_eq!((stats.attempted, stats.written), (0, 0));
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SampledOut {
+    /// Spans to whose Start the session listened: events with the opcode Start that were left out.
+    /// Events with the opcodes Stop, Resume and Suspend count nowhere, because their span counts.
+    pub spans: u64,
+    /// Other events inside of such spans.
+    pub events: u64,
+}
+
+impl SampledOut {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.spans += other.spans;
+        self.events += other.events;
+    }
+}
+
+/// Starts and other events.
+impl From<[u64; 2]> for SampledOut {
+    fn from([spans, events]: [u64; 2]) -> Self {
+        Self { spans, events }
+    }
 }
 
 /// The kind and code of an error of a sink. [`Session::flush`](crate::Session::flush) and

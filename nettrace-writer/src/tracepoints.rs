@@ -27,7 +27,8 @@
 //! A tracepoint gets the fields of the event. Of the [labels](crate::enter_labels) in force it gets
 //! the activity and the related activity, because EventHeader has no place for other labels, stacks
 //! and related threads. Inside of a span these two hold the ids of the span and of its parent.
-//! Sessions and tracepoints each have their own counts: [`counters`], [`Stats`](crate::Stats).
+//! Sessions and tracepoints each have their own counts: [`counters`], [`sampled_out`],
+//! [`Stats`](crate::Stats).
 //!
 //! # Two crates, one derive
 //!
@@ -59,7 +60,7 @@ use nettrace_event::{EventType, KERNEL_BIT, TraceEvent};
 
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
-use crate::{context::frames, local, sessions};
+use crate::{SampledOut, context::frames, emit::sampled_out::Counts, local, sessions};
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
@@ -149,6 +150,19 @@ macro_rules! __register_tracepoints {
     ($($event:ty),+ $(,)?) => {
         $crate::tracepoints::register(&[$(<$event as $crate::TraceEvent>::event_types()),+])
     };
+}
+
+/// The spans and events that did not reach their tracepoints since the process began, because their
+/// trees were [sampled out](crate::Sampling).
+///
+/// ```
+/// use nettrace_writer::tracepoints;
+///
+/// println!("{} spans are left out", tracepoints::sampled_out().spans);
+/// ```
+#[must_use]
+pub fn sampled_out() -> SampledOut {
+    Counts::of(KERNEL_BIT).get()
 }
 
 /// Writes an event to its tracepoint, if the kernel's bit is in the word.

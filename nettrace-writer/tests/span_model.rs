@@ -1,5 +1,5 @@
 //! Random programs of spans, labels, contexts and futures, on two threads, against a model: every
-//! event has the labels that the model says were in force.
+//! event has the labels that the model says were in force, and what sampling leaves out is counted.
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
@@ -19,11 +19,11 @@ use std::{
     thread,
 };
 
-use nettrace_context::ActivityId;
+use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId};
 use nettrace_reader::Label as Read;
 use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, FutureExt, Label, LabelScope, Outcome,
-    Parent, Session, Span, SpanEvents, TraceEvent, enter_labels, sink::MemorySink,
+    Parent, Sampling, Session, Span, SpanEvents, TraceEvent, enter_labels, sink::MemorySink,
 };
 use parking_lot::Mutex;
 use proptest::{collection::vec, prelude::*, sample::Index};
@@ -51,17 +51,32 @@ struct Tick {
     number: u64,
 }
 
-/// What is in force: the span with its parent and its trace, and labels.
+/// Recorded wherever it is.
+#[derive(TraceEvent)]
+#[trace_event(provider = "Model", level = Error)]
+struct Failure {
+    number: u64,
+}
+
+/// What is in force: the span with its parent and its trace, what is decided for it, and labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct InForce {
     span: Option<(u64, Option<u64>, [u8; 16])>,
+    /// `None`: the span is another process's.
+    is_kept: Option<bool>,
+    /// The flag of `traceparent`.
+    is_sampled: bool,
     labels: BTreeMap<&'static str, i64>,
 }
 
 impl InForce {
+    fn is_sampled_out(&self) -> bool {
+        self.span.is_some() && self.is_kept == Some(false)
+    }
+
     fn as_read(&self) -> Vec<String> {
         let activity = |span| {
-            let span = nettrace_context::SpanId::from_u64(span).unwrap();
+            let span = SpanId::from_u64(span).unwrap();
             ActivityId::from_span_id(span, process::id()).to_bytes_le()
         };
         let mut labels = Vec::new();
@@ -82,17 +97,24 @@ fn sorted(labels: &[Read]) -> Vec<String> {
     labels
 }
 
-/// What each event should have: by number, its name and what was in force.
+/// What each event should have: by number, its name and what was in force. And how many Starts and
+/// other events sampling should leave out.
 #[derive(Debug, Default)]
 struct Expected {
     next: AtomicU64,
+    sampled_out: [AtomicU64; 2],
     events: Mutex<BTreeMap<u64, (&'static str, InForce)>>,
 }
 
 impl Expected {
     fn expect(&self, name: &'static str, in_force: &InForce) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.events.lock().insert(number, (name, in_force.clone()));
+        if in_force.is_sampled_out() && name != "Failure" {
+            let kind = usize::from(name != "WorkStart");
+            self.sampled_out[kind].fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.events.lock().insert(number, (name, in_force.clone()));
+        }
         number
     }
 }
@@ -147,11 +169,29 @@ impl Drop for Ticking {
     }
 }
 
+/// Where a span begins, and what decides whether it is recorded if it is a root.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    is_root: bool,
+    sampling: Option<Sampling>,
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    let sampling = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some(Sampling::always())),
+        3 => Just(Some(Sampling::never())),
+        2 => Just(Some(Sampling::caller().or(Sampling::never()))),
+    ];
+    (any::<bool>(), sampling).prop_map(|(is_root, sampling)| Place { is_root, sampling })
+}
+
 /// A step of a thread.
 #[derive(Clone, Debug)]
 enum Step {
     Emit,
-    EnterSpan(bool),
+    EmitFailure,
+    EnterSpan(Place),
     EnterLabels(&'static str, i64),
     /// Enters one of the contexts that some thread has kept.
     EnterContext(Index),
@@ -160,7 +200,7 @@ enum Step {
     Drop(Index),
     Forget(Index),
     /// Begins a future that is ready after so many polls: a span, or with the present context.
-    Begin(bool, u8),
+    Begin(Option<Place>, u8),
     Poll(Index),
     DropFuture(Index),
     /// Gives a future to the other thread.
@@ -171,14 +211,16 @@ fn step() -> impl Strategy<Value = Step> {
     let index = any::<Index>;
     prop_oneof![
         6 => Just(Step::Emit),
-        5 => any::<bool>().prop_map(Step::EnterSpan),
+        2 => Just(Step::EmitFailure),
+        5 => place().prop_map(Step::EnterSpan),
         3 => (prop_oneof![Just("a"), Just("b")], 0_i64..3)
             .prop_map(|(key, value)| Step::EnterLabels(key, value)),
         2 => index().prop_map(Step::EnterContext),
         2 => Just(Step::KeepContext),
         6 => index().prop_map(Step::Drop),
         1 => index().prop_map(Step::Forget),
-        3 => (any::<bool>(), 0_u8..4).prop_map(|(is_span, polls)| Step::Begin(is_span, polls)),
+        3 => (proptest::option::of(place()), 0_u8..4)
+            .prop_map(|(span, polls)| Step::Begin(span, polls)),
         6 => index().prop_map(Step::Poll),
         1 => index().prop_map(Step::DropFuture),
         2 => index().prop_map(Step::Send),
@@ -230,23 +272,43 @@ impl Thread {
     }
 
     /// The ids of a span that has begun here.
-    fn child(&self, context: &Context, is_root: bool) -> InForce {
+    fn child(&self, context: &Context, place: Place) -> InForce {
         let ids = context.trace_context().expect("a span");
         let (span, trace) = (ids.span_id().to_u64(), ids.trace_id().to_bytes());
         let outer = self.in_force();
-        let parent = outer.span.filter(|_| !is_root);
+        let parent = outer.span.filter(|_| !place.is_root);
         if let Some((_, _, of_parent)) = parent {
             assert_eq!(trace, of_parent, "one trace");
         }
-        InForce { span: Some((span, parent.map(|parent| parent.0), trace)), ..outer }
+        let caller = parent.map(|_| outer.is_sampled);
+        let decided = place.sampling.map(|sampling| match caller {
+            Some(caller) if sampling == Sampling::caller().or(Sampling::never()) => caller,
+            _ => sampling == Sampling::always(),
+        });
+        let is_kept = outer.is_kept.filter(|_| parent.is_some()).or(decided).unwrap_or(true);
+        let is_decided_here = parent.is_none() || outer.is_kept.is_none();
+        let is_sampled = match caller {
+            Some(caller) if !is_decided_here || decided.is_none() => caller,
+            _ => is_kept,
+        };
+        assert_eq!((context.is_sampled_out(), ids.flags().is_sampled()), (!is_kept, is_sampled));
+        let span = match parent {
+            // It has no ids of its own.
+            Some(parent) if !is_kept => {
+                assert_eq!((parent.0, parent.2), (span, trace));
+                parent
+            }
+            _ => (span, parent.map(|parent| parent.0), trace),
+        };
+        InForce { span: Some(span), is_kept: Some(is_kept), is_sampled, ..outer }
     }
 
-    fn begin(&self, is_root: bool) -> Span<Work> {
-        let parent = if is_root { Parent::None } else { Parent::Current };
+    fn begin(&self, place: Place) -> Span<Work> {
+        let parent = if place.is_root { Parent::None } else { Parent::Current };
         let events = Work { expected: Arc::clone(&self.expected), own: InForce::default() };
         let mut started = None;
-        let mut span = Span::begin(events, parent, || {
-            let own = self.child(&Context::current(), is_root);
+        let mut span = Span::begin_sampled(events, parent, place.sampling, || {
+            let own = self.child(&Context::current(), place);
             WorkStart { number: self.expected.expect("WorkStart", &own) }.emit();
             started = Some(own);
         });
@@ -263,8 +325,13 @@ impl Thread {
                 let number = self.expected.expect("Tick", &self.in_force());
                 Tick { number }.emit();
             }
-            Step::EnterSpan(is_root) => {
-                let span = self.begin(*is_root);
+            Step::EmitFailure => {
+                let number = self.expected.expect("Failure", &self.in_force());
+                Failure { number }.emit();
+            }
+            Step::EnterSpan(place) => {
+                let span = self.begin(*place);
+                assert_eq!(span.is_recorded(), !span.own.is_sampled_out());
                 let place = self.push(span.own.clone());
                 self.guards.push((Guard::Span(span.enter()), place));
             }
@@ -299,10 +366,10 @@ impl Thread {
                 }
                 self.end(guard, place);
             }
-            Step::Begin(is_span, polls) => {
+            Step::Begin(place, polls) => {
                 let expected = Arc::clone(&self.expected);
-                self.futures.push(if *is_span {
-                    let span = self.begin(false);
+                self.futures.push(if let Some(place) = place {
+                    let span = self.begin(*place);
                     // The labels are those of the thread that polls. Here there are none.
                     if !span.own.labels.is_empty() {
                         return mem::forget(span);
@@ -335,10 +402,21 @@ impl Thread {
     }
 }
 
+/// The context of a caller of another process, which has sampled its trace if the number is odd.
+fn caller(number: u64) -> (Context, InForce) {
+    let (trace, span) = ([number as u8; 16], SpanId::from_u64(number).unwrap());
+    let is_sampled = number % 2 == 1;
+    let flags = TraceFlags::RANDOM.with_sampled(is_sampled);
+    let context = TraceContext::new(TraceId::from_bytes(trace).unwrap(), span, flags);
+    let in_force = InForce { span: Some((number, None, trace)), is_sampled, ..InForce::default() };
+    (context.into(), in_force)
+}
+
 fn check(programs: [Vec<Step>; 2]) {
     let sink = MemorySink::new();
     let session = Session::builder().sink(sink.clone()).provider("Model").start().unwrap();
-    let (expected, contexts) = (Arc::new(Expected::default()), Arc::default());
+    let expected = Arc::new(Expected::default());
+    let contexts = Arc::new(Mutex::new([1, 2].map(caller).to_vec()));
     let [first, second] = [mpsc::channel(), mpsc::channel()];
     let ends = [(second.0, first.1), (first.0, second.1)];
     thread::scope(|scope| {
@@ -368,12 +446,14 @@ fn check(programs: [Vec<Step>; 2]) {
         }
     });
     let stats = session.finish().unwrap();
-    let expected = expected.events.lock();
-    assert_eq!((stats.written, stats.dropped()), (expected.len() as u64, 0));
+    let events = expected.events.lock();
+    assert_eq!((stats.written, stats.attempted), (events.len() as u64, stats.written));
+    let sampled_out = expected.sampled_out.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!([stats.sampled_out.spans, stats.sampled_out.events], sampled_out);
     let seen = read(&sink.bytes());
-    assert_eq!(seen.len(), expected.len());
+    assert_eq!(seen.len(), events.len());
     for event in seen {
-        let (name, in_force) = &expected[&event.value()];
+        let (name, in_force) = &events[&event.value()];
         assert_eq!(event.name, *name);
         assert_eq!(sorted(&event.labels), in_force.as_read(), "{name} {}", event.value());
     }

@@ -18,7 +18,8 @@ use std::{
 use eventheader_writer::encoded;
 use nettrace_event::{EventType, FieldType, KERNEL_BIT, PayloadEncoder};
 use nettrace_writer::{
-    Emit, Label, Session, Stats, TraceEvent, TraceField, emit, emit_lazy, enter_labels,
+    Context, Emit, Label, Parent, Sampling, Session, Stats, TraceEvent, TraceField, TraceSpan,
+    emit, emit_lazy, enter_labels,
     sink::MemorySink,
     tracepoints::{self, Availability, Counters, MAX_EVENT_BYTES, counters, status},
 };
@@ -142,6 +143,47 @@ fn one_emit_reaches_every_listener() {
     kernel.got(&Work { value: 10 });
     kernel.got_nothing();
     assert_eq!(kernel.written(), 7);
+}
+
+#[test]
+fn what_is_sampled_out_reaches_nobody() {
+    #[derive(TraceSpan)]
+    #[trace_event(provider = "Joined")]
+    struct Job;
+
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Joined", level = Error)]
+    struct Failed {
+        value: u64,
+    }
+    let kernel = Kernel::new();
+    tracepoints::register!(Failed).unwrap();
+    let before = tracepoints::sampled_out();
+    let all = |on| {
+        Kernel::listen::<Work>(on);
+        Kernel::listen::<Failed>(on);
+    };
+    all(true);
+    let never = Some(Sampling::never());
+    let session = session();
+    let job = Job.enter_sampled(Parent::None, never);
+    assert!(!job.is_recorded());
+    Work { value: 1 }.emit();
+    kernel.got_nothing();
+    let id = Context::current().span_id().unwrap();
+    Failed { value: 2 }.emit();
+    let id = nettrace_context::ActivityId::from_span_id(id, std::process::id()).to_bytes();
+    let context = eventheader_writer::Context::new().activity(&id);
+    let expected = encoded(&Failed { value: 2 }, &context).unwrap();
+    assert_eq!(kernel.next().expect("an error"), expected);
+    drop(job);
+    Work { value: 3 }.emit();
+    kernel.got(&Work { value: 3 });
+    let stats = holds(session, &[2, 3]);
+    assert_eq!((stats.sampled_out.spans, stats.sampled_out.events), (1, 1));
+    let after = tracepoints::sampled_out();
+    assert_eq!((after.spans - before.spans, after.events - before.events), (1, 1));
+    all(false);
 }
 
 #[test]

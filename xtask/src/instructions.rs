@@ -38,11 +38,14 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 10] = [
+const ROWS: [Row; 13] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("string_16", "an event of a text of 16 bytes", 1),
     row("traced", "a `#[traced]` call: Start and Stop", 0),
+    row("sampled_out_root", "a `#[traced]` call that decides against its trace", 0),
+    row("sampled_out_call", "a `#[traced]` call inside of such a trace", 0),
+    row("sampled_out_event", "an event inside of such a trace", 0),
     Row { times: (3_000, 9_000), ..row("labels", "two labels, two events, leave", 0) },
     row("disabled_emit", "`emit` while nobody listens", 0),
     row("disabled_emit_with", "`emit_with` while nobody listens", 0),

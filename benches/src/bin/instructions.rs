@@ -11,7 +11,9 @@ use benches::{
     events::{Disabled, One, PROVIDER, Text, Two},
     floor::Floor,
 };
-use nettrace_writer::{Clock, Emit, Label, Origin, Session, enter_labels, traced};
+use nettrace_writer::{
+    Clock, Emit, Label, Origin, Sampling, Session, TraceSpan, enter_labels, traced,
+};
 
 /// Room for a few hundred thousand events, of which less than a quarter is used.
 const BUDGET: usize = 256 << 20;
@@ -47,6 +49,21 @@ fn run(row: &str, count: u64) -> bool {
             repeat(count, |number| {
                 black_box(call(number));
             });
+        }),
+        // Nothing is recorded but one event, so that the thread has a buffer.
+        "sampled_out_root" | "sampled_out_call" | "sampled_out_event" => recording(1, || {
+            Two { a: 1, b: 1 }.emit();
+            let outer = (row != "sampled_out_root").then(|| Outer.enter());
+            repeat(count, |number| match row {
+                "sampled_out_root" => {
+                    black_box(sampled_out(number));
+                }
+                "sampled_out_call" => {
+                    black_box(call(number));
+                }
+                _ => Two { a: number, b: number }.emit(),
+            });
+            drop(outer);
         }),
         "labels" => recording(2 * count, || {
             repeat(count, |number| {
@@ -114,6 +131,16 @@ fn unheard(count: u64, work: impl FnMut(u64)) {
 fn call(number: u64) -> u64 {
     black_box(number)
 }
+
+#[traced(provider = "Bench", sample = Sampling::never())]
+#[inline(never)]
+fn sampled_out(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Bench", sample = Sampling::never())]
+struct Outer;
 
 #[inline(always)]
 fn labelled(number: u64) -> impl Drop {

@@ -13,7 +13,7 @@ use axum::{
 };
 use futures_util::stream;
 use nettrace_tower::ServerLayer;
-use nettrace_writer::{Context, Emit, FutureExt as _, Label, TraceEvent, traced};
+use nettrace_writer::{Context, Emit, FutureExt as _, Label, Sampling, TraceEvent, traced};
 use tokio::{join, select, sync::oneshot, time::sleep};
 use tracing::Instrument as _;
 
@@ -83,7 +83,10 @@ impl IntoResponse for Failure {
 }
 
 /// The routes, with the layers that record requests.
-pub(crate) fn router(store: Store, tracing: Tracing) -> Router {
+pub(crate) fn router(store: Store, tracing: Tracing, sampling: Sampling) -> Router {
+    // Whoever sends a request has decided.
+    let server = ServerLayer::new().sampling(Sampling::caller().or(sampling));
+
     let app = Router::new()
         .route("/item/{id}", get(look))
         .route("/order/{id}", post(order))
@@ -94,7 +97,7 @@ pub(crate) fn router(store: Store, tracing: Tracing) -> Router {
         .route("/endless/{number}", get(endless))
         .with_state(store)
         .layer(middleware::from_fn(know))
-        .layer(ServerLayer::new());
+        .layer(server);
     if tracing == Tracing::Fmt { app.layer(middleware::from_fn(instrument)) } else { app }
 }
 

@@ -35,15 +35,18 @@ pub(crate) struct Call(Option<SpanId>);
 impl Call {
     /// A call that begins here, in the span that is in force. It is counted.
     pub(crate) fn begin(name: &'static str, caller: Self) -> Self {
-        let call = if is_kept() { Self(Context::current().span_id()) } else { Self(None) };
+        let is_recorded = |context: &Context| !context.is_sampled_out();
+        let current = || Some(Context::current()).filter(is_recorded);
+        let call = Self(is_kept().then(current).flatten().and_then(|it| it.span_id()));
         call.note(name, caller);
         call
     }
 
-    /// The call of the span that a request's headers name, if calls are kept.
+    /// The call of the span that a request's headers name, if calls are kept and it is recorded.
     pub(crate) fn from_headers(headers: &axum::http::HeaderMap) -> Self {
         let caller = || nettrace_tower::extract(headers);
-        Self(is_kept().then(caller).flatten().map(|caller| caller.span_id()))
+        let caller = is_kept().then(caller).flatten();
+        Self(caller.filter(|caller| caller.flags().is_sampled()).map(|caller| caller.span_id()))
     }
 
     /// Counts the call, and keeps it if calls are kept and it is recorded.

@@ -20,7 +20,7 @@ use hyper_util::{
     rt::TokioExecutor,
 };
 use nettrace_tower::ClientLayer;
-use nettrace_writer::{Context, FutureExt as _, traced};
+use nettrace_writer::{Context, FutureExt as _, Sampling, traced};
 use tokio::{select, task::JoinSet};
 use tower::{Layer as _, ServiceExt as _, util::MapRequest};
 use tracing::Instrument as _;
@@ -81,6 +81,8 @@ pub(crate) struct Plan {
     pub(crate) until: Until,
     /// How many requests are in progress at once.
     pub(crate) at_once: usize,
+    /// Which requests are recorded, if each begins a trace.
+    pub(crate) sampling: Sampling,
 }
 
 /// Sends requests, each of which begins a trace.
@@ -98,7 +100,7 @@ async fn send_all(plan: Plan, caller: Call) -> Load {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
-    let client: Client = ClientLayer::new().layer(client.map_request(know));
+    let client: Client = ClientLayer::new().sampling(plan.sampling).layer(client.map_request(know));
     let next = Arc::new(AtomicU64::new(0));
     let mut senders = JoinSet::new();
     for _ in 0..plan.at_once {

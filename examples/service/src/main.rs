@@ -28,7 +28,7 @@ use std::{
 };
 
 use clap::Parser;
-use nettrace_writer::Format;
+use nettrace_writer::{Format, Sampling};
 use serde_json::{Map, json};
 use tokio::{net::TcpListener, runtime::Builder, sync::oneshot};
 
@@ -62,6 +62,10 @@ struct Args {
     /// All requests are in one trace, inside one span. Otherwise each begins a trace
     #[arg(long)]
     one_trace: bool,
+    /// Record a part of all traces: 0.01 for one in a hundred. The other spans and events are
+    /// counted
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    sample: Option<f64>,
     /// Who records
     #[arg(long, value_enum, default_value_t = Tracing::Nettrace)]
     tracing: Tracing,
@@ -69,6 +73,20 @@ struct Args {
     /// and its parent's
     #[arg(long, value_name = "FILE")]
     known: Option<PathBuf>,
+}
+
+fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
+        _ => Err("a ratio is a number from 0 to 1".to_owned()),
+    }
+}
+
+impl Args {
+    /// Which traces are recorded.
+    fn sampling(&self) -> Sampling {
+        self.sample.map_or(Sampling::always(), Sampling::ratio)
+    }
 }
 
 fn main() -> ExitCode {
@@ -109,6 +127,8 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     put("spans", json!(known::count()));
     put("events", json!(recorded.events));
     put("dropped", json!(recorded.dropped));
+    put("sampled_out_spans", json!(recorded.sampled_out.spans));
+    put("sampled_out_events", json!(recorded.sampled_out.events));
     put("bytes", json!(recorded.bytes));
     put("seconds", json!(seconds));
     put("requests_per_second", json!(load.requests as f64 / seconds));
@@ -125,7 +145,7 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let app = app::router(store, args.tracing);
+    let app = app::router(store, args.tracing, args.sampling());
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = tokio::spawn(async move {
         let stopped = async move { drop(stopped.await) };
@@ -135,7 +155,7 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
         Some(seconds) => Until::Time(Instant::now() + Duration::from_secs(seconds)),
         None => Until::Count(args.load),
     };
-    let plan = Plan { address, until, at_once: args.at_once };
+    let plan = Plan { address, until, at_once: args.at_once, sampling: args.sampling() };
     let load = if args.one_trace { load::run_as_one(plan).await } else { load::run(plan).await };
     drop(stop);
     server.await??;

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use nettrace_writer::{Session, sink::FileOptions};
+use nettrace_writer::{SampledOut, Session, sink::FileOptions};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -36,10 +36,12 @@ pub(crate) enum Recording {
 }
 
 /// What a recording leaves.
+#[derive(Default)]
 pub(crate) struct Recorded {
     pub(crate) events: u64,
     pub(crate) dropped: u64,
     pub(crate) bytes: u64,
+    pub(crate) sampled_out: SampledOut,
     /// Seconds of processor time of the thread that writes. `None` where it cannot be asked.
     pub(crate) cpu: Option<f64>,
 }
@@ -85,20 +87,22 @@ impl Recording {
 
     pub(crate) fn finish(self) -> Result<Recorded, Box<dyn Error>> {
         Ok(match self {
-            Self::Nobody => Recorded { events: 0, dropped: 0, bytes: 0, cpu: Some(0.0) },
+            Self::Nobody => Recorded { cpu: Some(0.0), ..Recorded::default() },
             Self::Session(session) => {
                 let _ = session.flush();
                 let cpu = cpu::of_thread("nettrace-flusher");
                 let stats = session.finish()?;
                 let (events, dropped) = (stats.written, stats.dropped());
-                Recorded { events, dropped, bytes: stats.bytes, cpu }
+                let sampled_out = stats.sampled_out;
+                Recorded { events, dropped, bytes: stats.bytes, sampled_out, cpu }
             }
             Self::Fmt { guard, counts, errors } => {
                 let cpu = cpu::of_thread("tracing-appender");
                 drop(guard); // waits until the lines are written
                 let [events, bytes] =
                     [&counts.lines, &counts.bytes].map(|count| count.load(Ordering::Relaxed));
-                Recorded { events, dropped: errors.dropped_lines() as u64, bytes, cpu }
+                let dropped = errors.dropped_lines() as u64;
+                Recorded { events, dropped, bytes, cpu, ..Recorded::default() }
             }
         })
     }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use nettrace_context::{ActivityId, SpanId};
+use nettrace_reader::Label;
 use serde_json::Value;
 
 use crate::support::counts;
@@ -99,6 +100,61 @@ fn the_trace_has_the_tree_that_the_program_knows() {
         let (missing, more): (Vec<_>, Vec<_>) =
             (edges.difference(&computed).collect(), computed.difference(&edges).collect());
         assert!(missing.is_empty() && more.is_empty(), "{missing:#?}\n{more:#?}");
+    }
+}
+
+/// The spans of a trace, from the labels of their Starts.
+fn spans(trace: &Path) -> BTreeSet<Edge> {
+    let mut reader = nettrace_reader::Reader::new(fs::File::open(trace).unwrap()).unwrap();
+    let mut spans = BTreeSet::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        if !event.metadata().name.ends_with("Start") {
+            continue;
+        }
+        let path = |id: &[u8; 16]| ActivityId::from_bytes_le(*id).path().unwrap().to_string();
+        let (mut own, mut parent) = (None, None);
+        for label in &*event.labels() {
+            match label {
+                Label::ActivityId(id) => own = Some(path(id)),
+                Label::RelatedActivityId(id) => parent = Some(path(id)),
+                _ => {}
+            }
+        }
+        assert!(spans.insert((own.expect("an id"), parent)), "twice: {event:?}");
+    }
+    spans
+}
+
+#[test]
+fn what_is_sampled_out_is_counted_and_the_rest_are_whole_trees() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let load = ["--load", "2000"];
+    let everything = run(&load, &path("all"));
+    let total = |run: &Run| {
+        let [spans, events] =
+            ["sampled_out_spans", "sampled_out_events"].map(|key| run.number(key));
+        run.number("events") + events + 2 * spans
+    };
+    assert_eq!(total(&everything), everything.number("events"));
+    for (ratio, possible) in [("0", 0..=0), ("0.25", 300..=700), ("1", 2_000..=2_000)] {
+        let (trace, known_spans) = (path(&format!("{ratio}.nettrace")), path(ratio));
+        let known_file = known_spans.to_str().unwrap();
+        let run = run(&[&load[..], &["--sample", ratio, "--known", known_file]].concat(), &trace);
+        assert_eq!(
+            (total(&run), run.number("dropped")),
+            (total(&everything), 0),
+            "{}",
+            run.numbers
+        );
+        assert_eq!(run.number("spans"), everything.number("spans"));
+        let (edges, names) = known(&known_spans, run.process);
+        let recorded = run.number("spans") - run.number("sampled_out_spans");
+        assert_eq!(recorded, edges.len() as u64);
+        assert_eq!(spans(&trace), edges);
+        let requests = names.get("ClientRequest").copied().unwrap_or_default();
+        assert!(possible.contains(&requests), "{requests} with a ratio of {ratio}");
+        counts(&trace);
     }
 }
 

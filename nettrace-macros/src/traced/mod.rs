@@ -50,6 +50,8 @@ struct Spec<'a> {
     parent: TokenStream,
     /// What else must hold for a span to begin.
     enabled_if: Option<&'a Expr>,
+    /// Whether its trace is recorded, if it is a root.
+    sample: Option<&'a Expr>,
     output: Output,
     ret: Option<Text>,
     err: Option<Text>,
@@ -105,7 +107,8 @@ impl<'a> Spec<'a> {
             is_future,
             polls: attrs.key("polls").is_some(),
         };
-        Self { call, parent, enabled_if: attrs.value("enabled_if"), output, ret, err }
+        let (enabled_if, sample) = (attrs.value("enabled_if"), attrs.value("sample"));
+        Self { call, parent, enabled_if, sample, output, ret, err }
     }
 
     /// The function's new block.
@@ -153,16 +156,23 @@ impl<'a> Spec<'a> {
 
     /// An expression for a span that has begun. `guard` is its type.
     fn begin(&self, guard: &str) -> TokenStream {
-        let Self { call, parent, enabled_if, .. } = self;
+        let Self { call, parent, enabled_if, sample, .. } = self;
         let krate = call.krate;
         let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
         let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
         let poll_methods = call.poll_methods();
         // What a call without a span does at its end is one branch.
-        let (begun, off) = if guard == "Call" {
-            (quote!(#krate::__traced::Call::begin), quote!(#krate::__traced::Call::off()))
+        let (guard, off) = if guard == "Call" {
+            (quote!(#krate::__traced::Call), quote!(#krate::__traced::Call::off()))
         } else {
-            (quote!(#krate::Span::begin), quote!(#krate::Span::off(__Span)))
+            (quote!(#krate::Span), quote!(#krate::Span::off(__Span)))
+        };
+        let begun = match sample {
+            None => quote!(#guard::begin(__Span, #parent, #emit_start)),
+            Some(sample) => {
+                let sampling = call::sampling(krate, sample);
+                quote!(#guard::begin_sampled(__Span, #parent, #sampling, #emit_start))
+            }
         };
         let enabled_if = enabled_if.map(|condition| {
             let is_wanted = local("__is_wanted");
@@ -196,7 +206,7 @@ impl<'a> Spec<'a> {
             }
 
             if #is_wanted #enabled_if {
-                #begun(__Span, #parent, #emit_start)
+                #begun
             } else {
                 #off
             }

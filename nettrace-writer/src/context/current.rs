@@ -7,7 +7,7 @@ use nettrace_format::v6::Label;
 
 use super::{
     NotAcrossAwait,
-    frames::{self, Entered, Ids, Snapshot},
+    frames::{self, Entered, Ids, SAMPLED_OUT, Snapshot},
     labels::LabelError,
 };
 
@@ -152,6 +152,27 @@ impl Context {
         self.snapshot.ids.map(|ids| ids.span)
     }
 
+    /// Whether this is inside of a tree that sampling left out: spans and events in this context
+    /// are not recorded. See [`Sampling`](crate::Sampling).
+    ///
+    /// ```
+    /// use nettrace_writer::{Context, Sampling, Session, TraceSpan, sink::MemorySink};
+    ///
+    /// #[derive(TraceSpan)]
+    /// #[trace_event(provider = "Contoso-Shop", sample = Sampling::never())]
+    /// struct Request;
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let request = Request.enter();
+    /// assert!(Context::current().is_sampled_out() && !request.is_recorded());
+    /// # drop(request);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn is_sampled_out(&self) -> bool {
+        self.snapshot.version & SAMPLED_OUT != 0
+    }
+
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
@@ -168,7 +189,7 @@ impl Context {
 /// The span of another service, as its caller or as the parent of spans here.
 impl From<TraceContext> for Context {
     fn from(context: TraceContext) -> Self {
-        let ids = Ids::new(context.trace_id(), context.span_id(), context.flags());
+        let ids = Ids::of_caller(context.trace_id(), context.span_id(), context.flags());
         let state = context.state().cloned().map(Arc::new);
         Self { snapshot: Snapshot::of_span(ids, state) }
     }

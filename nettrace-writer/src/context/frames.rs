@@ -22,7 +22,7 @@ use super::{
     labels::LabelError,
 };
 use crate::{
-    local,
+    Sampling, local,
     sync::{Ordering, compiler_fence},
 };
 
@@ -48,8 +48,20 @@ pub(crate) struct Ids {
     pub(crate) span: SpanId,
     /// The parent. In a root, the span that it follows from.
     pub(crate) related: Option<SpanId>,
+    /// The flags of `traceparent`, and [`OPEN`] or [`OUT`].
     flags: u64,
 }
+
+/// Bit of [`Ids::flags`]: the span is of another process. Nobody here has decided whether its tree
+/// is recorded.
+const OPEN: u64 = 1 << 8;
+/// Bit of [`Ids::flags`]: the span's tree is sampled out. The ids are those of its root or of the
+/// root's caller.
+const OUT: u64 = 1 << 9;
+
+/// Bit of the version of what is in force, and of the number of a span: it is sampled out. Numbers
+/// are below it.
+pub(crate) const SAMPLED_OUT: u64 = 1 << 63;
 
 /// The ids of a span as a chunk has them: the trace, the span, and the related span or 0.
 pub(crate) type IdBytes = [u8; 32];
@@ -57,6 +69,23 @@ pub(crate) type IdBytes = [u8; 32];
 impl Ids {
     pub(crate) fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
         Self { trace: halves(trace), span, related: None, flags: flags.bits().into() }
+    }
+
+    /// The ids of a span of another process.
+    pub(crate) fn of_caller(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
+        let ids = Self::new(trace, span, flags);
+        Self { flags: ids.flags | OPEN, ..ids }
+    }
+
+    /// Whether this is not simply the span of a tree that is recorded.
+    #[inline(always)]
+    fn is_marked(&self) -> bool {
+        self.flags > 0xff
+    }
+
+    /// [`SAMPLED_OUT`] or 0.
+    fn sampled_out(&self) -> u64 {
+        if self.flags & OUT != 0 { SAMPLED_OUT } else { 0 }
     }
 
     pub(crate) fn trace(&self) -> TraceId {
@@ -215,7 +244,7 @@ struct Frame {
     /// A number for this frame, which tells it from others that stood in its place.
     serial: u64,
     /// A number for this content. A thread uses a number for one content only, so that it can tell
-    /// whether its buffers have what is in force.
+    /// whether its buffers have what is in force. With the bit [`SAMPLED_OUT`] if that holds.
     version: u64,
     /// The span. Its ids are labels, unless `has_ids`.
     ids: Option<Ids>,
@@ -257,7 +286,8 @@ pub(crate) struct Snapshot {
 impl Snapshot {
     /// A snapshot of a span without labels.
     pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
-        Self { version: unique(), ids: Some(ids), state, ..Self::default() }
+        let version = unique() | ids.sampled_out();
+        Self { version, ids: Some(ids), state, ..Self::default() }
     }
 }
 
@@ -319,6 +349,12 @@ thread_local! {
 #[inline(always)]
 pub(crate) fn version() -> u64 {
     INNERMOST.with(|innermost| innermost.version.get())
+}
+
+/// Whether what is in force on this thread is sampled out.
+#[inline(always)]
+pub(crate) fn is_sampled_out() -> bool {
+    version() & SAMPLED_OUT != 0
 }
 
 #[inline(always)]
@@ -434,9 +470,66 @@ pub(crate) enum Above<'a> {
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) ids: Ids,
-    /// The number that the span id was made from, which no other span has.
+    /// The number that the span id was made from, which no other span has. With the bit
+    /// [`SAMPLED_OUT`] if that holds.
     pub(crate) number: u64,
     pub(crate) state: Option<Arc<TraceState>>,
+}
+
+impl Begun {
+    /// Whether the span is recorded, and not sampled out.
+    #[inline(always)]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.number & SAMPLED_OUT == 0
+    }
+
+    /// Whether something is to be decided for the span even if it has no sampling of its own: its
+    /// parent is sampled out, or of another process.
+    #[inline(always)]
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.ids.is_marked()
+    }
+
+    /// Decides whether the span is recorded, which [`begin_span`] has just put in force: that its
+    /// parent says, if it is of this process, and otherwise `sampling`. `is_first` says that the
+    /// span has no parent at all.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn decide(&mut self, entered: &Entered, sampling: Option<Sampling>, is_first: bool) {
+        let Self { ids, state, .. } = self;
+        let is_open = is_first || ids.flags & OPEN != 0;
+        if !is_open && ids.flags & OUT == 0 {
+            return; // its parent is recorded
+        }
+        let caller = (!is_first).then_some((ids.flags(), state.as_deref()));
+        let is_kept = sampling.map(|sampling| sampling.keeps(ids.trace(), caller));
+        if is_open && is_kept != Some(false) {
+            // If nothing is decided here, the caller's flag travels on.
+            let is_sampled = is_kept.is_some() || ids.flags().is_sampled();
+            ids.flags = ids.flags().with_sampled(is_sampled).bits().into();
+        } else {
+            if let (Some(parent), false) = (ids.related, is_first) {
+                ids.span = parent;
+            }
+            ids.related = None;
+            ids.flags = OUT | u64::from(ids.flags().with_sampled(false).bits());
+            self.number |= SAMPLED_OUT;
+        }
+        let _ = with_frames(|frames| frames.replace(entered, self));
+    }
+}
+
+/// A span within the one in force, which is sampled out, for another place: it adds nothing here.
+/// `None` if what is in force cannot be read.
+#[cold]
+#[inline(never)]
+pub(crate) fn begin_sampled_out() -> Option<Begun> {
+    let begun = with_frames(|frames| {
+        let number = frames.block.number() | SAMPLED_OUT;
+        let frame = frames.innermost()?;
+        Some(Begun { ids: frame.ids?, number, state: frame.state.clone() })
+    });
+    begun.ok().flatten()
 }
 
 /// Makes ids for a span, and puts it in force, below whatever labels are in force. If the thread is
@@ -604,6 +697,16 @@ impl Frames {
         }
     }
 
+    /// Changes the ids of a span that is in force, and whether it is sampled out.
+    fn replace(&mut self, entered: &Entered, span: &Begun) {
+        if entered.is_something() && self.has(entered) {
+            let frame = &mut self.frames[entered.depth];
+            frame.ids = Some(span.ids);
+            frame.version |= span.number & SAMPLED_OUT;
+            set_innermost(frame.serial, frame.version);
+        }
+    }
+
     #[inline]
     fn pop(&mut self, entered: &Entered) {
         if self.has(entered) {
@@ -690,7 +793,8 @@ impl Frames {
             }
         }
         let end = start + list.end();
-        let (version, has_ids) = (self.block.number(), has_new_ids || outer_has_ids);
+        let version = self.block.number() | version() & SAMPLED_OUT;
+        let has_ids = has_new_ids || outer_has_ids;
         Some(self.push(version, |frame| frame.set(version, ids, has_ids, start..end, state)))
     }
 
@@ -702,7 +806,7 @@ impl Frames {
         if start < end {
             let has_ids = outer.has_ids;
             // The span's number stands for the span without labels.
-            version = self.block.number();
+            version = self.block.number() | version & SAMPLED_OUT;
             if has_ids {
                 (start, end) = self.without_ids(start..end);
             }

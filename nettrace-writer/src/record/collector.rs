@@ -213,6 +213,11 @@ impl Record {
         };
         (own + drops.reentrant, drops)
     }
+
+    /// How many Starts, and how many other events, sampling has left out.
+    pub(crate) fn sampled_out(&self) -> [u64; 2] {
+        self.sampled_out.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
 }
 
 /// Tells the flusher whether the event that was under way at the heavy barrier, if any, is over.

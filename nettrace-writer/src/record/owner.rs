@@ -137,6 +137,18 @@ impl Record {
         self.busy.store(self.busy.load(Ordering::Relaxed) & !1, Ordering::Release);
     }
 
+    /// Counts an event that sampling left out: a Start (0) or another (1). Returns `false` if the
+    /// record cannot count it: the thread is in the middle of an event, or the session is over.
+    pub(crate) fn leave_out(&self, kind: usize) -> bool {
+        if self.is_closed() || !self.begin() {
+            return false;
+        }
+        let count = &self.sampled_out[kind];
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.end();
+        true
+    }
+
     /// Counts an event that was emitted in the middle of another.
     #[cold]
     pub(crate) fn refuse_nested(&self) {

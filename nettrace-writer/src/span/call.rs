@@ -6,7 +6,7 @@ use nettrace_event::{
     EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceField, encoding,
 };
 
-use super::{End, EnteredSpan, Outcome, Parent, SpanEvents};
+use super::{End, EnteredSpan, Outcome, Parent, Sampling, SpanEvents};
 use crate::sessions;
 
 /// Whether anybody listens to a span whose Start has this type.
@@ -46,10 +46,35 @@ impl<E: SpanEvents> Call<E> {
     /// Begins the span and enters it.
     #[inline(never)]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        Self::begin_with(events, parent, None, start)
+    }
+
+    /// [`begin`](Self::begin) for a span that decides if it is a root.
+    #[inline(never)]
+    pub fn begin_sampled(
+        events: E,
+        parent: Parent<'_>,
+        sampling: Sampling,
+        start: impl FnOnce(),
+    ) -> Self {
+        Self::begin_with(events, parent, Some(sampling), start)
+    }
+
+    #[inline(always)]
+    fn begin_with(
+        events: E,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        start: impl FnOnce(),
+    ) -> Self {
+        if parent.is_sampled_out() {
+            start();
+            return Self::off();
+        }
         // The span begins where it stays, because it is large.
         let mut call = Self { span: ManuallyDrop::new(Some(EnteredSpan::off(events))) };
         if let Some(span) = &mut *call.span {
-            span.begin_here(parent, start);
+            span.begin_here(parent, sampling, start);
         }
         call
     }

@@ -1,6 +1,6 @@
 //! Spans that are structs.
 
-use super::{EnteredSpan, Parent, Span, SpanEvents};
+use super::{EnteredSpan, Parent, Sampling, Span, SpanEvents};
 use crate::context::Context;
 
 /// A span that has not begun. `#[derive(TraceSpan)]` implements it for a struct, whose fields the
@@ -90,8 +90,37 @@ pub trait TraceSpan: Sized {
     }
 
     /// Begins the span where `parent` says. It is not entered.
-    fn start_with(self, parent: Parent<'_>) -> Span<Self::Events>;
+    #[inline]
+    fn start_with(self, parent: Parent<'_>) -> Span<Self::Events> {
+        self.start_sampled(parent, None)
+    }
 
     /// Begins the span where `parent` says, and enters it until the guard is dropped.
-    fn enter_with(self, parent: Parent<'_>) -> EnteredSpan<Self::Events>;
+    #[inline]
+    fn enter_with(self, parent: Parent<'_>) -> EnteredSpan<Self::Events> {
+        self.enter_sampled(parent, None)
+    }
+
+    /// Begins the span where `parent` says. It is not entered. If it is a root, `sampling` decides
+    /// whether its tree is recorded; `None` leaves that to the key `sample`.
+    ///
+    /// ```
+    /// use nettrace_writer::{Parent, Sampling, TraceSpan};
+    ///
+    /// #[derive(TraceSpan)]
+    /// #[trace_event(provider = "Contoso-Shop")]
+    /// struct Job;
+    ///
+    /// let one_in_ten = Sampling::ratio(0.1);
+    /// let span = Job.start_sampled(Parent::None, Some(one_in_ten));
+    /// # drop(span);
+    /// ```
+    fn start_sampled(self, parent: Parent<'_>, sampling: Option<Sampling>) -> Span<Self::Events>;
+
+    /// [`start_sampled`](Self::start_sampled), entered until the guard is dropped.
+    fn enter_sampled(
+        self,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+    ) -> EnteredSpan<Self::Events>;
 }

@@ -22,6 +22,7 @@ mod derived;
 mod elapsed;
 mod future;
 mod polled;
+mod sampling;
 
 use std::{
     fmt,
@@ -32,7 +33,9 @@ use std::{
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
 pub(crate) use self::elapsed::{Started, set_frequency};
-pub use self::{derived::TraceSpan, elapsed::Elapsed, future::InSpan, polled::PolledSpan};
+pub use self::{
+    derived::TraceSpan, elapsed::Elapsed, future::InSpan, polled::PolledSpan, sampling::Sampling,
+};
 use crate::{
     context::{
         Context, NotAcrossAwait,
@@ -138,6 +141,15 @@ pub enum Parent<'a> {
     FollowsFrom(&'a Context),
 }
 
+impl Parent<'_> {
+    /// Whether the span in force is the parent, and is sampled out. To record the Start then counts
+    /// the span.
+    #[inline(always)]
+    fn is_sampled_out(self) -> bool {
+        matches!(self, Self::Current) && frames::is_sampled_out()
+    }
+}
+
 /// Ends what was entered, also if the span's events unwind.
 #[derive(Debug)]
 struct Scope(Entered);
@@ -175,30 +187,62 @@ impl<E: SpanEvents> Span<E> {
     #[doc(hidden)]
     #[inline]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        Self::begin_sampled(events, parent, None, start)
+    }
+
+    /// [`begin`](Self::begin) for a span that decides if it is a root. `None` decides nothing.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_sampled(
+        events: E,
+        parent: Parent<'_>,
+        sampling: impl Into<Option<Sampling>>,
+        start: impl FnOnce(),
+    ) -> Self {
         let mut span = Self::off(events);
-        let _scope = span.make_ids(parent);
-        start();
-        span.started = Started::at_last_event();
+        if parent.is_sampled_out() {
+            start();
+            span.open = frames::begin_sampled_out();
+            return span;
+        }
+        let _scope = span.make_ids(parent, sampling.into());
+        span.start(start);
         span
+    }
+
+    /// Records the Start. If the span is sampled out, that counts it.
+    #[inline(always)]
+    fn start(&mut self, start: impl FnOnce()) {
+        start();
+        if self.is_recorded() {
+            self.started = Started::at_last_event();
+        }
     }
 
     /// Makes ids, and enters the span.
     #[inline]
-    fn make_ids(&mut self, parent: Parent<'_>) -> Scope {
+    fn make_ids(&mut self, parent: Parent<'_>, sampling: Option<Sampling>) -> Scope {
         let above = match parent {
             Parent::Current => Above::Current,
             Parent::None => Above::Nothing(None),
             Parent::Of(context) => Above::Snapshot(context.snapshot()),
             Parent::FollowsFrom(context) => Above::Nothing(context.span_id()),
         };
-        Scope(frames::begin_span(above, &mut self.open))
+        let scope = Scope(frames::begin_span(above, &mut self.open));
+        if let Some(open) = &mut self.open {
+            if sampling.is_some() || open.is_undecided() {
+                let has_none = matches!(parent, Parent::None | Parent::FollowsFrom(_));
+                open.decide(&scope.0, sampling, has_none || open.ids.related.is_none());
+            }
+        }
+        scope
     }
 
-    /// Whether somebody listened when the span began.
+    /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
     #[inline]
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.open.is_some()
+        self.open.as_ref().is_some_and(Begun::is_recorded)
     }
 
     /// Puts the span in force on this thread until the returned guard is dropped. That also ends
@@ -214,6 +258,7 @@ impl<E: SpanEvents> Span<E> {
     }
 
     /// The context of the span, for others to be its children. Empty if nobody listens to the span.
+    /// If the span is sampled out, so is its context.
     #[must_use]
     pub fn context(&self) -> Context {
         self.open.as_ref().map_or_else(Context::none, |open| {
@@ -243,7 +288,7 @@ impl<E: SpanEvents> Span<E> {
     ) {
         if self.open.is_some() {
             self.open = None;
-            // If recording the Start has unwound, there is no Stop.
+            // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
             if self.started.is_known() {
                 let end = End { duration: self.started.elapsed(), outcome, polls, busy };
                 stop(&mut self.events, end);
@@ -255,7 +300,7 @@ impl<E: SpanEvents> Span<E> {
 impl<E: SpanEvents> Drop for Span<E> {
     #[inline]
     fn drop(&mut self) {
-        if self.open.is_some() {
+        if self.is_recorded() {
             let _scope = self.scope();
             let outcome = if thread::panicking() { Outcome::Panicked } else { Outcome::Ok };
             self.end(outcome, 0, Elapsed::ZERO);
@@ -324,18 +369,35 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[doc(hidden)]
     #[inline]
     pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        Self::begin_sampled(events, parent, None, start)
+    }
+
+    /// [`begin`](Self::begin) for a span that decides if it is a root. `None` decides nothing.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_sampled(
+        events: E,
+        parent: Parent<'_>,
+        sampling: impl Into<Option<Sampling>>,
+        start: impl FnOnce(),
+    ) -> Self {
         let mut span = Self::off(events);
-        span.begin_here(parent, start);
+        if parent.is_sampled_out() {
+            start();
+            // What is in force is all that this could put in force.
+        } else {
+            span.begin_here(parent, sampling.into(), start);
+        }
         span
     }
 
-    /// [`begin`](Self::begin) for a span that is [`off`](Self::off).
+    /// [`begin_sampled`](Self::begin_sampled) for a span that is [`off`](Self::off), and whose
+    /// parent is not sampled out.
     #[inline]
-    fn begin_here(&mut self, parent: Parent<'_>, start: impl FnOnce()) {
-        let scope = self.span.make_ids(parent);
+    fn begin_here(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
+        let scope = self.span.make_ids(parent, sampling);
         self.entry = Some(Entry::new(scope));
-        start();
-        self.span.started = Started::at_last_event();
+        self.span.start(start);
     }
 
     #[inline]
@@ -343,7 +405,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
         Self { span, entry: Some(Entry::new(scope)), not_send: PhantomData }
     }
 
-    /// Whether somebody listened when the span began.
+    /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
     #[inline]
     #[must_use]
     pub fn is_recorded(&self) -> bool {

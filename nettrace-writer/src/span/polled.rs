@@ -14,7 +14,8 @@ use super::{Elapsed, End, Outcome, Span, SpanEvents, Started};
 ///
 /// It is in force during each [`poll`](Self::poll). It ends when a poll says so, by
 /// [`end`](Self::end), or when it is dropped: then its outcome is [`Outcome::Cancelled`], or
-/// [`Outcome::Panicked`] if a poll unwound.
+/// [`Outcome::Panicked`] if a poll unwound. After its end it is in force no more, unless it is
+/// sampled out.
 ///
 /// Dereferences to the span's events, where fields are that become known later.
 #[must_use = "the span ends when this is dropped"]
@@ -54,10 +55,10 @@ impl<E: SpanEvents> PolledSpan<E> {
         outcome: impl FnOnce(&R) -> Option<Outcome>,
         stop: impl FnOnce(&mut E, &R, End),
     ) -> R {
+        let scope = self.span.scope();
         if !self.span.is_recorded() {
             return f(&mut self.span);
         }
-        let scope = self.span.scope();
         self.polls = self.polls.saturating_add(1);
         self.is_polled = true;
         self.span.resume();

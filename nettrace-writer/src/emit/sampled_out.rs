@@ -1,0 +1,74 @@
+//! Events in trees that sampling left out. They are counted, and get no number: readers would take
+//! a number without a row for a loss.
+
+use nettrace_event::{EventType, KERNEL_BIT, Level, NOT_REGISTERED, SESSION_BITS};
+
+use crate::{
+    local, sessions,
+    stats::SampledOut,
+    sync::{AtomicU64, Ordering},
+};
+
+/// Opcodes of a span's events.
+const START: u8 = 1;
+const STOP: u8 = 2;
+const RESUME: u8 = 7;
+const SUSPEND: u8 = 8;
+
+/// Counts that are in no thread's buffer: spans and events.
+pub(crate) struct Counts([AtomicU64; 2]);
+
+/// By slot. The place after those of sessions is the kernel's.
+static UNPLACED: [Counts; SESSION_BITS as usize + 1] =
+    [const { Counts([const { AtomicU64::new(0) }; 2]) }; SESSION_BITS as usize + 1];
+
+impl Counts {
+    /// Those of a slot.
+    pub(crate) fn of(slot: u32) -> &'static Self {
+        &UNPLACED[slot as usize % UNPLACED.len()]
+    }
+
+    pub(crate) fn reset(&self) {
+        self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
+    }
+
+    pub(crate) fn get(&self) -> SampledOut {
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed)).into()
+    }
+}
+
+/// Leaves an event out, and counts it for everybody who listens. Returns `false` if the event is to
+/// be recorded: it tells of an error, and not of a span.
+#[cold]
+#[inline(never)]
+pub(super) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
+    let schema = ty.schema();
+    let opcode = schema.opcode.unwrap_or_else(|| match schema.name {
+        name if name.ends_with("Start") => START,
+        name if name.ends_with("Stop") => STOP,
+        _ => 0,
+    });
+    let kind = match opcode {
+        START => 0,
+        // Its span is counted.
+        STOP | RESUME | SUSPEND => return true,
+        _ if schema.level <= Level::Error => return false,
+        _ => 1,
+    };
+    if word == NOT_REGISTERED {
+        // As for an event that is recorded.
+        if !ty.is_registered() && !sessions::register(ty) {
+            return true;
+        }
+        word = ty.enabled();
+    }
+    while word != 0 {
+        let slot = word.trailing_zeros();
+        word &= word - 1;
+        let buffer = local::buffer(slot).filter(|_| slot != KERNEL_BIT);
+        if !buffer.is_some_and(|buffer| buffer.record.leave_out(kind)) {
+            Counts::of(slot).0[kind].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    true
+}
