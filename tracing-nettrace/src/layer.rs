@@ -68,8 +68,16 @@ where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     #[inline]
-    fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &Id, _: Context<'_, S>) {
-        self.0.begin(attributes, id.into_u64(), Within::of(attributes));
+    fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        let within = match Within::of(attributes) {
+            // If another filter keeps that one from this layer, the next one above that it sees.
+            Within::Span(_) => match context.span(id).and_then(|span| span.parent()) {
+                Some(parent) => Within::Span(parent.id().into_u64()),
+                None => Within::Nothing,
+            },
+            within => within,
+        };
+        self.0.begin(attributes, id.into_u64(), within);
     }
 
     fn on_record(&self, id: &Id, values: &span::Record<'_>, _: Context<'_, S>) {

@@ -322,22 +322,22 @@ impl Recorder {
         let Some(row) = self.spans.find(id) else { return };
         let Some(ids) = row.ids() else { return };
         self.tell_late(row);
-        let entry = ids.enter(row.state());
-        row.entered();
-        stack::push(self.number, id, entry);
-        if self.polls {
-            self.mark(row.callsite(self.naming), Part::Resume);
+        if stack::push(self.number, id, || ids.enter(row.state())) {
+            row.entered();
+            if self.polls {
+                self.mark(row.callsite(self.naming), Part::Resume);
+            }
         }
     }
 
     #[inline]
     pub(crate) fn exit(&self, id: u64) {
         let Some(row) = self.spans.find(id) else { return };
-        if self.polls {
-            self.within(id, || self.mark(row.callsite(self.naming), Part::Suspend));
-        }
         if let Some(nanos) = stack::pop(self.number, id) {
             row.left(nanos);
+            if self.polls {
+                self.within(id, || self.mark(row.callsite(self.naming), Part::Suspend));
+            }
         }
     }
 

@@ -3,6 +3,9 @@
 //! `tracing` lets spans be left in any order. A span that is left while others are within it stays
 //! in its place, marked, until those are left. So the innermost span that is not left is always the
 //! one in force.
+//!
+//! A span that is entered once more inside itself stays where it is, as in a registry: what it has
+//! entered since then is still the innermost. The connections of `h2` do that.
 
 use std::cell::{Cell, RefCell};
 
@@ -16,40 +19,53 @@ struct Entered {
     id: u64,
     began: Began,
     is_left: bool,
-    entry: Entry,
+    /// `None` if the span was entered already.
+    entry: Option<Entry>,
+}
+
+impl Entered {
+    fn is(&self, owner: u64, id: u64) -> bool {
+        self.id == id && self.owner == owner && !self.is_left
+    }
 }
 
 thread_local! {
     static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Adds a span that is in force by `entry`.
+/// Adds a span, and puts it in force by `enter`, unless the thread has entered it already. Returns
+/// whether it is in force now.
 #[inline]
-pub(crate) fn push(owner: u64, id: u64, entry: Entry) {
-    let _ = STACK.try_with(|stack| {
-        if let Ok(mut stack) = stack.try_borrow_mut() {
-            stack.push(Entered { owner, id, began: Began::now(), is_left: false, entry });
-        }
+pub(crate) fn push(owner: u64, id: u64, enter: impl FnOnce() -> Entry) -> bool {
+    let pushed = STACK.try_with(|stack| {
+        let mut stack = stack.try_borrow_mut().ok()?;
+        let is_new = !stack.iter().any(|entered| entered.is(owner, id));
+        let entry = is_new.then(enter);
+        stack.push(Entered { owner, id, began: Began::now(), is_left: false, entry });
+        Some(is_new)
     });
+    pushed.ok().flatten().unwrap_or(false)
 }
 
 /// Leaves a span. Returns the nanoseconds since it was entered. `None` if it was not entered on
-/// this thread.
+/// this thread, or has been entered before that and is not left.
 #[inline]
 pub(crate) fn pop(owner: u64, id: u64) -> Option<u64> {
     let popped = STACK.try_with(|stack| {
         let mut stack = stack.try_borrow_mut().ok()?;
-        let is_it =
-            |entered: &Entered| entered.id == id && entered.owner == owner && !entered.is_left;
-        let entered = stack.iter_mut().rev().find(|entered| is_it(entered))?;
+        let entered = stack.iter_mut().rev().find(|entered| entered.is(owner, id))?;
         entered.is_left = true;
-        let nanos = entered.began.elapsed().as_nanos();
-        while stack.last().is_some_and(|last| last.is_left) {
-            if let Some(left) = stack.pop() {
-                left.entry.leave();
+        let nanos = entered.entry.is_some().then(|| entered.began.elapsed().as_nanos());
+        for entered in stack.iter_mut().rev() {
+            match &entered.entry {
+                Some(_) if !entered.is_left => break,
+                _ => drop(entered.entry.take().map(Entry::leave)),
             }
         }
-        Some(nanos)
+        while stack.last().is_some_and(|last| last.is_left) {
+            stack.pop();
+        }
+        nanos
     });
     popped.ok().flatten()
 }
@@ -90,7 +106,9 @@ fn for_each(mut f: impl FnMut(u64, u64)) {
 pub(crate) fn current(owner: u64) -> Option<u64> {
     let current = STACK.try_with(|stack| {
         let stack = stack.try_borrow().ok()?;
-        let is_it = |entered: &&Entered| entered.owner == owner && !entered.is_left;
+        let is_it = |entered: &&Entered| {
+            entered.owner == owner && entered.entry.is_some() && !entered.is_left
+        };
         Some(stack.iter().rev().find(is_it)?.id)
     });
     current.ok().flatten()
