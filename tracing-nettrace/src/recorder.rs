@@ -5,7 +5,10 @@ use nettrace_writer::{
     bridge::{Began, SpanIds},
     event::{EventType, PayloadEncoder, StrEncoding, TextField, TraceEvent, encoding},
 };
-use tracing_core::{Event, LevelFilter, Metadata, span};
+use tracing_core::{
+    Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
+    subscriber::NoSubscriber,
+};
 use tracing_subscriber::filter::Targets;
 
 use crate::{
@@ -35,6 +38,17 @@ pub(crate) struct Recorder {
     number: u64,
 }
 
+/// Lets `tracing` ask each callsite's interest again.
+///
+/// While a process has a single dispatcher, `tracing` asks the one in force on this thread. But that
+/// one may be in force on other threads only. So it gets company for a moment.
+fn ask_callsites_again() {
+    if dispatcher::get_default(Dispatch::is::<NoSubscriber>) {
+        drop(Dispatch::new(NoSubscriber::default()));
+    }
+    rebuild_interest_cache();
+}
+
 /// Where a span begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Within {
@@ -60,7 +74,7 @@ impl Within {
 impl Recorder {
     pub(crate) fn new(options: Options) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
-        bridge::on_change(tracing_core::callsite::rebuild_interest_cache);
+        bridge::on_change(ask_callsites_again);
         Self {
             naming: options.naming.shared(),
             polls: options.polls,

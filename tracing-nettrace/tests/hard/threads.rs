@@ -90,6 +90,18 @@ fn assert_trees(way: Way, recorded: &Recorded, count: u64) {
     assert_eq!((home, away), (count, count));
 }
 
+/// The only subscriber of the process is in force on one thread, and a session begins on another.
+#[test]
+fn a_session_that_begins_elsewhere() {
+    for round in 0..3_u64 {
+        for way in BOTH {
+            let dispatch = way.dispatch();
+            let ((), recorded) = record(|| with_default(&dispatch, || info!(round, "seen")));
+            assert_eq!(recorded.plain().count(), 1, "{way:?} in round {round}");
+        }
+    }
+}
+
 /// As in tests that run side by side: each thread has a subscriber of its own.
 #[test]
 fn a_subscriber_on_each_thread() {

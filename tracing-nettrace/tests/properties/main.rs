@@ -48,8 +48,10 @@ fn check(
     program::run(steps, &subscriber());
     let stats = session.finish().unwrap();
     prop_assert_eq!(stats.dropped(), 0);
-    let (expected, _) = reference(steps, until);
-    assert_same(&trace::notes(&memory.bytes(), &NAMES), &expected)
+    let (expected, follows) = reference(steps, until);
+    let found = trace::notes(&memory.bytes(), &NAMES);
+    prop_assert_eq!(found.1, follows);
+    assert_same(&found.0, &expected)
 }
 
 /// Fails with the first note of a thread that is not as expected.

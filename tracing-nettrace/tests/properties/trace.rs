@@ -15,8 +15,8 @@ struct Span {
 }
 
 /// What the trace says happened on each thread, and which span follows from which.
-pub(crate) fn notes(bytes: &[u8], names: &[&'static str]) -> Notes {
-    let mut notes = Notes::new();
+pub(crate) fn notes(bytes: &[u8], names: &[&'static str]) -> (Notes, Vec<(u64, u64)>) {
+    let (mut notes, mut follows, mut known) = (Notes::new(), Vec::new(), HashMap::new());
     // Threads go on at the same time, and a span's events are on several.
     let mut reader = Reader::new(bytes).unwrap().sorted();
     let mut spans: HashMap<u64, Span> = HashMap::new();
@@ -29,6 +29,7 @@ pub(crate) fn notes(bytes: &[u8], names: &[&'static str]) -> Notes {
             1 => {
                 let number = number(&values);
                 let id = id.expect("a span has an id");
+                known.insert(format!("text {id:016x}"), number);
                 let before = spans.insert(id, Span { number, ..Span::default() });
                 assert!(before.is_none(), "{event:?} starts again");
                 let is_it = |known: &&&str| name.strip_suffix("Start") == Some(**known);
@@ -47,13 +48,17 @@ pub(crate) fn notes(bytes: &[u8], names: &[&'static str]) -> Notes {
                 spans.get_mut(&id.unwrap()).expect("an open span").recorded.extend(values);
                 continue;
             }
+            _ if name.ends_with("Follows") => {
+                follows.push((span.unwrap().expect("an open span"), known[&values["span"]]));
+                continue;
+            }
             _ => Note::Event { span: span.map(|span| span.expect("an open span")), values },
         };
         let thread = event.thread().name.clone().expect("threads with names");
         notes.entry(thread).or_default().push(note);
     }
     assert!(spans.is_empty(), "spans without an end: {spans:?}");
-    notes
+    (notes, follows)
 }
 
 /// The ids of the event's span and of its parent.
