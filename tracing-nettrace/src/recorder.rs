@@ -40,8 +40,8 @@ pub(crate) struct Recorder {
 
 /// Lets `tracing` ask each callsite's interest again.
 ///
-/// While a process has a single dispatcher, `tracing` asks the one in force on this thread. But that
-/// one may be in force on other threads only. So it gets company for a moment.
+/// While a process has a single dispatcher, `tracing` asks the one in force on this thread. But the
+/// single one may be in force on other threads only. So it gets company for a moment.
 fn ask_callsites_again() {
     if dispatcher::get_default(Dispatch::is::<NoSubscriber>) {
         drop(Dispatch::new(NoSubscriber::default()));

@@ -26,6 +26,8 @@ pub(crate) struct Compared {
     pub(crate) events: u64,
     /// Events of the trace that have the later fields of spans.
     pub(crate) records: u64,
+    /// Events of the trace that say what a span follows from. The lines do not say it.
+    pub(crate) follows: u64,
     pub(crate) threads: usize,
     pub(crate) providers: BTreeSet<String>,
     /// The spans, with their parents.
@@ -55,9 +57,14 @@ pub(crate) fn compare(
     // Ends of spans with children, by the ids of the spans.
     let (mut closes, mut stops) = (Vec::new(), HashMap::new());
     for (thread, lines) in lines {
-        let (records, entries): (Vec<_>, Vec<_>) =
-            entries[thread].iter().partition(|entry| entry.kind == Kind::Record);
-        compared.records += records.len() as u64;
+        let mut entries: Vec<_> = entries[thread].iter().collect();
+        let mut without = |kind| {
+            let before = entries.len();
+            entries.retain(|entry| entry.kind != kind);
+            (before - entries.len()) as u64
+        };
+        compared.records += without(Kind::Record);
+        compared.follows += without(Kind::Follows);
         let is_apart =
             |is_end: bool, is_parent: bool| ends == Ends::WithoutChildren && is_end && is_parent;
         let (apart, lines): (Vec<_>, Vec<_>) = lines.iter().partition(|line| {
@@ -115,7 +122,7 @@ pub(crate) fn compare(
                     assert!(fields.iter().all(|(name, value)| is_same(&told[name], value)));
                 }
             }
-            Kind::Record => unreachable!("records have no line"),
+            Kind::Record | Kind::Follows => unreachable!("they have no line"),
         }
         let expected: Vec<_> = line.ids.iter().rev().map(|id| open[id]).collect();
         assert_eq!(chain(&spans, id), expected, "{line:?} {entry:?}");

@@ -70,6 +70,7 @@ fn check(way: &str, load: u64) -> Compared {
     assert_eq!(compared.events, run.number("/fmt/events"));
     assert_eq!(compared.spans.len() as u64, run.number("/fmt/spans"));
     let written = compared.events + 2 * compared.spans.len() as u64 + compared.records;
+    let written = written + compared.follows;
     assert_eq!(run.number("/nettrace/written"), written);
     assert!(compared.threads >= 5, "{} threads", compared.threads);
 
@@ -110,6 +111,7 @@ fn the_layer_records_what_fmt_does() {
     }
     assert!(compared.events > 2_000, "{} events", compared.events);
     assert!(compared.records > 20, "{} records", compared.records);
+    assert!(compared.follows > 0, "h2 says what its requests follow from");
 }
 
 #[test]

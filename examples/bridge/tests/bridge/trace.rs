@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Stop,
     /// It has fields of a span that became known later.
     Record,
+    /// It says what the span follows from.
+    Follows,
 }
 
 /// An event.
@@ -41,6 +43,7 @@ impl Entry {
             2 => Kind::Stop,
             // No event of the program has such a name: they are named after their files.
             _ if metadata.name.ends_with("Record") => Kind::Record,
+            _ if metadata.name.ends_with("Follows") => Kind::Follows,
             _ => Kind::Event,
         };
         let mut fields = Map::new();
