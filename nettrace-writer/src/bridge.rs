@@ -184,6 +184,14 @@ impl Began {
         Self(Started::now())
     }
 
+    /// The time of this thread's last event, if that is cheaper to know. To be called at once after
+    /// an event, within the scope that was entered for it.
+    #[inline]
+    #[must_use]
+    pub fn at_last_event() -> Self {
+        Self(Started::at_last_event())
+    }
+
     /// The time since then. It ends when it is asked for, or recorded.
     #[inline]
     #[must_use]

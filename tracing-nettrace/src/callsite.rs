@@ -91,6 +91,8 @@ pub(crate) struct Callsite {
     pub(crate) keywords: u64,
     /// Whether some session wants it (bit 0), and the number of the change that is known (above).
     wanted: AtomicU64,
+    /// Whether records of the crate `log` come from here, which `tracing-log` has made events.
+    pub(crate) is_of_log: bool,
     /// The types of an event, or of a span's Start.
     events: Types,
     /// The types of fields that are recorded later.
@@ -156,6 +158,7 @@ impl Callsite {
                 level,
                 keywords,
                 wanted: AtomicU64::new(u64::MAX),
+                is_of_log: is_of_log(metadata),
                 events: Types::default(),
                 records: Types::default(),
                 others: [const { OnceLock::new() }; Part::OTHERS],
@@ -201,6 +204,12 @@ impl Callsite {
         }
         *ty
     }
+}
+
+/// Whether records of the crate `log` come from here: `tracing-log` has one callsite for each
+/// level.
+pub(crate) fn is_of_log(metadata: &Metadata<'_>) -> bool {
+    metadata.target() == "log" && metadata.name() == "log event"
 }
 
 /// The types of a callsite's events by their signatures: a list that only grows.

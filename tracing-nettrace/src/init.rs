@@ -25,7 +25,13 @@ const DEFAULT: &str = "info";
 /// The environment variable `RUST_LOG` says what is recorded, and `info` if it is not set. See
 /// [`Init`] for what can be chosen.
 pub fn init() -> Init {
-    Init { session: Session::builder(), options: Options::new(), directives: Source::default() }
+    Init {
+        session: Session::builder(),
+        options: Options::new(),
+        directives: Source::default(),
+        #[cfg(feature = "log")]
+        log: true,
+    }
 }
 
 /// Where the directives come from.
@@ -47,6 +53,8 @@ pub struct Init {
     session: SessionBuilder,
     options: Options,
     directives: Source,
+    #[cfg(feature = "log")]
+    log: bool,
 }
 
 impl std::fmt::Debug for Init {
@@ -99,6 +107,14 @@ impl Init {
         self
     }
 
+    /// Whether records of the crate `log` are recorded, too: `true` unless this is called. Then the
+    /// process must have no other logger.
+    #[cfg(feature = "log")]
+    pub fn log(mut self, log: bool) -> Self {
+        self.log = log;
+        self
+    }
+
     /// Starts the session, and makes the [`subscriber`](fn@crate::subscriber) that of the process.
     ///
     /// The returned handle ends the session when it is dropped. So keep it in a variable of `main`.
@@ -119,8 +135,13 @@ impl Init {
         if dispatcher::has_been_set() {
             return Err(InitError::AlreadyInstalled);
         }
+        let options = self.options.targets(targets);
         let session = self.session.start().map_err(InitError::Session)?;
-        let subscriber = self.options.targets(targets).subscriber();
+        #[cfg(feature = "log")]
+        if self.log {
+            options.clone().logger().install().map_err(|_| InitError::LoggerInstalled)?;
+        }
+        let subscriber = options.subscriber();
         dispatcher::set_global_default(Dispatch::new(subscriber))
             .map_err(|_| InitError::AlreadyInstalled)?;
         Ok(Trace { session })
@@ -168,6 +189,10 @@ pub enum InitError {
         "the process has a subscriber for `tracing` already; add `tracing_nettrace::layer()` to it"
     )]
     AlreadyInstalled,
+    /// The process has a logger for the crate `log`.
+    #[cfg(feature = "log")]
+    #[error("the process has a logger already; call `log(false)` to leave it in place")]
+    LoggerInstalled,
     /// The session did not start.
     #[error("{0}")]
     Session(nettrace_writer::Error),

@@ -77,7 +77,7 @@ where
             },
             within => within,
         };
-        self.0.begin(attributes, id.into_u64(), within);
+        self.0.begin(attributes, Some(id.into_u64()), within);
     }
 
     fn on_record(&self, id: &Id, values: &span::Record<'_>, _: Context<'_, S>) {

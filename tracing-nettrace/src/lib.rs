@@ -7,6 +7,7 @@
 //! | a layer beside others, in a registry | [`layer`](fn@layer) |
 //! | a subscriber without a registry, which costs less | [`subscriber`](fn@subscriber) |
 //! | providers, keywords, directives | [`Options`] |
+//! | records of the crate `log` | `logger` (feature `log`) |
 //! | what was not recorded as it is | [`stats`](fn@stats) |
 //!
 //! The layer and the subscriber record for whatever [sessions](nettrace_writer::Session) there are,
@@ -33,6 +34,10 @@
 //!
 //! A callsite has one event type for each combination of types that its values have. The id of a
 //! type is a hash of what identifies it, so it is the same in each run of the same source.
+//!
+//! Records of the crate `log` are such events, too: through `logger` (feature `log`), or through
+//! `tracing-log`, which makes them events of `tracing`. Then the provider, the place and the level
+//! are those of the record, and its text is the message.
 //!
 //! # Spans
 //!
@@ -64,6 +69,10 @@
 //! With the layer, a span ends when its last handle is gone *and* its children have ended, because
 //! the registry has it so. With the subscriber it ends with its last handle.
 //!
+//! # Features
+//!
+//! - `log`: records of the crate `log`, with the values of their keys.
+//!
 //! [`tracing`]: https://docs.rs/tracing
 
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "has a seam")]
@@ -71,9 +80,12 @@
 mod callsite;
 mod init;
 mod layer;
+#[cfg(feature = "log")]
+mod log;
 mod options;
 mod recorder;
 mod schema;
+mod sites;
 mod spans;
 mod stack;
 mod stats;
@@ -82,6 +94,8 @@ mod sync;
 mod table;
 mod values;
 
+#[cfg(feature = "log")]
+pub use crate::log::{Logger, logger};
 pub use crate::{
     callsite::KEYWORD_TRACE,
     init::{Init, InitError, Trace, init},

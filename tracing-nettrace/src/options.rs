@@ -6,6 +6,8 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+#[cfg(feature = "log")]
+use crate::log::Logger;
 use crate::{
     callsite::Naming,
     layer::{self, Layer},
@@ -113,5 +115,12 @@ impl Options {
     #[must_use]
     pub fn subscriber(self) -> Subscriber {
         Subscriber::new(Recorder::new(self))
+    }
+
+    /// A logger for the crate `log`.
+    #[cfg(feature = "log")]
+    #[must_use]
+    pub fn logger(self) -> Logger {
+        Logger::new(Recorder::new(self))
     }
 }

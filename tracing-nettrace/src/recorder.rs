@@ -1,9 +1,9 @@
 //! What the layer and the subscriber have in common: how spans and events are recorded.
 
 use nettrace_writer::{
-    Context, Emit, Level, bridge,
+    Context, Elapsed, Emit, Level, Outcome, bridge,
     bridge::{Began, SpanIds},
-    event::{EventType, PayloadEncoder, StrEncoding, TextField, TraceEvent, encoding},
+    event::{EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
 };
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
@@ -12,13 +12,14 @@ use tracing_core::{
 use tracing_subscriber::filter::Targets;
 
 use crate::{
-    callsite::{Callsite, Naming},
+    callsite::{Callsite, Naming, is_of_log},
     options::Options,
     schema::Part,
-    spans::{New, Row, Spans, Told},
+    sites::Site,
+    spans::{Busy, New, Row, Spans, Told},
     stack, stats,
     sync::{AtomicU64, Ordering, panicking},
-    values::{Recorded, Taken},
+    values::{Recorded, Taken, Values},
 };
 
 /// Records the spans and events of one subscriber.
@@ -34,6 +35,8 @@ pub(crate) struct Recorder {
     /// known (above).
     level: AtomicU64,
     spans: Spans,
+    /// Whether spans have ids of their own, and not those of a registry.
+    has_own_ids: bool,
     /// A number that no other recorder has.
     number: u64,
 }
@@ -82,12 +85,26 @@ impl Recorder {
             keep: options.keep,
             level: AtomicU64::new(u64::MAX),
             spans: Spans::new(),
+            has_own_ids: false,
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         }
     }
 
+    /// The same, for spans whose ids are chosen here.
+    pub(crate) fn with_own_ids(self) -> Self {
+        Self { has_own_ids: true, ..self }
+    }
+
+    #[inline]
+    fn row(&self, id: u64) -> Option<&Row> {
+        if self.has_own_ids { self.spans.at(id) } else { self.spans.find(id) }
+    }
+
     /// Whether some session wants a callsite now. Called for each callsite when sessions change.
     pub(crate) fn register(&self, metadata: &'static Metadata<'static>) -> bool {
+        if is_of_log(metadata) {
+            return *metadata.level() <= self.max_level();
+        }
         let is_wanted = Callsite::of(metadata, self.naming).is_some_and(Callsite::is_wanted);
         (is_wanted || self.keeps(metadata)) && self.lets_pass(metadata)
     }
@@ -99,17 +116,27 @@ impl Recorder {
 
     /// Whether the directives let a callsite pass.
     fn lets_pass(&self, metadata: &Metadata<'_>) -> bool {
-        let passes = |targets: &Targets| targets.would_enable(metadata.target(), metadata.level());
+        is_of_log(metadata) || self.lets_target_pass(metadata.target(), *metadata.level())
+    }
+
+    fn lets_target_pass(&self, target: &str, level: tracing_core::Level) -> bool {
+        let passes = |targets: &Targets| targets.would_enable(target, &level);
         self.directives.as_ref().is_none_or(passes)
+    }
+
+    /// Whether a record of this target and level may be recorded.
+    #[cfg(feature = "log")]
+    pub(crate) fn passes(&self, target: &str, level: tracing_core::Level) -> bool {
+        level <= self.max_level() && self.lets_target_pass(target, level)
     }
 
     /// Whether some session wanted a callsite at the last change.
     #[inline]
     pub(crate) fn wants(&self, metadata: &Metadata<'_>) -> bool {
         let is_wanted = match Callsite::find(metadata, self.naming) {
-            Some(callsite) => callsite.is_wanted(),
+            Some(callsite) if !callsite.is_of_log => callsite.is_wanted(),
             // Metadata that is not a callsite's, made to ask whether it would be wanted.
-            None => *metadata.level() <= self.max_level(),
+            _ => *metadata.level() <= self.max_level(),
         };
         (is_wanted || self.keeps(metadata)) && self.lets_pass(metadata)
     }
@@ -160,6 +187,11 @@ impl Recorder {
             return stats::EVENTS_REFUSED.add(1);
         };
         let values = Taken::of(|visitor| event.record(visitor));
+        if callsite.is_of_log {
+            return self.event_of_log(event, values);
+        }
+        #[cfg(feature = "log")]
+        crate::log::note(callsite.metadata);
         let Some(ty) = callsite.event_type(values.signature()) else { return };
         self.tell_entered();
         let recorded = Recorded { ty, values: &values };
@@ -175,9 +207,59 @@ impl Recorder {
         }
     }
 
+    /// An event that `tracing-log` has made of a record of the crate `log`.
+    #[cold]
+    fn event_of_log(&self, event: &Event<'_>, mut values: Taken) {
+        // As `tracing-log` has it: the message, and where it comes from.
+        let site = Site {
+            target: values.text(1).unwrap_or("log"),
+            module: values.text(2),
+            file: values.text(3),
+            line: values.number(4).and_then(|line| line.try_into().ok()),
+            level: *event.metadata().level(),
+        };
+        if !self.lets_target_pass(site.target, site.level) {
+            return;
+        }
+        let metadata = site.metadata(|_| {});
+        values.keep_first();
+        self.record_of_log(metadata, &values);
+    }
+
+    /// A record of the crate `log`. `values` makes its values.
+    #[cfg(feature = "log")]
+    pub(crate) fn log(
+        &self,
+        site: &Site<'_>,
+        keys: impl Fn(&mut dyn FnMut(&str)),
+        values: impl FnOnce() -> Taken,
+    ) {
+        if self.is_silent() {
+            return;
+        }
+        let metadata = site.metadata(keys);
+        let is_wanted = |metadata| Callsite::of(metadata, self.naming)?.is_wanted().then_some(());
+        if metadata.is_none_or(|metadata| is_wanted(metadata).is_some()) {
+            self.record_of_log(metadata, &values());
+        }
+    }
+
+    fn record_of_log(&self, metadata: Option<&'static Metadata<'static>>, values: &Values) {
+        let Some(callsite) = metadata.and_then(|it| Callsite::of(it, self.naming)) else {
+            return stats::EVENTS_REFUSED.add(1);
+        };
+        if !callsite.is_wanted() {
+            return;
+        }
+        if let Some(ty) = callsite.event_type(values.signature()) {
+            self.tell_entered();
+            Recorded { ty, values }.emit();
+        }
+    }
+
     /// Calls `f` with an open span in force. If the span is not recorded, with nothing in force.
     fn within(&self, id: u64, f: impl FnOnce()) {
-        let span = self.spans.find(id).and_then(|row| Some((row.ids()?, row.state())));
+        let span = self.row(id).and_then(|row| Some((row.ids()?, row.state())));
         match span {
             Some((ids, state)) => {
                 let entry = ids.enter(state);
@@ -191,17 +273,9 @@ impl Recorder {
         }
     }
 
-    /// A span begins. Returns its id, which no other span has or will have.
-    #[inline]
-    pub(crate) fn begin_new(&self, attributes: &span::Attributes<'_>, within: Within) -> u64 {
-        let id = bridge::unique_number();
-        self.begin(attributes, id, within);
-        id
-    }
-
     /// There is one more handle of a span.
     pub(crate) fn cloned(&self, id: u64) {
-        if let Some(row) = self.spans.find(id) {
+        if let Some(row) = self.row(id) {
             row.cloned();
         }
     }
@@ -209,22 +283,31 @@ impl Recorder {
     /// There is one handle less. Returns whether it was the last.
     #[inline]
     pub(crate) fn dropped(&self, id: u64) -> bool {
-        let is_last = self.spans.find(id).is_some_and(Row::dropped);
+        let is_last = self.row(id).is_some_and(Row::dropped);
         if is_last {
             self.close(id);
         }
         is_last
     }
 
-    /// A span begins under an id that no open span has.
+    /// A span begins under an id that no open span has, or under one that is chosen. Returns the
+    /// id.
     #[inline]
-    pub(crate) fn begin(&self, attributes: &span::Attributes<'_>, id: u64, within: Within) {
+    pub(crate) fn begin(
+        &self,
+        attributes: &span::Attributes<'_>,
+        id: Option<u64>,
+        within: Within,
+    ) -> Option<u64> {
         if self.is_silent() {
-            return;
+            return id;
         }
         let Some(callsite) = Callsite::of(attributes.metadata(), self.naming) else {
-            return stats::SPANS_REFUSED.add(1);
+            stats::SPANS_REFUSED.add(1);
+            return id;
         };
+        #[cfg(feature = "log")]
+        crate::log::note(callsite.metadata);
         let changes = bridge::changes();
         let values = callsite.is_wanted().then(|| Taken::of(|visitor| attributes.record(visitor)));
         let ty = values.as_ref().and_then(|values| callsite.event_type(values.signature()));
@@ -234,7 +317,7 @@ impl Recorder {
             Within::Current => bridge::Within::Current,
             Within::Nothing => bridge::Within::Nothing,
             Within::Span(id) => {
-                let row = self.spans.find(id);
+                let row = self.row(id);
                 parent = row.and_then(|row| {
                     self.tell_late(row);
                     Some((row.ids()?, row.state()))
@@ -248,15 +331,21 @@ impl Recorder {
         let (ids, state, entry) = SpanIds::begin(within);
         let mut sessions = 0;
         if let (Some(ty), Some(values)) = (ty, &values) {
-            Recorded { ty, values }.emit();
+            Start(Recorded { ty, values }).emit();
             sessions = ty.enabled();
         }
+        let began = Began::at_last_event();
         entry.leave();
         let told = Told { changes, sessions };
-        let new = New { callsite, ids, state, began: Began::now(), told };
-        if self.spans.open(id, new).is_none() {
+        let new = New { callsite, ids, state, began, told };
+        let opened = match id {
+            Some(id) => self.spans.open(id, new),
+            None => self.spans.open_anywhere(new),
+        };
+        if opened.is_none() {
             stats::SPANS_REFUSED.add(1);
         }
+        opened.or(id)
     }
 
     /// Fields of an open span become known.
@@ -264,7 +353,7 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
-        let Some(row) = self.spans.find(id) else { return };
+        let Some(row) = self.row(id) else { return };
         let Some(callsite) = row.callsite(self.naming) else { return };
         let values = Taken::of(|visitor| values.record(visitor));
         if values.is_empty() {
@@ -281,8 +370,8 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
-        let Some(row) = self.spans.find(id) else { return };
-        let Some(from) = self.spans.find(from).and_then(Row::ids) else { return };
+        let Some(row) = self.row(id) else { return };
+        let Some(from) = self.row(from).and_then(Row::ids) else { return };
         let callsite = row.callsite(self.naming);
         if let Some(ty) = callsite.and_then(|callsite| callsite.other_type(Part::Follows)) {
             self.tell_late(row);
@@ -295,7 +384,7 @@ impl Recorder {
     fn tell_entered(&self) {
         stack::after_change(bridge::changes(), |owner, id| {
             if owner == self.number {
-                if let Some(row) = self.spans.find(id) {
+                if let Some(row) = self.row(id) {
                     self.tell_late(row);
                 }
             }
@@ -333,20 +422,17 @@ impl Recorder {
 
     #[inline]
     pub(crate) fn enter(&self, id: u64) {
-        let Some(row) = self.spans.find(id) else { return };
+        let Some(row) = self.row(id) else { return };
         let Some(ids) = row.ids() else { return };
         self.tell_late(row);
-        if stack::push(self.number, id, || ids.enter(row.state())) {
-            row.entered();
-            if self.polls {
-                self.mark(row.callsite(self.naming), Part::Resume);
-            }
+        if stack::push(self.number, id, || ids.enter(row.state())) && self.polls {
+            self.mark(row.callsite(self.naming), Part::Resume);
         }
     }
 
     #[inline]
     pub(crate) fn exit(&self, id: u64) {
-        let Some(row) = self.spans.find(id) else { return };
+        let Some(row) = self.row(id) else { return };
         if let Some(nanos) = stack::pop(self.number, id) {
             row.left(nanos);
             if self.polls {
@@ -364,24 +450,29 @@ impl Recorder {
     /// The last handle of a span is gone.
     #[inline]
     pub(crate) fn close(&self, id: u64) {
-        let Some(row) = self.spans.find(id) else { return };
+        let Some(row) = self.row(id) else { return };
         if !self.is_silent() {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let (Some(ty), Some(ids)) = (stop, row.ids()) {
                 let entry = ids.enter(row.state());
-                let (busy, polls) = row.busy();
-                Stop { ty, duration: row.began().elapsed().as_nanos(), busy, polls }.emit();
+                let Busy { nanos: busy, polls } = row.busy();
+                let polls = u32::try_from(polls).unwrap_or(u32::MAX);
+                Stop { ty, duration: row.began().elapsed(), busy, polls }.emit();
                 entry.leave();
             }
         }
-        row.close();
+        if self.has_own_ids {
+            self.spans.close_at(id, row);
+        } else {
+            row.close();
+        }
     }
 
     /// The innermost span that this thread has entered.
     pub(crate) fn current(&self) -> Option<(u64, &'static Metadata<'static>)> {
         let id = stack::current(self.number)?;
-        Some((id, self.spans.find(id)?.callsite(self.naming)?.metadata))
+        Some((id, self.row(id)?.callsite(self.naming)?.metadata))
     }
 }
 
@@ -446,15 +537,40 @@ impl TraceEvent for Mark {
     fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
 }
 
-/// The end of a span. Times are nanoseconds.
+/// The start of a span.
+#[derive(Clone, Copy)]
+struct Start<'a>(Recorded<'a>);
+
+impl TraceEvent for Start<'_> {
+    const COMES_ALONE: bool = true;
+
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    #[inline(always)]
+    fn event_type(&self) -> &'static EventType {
+        self.0.event_type()
+    }
+
+    #[inline(always)]
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        self.0.encode(encoder);
+    }
+}
+
+/// The end of a span.
 struct Stop {
     ty: &'static EventType,
-    duration: u64,
+    duration: Elapsed,
+    /// Nanoseconds.
     busy: u64,
     polls: u32,
 }
 
 impl TraceEvent for Stop {
+    const COMES_ALONE: bool = true;
+
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }
@@ -467,10 +583,12 @@ impl TraceEvent for Stop {
     /// As [`Part::own_fields`] has it.
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        encoder.duration_nanos(self.duration);
-        encoder.str(if panicking() { "panicked" } else { "ok" }, StrEncoding::Utf16);
+        let duration = self.duration.nanos_at(encoder);
+        let outcome = if panicking() { Outcome::Panicked } else { Outcome::Ok };
+        encoder.duration_nanos(duration);
+        outcome.encode_field(encoder);
         encoder.u32(self.polls);
         encoder.duration_nanos(self.busy);
-        encoder.duration_nanos(self.duration.saturating_sub(self.busy));
+        encoder.duration_nanos(duration.saturating_sub(self.busy));
     }
 }

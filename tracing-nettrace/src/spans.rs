@@ -5,15 +5,22 @@
 //! begin, and the row is given back when the last handle is gone, so the words need no order of
 //! their own. The row's id is stored last (release) and read first (acquire).
 //!
+//! A registry gives its spans ids, so their rows are found by a hash. The subscriber chooses ids
+//! itself, and puts the place of the row in them. A thread takes the row that it gave back last, so
+//! that threads do not share rows.
+//!
 //! The table grows by levels, and nothing moves. Rows of spans that have ended are used again, so
 //! a program that opens and closes spans for ever needs no more memory. Rejected:
 //! `tracing-subscriber`'s extensions, which allocate for each span and lock for each access.
 //! Rejected: `sharded-slab`, which gives keys of its own, where the ids of a registry are given.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use nettrace_context::TraceState;
-use nettrace_writer::bridge::{Began, SpanIds};
+use nettrace_writer::{
+    bridge,
+    bridge::{Began, SpanIds},
+};
 
 use crate::{
     callsite::{Callsite, Naming},
@@ -23,6 +30,10 @@ use crate::{
 
 /// Levels of the table: 256 rows, then 1,024, and so on, 22 million in all.
 const LEVELS: usize = 9;
+
+/// The bits of an id that are the place of the row, if the id was chosen here.
+const PLACE_BITS: u32 = 25;
+const PLACE: u64 = (1 << PLACE_BITS) - 1;
 
 /// A row that nobody has.
 const FREE: u64 = 0;
@@ -40,10 +51,10 @@ pub(crate) struct Row {
     began: [AtomicU64; 2],
     /// The sessions that were told of its start (lower half), as of which change (upper half).
     told: AtomicU64,
-    /// Nanoseconds that it was entered.
+    /// How long it was entered, and how often: see [`Busy`].
     busy: AtomicU64,
-    /// How often it was entered.
-    polls: AtomicU32,
+    /// What did not fit into `busy`: nanoseconds, and how often.
+    more_busy: [AtomicU64; 2],
     /// Handles beyond the first.
     clones: AtomicU32,
     has_state: AtomicU32,
@@ -59,7 +70,7 @@ impl Row {
             began: [const { AtomicU64::new(0) }; 2],
             told: AtomicU64::new(0),
             busy: AtomicU64::new(0),
-            polls: AtomicU32::new(0),
+            more_busy: [const { AtomicU64::new(0) }; 2],
             clones: AtomicU32::new(0),
             has_state: AtomicU32::new(0),
             state: Mutex::new(None),
@@ -107,20 +118,30 @@ impl Row {
         self.told.compare_exchange(before, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    #[inline]
-    pub(crate) fn entered(&self) {
-        // Relaxed, as below: only the sum counts.
-        self.polls.fetch_add(1, Ordering::Relaxed);
-    }
-
+    /// It was entered for so long, once more. Several threads may leave it at once.
     #[inline]
     pub(crate) fn left(&self, nanos: u64) {
-        self.busy.fetch_add(nanos, Ordering::Relaxed);
+        if nanos >= Busy::HALF {
+            return self.spill(Busy { nanos, polls: 1 });
+        }
+        // Relaxed, as below: only the sum counts.
+        let before = self.busy.fetch_add(Busy { nanos, polls: 1 }.to_word(), Ordering::Relaxed);
+        if before & Busy::NEARLY_FULL != 0 {
+            self.spill(Busy::from_word(self.busy.swap(0, Ordering::Relaxed)));
+        }
     }
 
-    /// Nanoseconds that it was entered, and how often.
-    pub(crate) fn busy(&self) -> (u64, u32) {
-        (self.busy.load(Ordering::Relaxed), self.polls.load(Ordering::Relaxed))
+    #[cold]
+    fn spill(&self, busy: Busy) {
+        self.more_busy[0].fetch_add(busy.nanos, Ordering::Relaxed);
+        self.more_busy[1].fetch_add(busy.polls, Ordering::Relaxed);
+    }
+
+    /// How long it was entered, and how often.
+    pub(crate) fn busy(&self) -> Busy {
+        let busy = Busy::from_word(self.busy.load(Ordering::Relaxed));
+        let [nanos, polls] = [0, 1].map(|at: usize| self.more_busy[at].load(Ordering::Relaxed));
+        Busy { nanos: busy.nanos + nanos, polls: busy.polls + polls }
     }
 
     /// There is one more handle.
@@ -147,9 +168,39 @@ impl Row {
         if self.has_state.load(Ordering::Relaxed) != 0 {
             *self.state.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
-        // Pairs with the acquire in `open`: the next span's words come after this one's.
+        // Pairs with the acquire in `take`: the next span's words come after this one's.
         self.id.store(FREE, Ordering::Release);
     }
+}
+
+/// How long a span was entered, and how often. In one word, so that one addition counts both:
+/// nanoseconds in 44 bits (almost five hours), polls in 20.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Busy {
+    pub(crate) nanos: u64,
+    pub(crate) polls: u64,
+}
+
+impl Busy {
+    const BITS: u32 = 44;
+    /// Half of the nanoseconds that a word can have.
+    const HALF: u64 = 1 << (Self::BITS - 1);
+    /// The highest bits of both. Each is added to by so little that it does not overflow before
+    /// the word is taken.
+    const NEARLY_FULL: u64 = Self::HALF | 1 << 63;
+
+    fn to_word(self) -> u64 {
+        self.polls << Self::BITS | self.nanos
+    }
+
+    fn from_word(word: u64) -> Self {
+        Self { nanos: word & ((1 << Self::BITS) - 1), polls: word >> Self::BITS }
+    }
+}
+
+thread_local! {
+    /// The row of the first level that this thread gave back last, or would like to begin with.
+    static NEAR: Cell<usize> = Cell::new(hash(bridge::unique_number()) as usize % FIRST);
 }
 
 /// What a span begins with.
@@ -199,7 +250,7 @@ impl Spans {
             let rows = level.get()?;
             for probe in 0..PROBES {
                 let row = rows.get(place(hash, probe, rows.len()))?;
-                // Pairs with the release in `open`.
+                // Pairs with the release in `fill`.
                 if row.id.load(Ordering::Acquire) == id {
                     return Some(row);
                 }
@@ -208,43 +259,80 @@ impl Spans {
         None
     }
 
-    /// Keeps a span under an id that no open span has. Returns `None` if there is no room.
+    /// The span whose id [`open_anywhere`](Self::open_anywhere) has chosen.
     #[inline]
-    pub(crate) fn open(&self, id: u64, new: New) -> Option<&Row> {
-        let row = self.take(hash(id))?;
-        row.callsite.store(new.callsite.address(), Ordering::Relaxed);
-        for (word, value) in row.ids.iter().zip(new.ids.to_words()) {
-            word.store(value, Ordering::Relaxed);
+    pub(crate) fn at(&self, id: u64) -> Option<&Row> {
+        let mut place = (id & PLACE) as usize;
+        for level in &self.levels {
+            let rows = level.get()?;
+            if let Some(row) = rows.get(place) {
+                // Pairs with the release in `fill`.
+                return (row.id.load(Ordering::Acquire) == id).then_some(row);
+            }
+            place -= rows.len();
         }
-        for (word, value) in row.began.iter().zip(new.began.to_words()) {
-            word.store(value, Ordering::Relaxed);
-        }
-        row.told.store(new.told.to_word(), Ordering::Relaxed);
-        row.busy.store(0, Ordering::Relaxed);
-        row.polls.store(0, Ordering::Relaxed);
-        row.clones.store(0, Ordering::Relaxed);
-        row.has_state.store(new.state.is_some().into(), Ordering::Relaxed);
-        if new.state.is_some() {
-            *row.state.lock().unwrap_or_else(PoisonError::into_inner) = new.state;
-        }
-        row.id.store(id, Ordering::Release);
-        Some(row)
+        None
     }
 
-    /// Takes a free row among those that a hash has.
+    /// Keeps a span under an id that no open span has. Returns `None` if there is no room.
     #[inline]
-    fn take(&self, hash: u64) -> Option<&Row> {
+    pub(crate) fn open(&self, id: u64, new: New) -> Option<u64> {
+        let (row, _) = self.take(hash(id))?;
+        row.fill(id, new);
+        Some(id)
+    }
+
+    /// Keeps a span, and chooses its id: a number that no other span has, and the place of its row.
+    /// The row is the one that the thread gave back last, or one after it, if that is free. Returns
+    /// `None` if there is no room.
+    #[inline]
+    pub(crate) fn open_anywhere(&self, new: New) -> Option<u64> {
+        let near = NEAR.try_with(Cell::get).unwrap_or(0);
+        let (row, place) = match self.take_near(near) {
+            Some(taken) => taken,
+            None => self.take(hash(bridge::unique_number()))?,
+        };
+        let _ = NEAR.try_with(|near| near.set(place + 1));
+        let id = bridge::unique_number() << PLACE_BITS | place as u64;
+        row.fill(id, new);
+        Some(id)
+    }
+
+    /// Gives the row of a span back whose id [`open_anywhere`](Self::open_anywhere) has chosen.
+    #[inline]
+    pub(crate) fn close_at(&self, id: u64, row: &Row) {
+        let _ = NEAR.try_with(|near| near.set((id & PLACE) as usize));
+        row.close();
+    }
+
+    /// Takes a free row of the first level, near to a place.
+    #[inline]
+    fn take_near(&self, near: usize) -> Option<(&Row, usize)> {
+        let rows = self.levels[0].get()?;
+        let mut places = (near..near + PROBES).map(|place| place % FIRST);
+        places.find_map(|place| {
+            let row = rows.get(place)?;
+            (row.id.load(Ordering::Relaxed) == FREE && row.take()).then_some((row, place))
+        })
+    }
+
+    /// Takes a free row among those that a hash has. Returns its place, too.
+    #[inline]
+    fn take(&self, hash: u64) -> Option<(&Row, usize)> {
+        let mut before = 0;
         for (number, level) in self.levels.iter().enumerate() {
             let rows = level.get_or_init(|| {
                 std::iter::repeat_with(Row::new).take(FIRST << (2 * number)).collect()
             });
             for probe in 0..PROBES {
-                let row = &rows[place(hash, probe, rows.len())];
+                let place = place(hash, probe, rows.len());
+                let row = rows.get(place)?;
                 // Relaxed: the exchange decides.
                 if row.id.load(Ordering::Relaxed) == FREE && row.take() {
-                    return Some(row);
+                    return Some((row, before + place));
                 }
             }
+            before += rows.len();
         }
         None
     }
@@ -256,5 +344,42 @@ impl Row {
         // Acquire pairs with the release in `close`.
         let taken = self.id.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
         taken.is_ok()
+    }
+
+    #[inline]
+    fn fill(&self, id: u64, new: New) {
+        let row = self;
+        row.callsite.store(new.callsite.address(), Ordering::Relaxed);
+        for (word, value) in row.ids.iter().zip(new.ids.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        for (word, value) in row.began.iter().zip(new.began.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        row.told.store(new.told.to_word(), Ordering::Relaxed);
+        row.busy.store(0, Ordering::Relaxed);
+        row.more_busy.iter().for_each(|more| more.store(0, Ordering::Relaxed));
+        row.clones.store(0, Ordering::Relaxed);
+        row.has_state.store(new.state.is_some().into(), Ordering::Relaxed);
+        if new.state.is_some() {
+            *row.state.lock().unwrap_or_else(PoisonError::into_inner) = new.state;
+        }
+        row.id.store(id, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Busy, Row};
+
+    #[test]
+    fn busy_time_is_exact_beyond_a_word() {
+        let row = Row::new();
+        let nanos = [1, Busy::HALF - 1, Busy::HALF, 5 * Busy::HALF, 7];
+        nanos.iter().for_each(|nanos| row.left(*nanos));
+        let sum = nanos.iter().sum();
+        assert_eq!(row.busy(), Busy { nanos: sum, polls: 5 });
+        (0..3_000_000).for_each(|_| row.left(2));
+        assert_eq!(row.busy(), Busy { nanos: sum + 6_000_000, polls: 3_000_005 });
     }
 }

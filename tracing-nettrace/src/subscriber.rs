@@ -11,6 +11,9 @@ use crate::{
     recorder::{Recorder, Within},
 };
 
+/// The id of spans that are not recorded.
+const NOT_RECORDED: u64 = u64::MAX;
+
 /// Records what sessions want, and needs no registry: see [`subscriber`](fn@crate::subscriber).
 #[derive(Debug)]
 pub struct Subscriber(Recorder);
@@ -40,7 +43,7 @@ pub fn subscriber() -> Subscriber {
 
 impl Subscriber {
     pub(crate) fn new(recorder: Recorder) -> Self {
-        Self(recorder)
+        Self(recorder.with_own_ids())
     }
 }
 
@@ -59,7 +62,8 @@ impl tracing_core::Subscriber for Subscriber {
 
     #[inline]
     fn new_span(&self, attributes: &span::Attributes<'_>) -> Id {
-        Id::from_u64(self.0.begin_new(attributes, Within::of(attributes)))
+        let id = self.0.begin(attributes, None, Within::of(attributes));
+        Id::from_u64(id.unwrap_or(NOT_RECORDED))
     }
 
     fn record(&self, id: &Id, values: &span::Record<'_>) {

@@ -124,13 +124,19 @@ impl Taken {
     /// Visits values.
     #[inline]
     pub(crate) fn of(visit: impl FnOnce(&mut dyn Visit)) -> Self {
+        Self::by(|values| visit(values))
+    }
+
+    /// Takes values that `put` puts in.
+    #[inline]
+    pub(crate) fn by(put: impl FnOnce(&mut Values)) -> Self {
         let values = SPARE.try_with(Cell::take).ok().flatten().map(|mut values| {
             let _ = SPARE.try_with(|spare| spare.set(values.next.take()));
             values
         });
         let mut taken =
             Self { values: Some(values.unwrap_or_else(Values::empty)), is_partial: true };
-        visit(&mut *taken);
+        put(&mut taken);
         taken.is_partial = false;
         if taken.left_out > 0 {
             stats::FIELDS_LEFT_OUT.add(taken.left_out.into());
@@ -210,8 +216,7 @@ impl Values {
     }
 
     #[inline]
-    fn put(&mut self, field: &Field, kind: Kind, value: Value) {
-        let index = field.index();
+    fn put(&mut self, index: usize, kind: Kind, value: Value) {
         if index >= MAX_FIELDS {
             self.left_out += 1;
             return;
@@ -226,13 +231,65 @@ impl Values {
         self.values[index] = value;
     }
 
+    #[inline]
+    pub(crate) fn put_i64(&mut self, index: usize, value: i64) {
+        self.put(index, Kind::I64, Value::I64(value));
+    }
+
+    #[inline]
+    pub(crate) fn put_u64(&mut self, index: usize, value: u64) {
+        self.put(index, Kind::U64, Value::U64(value));
+    }
+
+    pub(crate) fn put_i128(&mut self, index: usize, value: i128) {
+        self.put(index, Kind::I128, Value::I128(value));
+    }
+
+    pub(crate) fn put_u128(&mut self, index: usize, value: u128) {
+        self.put(index, Kind::U128, Value::U128(value));
+    }
+
+    pub(crate) fn put_f64(&mut self, index: usize, value: f64) {
+        self.put(index, Kind::F64, Value::F64(value));
+    }
+
+    pub(crate) fn put_bool(&mut self, index: usize, value: bool) {
+        self.put(index, Kind::Bool, Value::Bool(value));
+    }
+
     /// Keeps what `write` writes.
     #[inline]
-    fn put_text(&mut self, field: &Field, write: impl FnOnce(&mut String)) {
+    pub(crate) fn put_text(&mut self, index: usize, write: impl FnOnce(&mut String)) {
         let start = self.text.len();
         write(&mut self.text);
         let (start, end) = (start as u32, self.text.len() as u32);
-        self.put(field, Kind::Text, Value::Text(start, end));
+        self.put(index, Kind::Text, Value::Text(start, end));
+    }
+
+    /// The text of the field with this index, if it has one.
+    pub(crate) fn text(&self, index: usize) -> Option<&str> {
+        match self.value(index)? {
+            Value::Text(start, end) => self.text.get(start as usize..end as usize),
+            _ => None,
+        }
+    }
+
+    /// The number of the field with this index, if it has one.
+    pub(crate) fn number(&self, index: usize) -> Option<u64> {
+        match self.value(index)? {
+            Value::U64(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn value(&self, index: usize) -> Option<Value> {
+        (self.present & 1_u32.checked_shl(index as u32)? != 0).then(|| self.values[index])
+    }
+
+    /// Forgets all fields but the first.
+    pub(crate) fn keep_first(&mut self) {
+        self.present &= 1;
+        self.signature &= 0xF;
     }
 
     #[inline(always)]
@@ -267,44 +324,44 @@ impl Values {
 impl Visit for Values {
     #[inline]
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.put(field, Kind::I64, Value::I64(value));
+        self.put_i64(field.index(), value);
     }
 
     #[inline]
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.put(field, Kind::U64, Value::U64(value));
+        self.put_u64(field.index(), value);
     }
 
     fn record_i128(&mut self, field: &Field, value: i128) {
-        self.put(field, Kind::I128, Value::I128(value));
+        self.put_i128(field.index(), value);
     }
 
     fn record_u128(&mut self, field: &Field, value: u128) {
-        self.put(field, Kind::U128, Value::U128(value));
+        self.put_u128(field.index(), value);
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
-        self.put(field, Kind::F64, Value::F64(value));
+        self.put_f64(field.index(), value);
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.put(field, Kind::Bool, Value::Bool(value));
+        self.put_bool(field.index(), value);
     }
 
     #[inline]
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.put_text(field, |text| text.push_str(value));
+        self.put_text(field.index(), |text| text.push_str(value));
     }
 
     fn record_bytes(&mut self, field: &Field, value: &[u8]) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(value);
         let end = self.bytes.len() as u32;
-        self.put(field, Kind::Bytes, Value::Bytes(start, end));
+        self.put(field.index(), Kind::Bytes, Value::Bytes(start, end));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.put_text(field, |text| {
+        self.put_text(field.index(), |text| {
             let _ = write!(text, "{value}");
             let mut source = value.source();
             while let Some(cause) = source {
@@ -316,7 +373,7 @@ impl Visit for Values {
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         // An error of the value's own implementation ends the text.
-        self.put_text(field, |text| {
+        self.put_text(field.index(), |text| {
             let _ = write!(text, "{value:?}");
         });
     }

@@ -28,12 +28,18 @@ fn work(n: u64) {
     drop(clone);
 }
 
+/// A session with room for everything, however slow the machine is.
+fn start() -> Session {
+    let builder = Session::builder().sink(MemorySink::new()).provider("costs");
+    builder.budget(512 << 20).start().unwrap()
+}
+
 #[test]
 fn nothing_is_allocated_once_warm() {
     let _alone = one_at_a_time();
     assert_eq!(allocations::of(|| drop(std::hint::black_box(Box::new(1)))), 1, "the count counts");
     for way in Way::BOTH {
-        let session = Session::builder().sink(MemorySink::new()).provider("costs").start().unwrap();
+        let session = start();
         tracing::dispatcher::with_default(&way.dispatch(Options::new().polls(true)), || {
             (0..2_000).for_each(work);
             let count = allocations::of(|| (0..1_000).for_each(work));
@@ -53,22 +59,22 @@ fn nothing_is_allocated_once_warm() {
 fn rows_are_used_again() {
     let _alone = one_at_a_time();
     for way in Way::BOTH {
-        let session = Session::builder().sink(MemorySink::new()).provider("costs").start().unwrap();
+        let session = start();
         tracing::dispatcher::with_default(&way.dispatch(Options::new()), || {
-            let open = || (0..100).map(|n| info_span!("open", n)).collect::<Vec<_>>();
-            drop(open());
-            drop(open());
+            // More than the first level of the table has.
+            let open = || (0..1_000).map(|n| info_span!("open", n)).collect::<Vec<_>>();
+            (0..50).for_each(|_| drop(open()));
             let count = allocations::of(|| {
                 for _ in 0..200 {
-                    // Of each hundred spans, others end first.
+                    // They end in another order.
                     let mut spans = open();
                     while !spans.is_empty() {
                         spans.swap_remove(spans.len() * 7 / 11);
                     }
                 }
             });
-            // The vectors.
-            assert!(count <= 200 * 6, "{way:?}: {count}");
+            // The vectors. Now and then a span may be the first with no room in a level.
+            assert!(count <= 200 + 4, "{way:?}: {count}");
         });
         assert_eq!(session.finish().unwrap().dropped(), 0);
         assert_eq!(tracing_nettrace::stats().spans_refused, 0);

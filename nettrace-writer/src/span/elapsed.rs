@@ -124,6 +124,15 @@ impl Elapsed {
         }
     }
 
+    /// In nanoseconds, as an event records it. For events that record something computed from it.
+    #[inline(always)]
+    pub fn nanos_at<E: PayloadEncoder>(self, encoder: &E) -> u64 {
+        match (self.since.pace, encoder.counter()) {
+            (NONE | MONOTONIC, _) | (_, 0) => self.as_nanos(),
+            (_, at) => self.since.nanos_until(at),
+        }
+    }
+
     /// The sum of two times, of which both end now.
     #[inline]
     #[must_use]
@@ -137,11 +146,7 @@ impl TraceField for Elapsed {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let nanos = match (self.since.pace, encoder.counter()) {
-            (NONE | MONOTONIC, _) | (_, 0) => self.as_nanos(),
-            (_, at) => self.since.nanos_until(at),
-        };
-        encoder.duration_nanos(nanos);
+        encoder.duration_nanos(self.nanos_at(encoder));
     }
 }
 

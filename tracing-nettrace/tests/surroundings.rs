@@ -1,0 +1,288 @@
+//! What is known to go wrong beside other layers, on many threads, and where nobody expects it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads and counts")]
+
+mod support;
+
+use std::{
+    fmt, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use nettrace_writer::{
+    OnFull, Session,
+    sink::{Batch, MemorySink, Sink, StreamEnd, WriteError},
+};
+use testkit::process::one_at_a_time;
+use tracing::{Level, Span, debug, info, info_span};
+use tracing_nettrace::Options;
+use tracing_subscriber::{
+    filter::{LevelFilter, filter_fn},
+    layer::{Context, Layer},
+    prelude::*,
+    registry::LookupSpan,
+    reload,
+};
+
+use crate::support::{Way, both, named, only, read, record};
+
+/// Counts what another layer sees.
+#[derive(Clone, Default)]
+struct Counting(Arc<AtomicU64>);
+
+impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Counting {
+    fn on_event(&self, _: &tracing::Event<'_>, _: Context<'_, S>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_new_span(
+        &self,
+        _: &tracing::span::Attributes<'_>,
+        id: &tracing::Id,
+        context: Context<'_, S>,
+    ) {
+        // As layers of OpenTelemetry and `tracing-error` do.
+        let span = context.span(id).expect("it has begun");
+        span.extensions_mut().insert(self.0.load(Ordering::Relaxed));
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn other_layers_see_what_no_session_wants() {
+    let _alone = one_at_a_time();
+    let counting = Counting::default();
+    let seen = || counting.0.swap(0, Ordering::Relaxed);
+    let other =
+        counting.clone().with_filter(filter_fn(|metadata| *metadata.level() <= Level::INFO));
+    let registry = tracing_subscriber::registry().with(tracing_nettrace::layer()).with(other);
+    tracing::subscriber::with_default(registry, || {
+        let work = || {
+            debug!("low");
+            info!("high");
+            info_span!("span").in_scope(|| ());
+        };
+        work();
+        assert_eq!(seen(), 2, "nobody listens");
+        let memory = MemorySink::new();
+        let session = Session::builder().sink(memory.clone()).provider("surroundings").start();
+        let session = session.unwrap();
+        work();
+        assert_eq!(seen(), 2);
+        session.finish().unwrap();
+        assert_eq!(read(&memory.bytes()).len(), 4);
+        work();
+        assert_eq!(seen(), 2, "nobody listens any more");
+    });
+    // A layer without a filter beside ours.
+    let registry =
+        tracing_subscriber::registry().with(counting.clone()).with(tracing_nettrace::layer());
+    tracing::subscriber::with_default(registry, || {
+        debug!("nobody but the other layer listens");
+        assert_eq!(seen(), 1);
+    });
+}
+
+#[test]
+fn filters_on_our_layer_and_reload() {
+    let _alone = one_at_a_time();
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("surroundings").start().unwrap();
+    let (filter, handle) = reload::Layer::new(LevelFilter::WARN);
+    let layer = tracing_nettrace::layer().with_filter(filter);
+    tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+        let work = |n: u64| {
+            info_span!("filtered", n).in_scope(|| tracing::warn!(n, "loud"));
+        };
+        work(1);
+        handle.modify(|level| *level = LevelFilter::INFO).unwrap();
+        work(2);
+        handle.modify(|level| *level = LevelFilter::OFF).unwrap();
+        work(3);
+    });
+    session.finish().unwrap();
+    let events = read(&memory.bytes());
+    let shown: Vec<_> =
+        events.iter().map(|event| (event.name().len() > 12, event.span.is_some())).collect();
+    assert_eq!(shown.len(), 4, "{events:#?}");
+    assert_eq!(events[0].span, None, "the span was filtered");
+    assert_eq!(only(&events, "filteredStart").field("n"), "2");
+}
+
+#[test]
+fn subscribers_of_several_threads() {
+    let _alone = one_at_a_time();
+    let memory = MemorySink::new();
+    let builder = Session::builder().sink(memory.clone()).provider("surroundings");
+    let session = builder.on_full(OnFull::Block).start().unwrap();
+    const THREADS: u64 = 64;
+    let threads: Vec<_> = (0..THREADS)
+        .map(|number| {
+            thread::spawn(move || {
+                let way = Way::BOTH[number as usize % 2];
+                tracing::dispatcher::with_default(&way.dispatch(Options::new()), || {
+                    for turn in 0..50 {
+                        info_span!("turn", number, turn).in_scope(|| {
+                            info_span!("inner", number).in_scope(|| info!(number, turn));
+                        });
+                    }
+                });
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.written, stats.dropped()), (THREADS * 50 * 5, 0));
+    let events = read(&memory.bytes());
+    let starts = named(&events, "turnStart");
+    assert_eq!(starts.len() as u64, THREADS * 50);
+    for inner in named(&events, "innerStart") {
+        let parent = starts.iter().find(|start| start.span == inner.parent).expect("a parent");
+        assert_eq!(parent.field("number"), inner.field("number"));
+    }
+}
+
+/// Handles of one subscriber's spans, cloned, sent around and dropped by 8 threads.
+#[test]
+fn handles_are_sent_around() {
+    for way in Way::BOTH {
+        let (events, _) = record(
+            way,
+            Options::new(),
+            |session| session,
+            || {
+                let dispatch = tracing::dispatcher::get_default(Clone::clone);
+                let (senders, receivers): (Vec<_>, Vec<_>) =
+                    (0..8).map(|_| std::sync::mpsc::channel::<Span>()).unzip();
+                let threads: Vec<_> = receivers
+                    .into_iter()
+                    .enumerate()
+                    .map(|(number, receiver)| {
+                        let (dispatch, next) =
+                            (dispatch.clone(), senders[(number + 1) % 8].clone());
+                        thread::spawn(move || {
+                            tracing::dispatcher::with_default(&dispatch, || {
+                                for (turn, span) in receiver.iter().take(300).enumerate() {
+                                    span.in_scope(|| ());
+                                    if turn % 3 == 0 {
+                                        let _ = next.send(span.clone());
+                                    }
+                                    drop(span);
+                                }
+                            });
+                        })
+                    })
+                    .collect();
+                for (turn, sender) in (0..2_400).zip(senders.iter().cycle()) {
+                    let _ = sender.send(info_span!("sent", turn));
+                }
+                drop(senders);
+                threads.into_iter().for_each(|thread| thread.join().unwrap());
+            },
+        );
+        let (starts, stops) = (named(&events, "sentStart"), named(&events, "sentStop"));
+        assert_eq!((starts.len(), stops.len()), (2_400, 2_400), "{way:?}");
+        let mut ids: Vec<_> = stops.iter().map(|stop| stop.span).collect();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), 2_400, "{way:?}: each ends once");
+    }
+}
+
+/// A sink that logs. Its own session must come to rest, and nothing may wait for ever.
+#[test]
+fn what_a_sink_logs_is_counted() {
+    struct Chatty(MemorySink);
+
+    impl Sink for Chatty {
+        fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+            self.0.start(header, end)
+        }
+
+        fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+            info_span!("writing").in_scope(|| info!("in the sink"));
+            self.0.write(batch)
+        }
+
+        fn finish(&mut self) -> io::Result<()> {
+            self.0.finish()
+        }
+    }
+
+    alone("what_a_sink_logs_is_counted", || {
+        tracing::subscriber::set_global_default(tracing_nettrace::subscriber()).unwrap();
+        let memory = MemorySink::new();
+        let session = Session::builder().sink(Chatty(memory.clone())).start().unwrap();
+        let before = tracing_nettrace::stats().on_session_thread;
+        for n in 0..20 {
+            info!(n);
+            session.flush().unwrap();
+        }
+        assert_eq!(session.finish().unwrap().written, 20);
+        assert!(tracing_nettrace::stats().on_session_thread >= before + 20);
+        assert_eq!(read(&memory.bytes()).len(), 20);
+    });
+}
+
+/// With the subscriber of the whole process, `tracing` lets a value log: its event comes first.
+#[test]
+fn values_that_log_and_drop_spans() {
+    struct Logs(u32);
+
+    impl fmt::Debug for Logs {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let _span = info_span!("in_debug", depth = self.0).entered();
+            if self.0 > 0 {
+                info!(depth = self.0, inner = ?Logs(self.0 - 1));
+            }
+            write!(f, "logs {}", self.0)
+        }
+    }
+
+    alone("values_that_log_and_drop_spans", || {
+        tracing::subscriber::set_global_default(tracing_nettrace::subscriber()).unwrap();
+        let memory = MemorySink::new();
+        let session = Session::builder().sink(memory.clone()).start().unwrap();
+        info!(depth = 3_u32, inner = ?Logs(2));
+        assert_eq!(session.finish().unwrap().dropped(), 0);
+        let events = read(&memory.bytes());
+        let depths: Vec<_> = events
+            .iter()
+            .filter(|event| event.has("inner"))
+            .map(|event| (event.field("depth"), event.field("inner")))
+            .collect();
+        assert_eq!(depths, [("1", "logs 0"), ("2", "logs 1"), ("3", "logs 2")]);
+        assert_eq!(named(&events, "in_debugStart").len(), 3);
+        assert_eq!(named(&events, "in_debugStop").len(), 3);
+    });
+}
+
+/// Runs `work` in a process of its own, which may have a subscriber of its own.
+fn alone(name: &str, work: impl FnOnce()) {
+    if testkit::process::is_rerun().is_some() {
+        return work();
+    }
+    let output = testkit::process::rerun(name, "alone");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn too_many_fields_and_signatures_are_counted() {
+    fn generic<T: tracing::Value>(first: Option<T>, rest: [Option<u64>; 7]) {
+        let [a, b, c, d, e, f, g] = rest;
+        info!(name: "many", first, a, b, c, d, e, f, g);
+    }
+    let before = tracing_nettrace::stats();
+    let work = || {
+        for bits in 0..128_u32 {
+            let rest = [0, 1, 2, 3, 4, 5, 6].map(|bit| (bits >> bit & 1 != 0).then_some(1));
+            generic(None::<u64>, rest);
+        }
+    };
+    both(&Options::new(), work, |way, events| assert_eq!(events.len(), 64, "{way:?}"));
+    let after = tracing_nettrace::stats();
+    assert_eq!(after.events_refused - before.events_refused, 2 * 64);
+}
