@@ -110,3 +110,9 @@ pub use crate::{
 #[doc = include_str!("../README.md")]
 #[doc(hidden)]
 pub mod readme {}
+
+/// The page on migration, for the same reason.
+#[cfg(doctest)]
+#[doc = include_str!("../MIGRATION.md")]
+#[doc(hidden)]
+pub mod migration {}
