@@ -6,7 +6,12 @@
 //!
 //! The sink is a device that takes everything, so the thread never waits for the flusher.
 
-use std::{hint::black_box, time::Instant};
+use std::{
+    hint::black_box,
+    pin::pin,
+    task::{Context, Waker},
+    time::Instant,
+};
 
 use benches::{
     events::{One, PROVIDER, Text, Three, Two},
@@ -49,6 +54,18 @@ fn main() {
 
     bench.pair("traced_call", 1, floor(), |number| {
         black_box(call(number));
+    });
+    bench.pair("traced_call_u64", 1, floor(), |number| {
+        black_box(call_u64(number));
+    });
+    bench.pair("single_call_u64", 1, floor(), |number| {
+        black_box(single(number));
+    });
+    bench.pair("traced_future_u64", 1, floor(), |number| {
+        black_box(poll(future(number)));
+    });
+    bench.pair("single_future_u64", 1, floor(), |number| {
+        black_box(poll(single_future(number)));
     });
     bench.pair("labels_two_events", 1, floor(), |number| {
         let labels = [Label::SpanId(number), Label::Str("route", black_box("/cart"))];
@@ -129,6 +146,34 @@ fn floor() -> impl FnMut(u64) {
 #[inline(never)]
 fn call(number: u64) -> u64 {
     black_box(number)
+}
+
+#[traced(provider = "Bench", fields = [number])]
+#[inline(never)]
+fn call_u64(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench", mode = single, fields = [number])]
+#[inline(never)]
+fn single(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench", fields = [number])]
+async fn future(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench", mode = single, fields = [number])]
+async fn single_future(number: u64) -> u64 {
+    black_box(number)
+}
+
+/// Polls a future that is ready at once.
+#[inline(never)]
+fn poll(future: impl Future<Output = u64>) -> bool {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Pseudo-random gaps, from the 64-bit xorshift generator of Marsaglia (2003).

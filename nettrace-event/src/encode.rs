@@ -81,6 +81,11 @@ pub trait PayloadEncoder: Sized {
     /// A position to return to, for lengths and locations that become known later.
     type Mark: Copy;
 
+    /// Whether this only adds up the sizes of values of fixed size. A value that knows that its
+    /// event has text need not be there for it.
+    #[doc(hidden)]
+    const ONLY_FIXED_SIZES: bool = false;
+
     /// The processor's counter at the event, if the backend has read it for the event's time.
     /// Otherwise 0.
     #[doc(hidden)]

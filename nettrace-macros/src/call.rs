@@ -2,11 +2,17 @@
 //! records its Stop. Each event is made by a closure, so that the code that records it knows which
 //! of them it is.
 
+mod single;
+
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 use syn::{Expr, Path, spanned::Spanned};
 
-use crate::attr::{Attrs, Item};
+use crate::{
+    attr::{Attrs, Item},
+    error::Errors,
+    value::ungroup,
+};
 
 /// The events of one kind of span.
 pub(crate) struct Call<'a> {
@@ -21,6 +27,38 @@ pub(crate) struct Call<'a> {
     pub(crate) is_future: bool,
     /// Whether polls have events.
     pub(crate) polls: bool,
+    pub(crate) mode: Mode,
+}
+
+/// Which events a span has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A Start and a Stop.
+    Pair,
+    /// One, at the end.
+    Single,
+}
+
+impl Mode {
+    pub(crate) fn read(attrs: &Attrs, errors: &mut Errors) -> Self {
+        let Some(value) = attrs.value("mode").map(ungroup) else { return Self::Pair };
+        if !matches!(value, Expr::Path(path) if path.path.is_ident("single")) {
+            errors.on(
+                value,
+                "`mode` is `single`, for one event at the end; without it, a span has a Start and \
+                 a Stop",
+            );
+            return Self::Pair;
+        }
+        if let Some(key) = attrs.key("polls") {
+            errors.on(
+                key,
+                "a span with `mode = single` has one event, and none for its polls; that event \
+                 says how many there were",
+            );
+        }
+        Self::Single
+    }
 }
 
 /// A field of the Start.
@@ -48,16 +86,35 @@ pub(crate) struct StopField {
 }
 
 /// Keys that are not the derive's.
-const OWN: &[&str] = &["fields", "parent", "enabled_if", "ret", "err", "polls", "later", "sample"];
+const OWN: &[&str] = &[
+    "fields",
+    "parent",
+    "follows_from",
+    "enabled_if",
+    "ret",
+    "err",
+    "polls",
+    "later",
+    "mode",
+    "sample",
+];
 
 /// The keys for the derive of a span's events. `name` is used if no key says another.
-pub(crate) fn keys(attrs: &Attrs, name: &str) -> TokenStream {
+pub(crate) fn keys(attrs: &Attrs, name: &str, mode: Mode) -> TokenStream {
     let name = attrs.key("name").is_none().then(|| quote!(name = #name,));
-    let passed = attrs.items().filter(|item| OWN.iter().all(|own| item.key != own));
+    let is_single = mode == Mode::Single;
+    let marked = is_single.then(|| {
+        let given = attrs.items().find(|item| item.key == "key_values");
+        single::key_values(given)
+    });
+    let is_own = |key: &Ident| OWN.iter().any(|own| key == own) || is_single && key == "key_values";
+    let passed = attrs.items().filter(|item| !is_own(&item.key));
     let passed = passed.map(|Item { key, value }| {
         let value = value.as_ref().map(|value| quote!(= #value));
         quote!(#key #value)
     });
+    let marked = marked.into_iter();
+    let passed = passed.chain(marked);
     quote!(#name #(#passed),*)
 }
 
@@ -68,8 +125,16 @@ pub(crate) fn sampling(krate: &Path, sample: &Expr) -> TokenStream {
 }
 
 impl Call<'_> {
-    /// The enum of events, `__Call`.
+    /// The events, `__Call`.
     pub(crate) fn declaration(&self) -> TokenStream {
+        match self.mode {
+            Mode::Pair => self.pair(),
+            Mode::Single => self.single(),
+        }
+    }
+
+    /// An enum of events.
+    fn pair(&self) -> TokenStream {
         let Self { krate, keys, description, start, stop, .. } = self;
         let lifetime = self.has_lifetime().then(|| quote!(<'call>));
         let start = start.iter().map(|StartField { ident, ty, ty_span, attributes, .. }| {
@@ -110,18 +175,24 @@ impl Call<'_> {
     /// Whether anybody listens to the Start. All events have the same provider, level and keywords,
     /// so whoever listens to one listens to the others.
     pub(crate) fn is_wanted(&self) -> TokenStream {
+        let (krate, ty) = (self.krate, self.first_type());
+        quote!(#krate::__traced::is_wanted(#ty))
+    }
+
+    /// The type of the Start, or of the only event.
+    fn first_type(&self) -> TokenStream {
         let krate = self.krate;
         let elided = self.has_lifetime().then(|| quote!(<'_>));
-        quote! {
-            #krate::__traced::is_wanted(
-                <__Call #elided as #krate::__private::TraceEvent>::event_types()[0],
-            )
-        }
+        quote!(<__Call #elided as #krate::__private::TraceEvent>::event_types()[0])
     }
 
     /// A function that records the Start.
     pub(crate) fn emit_start(&self) -> TokenStream {
         let krate = self.krate;
+        if self.mode == Mode::Single {
+            let ty = self.first_type();
+            return quote!(|| #krate::__traced::count_if_sampled_out(#ty));
+        }
         let made = self.start.iter().map(|field| &field.made);
         let idents = self.start.iter().map(|field| &field.ident);
         let places = self.start.iter().map(|field| &field.place);
@@ -137,6 +208,9 @@ impl Call<'_> {
 
     /// The statement that records the Stop, of which `__end` tells.
     pub(crate) fn emit_stop(&self) -> TokenStream {
+        if self.mode == Mode::Single {
+            return self.emit_single();
+        }
         let krate = self.krate;
         let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
         let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
@@ -163,6 +237,21 @@ impl Call<'_> {
         };
         let methods = [method("resume", "Resume"), method("suspend", "Suspend")];
         if self.polls { quote!(#(#methods)*) } else { TokenStream::new() }
+    }
+
+    /// Reports what its events cannot have.
+    pub(crate) fn check(&self, errors: &mut Errors) {
+        if self.mode == Mode::Single {
+            single::check(&self.start, &self.stop, errors);
+        }
+    }
+
+    /// The constants of `SpanEvents`.
+    pub(crate) fn constants(&self) -> TokenStream {
+        let is_single = quote!(
+            const IS_SINGLE: ::core::primitive::bool = true;
+        );
+        if self.mode == Mode::Single { is_single } else { TokenStream::new() }
     }
 
     fn has_lifetime(&self) -> bool {

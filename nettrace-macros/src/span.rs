@@ -9,7 +9,7 @@ use syn::{
 
 use crate::{
     attr::{Attrs, Place},
-    call::{self, Call, StartField, StopField, with_call_lifetimes},
+    call::{self, Call, Mode, StartField, StopField, with_call_lifetimes},
     error::Errors,
 };
 
@@ -24,21 +24,24 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
     };
     let start = start_fields(input, &mut errors);
     let later = later(&attrs, &mut errors);
-    if let Some(mut tokens) = errors.into_compile_errors() {
-        let never = quote!(loop {});
-        tokens.extend(implementation(input, &krate, &quote!(), [&never, &never]));
-        return tokens;
-    }
     let name = input.ident.unraw().to_string();
+    let mode = Mode::read(&attrs, &mut errors);
     let call = Call {
         krate: &krate,
-        keys: call::keys(&attrs, &name),
+        keys: call::keys(&attrs, &name, mode),
         description: format!("`{name}` begins."),
         start,
         stop: later.iter().map(Later::stop_field).collect(),
         is_future: true,
         polls: attrs.key("polls").is_some(),
+        mode,
     };
+    call.check(&mut errors);
+    if let Some(mut tokens) = errors.into_compile_errors() {
+        let never = quote!(loop {});
+        tokens.extend(implementation(input, &krate, &quote!(), [&never, &never]));
+        return tokens;
+    }
     let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
     let (emit_start, emit_stop, polls) = (call.emit_start(), call.emit_stop(), call.poll_methods());
     let idents: Vec<_> = later.iter().map(|field| &field.ident).collect();
@@ -56,25 +59,38 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
             }
         }
     };
+    let constants = call.constants();
+    let kept = call.kept().map(|kept| quote!(__kept: #kept));
+    let keep_now = call.keep_now();
+    let keep = kept.as_ref().map(|_| quote!(__kept: #keep_now));
+    let keep_nothing = kept.as_ref().map(|_| quote!(__kept: ::core::option::Option::None));
     let begin = |span: &str| {
         let span = format_ident!("{span}");
         quote! {
-            let __events = __Events { #(#idents: ::core::option::Option::None),* };
             if #is_wanted {
-                #krate::#span::begin_sampled(__events, __parent, #sampling, #emit_start)
+                #krate::#span::begin_sampled(
+                    __Events { #(#idents: ::core::option::Option::None,)* #keep },
+                    __parent,
+                    #sampling,
+                    #emit_start,
+                )
             } else {
-                #krate::#span::off(__events)
+                #krate::#span::off(
+                    __Events { #(#idents: ::core::option::Option::None,)* #keep_nothing },
+                )
             }
         }
     };
     let items = quote! {
         #declaration
 
-        pub struct __Events { #(#idents: ::core::option::Option<#types>),* }
+        pub struct __Events { #(#idents: ::core::option::Option<#types>,)* #kept }
 
         impl __Events { #(#methods)* }
 
         impl #krate::SpanEvents for __Events {
+            #constants
+
             fn stop(&mut self, __end: &#krate::End) {
                 #emit_stop
             }

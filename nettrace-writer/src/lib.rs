@@ -144,7 +144,7 @@ cfg_if::cfg_if! {
             sink::FileNameError,
             span::{
                 Elapsed, End, EnteredSpan, InSpan, Outcome, Parent, PolledSpan, Sampling, Span,
-                SpanEvents, TraceSpan,
+                SpanEvents, StartTime, TraceSpan,
             },
             stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
             thread::{
@@ -167,7 +167,10 @@ pub use nettrace_event as __private;
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __traced {
-    pub use crate::span::call::{AnyReturned, Call, Returned, Shown, call, is_wanted};
+    pub use crate::span::{
+        call::{AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, is_wanted},
+        kept::{Kept, Value, Values},
+    };
 }
 
 /// For `nettrace-diagnostics`. Not part of the public interface.

@@ -108,6 +108,40 @@ fn the_parent_can_be_none_or_a_context() {
     assert_ne!(second.trace, first.trace);
 }
 
+#[traced(provider = "Calls", follows_from = context)]
+fn follower(context: &Context) {}
+
+/// A message with the context of whoever sent it.
+struct Message {
+    context: Context,
+}
+
+#[traced(provider = "Calls", mode = single, follows_from = &message.context)]
+fn handle(message: Message) {
+    drop(message);
+}
+
+#[test]
+fn a_call_can_follow_from_a_span_of_another_trace() {
+    let events = seen(|| {
+        let mut context = Context::none();
+        outer(|| context = Context::current());
+        outer(|| follower(&context));
+        outer(|| handle(Message { context }));
+        // What has no span is followed by nobody.
+        follower(&Context::none());
+    });
+    let named = |name| events.iter().filter(move |event| event.name == name).collect::<Vec<_>>();
+    let (sender, followers, handled) = (&events[0], named("followerStart"), named("handle"));
+    assert!(sender.activity.is_some());
+    for follower in [followers[0], handled[0]] {
+        assert_eq!(follower.related, sender.activity);
+        assert_ne!(follower.trace, sender.trace);
+        assert!(named("OuterStart").iter().all(|outer| outer.trace != follower.trace));
+    }
+    assert_eq!((followers.len(), followers[1].related), (2, None));
+}
+
 struct Temporary(u32);
 
 impl Drop for Temporary {

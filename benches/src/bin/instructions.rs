@@ -5,7 +5,14 @@
 //! the budget has room for all events, so that only the last round writes; and the sink takes
 //! everything.
 
-use std::{env, hint::black_box, process::ExitCode, time::Duration};
+use std::{
+    env,
+    hint::black_box,
+    pin::pin,
+    process::ExitCode,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use benches::{
     events::{Disabled, One, PROVIDER, Text, Two},
@@ -48,6 +55,26 @@ fn run(row: &str, count: u64) -> bool {
         "traced" => recording(2 * count, || {
             repeat(count, |number| {
                 black_box(call(number));
+            });
+        }),
+        "traced_u64" => recording(2 * count, || {
+            repeat(count, |number| {
+                black_box(call_u64(number));
+            });
+        }),
+        "single" => recording(count, || {
+            repeat(count, |number| {
+                black_box(single(number));
+            });
+        }),
+        "traced_future" => recording(2 * count, || {
+            repeat(count, |number| {
+                black_box(poll(future(number)));
+            });
+        }),
+        "single_future" => recording(count, || {
+            repeat(count, |number| {
+                black_box(poll(single_future(number)));
             });
         }),
         // Nothing is recorded but one event, so that the thread has a buffer.
@@ -141,6 +168,34 @@ fn sampled_out(number: u64) -> u64 {
 #[derive(TraceSpan)]
 #[trace_event(provider = "Bench", sample = Sampling::never())]
 struct Outer;
+
+#[traced(provider = "Bench", fields = [number])]
+#[inline(never)]
+fn call_u64(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench", mode = single, fields = [number])]
+#[inline(never)]
+fn single(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench", fields = [number])]
+async fn future(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench", mode = single, fields = [number])]
+async fn single_future(number: u64) -> u64 {
+    black_box(number)
+}
+
+/// Polls a future that is ready at once.
+#[inline(never)]
+fn poll(future: impl Future<Output = u64>) -> bool {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
 
 #[inline(always)]
 fn labelled(number: u64) -> impl Drop {

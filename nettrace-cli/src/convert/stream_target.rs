@@ -93,7 +93,7 @@ impl ToStream {
             is_from_older: version < 6,
             pointer_size: 8,
             process_id: None,
-            types: Types::new(format, limit),
+            types: Types::new(format, version, limit),
             known: HashMap::new(),
             threads: HashMap::new(),
             claims: HashMap::new(),

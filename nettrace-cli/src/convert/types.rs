@@ -12,10 +12,14 @@ use nettrace_format::{
 };
 use nettrace_reader::{Field, Metadata, Type};
 
-use crate::convert::turned;
+use crate::{
+    convert::turned,
+    tree::{SINGLE, has_fields_of_single},
+};
 
 /// An event type in the form of version 6, with everything that the source says of it.
-pub(super) fn description(of: &Metadata) -> TypeDescription<'_> {
+/// `is_older` says that the source is of version 4 or 5.
+pub(super) fn description(of: &Metadata, is_older: bool) -> TypeDescription<'_> {
     TypeDescription {
         id: of.id,
         provider: &of.provider,
@@ -29,8 +33,20 @@ pub(super) fn description(of: &Metadata) -> TypeDescription<'_> {
         message: of.message_template.as_deref(),
         description: of.description.as_deref(),
         provider_guid: of.provider_guid.map(turned),
-        key_values: pairs(&of.key_values),
+        key_values: pairs(&of.key_values)
+            .into_iter()
+            .chain(implied(of, is_older).iter().copied())
+            .collect(),
     }
+}
+
+/// The key-values that a type has in version 6, and that its fields imply in versions 4 and 5:
+/// those of spans of one event.
+fn implied(of: &Metadata, is_older: bool) -> &'static [(&'static str, &'static str)] {
+    const IMPLIED: &[(&str, &str)] =
+        &[SINGLE, ("nettrace.type.started", "SystemTime"), ("nettrace.type.duration", "Duration")];
+    let is_single = is_older && of.opcode.unwrap_or(0) == 0 && has_fields_of_single(of);
+    if is_single { IMPLIED } else { &[] }
 }
 
 /// Pairs of texts, borrowed.
@@ -109,6 +125,8 @@ const OPAQUE: &[FieldSchema] =
 #[derive(Debug)]
 pub(super) struct Types {
     format: Format,
+    /// Whether the source is of version 4 or 5.
+    is_older: bool,
     /// Types by provider, event id and name. Several types may share these.
     known: HashMap<(String, u32, String), Vec<(Metadata, Known)>>,
     last_id: u32,
@@ -154,9 +172,10 @@ pub(super) enum Refused {
 }
 
 impl Types {
-    /// An empty table. The schemas of its types may take `limit` bytes.
-    pub(super) fn new(format: Format, limit: usize) -> Self {
-        Self { format, known: HashMap::new(), last_id: 0, cost: 0, limit }
+    /// An empty table for a source of version `from`. The schemas of its types may take `limit`
+    /// bytes.
+    pub(super) fn new(format: Format, from: u32, limit: usize) -> Self {
+        Self { format, is_older: from < 6, known: HashMap::new(), last_id: 0, cost: 0, limit }
     }
 
     /// The type of the result that is the same as `of`, if there is one.
@@ -172,12 +191,12 @@ impl Types {
             return Err(Refused::Limit(self.limit));
         }
         let lost_numbers = u16::try_from(of.event_id).is_err();
-        let described = field_schemas(&of.fields).map(|fields| schema(of, fields));
+        let described = field_schemas(&of.fields).map(|fields| schema(of, fields, self.is_older));
         let described = described.filter(|schema| Stream::check(self.format, schema).is_ok());
         let lost_fields = described.is_none();
         let plain = match described {
             Some(schema) => schema,
-            None => schema(of, &[]),
+            None => schema(of, &[], self.is_older),
         };
         Stream::check(self.format, plain).map_err(Refused::Format)?;
         let id = self.next_id();
@@ -192,7 +211,7 @@ impl Types {
                 provider_guid: None,
                 ..of.clone()
             };
-            let opaque = schema(&bare, OPAQUE);
+            let opaque = schema(&bare, OPAQUE, false);
             let id = self.next_id();
             schemas[1] = Some((id, opaque));
             opaque_id = Some(id);
@@ -221,9 +240,9 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
         && (&a.provider_guid, &a.key_values) == (&b.provider_guid, &b.key_values)
 }
 
-fn schema(of: &Metadata, fields: &'static [FieldSchema]) -> &'static EventSchema {
-    let key_values: Vec<_> =
-        of.key_values.iter().map(|(key, value)| (leaked(key), leaked(value))).collect();
+fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'static EventSchema {
+    let own = of.key_values.iter().map(|(key, value)| (leaked(key), leaked(value)));
+    let key_values: Vec<_> = own.chain(implied(of, is_older).iter().copied()).collect();
     Box::leak(Box::new(EventSchema {
         provider: ProviderSchema {
             name: leaked(&of.provider),

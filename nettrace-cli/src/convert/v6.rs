@@ -162,7 +162,7 @@ impl ToV6 {
     fn metadata(&mut self, metadata: &[Metadata], out: &mut Vec<u8>) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         for of in metadata {
-            let mut description = types::description(of);
+            let mut description = types::description(of, self.is_older);
             if description.fields.len() < of.fields.len() {
                 self.left_out.type_fields += 1;
             }

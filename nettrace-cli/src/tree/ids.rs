@@ -1,10 +1,10 @@
 //! Which span an event belongs to, and what it says of it.
 
 use nettrace_context::{ActivityId, SpanId, TraceId};
-use nettrace_reader::{Event, Label};
+use nettrace_reader::{Event, Label, Metadata};
 
 /// The key-value of an event type whose events each stand for a whole span, and its value.
-const SINGLE: (&str, &str) = ("nettrace.span", "single");
+pub(crate) const SINGLE: (&str, &str) = ("nettrace.span", "single");
 
 /// The fields that such a type begins with. Versions 4 and 5 have no key-values of types.
 const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
@@ -81,8 +81,7 @@ impl Role {
         let is_single = if version >= 6 {
             metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == SINGLE)
         } else {
-            let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
-            names.eq(SINGLE_FIELDS)
+            has_fields_of_single(metadata)
         };
         if is_single {
             return Self::Single;
@@ -94,6 +93,12 @@ impl Role {
             _ => Self::Inside,
         }
     }
+}
+
+/// Whether a type of version 4 or 5 has the fields of one whose events each stand for a whole span.
+pub(crate) fn has_fields_of_single(metadata: &Metadata) -> bool {
+    let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
+    names.eq(SINGLE_FIELDS)
 }
 
 /// The name of a span: that of its events without `Start` or `Stop`, unless nothing else is left.

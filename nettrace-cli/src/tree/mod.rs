@@ -31,7 +31,7 @@ use crate::{
     },
 };
 
-pub(crate) use self::ids::{Ids, Key, Role};
+pub(crate) use self::ids::{Ids, Key, Role, SINGLE, has_fields_of_single};
 
 /// Options of `tree`.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -75,6 +75,8 @@ macro_rules! varying {
 impl PayloadEncoder for FixedSize {
     type Mark = ();
 
+    const ONLY_FIXED_SIZES: bool = true;
+
     /// Any time but 0, so that a value which depends on the time does not read the counter. Its
     /// size is the same at all times.
     #[inline(always)]

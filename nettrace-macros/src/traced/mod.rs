@@ -19,7 +19,7 @@ use syn::{Expr, ItemFn, Path, ext::IdentExt, parse_quote, spanned::Spanned};
 use self::output::{Future, Output};
 use crate::{
     attr::{Attrs, Place},
-    call::{self, Call, StopField},
+    call::{self, Call, Mode, StopField},
     error::Errors,
     value::ungroup,
 };
@@ -82,11 +82,7 @@ impl<'a> Spec<'a> {
                     .on(token, format!("`{key}` has nothing to record: the function returns none"));
             }
         }
-        let parent = match attrs.value("parent").map(ungroup) {
-            None => quote!(#krate::Parent::Current),
-            Some(Expr::Path(path)) if path.path.is_ident("none") => quote!(#krate::Parent::None),
-            Some(parent) => quote_spanned!(parent.span()=> #krate::Parent::Of(#parent)),
-        };
+        let parent = parent(attrs, krate, errors);
         let name = signature.ident.unraw().to_string();
         let texts = [("ret", &ret), ("err", &err)];
         let stop = texts.into_iter().filter(|(_, text)| text.is_some()).map(|(name, _)| {
@@ -98,15 +94,18 @@ impl<'a> Spec<'a> {
                 ident,
             }
         });
+        let mode = Mode::read(attrs, errors);
         let call = Call {
             krate,
-            keys: call::keys(attrs, &name),
+            keys: call::keys(attrs, &name, mode),
             description: format!("A call of `{name}` begins."),
             start: fields::recorded(attrs, function, errors),
             stop: stop.collect(),
             is_future,
             polls: attrs.key("polls").is_some(),
+            mode,
         };
+        call.check(errors);
         let (enabled_if, sample) = (attrs.value("enabled_if"), attrs.value("sample"));
         Self { call, parent, enabled_if, sample, output, ret, err }
     }
@@ -161,17 +160,31 @@ impl<'a> Spec<'a> {
         let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
         let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
         let poll_methods = call.poll_methods();
+        let constants = call.constants();
+        let kept = call.kept();
+        let (declared, events, no_events) = match &kept {
+            None => (quote!(;), quote!(__Span), quote!(__Span)),
+            Some(kept) => {
+                let now = call.keep_now();
+                let none = quote!(::core::option::Option::None);
+                (
+                    quote!({ __kept: #kept }),
+                    quote!(__Span { __kept: #now }),
+                    quote!(__Span { __kept: #none }),
+                )
+            }
+        };
         // What a call without a span does at its end is one branch.
         let (guard, off) = if guard == "Call" {
             (quote!(#krate::__traced::Call), quote!(#krate::__traced::Call::off()))
         } else {
-            (quote!(#krate::Span), quote!(#krate::Span::off(__Span)))
+            (quote!(#krate::Span), quote!(#krate::Span::off(#no_events)))
         };
         let begun = match sample {
-            None => quote!(#guard::begin(__Span, #parent, #emit_start)),
+            None => quote!(#guard::begin(#events, #parent, #emit_start)),
             Some(sample) => {
                 let sampling = call::sampling(krate, sample);
-                quote!(#guard::begin_sampled(__Span, #parent, #sampling, #emit_start))
+                quote!(#guard::begin_sampled(#events, #parent, #sampling, #emit_start))
             }
         };
         let enabled_if = enabled_if.map(|condition| {
@@ -187,7 +200,7 @@ impl<'a> Spec<'a> {
         quote!({
             #declaration
 
-            struct __Span;
+            struct __Span #declared
 
             impl __Span {
                 #[inline]
@@ -197,6 +210,8 @@ impl<'a> Spec<'a> {
             }
 
             impl #krate::SpanEvents for __Span {
+                #constants
+
                 #[inline]
                 fn stop(&mut self, __end: &#krate::End) {
                     self.returned(__end, #(#none),*);
@@ -276,6 +291,25 @@ impl<'a> Spec<'a> {
                 #record
             }
         }
+    }
+}
+
+/// Where the span begins: an expression for a `Parent`.
+fn parent(attrs: &Attrs, krate: &Path, errors: &mut Errors) -> TokenStream {
+    if let (Some(_), Some(key)) = (attrs.key("parent"), attrs.key("follows_from")) {
+        errors.on(
+            key,
+            "a call has a parent or follows from another span, not both: what follows from a span \
+             begins a trace of its own",
+        );
+    }
+    if let Some(other) = attrs.value("follows_from").map(ungroup) {
+        return quote_spanned!(other.span()=> #krate::Parent::FollowsFrom(#other));
+    }
+    match attrs.value("parent").map(ungroup) {
+        None => quote!(#krate::Parent::Current),
+        Some(Expr::Path(path)) if path.path.is_ident("none") => quote!(#krate::Parent::None),
+        Some(parent) => quote_spanned!(parent.span()=> #krate::Parent::Of(#parent)),
     }
 }
 

@@ -57,7 +57,7 @@ pub(super) fn unsteered() -> u64 {
 }
 
 /// The time of day, since 1970-01-01 UTC.
-pub(super) fn time_of_day() -> Duration {
+pub(crate) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

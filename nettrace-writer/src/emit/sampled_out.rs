@@ -15,6 +15,9 @@ const STOP: u8 = 2;
 const RESUME: u8 = 7;
 const SUSPEND: u8 = 8;
 
+/// The key-value of a type whose events each stand for a whole span.
+const SINGLE: (&str, &str) = ("nettrace.span", "single");
+
 /// Counts that are in no thread's buffer: spans and events.
 pub(crate) struct Counts([AtomicU64; 2]);
 
@@ -41,7 +44,7 @@ impl Counts {
 /// be recorded: it tells of an error, and not of a span.
 #[cold]
 #[inline(never)]
-pub(super) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
+pub(crate) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
     let schema = ty.schema();
     let opcode = schema.opcode.unwrap_or_else(|| match schema.name {
         name if name.ends_with("Start") => START,
@@ -52,6 +55,7 @@ pub(super) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
         START => 0,
         // Its span is counted.
         STOP | RESUME | SUSPEND => return true,
+        _ if schema.key_values.contains(&SINGLE) => 0,
         _ if schema.level <= Level::Error => return false,
         _ => 1,
     };

@@ -7,7 +7,7 @@ use nettrace_event::{
 };
 
 use super::{End, EnteredSpan, Outcome, Parent, Sampling, SpanEvents};
-use crate::sessions;
+use crate::{context::frames, emit::sampled_out::leave_out, sessions};
 
 /// Whether anybody listens to a span whose Start has this type.
 #[inline(always)]
@@ -25,6 +25,15 @@ pub fn is_wanted(start: &'static EventType) -> bool {
 #[inline(never)]
 fn is_wanted_at_first(start: &'static EventType) -> bool {
     (start.is_registered() || sessions::register(start)) && start.enabled() != 0
+}
+
+/// Counts a span of one event that begins in a tree that is sampled out: it has no Start that would
+/// be counted.
+#[inline]
+pub fn count_if_sampled_out(ty: &'static EventType) {
+    if frames::is_sampled_out() {
+        leave_out(ty, ty.enabled());
+    }
 }
 
 /// The span of a call, if somebody listens. What begins and ends it is out of line, so that a

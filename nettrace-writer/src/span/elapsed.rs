@@ -6,6 +6,7 @@
 
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
+use super::SpanEvents;
 use crate::{
     clock, local,
     sync::{AtomicU64, Ordering},
@@ -14,11 +15,47 @@ use crate::{
 /// Nanoseconds per tick of the counter, times 2^32. 0: no session uses the counter.
 static PACE: AtomicU64 = AtomicU64::new(0);
 
-/// Says that a counter with this many ticks per second can be used for durations.
+/// The time of day, in nanoseconds since 1970, at which the counter was 0 if it had always had the
+/// present pace. Wraps.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+
+/// Says that a counter with this many ticks per second can be used for durations. The first pace
+/// stays, so that the epoch never belongs to another one.
 pub(crate) fn set_frequency(ticks_per_second: u64) {
     let pace = (1_000_000_000_u128 << 32) / u128::from(ticks_per_second.max(1));
+    let pace = u64::try_from(pace).unwrap_or(0);
     // Relaxed: the word is the whole state.
-    PACE.store(u64::try_from(pace).unwrap_or(0), Ordering::Relaxed);
+    if PACE.compare_exchange(0, pace, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+        set_time_of_day();
+    }
+}
+
+/// Finds out which time of day the counter shows. Each session calls this in each round, because
+/// the time of day is set and steered, and the pace is a measured one.
+pub(crate) fn set_time_of_day() {
+    let pace = PACE.load(Ordering::Relaxed);
+    if pace == 0 {
+        return;
+    }
+    let reading = || {
+        let before = clock::counter();
+        let utc = clock::time_of_day();
+        (clock::counter().wrapping_sub(before), before, utc)
+    };
+    // A thread that was interrupted in between has read two times.
+    let Some((width, before, utc)) = (0..3).map(|_| reading()).min_by_key(|reading| reading.0)
+    else {
+        return;
+    };
+    let utc = utc.as_nanos() as u64;
+    // Relaxed: the word is the whole state.
+    EPOCH.store(utc.wrapping_sub(nanos(before + width / 2, pace)), Ordering::Relaxed);
+}
+
+/// Ticks of the counter as nanoseconds. The product exceeds 64 bits only after centuries.
+#[inline(always)]
+fn nanos(ticks: u64, pace: u64) -> u64 {
+    ((u128::from(ticks) * u128::from(pace)) >> 32) as u64
 }
 
 /// When a call began, and by which clock.
@@ -63,6 +100,12 @@ impl Started {
         }
     }
 
+    /// A call that has just begun. To be called after its Start if there is one.
+    #[inline(always)]
+    pub(crate) fn of_span<E: SpanEvents>() -> Self {
+        if E::IS_SINGLE { Self::now() } else { Self::at_last_event() }
+    }
+
     /// How long ago the call began: 0 if the clock has gone back since then.
     ///
     /// The time ends when it is recorded or asked for, not now.
@@ -83,9 +126,48 @@ impl Started {
 
     #[inline(always)]
     fn nanos_until(&self, counter: u64) -> u64 {
-        let ticks = counter.saturating_sub(self.at);
-        // The product exceeds 64 bits of nanoseconds only after centuries.
-        ((u128::from(ticks) * u128::from(self.pace)) >> 32) as u64
+        nanos(counter.saturating_sub(self.at), self.pace)
+    }
+
+    /// The time of day.
+    #[inline(always)]
+    pub(crate) fn time(&self) -> StartTime {
+        StartTime(*self)
+    }
+}
+
+/// When a span began, recorded as a time.
+///
+/// It is as exact as the times of events: it comes from the clock that the span's duration comes
+/// from, which is compared with the time of day in each flush interval.
+#[derive(Clone, Copy, Debug)]
+pub struct StartTime(Started);
+
+impl StartTime {
+    /// In nanoseconds since 1970-01-01 UTC.
+    #[inline(always)]
+    #[must_use]
+    pub fn unix_nanos(self) -> i64 {
+        match self.0.pace {
+            NONE | MONOTONIC => self.by_monotonic(),
+            pace => EPOCH.load(Ordering::Relaxed).wrapping_add(nanos(self.0.at, pace)) as i64,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn by_monotonic(self) -> i64 {
+        let now = clock::time_of_day().as_nanos() as i64;
+        now.saturating_sub_unsigned(self.0.elapsed().as_nanos())
+    }
+}
+
+impl TraceField for StartTime {
+    const TYPE: FieldType = FieldType::UnixNanos;
+
+    #[inline(always)]
+    fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
+        encoder.unix_nanos(self.unix_nanos());
     }
 }
 

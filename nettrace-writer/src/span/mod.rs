@@ -21,6 +21,7 @@ pub(crate) mod call;
 mod derived;
 mod elapsed;
 mod future;
+pub(crate) mod kept;
 mod polled;
 mod sampling;
 
@@ -32,9 +33,13 @@ use std::{
 
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
-pub(crate) use self::elapsed::{Started, set_frequency};
+pub(crate) use self::elapsed::{Started, set_frequency, set_time_of_day};
 pub use self::{
-    derived::TraceSpan, elapsed::Elapsed, future::InSpan, polled::PolledSpan, sampling::Sampling,
+    derived::TraceSpan,
+    elapsed::{Elapsed, StartTime},
+    future::InSpan,
+    polled::PolledSpan,
+    sampling::Sampling,
 };
 use crate::{
     context::{
@@ -101,6 +106,8 @@ impl TraceField for Outcome {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct End {
+    /// When it began.
+    pub started: StartTime,
     /// The time from start to end.
     pub duration: Elapsed,
     /// How it ended.
@@ -113,6 +120,10 @@ pub struct End {
 
 /// The events of one span. The macros implement this.
 pub trait SpanEvents {
+    /// Whether one event tells of the whole span. [`stop`](Self::stop) records it, and there is no
+    /// Start.
+    const IS_SINGLE: bool = false;
+
     /// Records the Stop. The span is in force.
     fn stop(&mut self, end: &End);
 
@@ -215,7 +226,7 @@ impl<E: SpanEvents> Span<E> {
     fn start(&mut self, start: impl FnOnce()) {
         start();
         if self.is_recorded() {
-            self.started = Started::at_last_event();
+            self.started = Started::of_span::<E>();
         }
     }
 
@@ -290,7 +301,8 @@ impl<E: SpanEvents> Span<E> {
             self.open = None;
             // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
             if self.started.is_known() {
-                let end = End { duration: self.started.elapsed(), outcome, polls, busy };
+                let (started, duration) = (self.started.time(), self.started.elapsed());
+                let end = End { started, duration, outcome, polls, busy };
                 stop(&mut self.events, end);
             }
         }
@@ -331,6 +343,10 @@ impl<E: SpanEvents> fmt::Debug for Span<E> {
 /// A span that is in force on this thread. It ends when this is dropped.
 ///
 /// Dereferences to the span's events, where fields are that become known later.
+///
+/// Must not be held across an `.await`: a future has [`in_span`](crate::FutureExt::in_span). The
+/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
+/// that.
 ///
 /// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until an
 /// outer scope ends.
