@@ -1,6 +1,7 @@
 //! The values that a field can hold.
 
 mod location;
+mod map;
 mod net;
 mod number;
 mod sequence;
@@ -11,6 +12,7 @@ mod tuple;
 #[cfg(feature = "uuid")]
 mod uuid;
 
+pub use self::map::Pairs;
 use crate::{encode::PayloadEncoder, encoding::Natural, schema::FieldType};
 
 /// A value that can be a field of an event. Implemented for the types listed in the crate's docs.

@@ -37,6 +37,7 @@
 //! | `[T]`, `Vec<T>` | `Array`, counted | 2 bytes of count, then the elements |
 //! | `[T; N]` | `Array`, fixed | the elements alone (with a count if N is 0) |
 //! | tuples of 1 to 12 | `Object` | the parts in order, named `0`, `1`, … |
+//! | `BTreeMap<K, V>`, `HashMap<K, V>`, `Pairs<K, V>` | `Array`, counted, of `Object` | the entries, with the fields `Key` and `Value`; those of a `HashMap` in the order of its keys |
 //! | a struct that derives [`TraceField`](trait@TraceField) | `Object` | its fields in order |
 //! | an enum that derives it | `Str`, or an integer | the variant's name, or its number |
 //! | `Option<T>` | `Option` | array of zero or one element |
@@ -51,7 +52,7 @@
 //!
 //! # Features
 //!
-//! * `std` (default): `SystemTime`, paths and system strings as fields
+//! * `std` (default): `SystemTime`, `HashMap`, paths and system strings as fields
 //! * `alloc` (part of `std`): the types that allocate
 //! * `uuid`: `uuid::Uuid`
 //!
@@ -77,7 +78,7 @@ mod schema;
 pub use crate::{
     encode::PayloadEncoder,
     event::{EventType, KERNEL_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
-    field::{FieldAs, LocatedField, TextField, TraceField},
+    field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level,
         ProviderSchema, Storage, StrEncoding, derived_id,

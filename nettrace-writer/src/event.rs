@@ -53,6 +53,6 @@
 
 pub use nettrace_event::{
     ArrayLayout, EventSchema, EventType, FieldAs, FieldFormat, FieldRole, FieldSchema, FieldType,
-    LocatedField, PayloadEncoder, ProviderSchema, SESSION_BITS, Storage, StrEncoding, TextField,
-    TraceEvent, TraceField, derived_id, encoding,
+    LocatedField, Pairs, PayloadEncoder, ProviderSchema, SESSION_BITS, Storage, StrEncoding,
+    TextField, TraceEvent, TraceField, derived_id, encoding,
 };

@@ -3,7 +3,7 @@ use nettrace_macros::TraceEvent;
 #[derive(TraceEvent)]
 #[trace_event(crate = nettrace_event)]
 enum Step {
-    One { map: std::collections::HashMap<String, u8> },
+    One { map: std::collections::HashSet<String> },
 }
 
 fn main() {}
