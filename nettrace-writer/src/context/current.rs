@@ -196,6 +196,11 @@ impl From<TraceContext> for Context {
 }
 
 /// Keeps a [`Context`] in force on the thread that entered it, until it is dropped.
+///
+/// Must not be held across an `.await`: a future has
+/// [`with_context`](crate::FutureExt::with_context). The
+/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
+/// that.
 #[derive(Debug)]
 #[must_use = "the context is in force until this is dropped; keep it in a variable (`let _ = …` \
               drops it at once)"]

@@ -61,9 +61,9 @@ pub enum LabelError {
 ///
 /// A scope belongs to its thread, so it must not be held across an `.await`: the thread would give
 /// the labels to other tasks, and the task would lose them on another thread. A future that a
-/// multi-threaded runtime takes does not compile with one. For other runtimes put the type into
-/// `await-holding-invalid-types` in `clippy.toml`. The way to do it is
-/// [`with_labels`](crate::FutureExt::with_labels).
+/// multi-threaded runtime takes does not compile with one. For other runtimes the
+/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
+/// it. The way to do it is [`with_labels`](crate::FutureExt::with_labels).
 #[derive(Debug)]
 #[must_use = "labels are in force until this is dropped; keep it in a variable (`let _ = …` drops \
               it at once)"]
