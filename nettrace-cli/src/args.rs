@@ -10,12 +10,14 @@ use clap_complete::Shell;
 use nettrace_format::Format;
 use nettrace_reader::{Dialect, Options};
 
+#[cfg(unix)]
+use crate::live::CollectOptions;
 use crate::{
     dump::DumpOptions, filter::FilterOptions, info::InfoOptions, tree::TreeOptions,
     verify::VerifyOptions,
 };
 
-/// Shows, checks and converts NetTrace traces (.nettrace, format versions 4, 5 and 6)
+/// Shows, checks, converts and records NetTrace traces (.nettrace, format versions 4, 5 and 6)
 #[derive(Debug, Parser)]
 #[command(
     name = "nettrace",
@@ -111,6 +113,19 @@ pub(crate) enum Command {
         #[arg(long)]
         force: bool,
     },
+    /// List the live processes that can be traced: those of Rust that listen, and those of .NET
+    ///
+    /// The columns: id, program, version of the runtime, command line.
+    #[cfg(unix)]
+    Ps,
+    /// Record a trace of a live process, until Ctrl-C
+    ///
+    /// Standard error says how many events the file has, and how many were lost.
+    #[cfg(unix)]
+    Collect {
+        #[command(flatten)]
+        options: CollectOptions,
+    },
     /// Print the completion script for a shell
     Completions {
         /// Which shell
@@ -129,6 +144,8 @@ impl Command {
             | Self::Verify { file, .. }
             | Self::Convert { file, .. } => Some(file),
             Self::Completions { .. } => None,
+            #[cfg(unix)]
+            Self::Ps | Self::Collect { .. } => None,
         }
     }
 }

@@ -58,6 +58,14 @@ pub(crate) enum Failure {
     /// A filter by time for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: --from and --to cannot be used")]
     NoTimes,
+    /// A live process cannot be asked.
+    #[cfg(unix)]
+    #[error("{0}")]
+    Process(String),
+    /// A live process does not answer, or refuses.
+    #[cfg(unix)]
+    #[error("{0}")]
+    Client(#[from] nettrace_diagnostics::__client::ClientError),
     /// A filter by time of day for a trace without one.
     #[error(
         "the trace does not state by the wall clock when it starts: give --from and --to in \
@@ -89,6 +97,8 @@ impl Failure {
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => 2,
+            #[cfg(unix)]
+            Self::Process(_) | Self::Client(_) => 2,
             Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,
         })
     }

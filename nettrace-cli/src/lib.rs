@@ -1,4 +1,4 @@
-//! The command `nettrace`: shows, checks and converts traces.
+//! The command `nettrace`: shows, checks, converts and records traces.
 //!
 //! This library belongs to the command. Programs that read traces use `nettrace-reader`.
 
@@ -26,6 +26,8 @@ mod headers;
 mod heph;
 mod info;
 mod lines;
+#[cfg(unix)]
+mod live;
 mod message;
 mod payload;
 mod rust_types;
@@ -98,6 +100,10 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
             }
             Trace::Heph(_) => Err(Failure::HephSource),
         },
+        #[cfg(unix)]
+        Command::Ps => live::ps(out),
+        #[cfg(unix)]
+        Command::Collect { options } => live::collect(&options, limits, out),
         Command::Completions { shell } => {
             // Write to memory first, because the generator panics if a pipe is closed.
             let mut script = Vec::new();

@@ -224,9 +224,19 @@ impl Target {
     /// # Errors
     /// There is no such session, or the process does not answer.
     pub fn stop(&self, id: u64) -> Result<(), ClientError> {
+        self.begin_stop(id)?.answer()
+    }
+
+    /// Asks for the end of a trace, without waiting for the answer.
+    ///
+    /// # Errors
+    /// The process cannot be asked.
+    pub fn begin_stop(&self, id: u64) -> Result<Stopping, ClientError> {
         let mut payload = Vec::new();
         protocol::put_u64(&mut payload, id);
-        self.ask(set::EVENT_PIPE, event_pipe::STOP_TRACING, &payload).map(drop)
+        let message = protocol::message(set::EVENT_PIPE, event_pipe::STOP_TRACING, &payload);
+        let stream = self.send(&message).map_err(|cause| self.failed(cause))?;
+        Ok(Stopping { target: self.clone(), stream })
     }
 
     /// Sends a message. Returns the payload of the answer, and the connection after it.
@@ -242,9 +252,25 @@ impl Target {
         if payload.len() > usize::from(u16::MAX) - HEADER {
             return Err(ClientError::Answer("the message would exceed 64 KiB".to_owned()));
         }
-        let (answer, stream) = self
-            .exchange(&protocol::message(set, id, payload))
-            .map_err(|cause| self.failed(cause))?;
+        let message = protocol::message(set, id, payload);
+        let stream = self.send(&message).map_err(|cause| self.failed(cause))?;
+        self.receive(stream)
+    }
+
+    fn send(&self, message: &[u8]) -> io::Result<UnixStream> {
+        let mut stream = UnixStream::connect(&self.path)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        match stream.write_all(message) {
+            // The process may have refused the connection, and its answer may say why.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            sent => sent?,
+        }
+        Ok(stream)
+    }
+
+    fn receive(&self, mut stream: UnixStream) -> Result<(Vec<u8>, UnixStream), ClientError> {
+        let answer = read_message(&mut stream).map_err(|cause| self.failed(cause))?;
         let payload = answer[HEADER..].to_vec();
         match (answer[16], answer[17]) {
             (set::SERVER, protocol::server::OK) => Ok((payload, stream)),
@@ -258,27 +284,36 @@ impl Target {
         }
     }
 
-    fn exchange(&self, message: &[u8]) -> io::Result<(Vec<u8>, UnixStream)> {
-        let mut stream = UnixStream::connect(&self.path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        match stream.write_all(message) {
-            // The process may have refused the connection, and its answer may say why.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-            sent => sent?,
-        }
-        let mut answer = vec![0; HEADER];
-        stream.read_exact(&mut answer)?;
-        let size = protocol::size(&answer).ok().flatten();
-        let size = size.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "not a message"))?;
-        answer.resize(size, 0);
-        stream.read_exact(&mut answer[HEADER..])?;
-        Ok((answer, stream))
-    }
-
     fn failed(&self, cause: io::Error) -> ClientError {
         ClientError::Io { path: self.path.clone(), cause }
     }
+}
+
+/// A trace whose end was asked for.
+#[derive(Debug)]
+pub struct Stopping {
+    target: Target,
+    stream: UnixStream,
+}
+
+impl Stopping {
+    /// Waits until the process has ended the trace.
+    ///
+    /// # Errors
+    /// There is no such session, or the process does not answer.
+    pub fn answer(self) -> Result<(), ClientError> {
+        self.target.receive(self.stream).map(drop)
+    }
+}
+
+fn read_message(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut message = vec![0; HEADER];
+    stream.read_exact(&mut message)?;
+    let size = protocol::size(&message).ok().flatten();
+    let size = size.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "not a message"))?;
+    message.resize(size, 0);
+    stream.read_exact(&mut message[HEADER..])?;
+    Ok(message)
 }
 
 /// The process and its start time in the name of a socket.

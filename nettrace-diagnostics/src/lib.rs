@@ -82,6 +82,12 @@
 #[doc(hidden)]
 #[path = "client.rs"]
 pub mod __client;
+/// For the fuzz targets. Not part of the public interface.
+#[cfg(feature = "__fuzzing")]
+#[doc(hidden)]
+pub mod __fuzzing {
+    pub use crate::protocol::fuzzing::check;
+}
 mod error;
 mod options;
 mod protocol;

@@ -187,5 +187,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     text.encode_utf16().chain([0]).for_each(|unit| out.extend(unit.to_le_bytes()));
 }
 
+#[cfg(feature = "__fuzzing")]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -21,7 +21,7 @@ use hyper_util::{
 };
 use nettrace_tower::ClientLayer;
 use nettrace_writer::{Context, FutureExt as _, Sampling, traced};
-use tokio::{select, task::JoinSet};
+use tokio::{select, task::JoinSet, time::sleep_until};
 use tower::{Layer as _, ServiceExt as _, util::MapRequest};
 use tracing::Instrument as _;
 
@@ -83,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) at_once: usize,
     /// Which requests are recorded, if each begins a trace.
     pub(crate) sampling: Sampling,
+    /// How many requests begin in a second. `None`: each when another is done.
+    pub(crate) rate: Option<u32>,
 }
 
 /// Sends requests, each of which begins a trace.
@@ -149,10 +151,15 @@ impl Kind {
 
 /// Sends one request after the other.
 async fn send(client: Client, plan: Plan, caller: Call, next: Arc<AtomicU64>) -> Load {
-    let Plan { address, until, .. } = plan;
+    let Plan { address, until, rate, .. } = plan;
     let mut load = Load::default();
+    let start = Instant::now();
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
+        if let Some(rate) = rate {
+            let due = start + Duration::from_secs_f64(number as f64 / f64::from(rate));
+            sleep_until(due.into()).await;
+        }
         let is_over = match until {
             Until::Count(count) => number >= count,
             Until::Time(end) => Instant::now() >= end,

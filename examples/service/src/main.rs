@@ -5,6 +5,13 @@
 //! cargo run --release -p nettrace-cli -- tree service.nettrace
 //! ```
 //!
+//! With `--attach` it waits to be recorded:
+//!
+//! ```text
+//! cargo run --release -p service -- --attach --seconds 60 --rate 500
+//! dotnet-trace collect -n service --providers Example-Service,NetTrace-Tower
+//! ```
+//!
 //! Each request is a span of `nettrace-tower`, each `#[traced]` function below it is one too. They
 //! cross tasks, threads of SQLite, and connections. Some requests are slow, some fail, one in two
 //! hundred panics, and one in a hundred is given up by its client. The last line of the output is a
@@ -66,9 +73,16 @@ struct Args {
     /// counted
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     sample: Option<f64>,
-    /// Who records
-    #[arg(long, value_enum, default_value_t = Tracing::Nettrace)]
-    tracing: Tracing,
+    /// Begin so many requests a second, instead of each when another is done
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Who records [default: nettrace, or with `--attach` none]
+    #[arg(long, value_enum)]
+    tracing: Option<Tracing>,
+    /// Let dotnet-trace and other tools attach to the process. It records nothing itself, unless
+    /// `--tracing` says so
+    #[arg(long)]
+    attach: bool,
     /// Write the spans that the program knows of to a file: a line of JSON for each, with its id
     /// and its parent's
     #[arg(long, value_name = "FILE")]
@@ -87,6 +101,11 @@ impl Args {
     fn sampling(&self) -> Sampling {
         self.sample.map_or(Sampling::always(), Sampling::ratio)
     }
+
+    fn tracing(&self) -> Tracing {
+        let default = if self.attach { Tracing::None } else { Tracing::Nettrace };
+        self.tracing.unwrap_or(default)
+    }
 }
 
 fn main() -> ExitCode {
@@ -102,6 +121,9 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     if args.known.is_some() {
         known::keep();
+    }
+    if args.attach {
+        nettrace_diagnostics::listen()?;
     }
     let recording = Recording::start(args)?;
     let store = Store::open()?;
@@ -145,7 +167,7 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let app = app::router(store, args.tracing, args.sampling());
+    let app = app::router(store, args.tracing(), args.sampling());
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
     let server = tokio::spawn(async move {
         let stopped = async move { drop(stopped.await) };
@@ -155,7 +177,8 @@ async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
         Some(seconds) => Until::Time(Instant::now() + Duration::from_secs(seconds)),
         None => Until::Count(args.load),
     };
-    let plan = Plan { address, until, at_once: args.at_once, sampling: args.sampling() };
+    let (at_once, rate) = (args.at_once, args.rate);
+    let plan = Plan { address, until, at_once, rate, sampling: args.sampling() };
     let load = if args.one_trace { load::run_as_one(plan).await } else { load::run(plan).await };
     drop(stop);
     server.await??;

@@ -58,7 +58,7 @@ impl Recording {
         let out = |extension: &str| {
             args.out.clone().unwrap_or_else(|| PathBuf::from(format!("service.{extension}")))
         };
-        Ok(match args.tracing {
+        Ok(match args.tracing() {
             Tracing::None => Self::Nobody,
             Tracing::Nettrace => {
                 let file = FileOptions::new(out(args.format.extension()));

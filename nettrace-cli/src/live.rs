@@ -1,0 +1,102 @@
+//! Live processes: which ones can be asked, and traces of them.
+
+mod collect;
+mod providers;
+
+use std::{io::Write, path::Path};
+
+use nettrace_diagnostics::__client::{ClientError, Info, Target};
+
+pub(crate) use self::{
+    collect::{CollectOptions, run as collect},
+    providers::Provider,
+};
+
+use crate::failure::Failure;
+
+/// Which process to ask.
+#[derive(Clone, Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Which {
+    /// The id of the process
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<u32>,
+    /// The name of the program, or a part of its command line
+    #[arg(short, long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// Lists the processes that can be asked.
+pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
+    let mut rows = Vec::new();
+    for target in all()? {
+        let [program, version, command_line] = match target.info() {
+            Ok(info) => [name_of(&info), info.version, info.command_line],
+            Err(error) if has_died(&error) => continue,
+            Err(error) => ["?".to_owned(), String::new(), format!("({error})")],
+        };
+        rows.push([target.pid.to_string(), program, version, command_line]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let [pid, program, version] = [0, 1, 2].map(|column| width(column).unwrap_or(0));
+    for [a, b, c, command_line] in &rows {
+        writeln!(out, "{a:>pid$}  {b:program$}  {c:version$}  {command_line}")?;
+    }
+    Ok(())
+}
+
+fn all() -> Result<Vec<Target>, Failure> {
+    Target::all().map_err(|error| Failure::Process(format!("cannot list the sockets: {error}")))
+}
+
+/// Whether nobody listens there any more. Then a dead process has left its socket behind.
+fn has_died(error: &ClientError) -> bool {
+    matches!(error, ClientError::Io { .. })
+}
+
+/// The name of the program. Old versions of .NET do not state it.
+fn name_of(info: &Info) -> String {
+    if !info.program.is_empty() {
+        return info.program.clone();
+    }
+    let program = info.command_line.split(' ').next().unwrap_or_default();
+    Path::new(program).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Finds the process.
+fn find(which: &Which) -> Result<Target, Failure> {
+    if let Some(pid) = which.pid {
+        let found = all()?.into_iter().find(|target| target.pid == pid);
+        return found.ok_or_else(|| {
+            Failure::Process(format!(
+                "process {pid} has no diagnostics socket; it must call \
+                 `nettrace_diagnostics::listen` or be of .NET, and have the same TMPDIR and user"
+            ))
+        });
+    }
+    let name = which.name.as_deref().unwrap_or_default();
+    let mut named = Vec::new();
+    let mut mentioned = Vec::new();
+    for target in all()? {
+        let Ok(info) = target.info() else { continue };
+        if name_of(&info) == name {
+            named.push(target);
+        } else if info.command_line.contains(name) {
+            mentioned.push(target);
+        }
+    }
+    let mut found = if named.is_empty() { mentioned } else { named };
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::Process(format!(
+            "no process with a diagnostics socket is named {name}; `nettrace ps` lists them"
+        ))),
+        _ => {
+            let ids: Vec<_> = found.iter().map(|target| target.pid.to_string()).collect();
+            Err(Failure::Process(format!(
+                "several processes match {name}: {}; choose one with -p",
+                ids.join(", ")
+            )))
+        }
+    }
+}

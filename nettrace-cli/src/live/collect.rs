@@ -1,0 +1,215 @@
+//! The command `collect`: a trace of a live process, until it is stopped.
+
+use std::{
+    fs::File,
+    io::{self, ErrorKind, IsTerminal as _, Read as _, Write},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use clap::ValueHint;
+use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target};
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::{Provider, Which, find};
+use crate::{args::Limits, failure::Failure, summary};
+
+/// How much is read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// What to collect, from which process, and where to.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CollectOptions {
+    #[command(flatten)]
+    which: Which,
+    /// What to record: NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]], separated by commas. KEYWORDS is
+    /// hexadecimal [default: everything]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    providers: Vec<Provider>,
+    /// How long: seconds, or with a unit (500ms, 10s, 5m, 1h) [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// The file, or - for standard output [default: PROGRAM-PID.nettrace]
+    #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    out: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// The memory for events in the process, in MB
+    #[arg(long, value_name = "MB", default_value_t = 256)]
+    buffer: u32,
+}
+
+/// Collects a trace.
+pub(crate) fn run(
+    options: &CollectOptions,
+    limits: Limits,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let target = find(&options.which)?;
+    let path = match &options.out {
+        Some(path) if path.as_os_str() == "-" => None,
+        Some(path) => Some(path.clone()),
+        None => Some(default_path(&target)?),
+    };
+    let mut file = match &path {
+        Some(path) => Some(create(path, options.force)?),
+        None => None,
+    };
+    let everything = [Provider::all_of("*")];
+    let providers = if options.providers.is_empty() { &everything[..] } else { &options.providers };
+    let wanted: Vec<_> = providers.iter().map(|provider| provider.0.clone()).collect();
+    // From here on a signal ends the trace, not this process.
+    let signals = Signals::new().map_err(Failure::Output)?;
+    let live = target.collect(&wanted, options.buffer)?;
+    let end = options.duration.map(|duration| Instant::now() + duration);
+    if end.is_none() && io::stderr().is_terminal() {
+        summary::say(Some(format_args!("recording process {}; Ctrl-C ends it", target.pid)))?;
+    }
+    match &mut file {
+        Some(file) => {
+            let path = path.as_deref().unwrap_or(Path::new(""));
+            let failed = |error| Failure::Destination(path.display().to_string(), error);
+            copy(&target, live, &signals, end, &mut |bytes| file.write_all(bytes).map_err(failed))?;
+            report(path, limits)
+        }
+        None => copy(&target, live, &signals, end, &mut |bytes| {
+            out.write_all(bytes)?;
+            Ok(out.flush()?)
+        }),
+    }
+}
+
+fn default_path(target: &Target) -> Result<PathBuf, Failure> {
+    let name = super::name_of(&target.info()?);
+    Ok(PathBuf::from(format!("{name}-{}.nettrace", target.pid)))
+}
+
+fn create(path: &Path, force: bool) -> Result<File, Failure> {
+    let mut options = File::options();
+    options.write(true).create_new(!force).create(force).truncate(force);
+    options.open(path).map_err(|error| {
+        let error = match error.kind() {
+            ErrorKind::AlreadyExists => {
+                io::Error::new(ErrorKind::AlreadyExists, "it exists; --force replaces it")
+            }
+            _ => error,
+        };
+        Failure::Destination(path.display().to_string(), error)
+    })
+}
+
+/// Copies the trace until its end, which comes some time after `end`, after a signal, or when the
+/// process ends.
+fn copy(
+    target: &Target,
+    live: Live,
+    signals: &Signals,
+    end: Option<Instant>,
+    write: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Live { id, mut stream } = live;
+    let mut stopping = None;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let is_due = end.is_some_and(|end| end <= Instant::now()) || signals.came();
+        if is_due && stopping.is_none() {
+            // The process answers when it has written everything, so read on until then.
+            stopping = Some(target.begin_stop(id));
+        }
+        if stopping.is_none() {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            // Rounded up, so that the time is over when this wakes.
+            let left = left.map(|left| left + Duration::from_millis(1));
+            let mut polled =
+                [PollFd::new(&stream, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
+            let timeout = left.and_then(|left| left.try_into().ok());
+            match poll(&mut polled, timeout.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(Failure::Process(errno.to_string())),
+            }
+            if polled[0].revents().is_empty() {
+                continue;
+            }
+        }
+        match stream.read(&mut chunk) {
+            Ok(0) => break,
+            Ok(count) => write(&chunk[..count])?,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(cause) => {
+                return Err(ClientError::Io { path: target.path.clone(), cause }.into());
+            }
+        }
+    }
+    // If the process has ended by itself, nobody answers.
+    match stopping.map(|stopping| stopping.and_then(Stopping::answer)) {
+        Some(Err(error @ ClientError::Refused { .. })) => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Says what is in the file. It is an error if the trace breaks off.
+fn report(path: &Path, limits: Limits) -> Result<(), Failure> {
+    let name = path.display();
+    let open = File::open(path);
+    let file = open.map_err(|error| Failure::Open(name.to_string(), error))?;
+    let mut reader = limits.options().open(file)?;
+    reader.read_to_end()?;
+    let (events, lost) = (reader.totals().events, reader.totals().lost);
+    Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?)
+}
+
+/// SIGINT and SIGTERM, which end a trace.
+struct Signals {
+    /// Has a byte for each signal.
+    pipe: UnixStream,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let (pipe, sender) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
+        }
+        Ok(Self { pipe })
+    }
+
+    fn came(&self) -> bool {
+        (&self.pipe).read(&mut [0]).is_ok_and(|count| count > 0)
+    }
+}
+
+/// Reads a time: seconds, or a number with a unit.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let number: f64 =
+        digits.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;
+    let seconds = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        unit => return Err(format!("`{unit}` is not a unit; write ms, s, m or h")),
+    };
+    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, millis) in
+            [("10", 10_000), ("0.5s", 500), ("250ms", 250), ("2m", 120_000), ("1h", 3_600_000)]
+        {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "s", "-1", "1d", "1e400", "ten"] {
+            duration(text).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The option `--providers`.
+
+use std::str::FromStr;
+
+use nettrace_diagnostics::__client::Wanted;
+
+/// One provider of the list, and which of its events are wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Provider(pub(crate) Wanted);
+
+/// The names of levels, and their numbers.
+const LEVELS: [(&str, u32); 9] = [
+    ("LogAlways", 0),
+    ("Critical", 1),
+    ("Error", 2),
+    ("Warning", 3),
+    ("warn", 3),
+    ("Informational", 4),
+    ("info", 4),
+    ("Verbose", 5),
+    ("trace", 5),
+];
+
+impl Provider {
+    /// All events of a provider.
+    pub(crate) fn all_of(name: &str) -> Self {
+        Self(Wanted {
+            name: name.to_owned(),
+            keywords: u64::MAX,
+            level: 5,
+            arguments: String::new(),
+        })
+    }
+}
+
+impl FromStr for Provider {
+    type Err = String;
+
+    /// Reads `NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]]`, as in `dotnet-trace`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(4, ':').map(str::trim);
+        let name = parts.next().filter(|name| !name.is_empty());
+        let mut provider = Self::all_of(name.ok_or("a provider has no name")?);
+        if let Some(keywords) = parts.next().filter(|part| !part.is_empty()) {
+            let digits = keywords.strip_prefix("0x").unwrap_or(keywords);
+            provider.0.keywords = u64::from_str_radix(digits, 16)
+                .map_err(|_| format!("`{keywords}` is not a hexadecimal number of 64 bits"))?;
+        }
+        if let Some(level) = parts.next().filter(|part| !part.is_empty()) {
+            let named = LEVELS.iter().find(|(name, _)| name.eq_ignore_ascii_case(level));
+            let number = || level.parse::<u8>().ok().map(u32::from);
+            provider.0.level =
+                named.map(|(_, number)| *number).or_else(number).ok_or_else(|| {
+                    format!("`{level}` is not a level; write Error, Warning, …, or a number")
+                })?;
+        }
+        provider.0.arguments = parts.next().unwrap_or_default().to_owned();
+        Ok(provider)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn providers_are_read_as_dotnet_trace_writes_them() {
+        let read = |text: &str| text.parse::<Provider>().map(|provider| provider.0);
+        let all = Provider::all_of("A-b").0;
+        assert_eq!(read("A-b"), Ok(all.clone()));
+        assert_eq!(read(" A-b:: "), Ok(all.clone()));
+        assert_eq!(read("A-b:0x1F"), Ok(Wanted { keywords: 0x1f, ..all.clone() }));
+        assert_eq!(read("A-b::warning"), Ok(Wanted { level: 3, ..all.clone() }));
+        assert_eq!(read("A-b::17"), Ok(Wanted { level: 17, ..all.clone() }));
+        let arguments = "Sec=1:2;b".to_owned();
+        let expected = Wanted { keywords: 8, level: 4, arguments, ..all };
+        assert_eq!(read("A-b:8:info:Sec=1:2;b"), Ok(expected));
+        for (text, wrong) in [("", "no name"), ("A:xyz", "`xyz`"), ("A::loud", "`loud`")] {
+            assert!(read(text).unwrap_err().contains(wrong), "{text}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! `ps` and `collect`, with a process of Rust, and with one of .NET.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "a test sleeps")]
+
+use std::{
+    env,
+    fs::{self, File},
+    path::Path,
+    process::{self, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_diagnostics::{__client::Target, Diagnostics, Options};
+use nettrace_writer::{Emit as _, TraceEvent};
+use tempfile::{TempDir, tempdir};
+use testkit::reference::{Trace, ask, tool};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Live", keywords = 1, level = Informational)]
+struct Tick {
+    number: u64,
+}
+
+/// A folder in which this process listens.
+struct Here {
+    folder: TempDir,
+    diagnostics: Diagnostics,
+}
+
+impl Here {
+    fn new() -> Self {
+        let folder = tempdir().unwrap();
+        let diagnostics = Options::new().directory(folder.path()).listen().unwrap();
+        Self { folder, diagnostics }
+    }
+}
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.diagnostics.stop();
+    }
+}
+
+fn nettrace(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+    command.args(arguments).env("TMPDIR", folder).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Emits while the command runs.
+fn emit_during(mut command: Command) -> Output {
+    let mut child = command.spawn().unwrap();
+    let mut number = 0;
+    while child.try_wait().unwrap().is_none() {
+        for _ in 0..100 {
+            Tick { number }.emit();
+            number += 1;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+/// The events of a complete trace, for us and for the reference.
+#[track_caller]
+fn complete(path: &Path) -> u64 {
+    let report = nettrace_reader::verify(File::open(path).unwrap()).unwrap();
+    assert!(report.is_sound() && report.lost == 0, "{report:?}");
+    if let Some(verdict) = ask(&["summary"], Trace::File(path)) {
+        verdict.assert_holds(report.events, 0);
+    }
+    report.events
+}
+
+#[test]
+fn ps_lists_what_listens_and_not_what_has_died() {
+    let here = Here::new();
+    // What a dead process has left, and what is no socket of ours.
+    for name in ["dotnet-diagnostic-999999999-1-socket", "dotnet-diagnostic-x", "other"] {
+        fs::write(here.folder.path().join(name), "").unwrap();
+    }
+    let lines = succeeded(&nettrace(here.folder.path(), &["ps"]).output().unwrap());
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    let columns: Vec<_> = lines.split_ascii_whitespace().collect();
+    assert_eq!(columns[0], process::id().to_string());
+    assert!(columns[1].starts_with("live-"), "{lines}");
+    assert!(columns[2].starts_with("10.0.0-rust.nettrace-diagnostics."), "{lines}");
+    assert_eq!(columns[3], env::args().next().unwrap());
+
+    let empty = tempdir().unwrap();
+    assert_eq!(succeeded(&nettrace(empty.path(), &["ps"]).output().unwrap()), "");
+}
+
+#[test]
+fn collect_ends_after_a_duration_or_a_signal() {
+    let here = Here::new();
+    let pid = process::id().to_string();
+    let folder = here.folder.path();
+    let program = env::current_exe().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
+
+    // By id, into a file with the default name.
+    let begun = Instant::now();
+    let output = emit_during(nettrace(folder, &["collect", "-p", &pid, "--duration", "700ms"]));
+    succeeded(&output);
+    assert!(begun.elapsed() >= Duration::from_millis(700));
+    let path = folder.join(format!("{program}-{pid}.nettrace"));
+    let events = complete(&path);
+    assert!(events > 1_000, "{events}");
+    let said = text(&output.stderr);
+    assert!(said.contains(&format!("{events} events, 0 lost")), "{said}");
+
+    // The file is not replaced, unless one says so. Nothing is recorded that nobody wants.
+    let again = ["collect", "-p", &pid, "--duration", "0.2"];
+    let output = nettrace(folder, &again).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--force replaces it"), "{}", text(&output.stderr));
+    let other = [&again[..], &["--force", "--providers", "Contoso-Live::error,Fabrikam"]].concat();
+    succeeded(&emit_during(nettrace(folder, &other)));
+    assert_eq!(complete(&path), 0);
+
+    // By name, to standard output, until a signal.
+    let mut command = nettrace(folder, &["collect", "-n", &program, "-o", "-"]);
+    command.args(["--providers", "Contoso-Live:1:info:key=value"]);
+    let piped = folder.join("piped.nettrace");
+    command.stdout(File::create(&piped).unwrap());
+    let mut child = command.spawn().unwrap();
+    for number in 0..500 {
+        Tick { number }.emit();
+        thread::sleep(Duration::from_millis(2));
+    }
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(complete(&piped) > 100);
+}
+
+#[test]
+fn a_process_that_is_not_there_is_an_error() {
+    let here = Here::new();
+    for (arguments, words) in [
+        (&["-p", "999999999"][..], "process 999999999 has no diagnostics socket"),
+        (&["-n", "no such program"], "is named no such program"),
+        (&[], "required"),
+        (&["-p", "1", "-n", "x"], "cannot be used"),
+        (&["-p", "1", "--duration", "ten"], "does not begin with a number"),
+        (&["-p", "1", "--providers", "A::loud"], "`loud` is not a level"),
+    ] {
+        let arguments = [&["collect"], arguments].concat();
+        let output = nettrace(here.folder.path(), &arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_process_of_dotnet_is_listed_and_collected() {
+    let Some(bench) = tool("eventpipe-bench") else { return };
+    let folder = tempdir().unwrap();
+    let mut command = Command::new(bench);
+    command.args(["two", "1", "6", "64"]).arg(folder.path().join("own.nettrace"));
+    command.env("TMPDIR", folder.path()).stdout(Stdio::null());
+    let mut bench = command.spawn().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while Target::all_in(folder.path()).unwrap().is_empty() {
+        assert!(Instant::now() < deadline, "the runtime listens");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let target = Target::all_in(folder.path()).unwrap().remove(0);
+    thread::sleep(Duration::from_millis(500));
+    let listed = succeeded(&nettrace(folder.path(), &["ps"]).output().unwrap());
+    assert!(listed.contains(&target.pid.to_string()) && listed.contains("eventpipe-bench"));
+    assert!(target.environment().unwrap().iter().any(|one| one.starts_with("TMPDIR=")));
+
+    let path = folder.path().join("ours.nettrace");
+    let pid = target.pid.to_string();
+    let arguments = ["collect", "-p", &pid, "--duration", "1s", "--buffer", "128", "-o"];
+    let mut command = nettrace(folder.path(), &arguments);
+    let output = command.arg(&path).output().unwrap();
+    let said = text(&output.stderr);
+    println!("{said}");
+    assert!(output.status.success(), "{said}");
+    let verdict = ask(&["summary"], Trace::File(&path)).unwrap();
+    verdict.assert_accepted();
+    assert!(verdict.number("events") > 1_000, "{}", verdict.totals);
+    assert!(said.contains(&format!("{} events", verdict.number("events"))), "{said}");
+    bench.wait().unwrap();
+}
