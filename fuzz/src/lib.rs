@@ -13,6 +13,8 @@ use std::{
 use nettrace_cli::convert_bytes;
 use nettrace_format::Format;
 use nettrace_reader::{Dialect, Error, Item, Options, Reader, Totals, verify_with};
+use nettrace_views::View;
+use testkit::perfetto::Trace;
 pub use testkit::streams;
 
 pub mod changes;
@@ -106,6 +108,7 @@ pub fn check_convert(way: Way, bytes: &[u8]) {
         0 => Format::V5,
         1 => Format::V4,
         2 => Format::Heph,
+        3 => return check_view(way, bytes),
         _ => Format::V6,
     };
     bounded(|| {
@@ -119,6 +122,20 @@ pub fn check_convert(way: Way, bytes: &[u8]) {
         if to == Format::V6 {
             assert_eq!(after, events);
         }
+    });
+}
+
+/// Converts a stream for Perfetto. The result must be sound: everything that it refers to is
+/// defined, and slices are nested.
+fn check_view(way: Way, bytes: &[u8]) {
+    bounded(|| {
+        let Ok(reader) = way.options().open(bytes) else { return };
+        let mut events = reader.sorted();
+        let mut out = Vec::new();
+        let options = nettrace_views::Options::default().spans_limit(LIMIT);
+        nettrace_views::write(View::Perfetto, &mut events, &mut out, &options).expect("a Vec");
+        let trace = Trace::read(&out);
+        assert!(trace.slices.len() as u64 <= 3 * events.totals().events + 2);
     });
 }
 

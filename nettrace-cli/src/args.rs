@@ -9,11 +9,12 @@ use clap::{
 use clap_complete::Shell;
 use nettrace_format::Format;
 use nettrace_reader::{Dialect, Options};
+use nettrace_views::View;
 
 #[cfg(unix)]
 use crate::live::CollectOptions;
 use crate::{
-    dump::DumpOptions, filter::FilterOptions, info::InfoOptions, tree::TreeOptions,
+    convert::To, dump::DumpOptions, filter::FilterOptions, info::InfoOptions, tree::TreeOptions,
     verify::VerifyOptions,
 };
 
@@ -94,7 +95,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: VerifyOptions,
     },
-    /// Convert a trace to another version of the format, or to another format
+    /// Convert a trace to another version of the format, to another format, or for a viewer
     ///
     /// Standard error lists what was read, and what the target cannot express. A damaged trace is
     /// converted as far as it can be read. The result is complete, and the exit code is 1.
@@ -106,9 +107,9 @@ pub(crate) enum Command {
         /// complete
         #[arg(value_hint = ValueHint::FilePath)]
         out: PathBuf,
-        /// The format of the result
+        /// The format of the result, unless the ending of OUT says it: .pftrace
         #[arg(long, value_parser = formats())]
-        to: Format,
+        to: Option<To>,
         /// Replace OUT if it exists
         #[arg(long)]
         force: bool,
@@ -151,9 +152,14 @@ impl Command {
 }
 
 /// Takes a format by its name.
-fn formats() -> impl TypedValueParser<Value = Format> {
-    let value = |format: &Format| PossibleValue::new(format.name()).help(format.about());
-    PossibleValuesParser::new(Format::ALL.iter().map(value)).try_map(|name| name.parse::<Format>())
+fn formats() -> impl TypedValueParser<Value = To> {
+    let traces =
+        Format::ALL.iter().map(|format| PossibleValue::new(format.name()).help(format.about()));
+    let views = View::ALL.iter().map(|view| PossibleValue::new(view.name()).help(view.about()));
+    PossibleValuesParser::new(traces.chain(views)).try_map(|name| match name.parse() {
+        Ok(format) => Ok(To::Trace(format)),
+        Err(error) => name.parse().map(To::View).map_err(|_| error),
+    })
 }
 
 /// Limits on memory, for traces from untrusted sources, and the choice of the dialect.

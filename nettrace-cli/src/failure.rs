@@ -34,6 +34,9 @@ pub(crate) enum Failure {
     /// A limit on memory would be exceeded: by what, and the limit.
     #[error("{0} exceed {1}; if you trust the trace, raise the bound with --definitions-limit")]
     TooMuch(&'static str, usize),
+    /// `convert` without `--to`, and a path whose ending says nothing.
+    #[error("say with --to in which format to write; endings that say it too: {0}")]
+    NoTarget(String),
     /// The source of a conversion is a Heph trace.
     #[error(
         "a Heph trace cannot be converted, only NetTrace V4, V5 and V6; `nettrace dump --json` \
@@ -96,7 +99,9 @@ impl Failure {
             Self::Broken(_) | Self::Format(_) | Self::TooMuch(..) => 1,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
-            Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => 2,
+            Self::NoTarget(_) | Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => {
+                2
+            }
             #[cfg(unix)]
             Self::Process(_) | Self::Client(_) => 2,
             Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,

@@ -110,6 +110,22 @@ impl<'a> Event<'a> {
         self.tables.thread(self.capture_thread)
     }
 
+    /// How many sequence points are before it. Two events with the same number and the same
+    /// [`metadata_id`](Header::metadata_id) are of the same type, so a caller can keep what it
+    /// knows of a type until the number changes.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// assert_eq!(reader.next_event()?.unwrap().epoch(), 0);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.tables.epoch()
+    }
+
     /// Its stack. `None` if it has none, or if the stream does not define the stack.
     ///
     /// ```

@@ -230,6 +230,12 @@ impl Tables {
         Ok(slot)
     }
 
+    /// The number of sequence points so far.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
     /// The number of definitions so far.
     #[inline]
     pub(crate) fn definitions(&self) -> Definitions {

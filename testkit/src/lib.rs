@@ -5,6 +5,7 @@
 //! - [`reference`](mod@reference) finds and runs the reference reader.
 //! - [`activities`] runs PerfView's own computation of activities.
 //! - [`allocations`] counts the allocations of a thread.
+//! - [`perfetto`] reads traces of Perfetto, and runs Perfetto.
 //! - [`process`] runs one test of a test program in a process of its own.
 //! - [`small_disk`] mounts a disk that is soon full.
 #![allow(
@@ -17,6 +18,7 @@
 pub mod activities;
 pub mod agreed;
 pub mod allocations;
+pub mod perfetto;
 pub mod process;
 pub mod reference;
 pub mod small_disk;

@@ -8,7 +8,8 @@
 //! | target | module |
 //! |---|---|
 //! | NetTrace V6 | [`v6`]: can express everything that the other versions contain |
-//! | all other formats | [`stream_target`]: writes payloads and threads as sessions do |
+//! | all other formats of traces | [`stream_target`]: writes payloads and threads as sessions do |
+//! | formats of viewers | [`view`]: the crate `nettrace-views` |
 //!
 //! What the target cannot express is counted by kind ([`omissions`]) and listed on standard error.
 
@@ -18,6 +19,7 @@ mod sequence;
 mod stream_target;
 mod types;
 mod v6;
+mod view;
 
 use std::{
     io::{self, Write},
@@ -28,7 +30,8 @@ use nettrace_format::{
     Format,
     content::{SystemTimeParts, TraceInfo},
 };
-use nettrace_reader::{Item, Reader, Trace};
+use nettrace_reader::{Item, Reader, Totals, Trace};
+use nettrace_views::View;
 
 use crate::{
     args::Limits,
@@ -45,9 +48,30 @@ const BATCH: usize = 1 << 20;
 pub(crate) struct Task<'a> {
     /// A path, or `-` for standard output.
     pub(crate) out: &'a Path,
-    pub(crate) to: Format,
+    /// `None` for what the ending of the path says.
+    pub(crate) to: Option<To>,
     /// Whether a file that is there may be replaced.
     pub(crate) force: bool,
+}
+
+/// A format of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// A format of traces.
+    Trace(Format),
+    /// A format of a viewer.
+    View(View),
+}
+
+impl To {
+    /// What the ending of a path says.
+    fn of_path(path: &Path) -> Result<Self, Failure> {
+        View::of_path(path).map(Self::View).ok_or_else(|| {
+            let endings: Vec<_> = View::ALL.iter().flat_map(|view| view.endings()).collect();
+            let endings = endings.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>();
+            Failure::NoTarget(endings.join(", "))
+        })
+    }
 }
 
 /// Writes the trace `source` again. If the path is `-`, the result goes to `stdout`.
@@ -57,19 +81,20 @@ pub(crate) fn run(
     task: Task<'_>,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
+    let to = task.to.map_or_else(|| To::of_path(task.out), Ok)?;
     let mut destination = Destination::open(task.out, task.force, stdout)?;
     let mut reader = limits.options().open(source)?;
-    let mut target = target(task.to, reader.major_version(), limits.definitions());
+    let format = match to {
+        To::Trace(format) => format,
+        To::View(view) => return view::run(view, reader, limits, destination),
+    };
+    let mut target = target(format, reader.major_version(), limits.definitions());
     let end = rewrite(&mut reader, &mut *target, |bytes| destination.write(bytes))?;
     let written = destination.finish()?;
     let (unknown_blocks, unknown_parts) =
         (reader.totals().unknown_blocks, reader.totals().unknown_parts);
-    report(
-        &reader,
-        Omissions { unknown_blocks, unknown_parts, ..target.left_out() },
-        task.to,
-        written,
-    )?;
+    let left_out = Omissions { unknown_blocks, unknown_parts, ..target.left_out() };
+    report(reader.totals(), left_out.lines(), format.title(), written)?;
     Ok(end?)
 }
 
@@ -166,24 +191,19 @@ fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
 
 /// Lists on standard error what was read, written and left out.
 fn report(
-    reader: &Reader<Source>,
-    left_out: Omissions,
-    to: Format,
+    totals: &Totals,
+    left_out: impl Iterator<Item = (u64, &'static str)>,
+    title: &str,
     written: u64,
 ) -> io::Result<()> {
-    let mut text = String::new();
-    for (count, what) in left_out.lines() {
-        text.push_str(&format!(
-            "left out, because {} cannot express it: {count} {what}\n",
-            to.title()
-        ));
+    let (mut text, mut total) = (String::new(), 0);
+    for (count, what) in left_out {
+        total += count;
+        text.push_str(&format!("left out, because {title} cannot express it: {count} {what}\n"));
     }
-    let totals = reader.totals();
     text.push_str(&format!(
-        "# events={} lost={} left_out={} bytes={written}\n",
-        totals.events,
-        totals.lost,
-        left_out.total()
+        "# events={} lost={} left_out={total} bytes={written}\n",
+        totals.events, totals.lost,
     ));
     match io::stderr().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

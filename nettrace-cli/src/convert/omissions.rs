@@ -74,9 +74,4 @@ impl Omissions {
         .into_iter()
         .filter(|(count, _)| *count > 0)
     }
-
-    /// All kinds together.
-    pub(super) fn total(&self) -> u64 {
-        self.lines().map(|(count, _)| count).sum()
-    }
 }

@@ -1,0 +1,271 @@
+//! Writes NetTrace traces in the formats of viewers.
+//!
+//! [`write()`] converts a trace of NetTrace V4, V5 or V6. It reads the trace once, and its memory
+//! does not grow with the trace.
+//!
+//! ```
+//! use nettrace_reader::Reader;
+//! use nettrace_views::{Options, View, write};
+//!
+//! # let trace = nettrace_reader::example();
+//! let mut events = Reader::new(&trace[..])?.sorted();
+//! let mut out = Vec::new();
+//! let written = write(View::Perfetto, &mut events, &mut out, &Options::default())?;
+//! // How the source ended: whatever was readable is in the result.
+//! written.end?;
+//! assert_eq!(written.left_out.total(), 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How a trace maps to Perfetto
+//!
+//! The result is a file for <https://ui.perfetto.dev> and for Perfetto's trace processor.
+//!
+//! | of the source | in the result |
+//! |---|---|
+//! | the start of the trace | timestamp 2^34 ns of the clock BOOTTIME, which is related to the time of day |
+//! | a time | nanoseconds, rounded down |
+//! | a thread | a track with its ids and name; its key-values are the track's description |
+//! | a span that is nested in others on its thread | a slice of the thread |
+//! | any other span | a slice on a track of its own, with the span's name; Perfetto shows the tracks of one name as one, in as many rows as they need |
+//! | a poll (events Resume and Suspend) | a slice of the thread that polls |
+//! | a span's parent that is drawn elsewhere | a flow from the parent to the span |
+//! | an event that stands for a whole span, or an end without start that states a duration | a slice |
+//! | any other event | an instant on its thread's track |
+//! | provider | category |
+//! | fields, labels, levels up to Warning | annotations; those of a span's end are of its slice |
+//! | a duration | nanoseconds |
+//! | ids of traces and spans | annotations `TraceId`, `SpanId` and `ParentId` of slices; of other events `SpanId` alone |
+//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack; frames are addresses |
+//! | the stack of another event | annotation `stack`: addresses, innermost first |
+//! | values of .NET's EventCounters and meters | counter tracks, beside the event |
+//! | lost events | the instant `lost events` with their number, at the next event of the thread; losses that no event follows are at the end, on the track of the process |
+//! | key-values of the trace | annotations of the instant `trace` |
+//!
+//! A span is nested if it ended on the thread on which it began and its end states no polls, and if
+//! whatever began on the thread meanwhile, and had not ended before, named it as parent. A slice's
+//! parent on a thread is then the span's parent.
+//!
+//! Keywords, versions, descriptions and message templates of event types are not in the result, nor
+//! are the processors of events other than samples.
+#![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
+
+mod clock;
+mod ids;
+mod perfetto;
+mod proto;
+mod spans;
+mod values;
+
+use std::{
+    fmt,
+    io::{self, Write},
+    path::Path,
+    str::FromStr,
+};
+
+use nettrace_reader::{SortedReader, Source};
+
+use crate::perfetto::Perfetto;
+
+/// A format of a viewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum View {
+    /// A trace of Perfetto: a stream of protocol buffers, for <https://ui.perfetto.dev> and
+    /// Perfetto's trace processor.
+    Perfetto,
+}
+
+impl View {
+    /// All formats.
+    pub const ALL: &'static [Self] = &[Self::Perfetto];
+
+    /// Its name, as in command lines.
+    ///
+    /// ```
+    /// use nettrace_views::View;
+    ///
+    /// assert_eq!(View::Perfetto.name(), "perfetto");
+    /// assert_eq!("perfetto".parse(), Ok(View::Perfetto));
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Perfetto => "perfetto",
+        }
+    }
+
+    /// Its name in sentences.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Perfetto => "Perfetto",
+        }
+    }
+
+    /// What it is for, in a few words.
+    #[must_use]
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::Perfetto => "Perfetto (ui.perfetto.dev): spans, events, counters, samples",
+        }
+    }
+
+    /// The endings of its files.
+    #[must_use]
+    pub fn endings(self) -> &'static [&'static str] {
+        match self {
+            Self::Perfetto => &["pftrace", "perfetto-trace"],
+        }
+    }
+
+    /// The format that the name of a file ends with.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use nettrace_views::View;
+    ///
+    /// assert_eq!(View::of_path(Path::new("checkout.pftrace")), Some(View::Perfetto));
+    /// assert_eq!(View::of_path(Path::new("checkout.txt")), None);
+    /// ```
+    #[must_use]
+    pub fn of_path(path: &Path) -> Option<Self> {
+        let ending = path.extension()?.to_str()?;
+        Self::ALL.iter().copied().find(|view| view.endings().contains(&ending))
+    }
+}
+
+impl FromStr for View {
+    type Err = UnknownView;
+
+    fn from_str(name: &str) -> Result<Self, UnknownView> {
+        Self::ALL.iter().copied().find(|view| view.name() == name).ok_or(UnknownView)
+    }
+}
+
+/// Shows [`View::name`].
+impl fmt::Display for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No format has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no format of a viewer has this name")]
+#[non_exhaustive]
+pub struct UnknownView;
+
+/// The choices of a caller.
+///
+/// ```
+/// let options = nettrace_views::Options::default().spans_limit(16 << 20);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) spans_limit: usize,
+}
+
+impl Default for Options {
+    /// 256 MiB for spans that are under way.
+    fn default() -> Self {
+        Self { spans_limit: 256 << 20 }
+    }
+}
+
+impl Options {
+    /// Limits the memory for spans that have begun and not ended, in bytes (approximate). Beyond
+    /// it, the oldest ones become events without duration; [`LeftOut::spans`] counts them.
+    #[must_use]
+    pub fn spans_limit(mut self, bytes: usize) -> Self {
+        self.spans_limit = bytes;
+        self
+    }
+}
+
+/// The result of [`write()`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Written {
+    /// What could not be expressed.
+    pub left_out: LeftOut,
+    /// How the source ended. After an error, the result has everything before the damage, and is
+    /// complete.
+    pub end: nettrace_reader::Result<()>,
+}
+
+/// What a conversion has left out, counted by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Spans whose start became an event without duration, because too many were under way or
+    /// another span with the same id began.
+    pub spans: u64,
+    /// Connections from spans to their children, of spans with more than 4,096.
+    pub flows: u64,
+    /// Events some of whose fields cannot be decoded.
+    pub payloads: u64,
+    /// Events with a payload whose fields the trace does not describe.
+    pub undescribed: u64,
+    /// Events from more than 17 seconds before the start of the trace, or from more than 146 years
+    /// after it. They have the nearest time that the result can express.
+    pub times: u64,
+}
+
+impl LeftOut {
+    /// The kinds that are not zero: how many, and a description.
+    ///
+    /// ```
+    /// assert_eq!(nettrace_views::LeftOut::default().lines().count(), 0);
+    /// ```
+    pub fn lines(&self) -> impl Iterator<Item = (u64, &'static str)> + use<> {
+        [
+            (self.spans, "spans that are events without duration, as too many were under way"),
+            (self.flows, "connections from spans to their children"),
+            (self.payloads, "events' fields that cannot be decoded"),
+            (self.undescribed, "payloads whose fields the trace does not describe"),
+            (self.times, "times far from the start of the trace"),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+    }
+
+    /// All kinds together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.lines().map(|(count, _)| count).sum()
+    }
+}
+
+/// Converts a trace to the format of a viewer. `events` must be at its beginning. Its totals are
+/// complete afterwards.
+///
+/// # Errors
+/// Those of `out`. An error of the source is in the result.
+pub fn write<R: Source, W: Write>(
+    view: View,
+    events: &mut SortedReader<R>,
+    out: W,
+    options: &Options,
+) -> io::Result<Written> {
+    let View::Perfetto = view;
+    let mut target = Perfetto::new(out, events.trace(), events.major_version(), options);
+    let end = loop {
+        match events.next_event() {
+            Ok(Some(event)) => target.next(&event)?,
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    Ok(Written { left_out: target.finish(events.totals().lost)?, end })
+}
+
+/// The README, so that its example is compiled by the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc(hidden)]
+pub mod readme {}
