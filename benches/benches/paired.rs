@@ -7,8 +7,9 @@
 //! The sink is a device that takes everything, so the thread never waits for the flusher.
 
 use std::{
+    future::pending,
     hint::black_box,
-    pin::pin,
+    pin::{Pin, pin},
     task::{Context, Waker},
     time::Instant,
 };
@@ -62,10 +63,15 @@ fn main() {
         black_box(single(number));
     });
     bench.pair("traced_future_u64", 1, floor(), |number| {
-        black_box(poll(future(number)));
+        black_box(is_ready(pin!(future(number))));
     });
     bench.pair("single_future_u64", 1, floor(), |number| {
-        black_box(poll(single_future(number)));
+        black_box(is_ready(pin!(single_future(number))));
+    });
+    // One call, which is never ready. Its first poll is in the pair that warms up.
+    let mut pending = pin!(never_ready(1));
+    bench.pair("traced_further_poll", 1, floor(), |_| {
+        black_box(is_ready(pending.as_mut()));
     });
     bench.pair("labels_two_events", 1, floor(), |number| {
         let labels = [Label::SpanId(number), Label::Str("route", black_box("/cart"))];
@@ -170,10 +176,15 @@ async fn single_future(number: u64) -> u64 {
     black_box(number)
 }
 
-/// Polls a future that is ready at once.
-#[inline(never)]
-fn poll(future: impl Future<Output = u64>) -> bool {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+#[traced(provider = "Bench")]
+async fn never_ready(number: u64) -> u64 {
+    pending::<()>().await;
+    number
+}
+
+#[inline(always)]
+fn is_ready(future: Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 /// Pseudo-random gaps, from the 64-bit xorshift generator of Marsaglia (2003).

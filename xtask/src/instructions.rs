@@ -38,7 +38,7 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 17] = [
+const ROWS: [Row; 18] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("string_16", "an event of a text of 16 bytes", 1),
@@ -47,6 +47,7 @@ const ROWS: [Row; 17] = [
     row("single", "the same with `mode = single`: one event", 0),
     row("traced_future", "the same of an async function, polled once: Start and Stop", 0),
     row("single_future", "the same with `mode = single`: one event", 0),
+    row("traced_poll", "each further poll of an async call", 0),
     row("sampled_out_root", "a `#[traced]` call that decides against its trace", 0),
     row("sampled_out_call", "a `#[traced]` call inside of such a trace", 0),
     row("sampled_out_event", "an event inside of such a trace", 0),

@@ -4,8 +4,9 @@
 //! peer to the floor, by name. An argument sets the number of rounds (300).
 //!
 //! All peers record the same event on one thread: two 64-bit numbers that change from event to
-//! event. They stamp it from the processor's counter if the library has such a clock. Work on other
-//! threads (encoding, writing) is not measured for any of them.
+//! event. They stamp it from the processor's counter if the library has such a clock. Those that
+//! know spans record a span as well, which begins and ends. Work on other threads (encoding,
+//! writing) is not measured for any of them.
 //!
 //! All peers are built with cargo's default release profile. Some do better with whole-program
 //! optimisation, dial9 most of all. To see that, set `CARGO_PROFILE_RELEASE_LTO=thin` and
@@ -30,6 +31,7 @@ mod harness;
 #[cfg(feature = "ours")]
 mod ours;
 mod perfetto;
+mod registry;
 mod subscriber;
 
 use std::{env, process::ExitCode};
@@ -69,9 +71,12 @@ fn peers() -> Vec<Box<dyn Peer>> {
         Box::new(floor::Floor::new()),
         #[cfg(feature = "ours")]
         Box::new(ours::Ours::new()),
+        #[cfg(feature = "ours")]
+        Box::new(ours::OurSpans::new()),
         Box::new(dial9::Dial9),
         Box::new(perfetto::Perfetto::new()),
         Box::new(fast::Fastrace::default()),
+        Box::new(registry::Spans::new()),
         Box::new(subscriber::Subscriber::new()),
     ]
 }

@@ -7,8 +7,9 @@
 
 use std::{
     env,
+    future::pending,
     hint::black_box,
-    pin::pin,
+    pin::{Pin, pin},
     process::ExitCode,
     task::{Context, Waker},
     time::Duration,
@@ -69,12 +70,12 @@ fn run(row: &str, count: u64) -> bool {
         }),
         "traced_future" => recording(2 * count, || {
             repeat(count, |number| {
-                black_box(poll(future(number)));
+                black_box(is_ready(pin!(future(number))));
             });
         }),
         "single_future" => recording(count, || {
             repeat(count, |number| {
-                black_box(poll(single_future(number)));
+                black_box(is_ready(pin!(single_future(number))));
             });
         }),
         // Nothing is recorded but one event, so that the thread has a buffer.
@@ -91,6 +92,12 @@ fn run(row: &str, count: u64) -> bool {
                 _ => Two { a: number, b: number }.emit(),
             });
             drop(outer);
+        }),
+        "traced_poll" => recording(2, || {
+            let mut call = pin!(never_ready(1));
+            repeat(count, |_| {
+                black_box(is_ready(call.as_mut()));
+            });
         }),
         "labels" => recording(2 * count, || {
             repeat(count, |number| {
@@ -191,10 +198,15 @@ async fn single_future(number: u64) -> u64 {
     black_box(number)
 }
 
-/// Polls a future that is ready at once.
-#[inline(never)]
-fn poll(future: impl Future<Output = u64>) -> bool {
-    pin!(future).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+#[traced(provider = "Bench")]
+async fn never_ready(number: u64) -> u64 {
+    pending::<()>().await;
+    number
+}
+
+#[inline(always)]
+fn is_ready(future: Pin<&mut impl Future>) -> bool {
+    future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
 #[inline(always)]

@@ -270,6 +270,22 @@ impl Frame {
         (self.start, self.end) = (labels.start, labels.end);
         self.state = state;
     }
+
+    /// Puts a span without labels in force, in the frame above the innermost.
+    #[inline(always)]
+    fn set_span(
+        &mut self,
+        span: &Begun,
+        labels: Range<usize>,
+        depth: &mut usize,
+        last: &mut u64,
+    ) -> Entered {
+        self.set(span.number, Some(span.ids), false, labels, span.state.clone());
+        (*depth, *last) = (*depth + 1, *last + 1);
+        self.serial = *last;
+        set_innermost(*last, span.number);
+        Entered { depth: *depth, serial: *last }
+    }
 }
 
 /// A copy of what is in force, for another thread or for later.
@@ -563,8 +579,15 @@ fn new_span(block: &mut Block) -> (SpanId, u64) {
     let number = block.number();
     match ids::span_id(number) {
         Some(span) => (span, number),
-        None => new_span(block),
+        None => next_span(block),
     }
+}
+
+/// [`new_span`] after the one number that stands for no span.
+#[cold]
+#[inline(never)]
+fn next_span(block: &mut Block) -> (SpanId, u64) {
+    new_span(block)
 }
 
 /// A number that the process has not used yet.
@@ -679,21 +702,17 @@ impl Frames {
 
     #[inline(always)]
     fn begin_span(&mut self, above: &Above<'_>, begun: &mut Option<Begun>) -> Entered {
+        let Some([outer, next]) = self.frames.get_mut(self.depth..self.depth + 2) else {
+            return self.begin_span_after_growth(above, begun);
+        };
         let (span, number) = new_span(&mut self.block);
-        let (outer, next) = Self::top(&mut self.frames, self.depth);
         let (ids, state) = Ids::of(span, above, outer);
         let labels = outer.start..outer.end;
         let begun = begun.insert(Begun { ids, number, state });
         if labels.is_empty() {
-            // As `push_span`, but with one look at the frames.
-            next.set(number, Some(ids), false, labels, begun.state.clone());
-            let entered = Entered { depth: self.depth + 1, serial: self.last + 1 };
-            next.serial = entered.serial;
-            (self.depth, self.last) = (entered.depth, entered.serial);
-            set_innermost(entered.serial, number);
-            entered
+            next.set_span(begun, labels, &mut self.depth, &mut self.last)
         } else {
-            self.push_span(begun)
+            self.push_span_below_labels(begun)
         }
     }
 
@@ -705,6 +724,13 @@ impl Frames {
             frame.version |= span.number & SAMPLED_OUT;
             set_innermost(frame.serial, frame.version);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_span_after_growth(&mut self, above: &Above<'_>, begun: &mut Option<Begun>) -> Entered {
+        grow(&mut self.frames);
+        self.begin_span(above, begun)
     }
 
     #[inline]
@@ -799,8 +825,20 @@ impl Frames {
     }
 
     /// Adds a frame with a span and the labels in force.
-    #[inline(never)]
+    #[inline(always)]
     fn push_span(&mut self, span: &Begun) -> Entered {
+        match self.frames.get_mut(self.depth..self.depth + 2) {
+            Some([outer, next]) if outer.start == outer.end => {
+                next.set_span(span, outer.start..outer.end, &mut self.depth, &mut self.last)
+            }
+            _ => self.push_span_below_labels(span),
+        }
+    }
+
+    /// [`push_span`](Self::push_span) if there are labels, or no free frame.
+    #[cold]
+    #[inline(never)]
+    fn push_span_below_labels(&mut self, span: &Begun) -> Entered {
         let outer = Self::top(&mut self.frames, self.depth).0;
         let (mut start, mut end, mut version) = (outer.start, outer.end, span.number);
         if start < end {

@@ -282,6 +282,13 @@ impl<E: SpanEvents> Span<E> {
         Scope(self.open.as_ref().map_or(Entered::NOTHING, frames::enter_span))
     }
 
+    #[inline(never)]
+    fn end_at_drop(&mut self) {
+        let _scope = self.scope();
+        let outcome = if thread::panicking() { Outcome::Panicked } else { Outcome::Ok };
+        self.end(outcome, 0, Elapsed::ZERO);
+    }
+
     /// Records the Stop, unless it is recorded. The span is in force.
     #[inline]
     fn end(&mut self, outcome: Outcome, polls: u32, busy: Elapsed) {
@@ -310,12 +317,10 @@ impl<E: SpanEvents> Span<E> {
 }
 
 impl<E: SpanEvents> Drop for Span<E> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.is_recorded() {
-            let _scope = self.scope();
-            let outcome = if thread::panicking() { Outcome::Panicked } else { Outcome::Ok };
-            self.end(outcome, 0, Elapsed::ZERO);
+            self.end_at_drop();
         }
     }
 }
