@@ -322,6 +322,16 @@ struct Frames {
     block: Block,
 }
 
+/// Destructors of other thread locals may run later, and end a span that the thread was in.
+impl Drop for Frames {
+    fn drop(&mut self) {
+        match self.innermost() {
+            Some(Frame { ids: Some(ids), start, end, .. }) if start == end => LAST.set(Some(*ids)),
+            _ => set_innermost(0, 0),
+        }
+    }
+}
+
 /// A frame that is in force until [`leave`] gets it.
 #[derive(Debug)]
 pub(crate) struct Entered {
@@ -350,6 +360,8 @@ struct Innermost {
 thread_local! {
     static INNERMOST: Innermost =
         const { Innermost { version: Cell::new(0), serial: Cell::new(0) } };
+    /// The span that was in force when the frames were destroyed, if no labels were.
+    static LAST: Cell<Option<Ids>> = const { Cell::new(None) };
     static FRAMES: RefCell<Frames> = const {
         RefCell::new(Frames {
             frames: Vec::new(),
@@ -403,29 +415,48 @@ fn with_frames<R>(f: impl FnOnce(&mut Frames) -> R) -> Result<R, LabelError> {
     called.unwrap_or(Err(LabelError::ThreadEnding))
 }
 
+/// What a scope does that cannot be entered because the thread is ending: from then on nothing is
+/// in force, so that its events do not have what is in force around it.
+#[inline(always)]
+fn at_end<R>(entered: Result<R, LabelError>) -> Result<R, LabelError> {
+    if let Err(LabelError::ThreadEnding) = entered {
+        nothing_at_end();
+    }
+    entered
+}
+
+#[cold]
+#[inline(never)]
+fn nothing_at_end() {
+    LAST.set(None);
+    set_innermost(0, 0);
+}
+
 /// Adds labels to what is in force.
 pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> {
-    with_frames(|frames| frames.push_labels(labels).ok_or(LabelError::TooLong))?
+    at_end(with_frames(|frames| frames.push_labels(labels).ok_or(LabelError::TooLong)))?
 }
 
 /// Puts a span in force, below whatever labels are in force. If the thread is ending, or if this is
 /// a signal handler that interrupted a change of the frames, nothing is put in force.
 #[inline]
 pub(crate) fn enter_span(span: &Begun) -> Entered {
-    with_frames(|frames| frames.push_span(span)).unwrap_or(Entered::NOTHING)
+    at_end(with_frames(|frames| frames.push_span(span))).unwrap_or(Entered::NOTHING)
 }
 
 /// Puts in force what a snapshot has, and nothing else. Also if the same is in force: what is
 /// forgotten within the scope must end with it.
 pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
-    with_frames(|frames| frames.push_snapshot(snapshot)).unwrap_or(Entered::NOTHING)
+    at_end(with_frames(|frames| frames.push_snapshot(snapshot))).unwrap_or(Entered::NOTHING)
 }
 
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
 #[inline(always)]
 pub(crate) fn leave(entered: &Entered) {
     if is_innermost(entered) {
-        let _ = with_frames(Frames::pop_innermost);
+        if with_frames(|frames| frames.pop_innermost(entered)) == Err(LabelError::ThreadEnding) {
+            nothing_at_end();
+        }
     } else if entered.is_something() {
         cut_off(entered);
     }
@@ -555,7 +586,7 @@ pub(crate) fn begin_sampled_out() -> Option<Begun> {
 /// `begun` is `None`. The span is written there, because it is large.
 #[inline(never)]
 pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>) -> Entered {
-    match with_frames(|frames| frames.begin_span(&above, begun)) {
+    match at_end(with_frames(|frames| frames.begin_span(&above, begun))) {
         Ok(entered) => entered,
         Err(_) => {
             *begun = Some(begin_nowhere(&above));
@@ -602,21 +633,27 @@ pub(crate) fn unique() -> u64 {
 pub(crate) fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
+        // A signal handler does not change the frames meanwhile. See `with_frames`.
+        compiler_fence(Ordering::SeqCst);
         let frame = frames.innermost()?;
-        match &frame.ids {
+        let result = match &frame.ids {
             Some(ids) if frame.start == frame.end => Some(f(ids, frame.version)),
             _ => None,
-        }
+        };
+        compiler_fence(Ordering::SeqCst);
+        result
     });
     called.ok().flatten()
 }
 
 /// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
-/// be read: a signal handler interrupted a change of it, or the thread is ending.
+/// be read: a signal handler interrupted a change of it.
 #[inline(always)]
 pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
+    let mut f = Some(f);
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
+        compiler_fence(Ordering::SeqCst);
         let list;
         let (version, current) = match frames.innermost() {
             None => (0, InForce::Nothing),
@@ -638,9 +675,15 @@ pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R
                 (frame.version, current)
             }
         };
-        Some(f(version, current))
+        let result = f.take()?(version, current);
+        compiler_fence(Ordering::SeqCst);
+        Some(result)
     });
-    called.ok().flatten()
+    called.unwrap_or_else(|_| {
+        // The frames are gone.
+        let ids = LAST.get();
+        Some(f.take()?(version(), ids.as_ref().map_or(InForce::Nothing, InForce::Span)))
+    })
 }
 
 /// The activity in force, and the one that it was started from.
@@ -733,21 +776,27 @@ impl Frames {
         self.begin_span(above, begun)
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn pop(&mut self, entered: &Entered) {
         if self.has(entered) {
             self.cut(entered.depth - 1);
         }
     }
 
-    /// Removes the innermost frame, which must be one.
+    /// [`pop`](Self::pop) for a scope that was the innermost a moment ago. A signal handler may
+    /// have forgotten another one within it since then.
     #[inline(always)]
-    fn pop_innermost(&mut self) {
-        if let Some([outer, frame]) = self.frames.get_mut(self.depth - 1..=self.depth) {
-            frame.state = None;
-            let (serial, version) = (outer.serial, outer.version);
-            self.depth -= 1;
-            set_innermost(serial, version);
+    fn pop_innermost(&mut self, entered: &Entered) {
+        let depth = entered.depth - 1;
+        match self.frames.get_mut(depth..=self.depth) {
+            Some([outer, frame]) if frame.serial == entered.serial => {
+                frame.state = None;
+                let (serial, version) = (outer.serial, outer.version);
+                self.depth = depth;
+                set_innermost(serial, version);
+            }
+            _ => self.pop(entered),
         }
     }
 

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::OnFull,
-    context::frames,
+    context::frames::{self, InForce},
     local::{self, ThreadBuffer},
     memory::Cursor,
     record::{Reason, Record},
@@ -218,10 +218,20 @@ fn write_row<T: TraceEvent + ?Sized>(
     let version = frames::version();
     let mut labels_written = None;
     if version != record.labels() {
-        labels_written = frames::with_current(|version, current| {
-            origin::in_force(&mut out, &current, previous);
-            version
-        });
+        // If the labels in force cannot be read, this is a signal handler that interrupted a change
+        // of them. The record's last ones may be those of a span that ended long ago. So the row
+        // has none. The next event tries again, because the change leaves the thread without a
+        // current buffer.
+        labels_written = Some(
+            frames::with_current(|version, current| {
+                origin::in_force(&mut out, &current, previous);
+                version
+            })
+            .unwrap_or_else(|| {
+                origin::in_force(&mut out, &InForce::Nothing, previous);
+                0
+            }),
+        );
     }
     if !origin.write(previous, &mut out) {
         return Err(NotWritten::TooLarge);
@@ -262,9 +272,6 @@ fn write_row<T: TraceEvent + ?Sized>(
         record.mark_escapes();
     }
     record.gap_written();
-    // If the labels in force cannot be read, this is a signal handler that interrupted a change of
-    // them. The next event tries again, because the change leaves the thread without a current
-    // buffer.
     if let Some(version) = labels_written {
         record.set_labels(version);
     }

@@ -289,6 +289,16 @@ impl<E: SpanEvents> Span<E> {
         self.end(outcome, 0, Elapsed::ZERO);
     }
 
+    /// Puts the span in force again, if its scope has ended or if others are within it.
+    #[inline]
+    fn return_to(&self, scope: &mut Scope) {
+        if !frames::return_to(&scope.0) {
+            // A scope around this one has ended before it, and this one with it.
+            *scope = Scope(Entered::NOTHING);
+            *scope = self.scope();
+        }
+    }
+
     /// Records the Stop, unless it is recorded. The span is in force.
     #[inline]
     fn end(&mut self, outcome: Outcome, polls: u32, busy: Elapsed) {
@@ -462,11 +472,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[inline]
     fn return_here(&mut self) {
         let Some(Entry { scope, .. }) = &mut self.entry else { return };
-        if !frames::return_to(&scope.0) {
-            // A scope around this one has ended before it, and this one with it.
-            *scope = Scope(Entered::NOTHING);
-            *scope = self.span.scope();
-        }
+        self.span.return_to(scope);
     }
 }
 

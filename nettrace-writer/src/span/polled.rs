@@ -5,8 +5,6 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use crate::context::frames;
-
 use super::{Elapsed, End, Outcome, Span, SpanEvents, Started};
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
@@ -55,7 +53,7 @@ impl<E: SpanEvents> PolledSpan<E> {
         outcome: impl FnOnce(&R) -> Option<Outcome>,
         stop: impl FnOnce(&mut E, &R, End),
     ) -> R {
-        let scope = self.span.scope();
+        let mut scope = self.span.scope();
         if !self.span.is_recorded() {
             return f(&mut self.span);
         }
@@ -65,7 +63,7 @@ impl<E: SpanEvents> PolledSpan<E> {
         let began = Started::now();
         let result = f(&mut self.span);
         self.busy = self.busy.plus(began.elapsed());
-        frames::return_to(&scope.0);
+        self.span.return_to(&mut scope);
         self.span.suspend();
         self.is_polled = false;
         if let Some(outcome) = outcome(&result) {

@@ -1,0 +1,240 @@
+//! Spans where they are least expected: at each instruction of a change of what is in force, while
+//! a thread is torn down, after scopes that end in another order than they began, and when the
+//! memory is full.
+
+#![cfg(target_os = "linux")]
+#![allow(unsafe_code, reason = "signals")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{cell::RefCell, mem, thread};
+
+use nettrace_reader::Label;
+use nettrace_writer::{
+    Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
+    SpanEvents, TraceEvent,
+};
+
+use crate::trace_support::{Seen, check, memory, read};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Spans-Interrupted", opcode = Start)]
+struct WorkStart<'a> {
+    value: u64,
+    text: &'a str,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Spans-Interrupted", opcode = Stop)]
+struct WorkStop {
+    value: u64,
+    duration: Elapsed,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Spans-Interrupted")]
+struct Tick {
+    value: u64,
+}
+
+struct Work(u64);
+
+impl SpanEvents for Work {
+    fn stop(&mut self, end: &End) {
+        WorkStop { value: self.0, duration: end.duration }.emit();
+    }
+}
+
+fn work(value: u64) -> EnteredSpan<Work> {
+    EnteredSpan::begin(Work(value), Parent::Current, || WorkStart { value, text: "" }.emit())
+}
+
+fn span_of(event: &Seen) -> Option<u64> {
+    event.labels.iter().find_map(|label| match label {
+        Label::SpanId(id) => Some(*id),
+        _ => None,
+    })
+}
+
+/// The span of the Start with this value.
+fn started(events: &[Seen], value: u64) -> u64 {
+    let start = events.iter().find(|event| event.name == "WorkStart" && event.value() == value);
+    span_of(start.expect("a start")).expect("it has ids")
+}
+
+fn stopped(events: &[Seen], value: u64) -> Option<u64> {
+    let stop = events.iter().find(|event| event.name == "WorkStop" && event.value() == value);
+    span_of(stop.expect("a stop"))
+}
+
+/// Calls a function in a signal handler before a chosen instruction.
+#[cfg(target_arch = "x86_64")]
+mod steps {
+    use std::{
+        arch::asm,
+        sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+    };
+
+    static LEFT: AtomicU64 = AtomicU64::new(0);
+    static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
+
+    extern "C" fn on_step(_: libc::c_int) {
+        if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // SAFETY: `at` has stored a function of this type.
+            let action: fn() = unsafe { std::mem::transmute(ACTION.load(Ordering::Relaxed)) };
+            action();
+        }
+    }
+
+    /// Runs `f`, and calls `action` before its instruction with this number, which counts from 1.
+    /// Returns how many instructions there were.
+    pub(crate) fn at<R>(number: u64, action: fn(), f: impl FnOnce() -> R) -> (R, u64) {
+        // SAFETY: zeros are a valid structure.
+        let mut handler: libc::sigaction = unsafe { std::mem::zeroed() };
+        handler.sa_sigaction = on_step as *const () as usize;
+        // SAFETY: the pointer is to a live structure.
+        let set =
+            unsafe { libc::sigaction(libc::SIGTRAP, &raw const handler, std::ptr::null_mut()) };
+        assert_eq!(set, 0);
+        ACTION.store(action as *mut (), Ordering::Relaxed);
+        LEFT.store(number, Ordering::Relaxed);
+        // SAFETY: sets the trap flag, which raises a signal after each instruction.
+        unsafe { asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq") };
+        let result = f();
+        // SAFETY: clears the flag.
+        unsafe { asm!("pushfq", "and qword ptr [rsp], -257", "popfq") };
+        (result, number.wrapping_sub(LEFT.load(Ordering::Relaxed)))
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_handler_at_any_instruction_has_no_labels_of_a_span_that_has_ended() {
+    let (sink, builder) = memory("Spans-Interrupted");
+    let session = builder.start().unwrap();
+    Tick { value: 0 }.emit();
+    drop(work(0));
+    let all = steps::at(u64::MAX, || (), || drop(work(0))).1;
+    // Without optimisation there are many thousand.
+    let stride = all / 100 + 1;
+    let mut runs = 0;
+    for number in (1..all).step_by(stride as usize) {
+        runs += 1;
+        drop(work(2 * runs));
+        let (new, _) = steps::at(number, || Tick { value: 1 }.emit(), || work(2 * runs + 1));
+        drop(new);
+    }
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    let mut before = 0;
+    for (at, event) in events.iter().enumerate().filter(|(_, event)| event.value() == 1) {
+        if event.name == "Tick" {
+            let old = events[..at].iter().rfind(|event| event.name == "WorkStop").unwrap();
+            assert_ne!(span_of(event), span_of(old), "{at}: {event:#?}");
+            before += 1;
+        }
+    }
+    assert!(before > runs / 20, "{before} of {runs}");
+}
+
+/// What a handler forgets ends with the scope that it interrupted, at any instruction.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_scope_ends_although_a_handler_forgets_one_at_any_instruction() {
+    let (mut number, mut goes_on) = (0, true);
+    while goes_on {
+        number += 1;
+        let (is_sound, all) = thread::spawn(move || {
+            let scope = Context::from(caller()).enter();
+            drop(Context::none().enter());
+            let action = || mem::forget(Context::none().enter());
+            let ((), all) = steps::at(number, action, || drop(scope));
+            (Context::current().span_id().is_none(), all)
+        })
+        .join()
+        .unwrap();
+        assert!(is_sound, "instruction {number}");
+        goes_on = all >= number;
+    }
+    assert!(number > 10);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn caller() -> nettrace_context::TraceContext {
+    let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    nettrace_context::TraceContext::from_traceparent(header).unwrap()
+}
+
+thread_local! {
+    static HELD: RefCell<Vec<EnteredSpan<Work>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The span that a thread keeps in a thread local may end after the frames are gone.
+#[test]
+fn a_span_that_ends_while_its_thread_is_torn_down_has_its_own_ids() {
+    let (sink, builder) = memory("Spans-Interrupted");
+    let session = builder.start().unwrap();
+    for round in 0..4_u64 {
+        thread::spawn(move || {
+            let value = 10 * round;
+            // The order in which destructors run depends on what came first.
+            if round & 1 == 0 {
+                Tick { value }.emit();
+            }
+            if round & 2 == 0 {
+                drop(Context::current().enter());
+            }
+            HELD.with(|held| held.borrow_mut().push(work(value + 1)));
+            drop(work(value + 2));
+        })
+        .join()
+        .unwrap();
+    }
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    for value in (0..4).flat_map(|round| [10 * round + 1, 10 * round + 2]) {
+        assert_eq!(stopped(&events, value), Some(started(&events, value)), "{value}");
+    }
+}
+
+/// With more than one span that ends so, ids may be missing. They are never another span's.
+#[test]
+fn spans_that_end_while_their_thread_is_torn_down_have_no_others_ids() {
+    let (sink, builder) = memory("Spans-Interrupted");
+    let session = builder.start().unwrap();
+    thread::spawn(|| {
+        HELD.with(|held| held.borrow_mut().extend([work(1), work(2)]));
+        mem::forget(work(3));
+        Tick { value: 4 }.emit();
+    })
+    .join()
+    .unwrap();
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    for value in [1, 2] {
+        let stop = stopped(&events, value);
+        assert!(stop.is_none_or(|stop| stop == started(&events, value)), "{value}: {stop:?}");
+    }
+}
+
+#[test]
+fn a_polled_span_ends_with_its_ids_although_a_poll_ended_an_outer_scope() {
+    let (sink, builder) = memory("Spans-Interrupted");
+    let session = builder.start().unwrap();
+    let mut outer: Option<ContextScope> = Some(Context::none().enter());
+    let start = || WorkStart { value: 1, text: "" }.emit();
+    let mut span = PolledSpan::new(Span::begin(Work(1), Parent::Current, start));
+    span.poll(|_| {
+        outer = None;
+        ((), Some(Outcome::Ok))
+    });
+    drop(outer);
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    assert_eq!(stopped(&events, 1), Some(started(&events, 1)));
+}
