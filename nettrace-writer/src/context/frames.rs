@@ -8,224 +8,44 @@
 //! The ids of a span stand in the frame as they are. They become a label list only when an event
 //! writes them ([`with_current`]).
 
+mod begin;
+mod list;
+mod span_ids;
+#[cfg(test)]
+mod tests;
+
 use std::{
     cell::{Cell, RefCell},
     ops::Range,
     sync::Arc,
 };
 
-use nettrace_context::{ActivityId, SpanId, TraceFlags, TraceId, TraceState};
-use nettrace_format::v6::{self, LAST_LABEL, Label, LabelBytes};
+use nettrace_context::TraceState;
+use nettrace_format::v6::{self, Label, LabelBytes};
+
+pub(crate) use self::{
+    begin::{Above, Begun, begin_sampled_out, begin_span},
+    list::decode,
+    span_ids::{IdBytes, IdList, Ids, SAMPLED_OUT, labels},
+};
+use self::{
+    begin::{ids_of, new_span},
+    list::{List, is_id, kind, replaces, replaces_encoded},
+    span_ids::{MAX_ID_BYTES, id_list},
+};
 
 use super::{
     ids::{self, Block},
     labels::LabelError,
 };
 use crate::{
-    Sampling, local,
+    local,
     sync::{Ordering, compiler_fence},
 };
 
 /// The most bytes that the labels in force on a thread can take, keys and values included. The ids
 /// of a span do not count.
 pub const MAX_LABEL_BYTES: usize = 2_048;
-
-/// The most bytes that the ids of a span take in a label list: two activity ids, a trace id and a
-/// span id, each with its kind.
-const MAX_ID_BYTES: usize = 3 * 17 + 9;
-
-/// Kinds of labels.
-const ACTIVITY_ID: u8 = 1;
-const RELATED_ACTIVITY_ID: u8 = 2;
-const TRACE_ID: u8 = 3;
-const SPAN_ID: u8 = 4;
-
-/// The ids of a span. Without padding, because frames are copied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
-    /// The trace id's halves, in the order in which a chunk has them.
-    trace: [u64; 2],
-    pub(crate) span: SpanId,
-    /// The parent. In a root, the span that it follows from.
-    pub(crate) related: Option<SpanId>,
-    /// The flags of `traceparent`, and [`OPEN`] or [`OUT`].
-    flags: u64,
-}
-
-/// Bit of [`Ids::flags`]: the span is of another process. Nobody here has decided whether its tree
-/// is recorded.
-const OPEN: u64 = 1 << 8;
-/// Bit of [`Ids::flags`]: the span's tree is sampled out. The ids are those of its root or of the
-/// root's caller.
-const OUT: u64 = 1 << 9;
-
-/// Bit of the version of what is in force, and of the number of a span: it is sampled out. Numbers
-/// are below it.
-pub(crate) const SAMPLED_OUT: u64 = 1 << 63;
-
-/// The ids of a span as a chunk has them: the trace, the span, and the related span or 0.
-pub(crate) type IdBytes = [u8; 32];
-
-impl Ids {
-    pub(crate) fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
-        Self { trace: halves(trace), span, related: None, flags: flags.bits().into() }
-    }
-
-    /// The ids of a span of another process.
-    pub(crate) fn of_caller(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
-        let ids = Self::new(trace, span, flags);
-        Self { flags: ids.flags | OPEN, ..ids }
-    }
-
-    /// Whether this is not simply the span of a tree that is recorded.
-    #[inline(always)]
-    fn is_marked(&self) -> bool {
-        self.flags > 0xff
-    }
-
-    /// [`SAMPLED_OUT`] or 0.
-    fn sampled_out(&self) -> u64 {
-        if self.flags & OUT != 0 { SAMPLED_OUT } else { 0 }
-    }
-
-    pub(crate) fn trace(&self) -> TraceId {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
-        bytes[8..].copy_from_slice(&self.trace[1].to_le_bytes());
-        TraceId::from_bytes(bytes).expect("it was one")
-    }
-
-    pub(crate) fn flags(&self) -> TraceFlags {
-        TraceFlags::from_bits(self.flags as u8)
-    }
-
-    /// The ids of a new span, and what it has of `tracestate`.
-    #[inline(always)]
-    fn of(span: SpanId, above: &Above<'_>, outer: &Frame) -> (Self, Option<Arc<TraceState>>) {
-        let (parent, state, related) = match *above {
-            Above::Current => (outer.ids, &outer.state, None),
-            Above::Snapshot(snapshot) => (snapshot.ids, &snapshot.state, None),
-            Above::Nothing(related) => (None, &None, related),
-        };
-        match parent {
-            Some(parent) => (Self { span, related: Some(parent.span), ..parent }, state.clone()),
-            None => {
-                let flags = TraceFlags::RANDOM.with_sampled(true);
-                (Self { related, ..Self::new(ids::trace_id(span), span, flags) }, None)
-            }
-        }
-    }
-
-    /// Five words: what a chunk has of them, and the flags.
-    #[inline]
-    pub(crate) fn to_words(self) -> [u64; 5] {
-        let [upper, lower] = self.trace;
-        let related = self.related.map_or(0, SpanId::to_u64);
-        [upper, lower, self.span.to_u64(), related, self.flags]
-    }
-
-    /// From their [words](Self::to_words). `None` if no ids have these words.
-    #[inline]
-    pub(crate) fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
-        let span = SpanId::from_u64(span).filter(|_| upper | lower != 0)?;
-        Some(Self { trace: [upper, lower], span, related: SpanId::from_u64(related), flags })
-    }
-
-    /// Writes the ids as a chunk has them.
-    #[inline(always)]
-    pub(crate) fn write(&self, bytes: &mut IdBytes) {
-        bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.trace[1].to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.span.to_u64().to_le_bytes());
-        bytes[24..].copy_from_slice(&self.related.map_or(0, SpanId::to_u64).to_le_bytes());
-    }
-}
-
-#[inline]
-fn halves(trace: TraceId) -> [u64; 2] {
-    let bytes = u128::from_le_bytes(trace.to_bytes());
-    [bytes as u64, (bytes >> 64) as u64]
-}
-
-/// The label list of a span with these ids: the activity, the activity of the parent if there is
-/// one, the trace and the span.
-pub(crate) struct IdList {
-    bytes: [u8; MAX_ID_BYTES],
-    len: usize,
-}
-
-impl IdList {
-    /// The list, in which the last label is not marked.
-    #[inline(always)]
-    pub(crate) fn new(ids: &IdBytes) -> Self {
-        Self::with_mark(ids, 0)
-    }
-
-    /// The list, in which the last label is marked as such.
-    #[inline(always)]
-    pub(crate) fn ended(ids: &IdBytes) -> Self {
-        Self::with_mark(ids, LAST_LABEL)
-    }
-
-    #[inline(always)]
-    fn with_mark(ids: &IdBytes, mark: u8) -> Self {
-        let activity = |at: usize| {
-            let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
-            let span = SpanId::from_u64(u64::from_le_bytes(*bytes))?;
-            Some(ActivityId::from_span_id(span, ids::process()).to_bytes_le())
-        };
-        let mut bytes = [0; MAX_ID_BYTES];
-        bytes[0] = ACTIVITY_ID;
-        bytes[1..17].copy_from_slice(&activity(16).unwrap_or_default());
-        // The compiler knows where each label is.
-        let len = if let Some(parent) = activity(24) {
-            bytes[17] = RELATED_ACTIVITY_ID;
-            bytes[18..34].copy_from_slice(&parent);
-            put_own::<34>(&mut bytes, ids, mark)
-        } else {
-            put_own::<17>(&mut bytes, ids, mark)
-        };
-        Self { bytes, len }
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Appends the list.
-    #[inline(always)]
-    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
-        // All bytes, so that their number is constant.
-        let len = out.len() + self.len;
-        out.extend_from_slice(&self.bytes);
-        out.truncate(len);
-    }
-}
-
-/// Puts the ids of the trace and of the span at a place. Returns where they end.
-#[inline(always)]
-fn put_own<const AT: usize>(bytes: &mut [u8; MAX_ID_BYTES], ids: &IdBytes, mark: u8) -> usize {
-    bytes[AT] = TRACE_ID;
-    bytes[AT + 1..][..16].copy_from_slice(&ids[..16]);
-    bytes[AT + 17] = SPAN_ID | mark;
-    bytes[AT + 18..][..8].copy_from_slice(&ids[16..24]);
-    AT + 26
-}
-
-/// The labels of a span with these ids.
-pub(crate) fn labels<'a>(ids: &IdBytes) -> impl Iterator<Item = Label<'a>> + use<'a> {
-    let list = IdList::new(ids);
-    let owned = |label: Label<'_>| match label {
-        Label::ActivityId(id) => Some(Label::ActivityId(id)),
-        Label::RelatedActivityId(id) => Some(Label::RelatedActivityId(id)),
-        Label::TraceId(id) => Some(Label::TraceId(id)),
-        Label::SpanId(id) => Some(Label::SpanId(id)),
-        _ => None,
-    };
-    let mut labels = [None; 4];
-    labels.iter_mut().zip(decode(list.as_bytes())).for_each(|(to, label)| *to = owned(label));
-    labels.into_iter().flatten()
-}
 
 /// What is in force on a thread, for its rows.
 pub(crate) enum InForce<'a> {
@@ -502,125 +322,6 @@ pub(crate) fn snapshot() -> Snapshot {
     snapshot.ok().flatten().unwrap_or_default()
 }
 
-/// Where a span begins.
-#[derive(Debug)]
-pub(crate) enum Above<'a> {
-    /// In the span in force.
-    Current,
-    /// In the span of a snapshot, if it has one.
-    Snapshot(&'a Snapshot),
-    /// Nowhere. It may follow from a span.
-    Nothing(Option<SpanId>),
-}
-
-/// A span that has begun: what puts it in force.
-#[derive(Debug)]
-pub(crate) struct Begun {
-    pub(crate) ids: Ids,
-    /// The number that the span id was made from, which no other span has. With the bit
-    /// [`SAMPLED_OUT`] if that holds.
-    pub(crate) number: u64,
-    pub(crate) state: Option<Arc<TraceState>>,
-}
-
-impl Begun {
-    /// Whether the span is recorded, and not sampled out.
-    #[inline(always)]
-    pub(crate) fn is_recorded(&self) -> bool {
-        self.number & SAMPLED_OUT == 0
-    }
-
-    /// Whether something is to be decided for the span even if it has no sampling of its own: its
-    /// parent is sampled out, or of another process.
-    #[inline(always)]
-    pub(crate) fn is_undecided(&self) -> bool {
-        self.ids.is_marked()
-    }
-
-    /// Decides whether the span is recorded, which [`begin_span`] has just put in force: that its
-    /// parent says, if it is of this process, and otherwise `sampling`. `is_first` says that the
-    /// span has no parent at all.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn decide(&mut self, entered: &Entered, sampling: Option<Sampling>, is_first: bool) {
-        let Self { ids, state, .. } = self;
-        let is_open = is_first || ids.flags & OPEN != 0;
-        if !is_open && ids.flags & OUT == 0 {
-            return; // its parent is recorded
-        }
-        let caller = (!is_first).then_some((ids.flags(), state.as_deref()));
-        let is_kept = sampling.map(|sampling| sampling.keeps(ids.trace(), caller));
-        if is_open && is_kept != Some(false) {
-            // If nothing is decided here, the caller's flag travels on.
-            let is_sampled = is_kept.is_some() || ids.flags().is_sampled();
-            ids.flags = ids.flags().with_sampled(is_sampled).bits().into();
-        } else {
-            if let (Some(parent), false) = (ids.related, is_first) {
-                ids.span = parent;
-            }
-            ids.related = None;
-            ids.flags = OUT | u64::from(ids.flags().with_sampled(false).bits());
-            self.number |= SAMPLED_OUT;
-        }
-        let _ = with_frames(|frames| frames.replace(entered, self));
-    }
-}
-
-/// A span within the one in force, which is sampled out, for another place: it adds nothing here.
-/// `None` if what is in force cannot be read.
-#[cold]
-#[inline(never)]
-pub(crate) fn begin_sampled_out() -> Option<Begun> {
-    let begun = with_frames(|frames| {
-        let number = frames.block.number() | SAMPLED_OUT;
-        let frame = frames.innermost()?;
-        Some(Begun { ids: frame.ids?, number, state: frame.state.clone() })
-    });
-    begun.ok().flatten()
-}
-
-/// Makes ids for a span, and puts it in force, below whatever labels are in force. If the thread is
-/// ending, or if this is a signal handler that interrupted a change of the frames, nothing is put
-/// in force, and the span in force is not known.
-///
-/// `begun` is `None`. The span is written there, because it is large.
-#[inline(never)]
-pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>) -> Entered {
-    match at_end(with_frames(|frames| frames.begin_span(&above, begun))) {
-        Ok(entered) => entered,
-        Err(_) => {
-            *begun = Some(begin_nowhere(&above));
-            Entered::NOTHING
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn begin_nowhere(above: &Above<'_>) -> Begun {
-    // See `ids`.
-    let (span, number) = new_span(&mut { Block::EMPTY });
-    let (ids, state) = Ids::of(span, above, &Frame::default());
-    Begun { ids, number, state }
-}
-
-/// A span id, and the number that it was made from.
-#[inline]
-fn new_span(block: &mut Block) -> (SpanId, u64) {
-    let number = block.number();
-    match ids::span_id(number) {
-        Some(span) => (span, number),
-        None => next_span(block),
-    }
-}
-
-/// [`new_span`] after the one number that stands for no span.
-#[cold]
-#[inline(never)]
-fn next_span(block: &mut Block) -> (SpanId, u64) {
-    new_span(block)
-}
-
 /// A number that the process has not used yet.
 #[inline]
 pub(crate) fn unique() -> u64 {
@@ -749,7 +450,7 @@ impl Frames {
             return self.begin_span_after_growth(above, begun);
         };
         let (span, number) = new_span(&mut self.block);
-        let (ids, state) = Ids::of(span, above, outer);
+        let (ids, state) = ids_of(span, above, outer);
         let labels = outer.start..outer.end;
         let begun = begun.insert(Begun { ids, number, state });
         if labels.is_empty() {
@@ -929,101 +630,3 @@ impl Frames {
 fn grow(frames: &mut Vec<Frame>) {
     frames.resize_with(frames.len() * 2 + 8, Frame::default);
 }
-
-/// A label list that is being made.
-struct List<'a> {
-    bytes: &'a mut [u8],
-    len: usize,
-    /// Where the last label begins.
-    last: usize,
-}
-
-impl List<'_> {
-    /// Adds the labels of another list, but for some. Returns `None` if there are too many.
-    #[inline(never)]
-    fn inherit(
-        &mut self,
-        mut list: &[u8],
-        is_left_out: impl Fn(&LabelBytes<'_>) -> bool,
-    ) -> Option<()> {
-        while let Some(label) = v6::split_label(list) {
-            if !is_left_out(&label) {
-                let to = self.bytes.get_mut(self.len..self.len + label.len)?;
-                to.copy_from_slice(&list[..label.len]);
-                to[0] &= !LAST_LABEL;
-                (self.last, self.len) = (self.len, self.len + label.len);
-            }
-            list = &list[label.len..];
-        }
-        Some(())
-    }
-
-    /// Marks the last label. Returns the list's length.
-    fn end(self) -> usize {
-        if self.len > 0 {
-            self.bytes[self.last] |= LAST_LABEL;
-        }
-        self.len
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn id_list(ids: Ids) -> IdList {
-    let mut bytes = [0; 32];
-    ids.write(&mut bytes);
-    IdList::new(&bytes)
-}
-
-/// Whether `new` replaces `old`.
-fn replaces(new: &Label<'_>, old: &Label<'_>) -> bool {
-    match (new, old) {
-        (Label::Str(new, _) | Label::Int(new, _), Label::Str(old, _) | Label::Int(old, _)) => {
-            new == old
-        }
-        _ => kind(new) == kind(old),
-    }
-}
-
-/// [`replaces`] for a label that is encoded.
-fn replaces_encoded(new: &Label<'_>, old: &LabelBytes<'_>) -> bool {
-    match *new {
-        Label::Str(key, _) | Label::Int(key, _) => {
-            matches!(old.kind, 5 | 6) && old.key == key.as_bytes()
-        }
-        _ => old.kind == kind(new),
-    }
-}
-
-/// A label's kind, as it is encoded.
-fn kind(label: &Label<'_>) -> u8 {
-    match label {
-        Label::ActivityId(_) => ACTIVITY_ID,
-        Label::RelatedActivityId(_) => RELATED_ACTIVITY_ID,
-        Label::TraceId(_) => TRACE_ID,
-        Label::SpanId(_) => SPAN_ID,
-        Label::Str(..) => 5,
-        Label::Int(..) => 6,
-        Label::OpCode(_) => 7,
-        Label::Keywords(_) => 8,
-        Label::Level(_) => 9,
-        Label::Version(_) => 10,
-    }
-}
-
-/// Whether a kind is one of the ids that a span has.
-fn is_id(kind: u8) -> bool {
-    kind <= SPAN_ID
-}
-
-/// The labels of an encoded list.
-pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Label<'_>> {
-    std::iter::from_fn(move || {
-        let (label, len) = v6::read_label(bytes)?;
-        bytes = &bytes[len..];
-        Some(label)
-    })
-}
-
-#[cfg(test)]
-mod tests;

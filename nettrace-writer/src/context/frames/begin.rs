@@ -1,0 +1,152 @@
+//! Spans that begin.
+
+use std::sync::Arc;
+
+use nettrace_context::{SpanId, TraceFlags, TraceState};
+
+use super::{
+    Block, Entered, Frame, Ids, SAMPLED_OUT, Snapshot, at_end, ids,
+    span_ids::{OPEN, OUT},
+    with_frames,
+};
+use crate::Sampling;
+
+/// Where a span begins.
+#[derive(Debug)]
+pub(crate) enum Above<'a> {
+    /// In the span in force.
+    Current,
+    /// In the span of a snapshot, if it has one.
+    Snapshot(&'a Snapshot),
+    /// Nowhere. It may follow from a span.
+    Nothing(Option<SpanId>),
+}
+
+/// A span that has begun: what puts it in force.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) ids: Ids,
+    /// The number that the span id was made from, which no other span has. With the bit
+    /// [`SAMPLED_OUT`] if that holds.
+    pub(crate) number: u64,
+    pub(crate) state: Option<Arc<TraceState>>,
+}
+
+impl Begun {
+    /// Whether the span is recorded, and not sampled out.
+    #[inline(always)]
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.number & SAMPLED_OUT == 0
+    }
+
+    /// Whether something is to be decided for the span even if it has no sampling of its own: its
+    /// parent is sampled out, or of another process.
+    #[inline(always)]
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.ids.is_marked()
+    }
+
+    /// Decides whether the span is recorded, which [`begin_span`] has just put in force: that its
+    /// parent says, if it is of this process, and otherwise `sampling`. `is_first` says that the
+    /// span has no parent at all.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn decide(&mut self, entered: &Entered, sampling: Option<Sampling>, is_first: bool) {
+        let Self { ids, state, .. } = self;
+        let is_open = is_first || ids.flags & OPEN != 0;
+        if !is_open && ids.flags & OUT == 0 {
+            return; // its parent is recorded
+        }
+        let caller = (!is_first).then_some((ids.flags(), state.as_deref()));
+        let is_kept = sampling.map(|sampling| sampling.keeps(ids.trace(), caller));
+        if is_open && is_kept != Some(false) {
+            // If nothing is decided here, the caller's flag travels on.
+            let is_sampled = is_kept.is_some() || ids.flags().is_sampled();
+            ids.flags = ids.flags().with_sampled(is_sampled).bits().into();
+        } else {
+            if let (Some(parent), false) = (ids.related, is_first) {
+                ids.span = parent;
+            }
+            ids.related = None;
+            ids.flags = OUT | u64::from(ids.flags().with_sampled(false).bits());
+            self.number |= SAMPLED_OUT;
+        }
+        let _ = with_frames(|frames| frames.replace(entered, self));
+    }
+}
+
+/// A span within the one in force, which is sampled out, for another place: it adds nothing here.
+/// `None` if what is in force cannot be read.
+#[cold]
+#[inline(never)]
+pub(crate) fn begin_sampled_out() -> Option<Begun> {
+    let begun = with_frames(|frames| {
+        let number = frames.block.number() | SAMPLED_OUT;
+        let frame = frames.innermost()?;
+        Some(Begun { ids: frame.ids?, number, state: frame.state.clone() })
+    });
+    begun.ok().flatten()
+}
+
+/// Makes ids for a span, and puts it in force, below whatever labels are in force. If the thread is
+/// ending, or if this is a signal handler that interrupted a change of the frames, nothing is put
+/// in force, and the span in force is not known.
+///
+/// `begun` is `None`. The span is written there, because it is large.
+#[inline(never)]
+pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>) -> Entered {
+    match at_end(with_frames(|frames| frames.begin_span(&above, begun))) {
+        Ok(entered) => entered,
+        Err(_) => {
+            *begun = Some(begin_nowhere(&above));
+            Entered::NOTHING
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn begin_nowhere(above: &Above<'_>) -> Begun {
+    // See `ids`.
+    let (span, number) = new_span(&mut { Block::EMPTY });
+    let (ids, state) = ids_of(span, above, &Frame::default());
+    Begun { ids, number, state }
+}
+
+/// A span id, and the number that it was made from.
+#[inline]
+pub(super) fn new_span(block: &mut Block) -> (SpanId, u64) {
+    let number = block.number();
+    match ids::span_id(number) {
+        Some(span) => (span, number),
+        None => next_span(block),
+    }
+}
+
+/// [`new_span`] after the one number that stands for no span.
+#[cold]
+#[inline(never)]
+fn next_span(block: &mut Block) -> (SpanId, u64) {
+    new_span(block)
+}
+
+/// The ids of a new span, and what it has of `tracestate`.
+#[inline(always)]
+pub(super) fn ids_of(
+    span: SpanId,
+    above: &Above<'_>,
+    outer: &Frame,
+) -> (Ids, Option<Arc<TraceState>>) {
+    let (parent, state, related) = match *above {
+        Above::Current => (outer.ids, &outer.state, None),
+        Above::Snapshot(snapshot) => (snapshot.ids, &snapshot.state, None),
+        Above::Nothing(related) => (None, &None, related),
+    };
+    match parent {
+        Some(parent) => (Ids { span, related: Some(parent.span), ..parent }, state.clone()),
+        None => {
+            let flags = TraceFlags::RANDOM.with_sampled(true);
+            (Ids { related, ..Ids::new(ids::trace_id(span), span, flags) }, None)
+        }
+    }
+}

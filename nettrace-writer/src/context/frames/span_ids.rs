@@ -1,0 +1,195 @@
+//! The ids of a span, and the label list that they make.
+
+use nettrace_context::{ActivityId, SpanId, TraceFlags, TraceId};
+use nettrace_format::v6::{LAST_LABEL, Label};
+
+use super::{decode, ids};
+
+/// The most bytes that the ids of a span take in a label list: two activity ids, a trace id and a
+/// span id, each with its kind.
+pub(super) const MAX_ID_BYTES: usize = 3 * 17 + 9;
+
+/// Kinds of labels.
+pub(super) const ACTIVITY_ID: u8 = 1;
+pub(super) const RELATED_ACTIVITY_ID: u8 = 2;
+pub(super) const TRACE_ID: u8 = 3;
+pub(super) const SPAN_ID: u8 = 4;
+
+/// The ids of a span. Without padding, because frames are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    /// The trace id's halves, in the order in which a chunk has them.
+    pub(super) trace: [u64; 2],
+    pub(crate) span: SpanId,
+    /// The parent. In a root, the span that it follows from.
+    pub(crate) related: Option<SpanId>,
+    /// The flags of `traceparent`, and [`OPEN`] or [`OUT`].
+    pub(super) flags: u64,
+}
+
+/// Bit of [`Ids::flags`]: the span is of another process. Nobody here has decided whether its tree
+/// is recorded.
+pub(super) const OPEN: u64 = 1 << 8;
+/// Bit of [`Ids::flags`]: the span's tree is sampled out. The ids are those of its root or of the
+/// root's caller.
+pub(super) const OUT: u64 = 1 << 9;
+
+/// Bit of the version of what is in force, and of the number of a span: it is sampled out. Numbers
+/// are below it.
+pub(crate) const SAMPLED_OUT: u64 = 1 << 63;
+
+/// The ids of a span as a chunk has them: the trace, the span, and the related span or 0.
+pub(crate) type IdBytes = [u8; 32];
+
+impl Ids {
+    pub(crate) fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
+        Self { trace: halves(trace), span, related: None, flags: flags.bits().into() }
+    }
+
+    /// The ids of a span of another process.
+    pub(crate) fn of_caller(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
+        let ids = Self::new(trace, span, flags);
+        Self { flags: ids.flags | OPEN, ..ids }
+    }
+
+    /// Whether this is not simply the span of a tree that is recorded.
+    #[inline(always)]
+    pub(super) fn is_marked(&self) -> bool {
+        self.flags > 0xff
+    }
+
+    /// [`SAMPLED_OUT`] or 0.
+    pub(super) fn sampled_out(&self) -> u64 {
+        if self.flags & OUT != 0 { SAMPLED_OUT } else { 0 }
+    }
+
+    pub(crate) fn trace(&self) -> TraceId {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
+        bytes[8..].copy_from_slice(&self.trace[1].to_le_bytes());
+        TraceId::from_bytes(bytes).expect("it was one")
+    }
+
+    pub(crate) fn flags(&self) -> TraceFlags {
+        TraceFlags::from_bits(self.flags as u8)
+    }
+
+    /// Five words: what a chunk has of them, and the flags.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 5] {
+        let [upper, lower] = self.trace;
+        let related = self.related.map_or(0, SpanId::to_u64);
+        [upper, lower, self.span.to_u64(), related, self.flags]
+    }
+
+    /// From their [words](Self::to_words). `None` if no ids have these words.
+    #[inline]
+    pub(crate) fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
+        let span = SpanId::from_u64(span).filter(|_| upper | lower != 0)?;
+        Some(Self { trace: [upper, lower], span, related: SpanId::from_u64(related), flags })
+    }
+
+    /// Writes the ids as a chunk has them.
+    #[inline(always)]
+    pub(crate) fn write(&self, bytes: &mut IdBytes) {
+        bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.trace[1].to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.span.to_u64().to_le_bytes());
+        bytes[24..].copy_from_slice(&self.related.map_or(0, SpanId::to_u64).to_le_bytes());
+    }
+}
+
+#[inline]
+fn halves(trace: TraceId) -> [u64; 2] {
+    let bytes = u128::from_le_bytes(trace.to_bytes());
+    [bytes as u64, (bytes >> 64) as u64]
+}
+
+/// The label list of a span with these ids: the activity, the activity of the parent if there is
+/// one, the trace and the span.
+pub(crate) struct IdList {
+    bytes: [u8; MAX_ID_BYTES],
+    len: usize,
+}
+
+impl IdList {
+    /// The list, in which the last label is not marked.
+    #[inline(always)]
+    pub(crate) fn new(ids: &IdBytes) -> Self {
+        Self::with_mark(ids, 0)
+    }
+
+    /// The list, in which the last label is marked as such.
+    #[inline(always)]
+    pub(crate) fn ended(ids: &IdBytes) -> Self {
+        Self::with_mark(ids, LAST_LABEL)
+    }
+
+    #[inline(always)]
+    fn with_mark(ids: &IdBytes, mark: u8) -> Self {
+        let activity = |at: usize| {
+            let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
+            let span = SpanId::from_u64(u64::from_le_bytes(*bytes))?;
+            Some(ActivityId::from_span_id(span, ids::process()).to_bytes_le())
+        };
+        let mut bytes = [0; MAX_ID_BYTES];
+        bytes[0] = ACTIVITY_ID;
+        bytes[1..17].copy_from_slice(&activity(16).unwrap_or_default());
+        // The compiler knows where each label is.
+        let len = if let Some(parent) = activity(24) {
+            bytes[17] = RELATED_ACTIVITY_ID;
+            bytes[18..34].copy_from_slice(&parent);
+            put_own::<34>(&mut bytes, ids, mark)
+        } else {
+            put_own::<17>(&mut bytes, ids, mark)
+        };
+        Self { bytes, len }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Appends the list.
+    #[inline(always)]
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
+        // All bytes, so that their number is constant.
+        let len = out.len() + self.len;
+        out.extend_from_slice(&self.bytes);
+        out.truncate(len);
+    }
+}
+
+/// Puts the ids of the trace and of the span at a place. Returns where they end.
+#[inline(always)]
+fn put_own<const AT: usize>(bytes: &mut [u8; MAX_ID_BYTES], ids: &IdBytes, mark: u8) -> usize {
+    bytes[AT] = TRACE_ID;
+    bytes[AT + 1..][..16].copy_from_slice(&ids[..16]);
+    bytes[AT + 17] = SPAN_ID | mark;
+    bytes[AT + 18..][..8].copy_from_slice(&ids[16..24]);
+    AT + 26
+}
+
+/// The labels of a span with these ids.
+pub(crate) fn labels<'a>(ids: &IdBytes) -> impl Iterator<Item = Label<'a>> + use<'a> {
+    let list = IdList::new(ids);
+    let owned = |label: Label<'_>| match label {
+        Label::ActivityId(id) => Some(Label::ActivityId(id)),
+        Label::RelatedActivityId(id) => Some(Label::RelatedActivityId(id)),
+        Label::TraceId(id) => Some(Label::TraceId(id)),
+        Label::SpanId(id) => Some(Label::SpanId(id)),
+        _ => None,
+    };
+    let mut labels = [None; 4];
+    labels.iter_mut().zip(decode(list.as_bytes())).for_each(|(to, label)| *to = owned(label));
+    labels.into_iter().flatten()
+}
+
+/// The list of ids, whose last label is not marked.
+#[cold]
+#[inline(never)]
+pub(super) fn id_list(ids: Ids) -> IdList {
+    let mut bytes = [0; 32];
+    ids.write(&mut bytes);
+    IdList::new(&bytes)
+}
