@@ -3,10 +3,10 @@
 use std::{env, path::PathBuf};
 
 use nettrace_writer::{Session, SessionBuilder, Stats};
-use tracing_core::{Dispatch, dispatcher};
+use tracing_core::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use tracing_subscriber::filter::{ParseError, Targets};
 
-use crate::options::Options;
+use crate::{options::Options, sync::Builder};
 
 /// The variable that has the directives unless another one is named.
 const VARIABLE: &str = "RUST_LOG";
@@ -132,7 +132,7 @@ impl Init {
         };
         let targets: Targets =
             directives.parse().map_err(|reason| InitError::Directives { directives, reason })?;
-        if dispatcher::has_been_set() {
+        if has_subscriber() {
             return Err(InitError::AlreadyInstalled);
         }
         let options = self.options.targets(targets);
@@ -146,6 +146,17 @@ impl Init {
             .map_err(|_| InitError::AlreadyInstalled)?;
         Ok(Trace { session })
     }
+}
+
+/// Whether the process has a subscriber.
+fn has_subscriber() -> bool {
+    // This is also true if there was one for a scope.
+    if !dispatcher::has_been_set() {
+        return false;
+    }
+    // A new thread is in no scope.
+    let ask = || dispatcher::get_default(|it| !it.is::<NoSubscriber>());
+    Builder::new().spawn(ask).is_ok_and(|asked| asked.join().unwrap_or(true))
 }
 
 /// The trace that [`init`] has begun. It ends when this is dropped.
