@@ -7,9 +7,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::Shell;
-use nettrace_format::Format;
 use nettrace_reader::{Dialect, Options};
-use nettrace_views::View;
 
 #[cfg(unix)]
 use crate::live::CollectOptions;
@@ -108,7 +106,7 @@ pub(crate) enum Command {
         #[arg(value_hint = ValueHint::FilePath)]
         out: PathBuf,
         /// The format of the result, unless the ending of OUT says it: .pftrace
-        #[arg(long, value_parser = formats())]
+        #[arg(long, value_parser = targets())]
         to: Option<To>,
         /// Replace OUT if it exists
         #[arg(long)]
@@ -151,15 +149,10 @@ impl Command {
     }
 }
 
-/// Takes a format by its name.
-fn formats() -> impl TypedValueParser<Value = To> {
-    let traces =
-        Format::ALL.iter().map(|format| PossibleValue::new(format.name()).help(format.about()));
-    let views = View::ALL.iter().map(|view| PossibleValue::new(view.name()).help(view.about()));
-    PossibleValuesParser::new(traces.chain(views)).try_map(|name| match name.parse() {
-        Ok(format) => Ok(To::Trace(format)),
-        Err(error) => name.parse().map(To::View).map_err(|_| error),
-    })
+/// Takes a target by its name.
+fn targets() -> impl TypedValueParser<Value = To> {
+    let names = To::names().map(|(name, about)| PossibleValue::new(name).help(about));
+    PossibleValuesParser::new(names).try_map(|name| To::of_name(&name).ok_or("no target"))
 }
 
 /// Limits on memory, for traces from untrusted sources, and the choice of the dialect.

@@ -56,6 +56,7 @@ mod ids;
 mod perfetto;
 mod proto;
 mod spans;
+mod target;
 mod values;
 
 use std::{
@@ -65,9 +66,10 @@ use std::{
     str::FromStr,
 };
 
-use nettrace_reader::{SortedReader, Source};
+use nettrace_reader::{SortedReader, Source, Trace};
 
 use crate::perfetto::Perfetto;
+pub use crate::target::{LeftOut, Target, drive};
 
 /// A format of a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -118,6 +120,42 @@ impl View {
     pub fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Perfetto => &["pftrace", "perfetto-trace"],
+        }
+    }
+
+    /// Begins a result in this format, in `out`: of a NetTrace trace with these facts, whose major
+    /// version is `version`. Memory for bytes that `out` has not got yet is at most some MiB.
+    ///
+    /// Callers with a trace call [`write()`]. This is for those that make events go to several
+    /// targets, or stop early.
+    ///
+    /// ```
+    /// use nettrace_reader::Reader;
+    /// use nettrace_views::{Options, View};
+    ///
+    /// # let trace = nettrace_reader::example();
+    /// let mut events = Reader::new(&trace[..])?.sorted();
+    /// let mut out = Vec::new();
+    /// let (view, options) = (View::Perfetto, Options::default());
+    /// let mut target = view.target(&mut out, events.trace(), events.major_version(), &options);
+    /// while let Some(event) = events.next_event()? {
+    ///     target.event(&event)?;
+    /// }
+    /// let left_out = target.finish(events.totals())?;
+    /// assert_eq!(left_out.total(), 0);
+    /// assert!(!out.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn target<'w, W: Write + 'w>(
+        self,
+        out: W,
+        trace: &Trace,
+        version: u32,
+        options: &Options,
+    ) -> Box<dyn Target + 'w> {
+        match self {
+            Self::Perfetto => Box::new(Perfetto::new(out, trace, version, options)),
         }
     }
 
@@ -179,7 +217,7 @@ impl Default for Options {
 
 impl Options {
     /// Limits the memory for spans that have begun and not ended, in bytes (approximate). Beyond
-    /// it, the oldest ones become events without duration; [`LeftOut::spans`] counts them.
+    /// it, the oldest ones become events without duration; [`LeftOut`] counts them.
     #[must_use]
     pub fn spans_limit(mut self, bytes: usize) -> Self {
         self.spans_limit = bytes;
@@ -187,7 +225,7 @@ impl Options {
     }
 }
 
-/// The result of [`write()`].
+/// The result of [`write()`] and [`drive()`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Written {
@@ -196,49 +234,6 @@ pub struct Written {
     /// How the source ended. After an error, the result has everything before the damage, and is
     /// complete.
     pub end: nettrace_reader::Result<()>,
-}
-
-/// What a conversion has left out, counted by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeftOut {
-    /// Spans whose start became an event without duration, because too many were under way or
-    /// another span with the same id began.
-    pub spans: u64,
-    /// Connections from spans to their children, of spans with more than 4,096.
-    pub flows: u64,
-    /// Events some of whose fields cannot be decoded.
-    pub payloads: u64,
-    /// Events with a payload whose fields the trace does not describe.
-    pub undescribed: u64,
-    /// Events from more than 17 seconds before the start of the trace, or from more than 146 years
-    /// after it. They have the nearest time that the result can express.
-    pub times: u64,
-}
-
-impl LeftOut {
-    /// The kinds that are not zero: how many, and a description.
-    ///
-    /// ```
-    /// assert_eq!(nettrace_views::LeftOut::default().lines().count(), 0);
-    /// ```
-    pub fn lines(&self) -> impl Iterator<Item = (u64, &'static str)> + use<> {
-        [
-            (self.spans, "spans that are events without duration, as too many were under way"),
-            (self.flows, "connections from spans to their children"),
-            (self.payloads, "events' fields that cannot be decoded"),
-            (self.undescribed, "payloads whose fields the trace does not describe"),
-            (self.times, "times far from the start of the trace"),
-        ]
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-    }
-
-    /// All kinds together.
-    #[must_use]
-    pub fn total(&self) -> u64 {
-        self.lines().map(|(count, _)| count).sum()
-    }
 }
 
 /// Converts a trace to the format of a viewer. `events` must be at its beginning. Its totals are
@@ -252,16 +247,8 @@ pub fn write<R: Source, W: Write>(
     out: W,
     options: &Options,
 ) -> io::Result<Written> {
-    let View::Perfetto = view;
-    let mut target = Perfetto::new(out, events.trace(), events.major_version(), options);
-    let end = loop {
-        match events.next_event() {
-            Ok(Some(event)) => target.next(&event)?,
-            Ok(None) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
-    Ok(Written { left_out: target.finish(events.totals().lost)?, end })
+    let target = view.target(out, events.trace(), events.major_version(), options);
+    drive(events, target)
 }
 
 /// The README, so that its example is compiled by the tests.

@@ -10,6 +10,7 @@
 //! | NetTrace V6 | [`v6`]: can express everything that the other versions contain |
 //! | all other formats of traces | [`stream_target`]: writes payloads and threads as sessions do |
 //! | formats of viewers | [`view`]: the crate `nettrace-views` |
+//! | targets of other crates | [`view::OTHERS`] |
 //!
 //! What the target cannot express is counted by kind ([`omissions`]) and listed on standard error.
 
@@ -35,7 +36,10 @@ use nettrace_views::View;
 
 use crate::{
     args::Limits,
-    convert::{destination::Destination, omissions::Omissions, stream_target::ToStream, v6::ToV6},
+    convert::{
+        destination::Destination, omissions::Omissions, stream_target::ToStream, v6::ToV6,
+        view::Other,
+    },
     failure::Failure,
     source::Source,
 };
@@ -61,16 +65,37 @@ pub(crate) enum To {
     Trace(Format),
     /// A format of a viewer.
     View(View),
+    /// A target that is no `View`.
+    Other(&'static Other),
 }
 
 impl To {
     /// What the ending of a path says.
     fn of_path(path: &Path) -> Result<Self, Failure> {
-        View::of_path(path).map(Self::View).ok_or_else(|| {
-            let endings: Vec<_> = View::ALL.iter().flat_map(|view| view.endings()).collect();
-            let endings = endings.iter().map(|ending| format!(".{ending}")).collect::<Vec<_>>();
-            Failure::NoTarget(endings.join(", "))
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or("");
+        let others = || view::OTHERS.iter().copied();
+        let other = others().find(|other| other.endings.contains(&ending));
+        View::of_path(path).map(Self::View).or(other.map(Self::Other)).ok_or_else(|| {
+            let views = View::ALL.iter().map(|view| view.endings());
+            let all = views.chain(others().map(|other| other.endings)).flatten();
+            let all: Vec<_> = all.map(|ending| format!(".{ending}")).collect();
+            Failure::NoTarget(all.join(", "))
         })
+    }
+
+    /// The names of all targets, and what each is for.
+    pub(crate) fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+        let traces = Format::ALL.iter().map(|format| (format.name(), format.about()));
+        let views = View::ALL.iter().map(|view| (view.name(), view.about()));
+        let others = view::OTHERS.iter().map(|other| (other.name, other.about));
+        traces.chain(views).chain(others)
+    }
+
+    /// The target with a name.
+    pub(crate) fn of_name(name: &str) -> Option<Self> {
+        let format = name.parse().ok().map(Self::Trace);
+        let other = || view::OTHERS.iter().copied().find(|other| other.name == name);
+        format.or_else(|| name.parse().ok().map(Self::View)).or_else(|| other().map(Self::Other))
     }
 }
 
@@ -82,11 +107,15 @@ pub(crate) fn run(
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let to = task.to.map_or_else(|| To::of_path(task.out), Ok)?;
+    if let To::Other(other) = to {
+        return view::run_other(other, limits.options().open(source)?, limits, task, stdout);
+    }
     let mut destination = Destination::open(task.out, task.force, stdout)?;
     let mut reader = limits.options().open(source)?;
     let format = match to {
         To::Trace(format) => format,
         To::View(view) => return view::run(view, reader, limits, destination),
+        To::Other(_) => return Ok(()),
     };
     let mut target = target(format, reader.major_version(), limits.definitions());
     let end = rewrite(&mut reader, &mut *target, |bytes| destination.write(bytes))?;

@@ -1,11 +1,74 @@
-//! Conversion to the formats of viewers.
+//! Conversion by targets that take the events of a trace in the order of time: the formats of
+//! `nettrace-views`, and those of [`OTHERS`].
 
-use std::io::{self, Write};
+use std::{
+    fs,
+    io::{self, Write},
+    path::Path,
+};
 
-use nettrace_reader::Reader;
-use nettrace_views::{Options, View};
+use nettrace_reader::{Reader, SortedReader, Trace};
+use nettrace_views::{Options, Target, View, Written, drive};
 
-use crate::{args::Limits, convert::destination::Destination, failure::Failure, source::Source};
+use crate::{
+    args::Limits,
+    convert::{Task, destination::Destination},
+    failure::Failure,
+    source::Source,
+};
+
+/// The targets that are no [`View`]. A new one gets a file of its own, and a line here.
+pub(crate) const OTHERS: &[&Other] = &[];
+
+/// A target that is in a crate of its own, or writes several files.
+#[derive(Debug)]
+pub(crate) struct Other {
+    /// Its name in command lines.
+    pub(crate) name: &'static str,
+    /// Its name in sentences.
+    pub(crate) title: &'static str,
+    /// What it is for, in a few words.
+    pub(crate) about: &'static str,
+    /// The endings of its paths, without the dot.
+    pub(crate) endings: &'static [&'static str],
+    pub(crate) begin: Begin,
+}
+
+impl Eq for Other {}
+
+impl PartialEq for Other {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// Makes a target that writes one file, from its beginning to its end.
+type BeginFile = for<'w> fn(&Start<'_>, &'w mut dyn Write) -> Result<Box<dyn Target + 'w>, Failure>;
+
+/// Makes a target that writes into a folder.
+type BeginFolder = fn(&Start<'_>, &Path) -> Result<Box<dyn Target>, Failure>;
+
+/// How a target begins.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "not every build has targets of each kind")]
+pub(crate) enum Begin {
+    /// It writes one file, from its beginning to its end.
+    File(BeginFile),
+    /// It writes files into a folder, and makes the folder. It checks [`Task::force`] itself. What
+    /// it has written becomes complete in [`Target::finish`].
+    Folder(BeginFolder),
+}
+
+/// What a target knows at its beginning.
+#[derive(Clone, Copy, Debug)]
+#[allow(dead_code, reason = "for targets to choose from")]
+pub(crate) struct Start<'a> {
+    pub(crate) trace: &'a Trace,
+    /// The major version of the trace.
+    pub(crate) version: u32,
+    pub(crate) task: Task<'a>,
+    pub(crate) limits: Limits,
+}
 
 /// Writes the trace of `reader` in the format of a viewer.
 pub(super) fn run(
@@ -15,16 +78,76 @@ pub(super) fn run(
     destination: Destination<'_, impl Write>,
 ) -> Result<(), Failure> {
     let mut events = reader.sorted();
-    let mut out = Out { destination, failure: None };
     let options = Options::default().spans_limit(limits.definitions());
-    let written = nettrace_views::write(view, &mut events, &mut out, &options);
+    let (trace, version) = (events.trace().clone(), events.major_version());
+    file(view.title(), &mut events, destination, |out| {
+        Ok(view.target(out, &trace, version, &options))
+    })
+}
+
+/// Writes the trace of `reader` by another target.
+pub(super) fn run_other(
+    other: &Other,
+    reader: Reader<Source>,
+    limits: Limits,
+    task: Task<'_>,
+    stdout: &mut impl Write,
+) -> Result<(), Failure> {
+    let version = reader.major_version();
+    let mut events = reader.sorted();
+    let trace = events.trace().clone();
+    let start = Start { trace: &trace, version, task, limits };
+    match other.begin {
+        Begin::File(begin) => {
+            let destination = Destination::open(task.out, task.force, stdout)?;
+            file(other.title, &mut events, destination, |out| begin(&start, out))
+        }
+        Begin::Folder(begin) => {
+            let target = begin(&start, task.out)?;
+            let failed = |error| Failure::Destination(task.out.display().to_string(), error);
+            let written = drive(&mut events, target).map_err(failed)?;
+            finish(other.title, &events, written, size_of(task.out).map_err(failed)?)
+        }
+    }
+}
+
+/// Writes one file.
+fn file<W: Write>(
+    title: &str,
+    events: &mut SortedReader<Source>,
+    destination: Destination<'_, W>,
+    begin: impl for<'w> FnOnce(&'w mut dyn Write) -> Result<Box<dyn Target + 'w>, Failure>,
+) -> Result<(), Failure> {
+    let mut out = Out { destination, failure: None };
+    let written = drive(events, begin(&mut out)?);
     let written = match (written, out.failure) {
         (_, Some(failure)) => return Err(failure),
         (written, None) => written?,
     };
     let size = out.destination.finish()?;
-    super::report(events.totals(), written.left_out.lines(), view.title(), size)?;
+    finish(title, events, written, size)
+}
+
+/// Lists what was left out. Fails if the source is damaged.
+fn finish(
+    title: &str,
+    events: &SortedReader<Source>,
+    written: Written,
+    size: u64,
+) -> Result<(), Failure> {
+    super::report(events.totals(), written.left_out.lines(), title, size)?;
     Ok(written.end?)
+}
+
+/// The size of all files in a folder and the folders in it, in bytes.
+fn size_of(folder: &Path) -> io::Result<u64> {
+    let mut size = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        size += if metadata.is_dir() { size_of(&entry.path())? } else { metadata.len() };
+    }
+    Ok(size)
 }
 
 /// The destination as a writer. It keeps a failure, which says more than an error of a writer.

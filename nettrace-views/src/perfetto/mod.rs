@@ -17,10 +17,10 @@ use std::{
     rc::Rc,
 };
 
-use nettrace_reader::{Event, Label, Stack, Thread, Trace};
+use nettrace_reader::{Event, Label, Stack, Thread, Totals, Trace};
 
 use crate::{
-    LeftOut, Options,
+    LeftOut, Options, Target,
     clock::{self, Clock},
     ids::{Ids, Role},
     perfetto::{
@@ -91,7 +91,7 @@ pub(crate) struct Perfetto<W> {
     keys: Keys,
     latest: i64,
     lost: u64,
-    left_out: LeftOut,
+    counts: Counts,
 }
 
 /// What draws slices.
@@ -245,28 +245,8 @@ impl<W: Write> Perfetto<W> {
             keys,
             latest: 0,
             lost: 0,
-            left_out: LeftOut::default(),
+            counts: Counts::default(),
         }
-    }
-
-    /// Writes the next event of a NetTrace trace. Events come in the order of time.
-    #[inline]
-    pub(crate) fn next(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.event(event);
-        if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
-    }
-
-    /// Writes the end. `lost` is the number of lost events.
-    pub(crate) fn finish(mut self, lost: u64) -> io::Result<LeftOut> {
-        self.spans.finish(&mut self.pen, &mut self.out);
-        if lost > self.lost {
-            let track = self.pen.tracks.process(self.process, &mut self.out);
-            write_loss(&self.keys, track, self.latest, lost - self.lost, &mut self.out);
-        }
-        self.write_out()?;
-        self.sink.flush()?;
-        let Spans { given_up, flows_left_out, .. } = self.spans;
-        Ok(LeftOut { spans: given_up, flows: flows_left_out, ..self.left_out })
     }
 
     fn write_out(&mut self) -> io::Result<()> {
@@ -303,12 +283,12 @@ impl<W: Write> Perfetto<W> {
         number
     }
 
-    fn event(&mut self, event: &Event<'_>) {
+    fn read(&mut self, event: &Event<'_>) {
         let header = event.header;
         let exact = self.clock.since_start(header.timestamp);
         let at = bounded(exact);
         self.latest = self.latest.max(at);
-        self.left_out.times += u64::from(at != exact);
+        self.counts.times += u64::from(at != exact);
         if event.epoch() != self.epoch {
             self.begin_epoch(event.epoch());
         }
@@ -456,14 +436,14 @@ impl<W: Write> Perfetto<W> {
             match values.next() {
                 Some(Ok((_, value))) => values::field(out, key, &value),
                 Some(Err(_)) => {
-                    self.left_out.payloads += 1;
+                    self.counts.payloads += 1;
                     break;
                 }
                 None => break,
             }
         }
         if ty.keys.is_empty() && !event.payload.is_empty() {
-            self.left_out.undescribed += 1;
+            self.counts.undescribed += 1;
         }
         match self.labels.level {
             None => out.extend_from_slice(&ty.level),
@@ -480,6 +460,51 @@ impl<W: Write> Perfetto<W> {
             }
         }
     }
+}
+
+impl<W: Write> Target for Perfetto<W> {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.read(event);
+        if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
+    }
+
+    fn finish(mut self: Box<Self>, totals: &Totals) -> io::Result<LeftOut> {
+        let this = &mut *self;
+        this.spans.finish(&mut this.pen, &mut this.out);
+        if totals.lost > this.lost {
+            let track = this.pen.tracks.process(this.process, &mut this.out);
+            write_loss(&this.keys, track, this.latest, totals.lost - this.lost, &mut this.out);
+        }
+        this.write_out()?;
+        this.sink.flush()?;
+        let mut left_out = LeftOut::default();
+        let Counts { payloads, undescribed, times } = this.counts;
+        for (count, what) in [
+            (
+                this.spans.given_up,
+                "spans that are events without duration, as too many were under way",
+            ),
+            (this.spans.flows_left_out, "connections from spans to their children"),
+            (payloads, "events' fields that cannot be decoded"),
+            (undescribed, "payloads whose fields the trace does not describe"),
+            (times, "times far from the start of the trace"),
+        ] {
+            left_out.add(count, what);
+        }
+        Ok(left_out)
+    }
+}
+
+/// What could not be expressed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Events some of whose fields cannot be decoded.
+    payloads: u64,
+    /// Events with a payload whose fields the trace does not describe.
+    undescribed: u64,
+    /// Events whose time is not between [`START`] and [`LATEST`].
+    times: u64,
 }
 
 impl CachedStack {
