@@ -24,6 +24,8 @@ pub(crate) struct Connection {
     state: State,
     /// When the connection is closed, unless it has got further. `None`: it may take any time.
     pub(crate) deadline: Option<Instant>,
+    /// Which of the server's ports it belongs to.
+    pub(crate) port: usize,
 }
 
 #[derive(Debug)]
@@ -49,8 +51,13 @@ pub(crate) enum Step {
 
 impl Connection {
     /// Reads a message from a stream that does not block.
-    pub(crate) fn new(stream: UnixStream, kept: Kept, deadline: Option<Instant>) -> Self {
-        Self { kept, stream, state: State::Reading(Vec::new()), deadline }
+    pub(crate) fn new(
+        stream: UnixStream,
+        kept: Kept,
+        port: usize,
+        deadline: Option<Instant>,
+    ) -> Self {
+        Self { kept, stream, state: State::Reading(Vec::new()), deadline, port }
     }
 
     /// Writes an answer to a stream that does not block.
@@ -60,7 +67,8 @@ impl Connection {
         answer: Vec<u8>,
         deadline: Instant,
     ) -> Self {
-        Self { kept, stream, state: State::Writing(answer, 0), deadline: Some(deadline) }
+        let state = State::Writing(answer, 0);
+        Self { kept, stream, state, deadline: Some(deadline), port: 0 }
     }
 
     pub(crate) fn stream(&self) -> &UnixStream {
@@ -81,6 +89,11 @@ impl Connection {
 
     pub(crate) fn is_reading(&self) -> bool {
         matches!(self.state, State::Reading(_))
+    }
+
+    /// Whether the other side has sent something.
+    pub(crate) fn has_begun(&self) -> bool {
+        !matches!(&self.state, State::Reading(message) if message.is_empty())
     }
 
     /// Begins to write an answer.

@@ -21,6 +21,29 @@
 //! counted, and the trace is complete when the client stops it, and when the process exits. While
 //! nobody is attached, one thread sleeps, and an event costs nothing more.
 //!
+//! # The environment
+//!
+//! A session can also be asked for by the environment of the process. [`listen`] starts it before
+//! it returns, and so does [`from_environment`], which does nothing else. The variables are those
+//! of .NET, and some of our own, which come first:
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | `NETTRACE_OUTPUT` | a trace is recorded, and its file: a [pattern](nettrace_writer::SessionBuilder::file) like `{exe}-{pid}.nettrace` |
+//! | `NETTRACE_PROVIDERS` | [which events](nettrace_writer::ProviderFilter#text-form); all by default |
+//! | `NETTRACE_BUFFER_MB` | the memory for events in MB, decimal; 256 by default |
+//! | `DOTNET_EnableEventPipe` | 1: a trace is recorded |
+//! | `DOTNET_EventPipeOutputPath` | its file, where `{pid}` stands for the process; `trace.nettrace` by default |
+//! | `DOTNET_EventPipeConfig` | `NAME:KEYWORDS:LEVEL:ARGUMENTS,…`, where all but the name can be left out; all events by default |
+//! | `DOTNET_EventPipeCircularMB` | the memory for events in MB, hexadecimal; 256 by default |
+//! | `DOTNET_EventPipeOutputStreaming` | 1, the default. 0 has no effect, and is answered with a line on standard error |
+//!
+//! A file of that name is replaced. On Unix the trace is complete when the process returns from
+//! `main` or calls `exit`. A signal that kills the process leaves what was written by then. Child
+//! processes inherit the variables: have `{pid}` in the path if there are any.
+//!
+//! A value that cannot be used is said on standard error, in one line, and nothing is recorded.
+//!
 //! # Who may attach
 //!
 //! The process makes the socket `dotnet-diagnostic-PID-TIME-socket` in the folder `TMPDIR`, or else
@@ -30,6 +53,30 @@
 //! process that is killed leaves it behind. A later process with the same path replaces it, if
 //! nobody listens there.
 //!
+//! # Ports
+//!
+//! Where a tool cannot see the process's socket, such as in another container, the process connects
+//! to the tool. `DOTNET_DiagnosticPorts` has a list, separated by semicolons, of
+//! `PATH[,connect|,listen][,suspend|,nosuspend]`:
+//!
+//! ```text
+//! dotnet-trace collect --diagnostic-port /shared/trace.sock
+//! DOTNET_DiagnosticPorts=/shared/trace.sock,nosuspend ./shop
+//! ```
+//!
+//! - `connect`, the default: the process connects to the socket at `PATH`, says who it is, and
+//!   keeps one connection open for the tool's next command. While nobody listens there it tries
+//!   again, at first every 10 ms, later twice a second.
+//! - `listen`: the process makes another socket at `PATH`.
+//! - `suspend`, the default: [`listen`] does not return before a tool has resumed the process at
+//!   this port. `dotnet-trace` does so when its session has begun, so it misses no event after
+//!   `listen`, and `dotnet-trace collect -- ./shop` works. Who waits for more than 5 s says so on
+//!   standard error. `DOTNET_DefaultDiagnosticPortSuspend=1` does the same for the process's own
+//!   socket.
+//!
+//! The first listener of a process gets the ports. If it has some, a folder in which it cannot make
+//! its own socket is no error, but a line on standard error.
+//!
 //! # What a client can ask for
 //!
 //! | command | answer |
@@ -38,7 +85,7 @@
 //! | StopTracing | the end of that trace |
 //! | ProcessInfo, versions 1 to 3 | what the process is |
 //! | ProcessEnvironment | the process's environment |
-//! | ResumeRuntime | success: nothing is suspended |
+//! | ResumeRuntime | the process goes on, if it is [suspended](#ports) |
 //! | SetEnvironmentVariable | an error: other threads may be reading the environment |
 //! | all others: dumps, profilers, start-up hooks | an error: unknown command |
 //!
@@ -88,6 +135,7 @@ pub mod __client;
 pub mod __fuzzing {
     pub use crate::protocol::fuzzing::check;
 }
+mod environment;
 mod error;
 mod options;
 mod protocol;
@@ -98,6 +146,8 @@ mod answer;
 #[cfg(unix)]
 mod connection;
 #[cfg(unix)]
+mod ports;
+#[cfg(unix)]
 mod process;
 #[cfg(unix)]
 mod server;
@@ -106,14 +156,21 @@ mod sessions;
 #[cfg(unix)]
 mod socket;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 pub use crate::{error::Error, options::Options};
 
 /// Lets tools attach to this process, until it ends.
 ///
-/// Returns at once. A thread answers clients: it sleeps until one comes. The returned value can
-/// [stop](Diagnostics::stop) it. Dropping that value stops nothing.
+/// Returns at once, unless the environment [suspends](crate#ports) the process. A thread answers
+/// clients: it sleeps until one comes. The returned value can [stop](Diagnostics::stop) it.
+/// Dropping that value stops nothing.
+///
+/// Before that, it starts the session that the [environment](crate#the-environment) asks for, if
+/// any.
 ///
 /// Call this early in `main`. An event type is known to clients from its first event on, whether
 /// somebody listened then or not.
@@ -136,6 +193,26 @@ pub fn listen() -> Result<Diagnostics, Error> {
     Options::new().listen()
 }
 
+/// Starts the session that the [environment](crate#the-environment) asks for, and nothing else.
+/// Returns the path of its trace, or `None` if the environment asks for none.
+///
+/// [`listen`] does this too. Call this where nobody shall attach, and on Windows. Only the first
+/// call in a process has an effect. The session ends when the process does.
+///
+/// What keeps the session from starting, such as a variable with a bad value, is said on standard
+/// error, in one line.
+///
+/// ```no_run
+/// // NETTRACE_OUTPUT=shop-{pid}.nettrace NETTRACE_PROVIDERS='Contoso-*=info' ./shop
+/// if let Some(path) = nettrace_diagnostics::from_environment() {
+///     eprintln!("recording to {}", path.display());
+/// }
+/// ```
+#[allow(clippy::must_use_candidate, reason = "most callers want the session alone")]
+pub fn from_environment() -> Option<PathBuf> {
+    environment::start()
+}
+
 /// A process that tools can attach to. Dropping it stops nothing.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
@@ -151,6 +228,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 #[cfg(unix)]
 impl Diagnostics {
     fn start(options: Options) -> Result<Self, Error> {
+        environment::start();
         server::start(options).map(|handle| Self { handle })
     }
 
@@ -185,6 +263,7 @@ impl Diagnostics {
 #[cfg(not(unix))]
 impl Diagnostics {
     fn start(_: Options) -> Result<Self, Error> {
+        environment::start();
         let _ = STOP_PATIENCE;
         Err(Error::Unsupported)
     }

@@ -15,7 +15,7 @@
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::{
-    server,
+    environment, server,
     sync::{AtomicI32, Ordering},
 };
 
@@ -54,7 +54,12 @@ impl Drop for Kept {
 
 /// Makes this crate hear of `fork` and `exit`.
 pub(crate) fn accompany() {
-    nettrace_writer::__process::accompany(in_child, server::at_exit);
+    nettrace_writer::__process::accompany(in_child, at_exit);
+}
+
+fn at_exit() {
+    server::at_exit();
+    environment::at_exit();
 }
 
 /// Takes no lock and does not allocate.

@@ -4,6 +4,9 @@
 //! the connections of sessions, which only tell when the client goes away. It never waits for a
 //! single client. What can take long, the end of a session, has a thread of its own for that time.
 //!
+//! The environment can name more ports: sockets that this thread makes as well, and sockets of
+//! tools, to which it keeps one connection open. Port 0 is the process's own socket.
+//!
 //! A session's events do not pass through this thread: the session's own thread writes them to the
 //! connection.
 
@@ -22,8 +25,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use crate::{
     answer::{self, Identity},
     connection::{Connection, Step},
+    environment::say,
     error::Error,
     options::Options,
+    ports::{self, Outgoing, Ports},
     process::{Kept, accompany},
     protocol::{self, Refusal, Request, code},
     sessions::Attached,
@@ -31,11 +36,15 @@ use crate::{
     sync::{Arc, Condvar, Mutex, TryLockError, lock, mpsc},
 };
 
+/// The number of the process's own socket among the ports.
+const OWN: usize = 0;
 /// How many connections are served at once. Others wait until one of these is done.
 const MOST_CONNECTIONS: usize = 64;
 /// How long no connection is accepted after the system has refused one, because this process has
 /// too many descriptors, for example.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a process waits to be resumed before it says so.
+const SILENCE: Duration = Duration::from_secs(5);
 /// How long `exit` waits for the ends of all sessions.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -46,8 +55,18 @@ pub(crate) struct Handle {
     pub(crate) path: PathBuf,
     /// Its shutdown makes the server end.
     waker: UnixStream,
-    has_ended: Mutex<bool>,
-    ended: Condvar,
+    progress: Mutex<Progress>,
+    /// Told of each change of `progress`.
+    changed: Condvar,
+}
+
+/// How far a server has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// It answers, and the process waits to be resumed.
+    Suspended,
+    Serving,
+    Ended,
 }
 
 impl Handle {
@@ -58,8 +77,30 @@ impl Handle {
             return; // The child of a fork has closed the descriptor.
         }
         let _ = self.waker.shutdown(Shutdown::Both);
-        let ended = lock(&self.has_ended);
-        let _ = self.ended.wait_timeout_while(ended, patience, |ended| !*ended);
+        let progress = lock(&self.progress);
+        let goes_on = |progress: &mut Progress| *progress != Progress::Ended;
+        let _ = self.changed.wait_timeout_while(progress, patience, goes_on);
+    }
+
+    fn set(&self, progress: Progress) {
+        *lock(&self.progress) = progress;
+        self.changed.notify_all();
+    }
+
+    /// Waits until a client has resumed the process. Says so if that takes long.
+    fn wait_until_resumed(&self) {
+        let waits = |progress: &mut Progress| *progress == Progress::Suspended;
+        let progress = lock(&self.progress);
+        let waited = self.changed.wait_timeout_while(progress, SILENCE, waits);
+        let (progress, result) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        if result.timed_out() {
+            say(format_args!(
+                "process {} waits until a tool resumes it: DOTNET_DiagnosticPorts or \
+                 DOTNET_DefaultDiagnosticPortSuspend says so",
+                self.pid
+            ));
+            drop(self.changed.wait_while(progress, waits));
+        }
     }
 }
 
@@ -77,26 +118,29 @@ pub(crate) fn at_exit() {
     servers.iter().for_each(|server| server.stop(EXIT_PATIENCE));
 }
 
-/// Starts a server.
+/// Starts a server. Returns when the process is resumed, if the environment suspends it.
 pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     accompany();
     let directory = options.directory.clone().unwrap_or_else(socket::directory);
-    let listening = Listening::new(directory.join(socket::name()))?;
+    let path = directory.join(socket::name());
+    let own = Listening::new(path.clone());
+    if let Err(error @ Error::InUse { .. }) = own {
+        return Err(error);
+    }
     let (waker, woken) = UnixStream::pair().map_err(Error::Thread)?;
-    let kept = [keep(&listening.listener), keep(&waker), keep(&woken)];
-    let kept = kept.into_iter().collect::<io::Result<Vec<_>>>().map_err(Error::Thread)?;
-    let handle = Arc::new(Handle {
-        pid: process::id(),
-        path: listening.address.path.clone(),
-        waker,
-        has_ended: Mutex::new(false),
-        ended: Condvar::new(),
-    });
-    let server = Server {
-        _kept: kept,
-        handle: Arc::clone(&handle),
+    let mut server = Server {
+        _kept: Vec::new(),
+        handle: Arc::new(Handle {
+            pid: process::id(),
+            path,
+            waker,
+            progress: Mutex::new(Progress::Serving),
+            changed: Condvar::new(),
+        }),
         woken,
-        listening,
+        listening: Vec::new(),
+        outgoing: Vec::new(),
+        suspended_by: Vec::new(),
         accepts_from: None,
         connections: Vec::new(),
         sessions: Vec::new(),
@@ -105,10 +149,24 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
         identity: Identity::new(),
         options,
     };
+    server.open(own)?;
+    let kept = [keep(&server.handle.waker), keep(&server.woken)].into_iter();
+    let kept = kept.chain(server.listening.iter().map(|(_, one)| keep(&one.listener)));
+    server._kept = kept.collect::<io::Result<Vec<_>>>().map_err(Error::Thread)?;
+    let handle = Arc::clone(&server.handle);
+    let is_suspended = !server.suspended_by.is_empty();
+    if is_suspended {
+        handle.set(Progress::Suspended);
+    }
     spawn(c"nettrace-attach", move || server.run()).map_err(Error::Thread)?;
     let mut servers = lock(&SERVERS);
-    servers.retain(|server| server.pid == process::id() && !*lock(&server.has_ended));
+    servers
+        .retain(|server| server.pid == process::id() && *lock(&server.progress) != Progress::Ended);
     servers.push(Arc::clone(&handle));
+    drop(servers);
+    if is_suspended {
+        handle.wait_until_resumed();
+    }
     Ok(handle)
 }
 
@@ -121,7 +179,11 @@ struct Server {
     _kept: Vec<Kept>,
     handle: Arc<Handle>,
     woken: UnixStream,
-    listening: Listening,
+    /// With the number of the port.
+    listening: Vec<(usize, Listening)>,
+    outgoing: Vec<Outgoing>,
+    /// The ports at which the process must be resumed before it goes on.
+    suspended_by: Vec<usize>,
     /// When connections are accepted again.
     accepts_from: Option<Instant>,
     connections: Vec<Connection>,
@@ -137,7 +199,8 @@ struct Server {
 /// What `poll` has found.
 struct Found {
     is_over: bool,
-    can_accept: bool,
+    /// By the index of the listener.
+    can_accept: Vec<bool>,
     /// By the index of the connection.
     connections: Vec<bool>,
     /// By the index of the session: whether the client has gone.
@@ -145,9 +208,42 @@ struct Found {
 }
 
 impl Server {
+    /// Opens the process's own socket, and the ports that the environment names. If there are
+    /// such, the process can do without its own socket: in a container whose file system is
+    /// read-only, for example.
+    fn open(&mut self, own: Result<Listening, Error>) -> Result<(), Error> {
+        let Ports { ports, own_suspends } = ports::take();
+        for (number, port) in (1..).zip(&ports) {
+            let path = || port.path.clone();
+            let opened = match port.listens {
+                true => Listening::new(path()).map(|one| self.listening.push((number, one))),
+                false => Outgoing::new(number, &port.path)
+                    .map(|one| self.outgoing.push(one))
+                    .ok_or_else(|| socket::path_too_long(path())),
+            };
+            match opened {
+                Ok(()) if port.suspends => self.suspended_by.push(number),
+                Ok(()) => {}
+                Err(error) => say(format_args!("DOTNET_DiagnosticPorts: {error}")),
+            }
+        }
+        match own {
+            Ok(own) => {
+                self.listening.insert(0, (OWN, own));
+                self.suspended_by.extend(own_suspends.then_some(OWN));
+            }
+            Err(error) if self.listening.is_empty() && self.outgoing.is_empty() => {
+                return Err(error);
+            }
+            Err(error) => say(format_args!("only the ports of DOTNET_DiagnosticPorts: {error}")),
+        }
+        Ok(())
+    }
+
     fn run(mut self) {
         // Otherwise the first client would wait for it.
         measure_clock();
+        self.connect();
         while let Some(found) = self.wait() {
             if found.is_over {
                 break;
@@ -160,18 +256,17 @@ impl Server {
     /// Sleeps until there is something to do. `None`: `poll` does not work.
     fn wait(&self) -> Option<Found> {
         let now = Instant::now();
-        let accepts = self.connections.len() < MOST_CONNECTIONS
-            && self.accepts_from.is_none_or(|from| from <= now);
-        let mut polled = Vec::with_capacity(2 + self.connections.len() + self.sessions.len());
-        polled.push(PollFd::new(&self.woken, PollFlags::IN));
+        let accepts = self.has_room() && self.accepts_from.is_none_or(|from| from <= now);
+        let mut polled = vec![PollFd::new(&self.woken, PollFlags::IN)];
         let listens = if accepts { PollFlags::IN } else { PollFlags::empty() };
-        polled.push(PollFd::new(&self.listening.listener, listens));
+        polled.extend(self.listening.iter().map(|(_, one)| PollFd::new(&one.listener, listens)));
         polled.extend(self.connections.iter().map(|one| PollFd::new(one.stream(), one.events())));
         // Without events, `poll` tells only that the client has gone.
         polled
             .extend(self.sessions.iter().map(|one| PollFd::new(&*one.stream, PollFlags::empty())));
         let deadlines = self.connections.iter().filter_map(|one| one.deadline);
         let deadlines = deadlines.chain(self.accepts_from.filter(|from| *from > now));
+        let deadlines = deadlines.chain(self.outgoing.iter().filter_map(|one| one.due));
         let timeout = deadlines.min().map(|deadline| {
             // Rounded up, so that the deadline has passed when this wakes.
             deadline.saturating_duration_since(now) + Duration::from_millis(1)
@@ -184,7 +279,11 @@ impl Server {
         let mut found = polled.iter().map(|one| !one.revents().is_empty());
         Some(Found {
             is_over: found.next()?,
-            can_accept: found.next()? && accepts,
+            can_accept: found
+                .by_ref()
+                .take(self.listening.len())
+                .map(|one| one && accepts)
+                .collect(),
             connections: found.by_ref().take(self.connections.len()).collect(),
             sessions: found.collect(),
         })
@@ -199,19 +298,64 @@ impl Server {
         let now = Instant::now();
         // New connections come to the end, so indices stay right if this goes backwards.
         for index in (0..found.connections.len()).rev() {
-            let connection = &mut self.connections[index];
             let step = if found.connections[index] {
-                connection.advance()
-            } else if connection.deadline.is_some_and(|deadline| deadline <= now) {
+                self.advance(index, now)
+            } else if self.connections[index].deadline.is_some_and(|deadline| deadline <= now) {
                 self.late(index)
             } else {
                 continue;
             };
             self.take(index, step);
         }
-        if found.can_accept {
-            self.accept();
+        for (index, _) in found.can_accept.iter().enumerate().filter(|(_, can)| **can) {
+            self.accept(index);
         }
+        self.connect();
+    }
+
+    /// Whether another connection can be accepted. Those that this process keeps open do not count.
+    fn has_room(&self) -> bool {
+        self.connections.len() < MOST_CONNECTIONS + self.outgoing.len()
+    }
+
+    /// Connects to the ports at which no connection waits.
+    fn connect(&mut self) {
+        let now = Instant::now();
+        for one in &mut self.outgoing {
+            if one.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            let Some(stream) = one.connect(self.identity.cookie, now) else { continue };
+            match Kept::new(&stream) {
+                // The tool may take any time until it sends its command.
+                Some(kept) => {
+                    self.connections.push(Connection::new(stream, kept, one.port, None));
+                }
+                None => one.retry(now),
+            }
+        }
+    }
+
+    /// Lets a connection go on. If it is one that waited for a tool's command, the next one is due
+    /// when the command begins.
+    fn advance(&mut self, index: usize, now: Instant) -> Step {
+        let connection = &mut self.connections[index];
+        if connection.deadline.is_some() {
+            return connection.advance();
+        }
+        let step = connection.advance();
+        let mut outgoing = self.outgoing.iter_mut();
+        if let Some(outgoing) = outgoing.find(|one| one.port == connection.port) {
+            match &step {
+                Step::Over => outgoing.retry(now),
+                Step::Waiting if !connection.has_begun() => {}
+                _ => {
+                    connection.deadline = Some(now + self.options.patience);
+                    outgoing.again(now);
+                }
+            }
+        }
+        step
     }
 
     /// The other side of a connection has not sent its message, or not read the answer, in time.
@@ -254,13 +398,25 @@ impl Server {
                 Request::ProcessInfo(version) => self.identity.info(version),
                 Request::Environment => answer::environment(),
                 Request::SetEnvironmentVariable => answer::set_environment_variable().message(),
-                Request::Resume => answer::resumed(),
+                Request::Resume => {
+                    self.resume(self.connections[index].port);
+                    answer::resumed()
+                }
                 Request::Unknown { set, id } => answer::unknown(set, id).message(),
             },
         };
         let deadline = Instant::now() + self.options.patience;
         if let Step::Over = self.connections[index].answer(answer, deadline) {
             drop(self.connections.swap_remove(index));
+        }
+    }
+
+    /// A client has resumed the process at a port. It goes on when that has happened at all ports
+    /// that suspend it, as in .NET.
+    fn resume(&mut self, port: usize) {
+        self.suspended_by.retain(|by| *by != port);
+        if self.suspended_by.is_empty() {
+            self.handle.set(Progress::Serving);
         }
     }
 
@@ -305,10 +461,11 @@ impl Server {
         });
     }
 
-    fn accept(&mut self) {
-        while self.connections.len() < MOST_CONNECTIONS {
-            match self.listening.listener.accept() {
-                Ok((stream, _)) => self.receive(stream),
+    fn accept(&mut self, index: usize) {
+        while self.has_room() {
+            let (port, listening) = &self.listening[index];
+            match listening.listener.accept() {
+                Ok((stream, _)) => self.receive(*port, stream),
                 Err(error) => match error.kind() {
                     ErrorKind::Interrupted | ErrorKind::ConnectionAborted => {}
                     ErrorKind::WouldBlock => break,
@@ -321,7 +478,7 @@ impl Server {
         }
     }
 
-    fn receive(&mut self, stream: UnixStream) {
+    fn receive(&mut self, port: usize, stream: UnixStream) {
         let Some(kept) = Kept::new(&stream) else { return };
         if stream.set_nonblocking(true).is_err() {
             return;
@@ -331,7 +488,7 @@ impl Server {
             return self.refuse(stream, kept, &Refusal::new(code::ACCESS_DENIED, words));
         }
         let deadline = Instant::now() + self.options.patience;
-        self.connections.push(Connection::new(stream, kept, Some(deadline)));
+        self.connections.push(Connection::new(stream, kept, port, Some(deadline)));
         // Most messages are there already.
         let index = self.connections.len() - 1;
         let step = self.connections[index].advance();
@@ -350,7 +507,6 @@ impl Server {
         drop(done);
         // Nobody sends anything: this returns when the last thread has dropped its end.
         let _ = ends.recv_timeout(EXIT_PATIENCE);
-        *lock(&handle.has_ended) = true;
-        handle.ended.notify_all();
+        handle.set(Progress::Ended);
     }
 }

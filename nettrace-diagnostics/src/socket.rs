@@ -88,8 +88,7 @@ impl Listening {
     /// the same id, which has died, can have made it.
     pub(crate) fn new(path: PathBuf) -> Result<Self, Error> {
         let failed = |cause: io::Error| Error::Bind { path: path.clone(), cause };
-        let address = SocketAddrUnix::new(&*path)
-            .map_err(|_| Error::PathTooLong { path: path.clone(), limit: LONGEST_PATH })?;
+        let address = SocketAddrUnix::new(&*path).map_err(|_| path_too_long(path.clone()))?;
         let mut socket = socket(&address);
         if matches!(&socket, Err(Errno::ADDRINUSE)) {
             if !is_stale(&path) {
@@ -105,6 +104,10 @@ impl Listening {
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(Self { listener, address: Address { path, file } })
     }
+}
+
+pub(crate) fn path_too_long(path: PathBuf) -> Error {
+    Error::PathTooLong { path, limit: LONGEST_PATH }
 }
 
 fn socket(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {

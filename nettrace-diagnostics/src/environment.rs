@@ -1,0 +1,334 @@
+//! The session that the environment asks for: its variables, and its start and end.
+
+use std::{
+    env, fmt,
+    io::{self, Write as _},
+    path::PathBuf,
+    process,
+    time::Duration,
+};
+
+use nettrace_writer::{FilterError, ProviderFilter, Session, sink::FileOptions};
+
+use crate::sync::{Mutex, TryLockError, lock};
+
+/// The memory for events that are not yet written, in MB, unless a variable says otherwise.
+const BUFFER_MB: usize = 256;
+/// How long `exit` waits for the end of the session.
+const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+/// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
+const DOTNET_PATH: &str = "trace.nettrace";
+
+/// What the environment asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Plan {
+    path: Path,
+    providers: Vec<ProviderFilter>,
+    buffer_mb: usize,
+    /// Whether events must stay in memory until the end.
+    keeps_in_memory: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Path {
+    /// With the placeholders of `SessionBuilder::file`.
+    Template(PathBuf),
+    Literal(PathBuf),
+}
+
+/// A variable whose value cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Bad {
+    variable: String,
+    value: String,
+    why: String,
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { variable, value, why } = self;
+        write!(f, "{variable}={value}: {why}; nothing is recorded for the environment")
+    }
+}
+
+/// Reads variables. Those of .NET have an old name as well.
+struct Variables<'a>(&'a dyn Fn(&str) -> Option<String>);
+
+impl Variables<'_> {
+    /// An empty variable counts as absent.
+    fn own(&self, name: &str) -> Option<(String, String)> {
+        let value = (self.0)(name).filter(|value| !value.trim().is_empty())?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    }
+
+    fn dotnet(&self, name: &str) -> Option<(String, String)> {
+        ["DOTNET_", "COMPlus_"].iter().find_map(|prefix| self.own(&format!("{prefix}{name}")))
+    }
+
+    /// A number of .NET: hexadecimal.
+    fn dotnet_number(&self, name: &str) -> Result<Option<usize>, Bad> {
+        let Some((variable, value)) = self.dotnet(name) else { return Ok(None) };
+        let digits = value.strip_prefix("0x").or(value.strip_prefix("0X")).unwrap_or(&value);
+        match usize::from_str_radix(digits, 16) {
+            Ok(number) => Ok(Some(number)),
+            Err(_) => {
+                Err(Bad { variable, value, why: "it is not a hexadecimal number".to_owned() })
+            }
+        }
+    }
+}
+
+/// What the environment asks for. `None`: nothing.
+fn plan(variables: &Variables<'_>) -> Result<Option<Plan>, Bad> {
+    if let Some((_, path)) = variables.own("NETTRACE_OUTPUT") {
+        return own_plan(variables, path.into()).map(Some);
+    }
+    match variables.dotnet_number("EnableEventPipe")? {
+        None | Some(0) => Ok(None),
+        Some(_) => dotnet_plan(variables).map(Some),
+    }
+}
+
+fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
+    let providers = match variables.own("NETTRACE_PROVIDERS") {
+        Some((variable, value)) => ProviderFilter::parse_list(&value).map_err(|error| Bad {
+            variable,
+            value,
+            why: error.to_string(),
+        })?,
+        None => vec![ProviderFilter::all()],
+    };
+    let buffer_mb = match variables.own("NETTRACE_BUFFER_MB") {
+        Some((variable, value)) => match value.parse() {
+            Ok(number @ 1..) => number,
+            _ => {
+                let why = "it is not a number of megabytes above 0".to_owned();
+                return Err(Bad { variable, value, why });
+            }
+        },
+        None => BUFFER_MB,
+    };
+    Ok(Plan { path: Path::Template(path), providers, buffer_mb, keeps_in_memory: false })
+}
+
+fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
+    let path = variables.dotnet("EventPipeOutputPath");
+    let path = path.map_or_else(|| DOTNET_PATH.to_owned(), |(_, path)| path);
+    let path = path.replace("{pid}", &process::id().to_string());
+    let providers = match variables.dotnet("EventPipeConfig") {
+        Some((variable, value)) => dotnet_providers(&value).map_err(|error| Bad {
+            variable,
+            value,
+            why: error.to_string(),
+        })?,
+        None => vec![ProviderFilter::all()],
+    };
+    let buffer_mb = match variables.dotnet_number("EventPipeCircularMB")? {
+        Some(0) | None => BUFFER_MB,
+        Some(number) => number,
+    };
+    let keeps_in_memory = variables.dotnet_number("EventPipeOutputStreaming")? == Some(0);
+    Ok(Plan { path: Path::Literal(path.into()), providers, buffer_mb, keeps_in_memory })
+}
+
+/// Reads `NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]],…`. Commas between quotes belong to arguments.
+fn dotnet_providers(text: &str) -> Result<Vec<ProviderFilter>, FilterError> {
+    let mut is_quoted = false;
+    let pieces = text.split(|c| {
+        is_quoted ^= c == '"';
+        c == ',' && !is_quoted
+    });
+    let pieces = pieces.map(str::trim).filter(|piece| !piece.is_empty());
+    let filter = |piece: &str| {
+        let mut parts = piece.splitn(4, ':').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let keywords = parts.next().unwrap_or_default();
+        // 0 stands for all, as in a client's request.
+        let digits = keywords.strip_prefix("0x").unwrap_or(keywords);
+        let is_zero = u64::from_str_radix(digits, 16) == Ok(0);
+        let keywords = if is_zero { "" } else { keywords };
+        format!("{name}:{keywords}:{}", parts.next().unwrap_or_default()).parse()
+    };
+    let filters = pieces.map(filter).collect::<Result<Vec<_>, _>>()?;
+    if filters.is_empty() { Err(FilterError::Empty) } else { Ok(filters) }
+}
+
+/// The session of the environment, and the process that it belongs to.
+#[derive(Debug)]
+struct Recording {
+    pid: u32,
+    /// `None`: the environment asks for none, or it could not start.
+    session: Option<(Session, PathBuf)>,
+}
+
+static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+
+/// Starts the session that the environment asks for, once in each process. Returns the path of its
+/// trace.
+pub(crate) fn start() -> Option<PathBuf> {
+    let mut recording = lock(&RECORDING);
+    // The child of a fork has its parent's value. That session does not exist there.
+    if recording.as_ref().is_none_or(|recording| recording.pid != process::id()) {
+        *recording = Some(Recording { pid: process::id(), session: begin() });
+    }
+    recording.as_ref()?.session.as_ref().map(|(_, path)| path.clone())
+}
+
+fn begin() -> Option<(Session, PathBuf)> {
+    let variables = |name: &str| Some(env::var_os(name)?.to_string_lossy().into_owned());
+    let plan = match plan(&Variables(&variables)) {
+        Ok(plan) => plan?,
+        Err(bad) => {
+            say(format_args!("{bad}"));
+            return None;
+        }
+    };
+    if plan.keeps_in_memory {
+        say(format_args!(
+            "DOTNET_EventPipeOutputStreaming=0: the trace is written while the process runs, \
+             because only a written event survives a crash"
+        ));
+    }
+    #[cfg(unix)]
+    crate::process::accompany();
+    let builder = Session::builder()
+        .providers(plan.providers)
+        .budget(plan.buffer_mb.saturating_mul(1 << 20))
+        .finish_timeout(EXIT_PATIENCE);
+    let builder = match &plan.path {
+        Path::Template(path) => builder.file(path).overwrite(true),
+        Path::Literal(path) => builder.sink(FileOptions::new(path).overwrite(true).build()),
+    };
+    match builder.start() {
+        Ok(session) => {
+            let (Path::Template(path) | Path::Literal(path)) = plan.path;
+            let path = session.path().map_or(path, ToOwned::to_owned);
+            Some((session, path))
+        }
+        Err(error) => {
+            say(format_args!("the session that the environment asks for did not start: {error}"));
+            None
+        }
+    }
+}
+
+/// Ends the session, so that its trace is complete.
+pub(crate) fn at_exit() {
+    // In the child of a fork, a thread that does not exist may hold the lock.
+    let recording = match RECORDING.try_lock() {
+        Ok(mut recording) => recording.take(),
+        Err(TryLockError::Poisoned(recording)) => recording.into_inner().take(),
+        Err(TryLockError::WouldBlock) => None,
+    };
+    let Some(Recording { pid, session: Some((session, path)) }) = recording else { return };
+    if pid != process::id() {
+        return; // There is no such session in the child of a fork.
+    }
+    if let Err(error) = session.finish() {
+        say(format_args!("the trace {} may be incomplete: {error}", path.display()));
+    }
+}
+
+/// Says something to whoever has set the environment. Nobody else would hear of it.
+pub(crate) fn say(what: fmt::Arguments<'_>) {
+    // Without a standard error there is nobody to tell.
+    let _ = writeln!(io::stderr(), "nettrace: {what}");
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_writer::Level;
+
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Result<Option<Plan>, String> {
+        let get = |name: &str| {
+            let found = pairs.iter().find(|(key, _)| *key == name);
+            found.map(|(_, value)| (*value).to_owned())
+        };
+        plan(&Variables(&get)).map_err(|bad| bad.to_string())
+    }
+
+    #[test]
+    fn an_environment_without_the_variables_asks_for_nothing() {
+        for pairs in [
+            &[][..],
+            &[("NETTRACE_PROVIDERS", "A"), ("DOTNET_EventPipeConfig", "A")],
+            &[("DOTNET_EnableEventPipe", "0"), ("COMPlus_EnableEventPipe", "1")],
+            &[("NETTRACE_OUTPUT", " "), ("DOTNET_EnableEventPipe", "")],
+        ] {
+            assert_eq!(of(pairs), Ok(None), "{pairs:?}");
+        }
+    }
+
+    #[test]
+    fn variables_of_dotnet_are_read_as_dotnet_reads_them() {
+        let enabled = ("DOTNET_EnableEventPipe", "1");
+        let default = Plan {
+            path: Path::Literal(PathBuf::from("trace.nettrace")),
+            providers: vec![ProviderFilter::all()],
+            buffer_mb: 256,
+            keeps_in_memory: false,
+        };
+        assert_eq!(of(&[enabled]), Ok(Some(default.clone())));
+        assert_eq!(of(&[("COMPlus_EnableEventPipe", "0x1")]), Ok(Some(default.clone())));
+        let set = [
+            enabled,
+            ("DOTNET_EventPipeConfig", "A:ff:4,B-*::Warning:k=\"1,2\";b,C:0:5, D"),
+            ("DOTNET_EventPipeOutputPath", "/x/{pid}/{exe}-{pid}.nettrace"),
+            ("DOTNET_EventPipeCircularMB", "40"),
+            ("DOTNET_EventPipeOutputStreaming", "0"),
+        ];
+        let pid = process::id();
+        let expected = Plan {
+            path: Path::Literal(PathBuf::from(format!("/x/{pid}/{{exe}}-{pid}.nettrace"))),
+            providers: vec![
+                ProviderFilter::new("A").keywords(0xff).level(Level::Informational),
+                ProviderFilter::new("B-*").level(Level::Warning),
+                ProviderFilter::new("C").level(Level::Verbose),
+                ProviderFilter::new("D"),
+            ],
+            buffer_mb: 0x40,
+            keeps_in_memory: true,
+        };
+        assert_eq!(of(&set), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn variables_of_our_own_come_first() {
+        let set = [
+            ("DOTNET_EnableEventPipe", "nonsense"),
+            ("NETTRACE_OUTPUT", "{exe}.nettrace"),
+            ("NETTRACE_PROVIDERS", "Contoso-*=warn"),
+            ("NETTRACE_BUFFER_MB", "40"),
+        ];
+        let expected = Plan {
+            path: Path::Template(PathBuf::from("{exe}.nettrace")),
+            providers: vec![ProviderFilter::new("Contoso-*").level(Level::Warning)],
+            buffer_mb: 40,
+            keeps_in_memory: false,
+        };
+        assert_eq!(of(&set), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn bad_values_are_named_with_their_variable() {
+        let enabled = ("DOTNET_EnableEventPipe", "1");
+        let own = ("NETTRACE_OUTPUT", "x");
+        for (set, words) in [
+            (&[("DOTNET_EnableEventPipe", "true")][..], "DOTNET_EnableEventPipe=true: it is not a"),
+            (&[enabled, ("DOTNET_EventPipeConfig", "A:xyz")], "`xyz`"),
+            (&[enabled, ("DOTNET_EventPipeConfig", "A:1:loud")], "`loud` is not a level"),
+            (&[enabled, ("DOTNET_EventPipeConfig", ":1:5")], "DOTNET_EventPipeConfig=:1:5: "),
+            (&[enabled, ("DOTNET_EventPipeConfig", ",,")], "DOTNET_EventPipeConfig=,,: "),
+            (&[enabled, ("COMPlus_EventPipeCircularMB", "many")], "COMPlus_EventPipeCircularMB"),
+            (&[enabled, ("DOTNET_EventPipeOutputStreaming", "no")], "not a hexadecimal number"),
+            (&[own, ("NETTRACE_PROVIDERS", "A=off")], "NETTRACE_PROVIDERS=A=off: "),
+            (&[own, ("NETTRACE_BUFFER_MB", "0")], "above 0"),
+            (&[own, ("NETTRACE_BUFFER_MB", "1e3")], "above 0"),
+        ] {
+            let said = of(set).unwrap_err();
+            assert!(said.contains(words), "{set:?}: {said}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The session that the environment asks for, in processes of their own.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "shared test support")]
+
+mod support;
+
+use std::{
+    fs,
+    path::Path,
+    process::{self, Output, Stdio},
+};
+
+use nettrace_diagnostics::{from_environment, listen};
+use nettrace_reader::Reader;
+use nettrace_writer::Emit as _;
+use tempfile::tempdir;
+use testkit::{
+    process::{is_rerun, this_program},
+    reference::{Trace, ask},
+};
+
+use crate::support::{Detail, Other, Tick, counts};
+
+const NAME: &str = "the_environment_starts_a_session";
+
+/// What the process of a test does: it listens or does not, emits, and ends.
+fn work(how: &str) {
+    let path = match how {
+        "listen" => {
+            listen().unwrap();
+            from_environment()
+        }
+        _ => from_environment(),
+    };
+    println!("path={:?}", path.as_deref().map(Path::display).map(|path| path.to_string()));
+    for number in 0..1_000 {
+        Tick { number }.emit();
+    }
+    Detail { text: "detail" }.emit();
+    Other.emit();
+    if how == "listen" {
+        process::exit(0);
+    }
+}
+
+/// Runs [`work`] in a process with these variables.
+fn run(how: &str, folder: &Path, variables: &[(&str, &str)]) -> (u32, Output) {
+    let mut command = this_program();
+    command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).env("NETTRACE_RERUN", how);
+    command.env("TMPDIR", folder).current_dir(folder).envs(variables.iter().copied());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    (pid, output)
+}
+
+/// The names of a complete trace's events, with how often they come.
+#[track_caller]
+fn names(path: &Path) -> Vec<(String, u64)> {
+    let trace = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let (events, lost) = counts(&trace);
+    if let Some(verdict) = ask(&["summary"], Trace::File(path)) {
+        verdict.assert_holds(events, lost);
+    }
+    assert_eq!(lost, 0);
+    let mut reader = Reader::new(&trace[..]).unwrap();
+    let mut found: Vec<(String, u64)> = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let name = &event.metadata().name;
+        match found.iter_mut().find(|(known, _)| known == name) {
+            Some((_, count)) => *count += 1,
+            None => found.push((name.to_string(), 1)),
+        }
+    }
+    found
+}
+
+fn of(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+    pairs.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+/// The lines of standard error that this crate has written.
+fn said(output: &Output) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    text.lines().filter(|line| line.starts_with("nettrace: ")).map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn the_environment_starts_a_session() {
+    if let Some(how) = is_rerun() {
+        return work(&how);
+    }
+    let folder = tempdir().unwrap();
+    let all = of(&[("Tick", 1_000), ("Detail", 1), ("Other", 1)]);
+    let enabled = ("DOTNET_EnableEventPipe", "1");
+    for how in ["listen", "from_environment"] {
+        // As .NET has it, with its defaults.
+        let (_, output) = run(how, folder.path(), &[enabled]);
+        assert_eq!(said(&output), [""; 0]);
+        assert_eq!(names(&folder.path().join("trace.nettrace")), all, "{how}");
+        assert!(String::from_utf8_lossy(&output.stdout).contains("trace.nettrace"));
+
+        // With its options.
+        let set = [
+            enabled,
+            ("DOTNET_EventPipeConfig", "Contoso-Attach:1:4,Microsoft-Windows-DotNETRuntime:4c:5"),
+            ("DOTNET_EventPipeOutputPath", "own-{pid}.nettrace"),
+            ("DOTNET_EventPipeCircularMB", "10"),
+            ("DOTNET_EventPipeOutputStreaming", "1"),
+        ];
+        let (pid, output) = run(how, folder.path(), &set);
+        assert_eq!(said(&output), [""; 0]);
+        let path = folder.path().join(format!("own-{pid}.nettrace"));
+        assert_eq!(names(&path), of(&[("Tick", 1_000)]), "{how}");
+
+        // With our own names, which come first. A file is replaced.
+        let set = [
+            enabled,
+            ("NETTRACE_OUTPUT", "ours.nettrace"),
+            ("NETTRACE_PROVIDERS", "Fabrikam-*,Contoso-Attach:2"),
+        ];
+        let (_, output) = run(how, folder.path(), &set);
+        assert_eq!(said(&output), [""; 0]);
+        let path = folder.path().join("ours.nettrace");
+        assert_eq!(names(&path), of(&[("Detail", 1), ("Other", 1)]), "{how}");
+    }
+    // Nothing is asked for, so nothing is written.
+    let empty = tempdir().unwrap();
+    let (_, output) = run("listen", empty.path(), &[("DOTNET_EnableEventPipe", "0")]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("path=None"));
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
+    // What cannot be used is said once, and the process goes on.
+    for (variables, words) in [
+        (&[("DOTNET_EnableEventPipe", "yes")][..], "it is not a hexadecimal number"),
+        (&[enabled, ("DOTNET_EventPipeConfig", "A:1:loud")], "`loud` is not a level"),
+        (&[enabled, ("DOTNET_EventPipeOutputPath", "/no/such/folder/x")], "/no/such/folder/x"),
+        (&[("NETTRACE_OUTPUT", "{what}.nettrace")], "{what}"),
+        (&[enabled, ("DOTNET_EventPipeCircularMB", "FFFFFFFFFFFF")], "did not start"),
+    ] {
+        let (_, output) = run("listen", empty.path(), variables);
+        let said = said(&output);
+        assert!(said.len() == 1 && said[0].contains(words), "{variables:?}: {said:?}");
+        assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0, "{variables:?}");
+    }
+    let set = [enabled, ("DOTNET_EventPipeOutputStreaming", "0")];
+    let (_, output) = run("listen", empty.path(), &set);
+    assert!(said(&output)[0].contains("is written while the process runs"));
+    assert_eq!(names(&empty.path().join("trace.nettrace")), all);
+}
