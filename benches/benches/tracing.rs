@@ -100,6 +100,7 @@ fn measure(who: &str, options: &Options) -> Map<String, Value> {
     let session = is_ours.then(|| Session::builder().file("/dev/null").start());
     let session = session.transpose().expect("a device takes a trace");
     bench.pair("event", 1, event);
+    bench.pair("fields", 1, fields);
     bench.pair("span", 0, span);
     if let Some(session) = session {
         let stats = session.finish().expect("a device takes everything");
@@ -121,6 +122,11 @@ fn install(
 #[inline(never)]
 fn event(number: u64) {
     info!(a = number, b = number, "work");
+}
+
+#[inline(never)]
+fn fields(number: u64) {
+    info!(a = number, b = number);
 }
 
 #[inline(never)]

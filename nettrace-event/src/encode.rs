@@ -86,6 +86,19 @@ pub trait PayloadEncoder: Sized {
     #[doc(hidden)]
     const ONLY_FIXED_SIZES: bool = false;
 
+    /// Whether this takes the values of a whole event as NetTrace has them: see
+    /// [`payload`](Self::payload).
+    #[doc(hidden)]
+    const TAKES_PAYLOADS: bool = false;
+
+    /// All values of an event at once, in the bytes that NetTrace has for them. Called only if
+    /// [`TAKES_PAYLOADS`](Self::TAKES_PAYLOADS).
+    #[doc(hidden)]
+    #[inline(always)]
+    fn payload(&mut self, bytes: &[u8]) {
+        let _ = bytes;
+    }
+
     /// The processor's counter at the event, if the backend has read it for the event's time.
     /// Otherwise 0.
     #[doc(hidden)]

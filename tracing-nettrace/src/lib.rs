@@ -85,6 +85,7 @@ mod log;
 mod options;
 mod recorder;
 mod schema;
+mod scratch;
 mod sites;
 mod spans;
 mod stack;

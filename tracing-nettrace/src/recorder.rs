@@ -19,7 +19,7 @@ use crate::{
     spans::{Busy, New, Row, Spans, Told},
     stack, stats,
     sync::{AtomicU64, Ordering, panicking},
-    values::{Recorded, Taken, Values},
+    values::{Taken, Values},
 };
 
 /// Records the spans and events of one subscriber.
@@ -194,15 +194,14 @@ impl Recorder {
         crate::log::note(callsite.metadata);
         let Some(ty) = callsite.event_type(values.signature()) else { return };
         self.tell_entered();
-        let recorded = Recorded { ty, values: &values };
         if event.is_contextual() {
-            return recorded.emit();
+            return values.emit(ty);
         }
         match event.parent() {
-            Some(parent) => self.within(parent.into_u64(), || recorded.emit()),
+            Some(parent) => self.within(parent.into_u64(), || values.emit(ty)),
             None => {
                 let _scope = Context::none().enter();
-                recorded.emit();
+                values.emit(ty);
             }
         }
     }
@@ -211,10 +210,11 @@ impl Recorder {
     #[cold]
     fn event_of_log(&self, event: &Event<'_>, mut values: Taken) {
         // As `tracing-log` has it: the message, and where it comes from.
+        let (target, module, file) = (values.text(1), values.text(2), values.text(3));
         let site = Site {
-            target: values.text(1).unwrap_or("log"),
-            module: values.text(2),
-            file: values.text(3),
+            target: target.as_deref().unwrap_or("log"),
+            module: module.as_deref(),
+            file: file.as_deref(),
             line: values.number(4).and_then(|line| line.try_into().ok()),
             level: *event.metadata().level(),
         };
@@ -253,7 +253,7 @@ impl Recorder {
         }
         if let Some(ty) = callsite.event_type(values.signature()) {
             self.tell_entered();
-            Recorded { ty, values }.emit();
+            values.emit(ty);
         }
     }
 
@@ -331,7 +331,7 @@ impl Recorder {
         let (ids, state, entry) = SpanIds::begin(within);
         let mut sessions = 0;
         if let (Some(ty), Some(values)) = (ty, &values) {
-            Start(Recorded { ty, values }).emit();
+            values.emit_alone(ty);
             sessions = ty.enabled();
         }
         let began = Began::at_last_event();
@@ -361,7 +361,7 @@ impl Recorder {
         }
         if let Some(ty) = callsite.record_type(values.signature()) {
             self.tell_late(row);
-            self.within(id, || Recorded { ty, values: &values }.emit());
+            self.within(id, || values.emit(ty));
         }
     }
 
@@ -535,28 +535,6 @@ impl TraceEvent for Mark {
 
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
-}
-
-/// The start of a span.
-#[derive(Clone, Copy)]
-struct Start<'a>(Recorded<'a>);
-
-impl TraceEvent for Start<'_> {
-    const COMES_ALONE: bool = true;
-
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.0.event_type()
-    }
-
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        self.0.encode(encoder);
-    }
 }
 
 /// The end of a span.

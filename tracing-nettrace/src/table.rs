@@ -23,8 +23,16 @@ impl<T, const LEVELS: usize> Table<T, LEVELS> {
     }
 
     /// The value with this hash of which `is_it` says so.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<&T> {
+        // Most values are in the first of their places.
+        let places = self.levels.first()?.get()?;
+        let first = places.get(place(hash, 0, places.len()))?.get()?;
+        if is_it(first) { Some(first) } else { self.search(hash, is_it) }
+    }
+
+    #[inline(never)]
+    fn search(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<&T> {
         for level in &self.levels {
             let places = level.get()?;
             for probe in 0..PROBES {

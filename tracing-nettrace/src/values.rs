@@ -1,14 +1,16 @@
 //! The values of one event or span: visited once, then encoded as often as sessions want.
 //!
 //! `tracing` shows values to a visitor one by one, and only for the length of a call. The visitor
-//! here keeps them: numbers as they are, text in one string. Only then is the event's type known,
-//! and only then does the writer begin the event. So a `Debug` implementation runs once, however
+//! here encodes them as they come, into memory of the thread. Only then is the event's type known,
+//! and only then does the writer begin the event, which copies the payload. Tracepoints have
+//! another encoding: for them, and for values that come in another order than the fields, the
+//! payload is read back. So a `Debug` implementation runs once, however
 //! many sessions listen. What it logs is recorded as an event of its own, before the one that it is
 //! a value of. If it panics, no event has begun. Rejected: two visits, one for the types and one
 //! that encodes. Each session would format again, and whatever a `Debug` implementation logs would
 //! be an event within an event, which is dropped.
 //!
-//! What was visited is kept by the thread for the next event, so that nothing is allocated.
+//! The thread keeps that memory for its next event, so that nothing is allocated.
 
 use std::{
     cell::Cell,
@@ -18,17 +20,19 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use nettrace_writer::event::{
-    ArrayLayout, EventType, FieldType, PayloadEncoder, StrEncoding, TraceEvent,
+use nettrace_writer::{
+    Emit,
+    event::{ArrayLayout, EventType, FieldType, PayloadEncoder, StrEncoding, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
 
-use crate::stats;
+use crate::{
+    scratch::{Scratch, Text},
+    stats,
+};
 
 /// The most fields of an event or span.
 pub(crate) const MAX_FIELDS: usize = 32;
-/// Text of so many bytes is kept by a thread for its next event.
-const KEPT_TEXT: usize = 1 << 16;
 
 /// The type of a value, as four bits of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,31 +82,22 @@ impl Kind {
 /// Which fields have values, and of which types: the [`Kind`] of each in four bits, 0 for none.
 pub(crate) type Signature = u128;
 
-#[derive(Clone, Copy, Debug)]
-enum Value {
-    I64(i64),
-    U64(u64),
-    I128(i128),
-    U128(u128),
-    F64(f64),
-    Bool(bool),
-    /// From and to where in the text.
-    Text(u32, u32),
-    /// From and to where in the bytes.
-    Bytes(u32, u32),
-}
-
 /// The values of one event or span.
 #[derive(Debug)]
 pub(crate) struct Values {
-    values: [Value; MAX_FIELDS],
+    /// The values as the payload has them, in the order in which they came.
+    payload: Scratch,
+    /// From and to where each field's value is in the payload.
+    ranges: [(u32, u32); MAX_FIELDS],
     /// The fields that have values, as bits.
     present: u32,
-    signature: Signature,
+    /// The lower and the upper half of the signature.
+    signature: [u64; 2],
+    /// Whether the payload is that of an event: the values came in the order of the fields, each
+    /// once, and readers can take each of them.
+    is_plain: bool,
     /// Fields that were left out because there are too many.
     left_out: u32,
-    text: String,
-    bytes: Vec<u8>,
     /// Others that this thread has.
     next: Option<Box<Values>>,
 }
@@ -146,7 +141,7 @@ impl Taken {
 }
 
 impl Drop for Taken {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         if self.is_partial {
             stats::PANICKED.add(1);
@@ -180,33 +175,28 @@ impl DerefMut for Taken {
 impl Values {
     fn empty() -> Box<Self> {
         Box::new(Self {
-            values: [Value::Bool(false); MAX_FIELDS],
+            payload: Scratch::new(),
+            ranges: [(0, 0); MAX_FIELDS],
             present: 0,
-            signature: 0,
+            signature: [0; 2],
+            is_plain: true,
             left_out: 0,
-            text: String::with_capacity(512),
-            bytes: Vec::new(),
             next: None,
         })
     }
 
     #[inline]
     fn clear(&mut self) {
-        self.present = 0;
-        self.signature = 0;
-        self.left_out = 0;
-        self.text.clear();
-        self.bytes.clear();
-        if self.text.capacity() + self.bytes.capacity() > KEPT_TEXT {
-            self.text.shrink_to(KEPT_TEXT / 2);
-            self.bytes.shrink_to(KEPT_TEXT / 2);
-        }
+        self.payload.clear();
+        (self.present, self.signature, self.left_out) = (0, [0; 2], 0);
+        self.is_plain = true;
     }
 
     /// Which values there are.
     #[inline]
     pub(crate) fn signature(&self) -> Signature {
-        self.signature
+        let [first, second] = self.signature;
+        u128::from(second) << 64 | u128::from(first)
     }
 
     /// Whether there is no value.
@@ -215,102 +205,131 @@ impl Values {
         self.present == 0
     }
 
-    #[inline]
-    fn put(&mut self, index: usize, kind: Kind, value: Value) {
+    /// Adds a value, which `write` writes. It says whether readers can take the value.
+    #[inline(always)]
+    fn put(&mut self, index: usize, kind: Kind, write: impl FnOnce(&mut Scratch) -> bool) {
         if index >= MAX_FIELDS {
             self.left_out += 1;
             return;
         }
-        let bit = 1 << index;
-        if self.present & bit != 0 {
-            // Recorded twice: the last one counts.
-            self.signature &= !(0xF << (4 * index));
+        let start = self.payload.len();
+        self.is_plain &= write(&mut self.payload);
+        if self.present >> index != 0 {
+            self.out_of_order(index);
         }
-        self.present |= bit;
-        self.signature |= (kind as u128) << (4 * index);
-        self.values[index] = value;
+        self.has_put(index, kind, start);
+    }
+
+    /// A field has a value, which begins at `start` and ends the payload.
+    #[inline(always)]
+    fn has_put(&mut self, index: usize, kind: Kind, start: usize) {
+        self.present |= 1 << index;
+        self.signature[index / 16 % 2] |= (kind as u64) << (4 * (index % 16));
+        self.ranges[index % MAX_FIELDS] = (start as u32, self.payload.len() as u32);
+    }
+
+    /// This field or one after it has a value already.
+    #[cold]
+    #[inline(never)]
+    fn out_of_order(&mut self, index: usize) {
+        self.is_plain = false;
+        // Recorded twice: the last one counts.
+        self.signature[index / 16] &= !(0xF << (4 * (index % 16)));
     }
 
     #[inline]
     pub(crate) fn put_i64(&mut self, index: usize, value: i64) {
-        self.put(index, Kind::I64, Value::I64(value));
+        self.put_number(index, Kind::I64, value.to_le_bytes());
     }
 
     #[inline]
     pub(crate) fn put_u64(&mut self, index: usize, value: u64) {
-        self.put(index, Kind::U64, Value::U64(value));
+        self.put_number(index, Kind::U64, value.to_le_bytes());
     }
 
     pub(crate) fn put_i128(&mut self, index: usize, value: i128) {
-        self.put(index, Kind::I128, Value::I128(value));
+        self.put_number(index, Kind::I128, value.to_le_bytes());
     }
 
     pub(crate) fn put_u128(&mut self, index: usize, value: u128) {
-        self.put(index, Kind::U128, Value::U128(value));
+        self.put_number(index, Kind::U128, value.to_le_bytes());
     }
 
     pub(crate) fn put_f64(&mut self, index: usize, value: f64) {
-        self.put(index, Kind::F64, Value::F64(value));
+        self.put_number(index, Kind::F64, value.to_le_bytes());
     }
 
     pub(crate) fn put_bool(&mut self, index: usize, value: bool) {
-        self.put(index, Kind::Bool, Value::Bool(value));
+        self.put_number(index, Kind::Bool, u32::from(value).to_le_bytes());
     }
 
-    /// Keeps what `write` writes.
+    #[inline(always)]
+    fn put_number<const N: usize>(&mut self, index: usize, kind: Kind, bytes: [u8; N]) {
+        let start = self.payload.len();
+        let is_next = index < MAX_FIELDS && self.present >> index == 0;
+        if is_next && self.payload.number_if_room(bytes) {
+            self.has_put(index, kind, start);
+        } else {
+            self.put_number_slowly(index, kind, bytes);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_number_slowly<const N: usize>(&mut self, index: usize, kind: Kind, bytes: [u8; N]) {
+        self.put(index, kind, |payload| {
+            payload.number(bytes);
+            true
+        });
+    }
+
+    /// Adds the text that `write` writes.
     #[inline]
-    pub(crate) fn put_text(&mut self, index: usize, write: impl FnOnce(&mut String)) {
-        let start = self.text.len();
-        write(&mut self.text);
-        let (start, end) = (start as u32, self.text.len() as u32);
-        self.put(index, Kind::Text, Value::Text(start, end));
+    pub(crate) fn put_text(&mut self, index: usize, write: impl FnOnce(&mut Text<'_>)) {
+        self.put(index, Kind::Text, |payload| payload.text(write));
     }
 
     /// The text of the field with this index, if it has one.
-    pub(crate) fn text(&self, index: usize) -> Option<&str> {
-        match self.value(index)? {
-            Value::Text(start, end) => self.text.get(start as usize..end as usize),
-            _ => None,
-        }
+    pub(crate) fn text(&self, index: usize) -> Option<String> {
+        (Kind::of_field(self.signature(), index)? == Kind::Text).then(|| text(self.bytes(index)))
     }
 
     /// The number of the field with this index, if it has one.
     pub(crate) fn number(&self, index: usize) -> Option<u64> {
-        match self.value(index)? {
-            Value::U64(number) => Some(number),
-            _ => None,
-        }
+        let is_number = Kind::of_field(self.signature(), index)? == Kind::U64;
+        is_number.then(|| u64::from_le_bytes(array(self.bytes(index))))
     }
 
-    fn value(&self, index: usize) -> Option<Value> {
-        (self.present & 1_u32.checked_shl(index as u32)? != 0).then(|| self.values[index])
+    /// A field's value as the payload has it.
+    fn bytes(&self, index: usize) -> &[u8] {
+        let (start, end) = self.ranges[index];
+        self.payload.as_bytes().get(start as usize..end as usize).unwrap_or_default()
     }
 
     /// Forgets all fields but the first.
     pub(crate) fn keep_first(&mut self) {
         self.present &= 1;
-        self.signature &= 0xF;
+        self.signature = [self.signature[0] & 0xF, 0];
+        self.is_plain = false;
     }
 
-    #[inline(always)]
+    /// Encodes one value after the other.
+    #[cold]
+    #[inline(never)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let mut rest = self.present;
-        while rest != 0 {
-            let index = rest.trailing_zeros() as usize % MAX_FIELDS;
-            rest &= rest - 1;
-            match self.values[index] {
-                Value::I64(value) => encoder.i64(value),
-                Value::U64(value) => encoder.u64(value),
-                Value::I128(value) => encoder.i128(value),
-                Value::U128(value) => encoder.u128(value),
-                Value::F64(value) => encoder.f64(value),
-                Value::Bool(value) => encoder.bool(value),
-                Value::Text(start, end) => {
-                    let text = self.text.get(start as usize..end as usize).unwrap_or_default();
-                    encoder.str(text, StrEncoding::Utf16);
-                }
-                Value::Bytes(start, end) => {
-                    let bytes = self.bytes.get(start as usize..end as usize).unwrap_or_default();
+        for index in 0..MAX_FIELDS {
+            let Some(kind) = Kind::of_field(self.signature(), index) else { continue };
+            let bytes = self.bytes(index);
+            match kind {
+                Kind::I64 => encoder.i64(i64::from_le_bytes(array(bytes))),
+                Kind::U64 => encoder.u64(u64::from_le_bytes(array(bytes))),
+                Kind::I128 => encoder.i128(i128::from_le_bytes(array(bytes))),
+                Kind::U128 => encoder.u128(u128::from_le_bytes(array(bytes))),
+                Kind::F64 => encoder.f64(f64::from_le_bytes(array(bytes))),
+                Kind::Bool => encoder.bool(bytes.first() == Some(&1)),
+                Kind::Text => encoder.str(&text(bytes), StrEncoding::Utf16),
+                Kind::Bytes => {
+                    let bytes = bytes.get(2..).unwrap_or_default();
                     let layout = ArrayLayout::Counted;
                     let mark = encoder.begin_array_of(bytes.len(), layout, &FieldType::U8);
                     encoder.u8_elements(bytes);
@@ -319,6 +338,17 @@ impl Values {
             }
         }
     }
+}
+
+/// The first bytes of a value.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
+}
+
+/// A text, from the bytes that the payload has for it.
+fn text(bytes: &[u8]) -> String {
+    let units = bytes.chunks_exact(2).skip(1).map(|unit| u16::from_le_bytes(array(unit)));
+    char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }
 
 impl Visit for Values {
@@ -354,10 +384,7 @@ impl Visit for Values {
     }
 
     fn record_bytes(&mut self, field: &Field, value: &[u8]) {
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(value);
-        let end = self.bytes.len() as u32;
-        self.put(field.index(), Kind::Bytes, Value::Bytes(start, end));
+        self.put(field.index(), Kind::Bytes, |payload| payload.counted(value));
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
@@ -379,14 +406,36 @@ impl Visit for Values {
     }
 }
 
-/// Values as an event of a type that has their signature.
-#[derive(Clone, Copy)]
-pub(crate) struct Recorded<'a> {
-    pub(crate) ty: &'static EventType,
-    pub(crate) values: &'a Values,
+impl Values {
+    /// Emits them as an event of a type that has their signature.
+    #[inline(always)]
+    pub(crate) fn emit(&self, ty: &'static EventType) {
+        if self.is_plain {
+            Plain { ty, values: self }.emit();
+        } else {
+            OneByOne { ty, values: self }.emit();
+        }
+    }
+
+    /// [`emit`](Self::emit) for an event that is seldom of the type of the one before.
+    #[inline(always)]
+    pub(crate) fn emit_alone(&self, ty: &'static EventType) {
+        if self.is_plain {
+            Alone(Plain { ty, values: self }).emit();
+        } else {
+            OneByOne { ty, values: self }.emit();
+        }
+    }
 }
 
-impl TraceEvent for Recorded<'_> {
+/// Values whose payload is that of the event.
+#[derive(Clone, Copy)]
+struct Plain<'a> {
+    ty: &'static EventType,
+    values: &'a Values,
+}
+
+impl TraceEvent for Plain<'_> {
     /// None are known before the first event.
     fn event_types() -> &'static [&'static EventType] {
         &[]
@@ -399,8 +448,125 @@ impl TraceEvent for Recorded<'_> {
 
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        if E::TAKES_PAYLOADS {
+            encoder.payload(self.values.payload.as_bytes());
+        } else {
+            self.values.encode(encoder);
+        }
+    }
+}
+
+/// [`Plain`], for an event that is seldom of the type of the one before.
+#[derive(Clone, Copy)]
+struct Alone<'a>(Plain<'a>);
+
+impl TraceEvent for Alone<'_> {
+    const COMES_ALONE: bool = true;
+
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    #[inline(always)]
+    fn event_type(&self) -> &'static EventType {
+        self.0.ty
+    }
+
+    #[inline(always)]
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        self.0.encode(encoder);
+    }
+}
+
+/// Values that are encoded one by one.
+struct OneByOne<'a> {
+    ty: &'static EventType,
+    values: &'a Values,
+}
+
+impl TraceEvent for OneByOne<'_> {
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    fn event_type(&self) -> &'static EventType {
+        self.ty
+    }
+
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         self.values.encode(encoder);
     }
 }
 
-const _: () = assert!(mem::size_of::<Recorded<'_>>() <= 2 * mem::size_of::<usize>());
+const _: () = assert!(mem::size_of::<Plain<'_>>() <= 2 * mem::size_of::<usize>());
+
+#[cfg(test)]
+mod tests {
+    use nettrace_format::payload::{MAX_ELEMENTS, NetTraceEncoder, Refusal, VecBuffer};
+
+    use super::Values;
+
+    fn one_by_one(values: &Values) -> Result<Vec<u8>, Refusal> {
+        let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+        values.encode(&mut encoder);
+        encoder.finish().into_payload()
+    }
+
+    fn put_all(values: &mut Values, order: impl Iterator<Item = usize>) {
+        for index in order {
+            match index {
+                0 => values.put_i64(0, -5),
+                1 => values.put_u64(1, u64::MAX),
+                2 => values.put_i128(2, i128::MIN + 7),
+                3 => values.put_u128(3, u128::MAX - 7),
+                4 => values.put_f64(4, -0.5),
+                5 => values.put_bool(5, true),
+                6 => values.put_text(6, |text| text.push_str("naïve 🦀 \0")),
+                17 => values.put_bool(17, false),
+                31 => values.put_text(31, |text| text.push_str("")),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_is_that_of_its_values() {
+        let mut values = Values::empty();
+        put_all(&mut values, 0..32);
+        assert!(values.is_plain);
+        assert_eq!(one_by_one(&values).as_deref(), Ok(values.payload.as_bytes()));
+        assert_eq!(values.text(6).as_deref(), Some("naïve 🦀 \u{FFFD}"));
+        assert_eq!(
+            (values.number(1), values.number(0), values.text(1)),
+            (Some(u64::MAX), None, None)
+        );
+
+        let mut backwards = Values::empty();
+        put_all(&mut backwards, (0..32).rev());
+        assert!(!backwards.is_plain);
+        assert_eq!(backwards.signature(), values.signature());
+        assert_eq!(one_by_one(&backwards), one_by_one(&values));
+    }
+
+    #[test]
+    fn the_last_of_two_values_counts() {
+        let (mut values, mut expected) = (Values::empty(), Values::empty());
+        values.put_text(16, |text| text.push_str("first"));
+        values.put_u64(16, 2);
+        expected.put_u64(16, 2);
+        assert_eq!(values.signature(), expected.signature());
+        assert_eq!(one_by_one(&values), one_by_one(&expected));
+        values.clear();
+        values.put_u64(16, 2);
+        assert!(values.is_plain);
+    }
+
+    #[test]
+    fn a_value_that_is_too_long_is_refused() {
+        let mut values = Values::empty();
+        values.put_u64(0, 1);
+        values.put_text(1, |text| text.push_str(&"x".repeat(MAX_ELEMENTS + 1)));
+        assert!(!values.is_plain);
+        assert_eq!(one_by_one(&values), Err(Refusal::TooManyElements));
+    }
+}

@@ -38,7 +38,7 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 18] = [
+const ROWS: [Row; 21] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("string_16", "an event of a text of 16 bytes", 1),
@@ -52,6 +52,9 @@ const ROWS: [Row; 18] = [
     row("sampled_out_call", "a `#[traced]` call inside of such a trace", 0),
     row("sampled_out_event", "an event inside of such a trace", 0),
     Row { times: (3_000, 9_000), ..row("labels", "two labels, two events, leave", 0) },
+    row("tracing_event", "an event of `tracing`: two `u64`, a message", 0),
+    row("tracing_fields", "an event of `tracing`: two `u64`", 0),
+    row("tracing_span", "a span of `tracing`: two `u64`, entered once", 0),
     row("disabled_emit", "`emit` while nobody listens", 0),
     row("disabled_emit_with", "`emit_with` while nobody listens", 0),
     row("disabled_labels", "`enter_labels` while nobody listens, and leave", 0),

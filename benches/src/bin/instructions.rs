@@ -22,6 +22,7 @@ use benches::{
 use nettrace_writer::{
     Clock, Emit, Label, Origin, Sampling, Session, TraceSpan, enter_labels, traced,
 };
+use tracing::{info, info_span, subscriber::set_global_default};
 
 /// Room for a few hundred thousand events, of which less than a quarter is used.
 const BUDGET: usize = 256 << 20;
@@ -107,6 +108,17 @@ fn run(row: &str, count: u64) -> bool {
                 drop(scope);
             });
         }),
+        "tracing_event" => by_subscriber(count, 1, |number| {
+            info!(a = number, b = number, "work");
+        }),
+        "tracing_fields" => by_subscriber(count, 1, |number| {
+            info!(a = number, b = number);
+        }),
+        "tracing_span" => by_subscriber(count, 2, |number| {
+            let span = info_span!("work", a = number, b = number);
+            let _entered = span.enter();
+            black_box(number);
+        }),
         "disabled_emit" => {
             let with = |number| Disabled { a: number, b: number }.emit();
             unheard(count, with);
@@ -133,11 +145,18 @@ fn repeat(count: u64, mut work: impl FnMut(u64)) {
     }
 }
 
+/// Repeats something of `tracing`, of which our subscriber makes so many events.
+fn by_subscriber(count: u64, events: u64, work: impl FnMut(u64)) {
+    set_global_default(tracing_nettrace::subscriber()).expect("the only one");
+    recording(events * count, || repeat(count, work));
+}
+
 /// Runs `work` while a session records, and checks that it has recorded `events`.
 fn recording(events: u64, work: impl FnOnce()) {
     let session = Session::builder()
         .file("/dev/null")
         .provider(PROVIDER)
+        .provider("instructions")
         .clock(Clock::Counter)
         .budget(BUDGET)
         .flush_interval(Duration::from_secs(3_600))

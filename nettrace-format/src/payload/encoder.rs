@@ -189,6 +189,13 @@ macro_rules! numbers {
 impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> {
     type Mark = usize;
 
+    const TAKES_PAYLOADS: bool = true;
+
+    #[inline(always)]
+    fn payload(&mut self, bytes: &[u8]) {
+        self.buffer.put(bytes);
+    }
+
     #[inline(always)]
     fn counter(&self) -> u64 {
         self.counter

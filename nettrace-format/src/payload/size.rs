@@ -76,6 +76,12 @@ impl PayloadEncoder for FixedSize {
     type Mark = ();
 
     const ONLY_FIXED_SIZES: bool = true;
+    const TAKES_PAYLOADS: bool = true;
+
+    #[inline(always)]
+    fn payload(&mut self, bytes: &[u8]) {
+        self.size += bytes.len();
+    }
 
     /// Any time but 0, so that a value which depends on the time does not read the counter. Its
     /// size is the same at all times.
