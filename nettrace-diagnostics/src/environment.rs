@@ -153,6 +153,14 @@ fn dotnet_providers(text: &str) -> Result<Vec<ProviderFilter>, FilterError> {
     if filters.is_empty() { Err(FilterError::Empty) } else { Ok(filters) }
 }
 
+/// What must hold of any text, as a list of providers.
+#[cfg(feature = "__fuzzing")]
+pub(crate) fn check(text: &str) {
+    if let Ok(filters) = dotnet_providers(text) {
+        assert!(!filters.is_empty() && filters.len() <= text.len());
+    }
+}
+
 /// The session of the environment, and the process that it belongs to.
 #[derive(Debug)]
 struct Recording {

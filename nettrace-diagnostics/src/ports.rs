@@ -92,6 +92,14 @@ fn parse(text: &str, problem: &mut dyn FnMut(String)) -> Vec<Port> {
     ports
 }
 
+/// What must hold of any text, as a list of ports.
+#[cfg(feature = "__fuzzing")]
+pub(crate) fn check(text: &str) {
+    for port in parse(text, &mut |problem| assert!(!problem.is_empty())) {
+        assert!(text.contains(&*port.path.to_string_lossy()));
+    }
+}
+
 /// A port that this process connects to.
 #[derive(Debug)]
 pub(crate) struct Outgoing {

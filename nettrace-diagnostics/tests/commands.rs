@@ -325,6 +325,33 @@ fn a_client_that_does_not_read_is_disconnected() {
 }
 
 #[test]
+fn a_client_that_does_not_read_holds_threads_up_no_longer_than_its_patience() {
+    // Threads wait for this client: it has asked for that.
+    const NAME: &str = "a_client_that_does_not_read_holds_threads_up_no_longer_than_its_patience";
+    if !testkit::process::alone(NAME) {
+        return;
+    }
+    let patience = Duration::from_secs(1);
+    let server = Server::with(Options::new().patience(patience));
+    let (_, stream) = server.target().ask(2, 7, &collect(6)).unwrap();
+    let begun = Instant::now();
+    let mut longest = Duration::ZERO;
+    let mut number = 0;
+    // Far more than the session's 4 MB and the connection hold.
+    while begun.elapsed() < patience * 3 {
+        let before = Instant::now();
+        Tick { number }.emit();
+        longest = longest.max(before.elapsed());
+        number += 1;
+    }
+    assert!(number > 1_000_000, "{number} events");
+    assert!(longest > patience / 2, "a thread has waited: {longest:?}");
+    assert!(longest < patience * 2, "{longest:?}");
+    drop(stream);
+    server.target().info().unwrap();
+}
+
+#[test]
 fn sixty_four_clients_are_answered_while_others_are_slow() {
     let server = Server::with(Options::new().patience(Duration::from_secs(2)));
     // As many as are served at once, and all of them say nothing.

@@ -13,6 +13,7 @@ use std::{
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -78,6 +79,36 @@ fn a_trace_is_complete_and_the_socket_gone_when_the_process_exits() {
         assert!(events > 100 && lost == 0, "{how}: {events} events, {lost} lost");
         assert!(!target.path.exists(), "{how}");
     }
+}
+
+#[test]
+fn the_socket_is_gone_after_a_signal_that_the_process_handles() {
+    const NAME: &str = "the_socket_is_gone_after_a_signal_that_the_process_handles";
+    if is_rerun().is_some() {
+        static CAME: AtomicBool = AtomicBool::new(false);
+        extern "C" fn on_signal(_: libc::c_int) {
+            CAME.store(true, Ordering::Relaxed);
+        }
+        let handler: extern "C" fn(libc::c_int) = on_signal;
+        // SAFETY: the handler stores a flag and nothing else.
+        unsafe { libc::signal(libc::SIGTERM, handler as libc::sighandler_t) };
+        Options::new().directory(folder()).listen().unwrap();
+        let _load = Load::start(1);
+        until("the signal comes", || CAME.load(Ordering::Relaxed));
+        process::exit(0);
+    }
+    let folder = tempdir().unwrap();
+    let mut child = child(NAME, "listen", folder.path()).spawn().unwrap();
+    let target = only(folder.path());
+    let mut live = target.collect(&[all_of("Contoso-Attach")], 16).unwrap();
+    let mut trace = Vec::new();
+    thread::sleep(Duration::from_millis(100));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    live.stream.read_to_end(&mut trace).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(!target.path.exists());
+    assert!(counts(&trace).0 > 10);
 }
 
 #[test]
@@ -276,6 +307,69 @@ fn two_hundred_clients_leave_nothing_behind() {
     println!("threads, descriptors, KiB: {before:?}, after 200 more: {after:?}");
     assert_eq!((before.0, before.1), (after.0, after.1));
     assert!(after.2 < before.2 + 2_048, "{before:?} {after:?}");
+    drop(load);
+}
+
+#[test]
+fn a_hundred_clients_that_vanish_at_any_moment_hurt_nobody() {
+    if !alone("a_hundred_clients_that_vanish_at_any_moment_hurt_nobody") {
+        return;
+    }
+    let server = Server::start();
+    let load = Load::start(2);
+    let target = server.target();
+    // What a client has sent when it is killed: some of a request for a trace, all of it, or that
+    // and then some of the request to end it. What it has read: nothing, or some.
+    let text = |text: &str| {
+        let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
+        let count = u32::try_from(units.len()).unwrap().to_le_bytes();
+        [count.to_vec(), units.iter().flat_map(|unit| unit.to_le_bytes()).collect()].concat()
+    };
+    let message = |id: u8, payload: &[u8]| {
+        let size = u16::try_from(20 + payload.len()).unwrap().to_le_bytes();
+        [&b"DOTNET_IPC_V1\0"[..], &size, &[2, id, 0, 0], payload].concat()
+    };
+    let head = [[4, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]].concat();
+    let rest = [&[0xff; 8][..], &[5, 0, 0, 0], &text("Contoso-Attach"), &text("")].concat();
+    let collect = message(2, &[head, rest].concat());
+    // A generator of numbers that says what it did if the test fails.
+    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let mut state = seed.as_nanos() as u64 | 1;
+    println!("seed {state}");
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    for _ in 0..100 {
+        let mut stream = server.connect();
+        let sent = random(collect.len() * 2).min(collect.len());
+        stream.write_all(&collect[..sent]).unwrap();
+        if sent == collect.len() {
+            match random(3) {
+                0 => {}
+                1 => drop(stream.read(&mut vec![0; 1 + random(20_000)])),
+                _ => {
+                    let mut answer = [0; 28];
+                    // It may have been refused: 31 others may not be over yet.
+                    stream.read_exact(&mut answer).unwrap();
+                    let stop = message(1, &answer[20..]);
+                    let mut other = server.connect();
+                    other.write_all(&stop[..random(stop.len() + 1)]).unwrap();
+                }
+            }
+        }
+        thread::sleep(Duration::from_micros(random(3_000) as u64));
+    }
+    until("every session is over", || {
+        let is_over = |id: &u64| target.stop(*id).is_err();
+        (1..=100).rev().all(|id| is_over(&id)) && size().0 <= 3 + 2
+    });
+    let live = target.collect(&[all_of("Contoso-Attach")], 4).unwrap();
+    thread::sleep(Duration::from_millis(50));
+    let (events, lost) = counts(&stop(&target, live));
+    assert!(events > 100 && lost == 0, "{events} events, {lost} lost");
     drop(load);
 }
 

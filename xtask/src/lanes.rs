@@ -241,7 +241,7 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     some(seen.ran(), "no test ran on AArch64")
 }
 
-/// Runs each fuzz target briefly, from the seeds in `fuzz/seeds`.
+/// Runs each fuzz target briefly, from the seeds in `fuzz/seeds-TARGET`, or else in `fuzz/seeds`.
 pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let folder = workspace.root.join("fuzz");
     let mut targets = Vec::new();
@@ -262,7 +262,8 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         let corpus = folder.join("corpus").join(&target);
         fs::create_dir_all(&corpus)
             .map_err(|source| Error::File { path: corpus.clone(), source })?;
-        let seeds = Some(folder.join("seeds")).filter(|path| path.exists());
+        let own = folder.join(format!("seeds-{}", target.to_string_lossy()));
+        let seeds = [own, folder.join("seeds")].into_iter().find(|path| path.exists());
         Step::cargo()
             // The fuzzed code forbids unsafe code, so a sanitizer would find nothing and cost time.
             .args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir"])

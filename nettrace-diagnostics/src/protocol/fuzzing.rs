@@ -10,6 +10,11 @@ use super::{
 /// # Panics
 /// If a promise of the protocol's code does not hold.
 pub fn check(bytes: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        crate::environment::check(text);
+        #[cfg(unix)]
+        crate::ports::check(text);
+    }
     // The size does not change when more bytes arrive.
     let whole = size(bytes);
     for end in [bytes.len() / 2, bytes.len().min(15), bytes.len().min(16)] {
