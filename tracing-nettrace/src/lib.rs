@@ -72,6 +72,9 @@
 //! # Features
 //!
 //! - `log`: records of the crate `log`, with the values of their keys.
+//! - `valuable`: values of the crate [`valuable`](https://docs.rs/valuable). Numbers and texts have
+//!   their types, structures are JSON. `tracing` passes such values on only in builds with
+//!   `RUSTFLAGS="--cfg tracing_unstable"`. In other builds this feature changes nothing.
 //!
 //! [`tracing`]: https://docs.rs/tracing
 
@@ -93,6 +96,8 @@ mod stats;
 mod subscriber;
 mod sync;
 mod table;
+#[cfg(all(tracing_unstable, feature = "valuable"))]
+mod valuable;
 mod values;
 
 #[cfg(feature = "log")]

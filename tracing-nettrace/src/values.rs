@@ -289,6 +289,18 @@ impl Values {
         self.put(index, Kind::Text, |payload| payload.text(write));
     }
 
+    /// Adds an error and its sources as a text.
+    pub(crate) fn put_error(&mut self, index: usize, error: &(dyn Error + 'static)) {
+        self.put_text(index, |text| {
+            let _ = write!(text, "{error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                let _ = write!(text, ": {cause}");
+                source = cause.source();
+            }
+        });
+    }
+
     /// The text of the field with this index, if it has one.
     pub(crate) fn text(&self, index: usize) -> Option<String> {
         (Kind::of_field(self.signature(), index)? == Kind::Text).then(|| text(self.bytes(index)))
@@ -388,14 +400,12 @@ impl Visit for Values {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        self.put_text(field.index(), |text| {
-            let _ = write!(text, "{value}");
-            let mut source = value.source();
-            while let Some(cause) = source {
-                let _ = write!(text, ": {cause}");
-                source = cause.source();
-            }
-        });
+        self.put_error(field.index(), value);
+    }
+
+    #[cfg(all(tracing_unstable, feature = "valuable"))]
+    fn record_value(&mut self, field: &Field, value: valuable::Value<'_>) {
+        crate::valuable::put(self, field.index(), &value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

@@ -95,6 +95,19 @@ pub(crate) fn models(workspace: &Workspace, argument: &str) -> Step {
         .env("CARGO_TARGET_DIR", workspace.target.join("loom"))
 }
 
+/// Tests what needs an interface of `tracing` that is not stable yet.
+pub(crate) fn unstable(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let before = tally.ran();
+    Step::cargo()
+        .args(["test", "-p", "tracing-nettrace", "--test", "valuable", "--locked"])
+        .args(["--features", "valuable"])
+        .env("RUSTFLAGS", "--cfg tracing_unstable")
+        // As for the loom models.
+        .env("CARGO_TARGET_DIR", workspace.target.join("unstable"))
+        .test(tally)?;
+    some(tally.ran() - before, "tracing-nettrace has no test of `valuable`")
+}
+
 /// Runs each benchmark once, unoptimised. This shows that it works, not how fast it is.
 pub(crate) fn bench_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let benches: Vec<&String> = workspace.packages.iter().flat_map(|p| &p.benches).collect();
