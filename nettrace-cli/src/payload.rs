@@ -4,7 +4,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use nettrace_reader::{Error, Event, Label, Value};
+use nettrace_reader::{Error, Event, Label, Type, Value};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -39,6 +39,9 @@ impl<'a> Payload<'a> {
         };
         for field in types {
             let is_absent = values.is_exhausted();
+            if is_absent && field.ty == Type::Rest {
+                continue;
+            }
             let value = match values.next() {
                 _ if is_absent => None,
                 Some(Ok((_, value))) => Some(value),

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use nettrace_reader::Options;
+use nettrace_reader::{Metadata, Options};
 use program::{stdout, strict_json, summary};
 use reference::{
     assert_same_output, event_object, header_line, is_same, our_totals, reference_totals,
@@ -109,7 +109,10 @@ fn totals_are_those_of_the_reference() {
                 "" => format!("EventID({})", of.event_id),
                 name => name.to_owned(),
             };
-            let theirs = format!("{}/{}", of.provider, reference::name(of, type_opcode(of)));
+            let stated = if of.is_from_table { "" } else { &*of.name };
+            let stated = Metadata { name: stated.to_owned(), ..of.clone() };
+            let theirs = reference::name(&stated, type_opcode(&stated));
+            let theirs = format!("{}/{theirs}", of.provider);
             let before = displayed.insert((of.provider.clone(), own), theirs.clone());
             assert!(before.is_none_or(|before| before == theirs), "{name} {theirs}");
         }

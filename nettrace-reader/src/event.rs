@@ -257,7 +257,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn fields(&self) -> Fields<'a> {
-        Fields::new(&self.metadata().fields, self.payload, self.payload_offset)
+        Fields::new(self.metadata(), self.payload, self.payload_offset)
     }
 
     fn last_label<T>(&self, wanted: impl Fn(&Label) -> Option<T>) -> Option<T> {

@@ -32,6 +32,9 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Events of the .NET runtime itself, which traces describe by their numbers alone, get their names
+//! and fields from a table: see [`Options::runtime_events`].
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
@@ -72,6 +75,7 @@ mod options;
 mod read_ahead;
 mod reader;
 mod rows;
+mod runtime;
 mod schema;
 mod sorted;
 mod tables;

@@ -56,11 +56,13 @@ pub struct Options {
     pub(crate) keep_thread_totals: bool,
     pub(crate) keep_type_totals: bool,
     pub(crate) dialect: Dialect,
+    pub(crate) runtime_events: bool,
 }
 
 impl Default for Options {
     /// 256 MiB for definitions, 64 MiB for one block, 1 GiB for events that wait to be sorted, no
-    /// totals of removed threads and types, [`Dialect::Specification`].
+    /// totals of removed threads and types, [`Dialect::Specification`], names and fields of the
+    /// .NET runtime's events.
     fn default() -> Self {
         Self {
             definitions_limit: 256 << 20,
@@ -69,6 +71,7 @@ impl Default for Options {
             keep_thread_totals: false,
             keep_type_totals: false,
             dialect: Dialect::default(),
+            runtime_events: true,
         }
     }
 }
@@ -178,6 +181,40 @@ impl Options {
     #[must_use]
     pub fn dialect(mut self, dialect: Dialect) -> Self {
         self.dialect = dialect;
+        self
+    }
+
+    /// Whether events of the .NET runtime get names and fields.
+    ///
+    /// The runtime writes its own events without a name and a list of fields: those of the
+    /// providers `Microsoft-Windows-DotNETRuntime`, `Microsoft-Windows-DotNETRuntimeRundown` and
+    /// `Microsoft-DotNETCore-SampleProfiler`. This crate has a table of them, made from the
+    /// manifests of .NET 10 and older, which also has those of
+    /// `System.Threading.Tasks.TplEventSource`. If this is `true`, an event type that states no
+    /// fields and is in the table gets its fields from there, and its name unless it states one.
+    /// [`Metadata::is_from_table`](crate::Metadata::is_from_table) is then `true`. Names are those
+    /// that Microsoft's tools show, such as `GC/Start`.
+    ///
+    /// The version of an event decides which fields it has. A version that the table does not have
+    /// is decoded by the nearest one. Fields that a payload does not reach are absent, as always. A
+    /// field that does not fit, and the bytes after the last field (as field `rest`), are
+    /// [`Value::Bytes`](crate::Value::Bytes). A text that the runtime left out, which only the size
+    /// of the payload shows, is empty. Numbers with names, such as the reason of a collection,
+    /// remain numbers.
+    ///
+    /// Use `false` to see event types as the stream describes them, for instance to copy them.
+    ///
+    /// ```
+    /// use nettrace_reader::Options;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// let mut reader = Options::default().runtime_events(false).open(&file[..])?;
+    /// assert!(!reader.next_event()?.unwrap().metadata().is_from_table);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[must_use]
+    pub fn runtime_events(mut self, describe: bool) -> Self {
+        self.runtime_events = describe;
         self
     }
 }

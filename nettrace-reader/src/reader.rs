@@ -46,7 +46,8 @@ impl Options {
         }
         let trace = block::parse_trace(format, Cursor::new(blocks.body(), head.body))
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
-        let tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
+        let mut tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
+        tables.describes_runtime = self.runtime_events;
         Ok(Reader {
             blocks,
             tables,

@@ -34,6 +34,11 @@ pub struct Metadata {
     /// Whether it has an optional part of an unknown kind. The reader skips that part and those
     /// after it.
     pub has_unknown_parts: bool,
+    /// Whether its fields, and its name unless the stream has one, come from this crate's table of
+    /// the events of the .NET runtime. See [`Options::runtime_events`].
+    ///
+    /// [`Options::runtime_events`]: crate::Options::runtime_events
+    pub is_from_table: bool,
 }
 
 /// One field of a payload or of an object in it.
@@ -127,6 +132,15 @@ pub enum Type {
     /// 26: one byte. The specification does not mention it. The reference reader supports it since
     /// version 3.1.28.
     Boolean8,
+    /// UTF-8 code units up to a zero. No format has it; it is the type of some fields of
+    /// [`Options::runtime_events`](crate::Options::runtime_events).
+    Utf8String,
+    /// As many elements as the field with this index, in the same object, says. No format has it,
+    /// see [`Utf8String`](Self::Utf8String).
+    CountedArray(Box<Type>, u16),
+    /// The bytes after the last field that is known; absent if there are none. No format has it,
+    /// see [`Utf8String`](Self::Utf8String).
+    Rest,
     /// An unknown type code, or the code of a type that is nested more than 48 levels deep. The end
     /// of such a value is unknown, so it takes the rest of the payload as
     /// [`Value::Bytes`](crate::Value::Bytes).
@@ -164,6 +178,7 @@ impl Type {
             Self::Object(fields) => fields.iter().find_map(|field| field.ty.unknown_code()),
             Self::Array(element)
             | Self::FixedArray(element, _)
+            | Self::CountedArray(element, _)
             | Self::RelLoc(element)
             | Self::DataLoc(element) => element.unknown_code(),
             _ => None,
@@ -177,6 +192,7 @@ impl Type {
             Self::Object(fields) => fields.iter().any(|field| field.ty.has_dates()),
             Self::Array(element)
             | Self::FixedArray(element, _)
+            | Self::CountedArray(element, _)
             | Self::RelLoc(element)
             | Self::DataLoc(element) => element.has_dates(),
             _ => false,
@@ -200,7 +216,10 @@ impl Type {
             Self::DateTime => date,
             Self::Guid | Self::Decimal => 16,
             Self::Utf16String
+            | Self::Utf8String
             | Self::Array(_)
+            | Self::CountedArray(..)
+            | Self::Rest
             | Self::VarInt
             | Self::VarUInt
             | Self::Unknown(_) => {

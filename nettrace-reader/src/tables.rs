@@ -9,6 +9,7 @@ use crate::{
     framing::Format,
     labels::LabelList,
     options::Dialect,
+    runtime,
     schema::Metadata,
     tables::{
         cost::{cost_of_labels, cost_of_thread},
@@ -49,6 +50,8 @@ pub(crate) struct Tables {
     pub(crate) trace: Trace,
     format: Format,
     dialect: Dialect,
+    /// Whether event types without fields are looked up among those of the .NET runtime.
+    pub(crate) describes_runtime: bool,
     /// Versions 4 and 5: the process id of all threads.
     process_id: Option<u64>,
     /// Whether any event type has tags. They distinguish version 5 from version 4.
@@ -95,6 +98,7 @@ impl Tables {
             trace,
             format,
             dialect,
+            describes_runtime: false,
             process_id,
             has_tags: false,
             epoch: 0,
@@ -160,6 +164,9 @@ impl Tables {
         }
         if self.metadata_slots.contains_key(&id) {
             return Err(duplicate(offset, Table::Metadata, id.into()));
+        }
+        if self.describes_runtime {
+            runtime::describe(&mut metadata, self.trace.pointer_size);
         }
         self.cost.metadata += cost_of_metadata(&metadata);
         self.check_limit(offset)?;

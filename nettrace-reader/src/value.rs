@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, slice};
 use crate::{
     cursor::{Cursor, Read},
     error::{Error, ErrorKind, Result},
-    schema::{Field, Type},
+    schema::{Field, Metadata, Type},
     trace::WallTime,
 };
 
@@ -59,7 +59,9 @@ pub enum Value<'a> {
     Text(Cow<'a, str>),
     /// A decimal number of .NET.
     Decimal(Decimal),
-    /// An array of [`Type::UInt8`]; for a [`Type::Unknown`] the rest of the payload.
+    /// An array of [`Type::UInt8`]; for a [`Type::Unknown`] or [`Type::Rest`] the rest of the
+    /// payload, and for a field of [`Options::runtime_events`](crate::Options::runtime_events) that
+    /// does not fit.
     Bytes(&'a [u8]),
     /// Any other array.
     Array(Vec<Value<'a>>),
@@ -121,16 +123,28 @@ pub struct Fields<'a> {
     fields: slice::Iter<'a, Field>,
     decoder: Decoder<'a>,
     base: u64,
+    is_from_table: bool,
+    /// Whether the payload ended before a field of the table.
+    has_ended: bool,
 }
 
 impl<'a> Fields<'a> {
     /// The fields of `payload`, which begins at stream offset `base`.
-    pub(crate) fn new(fields: &'a [Field], payload: &'a [u8], base: u64) -> Self {
+    pub(crate) fn new(metadata: &'a Metadata, payload: &'a [u8], base: u64) -> Self {
+        let Metadata { fields, is_from_table, .. } = metadata;
         let with_dates = |date| {
             let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
             let cursor = Cursor::new(payload, 0);
-            let decoder = Decoder { payload, cursor, located: 0, budget, date, is_lost: false };
-            Self { fields: fields.iter(), decoder, base }
+            let object = (&**fields, cursor);
+            let decoder =
+                Decoder { payload, cursor, object, located: 0, budget, date, is_lost: false };
+            Self {
+                fields: fields.iter(),
+                decoder,
+                base,
+                is_from_table: *is_from_table,
+                has_ended: false,
+            }
         };
         if fields.iter().any(|field| field.ty.has_dates())
             && !with_dates(8).fits()
@@ -153,11 +167,41 @@ impl<'a> Fields<'a> {
         self.decoder.cursor.position().max(self.decoder.located)
     }
 
+    /// A value of a field that the stream does not describe. What does not fit is bytes.
+    #[inline(never)]
+    fn value_of_table(&mut self, field: &'a Field) -> Value<'a> {
+        self.has_ended |= self.is_exhausted_before(Some(field));
+        let is_text = matches!(field.ty, Type::Utf16String | Type::Utf8String);
+        if is_text && self.is_left_out() {
+            return Value::Text(Cow::Borrowed(""));
+        }
+        let start = self.decoder.cursor;
+        self.decoder.value(&field.ty).unwrap_or_else(|_| {
+            self.decoder.cursor = start;
+            self.decoder.rest()
+        })
+    }
+
+    /// Whether the text before the remaining fields was left out. The runtime writes nothing for a
+    /// text that it does not have, not even a zero. This shows if the remaining fields have fixed
+    /// sizes: they then take all of the payload.
+    fn is_left_out(&self) -> bool {
+        let mut fields = self.fields.as_slice().iter().filter(|field| field.ty != Type::Rest);
+        let size = fields.try_fold(0, |sum: u32, field| sum.checked_add(field.ty.fixed_size()?));
+        size.is_some_and(|size| size > 0 && size as usize == self.decoder.cursor.remaining())
+    }
+
     /// Whether the payload ends before the next field. Such a field is absent, because an older
     /// version of the event type wrote the event.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.decoder.cursor.is_empty()
+        self.is_exhausted_before(self.fields.as_slice().first())
+    }
+
+    /// An array without elements is at the end of a payload, and is there.
+    fn is_exhausted_before(&self, field: Option<&Field>) -> bool {
+        let is_array = |field: &Field| matches!(field.ty, Type::CountedArray(..));
+        self.decoder.cursor.is_empty() && (self.has_ended || !field.is_some_and(is_array))
     }
 }
 
@@ -169,6 +213,9 @@ impl<'a> Iterator for Fields<'a> {
         if self.decoder.is_lost {
             self.fields = [].iter();
             return None;
+        }
+        if self.is_from_table {
+            return Some(Ok((&field.name, self.value_of_table(field))));
         }
         Some(match self.decoder.value(&field.ty) {
             Ok(value) => Ok((&field.name, value)),
@@ -189,6 +236,8 @@ const SPARE_VALUES: usize = 1 << 16;
 struct Decoder<'a> {
     payload: &'a [u8],
     cursor: Cursor<'a>,
+    /// The fields of the object that is being decoded, and where it starts.
+    object: (&'a [Field], Cursor<'a>),
     /// The end of the last located data.
     located: usize,
     /// How many more values may be decoded, including code units of located text.
@@ -225,11 +274,14 @@ impl<'a> Decoder<'a> {
             Type::DateTime => Value::DateTime(wall_time(cursor)?),
             Type::Utf16String => self.terminated_text()?,
             Type::Decimal => Value::Decimal(decimal(cursor)?),
-            Type::Unknown(_) => {
-                self.is_lost = true;
-                Value::Bytes(cursor.bytes(cursor.remaining())?)
+            Type::Utf8String => self.terminated_utf8()?,
+            Type::Unknown(_) | Type::Rest => self.rest(),
+            Type::CountedArray(element, field) => {
+                let count = self.count((*field).into())?;
+                self.elements(element, count)?
             }
             Type::Object(fields) => {
+                let around = std::mem::replace(&mut self.object, (fields, self.cursor));
                 let mut values = Vec::with_capacity(fields.len());
                 for field in fields {
                     values.push((&*field.name, self.value(&field.ty)?));
@@ -237,6 +289,7 @@ impl<'a> Decoder<'a> {
                         break;
                     }
                 }
+                self.object = around;
                 Value::Object(values)
             }
             Type::Array(element) => {
@@ -254,6 +307,35 @@ impl<'a> Decoder<'a> {
                 self.located(element, position, size)?
             }
         })
+    }
+
+    /// The rest of the payload. No field after it can be found.
+    fn rest(&mut self) -> Value<'a> {
+        self.is_lost = true;
+        let rest = self.cursor.remaining();
+        Value::Bytes(self.cursor.bytes(rest).unwrap_or_default())
+    }
+
+    /// The value of a field of the current object, which is decoded again. It is a number of
+    /// elements that are not empty.
+    fn count(&mut self, field: usize) -> Read<usize> {
+        let (fields, start) = self.object;
+        let back = std::mem::replace(&mut self.cursor, start);
+        let mut value = Value::U8(0);
+        for field in fields.iter().take(field + 1) {
+            value = self.value(&field.ty)?;
+        }
+        self.cursor = back;
+        let count = match value {
+            Value::U8(count) => count.into(),
+            Value::U16(count) => count.into(),
+            Value::U32(count) => count as usize,
+            _ => 0,
+        };
+        match count <= back.remaining() {
+            true => Ok(count),
+            false => Err(back.damage("it ends inside a field")),
+        }
     }
 
     fn elements(&mut self, element: &'a Type, count: usize) -> Read<Value<'a>> {
@@ -305,6 +387,16 @@ impl<'a> Decoder<'a> {
         let text = utf16(self.cursor.bytes(units * 2)?);
         self.cursor.bytes(2)?;
         Ok(Value::Text(text.into()))
+    }
+
+    fn terminated_utf8(&mut self) -> Read<Value<'a>> {
+        let mut rest = self.cursor;
+        let bytes = rest.bytes(rest.remaining())?;
+        let Some(end) = bytes.iter().position(|byte| *byte == 0) else {
+            return Err(self.cursor.damage("a string has no end"));
+        };
+        self.cursor.bytes(end + 1)?;
+        Ok(Value::Text(String::from_utf8_lossy(&bytes[..end])))
     }
 
     fn spend(&mut self, values: usize) -> Read<()> {

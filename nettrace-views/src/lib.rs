@@ -38,6 +38,7 @@
 //! | ids of traces and spans | annotations `TraceId`, `SpanId` and `ParentId` of slices; of other events `SpanId` alone |
 //! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack; frames are addresses |
 //! | the stack of another event | annotation `stack`: addresses, innermost first |
+//! | an event of the .NET runtime | name and fields as in [`Options::runtime_events`](nettrace_reader::Options::runtime_events) |
 //! | values of .NET's EventCounters and meters | counter tracks, beside the event |
 //! | lost events | the instant `lost events` with their number, at the next event of the thread; losses that no event follows are at the end, on the track of the process |
 //! | key-values of the trace | annotations of the instant `trace` |

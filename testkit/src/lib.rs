@@ -7,6 +7,7 @@
 //! - [`allocations`] counts the allocations of a thread.
 //! - [`perfetto`] reads traces of Perfetto, and runs Perfetto.
 //! - [`process`] runs one test of a test program in a process of its own.
+//! - [`runtime_events`] asks TraceEvent about events of the .NET runtime.
 //! - [`small_disk`] mounts a disk that is soon full.
 #![allow(
     clippy::disallowed_types,
@@ -21,5 +22,6 @@ pub mod allocations;
 pub mod perfetto;
 pub mod process;
 pub mod reference;
+pub mod runtime_events;
 pub mod small_disk;
 pub mod streams;

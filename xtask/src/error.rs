@@ -33,6 +33,8 @@ pub(crate) enum Error {
     Lines(String),
     /// Something takes more instructions than its bound. Says what.
     Grown(String),
+    /// A manifest or the list of names cannot be read. Says why.
+    Manifest(String),
     /// This machine lacks something that a lane needs.
     Missing(String),
 }
@@ -76,7 +78,9 @@ impl fmt::Display for Error {
                 "more instructions than before: {what}; make it shorter, or raise the bound and \
                  say why"
             ),
-            Self::Seam(what) | Self::Lines(what) | Self::Missing(what) => write!(f, "{what}"),
+            Self::Seam(what) | Self::Lines(what) | Self::Manifest(what) | Self::Missing(what) => {
+                write!(f, "{what}")
+            }
         }
     }
 }

@@ -4,8 +4,9 @@
 //! has what most lanes do; [`seam`], [`mutants`] and [`lines`] have modules of their own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
 //! not vary. [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
-//! [`workspace`] knows the packages. [`step`] runs a command and counts the tests that it reports.
-//! [`vm`] boots a kernel for the tests that need one of their own.
+//! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
+//! [`step`] runs a command and counts the tests that it reports. [`vm`] boots a kernel for the
+//! tests that need one of their own.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
@@ -19,6 +20,7 @@ mod lanes;
 mod lines;
 mod mutants;
 mod packages;
+mod runtime_events;
 mod seam;
 mod step;
 mod vm;
@@ -54,6 +56,11 @@ fn run(arguments: &[&str]) -> Result<()> {
         ["ci", names @ ..] => ci::run(&Workspace::load()?, names),
         ["bench", filter @ ..] => bench::run(&Workspace::load()?, filter),
         ["vm", "--shell", command @ ..] => vm::shell(&Workspace::load()?, command),
+        ["runtime-events"] | ["runtime-events", "--help"] => {
+            println!("{}", runtime_events::HELP);
+            Ok(())
+        }
+        ["runtime-events", manifests @ ..] => runtime_events::run(&Workspace::load()?, manifests),
         [name] if ci::lane(name).is_some() => ci::run(&Workspace::load()?, &[name]),
         _ => Err(Error::Usage(help())),
     }
@@ -65,6 +72,7 @@ fn help() -> String {
          ci [LANE ...]     those named, or every lane; stops at a failure\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
          vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
+         runtime-events    makes the table of .NET's events in nettrace-reader; says how\n  \
          LANE              the same as `ci LANE`\n  \
          help              this text\n\nLanes:\n",
     );

@@ -111,7 +111,9 @@ pub(crate) fn run(
         return view::run_other(other, limits.options().open(source)?, limits, task, stdout);
     }
     let mut destination = Destination::open(task.out, task.force, stdout)?;
-    let mut reader = limits.options().open(source)?;
+    // Another trace describes its event types as this one does.
+    let is_copy = matches!(to, To::Trace(_));
+    let mut reader = limits.options().runtime_events(!is_copy).open(source)?;
     let format = match to {
         To::Trace(format) => format,
         To::View(view) => return view::run(view, reader, limits, destination),
@@ -143,7 +145,7 @@ pub(crate) fn rewrite_bytes(
     format: Format,
     out: &mut Vec<u8>,
 ) -> Result<u64, Failure> {
-    let mut reader = options.open(trace)?;
+    let mut reader = options.runtime_events(false).open(trace)?;
     let mut target = target(format, reader.major_version(), 1 << 20);
     // However the source ends, the result is complete.
     let _ = rewrite(&mut reader, &mut *target, |bytes| {

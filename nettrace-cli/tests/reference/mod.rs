@@ -15,7 +15,8 @@ use crate::program::strict_json;
 
 /// Calls `show` for every event of a trace, in the order of time.
 pub fn each_event(bytes: &[u8], mut show: impl FnMut(&Event<'_>)) -> (Trace, Totals, bool) {
-    let mut reader = Options::default().open(bytes).unwrap().sorted();
+    // The names of the stream.
+    let mut reader = Options::default().runtime_events(false).open(bytes).unwrap().sorted();
     let end = loop {
         match reader.next_event() {
             Ok(Some(event)) => show(&event),
@@ -115,6 +116,9 @@ pub fn event_object(ours: &Value, view: &View) -> Value {
         "payload_bytes": ours["payload_bytes"],
         "fields": fields(ours["fields"].as_object().unwrap(), true),
     });
+    if is_of_runtime(ours["provider"].as_str().unwrap(), &view.name) {
+        out["fields"] = json!({});
+    }
     let none = Map::new();
     let labels = ours.get("labels").map_or(&none, |labels| labels.as_object().unwrap());
     for (key, label) in [("activity", "ActivityId"), ("related", "RelatedActivityId")] {
@@ -128,6 +132,14 @@ pub fn event_object(ours: &Value, view: &View) -> Value {
         out["labels"] = label_pairs(labels);
     }
     out
+}
+
+/// Whether an event has fields only in the command's table of the .NET runtime's events. The
+/// reference decodes them by parsers that `judge` does not use.
+fn is_of_runtime(provider: &str, name: &str) -> bool {
+    let providers = ["Microsoft-Windows-DotNETRuntime", "Microsoft-DotNETCore-SampleProfiler"];
+    let is_unnamed = name.starts_with("EventID(") || name == "EventWriteString";
+    is_unnamed && providers.iter().any(|it| provider.starts_with(it))
 }
 
 /// If two labels mean the same, the last one counts.

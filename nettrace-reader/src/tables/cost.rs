@@ -28,6 +28,7 @@ fn cost_of_type(ty: &Type) -> usize {
         Type::Object(fields) => cost_of_fields(fields),
         Type::Array(element)
         | Type::FixedArray(element, _)
+        | Type::CountedArray(element, _)
         | Type::RelLoc(element)
         | Type::DataLoc(element) => size_of::<Type>() + cost_of_type(element),
         _ => 0,

@@ -501,8 +501,8 @@ impl Checker {
             return;
         }
         if let Some(slot) = known.metadata {
-            let fields = &tables.metadata(slot).fields;
-            log.check_fields(Fields::new(fields, payload, end - u64::from(size)), payload, end);
+            let fields = Fields::new(tables.metadata(slot), payload, end - u64::from(size));
+            log.check_fields(fields, payload, end);
         }
     }
 }

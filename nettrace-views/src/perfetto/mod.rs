@@ -392,7 +392,9 @@ impl<W: Write> Perfetto<W> {
         let processor = Some(event.header.processor).filter(|number| *number != u32::MAX);
         let timestamp = timestamp(at);
         Sample { timestamp, process, thread, processor, callstack }.write(&mut self.out);
-        event.metadata().fields.is_empty()
+        // The number in .NET's samples says what kind of code the thread was in.
+        let metadata = event.metadata();
+        metadata.fields.is_empty() || metadata.is_from_table
     }
 
     fn show_loss(&mut self, number: usize, lost: u64, at: i64) {

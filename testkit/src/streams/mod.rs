@@ -5,6 +5,7 @@
 
 pub mod odd;
 pub mod random;
+pub mod runtime;
 pub mod samples;
 pub mod v5;
 pub mod v5_random;
