@@ -23,6 +23,7 @@
 //! order that rotates. The figure of a peer is its best round, because noise on such a machine only
 //! adds time. The table shows the median beside it.
 
+mod bridges;
 mod clock;
 mod dial9;
 mod fast;
@@ -77,6 +78,9 @@ fn peers() -> Vec<Box<dyn Peer>> {
         Box::new(perfetto::Perfetto::new()),
         Box::new(fast::Fastrace::default()),
         Box::new(registry::Spans::new()),
+        #[cfg(feature = "ours")]
+        Box::new(bridges::Ours::new()),
+        Box::new(bridges::Fastrace::new()),
         Box::new(subscriber::Subscriber::new()),
     ]
 }

@@ -34,7 +34,8 @@ impl Ours {
         Self::of("Peers")
     }
 
-    fn of(provider: &str) -> Self {
+    /// A session that listens to one provider.
+    pub(crate) fn of(provider: &str) -> Self {
         let builder = Session::builder().provider(provider).sink(StreamSink::new(io::sink()));
         let session = builder.start().expect("a sink that takes everything does");
         Self { session, written: 0 }
