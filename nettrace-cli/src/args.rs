@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use nettrace_reader::{Dialect, Options};
 
 #[cfg(unix)]
-use crate::live::CollectOptions;
+use crate::live::{CollectOptions, CountersOptions, TopOptions};
 use crate::{
     convert::To, dump::DumpOptions, filter::FilterOptions, info::InfoOptions, tree::TreeOptions,
     verify::VerifyOptions,
@@ -125,6 +125,23 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: CollectOptions,
     },
+    /// Show the counters and meters of a live process, until Ctrl-C
+    ///
+    /// A table on a terminal; otherwise one line for each value, as it comes.
+    #[cfg(unix)]
+    Counters {
+        #[command(flatten)]
+        options: CountersOptions,
+    },
+    /// Show how many events a second of each type a live process has, until Ctrl-C
+    ///
+    /// A table on a terminal; otherwise the same table for each interval, one after the other.
+    /// Bytes are those of payloads.
+    #[cfg(unix)]
+    Top {
+        #[command(flatten)]
+        options: TopOptions,
+    },
     /// Print the completion script for a shell
     Completions {
         /// Which shell
@@ -144,7 +161,7 @@ impl Command {
             | Self::Convert { file, .. } => Some(file),
             Self::Completions { .. } => None,
             #[cfg(unix)]
-            Self::Ps | Self::Collect { .. } => None,
+            Self::Ps | Self::Collect { .. } | Self::Counters { .. } | Self::Top { .. } => None,
         }
     }
 }

@@ -104,6 +104,10 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
         Command::Ps => live::ps(out),
         #[cfg(unix)]
         Command::Collect { options } => live::collect(&options, limits, out),
+        #[cfg(unix)]
+        Command::Counters { options } => live::counters(&options, limits, out),
+        #[cfg(unix)]
+        Command::Top { options } => live::top(&options, limits, out),
         Command::Completions { shell } => {
             // Write to memory first, because the generator panics if a pipe is closed.
             let mut script = Vec::new();

@@ -1,7 +1,10 @@
 //! Live processes: which ones can be asked, and traces of them.
 
 mod collect;
+mod counters;
 mod providers;
+mod top;
+mod watch;
 
 use std::{io::Write, path::Path};
 
@@ -9,7 +12,9 @@ use nettrace_diagnostics::__client::{ClientError, Info, Target};
 
 pub(crate) use self::{
     collect::{CollectOptions, run as collect},
-    providers::Provider,
+    counters::{CountersOptions, run as counters},
+    providers::{Profile, Provider},
+    top::{TopOptions, run as top},
 };
 
 use crate::failure::Failure;

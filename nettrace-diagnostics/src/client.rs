@@ -194,6 +194,20 @@ impl Target {
     /// # Errors
     /// The process refuses, or does not answer.
     pub fn collect(&self, wanted: &[Wanted], buffer_mb: u32) -> Result<Live, ClientError> {
+        self.collect_with(wanted, buffer_mb, false)
+    }
+
+    /// The same. With `stacks`, a process of .NET records the stack of each event, and in the end
+    /// the names of its methods.
+    ///
+    /// # Errors
+    /// The process refuses, or does not answer.
+    pub fn collect_with(
+        &self,
+        wanted: &[Wanted],
+        buffer_mb: u32,
+        stacks: bool,
+    ) -> Result<Live, ClientError> {
         let provider = |wanted: &Wanted| protocol::Provider {
             keywords: wanted.keywords,
             level: wanted.level,
@@ -202,9 +216,9 @@ impl Target {
             events: EventFilter::default(),
         };
         let providers = wanted.iter().map(provider).collect();
-        let collect = Collect { buffer_mb, providers, ..Collect::default() };
-        // Version 3 can leave stacks out, which is what the defaults ask for. Before .NET 8 there
-        // was only version 2.
+        let rundown = u64::from(stacks) * protocol::RUNDOWN;
+        let collect = Collect { buffer_mb, providers, stacks, rundown, ..Collect::default() };
+        // Version 3 says whether there are stacks. Before .NET 8 there was only version 2.
         let mut answer = self.collect_by(3, &collect);
         if answer.as_ref().is_err_and(ClientError::is_unknown_command) {
             answer = self.collect_by(2, &collect);

@@ -10,7 +10,7 @@ mod collect;
 mod read;
 
 pub(crate) use self::{
-    collect::{Buffering, Collect, EventFilter, Format, Provider, SessionType},
+    collect::{Buffering, Collect, EventFilter, Format, Provider, RUNDOWN, SessionType},
     read::{Malformed, Reader},
 };
 

@@ -9,11 +9,11 @@ use std::{
 };
 
 use clap::ValueHint;
-use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target};
+use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Provider, Which, find};
+use super::{Profile, Provider, Which, find};
 use crate::{args::Limits, failure::Failure, summary};
 
 /// How much is read at a time.
@@ -28,6 +28,13 @@ pub(crate) struct CollectOptions {
     /// hexadecimal [default: everything]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     providers: Vec<Provider>,
+    /// What to record of a process of .NET, separated by commas. Adds to --providers
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    profile: Vec<Profile>,
+    /// Have a process of .NET record the stack of each event, and in the end the names of its
+    /// methods
+    #[arg(long)]
+    stacks: bool,
     /// How long: seconds, or with a unit (500ms, 10s, 5m, 1h) [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -58,12 +65,11 @@ pub(crate) fn run(
         Some(path) => Some(create(path, options.force)?),
         None => None,
     };
-    let everything = [Provider::all_of("*")];
-    let providers = if options.providers.is_empty() { &everything[..] } else { &options.providers };
-    let wanted: Vec<_> = providers.iter().map(|provider| provider.0.clone()).collect();
+    let wanted = wanted(options);
+    let stacks = options.stacks || options.profile.contains(&Profile::SampledThreadTime);
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
-    let live = target.collect(&wanted, options.buffer)?;
+    let live = target.collect_with(&wanted, options.buffer, stacks)?;
     let end = options.duration.map(|duration| Instant::now() + duration);
     if end.is_none() && io::stderr().is_terminal() {
         summary::say(Some(format_args!("recording process {}; Ctrl-C ends it", target.pid)))?;
@@ -80,6 +86,35 @@ pub(crate) fn run(
             Ok(out.flush()?)
         }),
     }
+}
+
+/// The providers of the command line, with those of the profiles. All, if it has neither.
+fn wanted(options: &CollectOptions) -> Vec<Wanted> {
+    let mut wanted: Vec<_> = options.providers.iter().map(|one| one.0.clone()).collect();
+    for profile in &options.profile {
+        for (name, keywords, level) in profile.providers() {
+            // What the command line says of a provider comes first. Profiles add up.
+            if options.providers.iter().any(|one| one.0.name.eq_ignore_ascii_case(name)) {
+                continue;
+            }
+            match wanted.iter_mut().find(|one| one.name == *name) {
+                Some(one) => {
+                    one.keywords |= keywords;
+                    one.level = one.level.max(*level);
+                }
+                None => wanted.push(Wanted {
+                    name: (*name).to_owned(),
+                    keywords: *keywords,
+                    level: *level,
+                    arguments: String::new(),
+                }),
+            }
+        }
+    }
+    if wanted.is_empty() {
+        wanted.push(Provider::all_of("*").0);
+    }
+    wanted
 }
 
 fn default_path(target: &Target) -> Result<PathBuf, Failure> {
@@ -162,13 +197,13 @@ fn report(path: &Path, limits: Limits) -> Result<(), Failure> {
 }
 
 /// SIGINT and SIGTERM, which end a trace.
-struct Signals {
+pub(super) struct Signals {
     /// Has a byte for each signal.
-    pipe: UnixStream,
+    pub(super) pipe: UnixStream,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let (pipe, sender) = UnixStream::pair()?;
         pipe.set_nonblocking(true)?;
         for signal in [SIGINT, SIGTERM] {
@@ -177,13 +212,13 @@ impl Signals {
         Ok(Self { pipe })
     }
 
-    fn came(&self) -> bool {
+    pub(super) fn came(&self) -> bool {
         (&self.pipe).read(&mut [0]).is_ok_and(|count| count > 0)
     }
 }
 
 /// Reads a time: seconds, or a number with a unit.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 =
         digits.parse().map_err(|_| format!("`{text}` does not begin with a number"))?;

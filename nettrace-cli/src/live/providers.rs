@@ -1,4 +1,4 @@
-//! The option `--providers`.
+//! The options `--providers` and `--profile`.
 
 use std::str::FromStr;
 
@@ -56,6 +56,37 @@ impl FromStr for Provider {
         }
         provider.0.arguments = parts.next().unwrap_or_default().to_owned();
         Ok(provider)
+    }
+}
+
+/// A choice of events of the .NET runtime, under the name that `dotnet-trace` has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Profile {
+    /// Garbage collections, loading, compilation, exceptions and threads
+    #[value(name = "dotnet-common")]
+    Common,
+    /// The stacks of all threads, about a hundred times a second
+    #[value(name = "dotnet-sampled-thread-time")]
+    SampledThreadTime,
+    /// Garbage collections
+    GcCollect,
+    /// Garbage collections, and samples of what is allocated
+    GcVerbose,
+}
+
+const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
+
+impl Profile {
+    /// Names, keywords and levels.
+    pub(crate) fn providers(self) -> &'static [(&'static str, u64, u32)] {
+        match self {
+            Self::Common => &[(RUNTIME, 0x10_0003_801d, 4)],
+            Self::SampledThreadTime => {
+                &[("Microsoft-DotNETCore-SampleProfiler", 0xf000_0000_0000, 4)]
+            }
+            Self::GcCollect => &[(RUNTIME, 1, 4), ("Microsoft-Windows-DotNETRuntimePrivate", 1, 4)],
+            Self::GcVerbose => &[(RUNTIME, 0x8003, 5)],
+        }
     }
 }
 

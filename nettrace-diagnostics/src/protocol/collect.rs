@@ -56,7 +56,7 @@ pub(crate) struct EventFilter {
 }
 
 /// The rundown of a version that has a flag in place of keywords.
-const RUNDOWN: u64 = 0x8002_0139;
+pub(crate) const RUNDOWN: u64 = 0x8002_0139;
 
 impl Collect {
     /// Reads version 1 to 6 of the command.

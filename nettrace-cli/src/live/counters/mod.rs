@@ -1,0 +1,300 @@
+//! The command `counters`: the meters and EventCounters of a live process.
+
+mod decode;
+mod show;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    io::Write,
+    str::FromStr,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use nettrace_diagnostics::__client::Wanted;
+use nettrace_reader::Event;
+
+use self::{
+    decode::{METRICS, Report, SESSION, Sample, Series, report},
+    show::Style,
+};
+use super::{
+    Which,
+    collect::duration,
+    find, name_of,
+    watch::{Out, View, Watch, draw},
+};
+use crate::{args::Limits, failure::Failure, summary};
+
+/// The events of a meter that have values.
+const TIME_SERIES: u64 = 2;
+/// How often lines are printed, if values can come more often.
+const MOST_OFTEN: Duration = Duration::from_millis(200);
+
+/// Which counters to show, of which process, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CountersOptions {
+    #[command(flatten)]
+    which: Which,
+    /// Meters, and providers of EventCounters, each perhaps with a list of what to show of it:
+    /// NAME[INSTRUMENT,…] [default: all meters]
+    names: Vec<Name>,
+    /// How often the process reports values: seconds, or with a unit (500ms, 10s)
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "1s")]
+    interval: Duration,
+    /// How long: seconds, or with a unit [default: until Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Print each value as a JSON object, on a line of its own
+    #[arg(long, conflicts_with = "csv")]
+    json: bool,
+    /// Print each value as lines of CSV, after a line with the names of the columns
+    #[arg(long)]
+    csv: bool,
+    /// The most time series that the process reports
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    max_series: u32,
+    /// The most histograms that the process reports
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    max_histograms: u32,
+}
+
+/// A meter or provider, and which of its instruments are shown. None: all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Name {
+    name: String,
+    instruments: Vec<String>,
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, rest) = text.split_once('[').unwrap_or((text, "]"));
+        let list = rest.strip_suffix(']').ok_or_else(|| format!("`{text}` does not end in `]`"))?;
+        if name.is_empty() || name.contains([';', ',', '=']) {
+            return Err(format!("`{name}` is not the name of a meter or provider"));
+        }
+        let instruments = list.split(',').map(str::trim).filter(|one| !one.is_empty());
+        let instruments = instruments.map(str::to_owned).collect();
+        Ok(Self { name: name.to_owned(), instruments })
+    }
+}
+
+impl Name {
+    /// Whether values of an instrument are shown.
+    fn selects(&self, provider: &str, instrument: &str) -> bool {
+        let is_name = match self.name.strip_suffix('*') {
+            Some(prefix) => {
+                let start = provider.get(..prefix.len());
+                start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
+            }
+            None => provider.eq_ignore_ascii_case(&self.name),
+        };
+        is_name
+            && (self.instruments.is_empty()
+                || self.instruments.iter().any(|one| one.eq_ignore_ascii_case(instrument)))
+    }
+}
+
+/// What to ask the process for: its meters, and the counters of each provider.
+fn wanted(options: &CountersOptions, names: &[Name]) -> Vec<Wanted> {
+    let seconds = options.interval.as_secs_f64();
+    let list: Vec<_> = names.iter().map(|name| &*name.name).collect();
+    let hasher = || RandomState::new().build_hasher().finish();
+    let client = format!("{:016x}{:016x}", hasher(), hasher());
+    let metrics = Wanted {
+        name: METRICS.to_owned(),
+        keywords: TIME_SERIES,
+        level: 4,
+        arguments: format!(
+            "SessionId={SESSION};Metrics={};RefreshInterval={seconds};MaxTimeSeries={};\
+             MaxHistograms={};ClientId={client}",
+            list.join(","),
+            options.max_series,
+            options.max_histograms
+        ),
+    };
+    // Of such a provider, only the values: they pass at every level.
+    let counters = |name: &&str| Wanted {
+        name: (*name).to_owned(),
+        keywords: u64::MAX,
+        level: 1,
+        arguments: format!("EventCounterIntervalSec={seconds}"),
+    };
+    let named = list.iter().filter(|name| !name.ends_with('*')).map(counters);
+    [metrics].into_iter().chain(named).collect()
+}
+
+/// The values of a process.
+#[derive(Debug, Default)]
+struct Values {
+    names: Vec<Name>,
+    /// The last value of each series, for the table.
+    last: BTreeMap<Series, Sample>,
+    /// Values that are not printed yet, and when they came, for lines.
+    new: Option<Vec<(Timestamp, Sample)>>,
+    /// Meters that report. Their EventCounters would show the same again.
+    meters: HashSet<String>,
+    notes: Vec<String>,
+    said: HashSet<String>,
+}
+
+impl View for Values {
+    fn event(&mut self, event: &Event<'_>) {
+        let Some(report) = report(event) else { return };
+        let is_meter = &*event.metadata().provider == METRICS;
+        self.take(report, is_meter);
+    }
+}
+
+impl Values {
+    fn take(&mut self, report: Report, is_meter: bool) {
+        match report {
+            Report::Begins { provider } => {
+                self.last
+                    .retain(|series, last| series.provider != provider || last.kind.is_of_meter());
+                self.meters.insert(provider);
+            }
+            Report::Ends { provider, name } => {
+                self.last
+                    .retain(|series, _| (&series.provider, &series.name) != (&provider, &name));
+            }
+            Report::Ended(series) => drop(self.last.remove(&series)),
+            Report::Note(note) => {
+                if self.said.insert(note.clone()) {
+                    self.notes.push(note);
+                }
+            }
+            Report::Value(sample) => {
+                let Series { provider, name, .. } = &sample.series;
+                let is_again = !is_meter && self.meters.contains(provider);
+                if is_again || !self.names.iter().any(|one| one.selects(provider, name)) {
+                    return;
+                }
+                match &mut self.new {
+                    Some(new) => new.push((Timestamp::now(), sample)),
+                    None => drop(self.last.insert(sample.series.clone(), sample)),
+                }
+            }
+        }
+    }
+}
+
+/// Shows counters until the end.
+pub(crate) fn run(
+    options: &CountersOptions,
+    limits: Limits,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let target = find(&options.which)?;
+    let title = format!("{} {}", name_of(&target.info()?), target.pid);
+    let mut names = options.names.clone();
+    if names.is_empty() {
+        names.push(Name { name: "*".to_owned(), instruments: Vec::new() });
+    }
+    let style = match (options.json, options.csv, Out::of_stdout()) {
+        (true, ..) => Style::Json,
+        (_, true, _) => Style::Csv,
+        (.., Out::Screen(..)) => Style::Table,
+        (.., Out::Lines) => Style::Lines,
+    };
+    let is_table = matches!(style, Style::Table);
+    let watch = Watch {
+        target: &target,
+        wanted: &wanted(options, &names),
+        buffer: 16,
+        interval: if is_table { options.interval } else { options.interval.min(MOST_OFTEN) },
+        duration: options.duration,
+        limits,
+    };
+    let values = Values { names, new: (!is_table).then(Vec::new), ..Values::default() };
+    if let Style::Csv = style {
+        writeln!(out, "{}", show::CSV_COLUMNS)?;
+        out.flush()?;
+    }
+    watch.run(values, &mut |values| {
+        for note in values.notes.drain(..) {
+            summary::say(Some(format_args!("nettrace: {note}")))?;
+        }
+        match (Out::of_stdout(), &mut values.new) {
+            (_, Some(new)) => {
+                for (time, sample) in new.drain(..) {
+                    style.write(out, time, &sample)?;
+                }
+            }
+            (Out::Screen(rows, columns), None) => {
+                draw(out, &show::table(&title, values.last.values()), rows, columns)?;
+            }
+            (Out::Lines, None) => {}
+        }
+        Ok(out.flush()?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Number;
+
+    use super::{decode::Kind, *};
+
+    #[test]
+    fn names_have_lists_of_instruments() {
+        let read = |text: &str| text.parse::<Name>();
+        let name = |name: &str, list: &[&str]| {
+            let instruments = list.iter().map(|one| (*one).to_owned()).collect();
+            Ok(Name { name: name.to_owned(), instruments })
+        };
+        assert_eq!(read("Shop"), name("Shop", &[]));
+        assert_eq!(
+            read("System.Runtime[cpu-usage, x]"),
+            name("System.Runtime", &["cpu-usage", "x"])
+        );
+        for text in ["", "[x]", "A[x", "A[x]y", "A;B", "A=B"] {
+            read(text).unwrap_err();
+        }
+        let shop = read("Shop[orders]").unwrap();
+        assert!(shop.selects("shop", "Orders"));
+        assert!(!shop.selects("Shop", "other") && !shop.selects("Shop2", "orders"));
+        assert!(read("Sh*").unwrap().selects("shop", "any"));
+    }
+
+    fn sample(provider: &str, kind: Kind, value: i64) -> Sample {
+        let series = Series {
+            provider: provider.to_owned(),
+            name: "n".to_owned(),
+            tags: String::new(),
+            unit: String::new(),
+        };
+        let value = Some(Number::from(value));
+        Sample { series, kind, value, rate: None, count: None, sum: None, quantiles: Vec::new() }
+    }
+
+    #[test]
+    fn a_series_has_its_last_value_until_it_ends() {
+        let names = vec![Name { name: "*".to_owned(), instruments: Vec::new() }];
+        let mut values = Values { names, ..Values::default() };
+        let gauge = sample("Shop", Kind::Gauge, 1);
+        values.take(Report::Value(gauge.clone()), true);
+        values.take(Report::Value(sample("Shop", Kind::Gauge, 2)), true);
+        // A provider whose counters and meter have the same name shows the meter.
+        values.take(Report::Value(sample("System.Runtime", Kind::Mean, 3)), false);
+        assert_eq!(values.last.len(), 2);
+        let begins = || Report::Begins { provider: "System.Runtime".to_owned() };
+        values.take(begins(), true);
+        values.take(Report::Value(sample("System.Runtime", Kind::Mean, 3)), false);
+        let shown: Vec<_> = values.last.values().map(|one| one.value.clone()).collect();
+        assert_eq!(shown, [Some(Number::from(2))]);
+        values.take(Report::Ended(gauge.series.clone()), true);
+        assert!(values.last.is_empty());
+        values.take(Report::Value(gauge), true);
+        let ends = Report::Ends { provider: "Shop".to_owned(), name: "n".to_owned() };
+        values.take(ends, true);
+        assert!(values.last.is_empty());
+        // A note is said once.
+        values.take(Report::Note("full".to_owned()), true);
+        values.take(Report::Note("full".to_owned()), true);
+        assert_eq!(values.notes, ["full"]);
+    }
+}

@@ -1,0 +1,191 @@
+//! Decodes a live trace while it comes, for the commands that show it.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a command's own thread")]
+
+use std::{
+    io::{ErrorKind, Read},
+    os::unix::net::UnixStream,
+    sync::{Mutex, MutexGuard},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted};
+use nettrace_reader::{Event, Reader, Totals};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use super::collect::Signals;
+use crate::{args::Limits, failure::Failure};
+
+/// How long a process may take to end its trace.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What to watch, and for how long.
+pub(super) struct Watch<'a> {
+    pub(super) target: &'a Target,
+    pub(super) wanted: &'a [Wanted],
+    /// The memory for events in the process, in MB.
+    pub(super) buffer: u32,
+    /// How often something is shown.
+    pub(super) interval: Duration,
+    pub(super) duration: Option<Duration>,
+    pub(super) limits: Limits,
+}
+
+/// What is shown of a trace.
+pub(super) trait View: Send {
+    /// Takes an event.
+    fn event(&mut self, event: &Event<'_>);
+
+    /// Takes the counts so far: once for each event, after it.
+    fn totals(&mut self, _: &Totals) {}
+}
+
+impl Watch<'_> {
+    /// Watches until the time is over, a signal comes or the process ends. Calls `show` at each
+    /// interval, and at the end.
+    pub(super) fn run<V: View>(
+        &self,
+        view: V,
+        show: &mut dyn FnMut(&mut V) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        // From here on a signal ends the trace, not this process.
+        let signals = Signals::new().map_err(Failure::Output)?;
+        let Live { id, stream } = self.target.collect(self.wanted, self.buffer)?;
+        let (ended, tell) = UnixStream::pair().map_err(Failure::Output)?;
+        let source = stream.try_clone().map_err(Failure::Output)?;
+        let view = Mutex::new(view);
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let result = read(source, self.limits, &view);
+                drop(tell); // wakes the other thread
+                result
+            });
+            let mut stopping = None;
+            let shown =
+                self.show(id, &signals, &ended, &mut stopping, &mut || show(&mut lock(&view)));
+            if shown.is_err() {
+                // Nobody sees the rest. The thread that reads ends.
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
+            let read = reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            shown?;
+            match stopping.map(|stopping| stopping.and_then(Stopping::answer)) {
+                Some(Err(error @ ClientError::Refused { .. })) => return Err(error.into()),
+                _ => read?,
+            }
+            show(&mut lock(&view))
+        })
+    }
+
+    /// Shows the view at each interval, until the trace has ended.
+    fn show(
+        &self,
+        id: u64,
+        signals: &Signals,
+        ended: &UnixStream,
+        stopping: &mut Option<Result<Stopping, ClientError>>,
+        show: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut end = self.duration.map(|duration| begun + duration);
+        let mut next = begun + self.interval;
+        loop {
+            let due = end.map_or(next, |end| end.min(next));
+            // Rounded up, so that the time is over when this wakes.
+            let left = due.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+            let mut polled =
+                [PollFd::new(ended, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
+            match poll(&mut polled, left.try_into().ok().as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(Failure::Process(errno.to_string())),
+            }
+            if !polled[0].revents().is_empty() {
+                return Ok(());
+            }
+            let now = Instant::now();
+            let is_over = end.is_some_and(|end| end <= now);
+            if signals.came() || is_over {
+                if stopping.is_some() {
+                    let words = "the process does not end the trace".to_owned();
+                    return Err(Failure::Process(words));
+                }
+                // The process writes the rest first, so read on until its end.
+                *stopping = Some(self.target.begin_stop(id));
+                end = Some(now + PATIENCE);
+            }
+            if next <= now {
+                if stopping.is_none() {
+                    show()?;
+                }
+                next = (next + self.interval).max(now);
+            }
+        }
+    }
+}
+
+/// Decodes the trace, until it ends.
+fn read<V: View>(source: UnixStream, limits: Limits, view: &Mutex<V>) -> Result<(), Failure> {
+    let mut reader: Reader<Whole> = limits.options().open(Whole(source))?;
+    loop {
+        match reader.next_event()? {
+            Some(event) => lock(view).event(&event),
+            None => return Ok(()),
+        }
+        let mut view = lock(view);
+        view.totals(reader.totals());
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A connection. One that the other side resets has ended.
+struct Whole(UnixStream);
+
+impl Read for Whole {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        match self.0.read(buffer) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(0),
+            result => result,
+        }
+    }
+}
+
+/// A screen, or a file or pipe.
+pub(super) enum Out {
+    /// The rows and columns of a terminal.
+    Screen(usize, usize),
+    Lines,
+}
+
+impl Out {
+    /// What standard output is.
+    pub(super) fn of_stdout() -> Self {
+        match rustix::termios::tcgetwinsize(std::io::stdout()) {
+            Ok(size) if size.ws_row > 0 && size.ws_col > 0 => {
+                Self::Screen(size.ws_row.into(), size.ws_col.into())
+            }
+            Ok(_) => Self::Screen(24, 80),
+            Err(_) => Self::Lines,
+        }
+    }
+}
+
+/// Replaces what the terminal shows with these lines, as far as they fit.
+pub(super) fn draw(
+    out: &mut impl std::io::Write,
+    lines: &[String],
+    rows: usize,
+    columns: usize,
+) -> std::io::Result<()> {
+    // To the corner, each line to its end, and then the rest of the screen. So nothing flickers.
+    let mut text = String::from("\x1b[H");
+    for line in lines.iter().take(rows.saturating_sub(1)) {
+        text.extend(line.chars().filter(|c| !c.is_control()).take(columns));
+        text.push_str("\x1b[K\r\n");
+    }
+    text.push_str("\x1b[J");
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}

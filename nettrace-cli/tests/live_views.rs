@@ -1,0 +1,271 @@
+//! `top` and `counters`, and traces of a .NET process as two tools get them.
+
+#![cfg(unix)]
+#![expect(clippy::disallowed_methods, reason = "a test sleeps")]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    io::BufReader,
+    path::Path,
+    process::{self, Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_diagnostics::{__client::Target, Options};
+use nettrace_reader::{Reader, Value};
+use nettrace_writer::{Emit as _, TraceEvent};
+use serde_json::Value as Json;
+use tempfile::{TempDir, tempdir};
+use testkit::reference::{Trace, ask, tool};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Top", level = Informational)]
+struct Tick {
+    number: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Contoso-Top", level = Informational)]
+struct Rare {
+    a: u32,
+}
+
+fn nettrace(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+    command.args(arguments).env("TMPDIR", folder).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The standard output of a command that succeeds.
+#[track_caller]
+fn succeeded(output: &Output) -> String {
+    let [text, errors] = [&output.stdout, &output.stderr].map(|one| String::from_utf8_lossy(one));
+    assert!(output.status.success(), "{}: {text}\n{errors}", output.status);
+    text.into_owned()
+}
+
+fn objects(text: &str) -> Vec<Json> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Emits 10 ticks for each rare event until the command ends. Returns its output, and how many
+/// ticks there were.
+fn emit_during(mut command: Command) -> (String, u64) {
+    let mut child = command.spawn().unwrap();
+    let mut number = 0;
+    while child.try_wait().unwrap().is_none() {
+        for _ in 0..10 {
+            Tick { number }.emit();
+            number += 1;
+        }
+        Rare { a: 1 }.emit();
+        thread::sleep(Duration::from_millis(1));
+    }
+    (succeeded(&child.wait_with_output().unwrap()), number)
+}
+
+#[test]
+fn top_shows_the_rates_of_each_type() {
+    let folder = tempdir().unwrap();
+    let diagnostics = Options::new().directory(folder.path()).listen().unwrap();
+    let pid = process::id().to_string();
+    let common = ["top", "-p", &pid, "--duration", "1500ms", "--interval", "400ms"];
+    let (text, emitted) =
+        emit_during(nettrace(folder.path(), &[&common[..], &["--json"]].concat()));
+    let shown = objects(&text);
+    assert!(shown.len() >= 4, "{text}");
+    let row = |shown: &Json, name: &str| -> Option<Json> {
+        let types = shown["types"].as_array().unwrap();
+        types.iter().find(|one| one["name"] == name && one["provider"] == "Contoso-Top").cloned()
+    };
+    let last = shown.last().unwrap();
+    let [ticks, rare] = ["Tick", "Rare"].map(|name| row(last, name).unwrap());
+    let number = |row: &Json, key: &str| row[key].as_f64().unwrap();
+    let (count, few) = (number(&ticks, "events"), number(&rare, "events"));
+    assert!(count > 100.0 && count <= emitted as f64, "{count} of {emitted}");
+    assert!((count / few - 10.0).abs() < 1.0, "{count} {few}");
+    // The rates of all intervals give the number of events again.
+    let mut before = 0.0;
+    let mut sum = 0.0;
+    for one in &shown {
+        let seconds = one["seconds"].as_f64().unwrap();
+        if let Some(ticks) = row(one, "Tick") {
+            let rate = number(&ticks, "events_per_second");
+            sum += rate * (seconds - before);
+            // A payload has 8 bytes.
+            assert!((number(&ticks, "bytes_per_second") - rate * 8.0).abs() < 1.0, "{ticks}");
+        }
+        before = seconds;
+        assert_eq!(one["lost"], 0);
+    }
+    // Times are rounded to a tenth of a second.
+    assert!((sum / count - 1.0).abs() < 0.5, "{sum} {count}");
+
+    // The same for people, with a filter and one row.
+    let more = ["--rows", "1", "--providers", "Contoso-*"];
+    let (text, _) = emit_during(nettrace(folder.path(), &[&common[..], &more].concat()));
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].contains(&format!("{pid}: ")) && lines[0].ends_with(" 0 lost"), "{text}");
+    assert!(lines[1].ends_with("event") && lines[2].ends_with("Contoso-Top/Tick"), "{text}");
+    diagnostics.stop();
+}
+
+/// A process of .NET that emits as fast as it can once somebody listens.
+struct Dotnet {
+    folder: TempDir,
+    child: Child,
+    target: Target,
+}
+
+impl Dotnet {
+    fn start(seconds: &str) -> Option<Self> {
+        let folder = tempdir().unwrap();
+        let mut command = Command::new(tool("eventpipe-bench")?);
+        command.args(["disabled", "1", seconds, "64", "unused"]).current_dir(folder.path());
+        command.env("TMPDIR", folder.path()).stdout(Stdio::null());
+        let child = command.spawn().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while Target::all_in(folder.path()).unwrap().is_empty() {
+            assert!(Instant::now() < deadline, "the runtime listens");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let target = Target::all_in(folder.path()).unwrap().remove(0);
+        thread::sleep(Duration::from_millis(500));
+        Some(Self { folder, child, target })
+    }
+
+    fn nettrace(&self, arguments: &[&str]) -> Command {
+        let pid = self.target.pid.to_string();
+        let mut command = nettrace(self.folder.path(), &arguments[..1]);
+        command.args(["-p", &pid]).args(&arguments[1..]);
+        command
+    }
+}
+
+impl Drop for Dotnet {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn counters_of_dotnet_are_shown() {
+    let Some(dotnet) = Dotnet::start("20") else { return };
+    let arguments = ["counters", "System.Runtime", "--duration", "2500ms", "--json"];
+    let text = succeeded(&dotnet.nettrace(&arguments).output().unwrap());
+    let values = objects(&text);
+    let of = |name: &str| -> Vec<&Json> {
+        let named = values.iter().filter(|one| one["name"] == name);
+        named.inspect(|one| assert_eq!(one["provider"], "System.Runtime")).collect()
+    };
+    let memory = of("dotnet.process.memory.working_set");
+    assert!(memory.len() >= 2, "{text}");
+    assert_eq!((&memory[0]["unit"], &memory[0]["kind"]), (&"By".into(), &"updowncounter".into()));
+    // It is what the system says.
+    let status = fs::read_to_string(format!("/proc/{}/status", dotnet.target.pid)).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident = line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() * 1024.0;
+    let shown = memory.last().unwrap()["value"].as_f64().unwrap();
+    assert!((shown / resident - 1.0).abs() < 0.5, "{shown} of {resident}");
+    let cpu = of("dotnet.process.cpu.time");
+    let tags: BTreeSet<_> = cpu.iter().map(|one| one["tags"].as_str().unwrap()).collect();
+    assert_eq!(tags, BTreeSet::from(["cpu.mode=system", "cpu.mode=user"]));
+    assert!(cpu.last().unwrap()["rate"].is_number(), "{text}");
+    // Its EventCounters have the same name, and are left out.
+    assert!(of("cpu-usage").is_empty());
+
+    // All meters, as lines; then two instruments as CSV.
+    let arguments = ["counters", "--duration", "1500ms"];
+    let text = succeeded(&dotnet.nettrace(&arguments).output().unwrap());
+    assert!(text.contains(" System.Runtime/dotnet.timer.count ({timer}) "), "{text}");
+    let some = "System.Runtime[dotnet.timer.count,dotnet.process.cpu.count]";
+    let arguments = ["counters", some, "--duration", "1500ms", "--csv"];
+    let text = succeeded(&dotnet.nettrace(&arguments).output().unwrap());
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("time,provider,name,tags,unit,kind,value,rate"));
+    let names: BTreeSet<_> = lines.map(|line| line.split(',').nth(2).unwrap()).collect();
+    assert_eq!(names, BTreeSet::from(["dotnet.process.cpu.count", "dotnet.timer.count"]));
+}
+
+/// The numbers that a trace of the process has, and what else it has by provider.
+#[derive(Debug)]
+struct Content {
+    numbers: BTreeSet<i64>,
+    others: BTreeMap<String, u64>,
+    lost: u64,
+}
+
+fn content(path: &Path) -> Content {
+    let mut reader = Reader::new(BufReader::new(File::open(path).unwrap())).unwrap();
+    let mut found = Content { numbers: BTreeSet::new(), others: BTreeMap::new(), lost: 0 };
+    while let Some(event) = reader.next_event().unwrap() {
+        let metadata = event.metadata();
+        if (&*metadata.provider, &*metadata.name) != ("Bench-Demo", "Two") {
+            *found.others.entry(metadata.provider.to_string()).or_default() += 1;
+            continue;
+        }
+        let values: Vec<_> = event.fields().map(|field| field.unwrap().1).collect();
+        let [Value::I64(number), Value::I64(again)] = values[..] else { panic!("{values:?}") };
+        assert_eq!(number, again);
+        assert!(found.numbers.insert(number), "{number} came twice");
+    }
+    found.lost = reader.totals().lost;
+    found
+}
+
+#[test]
+fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
+    let Some(tool) = tool("dotnet-trace") else { return };
+    let Some(dotnet) = Dotnet::start("20") else { return };
+    let folder = dotnet.folder.path();
+    let providers = "Bench-Demo,System.Runtime:0:1:EventCounterIntervalSec=0.2";
+    let mut theirs = Command::new(tool);
+    theirs.args(["collect", "-p", &dotnet.target.pid.to_string(), "--rundown", "false"]);
+    theirs.args(["--providers", providers, "--duration", "00:00:00:01", "-o", "theirs.nettrace"]);
+    theirs.env("TMPDIR", folder).env("HOME", folder).current_dir(folder);
+    let mut theirs = theirs.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    let arguments = ["--providers", providers, "--duration", "1200ms", "-o", "ours.nettrace"];
+    let mut ours = dotnet.nettrace(&[&["collect"], &arguments[..]].concat());
+    succeeded(&ours.output().unwrap());
+    assert!(theirs.wait().unwrap().success());
+    let paths = ["ours", "theirs"].map(|name| folder.join(name).with_extension("nettrace"));
+    let [ours, theirs] = [&paths[0], &paths[1]].map(|path| content(path));
+    ask(&["summary"], Trace::File(&paths[0])).unwrap().assert_accepted();
+    // One thread counts upwards. Both were attached between these numbers.
+    let first = ours.numbers.first().max(theirs.numbers.first()).copied().unwrap();
+    let last = ours.numbers.last().min(theirs.numbers.last()).copied().unwrap();
+    assert!(last - first > 1_000, "{first} to {last}");
+    let both = |one: &Content| one.numbers.range(first..=last).copied().collect::<BTreeSet<_>>();
+    let missing = |one: &Content| (last - first + 1) as u64 - both(one).len() as u64;
+    println!(
+        "{first} to {last}: {} and {} missing, {} and {} lost",
+        missing(&ours),
+        missing(&theirs),
+        ours.lost,
+        theirs.lost
+    );
+    // What is missing was lost in the process, and each trace says so.
+    assert!(missing(&ours) <= ours.lost && missing(&theirs) <= theirs.lost);
+    if (ours.lost, theirs.lost) == (0, 0) {
+        assert!(both(&ours) == both(&theirs));
+    }
+    let names = |one: &Content| one.others.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&ours), names(&theirs));
+    assert!(ours.others["System.Runtime"] > 10, "{:?}", ours.others);
+}
+
+#[test]
+fn a_profile_records_the_runtime_of_dotnet() {
+    let Some(dotnet) = Dotnet::start("20") else { return };
+    let arguments = ["collect", "--profile", "dotnet-sampled-thread-time", "--duration", "500ms"];
+    let output = dotnet.nettrace(&[&arguments[..], &["-o", "samples.nettrace"]].concat()).output();
+    succeeded(&output.unwrap());
+    let path = dotnet.folder.path().join("samples.nettrace");
+    let verdict = ask(&["stacks"], Trace::File(&path)).unwrap();
+    verdict.assert_accepted();
+    assert!(verdict.number("stacks") > 10, "{}", verdict.totals);
+}
