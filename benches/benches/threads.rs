@@ -1,6 +1,7 @@
 //! What many threads cost: events on each of them, their start and end, and their idleness.
 
 use std::{
+    hint::black_box,
     sync::mpsc::{self, Sender},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -13,7 +14,8 @@ use benches::{
     options::Options,
     report::{Report, median},
 };
-use nettrace_writer::{Emit, OnFull, Session};
+use nettrace_writer::{Emit, OnFull, Session, traced};
+use tracing::{info, subscriber::set_global_default};
 
 /// Events that a thread emits in one turn. They fill more than one chunk of memory.
 const BURST: u64 = 4_000;
@@ -35,18 +37,26 @@ fn main() {
     report.finish();
 }
 
-/// Emits the same number of events from 1, 10, 100 and 1,000 threads, which take turns. Beside them
-/// the floor runs on as many threads, since with many threads the caches make even the floor
-/// slower.
+/// Does the same from 1, 10, 100 and 1,000 threads, which take turns: events, traced calls, events of
+/// `tracing`. Beside them the floor runs on as many threads, since with many threads the caches make
+/// even the floor slower.
 fn cost(options: &Options, report: &mut Report) {
+    set_global_default(tracing_nettrace::subscriber()).expect("the only one");
     let numbers: &[usize] = options.amount(&[1, 10, 100, 1_000], &[1, 10]);
+    cost_of("threads", burst_of_events, numbers, options, report);
+    let numbers: &[usize] = options.amount(&[1, 64], &[1, 10]);
+    cost_of("threads_calls", burst_of_calls, numbers, options, report);
+    cost_of("threads_tracing", burst_of_tracing, numbers, options, report);
+}
+
+fn cost_of(name: &str, burst: fn(), numbers: &[usize], options: &Options, report: &mut Report) {
     let (rounds, turns) = options.amount((3, 3_000), (1, 20));
     let mut ours = vec![Vec::new(); numbers.len()];
     let mut floors = vec![Vec::new(); numbers.len()];
     for _ in 0..rounds {
         for (place, &threads) in numbers.iter().enumerate() {
             let session = session();
-            ours[place].push(taking_turns(threads, turns, burst_of_events));
+            ours[place].push(taking_turns(threads, turns, burst));
             floors[place].push(taking_turns(threads, turns, burst_of_floor()));
             session.finish().expect("a device takes everything");
         }
@@ -54,16 +64,31 @@ fn cost(options: &Options, report: &mut Report) {
     let mut of_floor = Vec::new();
     for ((&threads, ours), floors) in numbers.iter().zip(ours).zip(floors) {
         let (ours, floor) = (median(ours), median(floors));
-        report.figure(&format!("threads_{threads}_ns"), ours);
-        report.figure(&format!("threads_{threads}_floor_ns"), floor);
+        report.figure(&format!("{name}_{threads}_ns"), ours);
+        report.figure(&format!("{name}_{threads}_floor_ns"), floor);
         of_floor.push((threads, ours, ours / floor));
     }
     let (_, one, _) = of_floor[0];
     for (threads, ours, ratio) in of_floor {
-        report.ratio(&format!("threads_{threads}_of_floor"), ratio);
+        report.ratio(&format!("{name}_{threads}_of_floor"), ratio);
         if threads > 1 {
-            report.ratio(&format!("threads_{threads}_over_1"), ours / one);
+            report.ratio(&format!("{name}_{threads}_over_1"), ours / one);
         }
+    }
+}
+
+fn burst_of_calls() {
+    #[traced(provider = "Bench", fields = [number])]
+    #[inline(never)]
+    fn call(number: u64) {
+        black_box(number);
+    }
+    (0..BURST).for_each(call);
+}
+
+fn burst_of_tracing() {
+    for number in 0..BURST {
+        info!(target: "Bench", a = number, b = number);
     }
 }
 
@@ -79,7 +104,7 @@ fn burst_of_floor() -> impl FnMut() + Send + Clone + 'static {
     move || {
         let floor: &mut Floor = floor.get_or_insert_with(Floor::new);
         for number in 0..BURST {
-            floor.record(number, std::hint::black_box(number));
+            floor.record(number, black_box(number));
         }
     }
 }
