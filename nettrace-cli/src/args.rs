@@ -12,8 +12,8 @@ use nettrace_reader::{Dialect, Options};
 #[cfg(unix)]
 use crate::live::{CollectOptions, CountersOptions, TopOptions};
 use crate::{
-    convert::To, dump::DumpOptions, filter::FilterOptions, info::InfoOptions, tree::TreeOptions,
-    verify::VerifyOptions,
+    convert::To, dump::DumpOptions, filter::FilterOptions, info::InfoOptions,
+    report::ReportOptions, tree::TreeOptions, verify::VerifyOptions,
 };
 
 /// Shows, checks, converts and records NetTrace traces (.nettrace, format versions 4, 5 and 6)
@@ -72,6 +72,18 @@ pub(crate) enum Command {
         file: PathBuf,
         #[command(flatten)]
         options: TreeOptions,
+    },
+    /// Write a page of HTML: rates, span latencies, flame graphs, event types, threads, losses
+    ///
+    /// The page needs no other file and requests nothing. The trace is read once, and neither the
+    /// memory nor the page grows with it. The report of a damaged trace says so, and the exit code
+    /// is 1.
+    Report {
+        /// The trace, or - for standard input
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        options: ReportOptions,
     },
     /// Show one line of tab-separated columns for each event
     ///
@@ -156,6 +168,7 @@ impl Command {
             Self::Info { file, .. }
             | Self::Dump { file, .. }
             | Self::Tree { file, .. }
+            | Self::Report { file, .. }
             | Self::Headers { file, .. }
             | Self::Verify { file, .. }
             | Self::Convert { file, .. } => Some(file),

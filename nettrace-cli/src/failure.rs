@@ -49,6 +49,9 @@ pub(crate) enum Failure {
          its ids and its parent's"
     )]
     HephTree,
+    /// `report` with a Heph trace.
+    #[error("report takes NetTrace V4, V5 and V6; `nettrace info` shows what is in a Heph trace")]
+    HephReport,
     /// `tree` for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: its spans have no duration")]
     NoDurations,
@@ -105,6 +108,7 @@ impl Failure {
             #[cfg(unix)]
             Self::Process(_) | Self::Client(_) => 2,
             Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,
+            Self::HephReport => 2,
         })
     }
 

@@ -30,6 +30,7 @@ mod lines;
 mod live;
 mod message;
 mod payload;
+mod report;
 mod rust_types;
 mod source;
 mod spelling;
@@ -99,6 +100,10 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
                 convert::run(source, limits, convert::Task { out: &path, to, force }, out)
             }
             Trace::Heph(_) => Err(Failure::HephSource),
+        },
+        Command::Report { file, options } => match heph::open(&file)? {
+            Trace::NetTrace(source) => report::run(source, limits, &file, &options, out),
+            Trace::Heph(_) => Err(Failure::HephReport),
         },
         #[cfg(unix)]
         Command::Ps => live::ps(out),

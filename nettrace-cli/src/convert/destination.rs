@@ -1,4 +1,4 @@
-//! Where the result of a conversion goes.
+//! Where the result of a conversion, or a report, goes.
 //!
 //! A file gets its name when it is complete. So nobody takes half a trace for a whole one, and a
 //! trace can replace the file that it is read from. Until then the file is `.nettrace-PID-N` in the
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// Takes the bytes of the result, in order.
 #[derive(Debug)]
-pub(super) struct Destination<'a, W: Write> {
+pub(crate) struct Destination<'a, W: Write> {
     place: Place<'a, W>,
     written: u64,
 }
@@ -30,7 +30,7 @@ enum Place<'a, W: Write> {
 impl<'a, W: Write> Destination<'a, W> {
     /// Opens `path`, or `stdout` for `-`. A file must not exist yet unless `force` allows to
     /// replace it. A symbolic link is refused in any case.
-    pub(super) fn open(path: &Path, force: bool, stdout: &'a mut W) -> Result<Self, Failure> {
+    pub(crate) fn open(path: &Path, force: bool, stdout: &'a mut W) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             return Ok(Self { place: Place::Stdout(stdout), written: 0 });
         }
@@ -51,7 +51,7 @@ impl<'a, W: Write> Destination<'a, W> {
         Ok(Self { place, written: 0 })
     }
 
-    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.written += bytes.len() as u64;
         match &mut self.place {
             Place::Stdout(out) => Ok(out.write_all(bytes)?),
@@ -67,7 +67,7 @@ impl<'a, W: Write> Destination<'a, W> {
     }
 
     /// Completes the result. Returns how many bytes it has.
-    pub(super) fn finish(self) -> Result<u64, Failure> {
+    pub(crate) fn finish(self) -> Result<u64, Failure> {
         match self.place {
             Place::Stdout(out) => out.flush()?,
             Place::Stream(..) => {}

@@ -14,7 +14,7 @@
 //!
 //! What the target cannot express is counted by kind ([`omissions`]) and listed on standard error.
 
-mod destination;
+pub(crate) mod destination;
 mod omissions;
 mod sequence;
 mod stream_target;

@@ -5,19 +5,18 @@
 //! text or JSON. `docs/json.md` documents the keys of the JSON.
 
 mod rate;
-mod spans;
 mod text;
 
 use std::{cmp::Reverse, collections::BTreeMap, io::Write};
 
 use nettrace_reader::{Reader, ThreadTotals};
+use nettrace_report::__shared::SpanCounts;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     args::Limits, clock::Clock, failure::Failure, source::Source, spelling, unique_names::Names,
 };
 
-use self::spans::Spans;
 pub(crate) use self::{
     rate::{Rate, Rates},
     text::{MOST_ROWS, write_rate},
@@ -122,7 +121,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let reader_options = limits.options().keep_thread_totals(true).keep_type_totals(true);
     let mut reader = reader_options.open(source)?;
-    let (mut rates, mut spans) = (Rates::default(), Spans::default());
+    let (mut rates, mut spans) = (Rates::default(), SpanCounts::default());
     let version = reader.major_version();
     let end = loop {
         match reader.next_event() {
@@ -150,7 +149,12 @@ pub(crate) fn write_json(object: &impl Serialize, out: &mut impl Write) -> Resul
 }
 
 impl Info {
-    fn of(reader: &Reader<Source>, rates: &Rates, spans: &Spans, damage: Option<String>) -> Self {
+    fn of(
+        reader: &Reader<Source>,
+        rates: &Rates,
+        spans: &SpanCounts,
+        damage: Option<String>,
+    ) -> Self {
         let (trace, totals) = (reader.trace(), reader.totals());
         let mut clock = Clock::of(trace);
         let mut moment = |ticks| {

@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
 use nettrace_context::TraceId;
 
-use crate::tree::ids::{Ids, Key};
+use crate::tree::{Ids, Key};
 
 /// What an index, and the links to parents and children, take for each span.
 const LINKS: usize = 160;

@@ -10,9 +10,9 @@ use crate::{
     failure::Failure,
     payload::{JsonLabels, JsonValue, Payload, is_id},
     tree::{
+        Key,
         forest::{Forest, Span, State},
         id_text,
-        ids::Key,
         order::{Length, Node, Trees},
         told_apart,
     },

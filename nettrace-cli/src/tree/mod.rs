@@ -5,15 +5,15 @@
 //! id of the Start. An event with the id of a span is inside of it.
 
 mod forest;
-mod ids;
 mod json;
 mod order;
-mod text;
+pub(crate) mod text;
 
 use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, SortedReader, Value};
+use nettrace_report::__shared::span_name;
 
 use crate::{
     args::Limits,
@@ -26,12 +26,11 @@ use crate::{
     summary::say,
     tree::{
         forest::{Edge, Forest, State, Step},
-        ids::span_name,
         order::Trees,
     },
 };
 
-pub(crate) use self::ids::{Ids, Key, Role, SINGLE, has_fields_of_single};
+pub(crate) use nettrace_report::__shared::{Ids, Key, Role, SINGLE, has_fields_of_single};
 
 /// Options of `tree`.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -14,9 +14,9 @@ use crate::{
     payload::{LabelValue, Payload, is_id, label_name},
     spelling::OneLine,
     tree::{
+        Key,
         forest::{Forest, Span, State},
         id_text,
-        ids::Key,
         order::{Length, Node, Trees},
         told_apart,
     },
@@ -182,7 +182,7 @@ impl<'a> Tree<'a> {
 }
 
 /// An event inside: its name, message, fields, and the labels that are not ids.
-pub(super) fn event(event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
+pub(crate) fn event(event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     write_what(event, payload, &mut out)?;
     write_labels(event, &mut out)?;
@@ -190,7 +190,7 @@ pub(super) fn event(event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<
 }
 
 /// What an event says of its span: its fields and labels, each after a blank.
-pub(super) fn details(
+pub(crate) fn details(
     event: &Event<'_>,
     payload: &Payload<'_>,
     is_start: bool,

@@ -4,14 +4,14 @@ use nettrace_context::{ActivityId, SpanId, TraceId};
 use nettrace_reader::{Event, Label, Metadata};
 
 /// The key-value of an event type whose events each stand for a whole span, and its value.
-pub(crate) const SINGLE: (&str, &str) = ("nettrace.span", "single");
+pub const SINGLE: (&str, &str) = ("nettrace.span", "single");
 
 /// The fields that such a type begins with. Versions 4 and 5 have no key-values of types.
 const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
 
 /// What identifies a span in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Key {
+pub enum Key {
     /// A span id, and the id of its trace if the format has it.
     Span(Option<TraceId>, SpanId),
     /// An activity id that holds no span id: an activity of .NET.
@@ -26,19 +26,21 @@ impl Key {
 
 /// The ids of an event.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ids {
-    pub(crate) trace: Option<TraceId>,
+pub struct Ids {
+    /// The trace that the event belongs to.
+    pub trace: Option<TraceId>,
     /// The span that the event belongs to.
-    pub(crate) span: Key,
+    pub span: Key,
     /// The activity id by which children may name the span, if it says something else.
-    pub(crate) alias: Option<Key>,
+    pub alias: Option<Key>,
     /// The parent of the span, or another activity that the event is related to.
-    pub(crate) related: Option<Key>,
+    pub related: Option<Key>,
 }
 
 impl Ids {
     /// `None` if the event belongs to no span.
-    pub(crate) fn of(event: &Event<'_>) -> Option<Self> {
+    #[must_use]
+    pub fn of(event: &Event<'_>) -> Option<Self> {
         let (mut trace, mut span, mut activity, mut related) = (None, None, None, None);
         for label in &*event.labels() {
             match label {
@@ -59,8 +61,10 @@ impl Ids {
 
 /// What an event says of its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub enum Role {
+    /// It begins the span.
     Start,
+    /// It ends the span.
     Stop,
     /// It is the whole span.
     Single,
@@ -70,7 +74,8 @@ pub(crate) enum Role {
 
 impl Role {
     /// `version` is the major version of the trace.
-    pub(crate) fn of(event: &Event<'_>, version: u32) -> Self {
+    #[must_use]
+    pub fn of(event: &Event<'_>, version: u32) -> Self {
         let metadata = event.metadata();
         match event.opcode() {
             1 => return Self::Start,
@@ -96,13 +101,15 @@ impl Role {
 }
 
 /// Whether a type of version 4 or 5 has the fields of one whose events each stand for a whole span.
-pub(crate) fn has_fields_of_single(metadata: &Metadata) -> bool {
+#[must_use]
+pub fn has_fields_of_single(metadata: &Metadata) -> bool {
     let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
     names.eq(SINGLE_FIELDS)
 }
 
 /// The name of a span: that of its events without `Start` or `Stop`, unless nothing else is left.
-pub(crate) fn span_name(name: &str) -> &str {
+#[must_use]
+pub fn span_name(name: &str) -> &str {
     for word in ["Start", "Stop"] {
         let Some(at) = name.len().checked_sub(word.len()).filter(|at| *at > 0) else { continue };
         let is_end = name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, hash_map::Entry};
 
 use nettrace_reader::Event;
 
-use crate::tree::{Ids, Key, Role};
+use crate::ids::{Ids, Key, Role};
 
 /// How many spans can be open at the same time in the order of the stream: some 100 MB.
 const MOST_OPEN: usize = 1_000_000;
@@ -12,17 +12,18 @@ const MOST_OPEN: usize = 1_000_000;
 /// The spans of a trace, counted in the order of the stream. In that order, a stop can come before
 /// its start.
 #[derive(Debug, Default)]
-pub(super) struct Spans {
+pub struct SpanCounts {
     /// Starts less stops. A span of which both were seen is not here.
     open: HashMap<Key, i32>,
-    pub(super) count: u64,
+    /// How many spans there are.
+    pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.
-    pub(super) uncounted: u64,
+    pub uncounted: u64,
 }
 
-impl Spans {
-    /// `version` is the major version of the trace.
-    pub(super) fn count(&mut self, event: &Event<'_>, version: u32) {
+impl SpanCounts {
+    /// Counts an event. `version` is the major version of the trace.
+    pub fn count(&mut self, event: &Event<'_>, version: u32) {
         let change = match Role::of(event, version) {
             Role::Inside => return,
             Role::Start => 1,
@@ -54,11 +55,15 @@ impl Spans {
         }
     }
 
-    pub(super) fn without_end(&self) -> u64 {
+    /// How many spans have no end so far.
+    #[must_use]
+    pub fn without_end(&self) -> u64 {
         self.open.values().filter(|starts| **starts > 0).count() as u64
     }
 
-    pub(super) fn without_start(&self) -> u64 {
+    /// How many spans have no start so far.
+    #[must_use]
+    pub fn without_start(&self) -> u64 {
         self.open.values().filter(|starts| **starts < 0).count() as u64
     }
 }
@@ -67,11 +72,11 @@ impl Spans {
 mod tests {
     use nettrace_context::SpanId;
 
-    use super::{Key, Spans};
+    use super::{Key, SpanCounts};
 
     #[test]
     fn counts() {
-        let mut spans = Spans::default();
+        let mut spans = SpanCounts::default();
         let mut change = |id, change| {
             spans.change(Key::Span(None, SpanId::from_u64(id).unwrap()), change, 2);
             (spans.count, spans.without_end(), spans.without_start(), spans.uncounted)

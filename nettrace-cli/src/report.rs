@@ -1,0 +1,99 @@
+//! `nettrace report`: a trace as one page of HTML, by the crate `nettrace-report`.
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use nettrace_reader::Event;
+use nettrace_report::{Describe, Report};
+
+use crate::{
+    args::Limits, convert::destination::Destination, failure::Failure, payload::Payload,
+    source::Source, summary::say, tree,
+};
+
+/// Options of `report`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ReportOptions {
+    /// Where to write the page, or - for standard output. A file gets its name when it is complete
+    #[arg(short, long, value_hint = clap::ValueHint::FilePath, default_value = "report.html")]
+    output: PathBuf,
+    /// Replace the output file if it exists
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    pub(crate) content: Content,
+}
+
+/// What a page shows.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Content {
+    /// How many of the slowest trees of spans the page shows
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    slow: usize,
+    /// The heading of the page. It is the name of the trace's file otherwise
+    #[arg(long)]
+    title: Option<String>,
+}
+
+/// Writes the report of `source`, which was opened as `file`. If the output is `-`, it goes to
+/// `stdout`.
+pub(crate) fn run(
+    source: Source,
+    limits: Limits,
+    file: &Path,
+    options: &ReportOptions,
+    stdout: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut destination = Destination::open(&options.output, options.force, stdout)?;
+    let (page, end) = page(source, limits, file, &options.content)?;
+    destination.write(&page)?;
+    destination.finish()?;
+    end
+}
+
+/// Reads a trace and makes its page. The inner `Result` says how the trace ended.
+pub(crate) fn page(
+    source: Source,
+    limits: Limits,
+    file: &Path,
+    content: &Content,
+) -> Result<(Vec<u8>, Result<(), Failure>), Failure> {
+    let mut events = limits.options().keep_thread_totals(true).open(source)?.sorted();
+    let name = || match file.file_name() {
+        Some(name) if file.as_os_str() != "-" => name.to_string_lossy().into_owned(),
+        _ => "standard input".into(),
+    };
+    let title = content.title.clone().unwrap_or_else(name);
+    let wanted = nettrace_report::Options::new(title).slowest(content.slow);
+    let report = Report::read(&mut events, &mut AsTree, &wanted);
+    let mut page = Vec::new();
+    report.write(&mut page)?;
+    let totals = events.totals();
+    let (read, lost, bytes) = (totals.events, totals.lost, page.len());
+    say(Some(format_args!("# events={read} lost={lost} bytes={bytes}")))?;
+    let end = match report.into_damage() {
+        Some(damage) => Err(damage.into()),
+        None => Ok(()),
+    };
+    Ok((page, end))
+}
+
+/// Spells events as `nettrace tree` does.
+struct AsTree;
+
+impl Describe for AsTree {
+    fn event(&mut self, event: &Event<'_>) -> String {
+        text(tree::text::event(event, &Payload::of(event)))
+    }
+
+    fn details(&mut self, event: &Event<'_>, is_start: bool) -> String {
+        text(tree::text::details(event, &Payload::of(event), is_start))
+    }
+}
+
+fn text(written: io::Result<Vec<u8>>) -> String {
+    // A vector takes everything.
+    written.map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+}

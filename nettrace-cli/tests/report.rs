@@ -1,0 +1,391 @@
+//! Runs `nettrace report`, and compares each number of the page with `info` and `tree`.
+
+mod program;
+mod spans;
+
+use std::{collections::BTreeMap, fs};
+
+use program::{nettrace, stderr, stdout, strict_json};
+use serde_json::{Value, json};
+use spans::{PAY_START, PAY_STOP, Place, SOLD, START, event, place, single, stop, stream};
+use testkit::{
+    reference::dotnet_traces,
+    streams::{EventType, Row, Stream},
+};
+
+/// The data of the page of a trace, and the exit code.
+fn report(trace: &[u8], args: &[&str]) -> (Value, Option<i32>) {
+    let output = nettrace(&[&["report", "-", "-o", "-"], args].concat(), trace);
+    let page = stdout(&output);
+    assert!(page.starts_with("<!doctype html>"), "{}", stderr(&output));
+    (data(page), output.status.code())
+}
+
+/// The data of a page.
+fn data(page: &str) -> Value {
+    let begin = "<script type=\"application/json\" id=\"data\">";
+    let (_, rest) = page.split_once(begin).expect("the page has data");
+    let (data, _) = rest.split_once("</script>").expect("the data ends");
+    strict_json(data)
+}
+
+fn lines(args: &[&str], trace: &[u8]) -> Vec<Value> {
+    stdout(&nettrace(args, trace)).lines().map(strict_json).collect()
+}
+
+/// Compares everything in a page that `info` and `tree` show too.
+fn compare(name: &str, trace: &[u8]) -> Value {
+    let (page, code) = report(trace, &["--slow", "1000"]);
+    let info = &lines(&["info", "--json", "-"], trace)[0];
+    assert_eq!(code, Some(i32::from(!info["damage"].is_null())), "{name}");
+    for key in [
+        "bytes",
+        "events",
+        "lost",
+        "step_backs",
+        "payload_bytes",
+        "undefined_stacks",
+        "spans",
+        "spans_without_end",
+        "spans_without_start",
+        "uncounted_spans",
+        "damage",
+        "start",
+    ] {
+        assert_eq!(page[key], info[key], "{name}: {key}");
+    }
+    let format = format!("NetTrace {}.{}", info["major_version"], info["minor_version"]);
+    assert_eq!(page["format"], json!(format), "{name}");
+    for (ours, theirs) in [("first", "first_event"), ("last", "last_event")] {
+        for key in ["time", "since_start_ns"] {
+            assert_eq!(page[ours][key], info[theirs][key], "{name}: {ours} {key}");
+        }
+    }
+    for (ours, theirs) in array(&page["types"]).iter().zip(array(&info["types"])) {
+        assert_eq!(ours, theirs, "{name}");
+    }
+    let shown = array(&page["types"]).len() as u64 + number(&page["other_types"]["rows"]);
+    assert_eq!(shown, array(&info["types"]).len() as u64, "{name}: types");
+    for (ours, theirs) in array(&page["threads"]).iter().zip(array(&info["threads"])) {
+        for key in ["name", "process", "id", "index", "events", "lost"] {
+            assert_eq!(ours[key], theirs[key], "{name}: {key} of a thread");
+        }
+    }
+    let shown = array(&page["threads"]).len() as u64 + number(&page["other_threads"]["rows"]);
+    assert_eq!(shown, array(&info["threads"]).len() as u64, "{name}: threads");
+    compare_rates(name, &page, info);
+    compare_spans(name, &page, &lines(&["tree", "--json", "-"], trace));
+    page
+}
+
+/// The intervals of `info` are wider by a power of two.
+fn compare_rates(name: &str, page: &Value, info: &Value) {
+    let (ours, theirs) = (&page["rate"], &info["rate"]);
+    if theirs.is_null() {
+        assert!(ours.is_null(), "{name}");
+        return;
+    }
+    let mut sums = Vec::new();
+    for provider in array(&ours["providers"]) {
+        let counts = array(&provider["counts"]);
+        sums.resize(counts.len(), 0);
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += number(count));
+        let types = array(&info["types"]).iter().filter(|ty| ty["provider"] == provider["name"]);
+        let events: u64 = types.map(|ty| number(&ty["events"])).sum();
+        assert_eq!(number(&provider["events"]), events, "{name}: {}", provider["name"]);
+    }
+    let first = ours["first_ns"].as_i64().unwrap() as f64;
+    let length = ours["interval_ns"].as_f64().unwrap();
+    let Some(wide) = theirs["interval_seconds"].as_f64().map(|seconds| seconds * 1e9) else {
+        return;
+    };
+    let wide_first = {
+        let ticks = theirs["first_ticks"].as_i64().unwrap() - info["start_ticks"].as_i64().unwrap();
+        ticks as f64 / info["ticks_per_second"].as_f64().unwrap() * 1e9
+    };
+    let mut merged = vec![0; array(&theirs["events"]).len()];
+    for (index, sum) in sums.iter().enumerate() {
+        let middle = first + (index as f64 + 0.5) * length;
+        merged[((middle - wide_first) / wide) as usize] += sum;
+    }
+    assert_eq!(json!(merged), theirs["events"], "{name}");
+    // What a thread did adds up as well.
+    for thread in array(&page["threads"]) {
+        if let Some(counts) = thread["counts"].as_array() {
+            let events: u64 = counts.iter().map(number).sum();
+            assert!(events >= number(&thread["events"]), "{name}: {thread}");
+        }
+    }
+}
+
+fn compare_spans(name: &str, page: &Value, trees: &[Value]) {
+    // Spans of which only events are there have neither name nor duration.
+    let is_known = |span: &&Value| span["state"] != "unknown";
+    let spans = trees.iter().flat_map(|tree| array(&tree["spans"])).filter(is_known);
+    let mut named: BTreeMap<(String, String), (Vec<u64>, i64, u64)> = BTreeMap::new();
+    let mut own = 0;
+    for span in spans {
+        let key = (text(&span["provider"]), text(&span["name"]));
+        let (durations, owns, open) = named.entry(key).or_default();
+        durations.extend(span["duration_ns"].as_i64().map(|nanos| nanos.max(0) as u64));
+        *owns += span["self_ns"].as_i64().unwrap_or(0);
+        *open += u64::from(span["state"] == "without_end");
+        own += span["self_ns"].as_i64().unwrap_or(0);
+    }
+    named.retain(|_, (durations, _, open)| durations.len() as u64 + *open > 0);
+    assert_eq!(array(&page["latencies"]).len(), named.len().min(200), "{name}");
+    for latency in array(&page["latencies"]) {
+        let key = (text(&latency["provider"]), text(&latency["name"]));
+        let (durations, own, open) = named.get_mut(&key).unwrap_or_else(|| panic!("{key:?}"));
+        durations.sort_unstable();
+        let rank = |percent: usize| match durations.len() {
+            0 => 0,
+            count => durations[(count * percent).div_ceil(100).max(1) - 1],
+        };
+        let bars: u64 = array(&latency["bars"]).iter().map(|bar| number(&bar[2])).sum();
+        let ours = json!([
+            latency["count"],
+            latency["open"],
+            latency["p50_ns"],
+            latency["p90_ns"],
+            latency["p99_ns"],
+            latency["max_ns"],
+            latency["own_ns"],
+            latency["total_ns"],
+            bars,
+        ]);
+        let theirs = json!([
+            durations.len(),
+            open,
+            rank(50),
+            rank(90),
+            rank(99),
+            rank(100),
+            *own as f64,
+            durations.iter().sum::<u64>() as f64,
+            durations.len(),
+        ]);
+        assert_eq!(ours, theirs, "{name}: {key:?}");
+        assert_eq!(latency["is_exact"], true);
+    }
+    let total = page["flame"]["total"].as_i64().unwrap_or(0);
+    assert_eq!(total, own, "{name}: own times");
+    // The slowest trees, but those whose root has no duration.
+    let length = |span: &Value| span["duration_ns"].as_i64().or(span["at_least_ns"].as_i64());
+    let trees: Vec<_> = trees.iter().filter(|tree| length(&tree["spans"][0]).is_some()).collect();
+    let slowest = array(&page["slowest"]);
+    assert_eq!(slowest.len(), trees.len().min(1000), "{name}");
+    for (ours, theirs) in slowest.iter().zip(trees) {
+        assert_eq!(ours["trace"], theirs["trace"], "{name}");
+        let theirs = array(&theirs["spans"]);
+        assert_eq!(
+            array(&ours["spans"]).len() as u64 + number(&ours["left_out"]),
+            theirs.len() as u64,
+            "{name}"
+        );
+        let keys = ["depth", "duration_ns", "at_least_ns", "state", "outcome", "thread"];
+        if ours["left_out"] != 0 {
+            assert_eq!(ours["spans"][0]["duration_ns"], theirs[0]["duration_ns"], "{name}");
+            continue;
+        }
+        for (ours, theirs) in array(&ours["spans"]).iter().zip(theirs) {
+            for key in keys {
+                assert_eq!(ours[key], theirs[key], "{name}: {key} of {ours}");
+            }
+            assert_eq!(ours["own_ns"], theirs["self_ns"], "{name}: {ours}");
+            assert_eq!(ours["start_ns"], theirs["since_start_ns"], "{name}: {ours}");
+            let events = array(&ours["events"]).len() as u64 + number(&ours["left_out"]);
+            assert_eq!(events, array(&theirs["events"]).len() as u64, "{name}: {ours}");
+        }
+    }
+}
+
+fn array(value: &Value) -> &Vec<Value> {
+    value.as_array().unwrap_or_else(|| panic!("no array: {value}"))
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+/// A trace with one span of each kind.
+fn samples() -> Vec<u8> {
+    stream(vec![
+        event(100, START, place(0xAB, 1, 0)),
+        event(110, PAY_START, Place { has_region: true, ..place(0xAB, 2, 1) }),
+        event(120, SOLD, place(0xAB, 2, 1)),
+        event(130, SOLD, place(0xAB, 1, 0)),
+        single(150, place(0xAB, 3, 2), 20, "ok"),
+        event(160, PAY_STOP, place(0xAB, 2, 1)),
+        stop(200, place(0xAB, 1, 0), 100, "err"),
+        // The caller's span is elsewhere; the child lasts longer than its parent, and the second
+        // child begins after it.
+        event(300, START, place(0xCD, 11, 10)),
+        event(310, PAY_START, place(0xCD, 12, 11)),
+        stop(320, place(0xCD, 11, 10), 20, "ok"),
+        event(330, PAY_START, place(0xCD, 13, 11)),
+        event(340, PAY_STOP, place(0xCD, 12, 11)),
+        event(345, PAY_STOP, place(0xCD, 13, 11)),
+        // Spans of one event that contain others.
+        single(360, place(0x11, 32, 31), 5, "ok"),
+        single(370, place(0x11, 33, 31), 25, "ok"),
+        single(380, place(0x11, 31, 0), 40, "ok"),
+        // The end is missing, then the start.
+        event(390, START, place(0xEF, 21, 0)),
+        stop(450, place(0xEF, 22, 0), 7, "cancelled"),
+        spans::Event { place: None, ..event(500, SOLD, place(0, 0, 0)) },
+    ])
+    .end()
+}
+
+#[test]
+fn numbers_are_those_of_info_and_tree() {
+    let page = compare("samples", &samples());
+    let slowest = array(&page["slowest"]);
+    let texts: Vec<_> = array(&slowest[0]["spans"])
+        .iter()
+        .map(|span| (text(&span["name"]), text(&span["start"]), span["events"].clone()))
+        .collect();
+    // The span without an end is the longest: it lasts until the last event.
+    assert_eq!(texts, [("checkout".into(), "cart=7".into(), json!([]))]);
+    let spans = array(&slowest[1]["spans"]);
+    assert_eq!(spans[1]["start"], r#"cents=7 {region="north"}"#);
+    assert_eq!(spans[1]["events"], json!([[120_000, "Shop/Sold count=7"]]));
+    // Spans of one event are below the one that came after them.
+    let names: Vec<_> = array(&page["flame"]["names"]).iter().map(text).collect();
+    let path = |mut at: usize| {
+        let mut path = Vec::new();
+        while at > 0 {
+            let node = &page["flame"]["nodes"][at];
+            path.insert(0, &*names[number(&node[0]) as usize]);
+            at = number(&node[1]) as usize;
+        }
+        path.join("/")
+    };
+    let mut paths: Vec<_> = (1..array(&page["flame"]["nodes"]).len()).map(path).collect();
+    paths.sort();
+    let expected =
+        ["checkout", "checkout/pay", "checkout/pay/pack", "pack", "pack/pack"].map(str::to_owned);
+    assert_eq!(paths, expected);
+}
+
+#[test]
+fn random_spans_have_the_numbers_of_tree() {
+    for seed in 1..12_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % below
+        };
+        let (mut events, mut open, mut ended) = (Vec::new(), Vec::<(u64, u64)>::new(), Vec::new());
+        let mut id = 0;
+        for step in 1..400 {
+            let at = step * 10;
+            // The parent is under way, has ended, is elsewhere, or there is none.
+            let parent = match random(6) {
+                0 => 0,
+                1 if !ended.is_empty() => ended[random(ended.len() as u64) as usize],
+                2 => 5_000 + random(3),
+                _ => open.last().map_or(0, |(id, _)| *id),
+            };
+            match random(8) {
+                0..=2 => {
+                    id += 1;
+                    events.push(event(at, START, place(7, id, parent)));
+                    open.push((id, parent));
+                }
+                3..=5 if !open.is_empty() => {
+                    let (id, parent) = open.remove(random(open.len() as u64) as usize);
+                    events.push(stop(at, place(7, id, parent), 10, "ok"));
+                    ended.push(id);
+                }
+                6 => {
+                    id += 1;
+                    let parent = open.last().map_or(0, |(id, _)| *id);
+                    events.push(single(at, place(7, id, parent), random(60), "err"));
+                }
+                _ => {
+                    if let Some((id, parent)) = open.last() {
+                        events.push(event(at, SOLD, place(7, *id, *parent)));
+                    }
+                }
+            }
+        }
+        compare(&format!("seed {seed}"), &stream(events).end());
+    }
+}
+
+#[test]
+fn traces_of_dotnet() {
+    for path in dotnet_traces() {
+        let name = path.file_name().unwrap().to_string_lossy();
+        let page = compare(&name, &fs::read(&path).unwrap());
+        if name.contains("objver4") {
+            assert!(number(&page["samples"]["total"]) > 0, "{name} has samples");
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_is_cut_says_so() {
+    let trace = samples();
+    for cut in [trace.len() - 1, trace.len() - 40, trace.len() / 2] {
+        let page = compare(&format!("cut at {cut}"), &trace[..cut]);
+        assert!(page["damage"].is_string());
+    }
+}
+
+/// Text of a trace stays text.
+#[test]
+fn hostile_names() {
+    let long = "x".repeat(65_000);
+    let names =
+        ["</script><script>alert(1)</script>", "<!--", "\"'&\0\u{2028}\u{2029}\u{202E}", "", &long];
+    let mut trace = Stream::new();
+    trace.thread(5);
+    let mut rows = Vec::new();
+    for (index, name) in (1..).zip(names) {
+        trace.metadata(
+            &EventType::new(index, name, index, &name[..name.len().min(40)])
+                .optional(&[8, 4, 1, 0]),
+        );
+        rows.push(Row::new(5, index as u32, 1000 + index * 10).metadata(index as u32));
+    }
+    trace.events(&rows);
+    let trace = trace.end();
+    let output = nettrace(&["report", "-", "-o", "-", "--title", names[0]], &trace);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let page = stdout(&output);
+    assert!(!page.contains("alert(1)</script>") && !page.contains('\0'));
+    let data = data(page);
+    assert_eq!(data["title"], names[0]);
+    let mut shown: Vec<_> = array(&data["types"]).iter().map(|ty| text(&ty["provider"])).collect();
+    shown.sort_by_key(|name| names.iter().position(|it| it == name));
+    assert!(shown[0].ends_with('…') && shown[0].chars().count() == 301, "{}", shown[0]);
+    assert_eq!(shown[1..], names[..4]);
+}
+
+#[test]
+fn files_are_complete_or_absent() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, page) = (folder.path().join("shop.nettrace"), folder.path().join("shop.html"));
+    fs::write(&file, samples()).unwrap();
+    let args = ["report", file.to_str().unwrap(), "-o", page.to_str().unwrap()];
+    let output = nettrace(&args, b"");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stderr(&output).starts_with("# events=19 lost=0 bytes="), "{}", stderr(&output));
+    assert_eq!(data(&fs::read_to_string(&page).unwrap())["title"], "shop.nettrace");
+    let again = nettrace(&args, b"");
+    assert_eq!(again.status.code(), Some(2));
+    assert!(stderr(&again).contains("--force"), "{}", stderr(&again));
+    assert_eq!(nettrace(&[&args[..], &["--force"]].concat(), b"").status.code(), Some(0));
+    let heph = nettrace(&["report", "-", "-o", "-"], &nettrace_reader::heph_example());
+    assert_eq!(heph.status.code(), Some(2));
+    assert!(stderr(&heph).contains("Heph"), "{}", stderr(&heph));
+}

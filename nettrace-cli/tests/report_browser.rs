@@ -1,0 +1,166 @@
+//! Opens reports in headless Chromium, and compares what it shows with `info` and `tree`.
+
+mod program;
+mod spans;
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use program::{nettrace, stdout, strict_json};
+use serde_json::{Value, json};
+use spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream};
+use testkit::{
+    reference::dotnet_traces,
+    streams::{EventType, Row, Stream},
+};
+
+/// The folder into which `.ci/run` installs playwright-core, and Chromium.
+fn tools() -> Option<(PathBuf, PathBuf)> {
+    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
+    let cache = cache?.join("nettrace-browser");
+    let chromium = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+    let chromium = chromium.iter().map(Path::new).find(|path| path.exists());
+    let has_node =
+        Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success());
+    if !has_node || !cache.join("node_modules/playwright-core").exists() || chromium.is_none() {
+        println!("skipped: no Chromium, no node, or no playwright-core in {}", cache.display());
+        return None;
+    }
+    Some((cache, chromium?.to_owned()))
+}
+
+/// Spans of two names, events inside, an end that is missing.
+fn spans_trace() -> Vec<u8> {
+    let mut events = Vec::new();
+    for root in 0..60_u64 {
+        let (at, id) = (100 + root * 500, 1 + root * 10);
+        events.extend([
+            event(at, START, place(9, id, 0)),
+            event(at + 10, PAY_START, place(9, id + 1, id)),
+            event(at + 15, SOLD, place(9, id + 1, id)),
+            event(at + 20 + root * 3, PAY_STOP, place(9, id + 1, id)),
+            single(at + 250, place(9, id + 2, id), 30, "err"),
+            stop(at + 300, place(9, id, 0), 300, if root % 9 == 0 { "err" } else { "ok" }),
+        ]);
+    }
+    events.push(event(29_000, START, place(9, 9_999, 0)));
+    stream(events).end()
+}
+
+fn hostile_trace() -> Vec<u8> {
+    let long = "x\u{202E}".repeat(15_000);
+    let script = "</script><script>console.log('hostile')</script>";
+    let names = [script, "<img src=http://example.com/x>", "\"'&\0\u{2028}\n", "", &long];
+    let mut trace = Stream::new();
+    trace.thread(5);
+    let mut rows = Vec::new();
+    for (index, name) in (1..).zip(names) {
+        let ty = EventType::new(index, name, index, &name[..name.len().min(40)]);
+        trace.metadata(&ty.optional(&[8, 4, 1, 0]));
+        rows.push(Row::new(5, index as u32, 1000 + index * 10).metadata(index as u32));
+    }
+    trace.events(&rows);
+    trace.end()
+}
+
+#[test]
+fn pages_show_what_info_and_tree_say() {
+    let Some((cache, chromium)) = tools() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut spans = spans_trace();
+    let mut traces = vec![
+        ("spans".to_owned(), spans.clone()),
+        ("hostile".to_owned(), hostile_trace()),
+        ("empty".to_owned(), Stream::new().end()),
+    ];
+    spans.truncate(spans.len() / 2);
+    traces.push(("cut".to_owned(), spans));
+    for path in dotnet_traces() {
+        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+        if name.contains("lossy") || name.contains("objver4") {
+            traces.push((name, fs::read(&path).unwrap()));
+        }
+    }
+    let mut pages = Vec::new();
+    for (name, trace) in &traces {
+        let page = folder.path().join(format!("{name}.html"));
+        nettrace(&["report", "-", "-o", page.to_str().unwrap(), "--title", name], trace);
+        pages.push(page);
+    }
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_browser.mjs");
+    let output = Command::new("node")
+        .args([&script, &cache, &chromium])
+        .args(&pages)
+        .output()
+        .expect("node runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let results: Vec<_> = stdout(&output).lines().map(strict_json).collect();
+    assert_eq!(results.len(), traces.len());
+    for ((name, trace), result) in traces.iter().zip(&results) {
+        assert_eq!(result["problems"], json!([]), "{name}");
+        assert_eq!(result["requests"], json!([]), "{name}");
+        assert_eq!(result["widths"], json!({ "1280": 1280, "390": 390 }), "{name}");
+        assert_eq!(result["read"]["unnamed"], 0, "{name}");
+        assert_eq!(result["read"]["title"], json!(name));
+        compare(name, trace, &result["read"]);
+    }
+    assert_eq!(results[0]["enlarged"], true);
+    let alerts = |index: usize| results[index]["read"]["alerts"].to_string();
+    assert_eq!((alerts(0), alerts(2)), ("[]".into(), "[]".into()));
+    assert!(alerts(3).contains("cut short"), "{}", alerts(3));
+    println!("load: {:?}", results.iter().map(|it| it["load_ms"].to_string()).collect::<Vec<_>>());
+}
+
+/// Compares the numbers that Chromium shows.
+fn compare(name: &str, trace: &[u8], read: &Value) {
+    let info = strict_json(stdout(&nettrace(&["info", "--json", "-"], trace)).trim());
+    for key in ["events", "lost", "spans", "bytes"] {
+        assert_eq!(read["facts"][key], info[key], "{name}: {key}");
+    }
+    let events = read["shown"]["events"].as_str().unwrap().replace(',', "");
+    assert_eq!(events, info["events"].to_string(), "{name}");
+    // Event types, in the order of `info`: events and bytes.
+    let column = |table: &Value, column: usize| -> Vec<Value> {
+        table.as_array().unwrap().iter().map(|row| row[column].clone()).collect()
+    };
+    let of_info = |list: &str, key: &str| -> Vec<Value> {
+        info[list].as_array().unwrap().iter().map(|it| it[key].clone()).take(200).collect()
+    };
+    if info["events"] != 0 {
+        let types = &read["tables"]["types"][0];
+        assert_eq!(column(types, 1), of_info("types", "events"), "{name}");
+        assert_eq!(column(types, 2), of_info("types", "payload_bytes"), "{name}");
+    }
+    if let Some(threads) = read["tables"]["threads"].get(0) {
+        assert_eq!(column(threads, 2), of_info("threads", "events"), "{name}");
+        assert_eq!(column(threads, 4), of_info("threads", "lost"), "{name}");
+    }
+    // The slowest trees, as `tree` sorts them.
+    let trees = nettrace(&["tree", "--json", "--slow", "20", "-"], trace);
+    let trees: Vec<_> = stdout(&trees)
+        .lines()
+        .map(strict_json)
+        .filter_map(|tree| {
+            let (root, spans) = (&tree["spans"][0], tree["spans"].as_array()?.len());
+            let length = root["duration_ns"].as_i64().or(root["at_least_ns"].as_i64())?;
+            let id =
+                root["span"].as_str().or(root["path"].as_str()).or(root["activity"].as_str())?;
+            Some(json!([id, length, spans]))
+        })
+        .collect();
+    assert_eq!(read["roots"], json!(trees), "{name}");
+    // Spans by name: how many, and the longest.
+    if name == "spans" {
+        let rows = read["tables"]["latency"].as_array().unwrap().last().unwrap();
+        let shown: Vec<_> =
+            rows.as_array().unwrap().iter().map(|row| json!([row[1], row[5]])).collect();
+        let expected = [json!([60, 300_000]), json!([60, 187_000]), json!([60, 30_000])];
+        for row in expected {
+            assert!(shown.contains(&row), "{row} {shown:?}");
+        }
+    }
+}

@@ -1,0 +1,333 @@
+//! Everything that the page shows, gathered while the trace is read once.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use nettrace_reader::{Error, Event, Metadata, SortedReader, Source, Value};
+
+use crate::{
+    Describe, Options,
+    clock::Clock,
+    data::Data,
+    flame::Flame,
+    ids::{Ids, Role, span_name},
+    samples::is_sample,
+    span_counts::SpanCounts,
+    spans::{Edge, Part, Spans},
+    timeline::Timeline,
+};
+
+/// How many providers, and how many threads, have a row of their own.
+const MOST_ROWS: usize = 4096;
+
+/// How many event types are distinguished.
+const MOST_TYPES: usize = 1 << 16;
+
+/// How many characters of an event's text are kept.
+const MOST_TEXT: usize = 2000;
+
+/// How many paths of samples are distinguished.
+const MOST_PATHS: usize = 1 << 19;
+
+/// The number of `duration` and `outcome` among the fields of a type.
+type Fields = (Option<usize>, Option<usize>);
+
+/// What is known of an event type, by its id in the stream.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Its place in [`Gathered::types`].
+    ty: usize,
+    /// The row of its provider.
+    row: usize,
+    /// The number of its spans' name, once there is a span.
+    span: Option<u32>,
+    is_sample: bool,
+    fields: Fields,
+}
+
+/// The counts of an event type.
+#[derive(Debug)]
+pub(crate) struct TypeCount {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) id: u32,
+    pub(crate) events: u64,
+    pub(crate) payload_bytes: u64,
+}
+
+/// The counts of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadCount {
+    pub(crate) index: u64,
+    pub(crate) process: Option<u64>,
+    pub(crate) id: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
+    /// Its row, if it has events.
+    pub(crate) row: Option<usize>,
+}
+
+/// What tells threads of one index apart.
+type ThreadKey = (u64, Option<u64>, Option<u64>);
+
+/// Everything that was gathered.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) clock: Clock,
+    version: u32,
+    pub(crate) types: Vec<TypeCount>,
+    type_index: HashMap<(String, u32, String), usize>,
+    known: HashMap<u32, Known>,
+    epoch: u64,
+    pub(crate) timeline: Timeline,
+    /// Providers and their rows.
+    pub(crate) providers: Vec<(String, usize)>,
+    pub(crate) thread_rows: BTreeMap<ThreadKey, usize>,
+    last_thread: Option<(ThreadKey, usize)>,
+    pub(crate) spans: Spans,
+    pub(crate) counts: SpanCounts,
+    pub(crate) samples: Flame,
+    /// Samples without a stack.
+    pub(crate) bare_samples: u64,
+    pub(crate) first: Option<u64>,
+    pub(crate) last: u64,
+    pub(crate) events: u64,
+}
+
+/// Reads a trace to its end, or as far as it can be read.
+pub(crate) fn gather<R: Source>(
+    events: &mut SortedReader<R>,
+    describe: &mut dyn Describe,
+    options: &Options,
+) -> (Data, Option<Error>) {
+    let mut gathered = Gathered::new(events, options);
+    let end = loop {
+        match events.next_event() {
+            Ok(Some(event)) => gathered.event(&event, describe),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    let damage = end.as_ref().map(ToString::to_string);
+    (Data::of(gathered, events, options, damage), end)
+}
+
+impl Gathered {
+    fn new<R: Source>(events: &SortedReader<R>, options: &Options) -> Self {
+        Self {
+            clock: Clock::of(events.trace()),
+            version: events.major_version(),
+            types: Vec::new(),
+            type_index: HashMap::new(),
+            known: HashMap::new(),
+            epoch: 0,
+            timeline: Timeline::default(),
+            providers: Vec::new(),
+            thread_rows: BTreeMap::new(),
+            last_thread: None,
+            spans: Spans::new(options.slowest),
+            counts: SpanCounts::default(),
+            samples: Flame::new(MOST_PATHS),
+            bare_samples: 0,
+            first: None,
+            last: 0,
+            events: 0,
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>, describe: &mut dyn Describe) {
+        let ticks = event.header.timestamp;
+        self.events += 1;
+        self.first = Some(self.first.map_or(ticks, |first| first.min(ticks)));
+        self.last = self.last.max(ticks);
+        let mut known = self.known(event);
+        let count = &mut self.types[known.ty];
+        count.events += 1;
+        count.payload_bytes += event.payload.len() as u64;
+        let thread = self.thread_row(event);
+        self.timeline.count(ticks, [known.row, thread]);
+        self.counts.count(event, self.version);
+        if known.is_sample {
+            self.sample(event);
+        }
+        let at = self.clock.nanos(ticks);
+        let Some(ids) = Ids::of(event) else { return self.spans.outside(at) };
+        let role = Role::of(event, self.version);
+        let target = if role == Role::Inside {
+            self.spans.inside(&ids, at)
+        } else {
+            let metadata = event.metadata();
+            let name = *known.span.get_or_insert_with(|| {
+                let name = self.spans.name(&metadata.provider, span_name(&event_name(metadata)));
+                if let Some(known) = self.known.get_mut(&event.header.metadata_id) {
+                    known.span = Some(name);
+                }
+                name
+            });
+            let (duration, outcome) = match role {
+                Role::Start => (None, None),
+                _ => stated(event, known.fields),
+            };
+            let edge = Edge {
+                ids,
+                at,
+                name,
+                process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
+                thread: event.thread().os_thread_id,
+                duration,
+                outcome: outcome.as_deref(),
+            };
+            match role {
+                Role::Start => self.spans.start(&edge),
+                Role::Stop => self.spans.stop(&edge),
+                _ => self.spans.single(&edge),
+            }
+        };
+        let Some(target) = target.filter(|target| self.spans.wants(*target, at)) else { return };
+        let text = match target.part {
+            Part::Inside => describe.event(event),
+            part => describe.details(event, part == Part::Start),
+        };
+        self.spans.keep(target, at, clip(text.trim(), MOST_TEXT).into());
+    }
+
+    /// What is known of the event's type.
+    fn known(&mut self, event: &Event<'_>) -> Known {
+        if event.epoch() != self.epoch {
+            self.known.clear();
+            self.epoch = event.epoch();
+        }
+        if let Some(known) = self.known.get(&event.header.metadata_id) {
+            return *known;
+        }
+        let metadata = event.metadata();
+        let row = self.provider_row(&metadata.provider);
+        let (provider, name, id) = match self.types.len() < MOST_TYPES {
+            true => (&*metadata.provider, event_name(metadata), metadata.event_id),
+            false => ("", "(other types)".into(), 0),
+        };
+        let key = (provider.to_owned(), id, name.clone());
+        let ty = *self.type_index.entry(key).or_insert_with(|| {
+            let provider = provider.to_owned();
+            self.types.push(TypeCount { provider, name, id, events: 0, payload_bytes: 0 });
+            self.types.len() - 1
+        });
+        let place = |name| metadata.fields.iter().position(|field| field.name == name);
+        let fields = (place("duration"), place("outcome"));
+        let is_sample = is_sample(metadata);
+        let known = Known { ty, row, span: None, is_sample, fields };
+        self.known.insert(event.header.metadata_id, known);
+        known
+    }
+
+    fn provider_row(&mut self, provider: &str) -> usize {
+        let provider =
+            if self.providers.len() < MOST_ROWS { provider } else { "(other providers)" };
+        if let Some((_, row)) = self.providers.iter().find(|(name, _)| name == provider) {
+            return *row;
+        }
+        let row = self.timeline.add_row();
+        self.providers.push((provider.to_owned(), row));
+        row
+    }
+
+    fn thread_row(&mut self, event: &Event<'_>) -> usize {
+        let thread = &event.capture_thread().thread;
+        let key = (thread.index, thread.process_id, thread.os_thread_id);
+        if let Some((_, row)) = self.last_thread.filter(|(last, _)| *last == key) {
+            return row;
+        }
+        let row = match self.thread_rows.get(&key) {
+            Some(row) => *row,
+            None => {
+                let other = (u64::MAX, None, None);
+                let key = if self.thread_rows.len() < MOST_ROWS { key } else { other };
+                *self.thread_rows.entry(key).or_insert_with(|| self.timeline.add_row())
+            }
+        };
+        self.last_thread = Some((key, row));
+        row
+    }
+
+    fn sample(&mut self, event: &Event<'_>) {
+        let Some(stack) = event.stack() else {
+            self.bare_samples += 1;
+            return;
+        };
+        let addresses: Vec<u64> = stack.addresses().collect();
+        let mut place = 0;
+        for address in addresses.iter().rev() {
+            place = self.samples.child(place, *address);
+        }
+        self.samples.add(place, 1, 1);
+    }
+
+    /// The threads: those with losses first, then those with the most events.
+    pub(crate) fn threads<R: Source>(&self, events: &SortedReader<R>) -> Vec<ThreadCount> {
+        let mut shown = std::collections::HashSet::new();
+        let threads = events.live_threads().chain(events.finished_threads());
+        let mut threads: Vec<_> = threads
+            .map(|totals| {
+                let thread = &totals.thread;
+                let key = (thread.index, thread.process_id, thread.os_thread_id);
+                ThreadCount {
+                    index: thread.index,
+                    process: thread.process_id,
+                    id: thread.os_thread_id,
+                    name: thread.name.clone(),
+                    events: totals.events,
+                    lost: totals.lost,
+                    // Threads of equal ids share a row, which the first of them shows.
+                    row: self.thread_rows.get(&key).copied().filter(|row| shown.insert(*row)),
+                }
+            })
+            .collect();
+        threads.sort_by_key(|it| (it.lost == 0, Reverse(it.events), it.index));
+        threads
+    }
+}
+
+/// The name of an event type. A type without a name is named by its id, as in .NET's tools.
+fn event_name(metadata: &Metadata) -> String {
+    match &*metadata.name {
+        "" => format!("EventID({})", metadata.event_id),
+        name => name.to_owned(),
+    }
+}
+
+/// The process that an event is about.
+fn process_id(event: &Event<'_>) -> Option<u64> {
+    let id = event.thread().process_id;
+    id.or_else(|| event.trace().value("ProcessId")?.parse().ok())
+}
+
+/// The duration in nanoseconds and the outcome that an event states.
+fn stated(event: &Event<'_>, (duration, outcome): Fields) -> (Option<i64>, Option<String>) {
+    let mut stated = (None, None);
+    let Some(last) = duration.max(outcome) else { return stated };
+    for (index, field) in event.fields().enumerate().take(last + 1) {
+        match field {
+            Ok((_, Value::U64(nanos))) if duration == Some(index) => {
+                stated.0 = Some(nanos.try_into().unwrap_or(i64::MAX));
+            }
+            Ok((_, Value::I64(nanos))) if duration == Some(index) => stated.0 = Some(nanos),
+            Ok((_, Value::Text(text))) if outcome == Some(index) => {
+                stated.1 = Some(text.into_owned());
+            }
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    stated
+}
+
+/// The text, or its begin if it is longer than so many characters.
+pub(crate) fn clip(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
