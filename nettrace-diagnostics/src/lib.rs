@@ -96,8 +96,12 @@
 //!   version. The format NetPerf of .NET Core 2 is refused.
 //! - Without keywords (0, which `dotnet-trace` sends if its user names none) a provider's events
 //!   are recorded whatever keywords they have. A provider's name can end in `*`.
-//! - A provider's arguments are ignored. So are the rundown and the flag for stacks: a Rust process
-//!   has no methods to list, and an event has the stack that the application gives it.
+//! - A provider's arguments say which counters and meters the client wants: those of
+//!   `System.Diagnostics.Metrics`, and `EventCounterIntervalSec` of any other. The crate
+//!   `nettrace-metrics` sends them. A client that wants the counters of a provider and names no
+//!   keywords gets no other events of it. Other arguments are ignored.
+//! - The rundown and the flag for stacks are ignored: a Rust process has no methods to list, and an
+//!   event has the stack that the application gives it.
 //! - The buffer has the size that the client asks for, up to [`Options::max_buffer`]. When it is
 //!   full, events are dropped and counted. With the buffering mode Block (version 6) the threads
 //!   that emit wait.

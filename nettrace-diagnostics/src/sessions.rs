@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_metrics::Reporting;
 use nettrace_writer::{Error, Level, OnFull, ProviderFilter, Session, sink::StreamSink};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -32,6 +33,8 @@ pub(crate) struct Attached {
     /// Before the stream, which must not be closed while this says that it is open.
     _kept: Kept,
     pub(crate) stream: Arc<UnixStream>,
+    /// The counters that the client has asked for.
+    counters: Reporting,
     session: Session,
 }
 
@@ -85,12 +88,16 @@ impl Attached {
         // server hears of it.
         let _ = (&*stream).write_all(&first);
         let _ = gate.send(());
-        Ok(Self { id, _kept: kept, stream, session })
+        let providers = collect.providers.iter();
+        let providers = providers.map(|provider| (&*provider.name, &*provider.arguments));
+        let counters = nettrace_metrics::__attach(&session, providers);
+        Ok(Self { id, _kept: kept, stream, counters, session })
     }
 
     /// Ends the session: writes what is left, then the end of the stream, and closes the
     /// connection. Takes up to the client's patience.
     pub(crate) fn finish(self) {
+        drop(self.counters);
         // If the client is gone, nobody is left to hear of an error.
         let _ = self.session.finish();
         // The child of a fork may have a copy of the descriptor, so closing it may not be enough.
@@ -140,7 +147,14 @@ fn session(collect: &Collect, client: Client, options: &Options) -> Result<Sessi
 ///
 /// Without keywords it wants all events, as ETW has it. `dotnet-trace` sends 0 if its user names no
 /// keywords, and .NET then records only events that have none themselves.
+///
+/// A client that wants a provider's counters sends 0, too. It wants the counters alone: they have
+/// the level that always passes.
 fn filter(provider: &Provider) -> ProviderFilter {
+    let wants_counters = provider.arguments.contains("EventCounterIntervalSec=");
+    if provider.keywords == 0 && wants_counters {
+        return ProviderFilter::new(&provider.name).level(Level::LogAlways);
+    }
     let level = u8::try_from(provider.level).unwrap_or(u8::MAX);
     let keywords = if provider.keywords == 0 { u64::MAX } else { provider.keywords };
     let filter = ProviderFilter::new(&provider.name).keywords(keywords);

@@ -13,7 +13,8 @@
 
 use std::{
     marker::PhantomData,
-    sync::{Arc, OnceLock},
+    ptr,
+    sync::{Arc, OnceLock, Weak},
 };
 
 use nettrace_context::{SpanId, TraceId, TraceState};
@@ -25,7 +26,10 @@ use crate::{
         frames::{self, Above, Begun, Entered, Ids, Snapshot},
     },
     emit::emit_to as emit_to_sessions,
-    local, sessions,
+    local,
+    session::Session,
+    sessions,
+    shared::Shared,
     span::{Elapsed, Started},
 };
 
@@ -237,6 +241,38 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
 /// `sessions`. The bits are those of the type's [word](nettrace_event::EventType::enabled).
 pub fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
     emit_to_sessions(event, sessions);
+}
+
+/// Records events in one session alone.
+///
+/// Clones are cheap, and none keeps the session from ending.
+#[derive(Clone, Debug)]
+pub struct OnlyIn {
+    session: Weak<Shared>,
+    slot: u32,
+}
+
+impl OnlyIn {
+    /// The session that is given.
+    #[must_use]
+    pub fn new(session: &Session) -> Self {
+        let session = session.shared();
+        Self { session: Arc::downgrade(session), slot: session.slot }
+    }
+
+    /// Whether the session still records.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        sessions::session(self.slot)
+            .is_some_and(|session| ptr::eq(Arc::as_ptr(&session), self.session.as_ptr()))
+    }
+
+    /// Records an event if the session is live and its filters select the event.
+    pub fn emit<T: TraceEvent>(&self, event: &T) {
+        if self.is_live() {
+            emit_to_sessions(event, 1 << self.slot);
+        }
+    }
 }
 
 /// Whether some session records events of this provider, level and keywords. Takes a lock. In a

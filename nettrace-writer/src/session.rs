@@ -98,6 +98,10 @@ impl Session {
         SessionBuilder::new()
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
     pub(crate) fn start(mut builder: SessionBuilder) -> Result<Self, Error> {
         if let Some(error) = builder.refused.take() {
             return Err(error);

@@ -19,6 +19,7 @@ const SEAMS: &[(&str, &str)] = &[
     ("tracing-nettrace/src/sync.rs", "the seam of the layer and the subscriber for `tracing`"),
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("nettrace-diagnostics/src/sync.rs", "the server's seam"),
+    ("nettrace-metrics/src/sync.rs", "the seam of instruments and reports"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
     ("nettrace-event/src/registry.rs", "the list of event types, which every backend shares"),

@@ -20,6 +20,7 @@ use tracing::Instrument as _;
 use crate::{
     endless::endless,
     known::Call,
+    meters,
     record::Tracing,
     store::{ITEMS, Item, Store},
 };
@@ -174,6 +175,7 @@ async fn sell(caller: Call, store: Store, id: u64, customer: u64) -> Result<Stri
     let count = store.buy(call, id, customer).await?;
     let Item { name, cents } = item;
     Bought { item: &name, cents }.emit();
+    meters::sold(cents);
     tracing::info!(item = name, cents, "bought");
     // A task of its own, inside this call. It may go on when this call has ended.
     let (begun, has_begun) = oneshot::channel();

@@ -25,7 +25,7 @@ use tokio::{select, task::JoinSet, time::sleep_until};
 use tower::{Layer as _, ServiceExt as _, util::MapRequest};
 use tracing::Instrument as _;
 
-use crate::{endless, known::Call, store::ITEMS};
+use crate::{endless, known::Call, meters::Meters, store::ITEMS};
 
 /// When the load ends.
 #[derive(Clone, Copy, Debug)]
@@ -104,12 +104,14 @@ async fn send_all(plan: Plan, caller: Call) -> Load {
     let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
     let client: Client = ClientLayer::new().sampling(plan.sampling).layer(client.map_request(know));
     let next = Arc::new(AtomicU64::new(0));
+    let numbers = Arc::new(Numbers::new(Kind::NAMES));
     let mut senders = JoinSet::new();
     for _ in 0..plan.at_once {
-        let send = send(client.clone(), plan, caller, next.clone());
+        let send = send(client.clone(), plan, caller, next.clone(), numbers.clone());
         senders.spawn(send.with_context(Context::current()));
     }
     let mut load = senders.join_all().await.into_iter().fold(Load::default(), Load::plus);
+    debug_assert_eq!(load.requests, numbers.requests());
     load.micros.sort_unstable();
     load
 }
@@ -134,7 +136,14 @@ enum Kind {
     GivenUp,
 }
 
+/// The numbers of each kind of request.
+type Numbers = Meters<8>;
+
 impl Kind {
+    /// The names of all kinds, in their order.
+    const NAMES: [&'static str; 8] =
+        ["item", "no_item", "order", "categories", "report", "slow", "broken", "given_up"];
+
     fn of(number: u64) -> Self {
         match number % 100 {
             17 => Self::GivenUp,
@@ -150,7 +159,13 @@ impl Kind {
 }
 
 /// Sends one request after the other.
-async fn send(client: Client, plan: Plan, caller: Call, next: Arc<AtomicU64>) -> Load {
+async fn send(
+    client: Client,
+    plan: Plan,
+    caller: Call,
+    next: Arc<AtomicU64>,
+    numbers: Arc<Numbers>,
+) -> Load {
     let Plan { address, until, rate, .. } = plan;
     let mut load = Load::default();
     let start = Instant::now();
@@ -180,6 +195,7 @@ async fn send(client: Client, plan: Plan, caller: Call, next: Arc<AtomicU64>) ->
             Kind::GivenUp => Request::get(format!("http://{address}/endless/{number}")),
         };
         let request = request.extension(caller).body(Body::empty()).expect("a valid request");
+        numbers.begin(kind as usize);
         let began = Instant::now();
         let span = tracing::info_span!("call", number);
         let answer = answer(client.clone(), request).instrument(span);
@@ -197,8 +213,10 @@ async fn send(client: Client, plan: Plan, caller: Call, next: Arc<AtomicU64>) ->
             },
             () = given_up => load.cancelled += 1,
         }
+        let took = began.elapsed();
+        numbers.end(kind as usize, took);
         if matches!(kind, Kind::Item | Kind::Order) {
-            let micros = began.elapsed().as_micros();
+            let micros = took.as_micros();
             load.micros.push(u32::try_from(micros).unwrap_or(u32::MAX));
         }
     }

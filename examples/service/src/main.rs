@@ -10,6 +10,7 @@
 //! ```text
 //! cargo run --release -p service -- --attach --seconds 60 --rate 500
 //! dotnet-trace collect -n service --providers Example-Service,NetTrace-Tower
+//! dotnet-counters monitor -n service --counters Example-Service
 //! ```
 //!
 //! Each request is a span of `nettrace-tower`, each `#[traced]` function below it is one too. They
@@ -22,6 +23,7 @@ mod cpu;
 mod endless;
 mod known;
 mod load;
+mod meters;
 mod record;
 mod store;
 

@@ -1,0 +1,100 @@
+//! Counters, gauges and histograms, for `dotnet-counters` and for traces.
+//!
+//! ```
+//! use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
+//!
+//! static SHOP: Meter = Meter::new("Contoso-Shop");
+//! static ORDERS: Counter = Counter::new(&SHOP, "orders").unit("{order}");
+//! static CARTS: UpDownCounter = UpDownCounter::new(&SHOP, "carts").unit("{cart}");
+//! static STOCK: Gauge = Gauge::new(&SHOP, "stock").description("Items left");
+//! static LATENCY: Histogram = Histogram::new(&SHOP, "latency").unit("ms");
+//!
+//! ORDERS.add(1);
+//! CARTS.add(-1);
+//! STOCK.set(412.0);
+//! LATENCY.record(3.5);
+//! ```
+//!
+//! In a process that [listens](https://docs.rs/nettrace-diagnostics) that is all:
+//!
+//! ```text
+//! dotnet-counters monitor -p PID --counters Contoso-Shop
+//! ```
+//!
+//! To have the values in a trace, without any client, see [`Reporter`].
+//!
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | sums | [`Counter`], [`UpDownCounter`] |
+//! | last values, distributions | [`Gauge`], [`Histogram`] |
+//! | tags | [`Counter::tagged`] |
+//! | instruments that come and go, names known at run time | [`Meter::builder`], [`Meter::counter`] |
+//! | values that a callback reports | [`Meter::observable_gauge`] |
+//! | values in a session's trace | [`Reporter`] |
+//!
+//! # Promises
+//!
+//! - An increment takes no lock, does not call the kernel and never panics. It touches memory of
+//!   its thread alone. (A gauge and a histogram have memory that threads share.)
+//! - Sums are exact: of all threads, also those that have ended, and in the child of a `fork`.
+//! - Whoever reads disturbs nobody. Each client has its own intervals and sees every increment in
+//!   one of them.
+//! - While nobody asks there is no thread and no timer.
+//! - Memory has bounds: 2,000 combinations of tags for each instrument ([`Counter::tagged`]), and a
+//!   page of 512 bytes in each thread for 64 sums that it adds to.
+//!
+//! # What clients get
+//!
+//! What .NET 10 sends by its provider `System.Diagnostics.Metrics`: the same events, with the same
+//! ids, versions and fields. Clients that ask for EventCounters (`EventCounterIntervalSec`) get
+//! those, unless they ask for the same meter in both ways. Two things differ:
+//!
+//! - Each client gets what it asks for: its interval, names and limits. So there are no errors that
+//!   another client has asked for something else.
+//! - The value of a counter is its sum since the process began, not since the client came.
+#![allow(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
+)]
+
+mod arguments;
+mod cells;
+mod counter;
+mod event_counters;
+mod events;
+mod gauge;
+mod handle;
+mod histogram;
+mod histogram_handle;
+mod meter;
+mod number;
+mod observable;
+mod once;
+mod process;
+mod read;
+mod report;
+mod reporter;
+mod state;
+mod sync;
+
+pub use crate::{
+    counter::{Counter, UpDownCounter},
+    gauge::Gauge,
+    histogram_handle::Histogram,
+    meter::{InstrumentBuilder, Meter, MeterBuilder},
+    number::Number,
+    observable::{Observable, Observer},
+    reporter::{Reporter, Reporting},
+};
+
+/// For `nettrace-diagnostics`. Not part of the public interface.
+#[doc(hidden)]
+pub use crate::reporter::attach as __attach;
+
+/// The README, so that the tests compile its examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
