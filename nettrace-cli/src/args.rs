@@ -12,8 +12,13 @@ use nettrace_reader::{Dialect, Options};
 #[cfg(unix)]
 use crate::live::{CollectOptions, CountersOptions, TopOptions};
 use crate::{
-    convert::To, dump::DumpOptions, filter::FilterOptions, info::InfoOptions,
-    report::ReportOptions, tree::TreeOptions, verify::VerifyOptions,
+    convert::{To, ViewOptions},
+    dump::DumpOptions,
+    filter::FilterOptions,
+    info::InfoOptions,
+    report::ReportOptions,
+    tree::TreeOptions,
+    verify::VerifyOptions,
 };
 
 /// Shows, checks, converts and records NetTrace traces (.nettrace, format versions 4, 5 and 6)
@@ -117,12 +122,15 @@ pub(crate) enum Command {
         /// complete
         #[arg(value_hint = ValueHint::FilePath)]
         out: PathBuf,
-        /// The format of the result, unless the ending of OUT says it: .pftrace
+        /// The format of the result, unless the ending of OUT says it: .pftrace, .chrome.json,
+        /// .speedscope.json, .pb.gz, .svg, .folded
         #[arg(long, value_parser = targets())]
         to: Option<To>,
         /// Replace OUT if it exists
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        views: ViewOptions,
     },
     /// List the live processes that can be traced: those of Rust that listen, and those of .NET
     ///

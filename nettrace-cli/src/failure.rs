@@ -37,6 +37,9 @@ pub(crate) enum Failure {
     /// `convert` without `--to`, and a path whose ending says nothing.
     #[error("say with --to in which format to write; endings that say it too: {0}")]
     NoTarget(String),
+    /// An option of flame graphs, with another target.
+    #[error("{0} is for flame graphs: --to flamegraph or folded, or an OUT that ends in .svg")]
+    OnlyFlameGraphs(&'static str),
     /// The source of a conversion is a Heph trace.
     #[error(
         "a Heph trace cannot be converted, only NetTrace V4, V5 and V6; `nettrace dump --json` \
@@ -102,9 +105,11 @@ impl Failure {
             Self::Broken(_) | Self::Format(_) | Self::TooMuch(..) => 1,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
-            Self::NoTarget(_) | Self::HephSource | Self::NotInHeph(_) | Self::NothingMoreInHeph => {
-                2
-            }
+            Self::NoTarget(_)
+            | Self::OnlyFlameGraphs(_)
+            | Self::HephSource
+            | Self::NotInHeph(_)
+            | Self::NothingMoreInHeph => 2,
             #[cfg(unix)]
             Self::Process(_) | Self::Client(_) => 2,
             Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,

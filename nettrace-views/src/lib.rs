@@ -1,7 +1,7 @@
 //! Writes NetTrace traces in the formats of viewers.
 //!
 //! [`write()`] converts a trace of NetTrace V4, V5 or V6. It reads the trace once, and its memory
-//! does not grow with the trace.
+//! does not grow with the trace beyond [`Options`].
 //!
 //! ```
 //! use nettrace_reader::Reader;
@@ -36,7 +36,8 @@
 //! | fields, labels, levels up to Warning | annotations; those of a span's end are of its slice |
 //! | a duration | nanoseconds |
 //! | ids of traces and spans | annotations `TraceId`, `SpanId` and `ParentId` of slices; of other events `SpanId` alone |
-//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack; frames are addresses |
+//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack |
+//! | the id of another span that an event is related to, or that its span follows from | a flow from that span, if it is under way, to the event |
 //! | the stack of another event | annotation `stack`: addresses, innermost first |
 //! | an event of the .NET runtime | name and fields as in [`Options::runtime_events`](nettrace_reader::Options::runtime_events) |
 //! | values of .NET's EventCounters and meters | counter tracks, beside the event |
@@ -49,15 +50,77 @@
 //!
 //! Keywords, versions, descriptions and message templates of event types are not in the result, nor
 //! are the processors of events other than samples.
+//!
+//! # How a trace maps to Chrome
+//!
+//! The result is a JSON object in the Trace Event Format, which Perfetto, the developer tools of
+//! Chrome and other viewers open. It has the same slices and events as for Perfetto.
+//!
+//! | of the source | in the result |
+//! |---|---|
+//! | a time | microseconds since the start of the trace, with three decimals; negative before it |
+//! | a span that is nested in others on its thread, a poll | `X`, or `B` if it has not ended |
+//! | any other span | `b` and `e` with an `id` of its own |
+//! | any other event, lost events | `i` |
+//! | a span's parent that is drawn on another thread | `s` and `f`; flows from or to anything but slices of threads cannot be expressed |
+//! | fields, labels, levels up to Warning | `args`; the second field `x` of an event is `x#2` |
+//! | integers beyond 2^53, `NaN`, infinities | text |
+//! | samples | a profile of V8 for each thread: `Profile` and `ProfileChunk` |
+//! | values of counters | `C` |
+//! | ids of processes and threads from 2^30 on, and unknown ones | other ids; the names have the true ones |
+//! | the start of the trace, its key-values | `otherData` |
+//!
+//! # How a trace maps to speedscope
+//!
+//! The result is a file for <https://www.speedscope.app>.
+//!
+//! | of the source | in the result |
+//! |---|---|
+//! | spans and polls that are slices of a thread | an evented profile for each thread, in nanoseconds since the start of the trace |
+//! | any other span | evented profiles `asynchronous spans, N`, as many as are needed for what overlaps; a span is inside of another one only if that is its parent |
+//! | samples | a sampled profile for each thread; each sample weighs the time that the key-value `ExpectedCPUSamplingRate` states, in nanoseconds, or 1 |
+//! | everything else | not in the result; counted |
+//!
+//! # How a trace maps to pprof
+//!
+//! The result is a `profile.proto`, compressed by gzip. Each stack has four values: `samples` and
+//! `cpu` (how long they stand for: by `ExpectedCPUSamplingRate`, or 1 ms each), `spans` and
+//! `span_time` (without the children's). The stack of a span is that of its parents. The time of a
+//! span that has ended counts, and a parent that is not in the trace, or has not ended, is left
+//! out.
+//!
+//! # Flame graphs
+//!
+//! [`View::FlameGraph`] draws the same stacks, [`View::Folded`] writes them as text: of samples or
+//! of spans, as [`Options::by`] says. [`Options::compared_with`] compares with another trace;
+//! widths are those of this one, and differences are not adjusted to how long the traces are. In
+//! names, `_` stands for semicolons and control characters.
+//!
+//! # Names of frames
+//!
+//! A frame is named `module!function`, `module+0x1f0` or by its address, as far as the trace says:
+//! by the mappings and symbols of `Universal.System`, or by the methods and modules that .NET's
+//! runtime lists when it compiles them or when the trace ends. A sample of .NET's sampler of a
+//! thread outside of managed code has the innermost frame `(native code or waiting)`: .NET samples
+//! threads that wait as well.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
+mod chrome;
 mod clock;
+mod flamegraph;
 mod ids;
+mod json;
 mod perfetto;
+mod pprof;
+mod profile;
 mod proto;
 mod spans;
+mod speedscope;
+mod stacks;
 mod target;
+mod timeline;
+mod tree;
 mod values;
 
 use std::{
@@ -69,7 +132,7 @@ use std::{
 
 use nettrace_reader::{SortedReader, Source, Trace};
 
-use crate::perfetto::Perfetto;
+pub use crate::flamegraph::{By, Folded, UnknownBy};
 pub use crate::target::{LeftOut, Target, drive};
 
 /// A format of a viewer.
@@ -79,11 +142,28 @@ pub enum View {
     /// A trace of Perfetto: a stream of protocol buffers, for <https://ui.perfetto.dev> and
     /// Perfetto's trace processor.
     Perfetto,
+    /// The Trace Event Format: JSON, for Perfetto, the developer tools of Chrome, and others.
+    Chrome,
+    /// The file format of speedscope: JSON, for <https://www.speedscope.app>.
+    Speedscope,
+    /// A profile for pprof and what reads its format: `profile.proto`, compressed by gzip.
+    Pprof,
+    /// A flame graph: a picture (SVG) that a browser shows, with search and zoom.
+    FlameGraph,
+    /// The stacks of a flame graph as text: a line for each, with its frames and a number.
+    Folded,
 }
 
 impl View {
     /// All formats.
-    pub const ALL: &'static [Self] = &[Self::Perfetto];
+    pub const ALL: &'static [Self] = &[
+        Self::Perfetto,
+        Self::Chrome,
+        Self::Speedscope,
+        Self::Pprof,
+        Self::FlameGraph,
+        Self::Folded,
+    ];
 
     /// Its name, as in command lines.
     ///
@@ -97,6 +177,11 @@ impl View {
     pub fn name(self) -> &'static str {
         match self {
             Self::Perfetto => "perfetto",
+            Self::Chrome => "chrome",
+            Self::Speedscope => "speedscope",
+            Self::Pprof => "pprof",
+            Self::FlameGraph => "flamegraph",
+            Self::Folded => "folded",
         }
     }
 
@@ -105,6 +190,11 @@ impl View {
     pub fn title(self) -> &'static str {
         match self {
             Self::Perfetto => "Perfetto",
+            Self::Chrome => "Chrome",
+            Self::Speedscope => "speedscope",
+            Self::Pprof => "pprof",
+            Self::FlameGraph => "a flame graph",
+            Self::Folded => "a text of stacks",
         }
     }
 
@@ -113,14 +203,24 @@ impl View {
     pub fn about(self) -> &'static str {
         match self {
             Self::Perfetto => "Perfetto (ui.perfetto.dev): spans, events, counters, samples",
+            Self::Chrome => "Chrome's Trace Event Format (JSON): the same, for more viewers",
+            Self::Speedscope => "speedscope (speedscope.app): spans and samples of each thread",
+            Self::Pprof => "pprof: samples by stack, times of spans",
+            Self::FlameGraph => "a flame graph (SVG): samples by stack, or times of spans",
+            Self::Folded => "the stacks of a flame graph as text, for --diff and other programs",
         }
     }
 
-    /// The endings of its files.
+    /// The endings of its files, without the dot before them.
     #[must_use]
     pub fn endings(self) -> &'static [&'static str] {
         match self {
             Self::Perfetto => &["pftrace", "perfetto-trace"],
+            Self::Chrome => &["chrome.json", "chromium.json"],
+            Self::Speedscope => &["speedscope.json"],
+            Self::Pprof => &["pb.gz", "pprof"],
+            Self::FlameGraph => &["svg"],
+            Self::Folded => &["folded"],
         }
     }
 
@@ -155,8 +255,14 @@ impl View {
         version: u32,
         options: &Options,
     ) -> Box<dyn Target + 'w> {
+        use crate::flamegraph::Kind::{Svg, Text};
         match self {
-            Self::Perfetto => Box::new(Perfetto::new(out, trace, version, options)),
+            Self::Perfetto => Box::new(perfetto::begin(out, trace, version, options)),
+            Self::Chrome => Box::new(chrome::begin(out, trace, version, options)),
+            Self::Speedscope => Box::new(speedscope::begin(out, trace, version, options)),
+            Self::Pprof => Box::new(pprof::begin(out, trace, version, options)),
+            Self::FlameGraph => Box::new(flamegraph::begin(out, Svg, trace, version, options)),
+            Self::Folded => Box::new(flamegraph::begin(out, Text, trace, version, options)),
         }
     }
 
@@ -172,8 +278,11 @@ impl View {
     /// ```
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
-        let ending = path.extension()?.to_str()?;
-        Self::ALL.iter().copied().find(|view| view.endings().contains(&ending))
+        let name = path.file_name()?.to_str()?;
+        let has = |ending: &str| {
+            name.strip_suffix(ending).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
+        };
+        Self::ALL.iter().copied().find(|view| view.endings().iter().any(|ending| has(ending)))
     }
 }
 
@@ -207,12 +316,15 @@ pub struct UnknownView;
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) spans_limit: usize,
+    pub(crate) samples_limit: usize,
+    pub(crate) by: Option<By>,
+    pub(crate) before: Option<Folded>,
 }
 
 impl Default for Options {
-    /// 256 MiB for spans that are under way.
+    /// 256 MiB for spans that are under way, and 256 MiB for samples.
     fn default() -> Self {
-        Self { spans_limit: 256 << 20 }
+        Self { spans_limit: 256 << 20, samples_limit: 256 << 20, by: None, before: None }
     }
 }
 
@@ -222,6 +334,32 @@ impl Options {
     #[must_use]
     pub fn spans_limit(mut self, bytes: usize) -> Self {
         self.spans_limit = bytes;
+        self
+    }
+
+    /// Limits the memory for samples and their stacks, in bytes (approximate). They are collected,
+    /// because the names of .NET's methods come at the end of a trace. Beyond the limit, Perfetto
+    /// and Chrome get what has been collected with the names that are known by then. speedscope
+    /// gets no further samples and spans; they are counted.
+    #[must_use]
+    pub fn samples_limit(mut self, bytes: usize) -> Self {
+        self.samples_limit = bytes;
+        self
+    }
+
+    /// Chooses what the widths of a flame graph are. Without a choice, they are samples if the
+    /// trace has any, else times of spans.
+    #[must_use]
+    pub fn by(mut self, by: By) -> Self {
+        self.by = Some(by);
+        self
+    }
+
+    /// Compares a flame graph with the stacks of another trace: widths are those of this one, and
+    /// colours say where it took more (red) or less (blue).
+    #[must_use]
+    pub fn compared_with(mut self, before: Folded) -> Self {
+        self.before = Some(before);
         self
     }
 }

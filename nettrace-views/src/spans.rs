@@ -61,6 +61,8 @@ pub(crate) struct Begin {
     pub(crate) name: Rc<Name>,
     /// The fields, in the form of the target.
     pub(crate) details: Vec<u8>,
+    /// Whether it is of a poll.
+    pub(crate) is_poll: bool,
 }
 
 /// Where a slice is drawn.
@@ -72,13 +74,31 @@ pub(crate) enum Place {
     Own(u64),
 }
 
+/// The flows from a span to its children.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flows<'a> {
+    /// To children that are drawn elsewhere.
+    pub(crate) elsewhere: &'a [u64],
+    /// To children that are slices inside of this one. They need no flow.
+    pub(crate) inside: &'a [u64],
+}
+
 /// Writes slices in the form of a target.
 pub(crate) trait Draw {
     /// Makes a track for an asynchronous span.
     fn own_track(&mut self, span: &Begin, out: &mut Vec<u8>) -> Place;
 
-    /// Writes the begin of a slice. `flows` go to children that are drawn elsewhere.
-    fn begin(&mut self, place: Place, span: &Begin, flows: &[u64], out: &mut Vec<u8>);
+    /// Writes the begin of a slice. `end` is the
+    /// time and the details of the end, if the span has ended: [`Draw::end`] gets them again, when
+    /// what must be between the two is written.
+    fn begin(
+        &mut self,
+        place: Place,
+        span: &Begin,
+        flows: Flows<'_>,
+        end: Option<(i64, &[u8])>,
+        out: &mut Vec<u8>,
+    );
 
     /// Writes the end of a slice.
     fn end(&mut self, place: Place, at: i64, details: &[u8], out: &mut Vec<u8>);
@@ -110,7 +130,6 @@ struct Open {
     begin: Begin,
     number: u64,
     is_live: bool,
-    is_poll: bool,
     /// Whether it may still be a slice of its thread.
     on_stack: bool,
     /// Whether its parent was the innermost span of its thread when it began.
@@ -218,7 +237,7 @@ impl Spans {
             self.add_flow(parent, flow, in_parent);
         }
         let (key, alias) = (begin.key, begin.alias);
-        let slot = self.insert(begin, false, in_parent);
+        let slot = self.insert(begin, in_parent);
         self.by_key.insert(key, slot);
         if let Some(alias) = alias {
             self.by_key.entry(alias).or_insert(slot);
@@ -243,8 +262,9 @@ impl Spans {
     /// A poll of a span begins.
     pub(crate) fn resume(&mut self, mut begin: Begin, out: &mut Vec<u8>) {
         begin.at = self.lane(begin.thread).forward(begin.at);
+        begin.is_poll = true;
         self.unwind(begin.thread, Some(begin.key), out);
-        self.insert(begin, true, true);
+        self.insert(begin, true);
     }
 
     /// A poll of a span ends. Returns whether its start was known.
@@ -257,7 +277,10 @@ impl Spans {
         let Some(lane) = self.lanes.get(end.thread) else { return false };
         let is_it = |place: &&Ref| {
             let span = &self.open[place.slot];
-            span.number == place.number && span.is_live && span.is_poll && span.begin.key == end.key
+            span.number == place.number
+                && span.is_live
+                && span.begin.is_poll
+                && span.begin.key == end.key
         };
         let Some(poll) = lane.stack.iter().rev().find(is_it).copied() else { return false };
         let is_sync = self.open[poll.slot].on_stack;
@@ -282,7 +305,7 @@ impl Spans {
         if let Some(parent) = begin.parent.and_then(|key| self.by_key.get(&key).copied()) {
             self.add_flow(parent, flow, in_parent && is_sync);
         }
-        let slot = self.insert(begin, false, in_parent);
+        let slot = self.insert(begin, in_parent);
         self.draw(slot, is_sync, (end.at, end.details), draw, out);
     }
 
@@ -312,7 +335,8 @@ impl Spans {
         if !is_sync {
             flows.append(nested);
         }
-        draw.begin(place, begin, flows, out);
+        let flows = Flows { elsewhere: flows, inside: nested };
+        draw.begin(place, begin, flows, None, out);
         out.append(pending);
         self.remove(slot);
     }
@@ -337,18 +361,19 @@ impl Spans {
         }
         self.open[slot].on_stack = false;
         let mut bytes = Vec::new();
+        let (at, details) = end;
+        let start = self.open[slot].begin.at;
+        let at = if is_sync { self.lane(thread).forward(at) } else { at.max(start) };
         let Open { begin, flows, nested, pending, .. } = &mut self.open[slot];
-        let start = begin.at;
         let place = if is_sync { Place::Thread(thread) } else { draw.own_track(begin, out) };
         if !is_sync {
             flows.append(nested);
         }
-        draw.begin(place, begin, flows, &mut bytes);
+        let flows = Flows { elsewhere: flows, inside: nested };
+        draw.begin(place, begin, flows, Some((at, details)), &mut bytes);
         bytes.append(pending);
         let into = if is_sync { self.at(thread, start, out) } else { &mut *out };
         into.append(&mut bytes);
-        let (at, details) = end;
-        let at = if is_sync { self.lane(thread).forward(at) } else { at.max(start) };
         let into = if is_sync { self.at(thread, at, out) } else { out };
         draw.end(place, at, details, into);
         if is_sync {
@@ -376,7 +401,7 @@ impl Spans {
         let (thread, at) = (span.begin.thread, span.begin.at);
         let mut pending = std::mem::take(&mut span.pending);
         self.waiting -= std::mem::take(&mut span.waiting);
-        let took_part = std::mem::take(&mut span.in_parent) && !span.is_poll;
+        let took_part = std::mem::take(&mut span.in_parent) && !span.begin.is_poll;
         let (flow, parent) = (span.begin.key.flow(), span.begin.parent);
         if let Some(parent) = parent.filter(|_| took_part).and_then(|key| self.by_key.get(&key)) {
             // Its parent took it for one inside.
@@ -422,6 +447,15 @@ impl Spans {
         &mut self.lanes[thread]
     }
 
+    /// Adds a flow from a span that is under way to something that is drawn elsewhere. Returns
+    /// whether there is such a span, and room.
+    pub(crate) fn link(&mut self, from: Key, flow: u64) -> bool {
+        let Some(slot) = self.by_key.get(&from).copied() else { return false };
+        let before = self.flows_left_out;
+        self.add_flow(slot, flow, false);
+        self.flows_left_out == before
+    }
+
     fn add_flow(&mut self, parent: usize, flow: u64, is_inside: bool) {
         let parent = &mut self.open[parent];
         if parent.flows.len() + parent.nested.len() >= CHILDREN {
@@ -432,7 +466,7 @@ impl Spans {
         if is_inside { parent.nested.push(flow) } else { parent.flows.push(flow) }
     }
 
-    fn insert(&mut self, begin: Begin, is_poll: bool, in_parent: bool) -> usize {
+    fn insert(&mut self, begin: Begin, in_parent: bool) -> usize {
         self.bytes += SPAN_BYTES + begin.details.len();
         self.number += 1;
         self.live += 1;
@@ -441,7 +475,6 @@ impl Spans {
             begin,
             number,
             is_live: true,
-            is_poll,
             on_stack: true,
             in_parent,
             pending: Vec::new(),
@@ -478,7 +511,7 @@ impl Spans {
         self.bytes = self.bytes.saturating_sub(SPAN_BYTES + span.begin.details.len() + children);
         self.live -= 1;
         self.waiting -= span.waiting;
-        let (is_poll, key, alias) = (span.is_poll, span.begin.key, span.begin.alias);
+        let (is_poll, key, alias) = (span.begin.is_poll, span.begin.key, span.begin.alias);
         span.begin.details = Vec::new();
         (span.pending, span.flows, span.nested) = (Vec::new(), Vec::new(), Vec::new());
         for key in [Some(key), alias].into_iter().flatten().filter(|_| !is_poll) {

@@ -1,38 +1,34 @@
-//! Values of payloads and labels as annotations of Perfetto's events.
+//! Values of payloads and labels as details of what a target draws: annotations of Perfetto,
+//! members of JSON objects.
 
 use std::fmt::Write;
 
 use nettrace_reader::{Label, Metadata, Value};
 
-use crate::{
-    clock,
-    proto::{self, close, open},
-};
+use crate::clock;
 
 /// Begins the key of a key-value that states the Rust type of a field, as the writer of this
 /// project states it. The name of the field follows.
 const RUST_TYPE: &str = "nettrace.type.";
 
-/// The fields of `DebugAnnotation`.
-mod annotation {
-    pub(super) const BOOL: u32 = 2;
-    pub(super) const UINT: u32 = 3;
-    pub(super) const INT: u32 = 4;
-    pub(super) const DOUBLE: u32 = 5;
-    pub(super) const STRING: u32 = 6;
-    pub(super) const POINTER: u32 = 7;
-    pub(super) const NAME: u32 = 10;
-    pub(super) const DICT: u32 = 11;
-    pub(super) const ARRAY: u32 = 12;
+/// Writes details in the form of a target, each with its key.
+pub(crate) trait Details {
+    /// Whether it writes anything.
+    const IS_ANY: bool = true;
+
+    /// A key with the name itself, for details that are rare.
+    fn plain_key(name: &str) -> Vec<u8>;
+    fn text(out: &mut Vec<u8>, key: &[u8], value: &str);
+    fn unsigned(out: &mut Vec<u8>, key: &[u8], value: u64);
+    fn signed(out: &mut Vec<u8>, key: &[u8], value: i64);
+    fn addresses(out: &mut Vec<u8>, key: &[u8], addresses: impl Iterator<Item = u64>);
+    fn value(out: &mut Vec<u8>, key: &[u8], value: &Value<'_>);
 }
 
-/// The field of `TrackEvent` for annotations.
-pub(crate) const ANNOTATIONS: u32 = 4;
-
-/// A field of an event type: how its annotation begins, and what is stated of its type.
+/// A field of an event type: the key of its details, and what is stated of its type.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
-    /// The name, or a reference to it.
+    /// The name in the form of the target, or a reference to it.
     pub(crate) bytes: Vec<u8>,
     pub(crate) meaning: Meaning,
 }
@@ -54,30 +50,23 @@ impl Meaning {
     }
 }
 
-/// Writes the key of an annotation with the name itself.
-pub(crate) fn plain_key(name: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(name.len() + 3);
-    proto::bytes(&mut bytes, annotation::NAME, name.as_bytes());
-    bytes
-}
-
-/// Writes one annotation. A value that is absent gets none.
+/// Writes one field. A value that is absent gets no detail.
 #[inline]
-pub(crate) fn field(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
+pub(crate) fn field<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
     if key.meaning.is_option {
-        return optional(out, key, value);
+        if let Some(value) = present(value) {
+            meant::<D>(out, key, value);
+        }
+        return;
     }
-    let opened = open(out, ANNOTATIONS);
-    out.extend_from_slice(&key.bytes);
-    meant(out, value, key.meaning);
-    close(out, opened);
+    meant::<D>(out, key, value);
 }
 
-/// An option is an array with at most one element.
-fn optional(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
-    let inner = match value {
+/// The value of an option, which is an array with at most one element.
+fn present<'v, 'a>(value: &'v Value<'a>) -> Option<&'v Value<'a>> {
+    Some(match value {
         Value::Array(values) => match &**values {
-            [] => return,
+            [] => return None,
             [Value::Object(fields)] => match &**fields {
                 [("value", value)] => value,
                 _ => value,
@@ -85,126 +74,37 @@ fn optional(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
             [value] => value,
             _ => value,
         },
-        Value::Bytes([]) => return,
-        Value::Bytes([byte]) => &Value::U8(*byte),
-        Value::Text(text) if text.is_empty() => return,
+        Value::Bytes([]) => return None,
+        Value::Text(text) if text.is_empty() => return None,
         value => value,
-    };
-    let opened = open(out, ANNOTATIONS);
-    out.extend_from_slice(&key.bytes);
-    meant(out, inner, key.meaning);
-    close(out, opened);
+    })
 }
 
 #[inline]
-fn meant(out: &mut Vec<u8>, value: &Value<'_>, meaning: Meaning) {
+fn meant<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
     match value {
-        Value::I64(nanos) if meaning.is_time => text(out, &clock::unix_time(*nanos)),
-        value => write(out, value),
+        Value::I64(nanos) if key.meaning.is_time => {
+            D::text(out, &key.bytes, &clock::unix_time(*nanos));
+        }
+        Value::Bytes([byte]) if key.meaning.is_option => {
+            D::unsigned(out, &key.bytes, (*byte).into());
+        }
+        value => D::value(out, &key.bytes, value),
     }
 }
 
-/// Writes a text as an annotation.
-pub(crate) fn text_field(out: &mut Vec<u8>, key: &[u8], value: &str) {
-    let opened = open(out, ANNOTATIONS);
-    out.extend_from_slice(key);
-    text(out, value);
-    close(out, opened);
-}
-
-/// Writes a number as an annotation.
-pub(crate) fn number_field(out: &mut Vec<u8>, key: &[u8], value: u64) {
-    let opened = open(out, ANNOTATIONS);
-    out.extend_from_slice(key);
-    proto::uint(out, annotation::UINT, value);
-    close(out, opened);
-}
-
-/// Writes addresses as an annotation.
-pub(crate) fn addresses(out: &mut Vec<u8>, key: &[u8], addresses: impl Iterator<Item = u64>) {
-    let opened = open(out, ANNOTATIONS);
-    out.extend_from_slice(key);
-    for address in addresses {
-        let element = open(out, annotation::ARRAY);
-        proto::uint(out, annotation::POINTER, address);
-        close(out, element);
-    }
-    close(out, opened);
-}
-
-/// Writes a label as an annotation. Labels that replace properties of the type are not written.
-pub(crate) fn label(out: &mut Vec<u8>, label: &Label) {
-    let mut name = |name: &str, value: &str| text_field(out, &plain_key(name), value);
+/// Writes a label. Labels that replace properties of the type are not written.
+pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
+    let mut name = |name: &str, value: &str| D::text(out, &D::plain_key(name), value);
     match label {
         Label::ActivityId(id) => name("ActivityId", &guid(id)),
         Label::RelatedActivityId(id) => name("RelatedActivityId", &guid(id)),
         Label::TraceId(id) => name("TraceId", &hex(id)),
         Label::SpanId(id) => name("SpanId", &format!("{id:016x}")),
         Label::Text(key, text) => name(key, text),
-        Label::Number(key, number) => {
-            let opened = open(out, ANNOTATIONS);
-            proto::bytes(out, annotation::NAME, key.as_bytes());
-            proto::uint(out, annotation::INT, *number as u64);
-            close(out, opened);
-        }
+        Label::Number(key, number) => D::signed(out, &D::plain_key(key), *number),
         _ => {}
     }
-}
-
-fn text(out: &mut Vec<u8>, text: &str) {
-    proto::bytes(out, annotation::STRING, text.as_bytes());
-}
-
-fn write(out: &mut Vec<u8>, value: &Value<'_>) {
-    use annotation::{BOOL, DICT, DOUBLE, INT, UINT};
-    match value {
-        Value::Bool(value) => proto::uint(out, BOOL, (*value).into()),
-        Value::I8(value) => proto::uint(out, INT, i64::from(*value) as u64),
-        Value::U8(value) => proto::uint(out, UINT, (*value).into()),
-        Value::I16(value) => proto::uint(out, INT, i64::from(*value) as u64),
-        Value::U16(value) => proto::uint(out, UINT, (*value).into()),
-        Value::I32(value) => proto::uint(out, INT, i64::from(*value) as u64),
-        Value::U32(value) => proto::uint(out, UINT, (*value).into()),
-        Value::I64(value) => proto::uint(out, INT, *value as u64),
-        Value::U64(value) => proto::uint(out, UINT, *value),
-        Value::F32(value) => proto::double(out, DOUBLE, (*value).into()),
-        Value::F64(value) => proto::double(out, DOUBLE, *value),
-        Value::Text(value) => text(out, value),
-        Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
-            Some(c) => text(out, c.encode_utf8(&mut [0; 4])),
-            None => proto::uint(out, UINT, (*unit).into()),
-        },
-        Value::Utf8CodeUnit(unit) if unit.is_ascii() => {
-            text(out, char::from(*unit).encode_utf8(&mut [0; 4]));
-        }
-        Value::Utf8CodeUnit(unit) => proto::uint(out, UINT, (*unit).into()),
-        Value::DateTime(time) => text(out, &time.to_string()),
-        Value::FileTime(units) => text(out, &clock::file_time(*units)),
-        Value::Guid(bytes) => text(out, &guid(bytes)),
-        Value::Decimal(number) => text(out, &number.to_string()),
-        Value::Bytes(bytes) => text(out, &format!("0x{}", hex(bytes))),
-        Value::Array(values) => {
-            for value in values {
-                element(out, value);
-            }
-        }
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let member = open(out, DICT);
-                proto::bytes(out, annotation::NAME, name.as_bytes());
-                write(out, value);
-                close(out, member);
-            }
-        }
-        // A kind of value that this crate does not know.
-        other => text(out, &format!("{other:?}")),
-    }
-}
-
-fn element(out: &mut Vec<u8>, value: &Value<'_>) {
-    let opened = open(out, annotation::ARRAY);
-    write(out, value);
-    close(out, opened);
 }
 
 /// Lower-case hexadecimal digits.

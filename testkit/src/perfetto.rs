@@ -2,7 +2,7 @@
 //! Perfetto itself.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     path::Path,
     process::Command,
 };
@@ -144,6 +144,8 @@ pub struct Sample {
     pub tid: u64,
     /// The addresses, outermost first.
     pub stack: Vec<u64>,
+    /// The names of the frames, outermost first.
+    pub names: Vec<String>,
 }
 
 /// A trace.
@@ -173,8 +175,9 @@ struct Event {
 #[derive(Default)]
 struct Interned {
     texts: HashMap<(u64, u64), String>,
-    frames: HashMap<u64, u64>,
-    stacks: HashMap<u64, Vec<u64>>,
+    mappings: HashSet<u64>,
+    frames: HashMap<u64, (u64, String)>,
+    stacks: HashMap<u64, Vec<(u64, String)>>,
 }
 
 /// The timestamp of the start of a trace.
@@ -223,8 +226,13 @@ impl Trace {
                         Some((_, Field::Number(value))) => *value,
                         other => panic!("{other:?}"),
                     };
-                    let stack = interned.stacks[&number(4)].clone();
-                    self.samples.push(Sample { at: at.expect("a time"), tid: number(3), stack });
+                    let (stack, names) = interned.stacks[&number(4)].iter().cloned().unzip();
+                    self.samples.push(Sample {
+                        at: at.expect("a time"),
+                        tid: number(3),
+                        stack,
+                        names,
+                    });
                 }
                 other => panic!("an unexpected field of a packet: {other:?}"),
             }
@@ -395,7 +403,7 @@ impl Interned {
             let fields = message(body);
             let Some((1, Field::Number(id))) = fields.first() else { panic!("{fields:?}") };
             match kind {
-                1 | 2 | 3 | 5 => {
+                1 | 2 | 3 | 5 | 17 => {
                     let [_, (2, Field::Bytes(name))] = fields[..] else { panic!("{fields:?}") };
                     let before = self.texts.insert((kind, *id), text(name));
                     assert_eq!(before, None, "a number is defined twice");
@@ -404,24 +412,24 @@ impl Interned {
                     let [
                         _,
                         (2, Field::Number(function)),
-                        (3, Field::Number(1)),
+                        (3, Field::Number(mapping)),
                         (4, Field::Number(pc)),
                     ] = fields[..]
                     else {
                         panic!("{fields:?}")
                     };
-                    assert_eq!(self.texts[&(5, function)], format!("{pc:#x}"));
-                    self.frames.insert(*id, pc);
+                    assert!(self.mappings.contains(&mapping), "an undefined mapping");
+                    self.frames.insert(*id, (pc, self.texts[&(5, function)].clone()));
                 }
                 7 => {
                     let frames = fields[1..].iter().map(|frame| match frame {
-                        (2, Field::Number(id)) => self.frames[id],
+                        (2, Field::Number(id)) => self.frames[id].clone(),
                         other => panic!("{other:?}"),
                     });
                     let frames = frames.collect();
                     self.stacks.insert(*id, frames);
                 }
-                19 => {}
+                19 => assert!(self.mappings.insert(*id), "a mapping is defined twice"),
                 other => panic!("an unexpected kind of definitions: {other}"),
             }
         }

@@ -21,6 +21,7 @@ mod stream_target;
 mod types;
 mod v6;
 mod view;
+mod view_options;
 
 use std::{
     io::{self, Write},
@@ -32,8 +33,9 @@ use nettrace_format::{
     content::{SystemTimeParts, TraceInfo},
 };
 use nettrace_reader::{Item, Reader, Totals, Trace};
-use nettrace_views::View;
+use nettrace_views::{Options, View};
 
+pub(crate) use self::view_options::ViewOptions;
 use crate::{
     args::Limits,
     convert::{
@@ -56,6 +58,8 @@ pub(crate) struct Task<'a> {
     pub(crate) to: Option<To>,
     /// Whether a file that is there may be replaced.
     pub(crate) force: bool,
+    /// For formats of viewers.
+    pub(crate) views: &'a ViewOptions,
 }
 
 /// A format of results.
@@ -110,13 +114,17 @@ pub(crate) fn run(
     if let To::Other(other) = to {
         return view::run_other(other, limits.options().open(source)?, limits, task, stdout);
     }
+    let options = match to {
+        To::View(view) => task.views.for_view(view, limits)?,
+        _ => Options::default(),
+    };
     let mut destination = Destination::open(task.out, task.force, stdout)?;
     // Another trace describes its event types as this one does.
     let is_copy = matches!(to, To::Trace(_));
     let mut reader = limits.options().runtime_events(!is_copy).open(source)?;
     let format = match to {
         To::Trace(format) => format,
-        To::View(view) => return view::run(view, reader, limits, destination),
+        To::View(view) => return view::run(view, &options, reader, destination),
         To::Other(_) => return Ok(()),
     };
     let mut target = target(format, reader.major_version(), limits.definitions());

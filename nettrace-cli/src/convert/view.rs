@@ -73,15 +73,14 @@ pub(crate) struct Start<'a> {
 /// Writes the trace of `reader` in the format of a viewer.
 pub(super) fn run(
     view: View,
+    options: &Options,
     reader: Reader<Source>,
-    limits: Limits,
     destination: Destination<'_, impl Write>,
 ) -> Result<(), Failure> {
     let mut events = reader.sorted();
-    let options = Options::default().spans_limit(limits.definitions());
     let (trace, version) = (events.trace().clone(), events.major_version());
     file(view.title(), &mut events, destination, |out| {
-        Ok(view.target(out, &trace, version, &options))
+        Ok(view.target(out, &trace, version, options))
     })
 }
 

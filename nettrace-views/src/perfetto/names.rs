@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use crate::{
     perfetto::{
         SEQUENCE_ID,
+        annotations::Annotations,
         numbers::{event, interned, packet},
     },
     proto::{self, close, open},
-    values,
+    values::Details,
 };
 
 /// The limit on the memory for names, in bytes. Further names are written in full each time.
@@ -44,7 +45,7 @@ impl Names {
         };
         match self.number(kind, name, out) {
             Some(number) => proto::uint(&mut bytes, field, number),
-            None if kind == Kind::Annotation => bytes = values::plain_key(name),
+            None if kind == Kind::Annotation => bytes = Annotations::plain_key(name),
             None => proto::bytes(&mut bytes, in_full, name.as_bytes()),
         }
         bytes

@@ -61,6 +61,7 @@ pub(super) mod interned {
     pub(crate) const FUNCTIONS: u32 = 5;
     pub(crate) const FRAMES: u32 = 6;
     pub(crate) const CALLSTACKS: u32 = 7;
+    pub(crate) const MAPPING_PATHS: u32 = 17;
     pub(crate) const MAPPINGS: u32 = 19;
     pub(crate) const IID: u32 = 1;
     pub(crate) const TEXT: u32 = 2;
@@ -70,6 +71,7 @@ pub(super) mod interned {
     pub(crate) const STACK_FRAMES: u32 = 2;
     pub(crate) const MAPPING_START: u32 = 4;
     pub(crate) const MAPPING_END: u32 = 5;
+    pub(crate) const MAPPING_PATH: u32 = 7;
 }
 
 pub(super) mod sample {

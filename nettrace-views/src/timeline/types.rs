@@ -6,15 +6,10 @@ use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
     ids::{Role, span_name},
-    perfetto::{
-        counters::CounterEvent,
-        names::{Kind, Names},
-        numbers::event as fields,
-        samples,
-    },
-    proto,
     spans::Name,
-    values::{self, Key, Meaning},
+    stacks::{self, Lesson},
+    timeline::{Form, counters::CounterEvent},
+    values::{Details, Key, Meaning},
 };
 
 /// Types with ids below this are found by their position.
@@ -27,14 +22,16 @@ const LEVELS: [&str; 3] = ["Critical", "Error", "Warning"];
 #[derive(Debug)]
 pub(super) struct EventType {
     pub(super) role: Role,
-    /// Type, category and name of an event without duration.
-    pub(super) instant: Vec<u8>,
-    /// Category and name of a span.
+    /// The name of a span, and that of the event itself.
     pub(super) span: Rc<Name>,
     pub(super) keys: Vec<Key>,
-    /// The level as an annotation, if it is severe.
+    /// The level as a detail, if it is severe.
     pub(super) level: Vec<u8>,
     pub(super) is_sample: bool,
+    /// What its events say of code.
+    pub(super) lesson: Option<Lesson>,
+    /// Which field states the span that another one follows from.
+    pub(super) follows: Option<usize>,
     pub(super) counter: Option<CounterEvent>,
     /// Which field states how long a span took.
     duration: Option<usize>,
@@ -56,13 +53,13 @@ impl Types {
         &mut self,
         event: &Event<'_>,
         version: u32,
-        names: &mut Names,
+        form: &mut impl Form,
         out: &mut Vec<u8>,
     ) -> Rc<EventType> {
         let id = event.header.metadata_id;
         match self.small.get(id as usize) {
             Some(Some(ty)) => Rc::clone(ty),
-            _ => self.other(event, version, names, out),
+            _ => self.other(event, version, form, out),
         }
     }
 
@@ -71,14 +68,14 @@ impl Types {
         &mut self,
         event: &Event<'_>,
         version: u32,
-        names: &mut Names,
+        form: &mut impl Form,
         out: &mut Vec<u8>,
     ) -> Rc<EventType> {
         let id = event.header.metadata_id;
         if let Some(ty) = self.large.get(&id) {
             return Rc::clone(ty);
         }
-        let ty = Rc::new(EventType::new(event.metadata(), version, names, out));
+        let ty = Rc::new(EventType::new(event.metadata(), version, form, out));
         if id < SMALL {
             let needed = self.small.len().max(id as usize + 1);
             self.small.resize(needed, None);
@@ -97,42 +94,47 @@ impl Types {
 }
 
 impl EventType {
-    fn new(metadata: &Metadata, version: u32, names: &mut Names, out: &mut Vec<u8>) -> Self {
+    fn new<F: Form>(metadata: &Metadata, version: u32, form: &mut F, out: &mut Vec<u8>) -> Self {
         let name: Cow<'_, str> = match &*metadata.name {
             "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
             name => Cow::Borrowed(name),
         };
-        let mut refer = |kind, name: &str| names.refer(kind, name, out);
-        let category = refer(Kind::Category, &metadata.provider);
-        let mut instant = Vec::new();
-        proto::uint(&mut instant, fields::TYPE, fields::INSTANT);
-        let event = [&*category, &refer(Kind::Event, &name)].concat();
-        instant.extend_from_slice(&event);
+        let event = form.name(&metadata.provider, &name, out);
         let role = Role::of(metadata, None, version);
         let text = match role {
             Role::Resume => name.strip_suffix("Resume").unwrap_or(&name),
             Role::Suspend => name.strip_suffix("Suspend").unwrap_or(&name),
             _ => span_name(&name),
         };
-        let bytes = [category, refer(Kind::Event, text)].concat();
+        let bytes = form.name(&metadata.provider, text, out);
         let span = Rc::new(Name { text: text.to_owned(), bytes, event });
         let keys = metadata.fields.iter().map(|field| Key {
-            bytes: refer(Kind::Annotation, &field.name),
+            bytes: form.key(&field.name, out),
             meaning: Meaning::of(metadata, &field.name),
         });
         let keys = keys.collect();
         let position = |name| metadata.fields.iter().position(|field| field.name == name);
-        let level_key = refer(Kind::Annotation, "level");
+        let level_key = form.key("level", out);
+        let is_follows = metadata.name.ends_with("Follows") && position("trace").is_some();
         Self {
             role,
-            instant,
             span,
             keys,
-            level: level(metadata.level, &level_key),
-            is_sample: samples::is_sample(metadata),
+            level: level::<F::Details>(metadata.level, &level_key),
+            is_sample: stacks::is_sample(metadata),
+            lesson: Lesson::of(metadata),
+            follows: position("span").filter(|_| is_follows),
             counter: CounterEvent::of(metadata),
             duration: position("duration"),
             polls: position("polls"),
+        }
+    }
+
+    /// The id of the span that the span of an event follows from, if the event states one.
+    pub(super) fn followed(&self, event: &Event<'_>) -> Option<u64> {
+        match event.fields().nth(self.follows?)?.ok()? {
+            (_, Value::Text(id)) => u64::from_str_radix(&id, 16).ok(),
+            _ => None,
         }
     }
 
@@ -147,12 +149,12 @@ impl EventType {
     }
 }
 
-/// A level as an annotation; nothing for levels that are not severe.
-pub(super) fn level(level: u8, key: &[u8]) -> Vec<u8> {
+/// A level as a detail; nothing for levels that are not severe.
+pub(super) fn level<D: Details>(level: u8, key: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let name = usize::from(level).checked_sub(1).and_then(|place| LEVELS.get(place));
     if let Some(name) = name {
-        values::text_field(&mut bytes, key, name);
+        D::text(&mut bytes, key, name);
     }
     bytes
 }

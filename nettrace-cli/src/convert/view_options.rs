@@ -1,0 +1,63 @@
+//! The options of the targets of `nettrace-views`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::ValueHint;
+use nettrace_views::{By, Folded, Options, View};
+
+use crate::{args::Limits, failure::Failure, heph, source};
+
+/// The options of flame graphs.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct ViewOptions {
+    /// Flame graphs: what their widths are. Without it: samples if the trace has any, else spans
+    #[arg(long, value_name = "WHAT", value_parser = ["cpu", "spans"])]
+    by: Option<String>,
+    /// Flame graphs: colour what takes more (red) or less (blue) than in another trace
+    #[arg(long, value_name = "OTHER", value_hint = ValueHint::FilePath)]
+    diff: Option<PathBuf>,
+}
+
+impl ViewOptions {
+    /// The options for a view. Reads the other trace, if there is one.
+    pub(super) fn for_view(&self, view: View, limits: Limits) -> Result<Options, Failure> {
+        let mut options = Options::default()
+            .spans_limit(limits.definitions())
+            .samples_limit(limits.definitions());
+        let is_flames = matches!(view, View::FlameGraph | View::Folded);
+        for (is_given, option) in [(self.by.is_some(), "--by"), (self.diff.is_some(), "--diff")] {
+            if is_given && !is_flames {
+                return Err(Failure::OnlyFlameGraphs(option));
+            }
+        }
+        if let Some(by) = self.by.as_deref().and_then(|by| by.parse::<By>().ok()) {
+            options = options.by(by);
+        }
+        if let Some(other) = &self.diff {
+            let before = folded(other, limits, &options)?;
+            options = options.compared_with(before);
+        }
+        Ok(options)
+    }
+}
+
+/// The stacks of another trace, or of a text that `--to folded` has written.
+fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Failure> {
+    if path.extension().is_some_and(|ending| ending == "folded") {
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
+        return Ok(Folded::read(&text));
+    }
+    let source = match heph::open(path)? {
+        heph::Trace::NetTrace(source) => source,
+        heph::Trace::Heph(_) => return Err(Failure::HephSource),
+    };
+    let mut events = limits.options().open(source)?.sorted();
+    let mut text = Vec::new();
+    nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;
+    source::hide_progress();
+    Ok(Folded::read(&String::from_utf8_lossy(&text)))
+}

@@ -1,0 +1,261 @@
+//! The target speedscope: its own file format, JSON.
+//!
+//! Each thread has a profile of its spans (with the times of begins and ends) and one of its
+//! samples. Asynchronous spans overlap, so they are in profiles of their own, as many as are
+//! needed: a span is inside of another one only if that is its parent.
+
+use std::{collections::HashMap, io::Write};
+
+use nettrace_reader::Trace;
+
+use crate::{
+    LeftOut, Options,
+    ids::Key,
+    json::{self, show, string},
+    profile::{Profile, Profiler, interval},
+    spans::{Begin, Place},
+    stacks::{Frames, Sampled, Samples},
+    timeline::Timeline,
+};
+
+/// How many profiles of asynchronous spans there are at most.
+const LANES: usize = 256;
+
+/// Begins a file.
+pub(crate) fn begin<W: Write>(
+    sink: W,
+    trace: &Trace,
+    version: u32,
+    options: &Options,
+) -> Timeline<Profiler<Speedscope>, W> {
+    let profile = Speedscope {
+        interval: interval(trace),
+        limit: options.samples_limit,
+        ..Speedscope::default()
+    };
+    Timeline::new(sink, Profiler::new(profile), Vec::new(), trace, version, options)
+}
+
+/// A span that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    start: i64,
+    end: i64,
+    /// The place of its name.
+    name: u32,
+    /// In the order in which they ended.
+    number: u32,
+}
+
+/// An asynchronous span that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    slice: Slice,
+    key: Key,
+    parent: Option<Key>,
+}
+
+/// What has been collected.
+#[derive(Debug, Default)]
+pub(crate) struct Speedscope {
+    names: HashMap<Vec<u8>, u32>,
+    frames: Frames,
+    threads: Vec<Sampled>,
+    /// The place of each thread by its number.
+    places: Vec<usize>,
+    /// The slices of each thread.
+    slices: Vec<Vec<Slice>>,
+    own: Vec<Own>,
+    profiles: Vec<Vec<u8>>,
+    interval: Option<u64>,
+    count: u32,
+    bytes: usize,
+    limit: usize,
+    beyond: u64,
+    lanes_left_out: u64,
+}
+
+impl Speedscope {
+    fn slice(&mut self, span: &Begin, end: i64) -> Slice {
+        let bytes = &span.name.bytes;
+        let name = match self.names.get(bytes) {
+            Some(number) => *number,
+            None => {
+                let number = self.frames.plain(&span.name.text);
+                self.names.insert(bytes.clone(), number);
+                number
+            }
+        };
+        self.count = self.count.saturating_add(1);
+        Slice { start: span.at, end: end.max(span.at), name, number: self.count }
+    }
+
+    /// Writes a profile of slices that are nested. `self.profiles` gets it.
+    fn evented(&mut self, name: &str, slices: &mut [Slice]) {
+        // The outer one of two with the same times ended later.
+        slices.sort_unstable_by_key(|it| (it.start, -it.end, std::cmp::Reverse(it.number)));
+        let Some(first) = slices.first() else { return };
+        let last = slices.iter().map(|slice| slice.end).max().unwrap_or(0);
+        let mut out = Vec::new();
+        head(&mut out, "evented", name, "nanoseconds", (first.start, last));
+        out.extend_from_slice(b",\"events\":[");
+        let mut open: Vec<Slice> = Vec::new();
+        let mut is_first = true;
+        let mut event = |out: &mut Vec<u8>, ty: char, frame: u32, at: i64| {
+            if !std::mem::take(&mut is_first) {
+                out.push(b',');
+            }
+            show(out, format_args!("{{\"type\":\"{ty}\",\"frame\":{frame},\"at\":{at}}}"));
+        };
+        for slice in &*slices {
+            // Of two that touch, the first one ends before the second begins.
+            while let Some(top) = open.last().filter(|top| {
+                top.end <= slice.start && (top.start, top.end) != (slice.start, slice.end)
+            }) {
+                event(&mut out, 'C', top.name, top.end);
+                open.pop();
+            }
+            let end = open.last().map_or(slice.end, |top| top.end.min(slice.end));
+            event(&mut out, 'O', slice.name, slice.start);
+            open.push(Slice { end, ..*slice });
+        }
+        while let Some(top) = open.pop() {
+            event(&mut out, 'C', top.name, top.end);
+        }
+        out.extend_from_slice(b"]}");
+        self.profiles.push(out);
+    }
+
+    /// Writes the profiles of asynchronous spans.
+    fn asynchronous(&mut self) {
+        let mut own = std::mem::take(&mut self.own);
+        own.sort_unstable_by_key(|it| {
+            (it.slice.start, -it.slice.end, std::cmp::Reverse(it.slice.number))
+        });
+        let mut lanes: Vec<(Vec<Own>, Vec<Slice>)> = Vec::new();
+        for span in own {
+            let takes = |(open, _): &mut (Vec<Own>, Vec<Slice>)| {
+                while open.last().is_some_and(|top| top.slice.end <= span.slice.start) {
+                    open.pop();
+                }
+                open.last().is_none_or(|top| {
+                    Some(top.key) == span.parent && top.slice.end >= span.slice.end
+                })
+            };
+            match lanes.iter_mut().position(takes) {
+                Some(place) => {
+                    let (open, slices) = &mut lanes[place];
+                    open.push(span);
+                    slices.push(span.slice);
+                }
+                None if lanes.len() < LANES => lanes.push((vec![span], vec![span.slice])),
+                None => self.lanes_left_out += 1,
+            }
+        }
+        for (number, (_, slices)) in lanes.iter_mut().enumerate() {
+            self.evented(&format!("asynchronous spans, {}", number + 1), slices);
+        }
+    }
+}
+
+/// Begins a profile.
+fn head(out: &mut Vec<u8>, ty: &str, name: &str, unit: &str, (start, end): (i64, i64)) {
+    show(out, format_args!("{{\"type\":\"{ty}\",\"name\":"));
+    string(out, name);
+    show(out, format_args!(",\"unit\":\"{unit}\",\"startValue\":{start},\"endValue\":{end}"));
+}
+
+impl Profile for Speedscope {
+    const TAKES_SAMPLES_EARLY: bool = false;
+
+    fn thread(&mut self, number: usize, thread: Sampled) {
+        if self.places.len() <= number {
+            self.places.resize(number + 1, 0);
+        }
+        // A thread can come again, with another number.
+        let known = self.threads.iter().rposition(|known| *known == thread);
+        self.places[number] = known.unwrap_or_else(|| {
+            self.threads.push(thread);
+            self.slices.push(Vec::new());
+            self.threads.len() - 1
+        });
+    }
+
+    fn span(&mut self, place: Place, span: &Begin, end: i64) {
+        self.bytes += match place {
+            Place::Thread(_) => size_of::<Slice>(),
+            Place::Own(_) => size_of::<Own>(),
+        };
+        if self.bytes > self.limit {
+            self.beyond += 1;
+            return;
+        }
+        let slice = self.slice(span, end);
+        match place {
+            Place::Thread(number) => {
+                if let Some(place) = self.places.get(number) {
+                    self.slices[*place].push(slice);
+                }
+            }
+            Place::Own(_) => self.own.push(Own { slice, key: span.key, parent: span.parent }),
+        }
+    }
+
+    fn samples(&mut self, samples: &Samples) {
+        let stacks = samples.stacks.iter();
+        let stacks: Vec<_> = stacks.map(|stack| self.frames.of(stack, &samples.symbols)).collect();
+        let mut of_threads = vec![Vec::new(); samples.threads.len()];
+        for sample in &samples.taken {
+            of_threads[sample.thread as usize].push(sample.stack);
+        }
+        let (unit, weight) = match self.interval {
+            Some(interval) => ("nanoseconds", interval),
+            None => ("none", 1),
+        };
+        for (thread, taken) in samples.threads.iter().zip(of_threads) {
+            if taken.is_empty() {
+                continue;
+            }
+            let mut out = Vec::new();
+            let name = format!("{}, samples", thread.title());
+            let total = (taken.len() as u64).saturating_mul(weight).min(i64::MAX as u64);
+            head(&mut out, "sampled", &name, unit, (0, total as i64));
+            out.extend_from_slice(b",\"samples\":");
+            json::list(&mut out, taken.iter(), |out, stack| {
+                json::list(out, stacks[*stack as usize].iter(), show);
+            });
+            out.extend_from_slice(b",\"weights\":");
+            json::list(&mut out, taken.iter(), |out, _| show(out, weight));
+            out.push(b'}');
+            self.profiles.push(out);
+        }
+    }
+
+    fn write(&mut self, out: &mut Vec<u8>) {
+        // The samples have come already. Spans are shown first.
+        let samples = std::mem::take(&mut self.profiles);
+        let threads = std::mem::take(&mut self.threads);
+        let all = std::mem::take(&mut self.slices);
+        for (thread, mut slices) in threads.iter().zip(all) {
+            self.evented(&thread.title(), &mut slices);
+        }
+        self.asynchronous();
+        self.profiles.extend(samples);
+        let schema = "https://www.speedscope.app/file-format-schema.json";
+        show(out, format_args!("{{\"$schema\":\"{schema}\",\"exporter\":\"nettrace\""));
+        out.extend_from_slice(b",\"shared\":{\"frames\":");
+        json::list(out, self.frames.names.iter(), |out, frame| {
+            out.extend_from_slice(b"{\"name\":");
+            string(out, &frame.name);
+            out.push(b'}');
+        });
+        out.extend_from_slice(b"},\"profiles\":");
+        json::list(out, self.profiles.drain(..), |out, profile| out.extend_from_slice(&profile));
+        out.extend_from_slice(b"}\n");
+    }
+
+    fn left_out(&self, left_out: &mut LeftOut) {
+        left_out.add(self.beyond, "spans beyond the limit on memory");
+        left_out.add(self.lanes_left_out, "asynchronous spans, as too many overlap");
+    }
+}

@@ -1,0 +1,204 @@
+//! Samples, their stacks, and the names of the frames: one piece for all targets.
+//!
+//! Samples are collected, because the names of .NET's methods come at the end of a trace. They take
+//! 24 bytes each, and each different stack is kept once. A target that writes samples into a stream
+//! gets those that are collected when their memory reaches a bound.
+
+mod symbols;
+
+use std::collections::HashMap;
+
+use nettrace_reader::{Event, Metadata, Thread};
+
+pub(crate) use self::symbols::{Lesson, Place, Symbols};
+
+/// About what a stack takes beside its addresses.
+const STACK_BYTES: usize = 128;
+
+/// The frame that samples of .NET have as their innermost one if the thread was in code that is not
+/// managed: it worked there, or waited.
+pub(crate) const EXTERNAL: &str = "(native code or waiting)";
+
+/// Whether events of a type are samples of what the processor executes: those of .NET's sampler and
+/// those of the provider that the format's authors reserve for all platforms.
+pub(crate) fn is_sample(metadata: &Metadata) -> bool {
+    match &*metadata.provider {
+        // The only event of this provider. Versions 4 and 5 have no name for it.
+        "Microsoft-DotNETCore-SampleProfiler" => metadata.event_id == 0,
+        "Universal.Events" => metadata.name == "cpu",
+        _ => false,
+    }
+}
+
+/// A thread that was sampled.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Sampled {
+    pub(crate) process: Option<u64>,
+    pub(crate) id: Option<u64>,
+    /// The index in the trace, for a thread without id.
+    pub(crate) index: u64,
+    pub(crate) name: Option<String>,
+}
+
+impl Sampled {
+    pub(crate) fn of(thread: &Thread, process: Option<u64>) -> Self {
+        let index = if thread.os_thread_id.is_some() { 0 } else { thread.index };
+        Self { process, id: thread.os_thread_id, index, name: thread.name.clone() }
+    }
+
+    /// The name for people.
+    pub(crate) fn title(&self) -> String {
+        match (&self.name, self.id) {
+            (Some(name), Some(id)) => format!("{name} ({id})"),
+            (Some(name), None) => name.clone(),
+            (None, Some(id)) => format!("thread {id}"),
+            (None, None) => format!("thread index {}", self.index),
+        }
+    }
+}
+
+/// A stack that a sample has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SampledStack {
+    pub(crate) process: Option<u64>,
+    /// The innermost frame first.
+    pub(crate) addresses: Box<[u64]>,
+    /// Whether the frame [`EXTERNAL`] is inside of them.
+    pub(crate) is_external: bool,
+}
+
+/// A sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// Nanoseconds since the start of the trace.
+    pub(crate) at: i64,
+    /// The place of the thread in [`Samples::threads`].
+    pub(crate) thread: u32,
+    /// The place of the stack in [`Samples::stacks`].
+    pub(crate) stack: u32,
+    /// `u32::MAX` if it is not known.
+    pub(crate) processor: u32,
+}
+
+/// The samples so far.
+#[derive(Debug, Default)]
+pub(crate) struct Samples {
+    pub(crate) threads: Vec<Sampled>,
+    pub(crate) stacks: Vec<SampledStack>,
+    pub(crate) taken: Vec<Sample>,
+    pub(crate) symbols: Symbols,
+    thread_numbers: HashMap<Sampled, u32>,
+    stack_numbers: HashMap<SampledStack, u32>,
+    bytes: usize,
+}
+
+impl Samples {
+    /// Adds a sample. Returns `false` if the event has no stack.
+    pub(crate) fn take(&mut self, event: &Event<'_>, process: Option<u64>, at: i64) -> bool {
+        let Some(stack) = event.stack() else { return false };
+        let is_dotnet = event.metadata().provider.starts_with("Microsoft-DotNETCore");
+        // The payload is the kind of the sample: 1 for code that is not managed.
+        let is_external = is_dotnet && event.payload.first_chunk() == Some(&[1, 0, 0, 0]);
+        let addresses = stack.addresses().collect();
+        let stack = self.stack(SampledStack { process, addresses, is_external });
+        let thread = self.thread(Sampled::of(event.thread(), process));
+        let processor = event.header.processor;
+        self.taken.push(Sample { at, thread, stack, processor });
+        self.bytes += size_of::<Sample>();
+        true
+    }
+
+    /// About how many bytes are in use for samples and stacks.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets everything but the names.
+    pub(crate) fn clear(&mut self) {
+        let symbols = std::mem::take(&mut self.symbols);
+        *self = Self { symbols, ..Self::default() };
+    }
+
+    fn stack(&mut self, stack: SampledStack) -> u32 {
+        if let Some(number) = self.stack_numbers.get(&stack) {
+            return *number;
+        }
+        let number = self.stacks.len() as u32;
+        self.bytes += 2 * (8 * stack.addresses.len() + STACK_BYTES);
+        self.stacks.push(stack.clone());
+        self.stack_numbers.insert(stack, number);
+        number
+    }
+
+    fn thread(&mut self, thread: Sampled) -> u32 {
+        if let Some(number) = self.thread_numbers.get(&thread) {
+            return *number;
+        }
+        let number = self.threads.len() as u32;
+        self.bytes += 2 * STACK_BYTES;
+        self.threads.push(thread.clone());
+        self.thread_numbers.insert(thread, number);
+        number
+    }
+}
+
+/// The frames of stacks by their names: each name once, with a number.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    pub(crate) names: Vec<Frame>,
+    numbers: HashMap<String, u32>,
+    by_address: HashMap<(Option<u64>, u64), u32>,
+}
+
+/// A frame.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) name: String,
+    /// An address in it: the first one that was met. 0 for [`EXTERNAL`].
+    pub(crate) address: u64,
+    pub(crate) place: Place,
+}
+
+impl Frames {
+    /// The frames of a stack, the outermost first.
+    pub(crate) fn of(&mut self, stack: &SampledStack, symbols: &Symbols) -> Vec<u32> {
+        let addresses = stack.addresses.iter().rev();
+        let mut frames: Vec<_> =
+            addresses.map(|address| self.address(stack.process, *address, symbols)).collect();
+        if stack.is_external {
+            frames.push(self.plain(EXTERNAL));
+        }
+        frames
+    }
+
+    /// The number of a frame that has no address.
+    pub(crate) fn plain(&mut self, name: &str) -> u32 {
+        let place = Place { function: Some(name.into()), module: None, offset: None };
+        self.number(Frame { name: name.to_owned(), address: 0, place })
+    }
+
+    /// Looks all addresses up again: what is known of them may be more than before.
+    pub(crate) fn forget_addresses(&mut self) {
+        self.by_address.clear();
+    }
+
+    fn address(&mut self, process: Option<u64>, address: u64, symbols: &Symbols) -> u32 {
+        if let Some(number) = self.by_address.get(&(process, address)) {
+            return *number;
+        }
+        let place = symbols.find(process, address);
+        let number = self.number(Frame { name: place.name(address), address, place });
+        self.by_address.insert((process, address), number);
+        number
+    }
+
+    fn number(&mut self, frame: Frame) -> u32 {
+        if let Some(number) = self.numbers.get(&frame.name) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.numbers.insert(frame.name.clone(), number);
+        self.names.push(frame);
+        number
+    }
+}

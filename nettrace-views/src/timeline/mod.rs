@@ -1,0 +1,460 @@
+//! What a trace shows on a line of time: threads, spans, events, counters, losses and samples. All
+//! targets with such a line are [`Form`]s of it.
+
+mod counters;
+mod labels;
+mod threads;
+mod types;
+
+use std::{
+    io::{self, Write},
+    rc::Rc,
+};
+
+use nettrace_reader::{Event, Stack, Thread, Totals, Trace};
+
+pub(crate) use self::counters::CounterValue;
+use self::{
+    labels::{Keys, Labels},
+    threads::Threads,
+    types::{EventType, Types},
+};
+use crate::{
+    LeftOut, Options, Target,
+    clock::Clock,
+    ids::{Key, Role},
+    spans::{Begin, Draw, End, Spans},
+    stacks::Samples,
+    values::{self, Details},
+};
+
+/// Bytes that are collected before they are written.
+const BATCH: usize = 1 << 20;
+
+/// The form of a format with a line of time. Everything is appended to `out`.
+pub(crate) trait Form: Draw {
+    type Details: Details;
+
+    /// Whether samples must have the ids of their process and thread. Those without are events.
+    const SAMPLES_NEED_IDS: bool;
+
+    /// A time that the format can express, in nanoseconds since the start of the trace.
+    fn bounded(at: i64) -> i64;
+
+    /// The key of a detail that comes often.
+    fn key(&mut self, name: &str, out: &mut Vec<u8>) -> Vec<u8>;
+
+    /// The provider and the name of an event or span.
+    fn name(&mut self, provider: &str, name: &str, out: &mut Vec<u8>) -> Vec<u8>;
+
+    /// A thread, with the number by which it is named from now on. A number can come again, for
+    /// another thread.
+    fn thread(&mut self, number: usize, process: Option<u64>, thread: &Thread, out: &mut Vec<u8>);
+
+    /// An event without duration. `flow` comes from a span that is drawn elsewhere.
+    fn moment(&mut self, moment: &Moment<'_>, out: &mut Vec<u8>);
+
+    /// Lost events of a thread, or of the process.
+    fn lost(&mut self, thread: Option<usize>, at: i64, count: u64, out: &mut Vec<u8>);
+
+    /// A value of a counter.
+    fn counter(&mut self, process: Option<u64>, value: &CounterValue, at: i64, out: &mut Vec<u8>);
+
+    /// The samples since the last call.
+    fn samples(&mut self, samples: &Samples, out: &mut Vec<u8>);
+
+    /// Whether the form can take samples before the end of the trace. Otherwise those beyond the
+    /// limit on memory are left out.
+    fn takes_samples_early(&self) -> bool {
+        true
+    }
+
+    /// The end of the result.
+    fn close(&mut self, out: &mut Vec<u8>);
+
+    /// Adds what it has left out itself.
+    fn left_out(&self, left_out: &mut LeftOut);
+}
+
+/// An event without duration.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) thread: usize,
+    pub(crate) at: i64,
+    /// The provider and the name of the event.
+    pub(crate) name: &'a [u8],
+    pub(crate) details: [&'a [u8]; 2],
+    pub(crate) flow: Option<u64>,
+}
+
+/// Writes a trace in a form.
+#[derive(Debug)]
+pub(crate) struct Timeline<F: Form, W> {
+    sink: W,
+    out: Vec<u8>,
+    version: u32,
+    clock: Clock,
+    process: Option<u64>,
+    epoch: u64,
+    types: Types,
+    threads: Threads,
+    spans: Spans,
+    samples: Samples,
+    samples_limit: usize,
+    labels: Labels,
+    stack: CachedStack,
+    /// The details of the event that is being written.
+    details: Vec<u8>,
+    keys: Keys,
+    form: F,
+    links: u64,
+    latest: i64,
+    lost: u64,
+    counts: Counts,
+}
+
+/// The stack of the last event that had one, as a detail.
+#[derive(Debug, Default)]
+struct CachedStack {
+    addresses: Vec<u8>,
+    of_event: Vec<u8>,
+    of_end: Vec<u8>,
+}
+
+/// What could not be expressed.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Events some of whose fields cannot be decoded.
+    payloads: u64,
+    /// Events with a payload whose fields the trace does not describe.
+    undescribed: u64,
+    /// Events whose time the form cannot express.
+    times: u64,
+    /// Samples beyond the limit on memory.
+    samples: u64,
+}
+
+/// The process that a trace names.
+pub(crate) fn process_of(trace: &Trace) -> Option<u64> {
+    trace.value("ProcessId").and_then(|id| id.parse().ok())
+}
+
+impl<F: Form, W: Write> Timeline<F, W> {
+    /// Begins the result of a NetTrace trace of a major version. `out` has what the form has
+    /// written so far.
+    pub(crate) fn new(
+        sink: W,
+        mut form: F,
+        mut out: Vec<u8>,
+        trace: &Trace,
+        version: u32,
+        options: &Options,
+    ) -> Self {
+        let keys = Keys::new(&mut form, &mut out);
+        Self {
+            sink,
+            out,
+            version,
+            clock: Clock::of(trace),
+            process: process_of(trace),
+            epoch: 0,
+            types: Types::default(),
+            threads: Threads::default(),
+            spans: Spans::new(options.spans_limit),
+            samples: Samples::default(),
+            samples_limit: options.samples_limit,
+            labels: Labels::default(),
+            stack: CachedStack::default(),
+            details: Vec::new(),
+            keys,
+            form,
+            links: 0,
+            latest: 0,
+            lost: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        self.sink.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+
+    /// A sequence point has passed: ids may stand for something else.
+    #[cold]
+    fn begin_epoch(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        self.types.clear();
+        self.threads.begin_epoch(epoch, &mut self.spans, &mut self.out);
+    }
+
+    /// The number of a thread.
+    fn thread(&mut self, thread: &Thread) -> usize {
+        if let Some(number) = self.threads.find(thread, self.epoch) {
+            return number;
+        }
+        let process = thread.process_id.or(self.process);
+        let old = self.threads.numbers.get(&thread.index).copied();
+        if let Some(old) = old {
+            // Another thread has got the index.
+            self.threads.remove(thread.index, old, &mut self.spans, &mut self.out);
+        }
+        let number = self.threads.add(thread, process, self.epoch);
+        self.form.thread(number, process, thread, &mut self.out);
+        number
+    }
+
+    fn read(&mut self, event: &Event<'_>) {
+        let header = event.header;
+        let exact = self.clock.since_start(header.timestamp);
+        let at = F::bounded(exact);
+        self.latest = self.latest.max(at);
+        self.counts.times += u64::from(at != exact);
+        if event.epoch() != self.epoch {
+            self.begin_epoch(event.epoch());
+        }
+        let capture = event.capture_thread();
+        if capture.lost != 0 {
+            let number = self.thread(&capture.thread);
+            self.show_loss(number, capture.lost, at);
+        }
+        let thread = self.thread(event.thread());
+        self.read_labels(event);
+        let ty = self.types.of(event, self.version, &mut self.form, &mut self.out);
+        let role = match self.labels.ids.opcode {
+            Some(code) if header.label_list != 0 => {
+                Role::of(event.metadata(), Some(code), self.version)
+            }
+            _ => ty.role,
+        };
+        if ty.is_sample && self.sample(event, thread, at) {
+            return;
+        }
+        if let Some(lesson) = ty.lesson {
+            let process = self.threads.known[thread].process;
+            self.samples.symbols.learn(lesson, event, process);
+        }
+        if F::Details::IS_ANY {
+            self.read_details(event, role, &ty);
+        }
+        if let Some(counter) = ty.counter {
+            let process = self.threads.known[thread].process;
+            if let Some(value) = counters::published(counter, event) {
+                self.form.counter(process, &value, at, &mut self.out);
+            }
+        }
+        if role == Role::Inside || !self.span(event, role, thread, at, &ty) {
+            let flow = self.link(event, &ty);
+            self.moment(thread, at, &ty, flow);
+        }
+    }
+
+    /// Writes what the event says of a span. Returns `false` if it is an event like any other.
+    fn span(
+        &mut self,
+        event: &Event<'_>,
+        role: Role,
+        thread: usize,
+        at: i64,
+        ty: &Rc<EventType>,
+    ) -> bool {
+        let ids = self.labels.ids;
+        let Some(key) = ids.span else { return false };
+        let Self { spans, form, out, .. } = self;
+        let is_edge = matches!(role, Role::Start | Role::Stop | Role::Single);
+        if is_edge && !spans.is_of_span(key, &ty.span) {
+            return false;
+        }
+        let begin = |at, details| Begin {
+            key,
+            alias: ids.alias,
+            parent: ids.related.filter(|parent| *parent != key),
+            thread,
+            at,
+            process: self.threads.known[thread].process,
+            name: Rc::clone(&ty.span),
+            details,
+            is_poll: false,
+        };
+        let with_labels = |details: &[u8]| [details, &self.labels.all].concat();
+        let end = End { key, thread, at, is_polled: ty.polls.is_some(), details: &self.details };
+        match role {
+            Role::Start => {
+                spans.start(begin(at, with_labels(&self.details)), form, out);
+                true
+            }
+            Role::Stop if spans.stop(&end, form, out) => true,
+            Role::Stop | Role::Single => {
+                let Some(duration) = ty.duration_of(event) else { return false };
+                let begin = begin(F::bounded(at.saturating_sub(duration)), with_labels(&[]));
+                spans.whole(begin, &end, form, out);
+                true
+            }
+            Role::Resume => {
+                spans.resume(begin(at, with_labels(&self.details)), out);
+                true
+            }
+            Role::Suspend => spans.suspend(&end, form, out),
+            Role::Inside => false,
+        }
+    }
+
+    /// The flow from the span that an event inside of another one names: as related, or as the one
+    /// that its span follows from.
+    fn link(&mut self, event: &Event<'_>, ty: &EventType) -> Option<u64> {
+        let ids = self.labels.ids;
+        if ids.related.is_none() && ty.follows.is_none() {
+            return None;
+        }
+        let followed = ty.followed(event).and_then(Key::of_span);
+        let from = followed.or(ids.related).filter(|from| Some(*from) != ids.span)?;
+        self.links += 1;
+        // The numbers of the flows from parents are ids of spans, which are random.
+        let flow = self.links | 1 << 63;
+        self.spans.link(from, flow).then_some(flow)
+    }
+
+    fn moment(&mut self, thread: usize, at: i64, ty: &EventType, flow: Option<u64>) {
+        let out = self.spans.at(thread, at, &mut self.out);
+        let details = [&*self.details, &*self.labels.some];
+        let moment = Moment { thread, at, name: &ty.span.event, details, flow };
+        self.form.moment(&moment, out);
+    }
+
+    /// Takes a sample. Returns `false` if the event has no stack, or must be shown as well.
+    fn sample(&mut self, event: &Event<'_>, thread: usize, at: i64) -> bool {
+        let known = &self.threads.known[thread];
+        let process = known.process;
+        if F::SAMPLES_NEED_IDS && process.zip(known.thread.os_thread_id).is_none() {
+            return false;
+        }
+        if self.samples.bytes() >= self.samples_limit {
+            if !self.form.takes_samples_early() {
+                self.counts.samples += 1;
+                return true;
+            }
+            self.form.samples(&self.samples, &mut self.out);
+            self.samples.clear();
+        }
+        // The number in .NET's samples says what kind of code the thread was in.
+        let metadata = event.metadata();
+        let is_all = metadata.fields.is_empty() || metadata.is_from_table;
+        self.samples.take(event, process, at) && is_all
+    }
+
+    fn show_loss(&mut self, number: usize, lost: u64, at: i64) {
+        let known = &mut self.threads.known[number];
+        if lost > known.lost {
+            let more = lost - known.lost;
+            known.lost = lost;
+            self.lost += more;
+            let out = self.spans.at(number, at, &mut self.out);
+            self.form.lost(Some(number), at, more, out);
+        }
+    }
+
+    /// Reads the labels of an event into [`Labels`].
+    fn read_labels(&mut self, event: &Event<'_>) {
+        let header = event.header;
+        let has_ids = header.activity_id != [0; 16] || header.related_activity_id != [0; 16];
+        if header.label_list == 0 && !has_ids {
+            self.labels.labels.clear();
+            self.labels.read::<F::Details>(&self.keys);
+            return;
+        }
+        let labels = event.labels();
+        if *self.labels.labels != *labels {
+            labels.as_ref().clone_into(&mut self.labels.labels);
+            self.labels.read::<F::Details>(&self.keys);
+        }
+    }
+
+    /// Writes the fields of an event, its level and its stack as details.
+    fn read_details(&mut self, event: &Event<'_>, role: Role, ty: &EventType) {
+        let out = &mut self.details;
+        out.clear();
+        let mut values = event.fields();
+        for key in &ty.keys {
+            // A field that an older version of the type did not have.
+            if values.is_exhausted() {
+                break;
+            }
+            match values.next() {
+                Some(Ok((_, value))) => values::field::<F::Details>(out, key, &value),
+                Some(Err(_)) => {
+                    self.counts.payloads += 1;
+                    break;
+                }
+                None => break,
+            }
+        }
+        if ty.keys.is_empty() && !event.payload.is_empty() {
+            self.counts.undescribed += 1;
+        }
+        match self.labels.level {
+            None => out.extend_from_slice(&ty.level),
+            Some(level) => {
+                out.extend_from_slice(&types::level::<F::Details>(level, &self.keys.level))
+            }
+        }
+        if event.header.stack_id != 0 {
+            if let Some(stack) = event.stack() {
+                if stack.bytes() != self.stack.addresses {
+                    self.stack.read::<F::Details>(stack, &self.keys);
+                }
+                let is_end = matches!(role, Role::Stop | Role::Suspend);
+                let Self { stack: CachedStack { of_event, of_end, .. }, .. } = self;
+                self.details.extend_from_slice(if is_end { of_end } else { of_event });
+            }
+        }
+    }
+}
+
+impl<F: Form, W: Write> Target for Timeline<F, W> {
+    #[inline]
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.read(event);
+        if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
+    }
+
+    fn finish(mut self: Box<Self>, totals: &Totals) -> io::Result<LeftOut> {
+        let this = &mut *self;
+        this.spans.finish(&mut this.form, &mut this.out);
+        if totals.lost > this.lost {
+            this.form.lost(None, this.latest, totals.lost - this.lost, &mut this.out);
+        }
+        this.form.samples(&this.samples, &mut this.out);
+        this.form.close(&mut this.out);
+        this.write_out()?;
+        this.sink.flush()?;
+        let mut left_out = LeftOut::default();
+        let counts = this.counts;
+        for (count, what) in [
+            (
+                this.spans.given_up,
+                "spans that are events without duration, as too many were under way",
+            ),
+            (this.spans.flows_left_out, "connections from spans to their children"),
+            (counts.payloads, "events' fields that cannot be decoded"),
+            (counts.undescribed, "payloads whose fields the trace does not describe"),
+            (counts.times, "times far from the start of the trace"),
+            (counts.samples, "samples beyond the limit on memory"),
+            (this.samples.symbols.left_out, "names of functions beyond the limit on memory"),
+        ] {
+            left_out.add(count, what);
+        }
+        this.form.left_out(&mut left_out);
+        Ok(left_out)
+    }
+}
+
+impl CachedStack {
+    fn read<D: Details>(&mut self, stack: Stack<'_>, keys: &Keys) {
+        stack.bytes().clone_into(&mut self.addresses);
+        for (out, key) in [(&mut self.of_event, &keys.stack), (&mut self.of_end, &keys.end_stack)] {
+            out.clear();
+            D::addresses(out, key, stack.addresses());
+        }
+    }
+}
