@@ -234,7 +234,8 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let samples = samples.map(|(name, bytes)| (name.to_owned(), bytes));
     let random = [("random", random(2, 0)), ("v5-random", random(2, 1))];
     let random = random.map(|(name, bytes)| (name.to_owned(), bytes));
-    samples.chain(random).filter(|(_, bytes)| bytes.len() < 800).collect()
+    let runtime = ("runtime".to_owned(), streams::runtime::sample());
+    samples.chain(random).filter(|(_, bytes)| bytes.len() < 800).chain([runtime]).collect()
 }
 
 /// A random sound stream: of version 6 if the seed is even, otherwise of version 4 or 5.

@@ -193,7 +193,8 @@ impl Options {
     /// `System.Threading.Tasks.TplEventSource`. If this is `true`, an event type that states no
     /// fields and is in the table gets its fields from there, and its name unless it states one.
     /// [`Metadata::is_from_table`](crate::Metadata::is_from_table) is then `true`. Names are those
-    /// that Microsoft's tools show, such as `GC/Start`.
+    /// that Microsoft's tools show, such as `GC/Start`. A type that gets its name so has the opcode
+    /// 0 unless the stream states one.
     ///
     /// The version of an event decides which fields it has. A version that the table does not have
     /// is decoded by the nearest one. Fields that a payload does not reach are absent, as always. A

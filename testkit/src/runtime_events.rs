@@ -1,7 +1,12 @@
 //! Events of the .NET runtime as TraceEvent decodes them, by the script beside the program that
 //! makes the reader's table.
 
-use std::{env, path::Path, process::Command};
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
 
 use serde_json::Value;
 
@@ -16,6 +21,64 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../xtask/runtime-even
 /// # Panics
 /// If the script fails.
 pub fn of(trace: &Path) -> Option<Vec<Value>> {
+    let text = print(script(trace)?.args([Path::new("events"), trace]));
+    Some(text.lines().map(|line| serde_json::from_str(line).expect(line)).collect())
+}
+
+/// The list of the names that TraceEvent shows. `trace` is any trace of .NET. Returns `None` as
+/// [`of`] does.
+pub fn names(trace: &Path) -> Option<String> {
+    Some(print(script(trace)?.arg("names")))
+}
+
+/// Writes the manifests that the runtime gives of its event sources into a folder. `trace` is any
+/// trace of .NET. Returns `None` as [`of`] does.
+pub fn manifests(trace: &Path, folder: &Path) -> Option<()> {
+    print(script(trace)?.args([Path::new("manifests"), folder]));
+    Some(())
+}
+
+fn print(command: &mut Command) -> String {
+    let output = command.output().expect("Python starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "reference.py: {errors}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// A process of .NET that collects, throws, waits and compiles, until it is dropped.
+#[derive(Debug)]
+pub struct Exercise {
+    child: Child,
+    /// Its OS id.
+    pub id: u32,
+}
+
+impl Exercise {
+    /// Starts it. `trace` is any trace of .NET. Returns `None` as [`of`] does.
+    ///
+    /// # Panics
+    /// If the process ends at once.
+    pub fn start(trace: &Path) -> Option<Self> {
+        let mut command = script(trace)?;
+        let command = command.arg("exercise").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("Python starts");
+        let mut line = String::new();
+        let output = child.stdout.take().expect("a pipe");
+        BufReader::new(output).read_line(&mut line).expect("a pipe");
+        let id = line.trim().parse().expect("an id");
+        Some(Self { child, id })
+    }
+}
+
+impl Drop for Exercise {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// The script. It needs a library that the tool `activities` installs, for any trace.
+fn script(trace: &Path) -> Option<Command> {
     let judge = tool("judge")?;
     let cache = env::var_os("XDG_CACHE_HOME")
         .map(Into::into)
@@ -25,13 +88,7 @@ pub fn of(trace: &Path) -> Option<Vec<Value>> {
         // It installs the library where this script wants it.
         activities::of(trace)?;
     }
-    let output = Command::new(python)
-        .args([Path::new(SCRIPT), Path::new("events"), trace])
-        .env("NETTRACE_JUDGE", judge)
-        .output()
-        .expect("Python starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "reference.py: {errors}");
-    let text = String::from_utf8(output.stdout).expect("UTF-8");
-    Some(text.lines().map(|line| serde_json::from_str(line).expect(line)).collect())
+    let mut command = Command::new(python);
+    command.arg(SCRIPT).env("NETTRACE_JUDGE", judge);
+    Some(command)
 }

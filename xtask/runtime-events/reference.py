@@ -3,6 +3,8 @@
 Usage: reference.py manifests FOLDER   the manifests of the runtime's own event sources
        reference.py names              the names that TraceEvent shows: provider, id, name
        reference.py events FILE        the events of a trace as TraceEvent shows them, as JSON lines
+       reference.py exercise           a process of .NET that collects, throws, waits and compiles;
+                                       prints its id, ends with its standard input
 
 Needs the Python package pythonnet, and the folder of the reference reader: that of the program which
 NETTRACE_JUDGE names, else ../shared/judge beside the project. The runtime there is .NET 10.0.12,
@@ -188,6 +190,29 @@ def events(path):
     del kept
 
 
+def exercise():
+    import threading
+    from System.Runtime.ExceptionServices import ExceptionDispatchInfo
+    from System.Threading.Tasks import Task
+
+    threading.Thread(target=lambda: (sys.stdin.read(), os._exit(0)), daemon=True).start()
+    print(os.getpid(), flush=True)
+    for turn in range(1_000_000):
+        thrown = [System.Exception(), System.ArgumentNullException("a"), System.Exception("é💡")]
+        for exception in thrown:
+            try:
+                ExceptionDispatchInfo.Throw(exception)
+            except System.Exception:
+                pass
+        kept = [System.Object() for _ in range(1000)]
+        System.GC.Collect(turn % 3)
+        tasks = [Task.Run(Action(lambda: None)) for _ in range(3)]
+        for task in tasks:
+            task.Wait()
+        System.Threading.Thread.Sleep(200)
+        del kept
+
+
 match sys.argv[1:]:
     case ["manifests", folder]:
         manifests(folder)
@@ -195,5 +220,7 @@ match sys.argv[1:]:
         names()
     case ["events", path]:
         events(path)
+    case ["exercise"]:
+        exercise()
     case _:
         sys.exit(__doc__)

@@ -8,8 +8,9 @@
 //! Microsoft-Windows-DotNETRuntime 00002 001 GC/Stop Count:u32 Depth:u32 ClrInstanceID:u16
 //! ```
 //!
-//! A field is `name:type`, `name[count]:type` or `name[count]{fields}`. A count is a number, or the
-//! name of an earlier field of the same structure.
+//! A field is `name:type`, `name[count]:type`, `name[count]{fields}` or
+//! `name[count]:aligned{fields}`, whose structures have the padding of C. A count is a number, or
+//! the name of an earlier field of the same structure.
 
 mod manifest;
 mod table;
@@ -40,7 +41,7 @@ The table that is checked in was made from these manifests, in this order:
 
 `python3 xtask/runtime-events/reference.py manifests FOLDER` writes the last two, and
 `… names` prints names.tsv: the names that TraceEvent 4.0.0 (MIT) shows. For a newer runtime, add
-src/coreclr/vm/ClrEtwAll.man of https://github.com/dotnet/runtime in the first place.";
+src/coreclr/vm/ClrEtwAll.man of https://github.com/dotnet/runtime after the first two.";
 
 /// The table, from the root of the workspace.
 const TABLE: &str = "nettrace-reader/src/runtime/events.txt";

@@ -12,6 +12,9 @@ use crate::schema::{Field, Metadata, Type};
 /// The name of the field after those of the table: bytes that no field describes.
 const REST: &str = "rest";
 
+/// The name of bytes between the fields of a structure.
+const PADDING: &str = "padding";
+
 static TABLE: &str = include_str!("events.txt");
 
 /// Describes an event type that states no fields, if the table has it. An older version than those
@@ -25,6 +28,9 @@ pub(crate) fn describe(metadata: &mut Metadata, pointer_size: u32) {
     let Some((name, fields)) = found.and_then(|line| parse(line, pointer_size)) else { return };
     if metadata.name.is_empty() {
         name.clone_into(&mut metadata.name);
+        // Versions 4 and 5 take names that end in Start and Stop for activities of their own. The
+        // runtime's are not: they have the id of the activity during which they happened.
+        metadata.opcode = metadata.opcode.or(Some(0));
     }
     metadata.fields = fields;
     metadata.is_from_table = true;
@@ -84,9 +90,10 @@ fn parse_fields(words: &mut SplitAsciiWhitespace<'_>, pointer_size: u32) -> Opti
             None => plain_type(&form[1..], pointer_size)?,
             Some(form) => {
                 let (count, element) = form.split_once(']')?;
-                let element = match element.strip_prefix(':') {
-                    Some(ty) => plain_type(ty, pointer_size)?,
-                    None => Type::Object(parse_fields(words, pointer_size)?),
+                let element = match element {
+                    "{" => Type::Object(parse_fields(words, pointer_size)?),
+                    ":aligned{" => Type::Object(aligned(parse_fields(words, pointer_size)?)?),
+                    ty => plain_type(ty.strip_prefix(':')?, pointer_size)?,
                 };
                 match count.parse() {
                     Ok(count) => Type::FixedArray(Box::new(element), count),
@@ -100,6 +107,29 @@ fn parse_fields(words: &mut SplitAsciiWhitespace<'_>, pointer_size: u32) -> Opti
         fields.push(Field { name: name.to_owned(), ty });
     }
     Some(fields)
+}
+
+/// Adds the padding that a structure has in memory.
+fn aligned(fields: Vec<Field>) -> Option<Vec<Field>> {
+    let mut padded = Vec::new();
+    let (mut offset, mut widest) = (0_u32, 1);
+    let pad = |padded: &mut Vec<Field>, offset: &mut u32, align: u32| {
+        let missing = offset.next_multiple_of(align) - *offset;
+        if missing > 0 {
+            let ty = Type::FixedArray(Box::new(Type::UInt8), missing as u16);
+            padded.push(Field { name: PADDING.to_owned(), ty });
+            *offset += missing;
+        }
+    };
+    for field in fields {
+        let size = field.ty.fixed_size().filter(|size| size.is_power_of_two() && *size <= 8)?;
+        pad(&mut padded, &mut offset, size);
+        padded.push(field);
+        offset += size;
+        widest = widest.max(size);
+    }
+    pad(&mut padded, &mut offset, widest);
+    Some(padded)
 }
 
 fn plain_type(name: &str, pointer_size: u32) -> Option<Type> {
@@ -160,6 +190,7 @@ mod tests {
                 assert!(found.starts_with(name) && !fields.is_empty(), "{line}");
             }
             // Each word of the line is a field, the name of the event or the end of a structure.
+            // The field after those of the table takes the place of the name.
             let words = found.split(' ').filter(|word| *word != "}").count();
             assert_eq!(count_fields(&described(provider, id, version).fields), words, "{line}");
             count += 1;
@@ -175,7 +206,8 @@ mod tests {
             },
             _ => 0,
         };
-        fields.iter().map(|field| 1 + within(&field.ty)).sum()
+        let named = fields.iter().filter(|field| field.name != PADDING);
+        named.map(|field| 1 + within(&field.ty)).sum()
     }
 
     #[test]
@@ -183,7 +215,7 @@ mod tests {
         let start = ["Count", "Depth", "Reason", "Type", "ClrInstanceID", "ClientSequenceNumber"];
         for version in [1, 2, 3, 255] {
             let metadata = described(RUNTIME, 1, version);
-            assert_eq!(metadata.name, "GC/Start");
+            assert_eq!((&*metadata.name, metadata.opcode), ("GC/Start", Some(0)));
             assert_eq!(names(&metadata.fields), [&start[..], &[REST]].concat(), "{version}");
         }
         assert_eq!(names(&described(RUNTIME, 1, 0).fields), ["Count", "Reason", REST]);
@@ -209,6 +241,26 @@ mod tests {
         metadata.provider = RUNTIME.into();
         describe(&mut metadata, 8);
         assert_eq!((&*metadata.name, metadata.fields.len()), ("Own", 3));
+    }
+
+    #[test]
+    fn structures_have_the_padding_of_c() {
+        let sizes = |text: &str, size| {
+            let fields = parse(text, size).unwrap().1;
+            let Type::FixedArray(element, 3) = &fields[0].ty else { panic!("{fields:?}") };
+            let Type::Object(fields) = &**element else { panic!("{fields:?}") };
+            let sized = fields.iter().map(|field| (field.name.clone(), field.ty.fixed_size()));
+            sized.map(|(name, size)| (name, size.unwrap())).collect::<Vec<_>>()
+        };
+        let named = |list: &[(&str, u32)]| {
+            list.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect::<Vec<_>>()
+        };
+        let text = "E a[3]:aligned{ x:u16 y:u32 z:ptr w:u8 }";
+        let padding = (PADDING, 2);
+        let expected = named(&[("x", 2), padding, ("y", 4), ("z", 8), ("w", 1), (PADDING, 7)]);
+        assert_eq!(sizes(text, 8), expected);
+        let expected = named(&[("x", 2), padding, ("y", 4), ("z", 4), ("w", 1), (PADDING, 3)]);
+        assert_eq!(sizes(text, 4), expected);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Events of the .NET runtime, whose names and fields no stream states.
 
-use super::{EventType, Row, Stream, utf16z};
+use super::{
+    EventType, Row, Stream, utf16z,
+    v5::{Objects, event_type as named_type, event_type_of},
+};
 
 pub const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
 pub const RUNDOWN: &str = "Microsoft-Windows-DotNETRuntimeRundown";
@@ -39,6 +42,30 @@ pub fn sample() -> Vec<u8> {
         (SAMPLER, 0, 0, vec![2, 0, 0, 0]),
         (RUNDOWN, 300, 0, [vec![9, 0], utf16z("Main"), 5_i64.to_le_bytes().to_vec()].concat()),
     ])
+}
+
+/// Version 4: an activity during which the runtime throws and collects, on the same thread.
+pub fn within_activity() -> Vec<u8> {
+    let none = [0; 4];
+    let of_runtime = |id, event_id| event_type_of(RUNTIME, id, event_id, "", &none);
+    let start = named_type(1, 1, "WorkStart", &none);
+    let stop = named_type(2, 2, "WorkStop", &none);
+    let row = |number: u32, payload: &[u8]| {
+        let row = Row::new(5, number, 1_000 + u64::from(number) * 10).metadata(number);
+        Row { activity: [7; 16], ..row.payload(payload) }
+    };
+    // The types are in the order of the rows, but for the end of the activity.
+    let rows = [
+        row(1, &[]),
+        row(2, &exception(None)).metadata(3),
+        row(3, &gc_start()).metadata(4),
+        row(4, &[7, 0, 0, 0, 2, 0, 0, 0, 9, 0]).metadata(5),
+        row(5, &[]).metadata(2),
+    ];
+    let mut stream = Objects::new();
+    stream.metadata(&[start, stop, of_runtime(3, 80), of_runtime(4, 1), of_runtime(5, 2)]);
+    stream.events(&rows);
+    stream.end()
 }
 
 /// GC/Start, version 2.

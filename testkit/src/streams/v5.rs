@@ -133,8 +133,13 @@ impl Objects {
 /// An event type: its number, provider `Test`, event id, name, level 4, version 2 and keyword 16.
 /// The description of its fields follows.
 pub fn event_type(id: u32, event_id: u32, name: &str, fields: &[u8]) -> Vec<u8> {
+    event_type_of("Test", id, event_id, name, fields)
+}
+
+/// The same, of another provider.
+pub fn event_type_of(provider: &str, id: u32, event_id: u32, name: &str, fields: &[u8]) -> Vec<u8> {
     let mut blob = id.to_le_bytes().to_vec();
-    blob.extend(utf16z("Test"));
+    blob.extend(utf16z(provider));
     blob.extend(event_id.to_le_bytes());
     blob.extend(utf16z(name));
     blob.extend(16_u64.to_le_bytes());

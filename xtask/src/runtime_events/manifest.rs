@@ -41,7 +41,11 @@ pub(super) enum Count {
 pub(super) enum Type {
     /// A name of the table.
     Plain(&'static str),
-    Struct(Vec<Field>),
+    Struct {
+        fields: Vec<Field>,
+        /// Whether each field is aligned to its size, as in C.
+        is_aligned: bool,
+    },
 }
 
 /// The types of manifests, and their names in the table.
@@ -123,7 +127,10 @@ fn fields(of: Node<'_, '_>) -> Result<Vec<Field>> {
             "struct" => Field {
                 name: attribute(node, "name")?.to_owned(),
                 count: count(node, "count"),
-                ty: Type::Struct(self::fields(node)?),
+                ty: Type::Struct {
+                    fields: self::fields(node)?,
+                    is_aligned: node.attribute("aligned") == Some("true"),
+                },
             },
             _ => continue,
         };

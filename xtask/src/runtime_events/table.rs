@@ -75,8 +75,8 @@ fn write_fields(fields: &[Field], out: &mut String) -> Result<()> {
         };
         match ty {
             Type::Plain(ty) => out.extend([":", ty]),
-            Type::Struct(fields) => {
-                out.push('{');
+            Type::Struct { fields, is_aligned } => {
+                out.push_str(if *is_aligned { ":aligned{" } else { "{" });
                 write_fields(fields, out)?;
                 out.push_str(" }");
             }

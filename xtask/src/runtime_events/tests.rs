@@ -1,3 +1,5 @@
+use testkit::{reference::dotnet_traces, runtime_events};
+
 use super::*;
 
 /// A manifest with every construct that the program reads, beside what it does not read.
@@ -38,7 +40,7 @@ const MANIFEST: &str = r##"<?xml version="1.0" encoding="utf-8"?>
       <data name="narrow" length="8" inType="win:AnsiString"/>
       <struct name="Values" count="Count">
        <data name="Inner" inType="win:UInt32"/>
-       <struct name="Deep" count="Inner"><data name="x" inType="win:UInt8"/></struct>
+       <struct name="Deep" count="Inner" aligned="true"><data name="x" inType="win:UInt8"/></struct>
       </struct>
      </template>
      <template tid="v0"><data name="a" inType="win:UInt32"/></template>
@@ -76,7 +78,7 @@ fn every_construct() {
                l:f64 m:bool n:ptr o:guid p:filetime q:utf16 r:utf8";
     let arrays = "Shop 00010 000 Arrays Count:u16 one:u8 two[2]:u32 many[Count]:ptr \
                   bytes[Count]:u8 wide[Count]:char16 narrow[8]:char8 \
-                  Values[Count]{ Inner:u32 Deep[Inner]{ x:u8 } }";
+                  Values[Count]{ Inner:u32 Deep[Inner]:aligned{ x:u8 } }";
     let expected = [
         "Other 00000 000 Named_Very",
         all,
@@ -155,4 +157,25 @@ fn the_table_has_what_the_manifests_here_say() {
     for line in made.table.lines() {
         assert!(checked_in.contains(&line), "{line}\nis not in the table; make it again");
     }
+}
+
+/// The whole table is what the program makes of the manifests that the help names.
+#[test]
+fn the_table_is_what_the_manifests_say() {
+    let Some(trace) = dotnet_traces().pop() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(()) = runtime_events::manifests(&trace, folder.path()) else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let own = root.join("xtask/runtime-events");
+    let paths = [
+        own.join("ClrEtwAll-excerpt.man"),
+        own.join("sample-profiler.man"),
+        folder.path().join("NativeRuntimeEventSource.man"),
+        folder.path().join("TplEventSource.man"),
+    ];
+    let texts: Vec<_> = paths.iter().map(|path| ("", fs::read_to_string(path).unwrap())).collect();
+    let names = fs::read_to_string(root.join(NAMES)).unwrap();
+    assert_eq!(runtime_events::names(&trace).unwrap(), names);
+    let made = make(&texts, &names).unwrap();
+    assert_eq!(made.table, fs::read_to_string(root.join(TABLE)).unwrap());
 }
