@@ -121,6 +121,7 @@ pub(crate) fn at_exit() {
 /// Starts a server. Returns when the process is resumed, if the environment suspends it.
 pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     accompany();
+    nettrace_metrics::observe_process();
     let directory = options.directory.clone().unwrap_or_else(socket::directory);
     let path = directory.join(socket::name());
     let own = Listening::new(path.clone());

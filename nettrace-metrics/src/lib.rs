@@ -33,6 +33,9 @@
 //! | instruments that come and go, names known at run time | [`Meter::builder`], [`Meter::counter`] |
 //! | values that a callback reports | [`Meter::observable_gauge`] |
 //! | values in a session's trace | [`Reporter`] |
+//! | processor time, memory, threads, descriptors; the tracer itself | [`observe_process`] |
+//! | allocations | [`CountingAllocator`] |
+//! | programs that use the crate `metrics` | `MetricsRecorder`, with the feature `metrics` |
 //!
 //! # Promises
 //!
@@ -60,11 +63,14 @@
     reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
 )]
 
+mod allocator;
 mod arguments;
 mod cells;
 mod counter;
 mod event_counters;
 mod events;
+#[cfg(feature = "metrics")]
+mod facade;
 mod gauge;
 mod handle;
 mod histogram;
@@ -75,18 +81,23 @@ mod observable;
 mod once;
 mod process;
 mod read;
+mod ready;
 mod report;
 mod reporter;
 mod state;
 mod sync;
 
+#[cfg(feature = "metrics")]
+pub use crate::facade::MetricsRecorder;
 pub use crate::{
+    allocator::CountingAllocator,
     counter::{Counter, UpDownCounter},
     gauge::Gauge,
     histogram_handle::Histogram,
     meter::{InstrumentBuilder, Meter, MeterBuilder},
     number::Number,
     observable::{Observable, Observer},
+    ready::observe_process,
     reporter::{Reporter, Reporting},
 };
 

@@ -21,7 +21,7 @@ pub(crate) const MAX_SERIES: usize = 2_000;
 const OVERFLOW: &str = "overflow=true";
 
 /// What an instrument counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Counter,
     UpDownCounter,
@@ -178,6 +178,12 @@ pub(crate) struct State {
     pub(crate) has_reporter: bool,
     /// The types of EventCounters, by the meter's name. `None`: they are refused.
     pub(crate) event_counters: HashMap<String, Option<Types>>,
+    /// The instruments of the crate `metrics`: by meter, kind and name.
+    #[cfg(feature = "metrics")]
+    pub(crate) recorded: HashMap<(String, Kind, String), Bound>,
+    /// Units and descriptions of those that have not begun.
+    #[cfg(feature = "metrics")]
+    pub(crate) described: HashMap<(String, Kind, String), (String, String)>,
 }
 
 static STATE: Mutex<Option<Box<State>>> = Mutex::new(None);
@@ -194,6 +200,7 @@ pub(crate) fn lock() -> Locked {
 }
 
 /// Takes the lock if it is free.
+#[cfg(unix)]
 pub(crate) fn try_lock() -> Option<Locked> {
     use std::sync::TryLockError;
     match STATE.try_lock() {

@@ -2,5 +2,7 @@
 
 pub(crate) use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
+#[cfg(feature = "metrics")]
+pub(crate) use std::thread::LocalKey;

@@ -31,6 +31,7 @@ use crate::{
     sessions,
     shared::Shared,
     span::{Elapsed, Started},
+    stats::Stats,
 };
 
 /// The ids of a span that another library keeps: six words, without a reference count.
@@ -273,6 +274,12 @@ impl OnlyIn {
             emit_to_sessions(event, 1 << self.slot);
         }
     }
+}
+
+/// The counts of all live sessions, each with a number that no other session of the process has.
+#[must_use]
+pub fn session_stats() -> Vec<(u32, Stats)> {
+    sessions::live().into_iter().map(|(number, session)| (number, session.stats())).collect()
 }
 
 /// Whether some session records events of this provider, level and keywords. Takes a lock. In a

@@ -316,6 +316,15 @@ pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
     table().lock().slots.get(slot as usize)?.clone()
 }
 
+/// The sessions that listen, and the changes after which each began.
+pub(crate) fn live() -> Vec<(u32, Arc<Shared>)> {
+    let table = table().lock();
+    let sessions = table.slots.iter().zip(&BEGUN).filter_map(|(session, begun)| {
+        Some((begun.load(Ordering::Acquire), Arc::clone(session.as_ref()?)))
+    });
+    sessions.collect()
+}
+
 /// The types that earlier sessions in a slot listened to.
 ///
 /// A thread may have read such a type's word while an earlier session listened. A signal handler

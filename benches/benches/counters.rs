@@ -1,0 +1,77 @@
+//! What an increment of a counter costs its thread, over the floor: an addition to a number in
+//! memory of its own. Beside it, an atomic that threads share.
+//!
+//! Floor and subject take turns in small pieces, so that whatever else the machine does meets both.
+//! The results are medians of all pairs. The figures `…_ns` are nanoseconds for one increment.
+
+use std::{
+    cell::Cell,
+    hint::black_box,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Instant,
+};
+
+use benches::{
+    options::Options,
+    report::{Report, median},
+};
+use nettrace_metrics::{Counter, Gauge, Histogram, Meter};
+
+/// Increments in a piece, and pairs of pieces.
+const PIECE: u64 = 100_000;
+const PAIRS: usize = 201;
+
+static METER: Meter = Meter::new("Benches");
+static COUNTER: Counter = Counter::new(&METER, "counter");
+static GAUGE: Gauge = Gauge::new(&METER, "gauge");
+static HISTOGRAM: Histogram = Histogram::new(&METER, "histogram");
+static ATOMIC: AtomicU64 = AtomicU64::new(0);
+
+fn main() {
+    let options = Options::from_env();
+    let mut report = Report::default();
+    let tagged = COUNTER.tagged(&[("a", "b")]);
+    pair(&options, &mut report, "counter_add", |number| COUNTER.add(black_box(number)));
+    pair(&options, &mut report, "counter_add_tagged", |number| tagged.add(black_box(number)));
+    pair(&options, &mut report, "gauge_set", |number| GAUGE.set(black_box(number) as f64));
+    pair(&options, &mut report, "histogram_record", |number| {
+        HISTOGRAM.record(black_box(number) as f64);
+    });
+    pair(&options, &mut report, "atomic_add", |number| {
+        ATOMIC.fetch_add(black_box(number), Ordering::Relaxed);
+    });
+    report.finish();
+}
+
+fn pair(options: &Options, report: &mut Report, name: &str, subject: impl Fn(u64)) {
+    let name = format!("counters_{name}");
+    if !options.wants(&name) {
+        return;
+    }
+    let cell = Cell::new(0_u64);
+    let floor = |number: u64| {
+        let cell = black_box(&cell);
+        cell.set(cell.get().wrapping_add(black_box(number)));
+    };
+    let (mut ratios, mut nanos) = (Vec::new(), Vec::new());
+    for number in 0..=PAIRS {
+        let (floor, subject) = (time(floor), time(&subject));
+        // The first pair warms up.
+        if number > 0 {
+            ratios.push(subject / floor);
+            nanos.push(subject);
+        }
+    }
+    report.ratio(&name, median(ratios));
+    report.figure(&format!("{name}_ns"), median(nanos));
+}
+
+/// Nanoseconds for one call.
+#[inline(never)]
+fn time(call: impl Fn(u64)) -> f64 {
+    let start = Instant::now();
+    for number in 0..PIECE {
+        call(number);
+    }
+    start.elapsed().as_nanos() as f64 / PIECE as f64
+}
