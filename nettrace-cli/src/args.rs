@@ -19,6 +19,7 @@ use crate::{
     report::ReportOptions,
     tree::TreeOptions,
     verify::VerifyOptions,
+    view::BrowserOptions,
 };
 
 /// Shows, checks, converts and records NetTrace traces (.nettrace, format versions 4, 5 and 6)
@@ -89,6 +90,18 @@ pub(crate) enum Command {
         file: PathBuf,
         #[command(flatten)]
         options: ReportOptions,
+    },
+    /// Show a trace in the browser: as the page of report, or in Perfetto
+    ///
+    /// The page is a temporary file that only you can read; its path goes to standard output. A
+    /// browser in a sandbox may not see it: use --serve then. The server answers requests of this
+    /// machine alone.
+    View {
+        /// The trace, or - for standard input
+        #[arg(value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+        #[command(flatten)]
+        options: BrowserOptions,
     },
     /// Show one line of tab-separated columns for each event
     ///
@@ -177,6 +190,7 @@ impl Command {
             | Self::Dump { file, .. }
             | Self::Tree { file, .. }
             | Self::Report { file, .. }
+            | Self::View { file, .. }
             | Self::Headers { file, .. }
             | Self::Verify { file, .. }
             | Self::Convert { file, .. } => Some(file),

@@ -52,9 +52,12 @@ pub(crate) enum Failure {
          its ids and its parent's"
     )]
     HephTree,
-    /// `report` with a Heph trace.
-    #[error("report takes NetTrace V4, V5 and V6; `nettrace info` shows what is in a Heph trace")]
+    /// `report` or `view` with a Heph trace.
+    #[error("a report takes NetTrace V4, V5 and V6; `nettrace info` shows what is in a Heph trace")]
     HephReport,
+    /// `view` cannot serve, or cannot open what it made.
+    #[error("{0}")]
+    Browser(String),
     /// `tree` for a trace without a tick frequency.
     #[error("the trace does not state how long a tick is: its spans have no duration")]
     NoDurations,
@@ -113,7 +116,7 @@ impl Failure {
             #[cfg(unix)]
             Self::Process(_) | Self::Client(_) => 2,
             Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,
-            Self::HephReport => 2,
+            Self::HephReport | Self::Browser(_) => 2,
         })
     }
 

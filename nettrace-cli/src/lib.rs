@@ -38,6 +38,7 @@ mod summary;
 mod tree;
 mod unique_names;
 mod verify;
+mod view;
 
 /// Runs the command line of this process.
 #[must_use]
@@ -106,6 +107,10 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
         },
         Command::Report { file, options } => match heph::open(&file)? {
             Trace::NetTrace(source) => report::run(source, limits, &file, &options, out),
+            Trace::Heph(_) => Err(Failure::HephReport),
+        },
+        Command::View { file, options } => match heph::open(&file)? {
+            Trace::NetTrace(source) => view::run(source, limits, &file, &options, out),
             Trace::Heph(_) => Err(Failure::HephReport),
         },
         #[cfg(unix)]

@@ -1,0 +1,134 @@
+//! `nettrace view`: shows a trace in the browser, as a report or in Perfetto.
+
+mod serve;
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Seek, Write},
+    path::Path,
+};
+
+use nettrace_views::View;
+
+use crate::{
+    args::Limits,
+    failure::Failure,
+    report::{self, Content},
+    source::Source,
+    summary::say,
+};
+
+use self::serve::{Body, Served, Server};
+
+/// The only port from which Perfetto's page takes traces.
+const PERFETTO_PORT: u16 = 9001;
+
+/// The page that draws traces.
+const PERFETTO: &str = "https://ui.perfetto.dev";
+
+/// Options of `view`.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct BrowserOptions {
+    /// Open the trace in Perfetto (ui.perfetto.dev) instead. Its page comes from the network; the
+    /// trace is handed to it on this machine, at port 9001, until Ctrl-C
+    #[arg(long)]
+    perfetto: bool,
+    /// Serve on this machine alone until Ctrl-C, and print the address instead of opening it.
+    /// Without a port a free one is taken; --perfetto needs port 9001
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    serve: Option<u16>,
+    #[command(flatten)]
+    content: Content,
+}
+
+/// Shows `source`, which was opened as `file`.
+pub(crate) fn run(
+    source: Source,
+    limits: Limits,
+    file: &Path,
+    options: &BrowserOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    if options.perfetto {
+        return perfetto(source, limits, options, out);
+    }
+    let (page, end) = report::page(source, limits, file, &options.content)?;
+    match options.serve {
+        Some(port) => {
+            let body = Body::Bytes(page);
+            let server = Server::bind(port, Served { path: "/", body, for_perfetto: false })?;
+            announce(&server.address("/"), end, out)?;
+            server.run()
+        }
+        None => {
+            let path = keep(&page, file).map_err(Failure::Output)?;
+            writeln!(out, "{}", path.display())?;
+            out.flush()?;
+            open::that(&path).map_err(|error| not_opened(&path.display(), &error))?;
+            end
+        }
+    }
+}
+
+/// Hands the trace to Perfetto's page, which fetches it from this process.
+fn perfetto(
+    source: Source,
+    limits: Limits,
+    options: &BrowserOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut events = limits.options().open(source)?.sorted();
+    let file = tempfile::tempfile().map_err(Failure::Output)?;
+    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    let settings = nettrace_views::Options::default().spans_limit(limits.definitions());
+    let written = nettrace_views::write(View::Perfetto, &mut events, &mut writer, &settings)?;
+    let mut file: File =
+        writer.into_inner().map_err(|error| Failure::Output(error.into_error()))?;
+    let size = file.stream_position().map_err(Failure::Output)?;
+    for (count, what) in written.left_out.lines() {
+        say(Some(format_args!("left out: {count} {what}")))?;
+    }
+    let path = "/trace.pftrace";
+    let body = Body::File(file, size);
+    let port = options.serve.filter(|port| *port != 0).unwrap_or(PERFETTO_PORT);
+    let server = Server::bind(port, Served { path, body, for_perfetto: true })?;
+    let address = format!("{PERFETTO}/#!/?url={}", server.address(path));
+    announce(&address, written.end.map_err(Into::into), out)?;
+    if options.serve.is_none() {
+        // Some launchers wait until the browser ends, which wants its trace before.
+        server.meanwhile(move || {
+            if let Err(error) = open::that(&address) {
+                // If standard error is closed, there is nobody to tell.
+                let _ = say(Some(not_opened(&address, &error)));
+            }
+        });
+    }
+    server.run()
+}
+
+/// Prints the address, and how the trace ended if it is damaged.
+fn announce(address: &str, end: Result<(), Failure>, out: &mut impl Write) -> Result<(), Failure> {
+    if let Err(failure) = end {
+        say(Some(failure))?;
+    }
+    writeln!(out, "{address}")?;
+    out.flush()?;
+    Ok(say(Some("Ctrl-C ends it"))?)
+}
+
+/// Writes the page into a file that only this user can read. The system's cleaning of temporary
+/// files removes it.
+fn keep(page: &[u8], trace: &Path) -> io::Result<std::path::PathBuf> {
+    let stem = trace.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
+    let stem: String = stem.unwrap_or_default().chars().map(plain).take(60).collect();
+    let prefix = format!("nettrace-{}-", stem.trim_matches(['-', '.']));
+    let mut file = tempfile::Builder::new().prefix(&prefix).suffix(".html").tempfile()?;
+    file.write_all(page)?;
+    let (_, path) = file.keep().map_err(|error| error.error)?;
+    Ok(path)
+}
+
+fn not_opened(what: &impl std::fmt::Display, error: &io::Error) -> Failure {
+    Failure::Browser(format!("cannot open {what} in a browser: {error}; --serve prints an address"))
+}

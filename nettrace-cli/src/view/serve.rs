@@ -1,0 +1,277 @@
+//! One page, served to browsers on this machine.
+//!
+//! A page of another site can make a browser ask this server too, under a name that it directs to
+//! this machine (DNS rebinding). So every request must name this machine in its header `Host`. And
+//! no page of another origin can read the answer, but Perfetto's, if it is meant to.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::failure::Failure;
+
+/// The size of the head of a request.
+const MOST_HEAD: u64 = 16 << 10;
+
+/// How many requests are answered at a time. Browsers also connect without asking.
+const MOST_AT_ONCE: usize = 32;
+
+/// How long a client can take to send, or to take, the next bytes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is served.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// Where it is.
+    pub(super) path: &'static str,
+    pub(super) body: Body,
+    /// Whether it is a trace for Perfetto's page, not a page.
+    pub(super) for_perfetto: bool,
+}
+
+/// The bytes of the answer.
+#[derive(Debug)]
+pub(super) enum Body {
+    Bytes(Vec<u8>),
+    /// A file, and its size.
+    File(File, u64),
+}
+
+/// A server.
+#[derive(Debug)]
+pub(super) struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    served: Arc<Served>,
+}
+
+impl Server {
+    /// Listens at a port of this machine alone. 0 is any free port.
+    pub(super) fn bind(port: u16, served: Served) -> Result<Self, Failure> {
+        let fail = |error: io::Error| {
+            Failure::Browser(match error.kind() {
+                ErrorKind::AddrInUse => format!("port {port} is in use"),
+                _ => format!("cannot listen at port {port}: {error}"),
+            })
+        };
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).map_err(fail)?;
+        let address = listener.local_addr().map_err(fail)?;
+        Ok(Self { listener, address, served: Arc::new(served) })
+    }
+
+    /// The address of a path.
+    pub(super) fn address(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Does something on a thread of its own, while requests are answered.
+    #[expect(clippy::disallowed_methods, reason = "a thread that shares nothing")]
+    pub(super) fn meanwhile(&self, what: impl FnOnce() + Send + 'static) {
+        std::thread::spawn(what);
+    }
+
+    /// Answers requests, each on a thread of its own, until the process ends.
+    #[expect(clippy::disallowed_methods, reason = "threads that share nothing but what they send")]
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let port = self.address.port();
+        for stream in self.listener.incoming() {
+            // The client may be gone, or descriptors are used up for the moment.
+            let Ok(stream) = stream else {
+                std::thread::sleep(Duration::from_millis(10));
+                continue;
+            };
+            if Arc::strong_count(&self.served) > MOST_AT_ONCE {
+                continue;
+            }
+            let served = Arc::clone(&self.served);
+            std::thread::spawn(move || {
+                // A client that goes away ends only its own answer.
+                let _ = serve(&stream, &served, port);
+            });
+        }
+        Ok(())
+    }
+}
+
+/// Reads a request and answers it.
+fn serve(stream: &TcpStream, served: &Served, port: u16) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let request = Request::read(BufReader::new(stream.take(MOST_HEAD)))?;
+    let answer = request.answer(served, port);
+    let mut out = io::BufWriter::new(stream);
+    let size = match answer.body {
+        None => 0,
+        Some(Body::Bytes(bytes)) => bytes.len() as u64,
+        Some(Body::File(_, size)) => *size,
+    };
+    write!(out, "HTTP/1.1 {}\r\nContent-Length: {size}\r\n", answer.status)?;
+    let kind = if served.for_perfetto { "application/octet-stream" } else { "text/html" };
+    write!(
+        out,
+        "Content-Type: {kind}; charset=utf-8\r\nCache-Control: no-store\r\n\
+         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
+         X-Frame-Options: DENY\r\nConnection: close\r\n"
+    )?;
+    if served.for_perfetto {
+        write!(
+            out,
+            "Access-Control-Allow-Origin: {}\r\nAccess-Control-Allow-Private-Network: true\r\n\
+             Vary: Origin\r\n",
+            super::PERFETTO
+        )?;
+    } else {
+        write!(out, "Cross-Origin-Resource-Policy: same-origin\r\n")?;
+    }
+    write!(out, "\r\n")?;
+    match answer.body {
+        Some(body) if !answer.is_head => body.write(&mut out)?,
+        _ => {}
+    }
+    out.flush()
+}
+
+/// What a request wants.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    method: String,
+    target: String,
+    /// The only header `Host`, if there is one and not several.
+    host: Option<String>,
+}
+
+/// An answer: `None` as body for nothing.
+struct Answer<'a> {
+    status: &'static str,
+    body: Option<&'a Body>,
+    is_head: bool,
+}
+
+impl Request {
+    fn read(mut head: impl BufRead) -> io::Result<Self> {
+        let mut line = || -> io::Result<String> {
+            let mut line = String::new();
+            if head.read_line(&mut line)? == 0 {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+        };
+        let first = line()?;
+        let mut words = first.split(' ');
+        let mut word = || words.next().unwrap_or_default().to_owned();
+        let (method, target) = (word(), word());
+        let mut hosts = Vec::new();
+        loop {
+            let header = line()?;
+            if header.is_empty() {
+                break;
+            }
+            if let Some((name, value)) = header.split_once(':') {
+                if name.eq_ignore_ascii_case("host") {
+                    hosts.push(value.trim().to_ascii_lowercase());
+                }
+            }
+        }
+        let host = if hosts.len() == 1 { hosts.pop() } else { None };
+        Ok(Self { method, target, host })
+    }
+
+    fn answer<'a>(&self, served: &'a Served, port: u16) -> Answer<'a> {
+        let refuse = |status| Answer { status, body: None, is_head: false };
+        let is_here = |host: &str| {
+            let name = host.strip_suffix(&format!(":{port}")).or((port == 80).then_some(host));
+            matches!(name, Some("127.0.0.1" | "localhost"))
+        };
+        if !self.host.as_deref().is_some_and(is_here) {
+            return refuse("421 Misdirected Request");
+        }
+        match &*self.method {
+            "GET" | "HEAD" => {}
+            "OPTIONS" if served.for_perfetto => return refuse("204 No Content"),
+            _ => return refuse("405 Method Not Allowed"),
+        }
+        if self.target.split('?').next() != Some(served.path) {
+            return refuse("404 Not Found");
+        }
+        Answer { status: "200 OK", body: Some(&served.body), is_head: self.method == "HEAD" }
+    }
+}
+
+impl Body {
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Bytes(bytes) => out.write_all(bytes),
+            Self::File(file, size) => {
+                let mut buffer = vec![0; 1 << 16];
+                let mut at = 0;
+                while at < *size {
+                    let count = read_at(file, &mut buffer, at)?;
+                    if count == 0 {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                    out.write_all(&buffer[..count])?;
+                    at += count as u64;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Reads at a position, because several threads read.
+fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+    #[cfg(unix)]
+    return std::os::unix::fs::FileExt::read_at(file, buffer, at);
+    #[cfg(windows)]
+    return std::os::windows::fs::FileExt::seek_read(file, buffer, at);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Body, Request, Served};
+
+    fn status(request: &str, for_perfetto: bool) -> Option<&'static str> {
+        let served = Served { path: "/", body: Body::Bytes(vec![1]), for_perfetto };
+        Some(Request::read(request.as_bytes()).ok()?.answer(&served, 81).status)
+    }
+
+    #[test]
+    fn only_this_machine_is_served() {
+        let ask = |host: &str| status(&format!("GET / HTTP/1.1\r\n{host}\r\n"), false);
+        let (fine, wrong) = (Some("200 OK"), Some("421 Misdirected Request"));
+        assert_eq!(ask("Host: 127.0.0.1:81\r\n"), fine);
+        assert_eq!(ask("accept: *\r\nHOST: LocalHost:81 \r\n"), fine);
+        for host in [
+            "",
+            "Host: 127.0.0.1\r\n",
+            "Host: 127.0.0.1:8\r\n",
+            "Host: evil.example:81\r\n",
+            "Host: evil.example\r\n",
+            "Host: 127.0.0.1.evil.example:81\r\n",
+            "Host: localhost:81\r\nHost: evil.example:81\r\n",
+            "Host: x@localhost:81\r\n",
+        ] {
+            assert_eq!(ask(host), wrong, "{host}");
+        }
+        assert_eq!(status("", false), None);
+        assert_eq!(status("GET / HTTP/1.1\r\nHost: localhost:81\r\n", false), None);
+    }
+
+    #[test]
+    fn methods_and_paths() {
+        let ask = |first: &str, for_perfetto| {
+            status(&format!("{first} HTTP/1.1\r\nHost: localhost:81\r\n\r\n"), for_perfetto)
+        };
+        assert_eq!(ask("GET /?x", false), Some("200 OK"));
+        assert_eq!(ask("HEAD /", false), Some("200 OK"));
+        assert_eq!(ask("GET /etc/passwd", false), Some("404 Not Found"));
+        assert_eq!(ask("GET http://evil.example/", false), Some("404 Not Found"));
+        assert_eq!(ask("POST /", false), Some("405 Method Not Allowed"));
+        assert_eq!(ask("OPTIONS /", false), Some("405 Method Not Allowed"));
+        assert_eq!(ask("OPTIONS /", true), Some("204 No Content"));
+    }
+}
