@@ -16,7 +16,9 @@ use std::{
 
 use testkit::reference::{Trace, ask, tool};
 
-use crate::support::{Load, Server, counts};
+use nettrace_writer::Emit as _;
+
+use crate::support::{Load, Server, Tick, all_of, counts, stop};
 
 /// A tool that looks for sockets where the server has its own.
 fn look_in(server: &Server, tool: &Path) -> Command {
@@ -53,6 +55,28 @@ fn the_reference_attaches_and_sees_every_event() {
     assert!(number("events") > 1_000, "{totals}");
     assert_eq!(number("lost"), 0, "{totals}");
     assert_eq!(text.lines().count() as u64, number("events") + 1);
+}
+
+#[test]
+fn what_a_slow_client_loses_is_what_the_program_counts() {
+    const NAME: &str = "what_a_slow_client_loses_is_what_the_program_counts";
+    if !testkit::process::alone(NAME) {
+        return;
+    }
+    const EVENTS: u64 = 300_000;
+    let server = Server::start();
+    let live = server.target().collect(&[all_of("Contoso-Attach")], 1).unwrap();
+    // The client reads nothing meanwhile, and 1 MB of memory has no room for so many.
+    for number in 0..EVENTS {
+        Tick { number }.emit();
+    }
+    let trace = stop(&server.target(), live);
+    let (events, lost) = counts(&trace);
+    assert!(lost > 0, "{events} events");
+    assert_eq!(events + lost, EVENTS);
+    if let Some(verdict) = ask(&["summary"], Trace::Bytes(&trace)) {
+        verdict.assert_holds(events, lost);
+    }
 }
 
 #[test]
