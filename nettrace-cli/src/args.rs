@@ -150,9 +150,11 @@ pub(crate) enum Command {
     /// The columns: id, program, version of the runtime, command line.
     #[cfg(unix)]
     Ps,
-    /// Record a trace of a live process, until Ctrl-C
+    /// Record a trace of a live process, or of a program that is started, until Ctrl-C
     ///
-    /// Standard error says how many events the file has, and how many were lost.
+    /// `nettrace collect -- COMMAND` starts a program, which waits in `listen` until the trace has
+    /// begun. The exit code is then the program's. Standard error says how many events the file
+    /// has, and how many were lost.
     #[cfg(unix)]
     Collect {
         #[command(flatten)]

@@ -78,6 +78,10 @@ pub(crate) enum Failure {
     #[cfg(unix)]
     #[error("{0}")]
     Client(#[from] nettrace_diagnostics::__client::ClientError),
+    /// The program that was started has ended so: its name, its exit code as a shell has it.
+    #[cfg(unix)]
+    #[error("{0} has ended: {2}")]
+    Program(String, u8, std::process::ExitStatus),
     /// A filter by time of day for a trace without one.
     #[error(
         "the trace does not state by the wall clock when it starts: give --from and --to in \
@@ -115,6 +119,8 @@ impl Failure {
             | Self::NothingMoreInHeph => 2,
             #[cfg(unix)]
             Self::Process(_) | Self::Client(_) => 2,
+            #[cfg(unix)]
+            Self::Program(_, code, _) => *code,
             Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,
             Self::HephReport | Self::Browser(_) => 2,
         })

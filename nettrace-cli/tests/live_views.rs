@@ -18,7 +18,10 @@ use nettrace_reader::{Reader, Value};
 use nettrace_writer::{Emit as _, TraceEvent};
 use serde_json::Value as Json;
 use tempfile::{TempDir, tempdir};
-use testkit::reference::{Trace, ask, tool};
+use testkit::{
+    process::{is_rerun, this_program},
+    reference::{Trace, ask, tool},
+};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Contoso-Top", level = Informational)]
@@ -256,6 +259,72 @@ fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let names = |one: &Content| one.others.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&ours), names(&theirs));
     assert!(ours.others["System.Runtime"] > 10, "{:?}", ours.others);
+}
+
+#[test]
+fn collect_starts_a_program_and_misses_nothing() {
+    const NAME: &str = "collect_starts_a_program_and_misses_nothing";
+    if let Some(how) = is_rerun() {
+        if how == "listen" {
+            nettrace_diagnostics::listen().unwrap();
+        }
+        println!("the program's own output");
+        for number in 0..500 {
+            Tick { number }.emit();
+        }
+        process::exit(7);
+    }
+    let folder = tempdir().unwrap();
+    let program = this_program();
+    let collect = |how: &str, arguments: &[&str]| {
+        let mut command = nettrace(folder.path(), &[&["collect"], arguments, &["--"]].concat());
+        command.arg(program.get_program()).args(program.get_args());
+        command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+        let output = command.env("NETTRACE_RERUN", how).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output, said)
+    };
+    let count = |trace: &[u8]| {
+        let report = nettrace_reader::verify(trace).unwrap();
+        assert!(report.is_sound() && report.lost == 0, "{report:?}");
+        report.events
+    };
+    // The exit code is the program's, and so is the output.
+    let (output, said) = collect("listen", &["-o", "own.nettrace"]);
+    assert_eq!(output.status.code(), Some(7), "{said}");
+    assert!(said.contains("own.nettrace: 500 events, 0 lost"), "{said}");
+    assert!(said.contains("has ended: exit status: 7"), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("the program's own output"));
+    assert_eq!(count(&fs::read(folder.path().join("own.nettrace")).unwrap()), 500);
+    // A program that is not recorded does not stay: this waits for its output to be closed.
+    let (output, said) = collect("listen", &["-o", "own.nettrace"]);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("--force replaces it"), "{said}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("the program's own output"));
+    // The trace alone is on standard output.
+    let (output, said) = collect("listen", &["-o", "-", "--providers", "Contoso-Top"]);
+    assert_eq!(count(&output.stdout), 500);
+    assert!(said.contains("the program's own output"), "{said}");
+    // A program that does not listen.
+    let (output, said) = collect("does not listen", &[]);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("has ended (exit status: 7) and never listened"), "{said}");
+    let output = nettrace(folder.path(), &["collect", "--", "no-such-program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("cannot start no-such-program"), "{said}");
+}
+
+#[test]
+fn collect_starts_a_program_of_dotnet() {
+    let Some(bench) = tool("eventpipe-bench") else { return };
+    let folder = tempdir().unwrap();
+    let arguments = ["collect", "--profile", "gc-collect", "-o", "started.nettrace", "--"];
+    let mut command = nettrace(folder.path(), &arguments);
+    let output = command.arg(bench).args(["disabled", "1", "0.2", "64", "x"]).output().unwrap();
+    assert!(succeeded(&output).contains("ns_per_event"), "the program's output");
+    let path = folder.path().join("started.nettrace");
+    ask(&["summary"], Trace::File(&path)).unwrap().assert_accepted();
 }
 
 #[test]

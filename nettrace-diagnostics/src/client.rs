@@ -174,6 +174,14 @@ impl Target {
         Info::read(1, &payload)
     }
 
+    /// Lets the process go on, if it waits for that at this socket.
+    ///
+    /// # Errors
+    /// It does not answer, or not in time.
+    pub fn resume(&self) -> Result<(), ClientError> {
+        self.ask(set::PROCESS, process::RESUME_RUNTIME, &[]).map(drop)
+    }
+
     /// The environment of the process, as `NAME=value`.
     ///
     /// # Errors

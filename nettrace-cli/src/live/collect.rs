@@ -1,6 +1,7 @@
 //! The command `collect`: a trace of a live process, until it is stopped.
 
 use std::{
+    ffi::OsString,
     fs::File,
     io::{self, ErrorKind, IsTerminal as _, Read as _, Write},
     os::unix::net::UnixStream,
@@ -13,7 +14,7 @@ use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Profile, Provider, Which, find};
+use super::{Profile, Provider, Which, find, launch::Launched};
 use crate::{args::Limits, failure::Failure, summary};
 
 /// How much is read at a time.
@@ -23,7 +24,7 @@ const CHUNK: usize = 64 << 10;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CollectOptions {
     #[command(flatten)]
-    which: Which,
+    source: Source,
     /// What to record: NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]], separated by commas. KEYWORDS is
     /// hexadecimal [default: everything]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -49,13 +50,39 @@ pub(crate) struct CollectOptions {
     buffer: u32,
 }
 
+/// A process, or a program to start.
+#[derive(Clone, Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct Source {
+    /// The id of the process
+    #[arg(short, long, value_name = "PID")]
+    pid: Option<u32>,
+    /// The name of the program, or a part of its command line
+    #[arg(short, long, value_name = "NAME")]
+    name: Option<String>,
+    /// A program to start, with its arguments. It is recorded from its first event on
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
 /// Collects a trace.
 pub(crate) fn run(
     options: &CollectOptions,
     limits: Limits,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let target = find(&options.which)?;
+    // From here on a signal ends the trace, not this process.
+    let signals = Signals::new().map_err(Failure::Output)?;
+    let to_stdout = options.out.as_ref().is_some_and(|path| path.as_os_str() == "-");
+    let Source { pid, name, command } = &options.source;
+    let mut launched = match &command[..] {
+        [] => None,
+        command => Some(Launched::start(command, to_stdout, &signals)?),
+    };
+    let target = match &launched {
+        Some(launched) => launched.target.clone(),
+        None => find(&Which { pid: *pid, name: name.clone() })?,
+    };
     let path = match &options.out {
         Some(path) if path.as_os_str() == "-" => None,
         Some(path) => Some(path.clone()),
@@ -67,9 +94,10 @@ pub(crate) fn run(
     };
     let wanted = wanted(options);
     let stacks = options.stacks || options.profile.contains(&Profile::SampledThreadTime);
-    // From here on a signal ends the trace, not this process.
-    let signals = Signals::new().map_err(Failure::Output)?;
     let live = target.collect_with(&wanted, options.buffer, stacks)?;
+    if let Some(launched) = &mut launched {
+        launched.resume()?;
+    }
     let end = options.duration.map(|duration| Instant::now() + duration);
     if end.is_none() && io::stderr().is_terminal() {
         summary::say(Some(format_args!("recording process {}; Ctrl-C ends it", target.pid)))?;
@@ -79,12 +107,16 @@ pub(crate) fn run(
             let path = path.as_deref().unwrap_or(Path::new(""));
             let failed = |error| Failure::Destination(path.display().to_string(), error);
             copy(&target, live, &signals, end, &mut |bytes| file.write_all(bytes).map_err(failed))?;
-            report(path, limits)
+            report(path, limits)?;
         }
         None => copy(&target, live, &signals, end, &mut |bytes| {
             out.write_all(bytes)?;
             Ok(out.flush()?)
-        }),
+        })?,
+    }
+    match launched {
+        Some(launched) => launched.wait(&signals),
+        None => Ok(()),
     }
 }
 
@@ -210,6 +242,15 @@ impl Signals {
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
         Ok(Self { pipe })
+    }
+
+    /// Waits so long for a signal. Whether one came.
+    pub(super) fn wait(&self, time: Duration) -> Result<bool, Failure> {
+        let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
+        match poll(&mut polled, time.try_into().ok().as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.came()),
+            Err(errno) => Err(Failure::Process(errno.to_string())),
+        }
     }
 
     pub(super) fn came(&self) -> bool {

@@ -183,7 +183,7 @@ pub(super) fn draw(
     let mut text = String::from("\x1b[H");
     for line in lines.iter().take(rows.saturating_sub(1)) {
         text.extend(line.chars().filter(|c| !c.is_control()).take(columns));
-        text.push_str("\x1b[K\r\n");
+        text.push_str("\x1b[K\n");
     }
     text.push_str("\x1b[J");
     out.write_all(text.as_bytes())?;
