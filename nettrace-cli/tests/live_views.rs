@@ -14,6 +14,7 @@ use std::{
 };
 
 use nettrace_diagnostics::{__client::Target, Options};
+use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 use nettrace_reader::{Reader, Value};
 use nettrace_writer::{Emit as _, TraceEvent};
 use serde_json::Value as Json;
@@ -113,6 +114,62 @@ fn top_shows_the_rates_of_each_type() {
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].contains(&format!("{pid}: ")) && lines[0].ends_with(" 0 lost"), "{text}");
     assert!(lines[1].ends_with("event") && lines[2].ends_with("Contoso-Top/Tick"), "{text}");
+    diagnostics.stop();
+}
+
+static SHOP: Meter = Meter::new("Contoso-Shop");
+static ORDERS: Counter = Counter::new(&SHOP, "orders").unit("{order}");
+static CARTS: UpDownCounter = UpDownCounter::new(&SHOP, "carts");
+static STOCK: Gauge = Gauge::new(&SHOP, "stock");
+static LATENCY: Histogram = Histogram::new(&SHOP, "latency").unit("ms");
+
+#[test]
+fn counters_of_a_process_of_ours_are_what_it_counts() {
+    let folder = tempdir().unwrap();
+    let diagnostics = Options::new().directory(folder.path()).listen().unwrap();
+    ORDERS.add(40);
+    CARTS.add(-3);
+    STOCK.set(41.5);
+    let pid = process::id().to_string();
+    let mut command = nettrace(folder.path(), &["counters", "-p", &pid, "Contoso-Shop"]);
+    command.args(["--duration", "2500ms", "--interval", "500ms", "--json"]);
+    let mut child = command.spawn().unwrap();
+    let mut orders = 40;
+    while child.try_wait().unwrap().is_none() {
+        ORDERS.add(2);
+        orders += 2;
+        LATENCY.record(7.0);
+        thread::sleep(Duration::from_millis(5));
+    }
+    let values = objects(&succeeded(&child.wait_with_output().unwrap()));
+    let of = |name: &str| {
+        let named = values.iter().filter(|one| one["name"] == name);
+        let named = named.inspect(|one| assert_eq!(one["provider"], "Contoso-Shop"));
+        named.cloned().collect::<Vec<_>>()
+    };
+    let counts = of("orders");
+    assert!(counts.len() >= 3, "{values:?}");
+    assert_eq!((&counts[0]["kind"], &counts[0]["unit"]), (&"counter".into(), &"{order}".into()));
+    let mut before = 40.0;
+    for count in &counts {
+        let value = count["value"].as_f64().unwrap();
+        assert!(value >= before && value <= f64::from(orders), "{counts:?}");
+        before = value;
+    }
+    let rate = counts.last().unwrap()["rate"].as_f64().unwrap();
+    assert!(rate > 10.0 && rate <= 440.0, "at most 2 in 5 ms: {rate}");
+    assert_eq!((&of("carts")[0]["value"], &of("stock")[0]["value"]), (&(-3).into(), &41.5.into()));
+    let latency = of("latency");
+    let last = latency.last().unwrap();
+    assert_eq!((&last["unit"], &last["kind"]), (&"ms".into(), &"histogram".into()));
+    for pair in last["quantiles"].as_array().unwrap() {
+        let value = pair[1].as_f64().unwrap();
+        assert!((value / 7.0 - 1.0).abs() < 0.02, "{last}");
+    }
+    // Without a name, all meters. What has not changed is there, too.
+    let mut command = nettrace(folder.path(), &["counters", "-p", &pid, "--duration", "1500ms"]);
+    let text = succeeded(&command.output().unwrap());
+    assert!(text.contains(" Contoso-Shop/stock 41.5\n"), "{text}");
     diagnostics.stop();
 }
 
