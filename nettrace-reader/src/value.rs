@@ -123,7 +123,6 @@ pub struct Fields<'a> {
     fields: slice::Iter<'a, Field>,
     decoder: Decoder<'a>,
     base: u64,
-    is_from_table: bool,
     /// Whether the payload ended before a field of the table.
     has_ended: bool,
 }
@@ -135,16 +134,10 @@ impl<'a> Fields<'a> {
         let with_dates = |date| {
             let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
             let cursor = Cursor::new(payload, 0);
-            let object = (&**fields, cursor);
+            let object = is_from_table.then_some((&**fields, 0));
             let decoder =
                 Decoder { payload, cursor, object, located: 0, budget, date, is_lost: false };
-            Self {
-                fields: fields.iter(),
-                decoder,
-                base,
-                is_from_table: *is_from_table,
-                has_ended: false,
-            }
+            Self { fields: fields.iter(), decoder, base, has_ended: false }
         };
         if fields.iter().any(|field| field.ty.has_dates())
             && !with_dates(8).fits()
@@ -214,7 +207,7 @@ impl<'a> Iterator for Fields<'a> {
             self.fields = [].iter();
             return None;
         }
-        if self.is_from_table {
+        if self.decoder.object.is_some() {
             return Some(Ok((&field.name, self.value_of_table(field))));
         }
         Some(match self.decoder.value(&field.ty) {
@@ -236,8 +229,9 @@ const SPARE_VALUES: usize = 1 << 16;
 struct Decoder<'a> {
     payload: &'a [u8],
     cursor: Cursor<'a>,
-    /// The fields of the object that is being decoded, and where it starts.
-    object: (&'a [Field], Cursor<'a>),
+    /// The fields of the object that is being decoded, and where it starts. Around all objects,
+    /// those of the payload if they come from the table.
+    object: Option<(&'a [Field], usize)>,
     /// The end of the last located data.
     located: usize,
     /// How many more values may be decoded, including code units of located text.
@@ -281,7 +275,7 @@ impl<'a> Decoder<'a> {
                 self.elements(element, count)?
             }
             Type::Object(fields) => {
-                let around = std::mem::replace(&mut self.object, (fields, self.cursor));
+                let around = self.object.replace((fields, self.cursor.position()));
                 let mut values = Vec::with_capacity(fields.len());
                 for field in fields {
                     values.push((&*field.name, self.value(&field.ty)?));
@@ -319,8 +313,10 @@ impl<'a> Decoder<'a> {
     /// The value of a field of the current object, which is decoded again. It is a number of
     /// elements that are not empty.
     fn count(&mut self, field: usize) -> Read<usize> {
-        let (fields, start) = self.object;
-        let back = std::mem::replace(&mut self.cursor, start);
+        let (fields, start) = self.object.unwrap_or_default();
+        let back = self.cursor;
+        self.cursor = Cursor::new(self.payload, 0);
+        self.cursor.bytes(start)?;
         let mut value = Value::U8(0);
         for field in fields.iter().take(field + 1) {
             value = self.value(&field.ty)?;
