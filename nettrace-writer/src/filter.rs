@@ -255,7 +255,7 @@ impl ProviderFilter {
     /// [`FilterError`] says which filter is wrong, and why. A string without any filter is an error
     /// too; to select everything, write `*`.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, FilterError> {
-        let pieces = text.split(',').map(str::trim).filter(|piece| !piece.is_empty());
+        let pieces = text.split(',').map(str::trim_ascii).filter(|piece| !piece.is_empty());
         let filters = pieces.map(str::parse).collect::<Result<Vec<_>, _>>()?;
         if filters.is_empty() { Err(FilterError::Empty) } else { Ok(filters) }
     }
@@ -358,7 +358,7 @@ impl SessionBuilder {
         let variable = variable.as_ref();
         let Some(text) = env::var_os(variable) else { return self };
         let text = text.to_str().ok_or(FilterError::NotUnicode);
-        if text.as_ref().is_ok_and(|text| text.trim().is_empty()) {
+        if text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
             return self;
         }
         match text.and_then(ProviderFilter::parse_list) {
@@ -406,7 +406,7 @@ impl FromStr for ProviderFilter {
 
     /// Reads one filter of the [text form](ProviderFilter#text-form).
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let filter = text.trim();
+        let filter = text.trim_ascii();
         let Some((name, rest)) = filter.split_once(':') else {
             if let Some(level) = level(filter) {
                 return Ok(Self::all().level(level));
@@ -422,7 +422,7 @@ impl FromStr for ProviderFilter {
             };
         };
         let mut parsed = Self::named(name, filter)?;
-        let mut parts = rest.splitn(3, ':').map(str::trim);
+        let mut parts = rest.splitn(3, ':').map(str::trim_ascii);
         if let Some(keywords) = parts.next().filter(|part| !part.is_empty()) {
             parsed.keywords = parse_keywords(keywords, filter)?;
         }
@@ -442,7 +442,7 @@ impl FromStr for ProviderFilter {
 impl ProviderFilter {
     /// The filter with this name. `filter` is the whole text, for errors.
     fn named(name: &str, filter: &str) -> Result<Self, FilterError> {
-        let (name, filter) = (name.trim(), filter.to_owned());
+        let (name, filter) = (name.trim_ascii(), filter.to_owned());
         let fixed = name.strip_suffix('*').unwrap_or(name);
         if name.is_empty() {
             Err(FilterError::NoName { filter })
@@ -474,7 +474,7 @@ fn level(text: &str) -> Option<Level> {
 }
 
 fn parse_level(text: &str, filter: &str) -> Result<Level, FilterError> {
-    let text = text.trim();
+    let text = text.trim_ascii();
     let number = || {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse().ok().map(Level::new)).flatten()
