@@ -128,10 +128,11 @@ impl<'a> Spec<'a> {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
-        let begin = self.begin("Call");
+        let begin = self.begin(Some(&span));
         if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
             return parse_quote!({
-                let #span = #begin;
+                let mut #span = #krate::__traced::Call::off();
+                #begin
                 #body
             });
         }
@@ -146,15 +147,17 @@ impl<'a> Spec<'a> {
         let (result, ty) = (local("__result"), &self.output.ty);
         let handler = self.handler(None, &quote!(&#result));
         parse_quote!({
-            let #span = #begin;
+            let mut #span = #krate::__traced::Call::off();
+            #begin
             let #result = #krate::__traced::call(move || -> #ty #body);
             #krate::__traced::Call::end_with(#span, #handler);
             #result
         })
     }
 
-    /// An expression for a span that has begun. `guard` is its type.
-    fn begin(&self, guard: &str) -> TokenStream {
+    /// An expression for a span that has begun. With `place`, a statement that begins the span of
+    /// the call that is there.
+    fn begin(&self, place: Option<&Ident>) -> TokenStream {
         let Self { call, parent, enabled_if, sample, .. } = self;
         let krate = call.krate;
         let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
@@ -175,16 +178,18 @@ impl<'a> Spec<'a> {
             }
         };
         // What a call without a span does at its end is one branch.
-        let (guard, off) = if guard == "Call" {
-            (quote!(#krate::__traced::Call), quote!(#krate::__traced::Call::off()))
-        } else {
-            (quote!(#krate::Span), quote!(#krate::Span::off(#no_events)))
+        let (guard, given, otherwise) = match place {
+            Some(place) => (quote!(#krate::__traced::Call), quote!(&mut #place, || #events), None),
+            None => {
+                let span = quote!(#krate::Span);
+                (span.clone(), events, Some(quote!(else { #span::off(#no_events) })))
+            }
         };
         let begun = match sample {
-            None => quote!(#guard::begin(#events, #parent, #emit_start)),
+            None => quote!(#guard::begin(#given, #parent, #emit_start)),
             Some(sample) => {
                 let sampling = call::sampling(krate, sample);
-                quote!(#guard::begin_sampled(#events, #parent, #sampling, #emit_start))
+                quote!(#guard::begin_sampled(#given, #parent, #sampling, #emit_start))
             }
         };
         let enabled_if = enabled_if.map(|condition| {
@@ -222,9 +227,7 @@ impl<'a> Spec<'a> {
 
             if #is_wanted #enabled_if {
                 #begun
-            } else {
-                #off
-            }
+            } #otherwise
         })
     }
 

@@ -95,15 +95,16 @@ impl Frame {
     #[inline(always)]
     fn set_span(
         &mut self,
-        span: &Begun,
+        (ids, number): (Ids, u64),
+        state: Option<Arc<TraceState>>,
         labels: Range<usize>,
         depth: &mut usize,
         last: &mut u64,
     ) -> Entered {
-        self.set(span.number, Some(span.ids), false, labels, span.state.clone());
+        self.set(number, Some(ids), false, labels, state);
         (*depth, *last) = (*depth + 1, *last + 1);
         self.serial = *last;
-        set_innermost(*last, span.number);
+        set_innermost(*last, number);
         Entered { depth: *depth, serial: *last }
     }
 }
@@ -452,9 +453,10 @@ impl Frames {
         let (span, number) = new_span(&mut self.block);
         let (ids, state) = ids_of(span, above, outer);
         let labels = outer.start..outer.end;
-        let begun = begun.insert(Begun { ids, number, state });
+        // Not read back from there: the processor would wait until it is written.
+        let begun = begun.insert(Begun { ids, number, state: state.clone() });
         if labels.is_empty() {
-            next.set_span(begun, labels, &mut self.depth, &mut self.last)
+            next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last)
         } else {
             self.push_span_below_labels(begun)
         }
@@ -579,7 +581,9 @@ impl Frames {
     fn push_span(&mut self, span: &Begun) -> Entered {
         match self.frames.get_mut(self.depth..self.depth + 2) {
             Some([outer, next]) if outer.start == outer.end => {
-                next.set_span(span, outer.start..outer.end, &mut self.depth, &mut self.last)
+                let (labels, state) = (outer.start..outer.end, span.state.clone());
+                let number = span.number;
+                next.set_span((span.ids, number), state, labels, &mut self.depth, &mut self.last)
             }
             _ => self.push_span_below_labels(span),
         }

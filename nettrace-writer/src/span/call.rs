@@ -52,40 +52,41 @@ impl<E: SpanEvents> Call<E> {
         Self { span: ManuallyDrop::new(None) }
     }
 
-    /// Begins the span and enters it.
+    /// Begins the span where this is, and enters it. It is large: whatever moved it would read what
+    /// has just been written, in other pieces, and the processor would wait for that. So
+    /// `events` makes the events there, too.
     #[inline(never)]
-    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        Self::begin_with(events, parent, None, start)
+    pub fn begin(&mut self, events: impl FnOnce() -> E, parent: Parent<'_>, start: impl FnOnce()) {
+        self.begin_with(events, parent, None, start);
     }
 
     /// [`begin`](Self::begin) for a span that decides if it is a root.
     #[inline(never)]
     pub fn begin_sampled(
-        events: E,
+        &mut self,
+        events: impl FnOnce() -> E,
         parent: Parent<'_>,
         sampling: Sampling,
         start: impl FnOnce(),
-    ) -> Self {
-        Self::begin_with(events, parent, Some(sampling), start)
+    ) {
+        self.begin_with(events, parent, Some(sampling), start);
     }
 
     #[inline(always)]
     fn begin_with(
-        events: E,
+        &mut self,
+        events: impl FnOnce() -> E,
         parent: Parent<'_>,
         sampling: Option<Sampling>,
         start: impl FnOnce(),
-    ) -> Self {
+    ) {
         if parent.is_sampled_out() {
-            start();
-            return Self::off();
+            return start();
         }
-        // The span begins where it stays, because it is large.
-        let mut call = Self { span: ManuallyDrop::new(Some(EnteredSpan::off(events))) };
-        if let Some(span) = &mut *call.span {
+        self.span = ManuallyDrop::new(Some(EnteredSpan::off(events())));
+        if let Some(span) = &mut *self.span {
             span.begin_here(parent, sampling, start);
         }
-        call
     }
 
     /// Ends the span. `stop` records the Stop: see [`EnteredSpan::end_with`].
