@@ -37,9 +37,9 @@ fn main() {
     report.finish();
 }
 
-/// Does the same from 1, 10, 100 and 1,000 threads, which take turns: events, traced calls, events of
-/// `tracing`. Beside them the floor runs on as many threads, since with many threads the caches make
-/// even the floor slower.
+/// Does the same from 1, 10, 100 and 1,000 threads, which take turns: events, traced calls, events
+/// of `tracing`. Beside them the floor runs on as many threads, since with many threads the caches
+/// make even the floor slower.
 fn cost(options: &Options, report: &mut Report) {
     set_global_default(tracing_nettrace::subscriber()).expect("the only one");
     let numbers: &[usize] = options.amount(&[1, 10, 100, 1_000], &[1, 10]);
