@@ -326,9 +326,33 @@ fn traces_of_dotnet() {
     for path in dotnet_traces() {
         let name = path.file_name().unwrap().to_string_lossy();
         let page = compare(&name, &fs::read(&path).unwrap());
-        if name.contains("objver4") {
-            assert!(number(&page["samples"]["total"]) > 0, "{name} has samples");
-        }
+        compare_samples(&name, &page, &path);
+    }
+}
+
+/// The stacks of samples are those of the target `folded`.
+fn compare_samples(name: &str, page: &Value, path: &std::path::Path) {
+    let path = path.to_str().unwrap();
+    let output = nettrace(&["convert", path, "-", "--to", "folded", "--by", "cpu"], b"");
+    let mut own = BTreeMap::<_, u64>::new();
+    for line in stdout(&output).lines() {
+        let (stack, weight) = line.rsplit_once(' ').unwrap();
+        let leaf = stack.rsplit(';').next().unwrap().to_owned();
+        *own.entry(leaf).or_default() += weight.parse::<u64>().unwrap();
+    }
+    let samples = &page["samples"];
+    if samples.is_null() {
+        assert_eq!(own.values().sum::<u64>(), 0, "{name}");
+        return;
+    }
+    // `folded` may state the time that samples stand for.
+    let interval = own.values().sum::<u64>() / number(&samples["total"]);
+    assert!(interval > 0, "{name}");
+    for row in array(&samples["top"]).iter().filter(|row| row[1] != 0) {
+        let frame = text(&samples["names"][number(&row[0]) as usize]);
+        // `folded` cannot have semicolons in names.
+        let theirs = own.get(&frame).or_else(|| own.get(&frame.replace(';', ":")));
+        assert_eq!(theirs, Some(&(number(&row[1]) * interval)), "{name}: {frame}");
     }
 }
 

@@ -390,7 +390,8 @@ fn span_frames(gathered: &Gathered) -> Option<Frames> {
 }
 
 fn sample_frames(gathered: &Gathered) -> Option<Frames> {
-    frames(&gathered.samples, |address| format!("{address:#x}"))
+    let (flame, names) = gathered.samples.named();
+    frames(&flame, |number| name(names.get(number as usize).map_or("", |name| name)))
 }
 
 /// The largest frames of a graph. `name` spells the names.
@@ -467,8 +468,8 @@ fn notes(gathered: &Gathered) -> Vec<String> {
     note(spans.given_up, "{} spans are shown without an end: too many were under way.");
     note(spans.unnamed, "{} spans have names beyond the first 1,000, and count as one name.");
     note(spans.flame.cut, "{} paths of spans were cut: there are too many, or they are too deep.");
-    note(gathered.samples.cut, "{} stacks were cut: there are too many, or they are too deep.");
-    note(gathered.bare_samples, "{} samples have no stack.");
+    note(gathered.samples.cut(), "{} stacks were cut: there are too many, or they are too deep.");
+    note(gathered.samples.bare, "{} samples have no stack.");
     if !gathered.clock.is_known() {
         notes.push("The trace does not state how long a tick is: times are in ticks.".into());
     }

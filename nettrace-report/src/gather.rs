@@ -6,14 +6,14 @@ use std::{
 };
 
 use nettrace_reader::{Error, Event, Metadata, SortedReader, Source, Value};
+use nettrace_views::__shared::FrameNames;
 
 use crate::{
     Describe, Options,
     clock::Clock,
     data::Data,
-    flame::Flame,
     ids::{Ids, Role, span_name},
-    samples::is_sample,
+    samples::Samples,
     span_counts::SpanCounts,
     spans::{Edge, Part, Spans},
     timeline::Timeline,
@@ -28,9 +28,6 @@ const MOST_TYPES: usize = 1 << 16;
 /// How many characters of an event's text are kept.
 const MOST_TEXT: usize = 2000;
 
-/// How many paths of samples are distinguished.
-const MOST_PATHS: usize = 1 << 19;
-
 /// The number of `duration` and `outcome` among the fields of a type.
 type Fields = (Option<usize>, Option<usize>);
 
@@ -44,6 +41,8 @@ struct Known {
     /// The number of its spans' name, once there is a span.
     span: Option<u32>,
     is_sample: bool,
+    /// Whether its events name code.
+    is_lesson: bool,
     fields: Fields,
 }
 
@@ -89,9 +88,7 @@ pub(crate) struct Gathered {
     last_thread: Option<(ThreadKey, usize)>,
     pub(crate) spans: Spans,
     pub(crate) counts: SpanCounts,
-    pub(crate) samples: Flame,
-    /// Samples without a stack.
-    pub(crate) bare_samples: u64,
+    pub(crate) samples: Samples,
     pub(crate) first: Option<u64>,
     pub(crate) last: u64,
     pub(crate) events: u64,
@@ -130,8 +127,7 @@ impl Gathered {
             last_thread: None,
             spans: Spans::new(options.slowest),
             counts: SpanCounts::default(),
-            samples: Flame::new(MOST_PATHS),
-            bare_samples: 0,
+            samples: Samples::new(),
             first: None,
             last: 0,
             events: 0,
@@ -151,7 +147,9 @@ impl Gathered {
         self.timeline.count(ticks, [known.row, thread]);
         self.counts.count(event, self.version);
         if known.is_sample {
-            self.sample(event);
+            self.samples.take(event, process_id(event));
+        } else if known.is_lesson {
+            self.samples.names.learn(event, process_id(event));
         }
         let at = self.clock.nanos(ticks);
         let Some(ids) = Ids::of(event) else { return self.spans.outside(at) };
@@ -217,8 +215,9 @@ impl Gathered {
         });
         let place = |name| metadata.fields.iter().position(|field| field.name == name);
         let fields = (place("duration"), place("outcome"));
-        let is_sample = is_sample(metadata);
-        let known = Known { ty, row, span: None, is_sample, fields };
+        let is_sample = FrameNames::is_sample(metadata);
+        let is_lesson = FrameNames::is_lesson(metadata);
+        let known = Known { ty, row, span: None, is_sample, is_lesson, fields };
         self.known.insert(event.header.metadata_id, known);
         known
     }
@@ -250,19 +249,6 @@ impl Gathered {
         };
         self.last_thread = Some((key, row));
         row
-    }
-
-    fn sample(&mut self, event: &Event<'_>) {
-        let Some(stack) = event.stack() else {
-            self.bare_samples += 1;
-            return;
-        };
-        let addresses: Vec<u64> = stack.addresses().collect();
-        let mut place = 0;
-        for address in addresses.iter().rev() {
-            place = self.samples.child(place, *address);
-        }
-        self.samples.add(place, 1, 1);
     }
 
     /// The threads: those with losses first, then those with the most events.

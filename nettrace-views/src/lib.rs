@@ -109,6 +109,7 @@
 mod chrome;
 mod clock;
 mod flamegraph;
+mod frame_names;
 mod ids;
 mod json;
 mod perfetto;
@@ -388,6 +389,12 @@ pub fn write<R: Source, W: Write>(
 ) -> io::Result<Written> {
     let target = view.target(out, events.trace(), events.major_version(), options);
     drive(events, target)
+}
+
+/// What this crate shares with `nettrace-report`. Not for others: it may change at any time.
+#[doc(hidden)]
+pub mod __shared {
+    pub use crate::frame_names::FrameNames;
 }
 
 /// The README, so that its example is compiled by the tests.

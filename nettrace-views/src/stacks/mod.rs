@@ -30,6 +30,13 @@ pub(crate) fn is_sample(metadata: &Metadata) -> bool {
     }
 }
 
+/// Whether a sample was in code that is not managed.
+pub(crate) fn is_external(event: &Event<'_>) -> bool {
+    let is_dotnet = event.metadata().provider.starts_with("Microsoft-DotNETCore");
+    // The payload is the kind of the sample: 1 for code that is not managed.
+    is_dotnet && event.payload.first_chunk() == Some(&[1, 0, 0, 0])
+}
+
 /// A thread that was sampled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Sampled {
@@ -96,9 +103,7 @@ impl Samples {
     /// Adds a sample. Returns `false` if the event has no stack.
     pub(crate) fn take(&mut self, event: &Event<'_>, process: Option<u64>, at: i64) -> bool {
         let Some(stack) = event.stack() else { return false };
-        let is_dotnet = event.metadata().provider.starts_with("Microsoft-DotNETCore");
-        // The payload is the kind of the sample: 1 for code that is not managed.
-        let is_external = is_dotnet && event.payload.first_chunk() == Some(&[1, 0, 0, 0]);
+        let is_external = is_external(event);
         let addresses = stack.addresses().collect();
         let stack = self.stack(SampledStack { process, addresses, is_external });
         let thread = self.thread(Sampled::of(event.thread(), process));
