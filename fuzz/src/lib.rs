@@ -125,17 +125,26 @@ pub fn check_convert(way: Way, bytes: &[u8]) {
     });
 }
 
-/// Converts a stream for Perfetto. The result must be sound: everything that it refers to is
-/// defined, and slices are nested.
+/// Converts a stream for a viewer. The result must be sound: of Perfetto, everything that it refers
+/// to is defined, and slices are nested; of JSON, it is JSON.
 fn check_view(way: Way, bytes: &[u8]) {
     bounded(|| {
         let Ok(reader) = way.options().open(bytes) else { return };
         let mut events = reader.sorted();
         let mut out = Vec::new();
-        let options = nettrace_views::Options::default().spans_limit(LIMIT);
-        nettrace_views::write(View::Perfetto, &mut events, &mut out, &options).expect("a Vec");
-        let trace = Trace::read(&out);
-        assert!(trace.slices.len() as u64 <= 3 * events.totals().events + 2);
+        let options = nettrace_views::Options::default().spans_limit(LIMIT).samples_limit(LIMIT);
+        let view = View::ALL[bytes.len() % View::ALL.len()];
+        nettrace_views::write(view, &mut events, &mut out, &options).expect("a Vec");
+        match view {
+            View::Perfetto => {
+                let trace = Trace::read(&out);
+                assert!(trace.slices.len() as u64 <= 3 * events.totals().events + 2);
+            }
+            view if view.endings().iter().any(|ending| ending.ends_with("json")) => {
+                let _: serde::de::IgnoredAny = serde_json::from_slice(&out).expect("JSON");
+            }
+            _ => assert!(view == View::Folded || !out.is_empty()),
+        }
     });
 }
 

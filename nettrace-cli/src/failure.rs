@@ -40,12 +40,6 @@ pub(crate) enum Failure {
     /// An option of flame graphs, with another target.
     #[error("{0} is for flame graphs: --to flamegraph or folded, or an OUT that ends in .svg")]
     OnlyFlameGraphs(&'static str),
-    /// The source of a conversion is a Heph trace.
-    #[error(
-        "a Heph trace cannot be converted, only NetTrace V4, V5 and V6; `nettrace dump --json` \
-         shows a Heph trace as JSON"
-    )]
-    HephSource,
     /// `tree` with a Heph trace.
     #[error(
         "tree takes NetTrace V4, V5 and V6; `nettrace dump` shows each span of a Heph trace with \
@@ -114,7 +108,6 @@ impl Failure {
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::NoTarget(_)
             | Self::OnlyFlameGraphs(_)
-            | Self::HephSource
             | Self::NotInHeph(_)
             | Self::NothingMoreInHeph => 2,
             #[cfg(unix)]

@@ -96,15 +96,13 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
             Trace::NetTrace(source) => verify::run(source, limits, options, out),
             Trace::Heph(source) => heph::verify(source, limits, options, out),
         },
-        Command::Convert { file, out: path, to, force, views } => match heph::open(&file)? {
-            Trace::NetTrace(source) => convert::run(
-                source,
-                limits,
-                convert::Task { out: &path, to, force, views: &views },
-                out,
-            ),
-            Trace::Heph(_) => Err(Failure::HephSource),
-        },
+        Command::Convert { file, out: path, to, force, views } => {
+            let task = convert::Task { out: &path, to, force, views: &views };
+            match heph::open(&file)? {
+                Trace::NetTrace(source) => convert::run(source, limits, task, out),
+                Trace::Heph(source) => heph::convert(source, limits, task, out),
+            }
+        }
         Command::Report { file, options } => match heph::open(&file)? {
             Trace::NetTrace(source) => report::run(source, limits, &file, &options, out),
             Trace::Heph(_) => Err(Failure::HephReport),

@@ -81,6 +81,21 @@
 //! | samples | a sampled profile for each thread; each sample weighs the time that the key-value `ExpectedCPUSamplingRate` states, in nanoseconds, or 1 |
 //! | everything else | not in the result; counted |
 //!
+//! # How a trace maps to the Firefox Profiler
+//!
+//! The result is a processed profile (JSON) for <https://profiler.firefox.com>. It is made in
+//! memory, within [`Options::samples_limit`].
+//!
+//! | of the source | in the result |
+//! |---|---|
+//! | a span, a poll | a marker of its thread with start and end; all fields are one text |
+//! | any other event, lost events | a marker with a time |
+//! | provider | category: the first 200 |
+//! | samples | samples of the thread |
+//! | values of counters | counters of the process |
+//! | a time before the start of the trace | the start |
+//! | parents | the ids in the text |
+//!
 //! # How a trace maps to pprof
 //!
 //! The result is a `profile.proto`, compressed by gzip. Each stack has four values: `samples` and
@@ -108,6 +123,7 @@
 
 mod chrome;
 mod clock;
+mod firefox;
 mod flamegraph;
 mod frame_names;
 mod ids;
@@ -147,6 +163,8 @@ pub enum View {
     Chrome,
     /// The file format of speedscope: JSON, for <https://www.speedscope.app>.
     Speedscope,
+    /// A profile for the Firefox Profiler (<https://profiler.firefox.com>): JSON.
+    Firefox,
     /// A profile for pprof and what reads its format: `profile.proto`, compressed by gzip.
     Pprof,
     /// A flame graph: a picture (SVG) that a browser shows, with search and zoom.
@@ -161,6 +179,7 @@ impl View {
         Self::Perfetto,
         Self::Chrome,
         Self::Speedscope,
+        Self::Firefox,
         Self::Pprof,
         Self::FlameGraph,
         Self::Folded,
@@ -180,6 +199,7 @@ impl View {
             Self::Perfetto => "perfetto",
             Self::Chrome => "chrome",
             Self::Speedscope => "speedscope",
+            Self::Firefox => "firefox",
             Self::Pprof => "pprof",
             Self::FlameGraph => "flamegraph",
             Self::Folded => "folded",
@@ -193,6 +213,7 @@ impl View {
             Self::Perfetto => "Perfetto",
             Self::Chrome => "Chrome",
             Self::Speedscope => "speedscope",
+            Self::Firefox => "the Firefox Profiler",
             Self::Pprof => "pprof",
             Self::FlameGraph => "a flame graph",
             Self::Folded => "a text of stacks",
@@ -206,6 +227,7 @@ impl View {
             Self::Perfetto => "Perfetto (ui.perfetto.dev): spans, events, counters, samples",
             Self::Chrome => "Chrome's Trace Event Format (JSON): the same, for more viewers",
             Self::Speedscope => "speedscope (speedscope.app): spans and samples of each thread",
+            Self::Firefox => "Firefox Profiler (profiler.firefox.com): spans, events, samples",
             Self::Pprof => "pprof: samples by stack, times of spans",
             Self::FlameGraph => "a flame graph (SVG): samples by stack, or times of spans",
             Self::Folded => "the stacks of a flame graph as text, for --diff and other programs",
@@ -219,6 +241,7 @@ impl View {
             Self::Perfetto => &["pftrace", "perfetto-trace"],
             Self::Chrome => &["chrome.json", "chromium.json"],
             Self::Speedscope => &["speedscope.json"],
+            Self::Firefox => &["firefox.json"],
             Self::Pprof => &["pb.gz", "pprof"],
             Self::FlameGraph => &["svg"],
             Self::Folded => &["folded"],
@@ -261,6 +284,7 @@ impl View {
             Self::Perfetto => Box::new(perfetto::begin(out, trace, version, options)),
             Self::Chrome => Box::new(chrome::begin(out, trace, version, options)),
             Self::Speedscope => Box::new(speedscope::begin(out, trace, version, options)),
+            Self::Firefox => Box::new(firefox::begin(out, trace, version, options)),
             Self::Pprof => Box::new(pprof::begin(out, trace, version, options)),
             Self::FlameGraph => Box::new(flamegraph::begin(out, Svg, trace, version, options)),
             Self::Folded => Box::new(flamegraph::begin(out, Text, trace, version, options)),
@@ -341,7 +365,7 @@ impl Options {
     /// Limits the memory for samples and their stacks, in bytes (approximate). They are collected,
     /// because the names of .NET's methods come at the end of a trace. Beyond the limit, Perfetto
     /// and Chrome get what has been collected with the names that are known by then. speedscope
-    /// gets no further samples and spans; they are counted.
+    /// and the Firefox Profiler get no further samples, spans and events; they are counted.
     #[must_use]
     pub fn samples_limit(mut self, bytes: usize) -> Self {
         self.samples_limit = bytes;

@@ -51,13 +51,16 @@ fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Fail
         let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
         return Ok(Folded::read(&text));
     }
-    let source = match heph::open(path)? {
-        heph::Trace::NetTrace(source) => source,
-        heph::Trace::Heph(_) => return Err(Failure::HephSource),
+    let read = |source| {
+        let mut events = limits.options().open(source)?.sorted();
+        let mut text = Vec::new();
+        nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;
+        Ok(Folded::read(&String::from_utf8_lossy(&text)))
     };
-    let mut events = limits.options().open(source)?.sorted();
-    let mut text = Vec::new();
-    nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;
+    let folded = match heph::open(path)? {
+        heph::Trace::NetTrace(source) => read(source),
+        heph::Trace::Heph(source) => heph::as_nettrace(source, limits, read),
+    };
     source::hide_progress();
-    Ok(Folded::read(&String::from_utf8_lossy(&text)))
+    folded
 }

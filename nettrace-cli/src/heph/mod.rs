@@ -1,6 +1,7 @@
 //! The commands for traces in Heph's format. Every command recognizes the format by the first
 //! bytes. Events are shown in the order of the file. A writer writes a span when the span ends.
 
+mod as_nettrace;
 mod events;
 mod info;
 mod spans;
@@ -8,17 +9,21 @@ mod verify;
 
 use std::{
     fmt,
-    io::{self, Read},
+    io::{self, Read, Write},
     path::Path,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use nettrace_reader::heph::{Options, is_heph};
 
+use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
     args::Limits,
+    convert::{self, Task},
     failure::Failure,
     source::{self, Bytes, Source},
     spelling::FileTime,
+    summary::say,
 };
 
 pub(crate) use self::{
@@ -52,6 +57,38 @@ pub(crate) fn open(file: &Path) -> Result<Trace, Failure> {
 
 fn options(limits: Limits) -> Options {
     Options::default().streams_limit(limits.definitions())
+}
+
+/// A Heph trace as a NetTrace trace, for conversions: `take` reads it. Says what is not in it, and
+/// fails if the Heph trace is damaged.
+pub(crate) fn as_nettrace<T>(
+    source: Bytes,
+    limits: Limits,
+    take: impl FnOnce(Source) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    let aside = Arc::new(Mutex::new(Aside::default()));
+    let reader = options(limits).open(source);
+    let taken = take(Source::new(AsNetTrace::new(reader, Arc::clone(&aside)))?)?;
+    let aside = std::mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
+    for (count, what) in [
+        (aside.large_events, "events that are too large"),
+        (aside.damaged, "attributes of events that cannot be decoded"),
+    ] {
+        if count > 0 {
+            say(Some(format_args!("left out of the Heph trace: {count} {what}")))?;
+        }
+    }
+    aside.failure.map_or(Ok(taken), |error| Err(error.into()))
+}
+
+/// Converts a Heph trace.
+pub(crate) fn convert(
+    source: Bytes,
+    limits: Limits,
+    task: Task<'_>,
+    stdout: &mut impl Write,
+) -> Result<(), Failure> {
+    as_nettrace(source, limits, |source| convert::run(source, limits, task, stdout))
 }
 
 /// The epoch of a trace, which a trace need not state.

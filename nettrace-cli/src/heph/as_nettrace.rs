@@ -1,0 +1,330 @@
+//! A Heph trace as the bytes of a NetTrace V6 trace, for conversions: every target reads these.
+//!
+//! | of the Heph trace | in the NetTrace trace |
+//! |---|---|
+//! | a stream | a thread |
+//! | the packet that is a span, as NetTrace for Rust writes it | the end of the span, with its duration; its beginning, if the packet of the end came before |
+//! | any other event that takes time | the end of a span, whose id is made up |
+//! | an event without duration | an event |
+//! | attributes with `@`, if the event has `@provider` | provider, name, ids, level, labels, stack |
+//! | other attributes | fields |
+//! | gaps in the numbers of a stream | gaps in the numbers of the thread |
+//!
+//! Packets are approximately in the order of their ends. So events are sorted over [`HELD`] of
+//! them, and the memory does not grow with the trace.
+
+mod parsed;
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    io::{self, Read},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use nettrace_format::{
+    FormatError,
+    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    v6::{
+        self, FieldDescription, PlainType, RowEncoder, SequencePointFlags, ThreadSequence,
+        TypeCode, TypeDescription,
+    },
+};
+use nettrace_reader::heph::Reader;
+
+use self::parsed::{Code, FieldType, Parsed, Type};
+use crate::source::Bytes;
+
+/// How many events wait to be sorted.
+const HELD: usize = 1 << 14;
+
+/// How many bytes of events wait to be sorted.
+const HELD_BYTES: usize = 32 << 20;
+
+/// How many events there are between two sequence points, and how many bytes.
+const BATCH: usize = 1 << 12;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// What the bytes do not say.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// Why the trace could not be read to its end.
+    pub(crate) failure: Option<nettrace_reader::Error>,
+    /// Events that are too large for NetTrace.
+    pub(crate) large_events: u64,
+    /// Events with attributes that cannot be decoded.
+    pub(crate) damaged: u64,
+}
+
+/// The bytes of a NetTrace trace. They are made while they are read.
+pub(crate) struct AsNetTrace {
+    reader: Reader<Bytes>,
+    aside: Arc<Mutex<Aside>>,
+    /// Bytes that are to be read, and how many of them have been.
+    out: Vec<u8>,
+    read: usize,
+    has_begun: bool,
+    has_ended: bool,
+    /// By time and order.
+    held: BTreeMap<(u64, u64), Held>,
+    held_bytes: usize,
+    number: u64,
+    types: HashMap<Type, u32>,
+    /// The providers and ids of event types. An id that is in use is replaced.
+    event_ids: HashSet<(String, u32)>,
+    threads: HashMap<u32, Stream>,
+    batch: Batch,
+    /// Is added to all times, so that the epoch is a whole millisecond.
+    rest: u64,
+}
+
+/// A stream of the Heph trace.
+#[derive(Clone, Copy, Default)]
+struct Stream {
+    /// The last number of the thread.
+    sequence: u32,
+    is_defined: bool,
+}
+
+/// An event that waits.
+struct Held {
+    event: Parsed,
+    lost_before: u64,
+}
+
+/// The blocks up to the next sequence point.
+#[derive(Default)]
+struct Batch {
+    definitions: Vec<u8>,
+    rows: Vec<u8>,
+    encoder: RowEncoder,
+    events: usize,
+    lists: u32,
+    stacks: u32,
+    first: u64,
+    last: u64,
+}
+
+impl AsNetTrace {
+    /// The trace that `reader` reads. `aside` gets what the bytes do not say.
+    pub(crate) fn new(reader: Reader<Bytes>, aside: Arc<Mutex<Aside>>) -> Self {
+        Self {
+            reader,
+            aside,
+            out: Vec::new(),
+            read: 0,
+            has_begun: false,
+            has_ended: false,
+            held: BTreeMap::new(),
+            held_bytes: 0,
+            number: 0,
+            types: HashMap::new(),
+            event_ids: HashSet::new(),
+            threads: HashMap::new(),
+            batch: Batch::default(),
+            rest: 0,
+        }
+    }
+
+    /// Makes more bytes, or none if events only wait.
+    fn go_on(&mut self) -> Result<(), FormatError> {
+        let before = self.reader.totals().lost;
+        self.number += 1;
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let event = match self.reader.next_event() {
+            Ok(Some(event)) => Some(Parsed::of(&event, self.number)),
+            Ok(None) => None,
+            Err(error) => {
+                aside.failure = Some(error);
+                None
+            }
+        };
+        if let Some(event) = &event {
+            aside.damaged += u64::from(event.is_damaged);
+            aside.large_events += u64::from(event.is_too_large);
+        }
+        drop(aside);
+        if !self.has_begun {
+            self.has_begun = true;
+            self.begin()?;
+        }
+        let lost = self.reader.totals().lost - before;
+        let Some(event) = event else { return self.end(lost) };
+        if event.is_too_large {
+            // It shows as a loss of the thread.
+            self.threads.entry(event.stream).or_default().sequence += 1;
+            return Ok(());
+        }
+        self.held_bytes += event.payload.len() + 8 * event.stack.len() + 256;
+        let at = event.at.saturating_add(self.rest);
+        self.held.insert((at, self.number), Held { event, lost_before: lost });
+        while self.held.len() > HELD || self.held_bytes > HELD_BYTES {
+            self.write_first()?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result<(), FormatError> {
+        let epoch = self.reader.epoch().unwrap_or(0);
+        self.rest = epoch % 1_000_000;
+        v6::stream_header(&mut self.out);
+        let info = TraceInfo {
+            sync_utc: SystemTimeParts::from_unix_millis((epoch / 1_000_000) as i64),
+            sync_ticks: 0,
+            ticks_per_second: 1_000_000_000,
+            pointer_size: 8,
+            key_values: &[("nettrace.source", "heph")],
+        };
+        v6::trace_block(&info, &mut self.out)
+    }
+
+    /// Writes the oldest event that waits.
+    fn write_first(&mut self) -> Result<(), FormatError> {
+        let Some(((at, _), Held { event, lost_before })) = self.held.pop_first() else {
+            return Ok(());
+        };
+        self.held_bytes -= event.payload.len() + 8 * event.stack.len() + 256;
+        let definitions = &mut self.batch.definitions;
+        let next = self.types.len() as u32 + 1;
+        let metadata_id = match self.types.get(&event.ty) {
+            Some(id) => *id,
+            None => {
+                let mut event_id = if event.ty.id == 0 { next } else { event.ty.id };
+                while !self.event_ids.insert((event.ty.provider.clone(), event_id)) {
+                    event_id = event_id.wrapping_add(1000).max(1);
+                }
+                define(&event.ty, next, event_id, definitions)?;
+                self.types.insert(event.ty.clone(), next);
+                next
+            }
+        };
+        let stream = self.threads.entry(event.stream).or_default();
+        if !stream.is_defined {
+            stream.is_defined = true;
+            let info = ThreadInfo {
+                index: event.stream.into(),
+                name: event.thread.as_deref(),
+                os_thread_id: Some(event.stream.into()),
+                ..ThreadInfo::default()
+            };
+            let mut row = Vec::new();
+            v6::thread_row(&info, &mut row)?;
+            v6::thread_block(&row, definitions)?;
+        }
+        let sequence = stream.sequence.wrapping_add(1).wrapping_add(lost_before as u32);
+        stream.sequence = sequence;
+        let batch = &mut self.batch;
+        let mut header = RowHeader {
+            metadata_id,
+            sequence,
+            capture_thread: event.stream.into(),
+            thread: event.stream.into(),
+            processor: event.processor.unwrap_or(u32::MAX),
+            timestamp: at,
+            payload_len: event.payload.len() as u32,
+            ..RowHeader::default()
+        };
+        if !event.labels.is_empty() {
+            batch.lists += 1;
+            header.labels = batch.lists;
+            let labels: Vec<Label<'_>> = event.labels.iter().map(|label| label.label()).collect();
+            v6::label_list_block(batch.lists, &[&labels], &mut batch.definitions)?;
+        }
+        if !event.stack.is_empty() {
+            batch.stacks += 1;
+            header.stack = batch.stacks;
+            v6::stack_block(batch.stacks, &[&event.stack], 8, &mut batch.definitions)?;
+        }
+        if batch.events == 0 {
+            (batch.first, batch.last) = (at, at);
+        }
+        batch.first = batch.first.min(at);
+        batch.last = batch.last.max(at);
+        batch.encoder.row(&header, &mut batch.rows);
+        batch.rows.extend_from_slice(&event.payload);
+        batch.events += 1;
+        if batch.events >= BATCH || batch.rows.len() >= BATCH_BYTES {
+            self.write_batch(0)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the blocks so far and a sequence point. `lost` events more are lost of some thread.
+    fn write_batch(&mut self, lost: u64) -> Result<(), FormatError> {
+        let batch = std::mem::take(&mut self.batch);
+        self.out.extend_from_slice(&batch.definitions);
+        if batch.events > 0 {
+            let (first, last, size) = (batch.first, batch.last, batch.rows.len());
+            self.out.extend_from_slice(&v6::event_block_header(first, last, true, size)?);
+            self.out.extend_from_slice(&batch.rows);
+        }
+        let mut defined = self.threads.values_mut().filter(|stream| stream.is_defined);
+        if let Some(stream) = defined.next() {
+            stream.sequence = stream.sequence.wrapping_add(lost as u32);
+        }
+        let defined = self.threads.iter().filter(|(_, stream)| stream.is_defined);
+        let number = |(thread, stream): (&u32, &Stream)| ThreadSequence {
+            thread: (*thread).into(),
+            sequence: stream.sequence,
+        };
+        let threads: Vec<_> = defined.map(number).collect();
+        let flags = SequencePointFlags { flush_threads: false, flush_metadata: false };
+        v6::sequence_point(batch.last.saturating_add(1), flags, &threads, &mut self.out)
+    }
+
+    fn end(&mut self, lost: u64) -> Result<(), FormatError> {
+        self.has_ended = true;
+        while !self.held.is_empty() {
+            self.write_first()?;
+        }
+        self.write_batch(lost)?;
+        self.out.extend_from_slice(&v6::END_OF_STREAM);
+        Ok(())
+    }
+}
+
+/// Describes an event type.
+fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), FormatError> {
+    fn code(ty: FieldType) -> TypeCode<'static> {
+        let plain = match ty.code {
+            Code::Unsigned => TypeCode::Plain(PlainType::UInt64),
+            Code::Signed => TypeCode::Plain(PlainType::Int64),
+            Code::Float => TypeCode::Plain(PlainType::Double),
+            Code::Text => TypeCode::Array(Box::new(TypeCode::Plain(PlainType::Utf16CodeUnit))),
+        };
+        if ty.is_array { TypeCode::Array(Box::new(plain)) } else { plain }
+    }
+    let fields = ty.fields.iter();
+    let fields = fields.map(|(name, ty)| FieldDescription { name, ty: code(*ty) });
+    let description = TypeDescription {
+        id,
+        provider: if ty.provider.is_empty() { "heph" } else { &ty.provider },
+        event_id,
+        name: &ty.name,
+        fields: fields.collect(),
+        opcode: Some(ty.opcode),
+        keywords: ty.keywords,
+        level: ty.level,
+        version: ty.version,
+        ..TypeDescription::default()
+    };
+    let mut row = Vec::new();
+    v6::description_row(&description, &mut row)?;
+    v6::metadata_block(&row, out)
+}
+
+impl Read for AsNetTrace {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.out.len() {
+            if self.has_ended {
+                return Ok(0);
+            }
+            self.out.clear();
+            self.read = 0;
+            self.go_on().map_err(io::Error::other)?;
+        }
+        let count = buffer.len().min(self.out.len() - self.read);
+        buffer[..count].copy_from_slice(&self.out[self.read..][..count]);
+        self.read += count;
+        Ok(count)
+    }
+}
