@@ -53,8 +53,8 @@
 //!
 //! # How a trace maps to Chrome
 //!
-//! The result is a JSON object in the Trace Event Format, which Perfetto, the developer tools of
-//! Chrome and other viewers open. It has the same slices and events as for Perfetto.
+//! The result is a JSON object in Chrome's Trace Event Format, which Perfetto opens as well. It has
+//! the same slices and events as for Perfetto.
 //!
 //! | of the source | in the result |
 //! |---|---|
@@ -159,7 +159,7 @@ pub enum View {
     /// A trace of Perfetto: a stream of protocol buffers, for <https://ui.perfetto.dev> and
     /// Perfetto's trace processor.
     Perfetto,
-    /// The Trace Event Format: JSON, for Perfetto, the developer tools of Chrome, and others.
+    /// The Trace Event Format of Chrome: JSON, which Perfetto opens as well.
     Chrome,
     /// The file format of speedscope: JSON, for <https://www.speedscope.app>.
     Speedscope,
