@@ -20,6 +20,8 @@ const SEAMS: &[(&str, &str)] = &[
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("nettrace-diagnostics/src/sync.rs", "the server's seam"),
     ("nettrace-metrics/src/sync.rs", "the seam of instruments and reports"),
+    ("nettrace-cli/src/live/watch.rs", "the thread that decodes a live trace"),
+    ("nettrace-cli/src/view/serve.rs", "the threads that answer a browser"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
     ("nettrace-event/src/registry.rs", "the list of event types, which every backend shares"),
