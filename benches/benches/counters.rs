@@ -33,6 +33,11 @@ fn main() {
     let tagged = COUNTER.tagged(&[("a", "b")]);
     pair(&options, &mut report, "counter_add", |number| COUNTER.add(black_box(number)));
     pair(&options, &mut report, "counter_add_tagged", |number| tagged.add(black_box(number)));
+    // One after the other: none waits for its own last store.
+    let four = ["1", "2", "3", "4"].map(|tag| COUNTER.tagged(&[("n", tag)]));
+    pair(&options, &mut report, "counter_add_four_in_turn", |number| {
+        four.iter().for_each(|counter| counter.add(black_box(number)));
+    });
     pair(&options, &mut report, "gauge_set", |number| GAUGE.set(black_box(number) as f64));
     pair(&options, &mut report, "histogram_record", |number| {
         HISTOGRAM.record(black_box(number) as f64);

@@ -21,12 +21,14 @@ use crate::{
     sync::{AtomicBool, AtomicU64, Ordering},
 };
 
+/// Cells of a node that are in the node itself. The shortest path is to them.
+const FIRST: usize = 1_024;
 /// Cells of a page.
 const PAGE: usize = 64;
 /// Pages of a node.
 const PAGES: usize = 512;
 /// How many cells there are.
-pub(crate) const CELLS: u32 = (PAGE * PAGES) as u32;
+pub(crate) const CELLS: u32 = (FIRST + PAGE * PAGES) as u32;
 /// The number of no cell.
 pub(crate) const NO_CELL: u32 = u32::MAX;
 
@@ -40,6 +42,7 @@ impl Page {
 
 /// The cells of one thread.
 struct Node {
+    first: [AtomicU64; FIRST],
     pages: [Once<Page>; PAGES],
     /// Whether a thread has it.
     is_taken: AtomicBool,
@@ -49,21 +52,25 @@ struct Node {
 impl Node {
     const fn new() -> Self {
         Self {
+            first: [const { AtomicU64::new(0) }; FIRST],
             pages: [const { Once::new() }; PAGES],
             is_taken: AtomicBool::new(false),
             next: Once::new(),
         }
     }
 
-    #[inline(always)]
     fn cell(&self, index: u32) -> Option<&AtomicU64> {
-        let page = self.pages.get(index as usize / PAGE)?.get()?;
-        Some(&page.0[index as usize % PAGE])
+        let index = index as usize;
+        let Some(further) = index.checked_sub(FIRST) else { return self.first.get(index) };
+        let page = self.pages.get(further / PAGE)?.get()?;
+        page.0.get(further % PAGE)
     }
 
     fn make_cell(&self, index: u32) -> Option<&AtomicU64> {
-        let page = self.pages.get(index as usize / PAGE)?.get_or_set(Page::new);
-        Some(&page.0[index as usize % PAGE])
+        if let Some(further) = (index as usize).checked_sub(FIRST) {
+            self.pages.get(further / PAGE)?.get_or_set(Page::new);
+        }
+        self.cell(index)
     }
 }
 
@@ -106,7 +113,8 @@ fn release(node: &'static Node) {
 }
 
 thread_local! {
-    static NODE: Cell<Option<&'static Node>> = const { Cell::new(None) };
+    /// The first cells of this thread's node. None if it has no node: one comparison tells both.
+    static FIRST_CELLS: Cell<&'static [AtomicU64]> = const { Cell::new(&[]) };
     /// Gives the node back when the thread ends.
     static OWNER: Owner = Owner(take());
 }
@@ -116,7 +124,7 @@ struct Owner(&'static Node);
 impl Drop for Owner {
     fn drop(&mut self) {
         // Whatever this thread still adds goes to the shared node.
-        NODE.set(None);
+        FIRST_CELLS.set(&[]);
         release(self.0);
     }
 }
@@ -127,10 +135,10 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Adds to this thread's cell. `false`: it has no such cell yet.
+/// Adds to one of this thread's first cells. `false`: it has no such cell.
 #[inline(always)]
 pub(crate) fn add_quickly(index: u32, value: u64) -> bool {
-    let Some(cell) = NODE.get().and_then(|node| node.cell(index)) else { return false };
+    let Some(cell) = FIRST_CELLS.get().get(index as usize) else { return false };
     // Nobody else writes this cell.
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
     true
@@ -144,7 +152,7 @@ pub(crate) fn add(index: u32, value: u64) {
         }
         return;
     };
-    NODE.set(Some(node));
+    FIRST_CELLS.set(&node.first);
     if let Some(cell) = node.make_cell(index) {
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
     }

@@ -45,8 +45,9 @@
 //! - Whoever reads disturbs nobody. Each client has its own intervals and sees every increment in
 //!   one of them.
 //! - While nobody asks there is no thread and no timer.
-//! - Memory has bounds: 2,000 combinations of tags for each instrument ([`Counter::tagged`]), and a
-//!   page of 512 bytes in each thread for 64 sums that it adds to.
+//! - Memory has bounds: 2,000 combinations of tags for each instrument ([`Counter::tagged`]), and
+//!   12 KiB for each thread that counts, which a later thread takes over. Beyond 1,024 sums an
+//!   increment is slower, and takes 512 bytes more for 64 of them.
 //!
 //! # What clients get
 //!
