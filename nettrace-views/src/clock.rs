@@ -6,20 +6,23 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
 /// Converts the ticks of a trace to nanoseconds since its start, rounded down.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     start: u64,
     per_second: u64,
 }
 
 impl Clock {
-    pub(crate) fn of(trace: &Trace) -> Self {
+    /// The clock of a trace.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
         Self { start: trace.sync_ticks, per_second: trace.ticks_per_second }
     }
 
     /// Nanoseconds from the start of the trace; negative before it. 0 if the trace does not state
     /// how long a tick is.
     #[inline]
-    pub(crate) fn since_start(self, ticks: u64) -> i64 {
+    #[must_use]
+    pub fn since_start(self, ticks: u64) -> i64 {
         if self.per_second == NANOS_PER_SECOND {
             return saturated(i128::from(ticks) - i128::from(self.start));
         }
@@ -63,7 +66,8 @@ fn days_to_march(year: i64) -> i64 {
 
 /// Converts a time of day to nanoseconds since 1970. `None` before 1970, after 2262, and for a time
 /// that does not exist.
-pub(crate) fn unix_nanos(time: &WallTime) -> Option<u64> {
+#[must_use]
+pub fn unix_nanos(time: &WallTime) -> Option<u64> {
     if !time.is_valid() {
         return None;
     }

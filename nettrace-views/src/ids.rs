@@ -11,21 +11,26 @@ const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
 
 /// What identifies a span: its span id, or an activity id that contains none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key(u128);
+pub struct Key(u128);
 
 impl Key {
-    pub(crate) fn of_span(id: u64) -> Option<Self> {
+    /// The key of a span id. `None` for 0.
+    #[must_use]
+    pub fn of_span(id: u64) -> Option<Self> {
         SpanId::from_u64(id).map(|_| Self(id.into()))
     }
 
-    pub(crate) fn of_activity(id: [u8; 16]) -> Option<Self> {
+    /// The key of an activity id, or of the span id that it contains. `None` for 0.
+    #[must_use]
+    pub fn of_activity(id: [u8; 16]) -> Option<Self> {
         let span = ActivityId::from_bytes_le(id).span_id();
         let key = span.map_or(u128::from_le_bytes(id), |span| span.to_u64().into());
         (key != 0).then_some(Self(key))
     }
 
     /// The id of the flow from the parent to this span.
-    pub(crate) fn flow(self) -> u64 {
+    #[must_use]
+    pub fn flow(self) -> u64 {
         // The span id itself, if it is one.
         let upper = ((self.0 >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         upper.rotate_left(29) ^ self.0 as u64
@@ -34,18 +39,21 @@ impl Key {
 
 /// The ids of an event, and the labels that replace properties of its type.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Ids {
+pub struct Ids {
     /// The span that the event belongs to.
-    pub(crate) span: Option<Key>,
+    pub span: Option<Key>,
     /// The activity id by which children may name the span, if it says something else.
-    pub(crate) alias: Option<Key>,
+    pub alias: Option<Key>,
     /// The parent of the span, or another activity that the event is related to.
-    pub(crate) related: Option<Key>,
-    pub(crate) opcode: Option<u8>,
+    pub related: Option<Key>,
+    /// The opcode that replaces that of the type.
+    pub opcode: Option<u8>,
 }
 
 impl Ids {
-    pub(crate) fn of(labels: &[Label]) -> Self {
+    /// The ids in a list of labels.
+    #[must_use]
+    pub fn of(labels: &[Label]) -> Self {
         let mut ids = Self::default();
         let mut activity = None;
         for label in labels {
@@ -65,8 +73,10 @@ impl Ids {
 
 /// What an event says of its span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub enum Role {
+    /// The span begins.
     Start,
+    /// The span ends.
     Stop,
     /// It is the whole span.
     Single,
@@ -81,7 +91,8 @@ pub(crate) enum Role {
 impl Role {
     /// The role of an event of this type. `version` is the major version of the trace, `opcode` one
     /// that replaces that of the type.
-    pub(crate) fn of(metadata: &Metadata, opcode: Option<u8>, version: u32) -> Self {
+    #[must_use]
+    pub fn of(metadata: &Metadata, opcode: Option<u8>, version: u32) -> Self {
         match opcode.or(metadata.opcode).unwrap_or(0) {
             1 => return Self::Start,
             2 => return Self::Stop,
@@ -110,7 +121,8 @@ impl Role {
 
 /// The name of a span: that of its events without the word for their role, unless nothing else is
 /// left.
-pub(crate) fn span_name(name: &str) -> &str {
+#[must_use]
+pub fn span_name(name: &str) -> &str {
     for word in ["Start", "Stop"] {
         let Some(at) = name.len().checked_sub(word.len()).filter(|at| *at > 0) else { continue };
         let is_end = name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word));

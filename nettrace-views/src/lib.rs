@@ -415,10 +415,15 @@ pub fn write<R: Source, W: Write>(
     drive(events, target)
 }
 
-/// What this crate shares with `nettrace-report`. Not for others: it may change at any time.
+/// What the crates of this project share. Not for others: it may change at any time.
 #[doc(hidden)]
 pub mod __shared {
-    pub use crate::frame_names::FrameNames;
+    pub use crate::{
+        clock::{Clock, unix_nanos},
+        frame_names::FrameNames,
+        ids::{Ids, Key, Role, span_name},
+        values::{guid, hex},
+    };
 }
 
 /// The README, so that its example is compiled by the tests.

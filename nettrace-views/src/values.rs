@@ -108,7 +108,8 @@ pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
 }
 
 /// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
         // A `String` takes everything.
@@ -118,7 +119,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 /// A GUID in the byte order of the format, as text.
-pub(crate) fn guid(bytes: &[u8; 16]) -> String {
+#[must_use]
+pub fn guid(bytes: &[u8; 16]) -> String {
     let number = |range: std::ops::Range<usize>| {
         bytes[range].iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
     };

@@ -19,6 +19,7 @@
 pub mod activities;
 pub mod agreed;
 pub mod allocations;
+pub mod engines;
 pub mod perfetto;
 pub mod process;
 pub mod reference;

@@ -18,6 +18,8 @@ pub(crate) mod destination;
 mod omissions;
 mod sequence;
 mod stream_target;
+#[cfg(feature = "parquet")]
+mod tables;
 mod types;
 mod v6;
 mod view;

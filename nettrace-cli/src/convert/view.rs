@@ -18,7 +18,12 @@ use crate::{
 };
 
 /// The targets that are no [`View`]. A new one gets a file of its own, and a line here.
-pub(crate) const OTHERS: &[&Other] = &[];
+pub(crate) const OTHERS: &[&Other] = &[
+    #[cfg(feature = "parquet")]
+    &super::tables::PARQUET,
+    #[cfg(feature = "parquet")]
+    &super::tables::ARROW,
+];
 
 /// A target that is in a crate of its own, or writes several files.
 #[derive(Debug)]

@@ -1,0 +1,236 @@
+//! Takes the events of a trace, and hands them to the tables.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use arrow_array::ArrayRef;
+use nettrace_reader::{Event, Totals, Trace};
+use nettrace_views::{
+    LeftOut, Target,
+    __shared::{Clock, Role, unix_nanos},
+};
+
+use crate::{
+    Options, Tables,
+    events::{Events, Row},
+    facts::{Labels, Threads},
+    folder::Folder,
+    spans::Spans,
+    stacks::Stacks,
+    table::{Layout, Table},
+    types::{BATCH, TypeTable, Types},
+};
+
+/// After how many batches the memory of rows is counted.
+const COUNT_EVERY: u32 = 16;
+
+/// What could not be expressed.
+#[derive(Debug, Default)]
+struct Counts {
+    /// Events of types that have no table.
+    types: u64,
+    /// Events whose time nanoseconds since 1970 cannot express.
+    times: u64,
+}
+
+/// Writes the tables of one trace.
+pub(crate) struct Writer {
+    folder: Folder,
+    layout: Layout,
+    root: PathBuf,
+    version: u32,
+    clock: Clock,
+    /// The start of the trace, in nanoseconds since 1970.
+    start: i64,
+    threads: Threads,
+    labels: Labels,
+    types: Types,
+    stacks: Stacks,
+    spans: Spans,
+    events: Events,
+    event_table: Table,
+    span_table: Table,
+    stack_table: Table,
+    type_tables: Vec<TypeTable>,
+    next: i64,
+    batches: u32,
+    rows_limit: usize,
+    left_out: Counts,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        tables: Tables,
+        trace: &Trace,
+        version: u32,
+        out: &Path,
+        options: &Options,
+    ) -> io::Result<Self> {
+        let folder = Folder::create(out, options.force)?;
+        let root = folder.path().to_owned();
+        let facts = trace.key_values.iter();
+        let facts = facts.map(|(key, value)| (format!("nettrace.trace.{key}"), value.clone()));
+        let layout = Layout { tables, facts: facts.collect() };
+        let process = trace.value("ProcessId").and_then(|id| id.parse().ok());
+        let start = unix_nanos(&trace.sync_time).and_then(|nanos| i64::try_from(nanos).ok());
+        let table = |schema, name| Table::new(schema, root.join(name), Vec::new());
+        Ok(Self {
+            folder,
+            layout,
+            version,
+            clock: Clock::of(trace),
+            start: start.unwrap_or(0),
+            threads: Threads::new(process),
+            labels: Labels::default(),
+            types: Types::default(),
+            stacks: Stacks::new(1),
+            spans: Spans::new(options.spans_limit),
+            events: Events::default(),
+            event_table: table(Events::schema(), "events"),
+            span_table: table(Spans::schema(), "spans"),
+            stack_table: table(Stacks::schema(), "stacks"),
+            type_tables: Vec::new(),
+            next: 0,
+            batches: 0,
+            rows_limit: options.rows_limit,
+            left_out: Counts::default(),
+            root,
+        })
+    }
+}
+
+impl Target for Writer {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let header = event.header;
+        let Self { types, type_tables, root, .. } = self;
+        let ty = types.of(event, self.version, |metadata, name, file| {
+            let path = root.join("types").join(file);
+            type_tables.push(TypeTable::new(metadata, name, path));
+        });
+        let labels = self.labels.of(event);
+        let since_start = self.clock.since_start(header.timestamp);
+        let time = self.start.saturating_add(since_start);
+        self.left_out.times += u64::from(time == i64::MAX || time == i64::MIN);
+        let opcode = labels.ids.opcode;
+        let role = match opcode {
+            Some(_) => Role::of(event.metadata(), opcode, self.version),
+            None => ty.role,
+        };
+        let row = Row {
+            has_parent: self.spans.has_parent(&labels, role),
+            event: self.next,
+            time,
+            opcode: opcode.unwrap_or(ty.opcode),
+            thread: self.threads.of(event),
+            labels,
+            ty,
+            processor: header.processor,
+            stack: self.stacks.of(event),
+            payload_bytes: header.payload_size,
+        };
+        self.next += 1;
+        self.events.push(&row);
+        if role != Role::Inside {
+            self.spans.event(&row, role, event);
+        }
+        match row.ty.table {
+            Some(number) => {
+                let table = &mut self.type_tables[number];
+                table.push(&row, event);
+                if table.is_full() {
+                    let columns = table.finish();
+                    table.table.write(&self.layout, columns)?;
+                    self.count_batch()?;
+                }
+            }
+            None => self.left_out.types += 1,
+        }
+        if self.events.len() >= BATCH {
+            let columns = self.events.finish();
+            self.event_table.write(&self.layout, columns)?;
+            self.write_spans(BATCH)?;
+            self.count_batch()?;
+        }
+        if self.stacks.is_full() {
+            let columns = self.stacks.finish();
+            self.stack_table.write(&self.layout, columns)?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>, _: &Totals) -> io::Result<LeftOut> {
+        self.spans.end();
+        self.write_spans(1)?;
+        let columns: Vec<ArrayRef> = self.stacks.finish();
+        if !columns[0].is_empty() {
+            self.stack_table.write(&self.layout, columns)?;
+        }
+        if self.events.len() > 0 {
+            let columns = self.events.finish();
+            self.event_table.write(&self.layout, columns)?;
+        }
+        let this = *self;
+        for table in [this.event_table, this.span_table, this.stack_table] {
+            table.finish(&this.layout)?;
+        }
+        for mut table in this.type_tables {
+            if !table.is_empty() {
+                let columns = table.finish();
+                table.table.write(&this.layout, columns)?;
+            }
+            table.table.finish(&this.layout)?;
+        }
+        this.folder.publish()?;
+        let mut left_out = LeftOut::default();
+        let Counts { types, times } = this.left_out;
+        for (count, what) in [
+            (
+                this.spans.given_up,
+                "ends of spans: too many were under way, or another began with the same id",
+            ),
+            (types, "events' fields, as there are too many event types"),
+            (times, "times that nanoseconds since 1970 cannot express"),
+        ] {
+            left_out.add(count, what);
+        }
+        Ok(left_out)
+    }
+}
+
+impl Writer {
+    fn write_spans(&mut self, at_least: usize) -> io::Result<()> {
+        if self.spans.len() >= at_least {
+            let columns = self.spans.finish();
+            self.span_table.write(&self.layout, columns)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the largest tables to their files if all rows together take too much memory.
+    fn count_batch(&mut self) -> io::Result<()> {
+        self.batches += 1;
+        if self.batches % COUNT_EVERY != 0 {
+            return Ok(());
+        }
+        let of_type = |table: &TypeTable| table.table.memory() + table.waiting();
+        let all: usize = self.type_tables.iter().map(of_type).sum();
+        let [events, spans, stacks] =
+            [&self.event_table, &self.span_table, &self.stack_table].map(Table::memory);
+        if all + events + spans + stacks <= self.rows_limit {
+            return Ok(());
+        }
+        self.event_table.flush()?;
+        self.span_table.flush()?;
+        self.stack_table.flush()?;
+        for table in &mut self.type_tables {
+            if !table.is_empty() && of_type(table) > 0 {
+                let columns = table.finish();
+                table.table.write(&self.layout, columns)?;
+            }
+            table.table.flush()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+//! Writes NetTrace traces as tables, in the formats Parquet and Arrow.
+//!
+//! [`write()`] converts a trace of NetTrace V4, V5 or V6. It reads the trace once, and its memory
+//! does not grow with the trace.
+//!
+//! ```
+//! use nettrace_parquet::{Options, Tables, write};
+//! use nettrace_reader::Reader;
+//!
+//! # let trace = nettrace_reader::example();
+//! # let folder = tempfile::tempdir()?;
+//! # let out = folder.path().join("tables");
+//! let mut events = Reader::new(&trace[..])?.sorted();
+//! let written = write(Tables::Parquet, &mut events, &out, &Options::default())?;
+//! // How the source ended: whatever was readable is in the tables.
+//! written.end?;
+//! assert!(out.join("events.parquet").exists());
+//! assert!(out.join("types/Shop.Sale.parquet").exists());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The tables
+//!
+//! The result is a folder:
+//!
+//! | file | rows |
+//! |---|---|
+//! | `events` | all events, in the order of time |
+//! | `types/PROVIDER.EVENT` | the events of one type, with a column for each field |
+//! | `spans` | the spans, in the order of their ends |
+//! | `stacks` | the different stacks |
+//!
+//! In the name of a file, `%` and two hexadecimal digits stand for a byte of what is no letter or
+//! digit, and not `.`, `-` or `_`. An event type without a name has the number of its id. Types of
+//! one name whose fields differ, such as two versions of an event, have tables of their own: the
+//! first has the name, the others `PROVIDER.EVENT~2` and so on. So do types whose names differ in
+//! upper and lower case alone.
+//!
+//! Every table has the key-values of the trace as metadata, such as `nettrace.trace.ProcessId`.
+//!
+//! ## `events`
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `event` | Int64 | its number, from 0 |
+//! | `time` | Timestamp (ns, UTC) | when it happened, rounded down |
+//! | `process`, `thread` | UInt64 | ids of the operating system |
+//! | `thread_name` | text | |
+//! | `provider`, `name` | text | of its type; `EventID(7)` for a type without a name |
+//! | `id` | UInt32 | of its type |
+//! | `version`, `level`, `opcode` | UInt8 | of its labels, else of its type |
+//! | `keywords` | UInt64 | of its labels, else of its type |
+//! | `cpu` | UInt32 | the processor, if known |
+//! | `trace_id` | text | W3C trace id: 32 hexadecimal digits |
+//! | `span_id` | text | its span: a span id of 16 hexadecimal digits, else an activity id as a GUID |
+//! | `related_id` | text | another span or activity, unless it is the parent that the span has in `spans` |
+//! | `stack_id` | Int64 | its stack in `stacks` |
+//! | `payload_bytes` | UInt32 | the size of its encoded fields |
+//! | `labels` | Map of texts | the other labels; numbers are texts, too |
+//!
+//! ## `types/PROVIDER.EVENT`
+//!
+//! The columns `event` (as in `events`, to join the two), `time`, `process` and `thread`, then one
+//! for each field. A field whose name is taken gets `_2` behind it.
+//!
+//! | field | column |
+//! |---|---|
+//! | numbers and booleans | the same |
+//! | a single code unit | UInt8 or UInt16 |
+//! | text, also of code units | text |
+//! | GUID, decimal number | text |
+//! | time | Timestamp (ns, UTC) |
+//! | `Duration` | UInt64, nanoseconds; the column's metadata says `unit`: `ns` |
+//! | array of bytes, value of an unknown type | Binary |
+//! | other array | List |
+//! | object | Struct; Boolean, always `true`, for one without fields |
+//! | map | List of Structs `Key`, `Value` |
+//! | `Option` | the value, or null |
+//! | `u128`, `i128` | Struct `low`, `high` |
+//!
+//! The last column, `payload`, is null unless other columns lack something of the event: fields
+//! that nothing describes or that cannot be decoded; bytes after the last field; text that is not
+//! valid Unicode; times outside of the years 1677 to 2262; lists and structs nested more than 16
+//! levels deep, and columns beyond 1,000. Then it has the whole encoded payload. So nothing of an
+//! event is lost.
+//!
+//! ## `spans`
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `start`, `end` | Timestamp (ns, UTC) | null for a span that did not start or end in the trace |
+//! | `duration_ns` | Int64 | nanoseconds |
+//! | `provider`, `name` | text | the name is that of its events, without `Start` or `Stop` |
+//! | `outcome` | text | what its end states: `ok`, `err`, `panicked`, `cancelled` |
+//! | `trace_id`, `span_id`, `parent_id` | text | as in `events` |
+//! | `process`, `thread`, `thread_name` | | where it began |
+//! | `end_thread` | UInt64 | where it ended |
+//! | `start_event`, `end_event` | Int64 | the `event` in other tables |
+//!
+//! They are the spans that `nettrace tree` shows.
+//!
+//! ## `stacks`
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `stack_id` | Int64 | as in `events` |
+//! | `frames` | List of UInt64 | addresses, innermost first |
+//!
+//! # Files
+//!
+//! Row groups of Parquet have up to 1,048,576 rows, so each covers a span of time, and statistics
+//! of each page. Columns of values that repeat have dictionaries. Ids are compressed with gzip, all
+//! other columns with Snappy.
+//!
+//! Arrow's files are as its IPC defines them, in batches of 8,192 rows or less, neither compressed
+//! nor with dictionaries. Programs map them into memory.
+//!
+//! The files get their places when all are complete. Until then they are in a folder
+//! `.nettrace-PID-N` beside the result.
+#![forbid(unsafe_code)]
+#![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
+
+mod column;
+mod convert;
+mod events;
+mod facts;
+mod folder;
+mod names;
+mod spans;
+mod stacks;
+mod table;
+mod types;
+
+use std::{fmt, io, path::Path, str::FromStr};
+
+use nettrace_reader::{SortedReader, Source, Trace};
+use nettrace_views::{Target, Written, drive};
+
+use crate::convert::Writer;
+
+/// A format of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Tables {
+    /// Apache Parquet: small files for query engines.
+    Parquet,
+    /// The file format of Apache Arrow's IPC, version 2 of Feather: large files that programs map
+    /// into memory.
+    Arrow,
+}
+
+impl Tables {
+    /// All formats.
+    pub const ALL: &'static [Self] = &[Self::Parquet, Self::Arrow];
+
+    /// Its name, as in command lines.
+    ///
+    /// ```
+    /// use nettrace_parquet::Tables;
+    ///
+    /// assert_eq!(Tables::Parquet.name(), "parquet");
+    /// assert_eq!("arrow".parse(), Ok(Tables::Arrow));
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+
+    /// Its name in sentences.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
+        }
+    }
+
+    /// The ending of its files.
+    #[must_use]
+    pub fn ending(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl FromStr for Tables {
+    type Err = UnknownTables;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTables> {
+        Self::ALL.iter().copied().find(|tables| tables.name() == name).ok_or(UnknownTables)
+    }
+}
+
+/// Shows [`Tables::name`].
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No format of tables has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no format of tables has this name")]
+#[non_exhaustive]
+pub struct UnknownTables;
+
+/// The choices of a caller.
+///
+/// ```
+/// let options = nettrace_parquet::Options::default().rows_limit(64 << 20).force(true);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    force: bool,
+    spans_limit: usize,
+    rows_limit: usize,
+}
+
+impl Default for Options {
+    /// 256 MiB for spans that are under way, and 256 MiB for rows.
+    fn default() -> Self {
+        Self { force: false, spans_limit: 256 << 20, rows_limit: 256 << 20 }
+    }
+}
+
+impl Options {
+    /// Whether the tables of an earlier result may be replaced. A folder that has other files is
+    /// refused in any case.
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// Limits the memory for spans that have begun and not ended, in bytes (approximate). Beyond
+    /// it, the oldest ones get rows without an end, and are counted as left out.
+    #[must_use]
+    pub fn spans_limit(mut self, bytes: usize) -> Self {
+        self.spans_limit = bytes;
+        self
+    }
+
+    /// Limits the memory for rows that wait to be written, in bytes (approximate). Beyond it, row
+    /// groups become smaller.
+    #[must_use]
+    pub fn rows_limit(mut self, bytes: usize) -> Self {
+        self.rows_limit = bytes;
+        self
+    }
+}
+
+/// Writes a trace as tables, into a new folder `out`. `events` must be at its beginning. Its totals
+/// are complete afterwards.
+///
+/// # Errors
+/// Those of the file system. An error of the source is in the result: the tables then have
+/// everything before the damage.
+pub fn write<R: Source>(
+    tables: Tables,
+    events: &mut SortedReader<R>,
+    out: &Path,
+    options: &Options,
+) -> io::Result<Written> {
+    let version = events.major_version();
+    let target = target(tables, events.trace(), version, out, options)?;
+    drive(events, target)
+}
+
+/// What takes the events of a trace of a major version, and writes tables into a new folder `out`.
+///
+/// # Errors
+/// Those of the file system; there is a result in the folder, or something else.
+pub fn target(
+    tables: Tables,
+    trace: &Trace,
+    version: u32,
+    out: &Path,
+    options: &Options,
+) -> io::Result<Box<dyn Target>> {
+    Ok(Box::new(Writer::new(tables, trace, version, out, options)?))
+}
+
+/// The README, so that its example is compiled by the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+#[doc(hidden)]
+pub mod readme {}

@@ -1,0 +1,306 @@
+//! The table of spans.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+};
+
+use arrow_array::{
+    ArrayRef, Int64Array, TimestampNanosecondArray, UInt64Array,
+    builder::{Int64Builder, StringBuilder, UInt64Builder},
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use nettrace_reader::{Event, Value};
+use nettrace_views::__shared::{Key, Role};
+
+use crate::{
+    column::timestamp,
+    events::{Row, dictionary, texts},
+    facts::{LabelFacts, Runs, ThreadFacts},
+    types::TypeFacts,
+};
+
+/// About how many bytes a span takes that has not ended.
+const SPAN_BYTES: usize = 300;
+
+/// A span that has begun.
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    start: Edge,
+    alias: Option<Key>,
+}
+
+/// The start or the end of a span.
+#[derive(Clone, Debug)]
+struct Edge {
+    event: i64,
+    time: i64,
+    ty: Rc<TypeFacts>,
+    thread: Rc<ThreadFacts>,
+    labels: Rc<LabelFacts>,
+}
+
+impl Edge {
+    fn of(row: &Row) -> Self {
+        Self {
+            event: row.event,
+            time: row.time,
+            ty: Rc::clone(&row.ty),
+            thread: Rc::clone(&row.thread),
+            labels: Rc::clone(&row.labels),
+        }
+    }
+}
+
+/// The spans that are under way, and the rows of those that wait to be written.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    open: HashMap<Key, Open>,
+    aliases: HashMap<Key, Key>,
+    /// In the order of their starts; some have ended.
+    oldest: VecDeque<(Key, u64)>,
+    number: u64,
+    limit: usize,
+    rows: Rows,
+    /// The labels that were looked for, and whether their span has their parent.
+    last: (Rc<LabelFacts>, bool),
+    /// Spans that were given up, because too many were under way.
+    pub(crate) given_up: u64,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    starts: Vec<Option<i64>>,
+    ends: Vec<Option<i64>>,
+    durations: Int64Builder,
+    types: Runs<TypeFacts>,
+    outcomes: StringBuilder,
+    labels: Runs<LabelFacts>,
+    threads: Runs<ThreadFacts>,
+    end_threads: UInt64Builder,
+    start_events: Vec<Option<i64>>,
+    end_events: Vec<Option<i64>>,
+}
+
+impl Spans {
+    /// `limit` bounds the memory for spans that are under way, in bytes.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self {
+            open: HashMap::new(),
+            aliases: HashMap::new(),
+            oldest: VecDeque::new(),
+            number: 0,
+            limit: limit / SPAN_BYTES,
+            rows: Rows::default(),
+            last: Default::default(),
+            given_up: 0,
+        }
+    }
+
+    pub(crate) fn schema() -> SchemaRef {
+        let fields = [
+            ("start", timestamp(), true),
+            ("end", timestamp(), true),
+            ("duration_ns", DataType::Int64, true),
+            ("provider", dictionary(), false),
+            ("name", dictionary(), false),
+            ("outcome", DataType::Utf8, true),
+            ("trace_id", dictionary(), true),
+            ("span_id", dictionary(), true),
+            ("parent_id", dictionary(), true),
+            ("process", DataType::UInt64, true),
+            ("thread", DataType::UInt64, true),
+            ("thread_name", dictionary(), true),
+            ("end_thread", DataType::UInt64, true),
+            ("start_event", DataType::Int64, true),
+            ("end_event", DataType::Int64, true),
+        ];
+        let fields = fields.map(|(name, ty, is_null)| Field::new(name, ty, is_null));
+        Arc::new(Schema::new(fields.to_vec()))
+    }
+
+    /// Whether a row says as the parent of the event's span what the event is related to.
+    #[inline]
+    pub(crate) fn has_parent(&mut self, labels: &Rc<LabelFacts>, role: Role) -> bool {
+        let (Some(span), Some(_)) = (labels.ids.span, labels.ids.related) else { return false };
+        if matches!(role, Role::Start | Role::Stop | Role::Single) {
+            return true;
+        }
+        if !Rc::ptr_eq(&self.last.0, labels) {
+            let open = self.open.get(&span);
+            let start = open.map(|open| open.start.labels.ids.related);
+            self.last = (Rc::clone(labels), start == Some(labels.ids.related));
+        }
+        self.last.1
+    }
+
+    /// What an event says of its span.
+    pub(crate) fn event(&mut self, row: &Row, role: Role, event: &Event<'_>) {
+        let Some(key) = row.labels.ids.span else { return };
+        let key = match self.open.contains_key(&key) {
+            true => key,
+            false => self.aliases.get(&key).copied().unwrap_or(key),
+        };
+        if let Some(open) = self.open.get(&key) {
+            if open.start.ty.span != row.ty.span {
+                // Something inside of the span, whatever its opcode.
+                return;
+            }
+        }
+        match role {
+            Role::Start => self.start(key, row),
+            Role::Stop => match self.remove(key) {
+                Some(open) => {
+                    let end = Some(Edge::of(row));
+                    self.rows.push(Some(open.start), end, None, outcome(row, event));
+                }
+                None => self.whole(row, event),
+            },
+            Role::Single => self.whole(row, event),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, key: Key, row: &Row) {
+        if let Some(other) = self.remove(key) {
+            // Another one with its id.
+            self.give_up(other);
+        }
+        self.number += 1;
+        let ids = row.labels.ids;
+        let open = Open { number: self.number, start: Edge::of(row), alias: ids.alias };
+        self.open.insert(key, open);
+        if let Some(alias) = ids.alias {
+            self.aliases.entry(alias).or_insert(key);
+        }
+        self.oldest.push_back((key, self.number));
+        while self.open.len() > self.limit {
+            let Some((key, number)) = self.oldest.pop_front() else { break };
+            if self.open.get(&key).is_some_and(|open| open.number == number) {
+                if let Some(open) = self.remove(key) {
+                    self.give_up(open);
+                }
+            }
+        }
+        if self.oldest.len() > 2 * self.open.len() + 1024 {
+            let open = &self.open;
+            self.oldest
+                .retain(|(key, number)| open.get(key).is_some_and(|open| open.number == *number));
+        }
+    }
+
+    /// A span whose start is not in the trace, or that one event stands for, has ended.
+    fn whole(&mut self, row: &Row, event: &Event<'_>) {
+        let duration = row.ty.duration.and_then(|place| match event.fields().nth(place)?.ok()?.1 {
+            Value::U64(nanos) => i64::try_from(nanos).ok(),
+            Value::I64(nanos) => Some(nanos.max(0)),
+            _ => None,
+        });
+        self.rows.push(None, Some(Edge::of(row)), duration, outcome(row, event));
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Open> {
+        let open = self.open.remove(&key)?;
+        if let Some(alias) = open.alias.filter(|alias| self.aliases.get(alias) == Some(&key)) {
+            self.aliases.remove(&alias);
+        }
+        Some(open)
+    }
+
+    fn give_up(&mut self, open: Open) {
+        self.given_up += 1;
+        self.rows.push(Some(open.start), None, None, None);
+    }
+
+    /// Makes rows of the spans that have not ended.
+    pub(crate) fn end(&mut self) {
+        let oldest = std::mem::take(&mut self.oldest);
+        for (key, number) in oldest {
+            if self.open.get(&key).is_some_and(|open| open.number == number) {
+                if let Some(open) = self.remove(key) {
+                    self.rows.push(Some(open.start), None, None, None);
+                }
+            }
+        }
+    }
+
+    /// How many rows wait to be written.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.starts.len()
+    }
+
+    /// Takes the rows that wait.
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+        self.rows.finish()
+    }
+}
+
+/// The outcome that the end of a span states.
+fn outcome(row: &Row, event: &Event<'_>) -> Option<String> {
+    match event.fields().nth(row.ty.outcome?)?.ok()?.1 {
+        Value::Text(text) => Some(text.into_owned()),
+        _ => None,
+    }
+}
+
+impl Rows {
+    fn push(
+        &mut self,
+        start: Option<Edge>,
+        end: Option<Edge>,
+        duration: Option<i64>,
+        outcome: Option<String>,
+    ) {
+        let time = |edge: &Option<Edge>| edge.as_ref().map(|edge| edge.time);
+        let event = |edge: &Option<Edge>| edge.as_ref().map(|edge| edge.event);
+        let ended = time(&end);
+        let started = time(&start).or_else(|| Some(ended?.saturating_sub(duration?)));
+        let Some(edge) = start.as_ref().or(end.as_ref()) else { return };
+        self.starts.push(started);
+        self.ends.push(ended);
+        let took = started.zip(ended).map(|(start, end)| end.saturating_sub(start).max(0));
+        self.durations.append_option(took);
+        self.types.push(&edge.ty);
+        self.outcomes.append_option(outcome);
+        self.labels.push(&edge.labels);
+        self.threads.push(&edge.thread);
+        self.end_threads.append_option(end.as_ref().and_then(|end| end.thread.id()));
+        self.start_events.push(event(&start));
+        self.end_events.push(event(&end));
+    }
+
+    fn finish(&mut self) -> Vec<ArrayRef> {
+        use std::mem::take;
+        let time = |times: Vec<Option<i64>>| -> ArrayRef {
+            Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))
+        };
+        let number = |get: fn(&ThreadFacts) -> Option<u64>| -> ArrayRef {
+            let runs = self.threads.iter();
+            let all = runs.flat_map(|(thread, count)| std::iter::repeat_n(get(thread), count));
+            Arc::new(all.collect::<UInt64Array>())
+        };
+        let columns = vec![
+            time(take(&mut self.starts)),
+            time(take(&mut self.ends)),
+            Arc::new(self.durations.finish()),
+            texts(&self.types, |ty| Some(&ty.provider)),
+            texts(&self.types, |ty| Some(&ty.span)),
+            Arc::new(self.outcomes.finish()),
+            texts(&self.labels, |labels| labels.trace.as_deref()),
+            texts(&self.labels, |labels| labels.span.as_deref()),
+            texts(&self.labels, |labels| labels.related.as_deref()),
+            number(|thread| thread.process),
+            number(ThreadFacts::id),
+            texts(&self.threads, ThreadFacts::name),
+            Arc::new(self.end_threads.finish()),
+            Arc::new(Int64Array::from(take(&mut self.start_events))),
+            Arc::new(Int64Array::from(take(&mut self.end_events))),
+        ];
+        self.types.clear();
+        self.labels.clear();
+        self.threads.clear();
+        columns
+    }
+}

@@ -1,0 +1,108 @@
+//! The table of stacks.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arrow_array::{ArrayRef, Int64Array, ListArray, UInt64Array};
+use arrow_buffer::OffsetBuffer;
+use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use nettrace_reader::{Event, Stack};
+
+/// The bytes of stacks that are remembered. A stack that is forgotten gets another id when it comes
+/// again.
+const LIMIT: usize = 64 << 20;
+
+/// The stacks that events have had.
+#[derive(Debug)]
+pub(crate) struct Stacks {
+    known: HashMap<Box<[u8]>, i64>,
+    bytes: usize,
+    /// Those of the current epoch, by the ids in rows.
+    by_id: HashMap<u32, Option<i64>>,
+    epoch: u64,
+    next: i64,
+    ids: Vec<i64>,
+    offsets: Vec<i32>,
+    frames: Vec<u64>,
+}
+
+impl Stacks {
+    /// Stacks that are counted from `first`.
+    pub(crate) fn new(first: i64) -> Self {
+        Self {
+            known: HashMap::new(),
+            bytes: 0,
+            by_id: HashMap::new(),
+            epoch: 0,
+            next: first,
+            ids: Vec::new(),
+            offsets: vec![0],
+            frames: Vec::new(),
+        }
+    }
+
+    pub(crate) fn schema() -> SchemaRef {
+        let frames = DataType::List(frame());
+        let id = Field::new("stack_id", DataType::Int64, false);
+        Arc::new(Schema::new(vec![id, Field::new("frames", frames, false)]))
+    }
+
+    /// The id of an event's stack.
+    #[inline]
+    pub(crate) fn of(&mut self, event: &Event<'_>) -> Option<i64> {
+        if event.header.stack_id == 0 { None } else { self.find(event) }
+    }
+
+    fn find(&mut self, event: &Event<'_>) -> Option<i64> {
+        if event.epoch() != self.epoch {
+            self.epoch = event.epoch();
+            self.by_id.clear();
+        }
+        if let Some(id) = self.by_id.get(&event.header.stack_id) {
+            return *id;
+        }
+        let id = event.stack().map(|stack| self.add(stack));
+        self.by_id.insert(event.header.stack_id, id);
+        id
+    }
+
+    fn add(&mut self, stack: Stack<'_>) -> i64 {
+        if let Some(id) = self.known.get(stack.bytes()) {
+            return *id;
+        }
+        if self.bytes > LIMIT {
+            self.known.clear();
+            self.bytes = 0;
+        }
+        let id = self.next;
+        self.next = id.wrapping_add(1);
+        self.bytes += stack.bytes().len() + 64;
+        self.known.insert(stack.bytes().into(), id);
+        self.ids.push(id);
+        self.frames.extend(stack.addresses());
+        // Rows are taken long before there are 2^31 frames.
+        self.offsets.push(self.frames.len() as i32);
+        id
+    }
+
+    /// Whether enough rows wait to be written.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.frames.len() >= 1 << 18
+    }
+
+    /// Takes the rows that wait.
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+        let offsets = std::mem::replace(&mut self.offsets, vec![0]);
+        let frames = Arc::new(UInt64Array::from(std::mem::take(&mut self.frames)));
+        let offsets = OffsetBuffer::new(offsets.into());
+        vec![
+            Arc::new(Int64Array::from(std::mem::take(&mut self.ids))),
+            Arc::new(ListArray::new(frame(), offsets, frames, None)),
+        ]
+    }
+}
+
+/// The addresses of a stack, innermost first.
+fn frame() -> FieldRef {
+    Arc::new(Field::new("item", DataType::UInt64, false))
+}

@@ -1,0 +1,306 @@
+//! One table: a file that gets batches of rows.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray, types};
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
+use parquet::{
+    arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata, arrow_writer::ArrowWriterOptions},
+    basic::{Compression, Encoding, GzipLevel},
+    errors::ParquetError,
+    file::{
+        metadata::{KeyValue, SortingColumn},
+        properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder},
+    },
+    schema::types::ColumnPath,
+};
+
+use crate::Tables;
+
+/// The rows of a row group of Parquet.
+const ROW_GROUP: usize = 1 << 20;
+
+/// The size of a dictionary of ids of spans and traces, in bytes.
+const ID_DICTIONARY: usize = 4 << 20;
+
+/// How many values of a column show whether most of its values differ.
+const SAMPLE: usize = 4096;
+
+/// What is the same for all tables of a result.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) tables: Tables,
+    /// Facts about the trace, for every file.
+    pub(crate) facts: Vec<(String, String)>,
+}
+
+/// A table that is being written.
+pub(crate) struct Table {
+    schema: SchemaRef,
+    path: PathBuf,
+    facts: Vec<(String, String)>,
+    writer: Option<Writer>,
+}
+
+enum Writer {
+    Parquet(Box<ArrowWriter<Append>>),
+    Arrow(Box<FileWriter<Append>>),
+}
+
+impl Table {
+    /// A table whose file will be at `path`, without its ending. The file is made with the first
+    /// rows.
+    pub(crate) fn new(schema: SchemaRef, path: PathBuf, facts: Vec<(String, String)>) -> Self {
+        Self { schema, path, facts, writer: None }
+    }
+
+    /// Adds rows. Dictionaries stay what they are in Parquet, and become plain values in Arrow,
+    /// whose files have one dictionary for a column.
+    pub(crate) fn write(&mut self, layout: &Layout, columns: Vec<ArrayRef>) -> io::Result<()> {
+        if self.writer.is_none() {
+            self.writer = Some(self.open(layout, &columns)?);
+        }
+        match self.writer.as_mut() {
+            Some(Writer::Parquet(writer)) => {
+                let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
+                writer.write(&batch.map_err(of_arrow)?).map_err(of_parquet)?;
+                // A row group may just have been completed.
+                writer.inner_mut().close();
+            }
+            Some(Writer::Arrow(writer)) => {
+                let columns = columns.into_iter().map(plain).collect();
+                let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);
+                writer.write(&batch.map_err(of_arrow)?).map_err(of_arrow)?;
+                writer.get_mut().close();
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The memory that rows take which are not in the file yet, in bytes.
+    pub(crate) fn memory(&self) -> usize {
+        match &self.writer {
+            Some(Writer::Parquet(writer)) => writer.memory_size(),
+            _ => 0,
+        }
+    }
+
+    /// Writes all rows to the file.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if let Some(Writer::Parquet(writer)) = &mut self.writer {
+            writer.flush().map_err(of_parquet)?;
+            writer.inner_mut().close();
+        }
+        Ok(())
+    }
+
+    /// Completes the file, also one without rows.
+    pub(crate) fn finish(mut self, layout: &Layout) -> io::Result<()> {
+        let writer = match self.writer.take() {
+            Some(writer) => writer,
+            None => self.open(layout, &[])?,
+        };
+        match writer {
+            Writer::Parquet(mut writer) => writer.finish().map(drop).map_err(of_parquet),
+            Writer::Arrow(mut writer) => writer.finish().map_err(of_arrow),
+        }
+    }
+
+    fn open(&self, layout: &Layout, first: &[ArrayRef]) -> io::Result<Writer> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".");
+        path.push(layout.tables.ending());
+        let file = Append::create(path.into())?;
+        let facts = layout.facts.iter().chain(&self.facts);
+        match layout.tables {
+            Tables::Parquet => {
+                let mut properties = properties(&self.schema, first)
+                    .set_key_value_metadata(Some(
+                        facts
+                            .map(|(key, value)| KeyValue::new(key.clone(), value.clone()))
+                            .collect(),
+                    ))
+                    .build();
+                // Not as it is: some readers fail to make dictionaries of every encoding.
+                add_encoded_arrow_schema_to_metadata(&self.plain_schema(), &mut properties);
+                let options = ArrowWriterOptions::new()
+                    .with_properties(properties)
+                    .with_skip_arrow_metadata(true);
+                let schema = Arc::clone(&self.schema);
+                let writer = ArrowWriter::try_new_with_options(file, schema, options);
+                Ok(Writer::Parquet(Box::new(writer.map_err(of_parquet)?)))
+            }
+            Tables::Arrow => {
+                let facts = facts.map(|(key, value)| (key.clone(), value.clone())).collect();
+                let schema = self.plain_schema().with_metadata(facts);
+                let writer = FileWriter::try_new(file, &schema).map_err(of_arrow)?;
+                Ok(Writer::Arrow(Box::new(writer)))
+            }
+        }
+    }
+
+    /// The schema without dictionaries.
+    fn plain_schema(&self) -> Schema {
+        let fields = self.schema.fields().iter().map(|field| match field.data_type() {
+            DataType::Dictionary(_, values) => {
+                Arc::new(field.as_ref().clone().with_data_type((**values).clone()))
+            }
+            _ => Arc::clone(field),
+        });
+        Schema::new(fields.collect::<Vec<_>>())
+    }
+}
+
+/// How each column is encoded. Values that mostly differ have no dictionary.
+fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder {
+    let mut properties = WriterProperties::builder()
+        .set_created_by(concat!("nettrace-parquet ", env!("CARGO_PKG_VERSION")).to_owned())
+        .set_compression(Compression::SNAPPY)
+        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_write_batch_size(8192)
+        .set_statistics_enabled(EnabledStatistics::Page);
+    for (place, field) in schema.fields().iter().enumerate() {
+        let path = || ColumnPath::new(vec![field.name().clone()]);
+        let values = first.get(place);
+        match field.data_type() {
+            DataType::Int32
+            | DataType::UInt32
+            | DataType::Int64
+            | DataType::UInt64
+            | DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+                properties = properties.set_column_encoding(path(), Encoding::DELTA_BINARY_PACKED);
+            }
+            DataType::Utf8 | DataType::Binary => {
+                properties = properties.set_column_encoding(path(), Encoding::DELTA_BYTE_ARRAY);
+            }
+            _ => {}
+        }
+        if field.name() == "time" {
+            let sorting =
+                SortingColumn { column_idx: place as i32, descending: false, nulls_first: true };
+            properties = properties.set_sorting_columns(Some(vec![sorting]));
+        }
+        if field.name().ends_with("_id") && matches!(field.data_type(), DataType::Dictionary(..)) {
+            // Random digits, which only codes of four bits for a digit make smaller.
+            properties = properties
+                .set_column_compression(path(), Compression::GZIP(fast()))
+                .set_column_encoding(path(), Encoding::DELTA_LENGTH_BYTE_ARRAY)
+                .set_column_dictionary_page_size_limit(path(), ID_DICTIONARY);
+        }
+        if values.is_some_and(mostly_differ) {
+            properties = properties.set_column_dictionary_enabled(path(), false);
+        }
+    }
+    properties
+}
+
+/// The fastest level that gives frequent bytes short codes.
+fn fast() -> GzipLevel {
+    GzipLevel::try_new(2).unwrap_or_default()
+}
+
+/// Whether more than half of a column's first values differ from each other; a third of texts that
+/// have a dictionary.
+fn mostly_differ(values: &ArrayRef) -> bool {
+    if let Some(dictionary) = values.as_dictionary_opt::<types::Int32Type>() {
+        // The start and the end of a span have the same ids.
+        return 3 * dictionary.values().len() > values.len() - values.null_count();
+    }
+    let values = values.slice(0, values.len().min(SAMPLE));
+    let different = match values.data_type() {
+        DataType::Int64 => distinct(values.as_primitive::<types::Int64Type>().iter().flatten()),
+        DataType::UInt64 => distinct(values.as_primitive::<types::UInt64Type>().iter().flatten()),
+        DataType::Int32 => distinct(values.as_primitive::<types::Int32Type>().iter().flatten()),
+        DataType::UInt32 => distinct(values.as_primitive::<types::UInt32Type>().iter().flatten()),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => {
+            distinct(values.as_primitive::<types::TimestampNanosecondType>().iter().flatten())
+        }
+        DataType::Utf8 => distinct(values.as_string::<i32>().iter().flatten()),
+        DataType::Binary => distinct(values.as_binary::<i32>().iter().flatten()),
+        _ => return false,
+    };
+    2 * different > values.len() - values.null_count()
+}
+
+fn distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> usize {
+    values.collect::<HashSet<_>>().len()
+}
+
+/// A dictionary as plain text.
+fn plain(column: ArrayRef) -> ArrayRef {
+    let Some(dictionary) = column.as_dictionary_opt::<types::Int32Type>() else { return column };
+    let Some(texts) = dictionary.downcast_dict::<arrow_array::StringArray>() else {
+        return column;
+    };
+    Arc::new(texts.into_iter().collect::<arrow_array::StringArray>())
+}
+
+/// A file that is open only while it is written. A result can have more files than a process may
+/// have open.
+#[derive(Debug)]
+pub(crate) struct Append {
+    path: PathBuf,
+    file: Option<File>,
+}
+
+impl Append {
+    fn create(path: PathBuf) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        Ok(Self { file: Some(file.map_err(|error| at(&path, error))?), path })
+    }
+
+    fn close(&mut self) {
+        self.file = None;
+    }
+}
+
+impl Write for Append {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let file = OpenOptions::new().append(true).open(&self.path);
+                self.file.insert(file.map_err(|error| at(&self.path, error))?)
+            }
+        };
+        let count = file.write(bytes).map_err(|error| at(&self.path, error))?;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An error with the path that it is about.
+pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+fn of_parquet(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
+    }
+}
+
+pub(crate) fn of_arrow(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, error) => error,
+        error => io::Error::other(error),
+    }
+}

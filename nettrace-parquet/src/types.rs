@@ -1,0 +1,245 @@
+//! Event types, and the table of each.
+
+use std::{borrow::Cow, collections::HashMap, rc::Rc, sync::Arc};
+
+use arrow_array::{ArrayRef, builder::BinaryBuilder};
+use arrow_schema::{DataType, Field, Schema};
+use nettrace_reader::{Event, Metadata};
+use nettrace_views::__shared::{Role, span_name};
+
+use crate::{
+    column::{self, Column},
+    events::{Common, Row},
+    names::Unique,
+    table::Table,
+};
+
+/// The rows of a batch.
+pub(crate) const BATCH: usize = 8192;
+
+/// The bytes of payloads in a batch.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// How many event types have tables of their own.
+const TABLES: usize = 10_000;
+
+/// An event type, as columns show it.
+#[derive(Debug)]
+pub(crate) struct TypeFacts {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) span: String,
+    pub(crate) id: u32,
+    pub(crate) version: u8,
+    pub(crate) level: u8,
+    pub(crate) opcode: u8,
+    pub(crate) keywords: u64,
+    pub(crate) role: Role,
+    /// The fields of an end of a span that tables show.
+    pub(crate) duration: Option<usize>,
+    pub(crate) outcome: Option<usize>,
+    /// The number of its table. `None` if there are too many.
+    pub(crate) table: Option<usize>,
+}
+
+/// All event types of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    /// Those of the current epoch, by the ids in rows.
+    by_id: HashMap<u32, Rc<TypeFacts>>,
+    last: Option<(u32, Rc<TypeFacts>)>,
+    epoch: u64,
+    tables: HashMap<Shape, usize>,
+    names: Unique,
+}
+
+/// Types of one shape share a table.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    provider: String,
+    name: String,
+    fields: String,
+}
+
+/// The rows of one event type that wait to be written.
+pub(crate) struct TypeTable {
+    pub(crate) table: Table,
+    common: Common,
+    columns: Vec<Option<Column>>,
+    payloads: BinaryBuilder,
+    waiting: usize,
+}
+
+impl Types {
+    /// The type of an event. A type that is new gets a table through `make`.
+    #[inline]
+    pub(crate) fn of(
+        &mut self,
+        event: &Event<'_>,
+        version: u32,
+        make: impl FnOnce(&Metadata, &str, String),
+    ) -> Rc<TypeFacts> {
+        let id = event.header.metadata_id;
+        if event.epoch() == self.epoch {
+            if let Some((last, ty)) = &self.last {
+                if *last == id {
+                    return Rc::clone(ty);
+                }
+            }
+        } else {
+            self.epoch = event.epoch();
+            self.by_id.clear();
+        }
+        let ty = match self.by_id.get(&id) {
+            Some(ty) => Rc::clone(ty),
+            None => {
+                let ty = Rc::new(self.add(event.metadata(), version, make));
+                self.by_id.insert(id, Rc::clone(&ty));
+                ty
+            }
+        };
+        self.last = Some((id, Rc::clone(&ty)));
+        ty
+    }
+
+    fn add(
+        &mut self,
+        metadata: &Metadata,
+        version: u32,
+        make: impl FnOnce(&Metadata, &str, String),
+    ) -> TypeFacts {
+        let name: Cow<'_, str> = match &*metadata.name {
+            "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
+            name => Cow::Borrowed(name),
+        };
+        let shape = Shape {
+            provider: metadata.provider.clone(),
+            name: name.clone().into_owned(),
+            fields: shape_of(metadata),
+        };
+        let next = self.tables.len();
+        let table = match self.tables.get(&shape) {
+            Some(number) => Some(*number),
+            None if next < TABLES => {
+                let event = match &*metadata.name {
+                    "" => metadata.event_id.to_string(),
+                    name => name.to_owned(),
+                };
+                let file = self.names.file(&format!("{}.{event}", metadata.provider));
+                make(metadata, &name, file);
+                self.tables.insert(shape, next);
+                Some(next)
+            }
+            None => None,
+        };
+        let position = |name| metadata.fields.iter().position(|field| field.name == name);
+        TypeFacts {
+            provider: metadata.provider.clone(),
+            span: span_name(&name).to_owned(),
+            name: name.into_owned(),
+            id: metadata.event_id,
+            version: metadata.version,
+            level: metadata.level,
+            opcode: metadata.opcode.unwrap_or(0),
+            keywords: metadata.keywords,
+            role: Role::of(metadata, None, version),
+            duration: position("duration"),
+            outcome: position("outcome"),
+            table,
+        }
+    }
+}
+
+/// What decides the columns of a type's table.
+fn shape_of(metadata: &Metadata) -> String {
+    let stated = metadata.key_values.iter().filter(|(key, _)| key.starts_with("nettrace.type."));
+    format!("{:?} {:?}", metadata.fields, stated.collect::<Vec<_>>())
+}
+
+impl TypeTable {
+    /// The table of a type, at a path without ending.
+    pub(crate) fn new(metadata: &Metadata, name: &str, path: std::path::PathBuf) -> Self {
+        let mut names = Unique::default();
+        Common::NAMES.iter().for_each(|name| {
+            names.unique(name);
+        });
+        let payload = names.unique("payload");
+        let (fields, columns) = column::plan(metadata, &mut names);
+        let mut all = Common::fields();
+        all.extend(fields);
+        all.push(Arc::new(Field::new(payload, DataType::Binary, true)));
+        let mut facts = vec![
+            ("nettrace.provider".to_owned(), metadata.provider.clone()),
+            ("nettrace.event".to_owned(), name.to_owned()),
+        ];
+        if let Some(template) = &metadata.message_template {
+            facts.push(("nettrace.message_template".to_owned(), template.clone()));
+        }
+        if let Some(description) = &metadata.description {
+            facts.push(("nettrace.description".to_owned(), description.clone()));
+        }
+        Self {
+            table: Table::new(Arc::new(Schema::new(all)), path, facts),
+            common: Common::default(),
+            columns,
+            payloads: BinaryBuilder::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Adds an event.
+    pub(crate) fn push(&mut self, row: &Row, event: &Event<'_>) {
+        self.common.push(row);
+        let mut values = event.fields();
+        // Whether all values are in their columns.
+        let mut is_whole = true;
+        let mut columns = self.columns.iter_mut();
+        for column in columns.by_ref() {
+            // A field that an older version of the type did not have is absent.
+            let value = if values.is_exhausted() { None } else { values.next() };
+            match (column, value) {
+                (Some(column), Some(Ok((_, value)))) => {
+                    is_whole &= column.push(&value).is_ok();
+                }
+                (None, Some(Ok(_))) => is_whole = false,
+                (column, value) => {
+                    is_whole &= value.is_none();
+                    for column in [column.as_mut()].into_iter().flatten().chain(columns.flatten()) {
+                        column.push_null();
+                    }
+                    break;
+                }
+            }
+        }
+        if is_whole && values.used() >= event.payload.len() {
+            self.payloads.append_null();
+        } else {
+            self.payloads.append_value(event.payload);
+        }
+        self.waiting += event.payload.len();
+    }
+
+    /// Whether enough rows wait to be written.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.common.len() >= BATCH || self.waiting >= BATCH_BYTES
+    }
+
+    /// About how many bytes the rows take that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        2 * self.waiting + 64 * self.common.len()
+    }
+
+    /// Takes the rows that wait.
+    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+        self.waiting = 0;
+        let mut columns = self.common.finish();
+        columns.extend(self.columns.iter_mut().flatten().map(Column::finish));
+        columns.push(Arc::new(self.payloads.finish()));
+        columns
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.common.len() == 0
+    }
+}
