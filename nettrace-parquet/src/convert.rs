@@ -8,8 +8,8 @@ use std::{
 use arrow_array::ArrayRef;
 use nettrace_reader::{Event, Totals, Trace};
 use nettrace_views::{
-    LeftOut, Target,
     __shared::{Clock, Role, unix_nanos},
+    LeftOut, Target,
 };
 
 use crate::{

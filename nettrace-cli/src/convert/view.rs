@@ -19,6 +19,8 @@ use crate::{
 
 /// The targets that are no [`View`]. A new one gets a file of its own, and a line here.
 pub(crate) const OTHERS: &[&Other] = &[
+    &super::lines::JSONL,
+    &super::lines::CSV,
     #[cfg(feature = "parquet")]
     &super::tables::PARQUET,
     #[cfg(feature = "parquet")]

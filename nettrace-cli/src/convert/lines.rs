@@ -1,0 +1,156 @@
+//! Conversion to lines: one for each event, as JSON or as CSV.
+
+use std::io::{self, Write};
+
+use nettrace_reader::{Event, Label, Totals};
+use nettrace_views::{LeftOut, Target};
+
+use crate::{
+    clock::Clock,
+    convert::{
+        BATCH,
+        view::{Begin, Other, Start},
+    },
+    dump::{self, process_id, processor},
+    payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
+    spelling,
+};
+
+pub(crate) const JSONL: Other = Other {
+    name: "jsonl",
+    title: "JSON lines",
+    about: "one JSON object per line for each event, as `dump --json` prints it",
+    endings: &["jsonl", "ndjson"],
+    begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start, out, json, "")))),
+};
+
+pub(crate) const CSV: Other = Other {
+    name: "csv",
+    title: "CSV",
+    about: "one row for each event; the fields are a JSON object in the last column",
+    endings: &["csv"],
+    begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start, out, csv, HEADER)))),
+};
+
+/// The names of the columns.
+const HEADER: &str = "time,since_start_ns,provider,name,id,version,level,opcode,keywords,process,\
+                      thread,thread_name,cpu,trace_id,span_id,related_id,payload_bytes,labels,\
+                      fields\n";
+
+/// Writes an event as a line.
+type Form = fn(&Event<'_>, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>;
+
+/// Writes a line for each event.
+struct Lines<'w> {
+    sink: &'w mut dyn Write,
+    out: Vec<u8>,
+    clock: Clock,
+    form: Form,
+    /// Events some of whose fields cannot be decoded.
+    damaged: u64,
+}
+
+impl<'w> Lines<'w> {
+    fn new(start: &Start<'_>, sink: &'w mut dyn Write, form: Form, header: &str) -> Self {
+        let (out, clock) = (header.as_bytes().to_vec(), Clock::of(start.trace));
+        Self { sink, out, clock, form, damaged: 0 }
+    }
+
+    fn write_out(&mut self) -> io::Result<()> {
+        self.sink.write_all(&self.out)?;
+        self.out.clear();
+        Ok(())
+    }
+}
+
+impl Target for Lines<'_> {
+    fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        let payload = Payload::of(event);
+        self.damaged += u64::from(payload.error.is_some());
+        (self.form)(event, &payload, &mut self.clock, &mut self.out)?;
+        if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
+    }
+
+    fn finish(mut self: Box<Self>, _: &Totals) -> io::Result<LeftOut> {
+        self.write_out()?;
+        self.sink.flush()?;
+        let mut left_out = LeftOut::default();
+        left_out.add(self.damaged, "events' fields that cannot be decoded");
+        Ok(left_out)
+    }
+}
+
+fn json(
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    clock: &mut Clock,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    out.extend_from_slice(&dump::json(event, payload, clock)?);
+    out.push(b'\n');
+    Ok(())
+}
+
+fn csv(
+    event: &Event<'_>,
+    payload: &Payload<'_>,
+    clock: &mut Clock,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    let (metadata, thread) = (event.metadata(), event.thread());
+    let time = clock.at(event.header.timestamp);
+    let labels = event.labels();
+    let id = |of: fn(&Label) -> bool| {
+        let label = labels.iter().rev().find(|label| of(label));
+        label.map(|label| LabelValue(label).to_string()).unwrap_or_default()
+    };
+    let span = match id(|label| matches!(label, Label::SpanId(_))) {
+        span if span.is_empty() => id(|label| matches!(label, Label::ActivityId(_))),
+        span => span,
+    };
+    if let Some(time) = time.time {
+        write!(out, "{time}")?;
+    }
+    out.push(b',');
+    if let Some(nanos) = time.since_start {
+        write!(out, "{nanos}")?;
+    }
+    text(out, &metadata.provider);
+    text(out, &spelling::event_name(metadata));
+    write!(out, ",{},{}", metadata.event_id, event.version())?;
+    text(out, &spelling::level(event.level()));
+    write!(out, ",{},{}", event.opcode(), event.keywords())?;
+    number(out, process_id(event))?;
+    number(out, thread.os_thread_id)?;
+    text(out, thread.name.as_deref().unwrap_or(""));
+    number(out, processor(event).map(u64::from))?;
+    text(out, &id(|label| matches!(label, Label::TraceId(_))));
+    text(out, &span);
+    text(out, &id(|label| matches!(label, Label::RelatedActivityId(_))));
+    number(out, Some(event.payload.len() as u64))?;
+    let others: Vec<_> = labels.iter().filter(|label| !is_id(label)).cloned().collect();
+    match others.is_empty() {
+        true => out.push(b','),
+        false => text(out, &serde_json::to_string(&JsonLabels(&others))?),
+    }
+    text(out, &serde_json::to_string(&JsonFields(payload))?);
+    out.push(b'\n');
+    Ok(())
+}
+
+fn number(out: &mut Vec<u8>, number: Option<u64>) -> io::Result<()> {
+    out.push(b',');
+    number.map_or(Ok(()), |number| write!(out, "{number}"))
+}
+
+/// Writes a comma and a text, in quotes where RFC 4180 wants them.
+fn text(out: &mut Vec<u8>, text: &str) {
+    out.push(b',');
+    if !text.contains(['"', ',', '\n', '\r']) {
+        out.extend_from_slice(text.as_bytes());
+        return;
+    }
+    out.push(b'"');
+    out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
+    out.push(b'"');
+}

@@ -1,0 +1,104 @@
+//! Conversion to JSON lines and CSV.
+
+mod program;
+
+use program::{nettrace, stderr, stdout, strict_json};
+use testkit::{
+    reference::dotnet_traces,
+    streams::{odd, samples, v5_samples},
+};
+
+/// All traces by name.
+fn sources() -> Vec<(String, Vec<u8>)> {
+    let all = samples::all().into_iter().chain(v5_samples::all());
+    let mut all: Vec<_> = all.map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    all.extend(odd::all());
+    let small =
+        dotnet_traces().into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap()));
+    let small = small.filter(|(_, bytes)| bytes.len() < 100_000);
+    all.extend(small.map(|(path, bytes)| (path.display().to_string(), bytes)));
+    all
+}
+
+/// The rows of CSV, by the rules of RFC 4180.
+fn rows(text: &str) -> Vec<Vec<String>> {
+    let mut rows = vec![vec![String::new()]];
+    let mut chars = text.chars().peekable();
+    let mut is_quoted = false;
+    while let Some(c) = chars.next() {
+        let row = rows.last_mut().unwrap();
+        match c {
+            '"' if is_quoted && chars.peek() == Some(&'"') => {
+                row.last_mut().unwrap().push('"');
+                chars.next();
+            }
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => row.push(String::new()),
+            '\n' if !is_quoted => rows.push(vec![String::new()]),
+            c => row.last_mut().unwrap().push(c),
+        }
+    }
+    assert_eq!(rows.pop(), Some(vec![String::new()]), "the last line has an end");
+    rows
+}
+
+#[test]
+fn json_lines_are_those_of_dump() {
+    let mut lines = 0;
+    for (name, source) in sources() {
+        let converted = nettrace(&["convert", "-", "-", "--to", "jsonl"], &source);
+        let dumped = nettrace(&["dump", "--json", "-"], &source);
+        assert!(converted.stdout == dumped.stdout, "{name}: {}", stderr(&converted));
+        lines += stdout(&converted).lines().count();
+    }
+    assert!(lines > 500, "{lines}");
+}
+
+#[test]
+fn csv_has_the_values_of_json() {
+    let mut compared = 0;
+    for (name, source) in sources() {
+        let converted = nettrace(&["convert", "-", "-", "--to", "csv"], &source);
+        let dumped = nettrace(&["dump", "--json", "-"], &source);
+        if converted.stdout.is_empty() && dumped.stdout.is_empty() {
+            // No trace at all.
+            continue;
+        }
+        let mut rows = rows(stdout(&converted)).into_iter();
+        let header = rows.next().unwrap();
+        for line in stdout(&dumped).lines() {
+            let event = strict_json(line);
+            let row = rows.next().unwrap();
+            assert_eq!(row.len(), header.len(), "{name}");
+            for (column, value) in header.iter().zip(&row) {
+                let label = |name: &str| {
+                    // If two labels have the same meaning, the last one applies.
+                    let more = (2..10).map(|number| format!("{name}#{number}"));
+                    let names = std::iter::once(name.to_owned()).chain(more);
+                    let mut found = names.filter_map(|name| event["labels"][name].as_str());
+                    found.next_back().unwrap_or("").to_owned()
+                };
+                let expected = match &**column {
+                    "trace_id" => label("TraceId"),
+                    "span_id" if event["labels"]["SpanId"].is_null() => label("ActivityId"),
+                    "span_id" => label("SpanId"),
+                    "related_id" => label("RelatedActivityId"),
+                    "labels" => continue,
+                    column => match &event[column] {
+                        serde_json::Value::Null => String::new(),
+                        serde_json::Value::String(text) => text.clone(),
+                        other => other.to_string(),
+                    },
+                };
+                if column == "fields" {
+                    assert_eq!(strict_json(value), event["fields"], "{name}");
+                } else if !expected.is_empty() || event["labels"].is_null() {
+                    assert_eq!(*value, expected, "{name} {column}");
+                }
+                compared += 1;
+            }
+        }
+        assert_eq!(rows.next(), None, "{name}");
+    }
+    assert!(compared > 5_000, "{compared}");
+}
