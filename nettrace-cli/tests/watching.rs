@@ -285,10 +285,17 @@ fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let providers = "Bench-Demo,System.Runtime:0:1:EventCounterIntervalSec=0.2";
     let mut theirs = Command::new(tool);
     theirs.args(["collect", "-p", &dotnet.target.pid.to_string(), "--rundown", "false"]);
-    theirs.args(["--providers", providers, "--duration", "00:00:00:01", "-o", "theirs.nettrace"]);
+    theirs.args(["--providers", providers, "--duration", "00:00:00:02", "-o", "theirs.nettrace"]);
     theirs.env("TMPDIR", folder).env("HOME", folder).current_dir(folder);
     let mut theirs = theirs.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-    let arguments = ["--providers", providers, "--duration", "1200ms", "-o", "ours.nettrace"];
+    // It takes a while to begin.
+    let its_file = folder.join("theirs.nettrace");
+    let has_begun = || fs::metadata(&its_file).is_ok_and(|file| file.len() > 0);
+    let start = Instant::now();
+    while !has_begun() && start.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let arguments = ["--providers", providers, "--duration", "500ms", "-o", "ours.nettrace"];
     let mut ours = dotnet.nettrace(&[&["collect"], &arguments[..]].concat());
     succeeded(&ours.output().unwrap());
     assert!(theirs.wait().unwrap().success());
