@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -27,7 +27,7 @@ use tracing::Instrument as _;
 
 use crate::{endless, known::Call, meters::Meters, store::ITEMS};
 
-/// When the load ends.
+/// When the load ends, if no signal ends it sooner.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     /// After so many requests.
@@ -103,17 +103,44 @@ async fn send_all(plan: Plan, caller: Call) -> Load {
     connector.set_nodelay(true);
     let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
     let client: Client = ClientLayer::new().sampling(plan.sampling).layer(client.map_request(know));
-    let next = Arc::new(AtomicU64::new(0));
+    let progress = Arc::new(Progress::default());
+    let stop = tokio::spawn(stop_at_signal(progress.clone()));
     let numbers = Arc::new(Numbers::new(Kind::NAMES));
     let mut senders = JoinSet::new();
     for _ in 0..plan.at_once {
-        let send = send(client.clone(), plan, caller, next.clone(), numbers.clone());
+        let send = send(client.clone(), plan, caller, progress.clone(), numbers.clone());
         senders.spawn(send.with_context(Context::current()));
     }
     let mut load = senders.join_all().await.into_iter().fold(Load::default(), Load::plus);
+    stop.abort();
     debug_assert_eq!(load.requests, numbers.requests());
     load.micros.sort_unstable();
     load
+}
+
+/// How far the load is.
+#[derive(Debug, Default)]
+struct Progress {
+    /// The number of the next request.
+    next: AtomicU64,
+    /// No request begins any more.
+    is_stopped: AtomicBool,
+}
+
+/// Stops the load when the process is told to end, so that the trace is whole and the counts show.
+async fn stop_at_signal(progress: Arc<Progress>) {
+    #[cfg(unix)]
+    {
+        use tokio::signal::unix::{SignalKind, signal};
+        let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
+        let (Ok(mut interrupt), Ok(mut terminate)) = signals else { return };
+        select! { _ = interrupt.recv() => (), _ = terminate.recv() => () }
+    }
+    #[cfg(not(unix))]
+    if tokio::signal::ctrl_c().await.is_err() {
+        return;
+    }
+    progress.is_stopped.store(true, Ordering::Relaxed);
 }
 
 /// The call that a request is, which its headers name, and the caller, which it carries.
@@ -163,14 +190,14 @@ async fn send(
     client: Client,
     plan: Plan,
     caller: Call,
-    next: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     numbers: Arc<Numbers>,
 ) -> Load {
     let Plan { address, until, rate, .. } = plan;
     let mut load = Load::default();
     let start = Instant::now();
     loop {
-        let number = next.fetch_add(1, Ordering::Relaxed);
+        let number = progress.next.fetch_add(1, Ordering::Relaxed);
         if let Some(rate) = rate {
             let due = start + Duration::from_secs_f64(number as f64 / f64::from(rate));
             sleep_until(due.into()).await;
@@ -179,7 +206,7 @@ async fn send(
             Until::Count(count) => number >= count,
             Until::Time(end) => Instant::now() >= end,
         };
-        if is_over {
+        if is_over || progress.is_stopped.load(Ordering::Relaxed) {
             return load;
         }
         load.requests += 1;
