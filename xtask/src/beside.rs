@@ -13,6 +13,7 @@ use std::{
 use crate::{
     ci::Lane,
     error::{Error, Result},
+    failures::Failures,
     step::{Tally, end_group},
     workspace::Workspace,
 };
@@ -116,10 +117,12 @@ fn run(name: &'static str, log: &PathBuf, stopped: &mpsc::Receiver<()>) -> Resul
     };
     let text = read(log)?;
     let tally = text.lines().rev().find_map(Tally::parse).unwrap_or_default();
-    let outcome = match status.success() {
+    let mut failures = Failures::default();
+    failures.read_all(&text);
+    let outcome = failures.explain(match status.success() {
         true => Ok(()),
         false => Err(Error::Failed { command: shown, code: status.code() }),
-    };
+    });
     Ok(Some(Done { name, outcome, time: start.elapsed(), text, tally }))
 }
 

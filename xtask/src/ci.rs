@@ -50,7 +50,7 @@ pub(crate) const LANES: &[Lane] = &[
     lane_of("doc", "the documentation builds without a warning", lanes::doc),
     lane_of("kills", "a killed program leaves a complete file", lanes::kills),
     lane_of("instructions", "no event takes more instructions than before", instructions::run),
-    in_row(1, lane_of("msrv", "the oldest promised compiler builds and runs it", lanes::msrv)),
+    in_row(1, lane_of("msrv", "the oldest promised compiler takes it", lanes::msrv)),
     in_row(1, lane_of("aarch64", "threads, signals, clocks work on AArch64", lanes::aarch64)),
     in_row(1, lane_of("windows", "it compiles for Windows", lanes::windows)),
     in_row(1, lane_of("unstable", "values of `valuable` are recorded", lanes::unstable)),
@@ -101,6 +101,16 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
     if outcome.is_ok() && started.is_none() {
         started = Some(start_others()?);
     }
+    let mut failures = Vec::new();
+    let mut note = |lane, outcome: &Result<()>| {
+        let lines = outcome.as_ref().err().map(Error::failures).unwrap_or_default();
+        if !lines.is_empty() {
+            failures.push(format!("=== what failed in {lane}:\n{}", lines.join("\n")));
+        }
+    };
+    if let Some(&(name, ..)) = times.last() {
+        note(name, &outcome);
+    }
     for row in started.into_iter().flatten() {
         for done in row.wait(outcome.is_err()) {
             print!("{}", done.text);
@@ -112,11 +122,16 @@ pub(crate) fn run(workspace: &Workspace, names: &[&str]) -> Result<()> {
                 done.time,
             ));
             tally += done.tally;
+            note(done.name, &done.outcome);
             outcome = outcome.and(done.outcome);
         }
     }
 
+    // Again, behind everything that other lanes have printed.
     println!();
+    for text in failures {
+        println!("{text}\n");
+    }
     for (name, word, time) in times {
         println!("{name:<12} {word:<6} {:>9}", seconds(time));
     }

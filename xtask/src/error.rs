@@ -2,6 +2,8 @@
 
 use std::{fmt, io, path::PathBuf};
 
+use crate::failures::Failures;
+
 /// The result of every fallible function of this program.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
@@ -17,6 +19,8 @@ pub(crate) enum Error {
     Start { command: String, source: io::Error },
     /// A program ran and failed. There is no code if a signal ended it.
     Failed { command: String, code: Option<i32> },
+    /// Tests failed. Holds what they printed.
+    Tests { failures: Failures, source: Box<Error> },
     /// The output of a program cannot be parsed.
     Output { command: String, source: Box<dyn std::error::Error + Send + Sync> },
     /// A file or folder could not be used.
@@ -39,6 +43,16 @@ pub(crate) enum Error {
     Missing(String),
 }
 
+impl Error {
+    /// What failed tests printed.
+    pub(crate) fn failures(&self) -> &[String] {
+        match self {
+            Self::Tests { failures, .. } => failures.lines(),
+            _ => &[],
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -55,6 +69,7 @@ impl fmt::Display for Error {
             Self::Failed { command, code: None } => {
                 write!(f, "`{command}` was ended by a signal; see its output above")
             }
+            Self::Tests { source, .. } => source.fmt(f),
             Self::Output { command, .. } => {
                 write!(f, "could not read the output of `{command}`; run it by hand to see it")
             }

@@ -12,7 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    failures::Failures,
+};
 
 /// A command to run.
 #[derive(Debug)]
@@ -118,7 +121,12 @@ impl Step {
     ///
     /// This happens before a failure is returned, so that the tally can still be shown.
     pub(crate) fn test(self, tally: &mut Tally) -> Result<()> {
-        self.watch(|line| tally.read(line))
+        let mut failures = Failures::default();
+        let outcome = self.watch(|line| {
+            tally.read(line);
+            failures.read(line);
+        });
+        failures.explain(outcome)
     }
 
     /// Runs tests until one of them fails or the time is over. Ends the others then. Returns
@@ -311,7 +319,8 @@ mod tests {
         let mut tally = Tally::default();
         let line = "echo 'test result: FAILED. 1 passed; 1 failed; 0 ignored'; exit 101";
         let failed = Step::new("sh").args(["-c", line]).test(&mut tally);
-        assert!(matches!(failed, Err(Error::Failed { code: Some(101), .. })), "{failed:?}");
+        let Err(Error::Failed { code, .. }) = failed else { panic!("{failed:?}") };
+        assert_eq!(code, Some(101));
         assert_eq!((tally.passed, tally.failed), (1, 1));
     }
 
