@@ -5,9 +5,8 @@
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
 //! not vary. [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
 //! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
-//! [`step`] runs a command and counts the tests that it reports, [`failures`] keeps what failed ones
-//! printed. [`vm`] boots a kernel for the
-//! tests that need one of their own.
+//! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
+//! ones printed. [`vm`] boots a kernel for the tests that need one of their own.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
