@@ -7,7 +7,7 @@ mod support;
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufRead as _, BufReader, Read, Write as _},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -17,24 +17,27 @@ use std::{
 };
 
 use nettrace_diagnostics::{__client::Target, listen};
+use nettrace_writer::Emit as _;
 use tempfile::{TempDir, tempdir};
 use testkit::{
     process::{is_rerun, this_program},
     reference::{Trace, ask, tool},
 };
 
-use crate::support::{Load, all_of, counts, stop, until};
+use crate::support::{
+    Load, PATIENCE, Tick, all_of, counts, interrupt_once_it_records, reads, stop, until,
+};
 
 /// The test whose process listens when it is run again.
 const NAME: &str = "a_process_connects_to_its_tool_again_and_again";
 
-/// What such a process does: it listens, says so, and emits for a second or until its input ends.
+/// What such a process does: it listens, says so, and emits until its input ends or some events.
 fn work(how: &str) {
     let listening = listen().unwrap();
     println!("listens at {}", listening.path().display());
     let _load = Load::start(1);
     match how {
-        "a second" => thread::sleep(Duration::from_secs(1)),
+        "some events" => (0..1_000).for_each(|number| Tick { number }.emit()),
         _ => drop(std::io::stdin().read(&mut [0])),
     }
 }
@@ -43,6 +46,20 @@ fn work(how: &str) {
 struct Process {
     child: Child,
     lines: mpsc::Receiver<String>,
+    /// What it says on standard error, and what has come of that.
+    errors: mpsc::Receiver<String>,
+    said: String,
+}
+
+/// The lines that a process prints.
+fn lines(out: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
 }
 
 impl Process {
@@ -52,14 +69,8 @@ impl Process {
         command.env("NETTRACE_RERUN", "listen").env("TMPDIR", folder).current_dir(folder);
         command.envs(variables.iter().copied()).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let (sender, lines) = mpsc::channel();
-        let out = BufReader::new(child.stdout.take().unwrap());
-        thread::spawn(move || {
-            for line in out.lines().map_while(Result::ok) {
-                let _ = sender.send(line);
-            }
-        });
-        Self { child, lines }
+        let errors = lines(child.stderr.take().unwrap());
+        Self { lines: lines(child.stdout.take().unwrap()), child, errors, said: String::new() }
     }
 
     /// Whether it has returned from `listen`, or does within some time.
@@ -72,13 +83,20 @@ impl Process {
         false
     }
 
+    /// Waits until it has said something on standard error.
+    fn says(&mut self, words: &str) {
+        while !self.said.contains(words) {
+            self.said += &self.errors.recv_timeout(PATIENCE).unwrap();
+            self.said += "\n";
+        }
+    }
+
     /// Ends it. Returns what it has said on standard error.
     fn end(mut self) -> String {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
+        self.said.extend(self.errors.iter().flat_map(|line| [line, "\n".into()]));
+        self.said
     }
 }
 
@@ -95,7 +113,7 @@ impl Tool {
     /// The next connection, with the cookie and the id of its process.
     fn next(&self) -> ([u8; 16], u64, UnixStream) {
         let (mut stream, _) = self.listener.accept().unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut first = [0; 34];
         stream.read_exact(&mut first).unwrap();
         assert_eq!(first[..8], *b"ADVR_V1\0");
@@ -126,7 +144,7 @@ fn ask_on(mut stream: UnixStream, set: u8, id: u8, payload: &[u8]) -> (Vec<u8>, 
 /// Resumes the process.
 const RESUME: (u8, u8) = (4, 1);
 /// Long enough for a process that goes on to say so.
-const LONG: Duration = Duration::from_secs(30);
+const LONG: Duration = PATIENCE;
 const SHORT: Duration = Duration::from_millis(400);
 
 fn text(text: &str) -> Vec<u8> {
@@ -173,12 +191,8 @@ fn a_process_connects_to_its_tool_again_and_again() {
     let head = [number(4), number(1), number(1)].concat();
     let provider = [&u64::MAX.to_le_bytes()[..], &number(5), &text("Contoso-Attach"), &text("")];
     let collect = [&head[..], &provider.concat()].concat();
-    let (id, mut stream) = tool.ask(2, 2, &collect);
-    let reader = thread::spawn(move || {
-        let mut trace = Vec::new();
-        stream.read_to_end(&mut trace).map(|_| trace)
-    });
-    thread::sleep(SHORT);
+    let (id, stream) = tool.ask(2, 2, &collect);
+    let reader = reads(stream);
     tool.ask(2, 1, &id);
     let (events, lost) = counts(&reader.join().unwrap().unwrap());
     assert!(events > 100 && lost == 0, "{events} events, {lost} lost");
@@ -232,7 +246,7 @@ fn a_process_listens_at_more_ports_and_may_be_suspended_by_its_own() {
         ("DOTNET_DiagnosticPorts", &*ports(&path, ",listen,nosuspend,loudly")),
         ("DOTNET_DefaultDiagnosticPortSuspend", "1"),
     ];
-    let process = Process::start(folder.path(), &variables);
+    let mut process = Process::start(folder.path(), &variables);
     until("the port is there", || path.exists());
     let target = Target { pid: process.child.id(), path: path.clone() };
     assert_eq!(target.info().unwrap().pid, u64::from(process.child.id()));
@@ -240,7 +254,8 @@ fn a_process_listens_at_more_ports_and_may_be_suspended_by_its_own() {
     assert!(!process.goes_on(SHORT));
     let own = Target::all_in(folder.path()).unwrap().remove(0);
     // It says after five seconds what it waits for.
-    assert!(!process.goes_on(Duration::from_secs(5)));
+    process.says("waits until a tool resumes it");
+    assert!(!process.goes_on(Duration::ZERO));
     own.ask(RESUME.0, RESUME.1, &[]).unwrap();
     assert!(process.goes_on(LONG));
     let said = process.end();
@@ -284,11 +299,12 @@ fn dotnet_trace_collects_at_a_port_and_from_a_program_that_it_starts() {
     let Some(tool) = tool("dotnet-trace") else { return };
     let (folder, path) = place();
     let mut command = dotnet_trace(&tool, folder.path());
-    command.arg("--diagnostic-port").arg(&path).args(["--duration", "00:00:00:01"]);
+    command.arg("--diagnostic-port").arg(&path);
     command.args(["--providers", "Contoso-Attach", "-o", "port.nettrace"]);
     let child = command.spawn().unwrap();
     let port = ports(&path, "");
     let process = Process::start(folder.path(), &[("DOTNET_DiagnosticPorts", &port)]);
+    interrupt_once_it_records(&child, &folder.path().join("port.nettrace"));
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     assert!(process.goes_on(LONG), "the tool has resumed it");
@@ -301,7 +317,7 @@ fn dotnet_trace_collects_at_a_port_and_from_a_program_that_it_starts() {
     command.args(["--providers", "Contoso-Attach", "-o", "started.nettrace", "--"]);
     command.arg(program.get_program()).args(program.get_args());
     command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
-    command.env("NETTRACE_RERUN", "a second");
+    command.env("NETTRACE_RERUN", "some events");
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     complete(&folder.path().join("started.nettrace"));

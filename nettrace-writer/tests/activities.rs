@@ -341,6 +341,8 @@ fn a_span_goes_on_through_a_rotation() {
     let session = builder.start().unwrap();
     let span = work(1);
     let id = span_of(&span.context()).unwrap();
+    // A file's epoch is a whole millisecond, up to one before its first event.
+    thread::sleep(Duration::from_millis(3));
     for number in 0..3 {
         drop(work(number));
         session.flush().unwrap();

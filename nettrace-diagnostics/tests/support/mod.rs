@@ -39,6 +39,9 @@ pub(crate) struct Detail<'a> {
 #[trace_event(provider = "Fabrikam-Attach", id = 9)]
 pub(crate) struct Other;
 
+/// How long a test waits for what is sure to come. A slow machine with other work takes long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+
 /// A listener in a folder of its own, which is removed on drop.
 pub(crate) struct Server {
     pub(crate) folder: TempDir,
@@ -73,7 +76,7 @@ impl Drop for Server {
 
 pub(crate) fn connect(path: &Path) -> UnixStream {
     let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
@@ -125,6 +128,26 @@ pub(crate) fn stop(target: &Target, mut live: Live) -> Vec<u8> {
     reader.join().unwrap().unwrap()
 }
 
+/// Reads a trace to its end. Returns it as [`JoinHandle::join`] does, once this has waited for
+/// more of it than a stream has before its first event.
+#[track_caller]
+pub(crate) fn reads(mut stream: UnixStream) -> JoinHandle<std::io::Result<Vec<u8>>> {
+    let mut bytes = vec![0; SOME];
+    stream.read_exact(&mut bytes).unwrap();
+    thread::spawn(move || stream.read_to_end(&mut bytes).map(|_| bytes))
+}
+
+/// A trace of so many bytes has more than 100 events of a [`Load`].
+pub(crate) const SOME: usize = 20_000;
+
+/// Interrupts a tool as soon as it has recorded events into `path`.
+pub(crate) fn interrupt_once_it_records(tool: &process::Child, path: &Path) {
+    let records = || std::fs::metadata(path).is_ok_and(|file| file.len() >= SOME as u64);
+    until("the tool records", records);
+    let pid = rustix::process::Pid::from_child(tool);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
 /// How many events a complete trace has, and how many it lacks.
 #[track_caller]
 pub(crate) fn counts(trace: &[u8]) -> (u64, u64) {
@@ -135,8 +158,8 @@ pub(crate) fn counts(trace: &[u8]) -> (u64, u64) {
 
 /// Waits until something holds.
 #[track_caller]
-pub(crate) fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(2));
