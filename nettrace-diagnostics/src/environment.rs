@@ -78,6 +78,20 @@ impl Variables<'_> {
     }
 }
 
+/// Whether the environment forbids that tools attach.
+pub(crate) fn forbids_to_listen() -> bool {
+    forbidden(&Variables(&|name: &str| Some(env::var_os(name)?.to_string_lossy().into_owned())))
+}
+
+/// Any of the variables is enough, and a value that is no number forbids nothing, as in .NET.
+fn forbidden(variables: &Variables<'_>) -> bool {
+    let own = variables.own("NETTRACE_LISTEN");
+    own.is_some_and(|(_, value)| value == "0")
+        || ["EnableDiagnostics", "EnableDiagnostics_IPC"]
+            .iter()
+            .any(|name| matches!(variables.dotnet_number(name), Ok(Some(0))))
+}
+
 /// What the environment asks for. `None`: nothing.
 fn plan(variables: &Variables<'_>) -> Result<Option<Plan>, Bad> {
     if let Some((_, path)) = variables.own("NETTRACE_OUTPUT") {
@@ -317,6 +331,33 @@ mod tests {
             keeps_in_memory: false,
         };
         assert_eq!(of(&set), Ok(Some(expected)));
+    }
+
+    #[test]
+    fn a_zero_forbids_to_listen() {
+        let forbids = |set: &[(&str, &str)]| {
+            forbidden(&Variables(&|name: &str| {
+                Some(set.iter().find(|(known, _)| *known == name)?.1.to_owned())
+            }))
+        };
+        // What a process of .NET 10 does with each of them, but for the first.
+        for zero in [
+            ("NETTRACE_LISTEN", " 0 "),
+            ("DOTNET_EnableDiagnostics", "0"),
+            ("DOTNET_EnableDiagnostics", "0x0"),
+            ("DOTNET_EnableDiagnostics_IPC", "00"),
+            ("COMPlus_EnableDiagnostics", "0"),
+            ("COMPlus_EnableDiagnostics_IPC", "0"),
+        ] {
+            assert!(forbids(&[zero]), "{zero:?}");
+        }
+        let both = [("DOTNET_EnableDiagnostics", "1"), ("COMPlus_EnableDiagnostics", "0")];
+        assert!(!forbids(&both), "the new name comes first");
+        assert!(forbids(&[both[0], ("DOTNET_EnableDiagnostics_IPC", "0")]));
+        for other in ["", "1", "false", "-0"] {
+            assert!(!forbids(&[("DOTNET_EnableDiagnostics", other)]), "{other}");
+            assert!(!forbids(&[("NETTRACE_LISTEN", other)]), "{other}");
+        }
     }
 
     #[test]

@@ -44,6 +44,14 @@
 //!
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded.
 //!
+//! # Switched off
+//!
+//! Who runs a process can forbid that tools attach to it: with `NETTRACE_LISTEN=0`, and with
+//! `DOTNET_EnableDiagnostics=0` or `DOTNET_EnableDiagnostics_IPC=0`, as for a process of .NET. Then
+//! [`listen`] makes no socket and starts no thread, opens no [port](#ports) and waits for none, and
+//! returns `Ok`. [`Diagnostics::is_listening`] tells. The session that the environment asks for is
+//! recorded even so. Any other value forbids nothing.
+//!
 //! # Who may attach
 //!
 //! The process makes the socket `dotnet-diagnostic-PID-TIME-socket` in the folder `TMPDIR`, or else
@@ -66,7 +74,9 @@
 //!
 //! - `connect`, the default: the process connects to the socket at `PATH`, says who it is, and
 //!   keeps one connection open for the tool's next command. While nobody listens there it tries
-//!   again, at first every 10 ms, later twice a second.
+//!   again, at first after 10 ms, and ever more rarely, at last every 5 s. On Linux it also hears
+//!   of a socket that appears in that folder, and connects at once. Files of others there wake it
+//!   at most twice a second.
 //! - `listen`: the process makes another socket at `PATH`.
 //! - `suspend`, the default: [`listen`] does not return before a tool has resumed the process at
 //!   this port. `dotnet-trace` does so when its session has begun, so it misses no event after
@@ -141,6 +151,8 @@ pub mod __fuzzing {
 }
 mod environment;
 mod error;
+#[cfg(unix)]
+mod handle;
 mod options;
 mod protocol;
 mod sync;
@@ -159,6 +171,9 @@ mod server;
 mod sessions;
 #[cfg(unix)]
 mod socket;
+#[cfg(unix)]
+#[cfg_attr(not(target_os = "linux"), path = "watch_elsewhere.rs")]
+mod watch;
 
 use std::{
     path::{Path, PathBuf},
@@ -166,6 +181,8 @@ use std::{
 };
 
 pub use crate::{error::Error, options::Options};
+#[cfg(unix)]
+use socket::Waker;
 
 /// Lets tools attach to this process, until it ends.
 ///
@@ -174,7 +191,7 @@ pub use crate::{error::Error, options::Options};
 /// Dropping that value stops nothing.
 ///
 /// Before that, it starts the session that the [environment](crate#the-environment) asks for, if
-/// any.
+/// any. The environment can also [forbid](crate#switched-off) that tools attach.
 ///
 /// Call this early in `main`. An event type is known to clients from its first event on, whether
 /// somebody listened then or not.
@@ -221,7 +238,7 @@ pub fn from_environment() -> Option<PathBuf> {
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
     #[cfg(unix)]
-    handle: sync::Arc<server::Handle>,
+    handle: sync::Arc<handle::Handle>,
     #[cfg(not(unix))]
     never: std::convert::Infallible,
 }
@@ -233,10 +250,21 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 impl Diagnostics {
     fn start(options: Options) -> Result<Self, Error> {
         environment::start();
-        server::start(options).map(|handle| Self { handle })
+        let handle = match environment::forbids_to_listen() {
+            true => sync::Arc::new(handle::Handle::without_server(server::path(&options))),
+            false => server::start(options)?,
+        };
+        Ok(Self { handle })
     }
 
-    /// The path of the socket.
+    /// Whether tools can attach: nobody has [stopped](Self::stop) it, the environment does not
+    /// [forbid it](crate#switched-off), and this is not the child of a `fork`.
+    #[must_use]
+    pub fn is_listening(&self) -> bool {
+        self.handle.serves()
+    }
+
+    /// The path of the socket, whether or not it is there: see [`is_listening`](Self::is_listening).
     ///
     /// ```
     /// # #[cfg(unix)] {

@@ -16,10 +16,16 @@ use std::{
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use crate::{environment::say, protocol, sync::Mutex, sync::lock};
+use crate::{
+    environment::say,
+    protocol,
+    sync::{Mutex, lock},
+    watch::{Seen, Watch},
+};
 
-/// How long this process waits before it tries again, at first and at most.
-const DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+/// How long this process waits before it tries again, at first and at most. .NET waits for half a
+/// second at most. Here the [watch](Watch) tells of a tool in nearly all cases, and at once.
+const DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 /// What an advertisement begins with.
 const MAGIC: [u8; 8] = *b"ADVR_V1\0";
 
@@ -106,6 +112,9 @@ pub(crate) struct Outgoing {
     /// Which of the server's ports it is.
     pub(crate) port: usize,
     address: SocketAddrUnix,
+    path: PathBuf,
+    /// While nobody listens.
+    pub(crate) watch: Option<Watch>,
     /// When to connect. `None`: a connection waits for a command.
     pub(crate) due: Option<Instant>,
     delay: Duration,
@@ -115,7 +124,8 @@ impl Outgoing {
     /// `None`: the path is too long for a socket.
     pub(crate) fn new(port: usize, path: &Path) -> Option<Self> {
         let address = SocketAddrUnix::new(path).ok()?;
-        Some(Self { port, address, due: Some(Instant::now()), delay: DELAYS.0 })
+        let (due, path) = (Some(Instant::now()), path.to_owned());
+        Some(Self { port, address, path, watch: None, due, delay: DELAYS.0 })
     }
 
     /// Connects, and says whose connection it is. If nobody listens, tries again later.
@@ -123,8 +133,17 @@ impl Outgoing {
     /// The user at the other end is not checked: who sets the environment of a process may do
     /// anything with it, and a tool in another container has another user.
     pub(crate) fn connect(&mut self, cookie: [u8; 16], now: Instant) -> Option<UnixStream> {
-        match self.try_to_connect(cookie) {
+        let mut connected = self.try_to_connect(cookie);
+        if connected.is_err() && self.watch.is_none() {
+            self.watch = Watch::new(&self.path);
+            if self.watch.is_some() {
+                // A tool may have come before the watch.
+                connected = self.try_to_connect(cookie);
+            }
+        }
+        match connected {
             Ok(stream) => {
+                self.watch = None;
                 self.due = None;
                 Some(stream)
             }
@@ -132,6 +151,16 @@ impl Outgoing {
                 self.retry(now);
                 None
             }
+        }
+    }
+
+    /// The watch has something to tell.
+    pub(crate) fn look(&mut self, now: Instant) {
+        match self.watch.as_mut().map(|watch| watch.see(now)) {
+            // It will listen any moment.
+            Some(Seen::Arrival) => self.again(now),
+            Some(Seen::FolderGone) => self.watch = None,
+            Some(Seen::Others) | None => {}
         }
     }
 
@@ -151,7 +180,8 @@ impl Outgoing {
         self.delay = (self.delay * 5 / 4).min(DELAYS.1);
     }
 
-    /// The connection is in use, so the tool needs another for its next command.
+    /// A tool is there: the connection is in use, so it needs another for its next command, or it
+    /// has just come.
     pub(crate) fn again(&mut self, now: Instant) {
         self.delay = DELAYS.0;
         self.due = Some(now);
@@ -206,12 +236,12 @@ mod tests {
         let mut outgoing = Outgoing::new(1, Path::new("/no/such/socket")).unwrap();
         let now = Instant::now();
         let mut delays = Vec::new();
-        for _ in 0..30 {
+        for _ in 0..40 {
             assert!(outgoing.connect([0; 16], now).is_none());
             delays.push(outgoing.due.unwrap() - now);
         }
         assert!(delays.is_sorted(), "{delays:?}");
-        assert_eq!((delays[0], delays[29]), DELAYS);
+        assert_eq!((delays[0], delays[39]), DELAYS);
         outgoing.again(now);
         assert_eq!(outgoing.due, Some(now));
         outgoing.retry(now);

@@ -9,13 +9,13 @@
 //!
 //! - D1: A descriptor in [`DESCRIPTORS`] belongs to a value that a [`Kept`] accompanies. In a child
 //!   nothing drops such a value: either its thread does not exist there, or it is in a
-//!   [`Handle`](crate::server::Handle), which the server's thread also holds and so keeps alive.
+//!   [`Handle`](crate::handle::Handle), which the server's thread also holds and so keeps alive.
 #![allow(unsafe_code, reason = "D1")]
 
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::{
-    environment, server,
+    environment, handle,
     sync::{AtomicI32, Ordering},
 };
 
@@ -58,7 +58,7 @@ pub(crate) fn accompany() {
 }
 
 fn at_exit() {
-    server::at_exit();
+    handle::at_exit();
     environment::at_exit();
 }
 

@@ -12,10 +12,8 @@
 
 use std::{
     io::{self, ErrorKind},
-    net::Shutdown,
     os::unix::net::UnixStream,
     path::PathBuf,
-    process,
     time::{Duration, Instant},
 };
 
@@ -27,13 +25,14 @@ use crate::{
     connection::{Connection, Step},
     environment::say,
     error::Error,
+    handle::{EXIT_PATIENCE, Handle, Progress},
     options::Options,
     ports::{self, Outgoing, Ports},
     process::{Kept, accompany},
     protocol::{self, Refusal, Request, code},
     sessions::Attached,
-    socket::{self, Listening},
-    sync::{Arc, Condvar, Mutex, TryLockError, lock, mpsc},
+    socket::{self, Listening, Waker},
+    sync::{Arc, mpsc},
 };
 
 /// The number of the process's own socket among the ports.
@@ -43,101 +42,27 @@ const MOST_CONNECTIONS: usize = 64;
 /// How long no connection is accepted after the system has refused one, because this process has
 /// too many descriptors, for example.
 const PAUSE: Duration = Duration::from_millis(100);
-/// How long a process waits to be resumed before it says so.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How long `exit` waits for the ends of all sessions.
-const EXIT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A server, as the rest of the process sees it.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pid: u32,
-    pub(crate) path: PathBuf,
-    /// Its shutdown makes the server end.
-    waker: UnixStream,
-    progress: Mutex<Progress>,
-    /// Told of each change of `progress`.
-    changed: Condvar,
-}
-
-/// How far a server has got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    /// It answers, and the process waits to be resumed.
-    Suspended,
-    Serving,
-    Ended,
-}
-
-impl Handle {
-    /// Ends the server, and the sessions that its clients have. Returns when that is done, or after
-    /// `patience`.
-    pub(crate) fn stop(&self, patience: Duration) {
-        if self.pid != process::id() {
-            return; // The child of a fork has closed the descriptor.
-        }
-        let _ = self.waker.shutdown(Shutdown::Both);
-        let progress = lock(&self.progress);
-        let goes_on = |progress: &mut Progress| *progress != Progress::Ended;
-        let _ = self.changed.wait_timeout_while(progress, patience, goes_on);
-    }
-
-    fn set(&self, progress: Progress) {
-        *lock(&self.progress) = progress;
-        self.changed.notify_all();
-    }
-
-    /// Waits until a client has resumed the process. Says so if that takes long.
-    fn wait_until_resumed(&self) {
-        let waits = |progress: &mut Progress| *progress == Progress::Suspended;
-        let progress = lock(&self.progress);
-        let waited = self.changed.wait_timeout_while(progress, SILENCE, waits);
-        let (progress, result) = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
-        if result.timed_out() {
-            say(format_args!(
-                "process {} waits until a tool resumes it: DOTNET_DiagnosticPorts or \
-                 DOTNET_DefaultDiagnosticPortSuspend says so",
-                self.pid
-            ));
-            drop(self.changed.wait_while(progress, waits));
-        }
-    }
-}
-
-/// The servers of this process.
-static SERVERS: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
-
-/// Ends all servers, so that traces are complete and no socket stays.
-pub(crate) fn at_exit() {
-    // In the child of a fork, a thread that does not exist may hold the lock.
-    let servers = match SERVERS.try_lock() {
-        Ok(servers) => servers.clone(),
-        Err(TryLockError::Poisoned(servers)) => servers.into_inner().clone(),
-        Err(TryLockError::WouldBlock) => return,
-    };
-    servers.iter().for_each(|server| server.stop(EXIT_PATIENCE));
+/// Where the process's own socket is.
+pub(crate) fn path(options: &Options) -> PathBuf {
+    let directory = options.directory.clone().unwrap_or_else(socket::directory);
+    directory.join(socket::name())
 }
 
 /// Starts a server. Returns when the process is resumed, if the environment suspends it.
 pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
     accompany();
     nettrace_metrics::observe_process();
-    let directory = options.directory.clone().unwrap_or_else(socket::directory);
-    let path = directory.join(socket::name());
+    let path = path(&options);
     let own = Listening::new(path.clone());
     if let Err(error @ Error::InUse { .. }) = own {
         return Err(error);
     }
     let (waker, woken) = UnixStream::pair().map_err(Error::Thread)?;
+    let kept = [keep(&waker), keep(&woken)].into_iter();
     let mut server = Server {
         _kept: Vec::new(),
-        handle: Arc::new(Handle {
-            pid: process::id(),
-            path,
-            waker,
-            progress: Mutex::new(Progress::Serving),
-            changed: Condvar::new(),
-        }),
+        handle: Arc::new(Handle::new(path, Waker(waker))),
         woken,
         listening: Vec::new(),
         outgoing: Vec::new(),
@@ -151,20 +76,13 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
         options,
     };
     server.open(own)?;
-    let kept = [keep(&server.handle.waker), keep(&server.woken)].into_iter();
     let kept = kept.chain(server.listening.iter().map(|(_, one)| keep(&one.listener)));
     server._kept = kept.collect::<io::Result<Vec<_>>>().map_err(Error::Thread)?;
     let handle = Arc::clone(&server.handle);
     let is_suspended = !server.suspended_by.is_empty();
-    if is_suspended {
-        handle.set(Progress::Suspended);
-    }
+    handle.set(if is_suspended { Progress::Suspended } else { Progress::Serving });
     spawn(c"nettrace-attach", move || server.run()).map_err(Error::Thread)?;
-    let mut servers = lock(&SERVERS);
-    servers
-        .retain(|server| server.pid == process::id() && *lock(&server.progress) != Progress::Ended);
-    servers.push(Arc::clone(&handle));
-    drop(servers);
+    handle.remember();
     if is_suspended {
         handle.wait_until_resumed();
     }
@@ -202,6 +120,8 @@ struct Found {
     is_over: bool,
     /// By the index of the listener.
     can_accept: Vec<bool>,
+    /// By the index of the outgoing port.
+    watches: Vec<bool>,
     /// By the index of the connection.
     connections: Vec<bool>,
     /// By the index of the session: whether the client has gone.
@@ -261,6 +181,12 @@ impl Server {
         let mut polled = vec![PollFd::new(&self.woken, PollFlags::IN)];
         let listens = if accepts { PollFlags::IN } else { PollFlags::empty() };
         polled.extend(self.listening.iter().map(|(_, one)| PollFd::new(&one.listener, listens)));
+        let watches = self.outgoing.iter().map(|one| one.watch.as_ref());
+        polled.extend(watches.map(|watch| match watch.and_then(|watch| watch.waits(now)) {
+            Some(inotify) => PollFd::from_borrowed_fd(inotify, PollFlags::IN),
+            // Nothing to wait for, but it has a place, so that the others have theirs.
+            None => PollFd::new(&self.woken, PollFlags::empty()),
+        }));
         polled.extend(self.connections.iter().map(|one| PollFd::new(one.stream(), one.events())));
         // Without events, `poll` tells only that the client has gone.
         polled
@@ -268,6 +194,8 @@ impl Server {
         let deadlines = self.connections.iter().filter_map(|one| one.deadline);
         let deadlines = deadlines.chain(self.accepts_from.filter(|from| *from > now));
         let deadlines = deadlines.chain(self.outgoing.iter().filter_map(|one| one.due));
+        let rests = self.outgoing.iter().filter_map(|one| one.watch.as_ref()?.rests_until());
+        let deadlines = deadlines.chain(rests.filter(|until| *until > now));
         let timeout = deadlines.min().map(|deadline| {
             // Rounded up, so that the deadline has passed when this wakes.
             deadline.saturating_duration_since(now) + Duration::from_millis(1)
@@ -285,6 +213,7 @@ impl Server {
                 .take(self.listening.len())
                 .map(|one| one && accepts)
                 .collect(),
+            watches: found.by_ref().take(self.outgoing.len()).collect(),
             connections: found.by_ref().take(self.connections.len()).collect(),
             sessions: found.collect(),
         })
@@ -311,6 +240,8 @@ impl Server {
         for (index, _) in found.can_accept.iter().enumerate().filter(|(_, can)| **can) {
             self.accept(index);
         }
+        let outgoing = self.outgoing.iter_mut().zip(&found.watches);
+        outgoing.filter(|(_, seen)| **seen).for_each(|(one, _)| one.look(now));
         self.connect();
     }
 

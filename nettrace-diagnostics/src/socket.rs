@@ -3,6 +3,7 @@
 use std::{
     env, fs,
     io::{self, ErrorKind},
+    net::Shutdown,
     os::{
         fd::OwnedFd,
         unix::{
@@ -46,6 +47,17 @@ pub(crate) fn start_time(pid: u32) -> Option<u64> {
     // The name of the program is in parentheses, and can have spaces and parentheses of its own. It
     // is the second field, and the time is the 22nd.
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// One end of a pair of sockets. The server sleeps at the other end.
+#[derive(Debug)]
+pub(crate) struct Waker(pub(crate) UnixStream);
+
+impl Waker {
+    /// Makes the server end.
+    pub(crate) fn wake(&self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
 }
 
 /// A socket that listens at a path, which is removed on drop.

@@ -28,8 +28,18 @@ const NAME: &str = "the_environment_starts_a_session";
 fn work(how: &str) {
     let path = match how {
         "listen" => {
-            listen().unwrap();
+            assert!(listen().unwrap().is_listening());
             from_environment()
+        }
+        "forbidden" => {
+            let diagnostics = listen().unwrap();
+            assert!(!diagnostics.is_listening() && !diagnostics.path().exists());
+            for task in fs::read_dir("/proc/self/task").unwrap() {
+                let name = fs::read_to_string(task.unwrap().path().join("comm")).unwrap();
+                assert_ne!(name.trim(), "nettrace-attach");
+            }
+            diagnostics.stop();
+            return;
         }
         _ => from_environment(),
     };
@@ -148,4 +158,26 @@ fn the_environment_starts_a_session() {
     let (_, output) = run("listen", empty.path(), &set);
     assert!(said(&output)[0].contains("is written while the process runs"));
     assert_eq!(names(&empty.path().join("trace.nettrace")), all);
+}
+
+#[test]
+fn the_environment_forbids_to_listen() {
+    let folder = tempdir().unwrap();
+    for variable in [
+        "NETTRACE_LISTEN",
+        "DOTNET_EnableDiagnostics",
+        "DOTNET_EnableDiagnostics_IPC",
+        "COMPlus_EnableDiagnostics",
+        "COMPlus_EnableDiagnostics_IPC",
+    ] {
+        // Nobody could resume it, so it does not wait for that.
+        let port = folder.path().join("port").display().to_string();
+        let variables =
+            [(variable, "0"), ("DOTNET_DiagnosticPorts", &*format!("{port};{port},listen"))];
+        let (_, output) = run("forbidden", folder.path(), &variables);
+        assert_eq!(said(&output), [""; 0], "{variable}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{variable}");
+        let (_, output) = run("listen", folder.path(), &[(variable, "1")]);
+        assert_eq!(said(&output), [""; 0], "{variable}");
+    }
 }

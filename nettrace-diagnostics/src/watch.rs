@@ -1,0 +1,124 @@
+//! Hears of a tool that begins to listen, so that nobody has to look for it twice a second.
+//!
+//! A watch is on the folder of a socket. Other files that appear there wake the server as well, so
+//! after such a wake-up the watch rests for a while.
+
+use std::{
+    ffi::OsString,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::inotify::{
+    CreateFlags, ReadFlags, Reader, WatchFlags, add_watch, init as inotify_init,
+};
+
+use crate::process::Kept;
+
+/// How long a watch rests after a file appeared that is not the tool's.
+const REST: Duration = Duration::from_millis(500);
+/// Room for some events. The longest name of a file is 255 bytes.
+const ROOM: usize = 2_048;
+
+/// What a watch has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Nothing, or other files.
+    Others,
+    /// A file has come to the path. Or more has happened than the system remembers.
+    Arrival,
+    /// The folder is not where it was.
+    FolderGone,
+}
+
+/// A watch on one path.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    /// Before the descriptor.
+    _kept: Kept,
+    inotify: OwnedFd,
+    name: OsString,
+    rests_until: Option<Instant>,
+}
+
+impl Watch {
+    /// `None`: there is no such folder, or the user has as many watches as the system allows.
+    pub(crate) fn new(path: &Path) -> Option<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let inotify = inotify_init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+        let kept = Kept::new(&inotify)?;
+        let arrivals = WatchFlags::CREATE | WatchFlags::MOVED_TO;
+        let ends = WatchFlags::DELETE_SELF | WatchFlags::MOVE_SELF;
+        let folder = folder.unwrap_or(Path::new("."));
+        add_watch(&inotify, folder, arrivals | ends | WatchFlags::ONLYDIR).ok()?;
+        let name = path.file_name()?.to_owned();
+        Some(Self { _kept: kept, inotify, name, rests_until: None })
+    }
+
+    /// What to wait for. `None`: the watch rests.
+    pub(crate) fn waits(&self, now: Instant) -> Option<BorrowedFd<'_>> {
+        self.rests_until.is_none_or(|until| until <= now).then(|| self.inotify.as_fd())
+    }
+
+    /// When it no longer rests.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        self.rests_until
+    }
+
+    /// What has happened since the last time.
+    pub(crate) fn see(&mut self, now: Instant) -> Seen {
+        let mut room = [MaybeUninit::uninit(); ROOM];
+        let mut events = Reader::new(&self.inotify, &mut room);
+        let mut seen = Seen::Others;
+        while let Ok(event) = events.next() {
+            let gone = ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::IGNORED;
+            let is_ours = || {
+                let name = event.file_name();
+                name.is_some_and(|name| name.to_bytes() == self.name.as_bytes())
+            };
+            if event.events().intersects(gone) {
+                return Seen::FolderGone;
+            } else if event.events().contains(ReadFlags::QUEUE_OVERFLOW) || is_ours() {
+                seen = Seen::Arrival;
+            }
+        }
+        self.rests_until = (seen == Seen::Others).then(|| now + REST);
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn a_watch_tells_the_path_from_others_and_rests_after_those() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("port");
+        let mut watch = Watch::new(&path).unwrap();
+        let now = Instant::now();
+        assert_eq!(watch.see(now), Seen::Others);
+        fs::write(folder.path().join("porter"), "").unwrap();
+        assert_eq!(watch.see(now), Seen::Others);
+        assert!(watch.waits(now).is_none() && watch.waits(now + REST).is_some());
+        fs::write(&path, "").unwrap();
+        assert_eq!(watch.see(now), Seen::Arrival);
+        assert!(watch.waits(now).is_some());
+        assert_eq!(watch.see(now), Seen::Others);
+        // A file that comes by another name.
+        fs::rename(folder.path().join("porter"), &path).unwrap();
+        assert_eq!(watch.see(now), Seen::Arrival);
+        drop(folder);
+        assert_eq!(watch.see(now), Seen::FolderGone);
+        assert!(Watch::new(&path).is_none());
+    }
+}
