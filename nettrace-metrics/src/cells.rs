@@ -9,24 +9,33 @@
 //!
 //! The number of a cell may be used again. The sum at that time is then the new number's zero.
 //!
-//! What the orderings rely on: a thread takes a node by an acquire that pairs with the release of
-//! the thread before. So it sees that thread's last stores, and adds to them. A reader that knows
-//! by any means that an increment has happened sees it, because a load cannot return an older value
-//! than one that happened before it.
+//! What the orderings rely on:
+//!
+//! - A thread takes a node by an acquire that pairs with the release of the thread before. So it
+//!   sees that thread's last stores, and adds to them.
+//! - A node, and a page of cells, is published by a release and found by an acquire ([`Once`]). So
+//!   whoever finds it finds zeros, or what was added since.
+//! - All else is relaxed. A reader that knows by any means that an increment has happened sees it,
+//!   because a load cannot return an older value than one that happened before it.
+//!
+//! The module `loom_tests` checks this under every interleaving of a few threads.
 
 use std::{cell::Cell, fmt, ptr};
 
 use crate::{
+    mutant,
     once::Once,
-    sync::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        AtomicBool, AtomicU64, Ordering, const_fn, const_local, shared_static, thread_local, zeros,
+    },
 };
 
-/// Cells of a node that are in the node itself. The shortest path is to them.
-const FIRST: usize = 1_024;
+/// Cells of a node that are in the node itself. The shortest path is to them. Models have one.
+const FIRST: usize = if cfg!(nettrace_loom) { 1 } else { 1_024 };
 /// Cells of a page.
-const PAGE: usize = 64;
+const PAGE: usize = if cfg!(nettrace_loom) { 1 } else { 64 };
 /// Pages of a node.
-const PAGES: usize = 512;
+const PAGES: usize = if cfg!(nettrace_loom) { 1 } else { 512 };
 /// How many cells there are.
 pub(crate) const CELLS: u32 = (FIRST + PAGE * PAGES) as u32;
 /// The number of no cell.
@@ -36,12 +45,12 @@ struct Page([AtomicU64; PAGE]);
 
 impl Page {
     fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; PAGE])
+        Self(zeros())
     }
 }
 
 /// The cells of one thread.
-struct Node {
+pub(crate) struct Node {
     first: [AtomicU64; FIRST],
     pages: [Once<Page>; PAGES],
     /// Whether a thread has it.
@@ -50,12 +59,10 @@ struct Node {
 }
 
 impl Node {
-    const fn new() -> Self {
-        Self {
-            first: [const { AtomicU64::new(0) }; FIRST],
-            pages: [const { Once::new() }; PAGES],
-            is_taken: AtomicBool::new(false),
-            next: Once::new(),
+    const_fn! {
+        fn new() -> Self {
+            let is_taken = AtomicBool::new(false);
+            Self { first: zeros(), pages: Once::many(), is_taken, next: Once::new() }
         }
     }
 
@@ -74,11 +81,14 @@ impl Node {
     }
 }
 
-/// The first node. Threads that are ending share it: its cells are changed by read-modify-writes.
-static SHARED: Node = Node::new();
+shared_static! {
+    /// The first node. Threads that are ending share it: its cells are changed by
+    /// read-modify-writes.
+    fn shared() -> &'static Node { Node::new() }
+}
 
 fn nodes() -> impl Iterator<Item = &'static Node> {
-    let mut at = Some(&SHARED);
+    let mut at = Some(shared());
     std::iter::from_fn(move || {
         let node = at?;
         at = node.next.get().copied();
@@ -86,18 +96,21 @@ fn nodes() -> impl Iterator<Item = &'static Node> {
     })
 }
 
+/// How many nodes there are, besides the shared one.
+#[cfg(all(test, nettrace_loom))]
+pub(crate) fn count_nodes() -> usize {
+    nodes().skip(1).count()
+}
+
 /// A node that belongs to this thread alone until it is [released](release).
-fn take() -> &'static Node {
-    let is_free = |node: &&Node| {
-        // Acquire pairs with the release in `release`.
-        !node.is_taken.load(Ordering::Relaxed) && !node.is_taken.swap(true, Ordering::Acquire)
-    };
-    if let Some(node) = nodes().skip(1).find(is_free) {
+pub(crate) fn take() -> &'static Node {
+    if let Some(node) = nodes().skip(1).find(can_take) {
         return node;
     }
     let new: &'static Node = Box::leak(Box::new(Node::new()));
+    // Nobody else knows it. The release of `Once::set` publishes it.
     new.is_taken.store(true, Ordering::Relaxed);
-    let mut last = &SHARED;
+    let mut last = shared();
     loop {
         let next = *last.next.get_or_set(|| new);
         if ptr::eq(next, new) {
@@ -107,14 +120,40 @@ fn take() -> &'static Node {
     }
 }
 
-fn release(node: &'static Node) {
-    // Release pairs with the acquire in `take`.
-    node.is_taken.store(false, Ordering::Release);
+/// Takes a node if it is free.
+fn can_take(node: &&Node) -> bool {
+    // The load alone decides nothing: it saves the others the swap of a node that is taken.
+    if node.is_taken.load(Ordering::Relaxed) {
+        return false;
+    }
+    if mutant::takes_out("cells_no_swap") {
+        node.is_taken.store(true, Ordering::Relaxed);
+        return true;
+    }
+    // Pairs with the release in `release`.
+    let order = match mutant::takes_out("cells_no_acquire") {
+        true => Ordering::Relaxed,
+        false => Ordering::Acquire,
+    };
+    !node.is_taken.swap(true, order)
+}
+
+/// Leaves a node, with its sums, to a later thread.
+pub(crate) fn release(node: &'static Node) {
+    // Pairs with the acquire in `can_take`.
+    let order = match mutant::takes_out("cells_no_release") {
+        true => Ordering::Relaxed,
+        false => Ordering::Release,
+    };
+    node.is_taken.store(false, order);
+}
+
+const_local! {
+    /// The first cells of this thread's node. None if it has no node: one comparison tells both.
+    static FIRST_CELLS: Cell<&'static [AtomicU64]> = Cell::new(&[]);
 }
 
 thread_local! {
-    /// The first cells of this thread's node. None if it has no node: one comparison tells both.
-    static FIRST_CELLS: Cell<&'static [AtomicU64]> = const { Cell::new(&[]) };
     /// Gives the node back when the thread ends.
     static OWNER: Owner = Owner(take());
 }
@@ -124,7 +163,7 @@ struct Owner(&'static Node);
 impl Drop for Owner {
     fn drop(&mut self) {
         // Whatever this thread still adds goes to the shared node.
-        FIRST_CELLS.set(&[]);
+        let _ = FIRST_CELLS.try_with(|first| first.set(&[]));
         release(self.0);
     }
 }
@@ -135,27 +174,45 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// Adds to one of this thread's first cells. `false`: it has no such cell.
+/// Adds to this thread's cell. If that is none of its first ones, `otherwise` finds it, or adds
+/// the value in another way and returns none.
+///
+/// Both ways end in the same addition, so its address is in one register. Some processors then
+/// forward what one `add(1)` has stored to the next without delay. If the address has an index
+/// they do not, and an increment takes four times as long.
 #[inline(always)]
-pub(crate) fn add_quickly(index: u32, value: u64) -> bool {
-    let Some(cell) = FIRST_CELLS.get().get(index as usize) else { return false };
-    // Nobody else writes this cell.
+pub(crate) fn add(index: u32, value: u64, otherwise: impl FnOnce() -> Option<&'static AtomicU64>) {
+    let cell = match FIRST_CELLS.with(Cell::get).get(index as usize) {
+        Some(cell) => cell,
+        None => match otherwise() {
+            Some(cell) => cell,
+            None => return,
+        },
+    };
+    // Nobody else writes this cell. The next thread that does has acquired this thread's release.
     cell.store(cell.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
-    true
 }
 
-/// Adds to this thread's cell, in any state of the thread.
-pub(crate) fn add(index: u32, value: u64) {
+/// This thread's cell, which is made if there is none. A thread that is ending has no cell: then
+/// the value is added to what such threads share.
+pub(crate) fn cell_or_add(index: u32, value: u64) -> Option<&'static AtomicU64> {
     let Ok(node) = OWNER.try_with(|owner| owner.0) else {
-        if let Some(cell) = SHARED.make_cell(index) {
-            cell.fetch_add(value, Ordering::Relaxed);
-        }
-        return;
+        add_to_shared(index, value);
+        return None;
     };
-    FIRST_CELLS.set(&node.first);
-    if let Some(cell) = node.make_cell(index) {
+    FIRST_CELLS.with(|first| first.set(&node.first));
+    node.make_cell(index)
+}
+
+/// Adds to the cell that threads share that are ending.
+pub(crate) fn add_to_shared(index: u32, value: u64) {
+    let Some(cell) = shared().make_cell(index) else { return };
+    if mutant::takes_out("cells_shared_by_store") {
         cell.store(cell.load(Ordering::Relaxed).wrapping_add(value), Ordering::Relaxed);
+        return;
     }
+    // No ordering: nothing else is published by it.
+    cell.fetch_add(value, Ordering::Relaxed);
 }
 
 /// The sum of the cells with this number.

@@ -38,15 +38,7 @@ impl Counter {
     /// Adds to the sum. It wraps at 2⁶⁴.
     #[inline(always)]
     pub fn add(&self, value: u64) {
-        if !cells::add_quickly(self.0.cell(), value) {
-            self.add_slowly(value);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_slowly(&self, value: u64) {
-        self.0.bound().add(value);
+        cells::add(self.0.cell(), value, || self.0.cell_or_add(value));
     }
 
     /// The sum, of all threads.
@@ -79,15 +71,7 @@ impl UpDownCounter {
     /// Adds to the sum, or takes from it. It wraps at 2⁶³.
     #[inline(always)]
     pub fn add(&self, value: i64) {
-        if !cells::add_quickly(self.0.cell(), value as u64) {
-            self.add_slowly(value);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn add_slowly(&self, value: i64) {
-        self.0.bound().add(value as u64);
+        cells::add(self.0.cell(), value as u64, || self.0.cell_or_add(value as u64));
     }
 
     /// The sum, of all threads.

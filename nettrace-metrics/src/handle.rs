@@ -5,7 +5,7 @@ use crate::{
     meter::Meter,
     once::Once,
     state::{Bound, Description, Kind, lock, state},
-    sync::{AtomicU32, Ordering},
+    sync::{AtomicU32, AtomicU64, Ordering},
 };
 
 /// A handle: of an instrument that exists, or of one that begins when it is first used.
@@ -53,7 +53,15 @@ impl Handle {
     /// The cell that increments go to.
     #[inline(always)]
     pub(crate) fn cell(&self) -> u32 {
-        self.cell.load(Ordering::Relaxed)
+        // Pairs with the release in `begin`: no increment is in the sum that the cell had before.
+        self.cell.load(Ordering::Acquire)
+    }
+
+    /// This thread's cell of a sum, if it has one. Otherwise adds the value.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn cell_or_add(&self, value: u64) -> Option<&'static AtomicU64> {
+        self.bound().cell_or_add(value)
     }
 
     /// What the handle is bound to. A static begins here.
@@ -83,7 +91,8 @@ impl Handle {
             ..Description::default()
         };
         let bound = Bound::new_locked(state(&mut locked), info, kind, description);
-        self.cell.store(bound.series.value.cell(), Ordering::Relaxed);
+        // Pairs with the acquire in `cell`. The sum that the cell had before was read above.
+        self.cell.store(bound.series.value.cell(), Ordering::Release);
         self.bound.set(bound)
     }
 }

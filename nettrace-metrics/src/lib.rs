@@ -58,53 +58,64 @@
 //! - Each client gets what it asks for: its interval, names and limits. So there are no errors that
 //!   another client has asked for something else.
 //! - The value of a counter is its sum since the process began, not since the client came.
+#![cfg_attr(nettrace_loom, allow(dead_code, reason = "the models use the cells alone"))]
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
     reason = "`sync` is the seam; the lint follows its re-exports, `cargo xtask seam` does not"
 )]
 
-mod allocator;
-mod arguments;
 mod cells;
-mod counter;
-mod event_counters;
-mod events;
-#[cfg(feature = "metrics")]
-mod facade;
-mod gauge;
-mod handle;
-mod histogram;
-mod histogram_handle;
-mod meter;
-mod number;
-mod observable;
+mod mutant;
 mod once;
-mod process;
-mod read;
-mod ready;
-mod report;
-mod reporter;
-mod state;
 mod sync;
 
-#[cfg(feature = "metrics")]
-pub use crate::facade::MetricsRecorder;
-pub use crate::{
-    allocator::CountingAllocator,
-    counter::{Counter, UpDownCounter},
-    gauge::Gauge,
-    histogram_handle::Histogram,
-    meter::{InstrumentBuilder, Meter, MeterBuilder},
-    number::Number,
-    observable::{Observable, Observer},
-    ready::observe_process,
-    reporter::{Reporter, Reporting},
-};
+// The models use only the modules above.
+cfg_if::cfg_if! {
+    if #[cfg(nettrace_loom)] {
+        #[cfg(test)]
+        mod loom_tests;
+    } else {
+        mod allocator;
+        mod arguments;
+        mod counter;
+        mod event_counters;
+        mod events;
+        #[cfg(feature = "metrics")]
+        mod facade;
+        mod gauge;
+        mod handle;
+        mod histogram;
+        mod histogram_handle;
+        mod meter;
+        mod number;
+        mod observable;
+        mod process;
+        mod read;
+        mod ready;
+        mod report;
+        mod reporter;
+        mod state;
 
-/// For `nettrace-diagnostics`. Not part of the public interface.
-#[doc(hidden)]
-pub use crate::reporter::attach as __attach;
+        #[cfg(feature = "metrics")]
+        pub use crate::facade::MetricsRecorder;
+        pub use crate::{
+            allocator::CountingAllocator,
+            counter::{Counter, UpDownCounter},
+            gauge::Gauge,
+            histogram_handle::Histogram,
+            meter::{InstrumentBuilder, Meter, MeterBuilder},
+            number::Number,
+            observable::{Observable, Observer},
+            ready::observe_process,
+            reporter::{Reporter, Reporting},
+        };
+
+        /// For `nettrace-diagnostics`. Not part of the public interface.
+        #[doc(hidden)]
+        pub use crate::reporter::attach as __attach;
+    }
+}
 
 /// The README, so that the tests compile its examples.
 #[cfg(doctest)]

@@ -12,7 +12,10 @@
 
 use std::{fmt, marker::PhantomData, ptr};
 
-use crate::sync::{AtomicPtr, Ordering};
+use crate::{
+    mutant,
+    sync::{AtomicPtr, Ordering, const_fn},
+};
 
 /// A place for one value.
 pub(crate) struct Once<T> {
@@ -21,8 +24,22 @@ pub(crate) struct Once<T> {
 }
 
 impl<T> Once<T> {
-    pub(crate) const fn new() -> Self {
-        Self { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+    const_fn! {
+        pub(crate) fn new() -> Self {
+            Self { pointer: AtomicPtr::new(ptr::null_mut()), owns: PhantomData }
+        }
+    }
+
+    /// Empty places.
+    #[cfg(not(nettrace_loom))]
+    pub(crate) const fn many<const N: usize>() -> [Self; N] {
+        [const { Self::new() }; N]
+    }
+
+    /// Empty places.
+    #[cfg(nettrace_loom)]
+    pub(crate) fn many<const N: usize>() -> [Self; N] {
+        std::array::from_fn(|_| Self::new())
     }
 
     pub(crate) fn with(value: T) -> Self {
@@ -31,8 +48,12 @@ impl<T> Once<T> {
 
     #[inline]
     pub(crate) fn get(&self) -> Option<&T> {
-        // Acquire pairs with the release in `set`.
-        let pointer = self.pointer.load(Ordering::Acquire);
+        // Pairs with the release in `set`.
+        let order = match mutant::takes_out("once_no_acquire") {
+            true => Ordering::Relaxed,
+            false => Ordering::Acquire,
+        };
+        let pointer = self.pointer.load(order);
         // SAFETY: O1, and by O2 the value lives as long as the place.
         unsafe { pointer.as_ref() }
     }
@@ -40,12 +61,21 @@ impl<T> Once<T> {
     /// Fills the place. If another thread was first, returns what that thread has put there.
     pub(crate) fn set(&self, value: T) -> &T {
         let new = Box::into_raw(Box::new(value));
-        let filled = self.pointer.compare_exchange(
-            ptr::null_mut(),
-            new,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        // Release pairs with the acquire in `get`, and with the one that finds the place filled.
+        let filled = match () {
+            () if mutant::takes_out("once_no_release") => {
+                let null = ptr::null_mut();
+                self.pointer.compare_exchange(null, new, Ordering::Acquire, Ordering::Acquire)
+            }
+            () if mutant::takes_out("once_no_exchange") => {
+                self.pointer.store(new, Ordering::Release);
+                Ok(new)
+            }
+            () => {
+                let null = ptr::null_mut();
+                self.pointer.compare_exchange(null, new, Ordering::Release, Ordering::Acquire)
+            }
+        };
         let pointer = match filled {
             Ok(_) => new,
             Err(other) => {
@@ -68,9 +98,12 @@ impl<T> Once<T> {
     }
 }
 
+/// Not in models: what is static there is dropped when no execution runs, and would need one.
+#[cfg(not(nettrace_loom))]
 impl<T> Drop for Once<T> {
     fn drop(&mut self) {
-        let pointer = *self.pointer.get_mut();
+        // Nobody else has the place (O2), so any ordering does.
+        let pointer = self.pointer.load(Ordering::Relaxed);
         if !pointer.is_null() {
             // SAFETY: O1, O2.
             drop(unsafe { Box::from_raw(pointer) });

@@ -328,17 +328,14 @@ impl Bound {
         }
     }
 
-    /// Adds to a sum, in any state of the thread.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn add(&self, value: u64) {
-        if let Stored::Sum { cell, shared, .. } = &self.series.value {
-            if *cell == NO_CELL {
-                shared.fetch_add(value, Ordering::Relaxed);
-            } else {
-                cells::add(*cell, value);
-            }
+    /// This thread's cell of a sum. If it has none, adds the value in another way.
+    pub(crate) fn cell_or_add(&self, value: u64) -> Option<&'static AtomicU64> {
+        let Stored::Sum { cell, shared, .. } = &self.series.value else { return None };
+        if *cell == NO_CELL {
+            shared.fetch_add(value, Ordering::Relaxed);
+            return None;
         }
+        cells::cell_or_add(*cell, value)
     }
 
     /// Records a value of a histogram.

@@ -1,9 +1,9 @@
-//! Takes out each safeguard of the writer, and expects a test to fail without it.
+//! Takes out each safeguard of the packages that have models, and expects a test to fail.
 //!
-//! A safeguard in the writer asks `mutant::takes_out("name")` whether it is out. An environment
-//! variable says at run time which one is, so models and tests are built once. [`CATCHERS`] says
-//! for each safeguard which test must fail without it: the fastest one that does. The lane fails if
-//! that test passes, or if the table and the sources name different safeguards.
+//! A safeguard asks `mutant::takes_out("name")` whether it is out. An environment variable says at
+//! run time which one is, so models and tests are built once. [`CATCHERS`] says for each safeguard
+//! which test must fail without it: the fastest one that does. The lane fails if that test passes,
+//! or if the table and the sources name different safeguards.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
-/// The package with the safeguards.
+/// The package whose safeguards also have tests on real threads.
 const WRITER: &str = "nettrace-writer";
 
 /// Makes the safeguards of tests on threads read the variable. Models read it always.
@@ -42,6 +42,10 @@ use Catcher::{File, Model, Unit};
 /// Each safeguard, and the test that fails without it. The models do not contain the flusher's
 /// code, because they have their own. So they catch nothing there.
 const CATCHERS: &[(&str, Catcher)] = &[
+    ("cells_no_acquire", Model("loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
+    ("cells_no_release", Model("loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
+    ("cells_no_swap", Model("loom_one_thread_gets_a_free_node")),
+    ("cells_shared_by_store", Model("loom_threads_that_are_ending_share_cells")),
     ("no_barrier", Model("loom_a_round_has_every_row_that_is_older")),
     ("no_cut", Unit("order_tests::order_holds_at_full_speed")),
     ("no_epoch_end", File("clock_order")),
@@ -52,12 +56,17 @@ const CATCHERS: &[(&str, Catcher)] = &[
     ("no_wait", Model("loom_a_round_has_every_row_that_is_older")),
     ("no_wake_fence", Model("loom_taking_a_chunk_ends_a_rest")),
     ("note_by_store", Model("loom_a_request_survives_a_note")),
+    ("once_no_acquire", Model("loom_a_reader_sees_each_increment_once")),
+    ("once_no_exchange", Model("loom_a_thread_that_ends_leaves_its_sums_to_the_next")),
+    ("once_no_release", Model("loom_a_reader_sees_each_increment_once")),
 ];
 
 /// Tries every safeguard.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     let mut names = BTreeSet::new();
-    collect(&workspace.root.join(WRITER).join("src"), &mut names)?;
+    for package in lanes::MODELLED {
+        collect(&workspace.root.join(package).join("src"), &mut names)?;
+    }
     agree(&names, CATCHERS)?;
 
     // Build first, so that only the tests count for the limit.
@@ -109,8 +118,8 @@ fn agree(names: &BTreeSet<String>, catchers: &[(&str, Catcher)]) -> Result<()> {
         return Ok(());
     }
     Err(Error::Nothing(format!(
-        "nettrace-writer and the table in xtask/src/mutants.rs must name the same safeguards; \
-         only one of them names: {}",
+        "the sources and the table in xtask/src/mutants.rs must name the same safeguards; only one \
+         of them names: {}",
         differing.join(", ")
     )))
 }

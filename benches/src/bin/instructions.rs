@@ -19,10 +19,15 @@ use benches::{
     events::{Disabled, One, PROVIDER, Text, Two},
     floor::Floor,
 };
+use nettrace_metrics::{Counter, Histogram, Meter};
 use nettrace_writer::{
     Clock, Emit, Label, Origin, Sampling, Session, TraceSpan, enter_labels, traced,
 };
 use tracing::{info, info_span, subscriber::set_global_default};
+
+static METER: Meter = Meter::new("Instructions");
+static COUNTER: Counter = Counter::new(&METER, "counter");
+static HISTOGRAM: Histogram = Histogram::new(&METER, "histogram");
 
 /// Room for a few hundred thousand events, of which less than a quarter is used.
 const BUDGET: usize = 256 << 20;
@@ -132,6 +137,8 @@ fn run(row: &str, count: u64) -> bool {
             black_box(call(number));
         }),
         "disabled_labels" => unheard(count, |number| drop(labelled(number))),
+        "counter_add" => repeat(count, |number| COUNTER.add(number)),
+        "histogram_record" => repeat(count, |number| HISTOGRAM.record((number & 1_023) as f64)),
         _ => return false,
     }
     true
