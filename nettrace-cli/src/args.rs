@@ -9,6 +9,8 @@ use clap::{
 use clap_complete::Shell;
 use nettrace_reader::{Dialect, Options};
 
+#[cfg(feature = "parquet")]
+use crate::convert::TableOptions;
 #[cfg(unix)]
 use crate::live::{CollectOptions, CountersOptions, TopOptions};
 use crate::{
@@ -144,6 +146,9 @@ pub(crate) enum Command {
         force: bool,
         #[command(flatten)]
         views: ViewOptions,
+        #[cfg(feature = "parquet")]
+        #[command(flatten)]
+        tables: TableOptions,
     },
     /// List the live processes that can be traced: those of Rust that listen, and those of .NET
     ///

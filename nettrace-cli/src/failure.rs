@@ -40,6 +40,14 @@ pub(crate) enum Failure {
     /// An option of flame graphs, with another target.
     #[error("{0} is for flame graphs: --to flamegraph or folded, or an OUT that ends in .svg")]
     OnlyFlameGraphs(&'static str),
+    /// An option of tables, with another target.
+    #[cfg(feature = "parquet")]
+    #[error("{0} is for tables: --to parquet or arrow, or an OUT that ends in .parquet or .arrow")]
+    OnlyTables(&'static str),
+    /// Tables by host, of a trace that does not say its host.
+    #[cfg(feature = "parquet")]
+    #[error("the trace does not say its host, by a key-value host.name: add --host NAME")]
+    NoHost,
     /// `tree` with a Heph trace.
     #[error(
         "tree takes NetTrace V4, V5 and V6; `nettrace dump` shows each span of a Heph trace with \
@@ -110,6 +118,8 @@ impl Failure {
             | Self::OnlyFlameGraphs(_)
             | Self::NotInHeph(_)
             | Self::NothingMoreInHeph => 2,
+            #[cfg(feature = "parquet")]
+            Self::OnlyTables(_) | Self::NoHost => 2,
             #[cfg(unix)]
             Self::Process(_) | Self::Client(_) => 2,
             #[cfg(unix)]

@@ -96,8 +96,23 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
             Trace::NetTrace(source) => verify::run(source, limits, options, out),
             Trace::Heph(source) => heph::verify(source, limits, options, out),
         },
-        Command::Convert { file, out: path, to, force, views } => {
-            let task = convert::Task { out: &path, to, force, views: &views };
+        Command::Convert {
+            file,
+            out: path,
+            to,
+            force,
+            views,
+            #[cfg(feature = "parquet")]
+            tables,
+        } => {
+            let task = convert::Task {
+                out: &path,
+                to,
+                force,
+                views: &views,
+                #[cfg(feature = "parquet")]
+                tables: &tables,
+            };
             match heph::open(&file)? {
                 Trace::NetTrace(source) => convert::run(source, limits, task, out),
                 Trace::Heph(source) => heph::convert(source, limits, task, out),

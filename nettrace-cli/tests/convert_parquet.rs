@@ -6,7 +6,7 @@ mod program;
 use std::fs;
 
 use program::{nettrace, stderr};
-use testkit::streams::samples;
+use testkit::streams::{Stream, samples};
 
 /// What is in a folder, sorted.
 fn listed(folder: &std::path::Path) -> Vec<String> {
@@ -56,4 +56,35 @@ fn a_damaged_trace_has_tables_up_to_the_damage() {
     let output = nettrace(&["convert", "-", out.to_str().unwrap(), "--to", "parquet"], damaged);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(listed(&out), ["events.parquet", "spans.parquet", "stacks.parquet", "types"]);
+}
+
+#[test]
+fn partitions() {
+    let (_, source) = samples::all().into_iter().find(|(name, _)| *name == "scalars").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("lake");
+    let path = out.to_str().unwrap();
+    // The trace does not say its host.
+    let convert = ["convert", "-", path, "--to", "parquet", "--partition"];
+    let refused = nettrace(&convert, &source);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("add --host NAME"), "{}", stderr(&refused));
+    for host in ["a", "b"] {
+        let output = nettrace(&[&convert[..], &["--host", host]].concat(), &source);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains(" left_out=0 bytes="), "{}", stderr(&output));
+    }
+    assert_eq!(listed(&out), ["events", "spans", "stacks", "types"]);
+    assert_eq!(listed(&out.join("events/day=2026-03-04")), ["host=a", "host=b"]);
+
+    // A host that the trace says.
+    let source = Stream::with_keys(&[("host.name", "c")]).end();
+    let output = nettrace(&convert, &source);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(listed(&out.join("spans/day=2026-03-04")), ["host=a", "host=b", "host=c"]);
+
+    // Only tables have partitions.
+    let refused = nettrace(&["convert", "-", path, "--to", "jsonl", "--partition"], &source);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(stderr(&refused).contains("--partition is for tables"), "{}", stderr(&refused));
 }

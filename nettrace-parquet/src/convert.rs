@@ -1,11 +1,7 @@
 //! Takes the events of a trace, and hands them to the tables.
 
-use std::{
-    io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::Path};
 
-use arrow_array::ArrayRef;
 use nettrace_reader::{Event, Totals, Trace};
 use nettrace_views::{
     __shared::{Clock, Role, unix_nanos},
@@ -17,9 +13,11 @@ use crate::{
     events::{Events, Row},
     facts::{Labels, Threads},
     folder::Folder,
+    partition::{Day, Partition, day_of, times_of},
+    span_tables::SpanTables,
     spans::Spans,
     stacks::Stacks,
-    table::{Layout, Table},
+    table::{Layout, Place, Table},
     types::{BATCH, TypeTable, Types},
 };
 
@@ -33,13 +31,14 @@ struct Counts {
     types: u64,
     /// Events whose time nanoseconds since 1970 cannot express.
     times: u64,
+    /// Events of a day that was over.
+    days: u64,
 }
 
 /// Writes the tables of one trace.
 pub(crate) struct Writer {
     folder: Folder,
     layout: Layout,
-    root: PathBuf,
     version: u32,
     clock: Clock,
     /// The start of the trace, in nanoseconds since 1970.
@@ -51,10 +50,13 @@ pub(crate) struct Writer {
     spans: Spans,
     events: Events,
     event_table: Table,
-    span_table: Table,
+    span_tables: SpanTables,
     stack_table: Table,
     type_tables: Vec<TypeTable>,
     next: i64,
+    /// That of the rows that wait, and the times of it.
+    day: Day,
+    times: (i64, i64),
     batches: u32,
     rows_limit: usize,
     left_out: Counts,
@@ -68,35 +70,47 @@ impl Writer {
         out: &Path,
         options: &Options,
     ) -> io::Result<Self> {
-        let folder = Folder::create(out, options.force)?;
+        let partition = options.partition.as_deref();
+        let partition = partition.map(|host| Partition::new(trace, host)).transpose()?;
+        let is_partitioned = partition.is_some();
+        let folder = match &partition {
+            Some(partition) => Folder::part(out, partition.clone(), tables, options.force)?,
+            None => Folder::create(out, options.force)?,
+        };
         let root = folder.path().to_owned();
         let facts = trace.key_values.iter();
         let facts = facts.map(|(key, value)| (format!("nettrace.trace.{key}"), value.clone()));
-        let layout = Layout { tables, facts: facts.collect() };
+        let layout = Layout { tables, root, partition, facts: facts.collect() };
         let process = trace.value("ProcessId").and_then(|id| id.parse().ok());
         let start = unix_nanos(&trace.sync_time).and_then(|nanos| i64::try_from(nanos).ok());
-        let table = |schema, name| Table::new(schema, root.join(name), Vec::new());
+        let start = start.unwrap_or(0);
+        let (day, times) = match is_partitioned {
+            true => (day_of(start), times_of(day_of(start))),
+            false => (0, (i64::MIN, i64::MAX)),
+        };
+        let table = |schema, name| Table::new(schema, Place::top(name), day, Vec::new());
         Ok(Self {
             folder,
             layout,
             version,
             clock: Clock::of(trace),
-            start: start.unwrap_or(0),
+            start,
             threads: Threads::new(process),
             labels: Labels::default(),
             types: Types::default(),
             stacks: Stacks::new(1),
-            spans: Spans::new(options.spans_limit),
+            spans: Spans::new(options.spans_limit, is_partitioned),
             events: Events::default(),
             event_table: table(Events::schema(), "events"),
-            span_table: table(Spans::schema(), "spans"),
+            span_tables: SpanTables::new(),
             stack_table: table(Stacks::schema(), "stacks"),
             type_tables: Vec::new(),
             next: 0,
             batches: 0,
             rows_limit: options.rows_limit,
+            day,
+            times,
             left_out: Counts::default(),
-            root,
         })
     }
 }
@@ -104,14 +118,16 @@ impl Writer {
 impl Target for Writer {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         let header = event.header;
-        let Self { types, type_tables, root, .. } = self;
-        let ty = types.of(event, self.version, |metadata, name, file| {
-            let path = root.join("types").join(file);
-            type_tables.push(TypeTable::new(metadata, name, path));
-        });
-        let labels = self.labels.of(event);
         let since_start = self.clock.since_start(header.timestamp);
         let time = self.start.saturating_add(since_start);
+        if time < self.times.0 || time > self.times.1 {
+            self.turn(time)?;
+        }
+        let Self { types, type_tables, layout, day, .. } = self;
+        let ty = types.of(event, self.version, |metadata, name, place| {
+            type_tables.push(TypeTable::new(layout, metadata, name, place, *day));
+        });
+        let labels = self.labels.of(event);
         self.left_out.times += u64::from(time == i64::MAX || time == i64::MIN);
         let opcode = labels.ids.opcode;
         let role = match opcode {
@@ -163,28 +179,18 @@ impl Target for Writer {
     fn finish(mut self: Box<Self>, _: &Totals) -> io::Result<LeftOut> {
         self.spans.end();
         self.write_spans(1)?;
-        let columns: Vec<ArrayRef> = self.stacks.finish();
-        if !columns[0].is_empty() {
-            self.stack_table.write(&self.layout, columns)?;
-        }
-        if self.events.len() > 0 {
-            let columns = self.events.finish();
-            self.event_table.write(&self.layout, columns)?;
-        }
+        self.write_rows()?;
         let this = *self;
-        for table in [this.event_table, this.span_table, this.stack_table] {
+        for table in [this.event_table, this.stack_table] {
             table.finish(&this.layout)?;
         }
+        this.span_tables.finish(&this.layout, this.day)?;
         for mut table in this.type_tables {
-            if !table.is_empty() {
-                let columns = table.finish();
-                table.table.write(&this.layout, columns)?;
-            }
-            table.table.finish(&this.layout)?;
+            table.table.turn(this.day)?;
         }
         this.folder.publish()?;
         let mut left_out = LeftOut::default();
-        let Counts { types, times } = this.left_out;
+        let Counts { types, times, days } = this.left_out;
         for (count, what) in [
             (
                 this.spans.given_up,
@@ -192,6 +198,7 @@ impl Target for Writer {
             ),
             (types, "events' fields, as there are too many event types"),
             (times, "times that nanoseconds since 1970 cannot express"),
+            (days, "days of events that follow events of a later day, whose folder they are in"),
         ] {
             left_out.add(count, what);
         }
@@ -202,8 +209,47 @@ impl Target for Writer {
 impl Writer {
     fn write_spans(&mut self, at_least: usize) -> io::Result<()> {
         if self.spans.len() >= at_least {
-            let columns = self.spans.finish();
-            self.span_table.write(&self.layout, columns)?;
+            for (day, columns) in self.spans.finish() {
+                self.span_tables.write(&self.layout, day, columns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rows that wait, except for spans.
+    fn write_rows(&mut self) -> io::Result<()> {
+        if !self.stacks.is_empty() {
+            let columns = self.stacks.finish();
+            self.stack_table.write(&self.layout, columns)?;
+        }
+        if self.events.len() > 0 {
+            let columns = self.events.finish();
+            self.event_table.write(&self.layout, columns)?;
+        }
+        for table in &mut self.type_tables {
+            if !table.is_empty() {
+                let columns = table.finish();
+                table.table.write(&self.layout, columns)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with the day of `time`. A day that is over does not come again.
+    fn turn(&mut self, time: i64) -> io::Result<()> {
+        if time < self.times.0 && self.next > 0 {
+            self.left_out.days += 1;
+            return Ok(());
+        }
+        self.write_rows()?;
+        self.day = day_of(time);
+        self.times = times_of(self.day);
+        self.event_table.turn(self.day)?;
+        self.stack_table.turn(self.day)?;
+        // Each day has the stacks of its events.
+        self.stacks.forget();
+        for table in &mut self.type_tables {
+            table.table.turn(self.day)?;
         }
         Ok(())
     }
@@ -216,13 +262,13 @@ impl Writer {
         }
         let of_type = |table: &TypeTable| table.table.memory() + table.waiting();
         let all: usize = self.type_tables.iter().map(of_type).sum();
-        let [events, spans, stacks] =
-            [&self.event_table, &self.span_table, &self.stack_table].map(Table::memory);
+        let spans = self.span_tables.memory();
+        let [events, stacks] = [&self.event_table, &self.stack_table].map(Table::memory);
         if all + events + spans + stacks <= self.rows_limit {
             return Ok(());
         }
         self.event_table.flush()?;
-        self.span_table.flush()?;
+        self.span_tables.flush()?;
         self.stack_table.flush()?;
         for table in &mut self.type_tables {
             if !table.is_empty() && of_type(table) > 0 {

@@ -1,14 +1,19 @@
 //! The folder of a result.
 //!
 //! All files are written into a hidden folder, and get their places when they are complete. So
-//! nobody takes half a result for a whole one.
+//! nobody takes half a result for a whole one. A partitioned result gets the folders of one trace
+//! beside those of others.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-use crate::table::at;
+use crate::{
+    Tables,
+    partition::Partition,
+    table::{at, refusal},
+};
 
 /// How many hidden names are tried.
 const NAMES: u32 = 1000;
@@ -21,7 +26,17 @@ const OURS: [&str; 4] = ["events", "spans", "stacks", "types"];
 pub(crate) struct Folder {
     hidden: Option<PathBuf>,
     out: PathBuf,
+    kind: Kind,
     force: bool,
+}
+
+/// What a result is.
+#[derive(Debug)]
+enum Kind {
+    /// The folder, which gets its name.
+    Whole,
+    /// Folders in a result that may have others.
+    Part(Partition, Tables),
 }
 
 impl Folder {
@@ -30,12 +45,30 @@ impl Folder {
     pub(crate) fn create(out: &Path, force: bool) -> io::Result<Self> {
         check(out, force)?;
         let Some(parent) = out.parent() else { return Err(refusal(out, "it is no folder")) };
+        Self::hidden(parent, out, Kind::Whole, force)
+    }
+
+    /// A place in the partitioned result `out` for one trace. With `force`, what the result has of
+    /// this trace is replaced.
+    pub(crate) fn part(
+        out: &Path,
+        partition: Partition,
+        tables: Tables,
+        force: bool,
+    ) -> io::Result<Self> {
+        partition.check(out, tables, force)?;
+        fs::create_dir_all(out).map_err(|error| at(out, error))?;
+        // Inside, as `out` may be a file system of its own.
+        Self::hidden(out, out, Kind::Part(partition, tables), force)
+    }
+
+    fn hidden(parent: &Path, out: &Path, kind: Kind, force: bool) -> io::Result<Self> {
         let process = std::process::id();
         for number in 0..NAMES {
             let hidden = parent.join(format!(".nettrace-{process}-{number}"));
             match fs::create_dir(&hidden) {
                 Ok(()) => {
-                    return Ok(Self { hidden: Some(hidden), out: out.to_owned(), force });
+                    return Ok(Self { hidden: Some(hidden), out: out.to_owned(), kind, force });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(at(&hidden, error)),
@@ -52,6 +85,11 @@ impl Folder {
     /// Gives the folder its name.
     pub(crate) fn publish(mut self) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return Ok(()) };
+        if let Kind::Part(partition, tables) = &self.kind {
+            partition.check(&self.out, *tables, self.force)?;
+            // What is left of the hidden folder is removed.
+            return partition.publish(hidden, &self.out);
+        }
         check(&self.out, self.force)?;
         if self.out.exists() {
             fs::remove_dir_all(&self.out).map_err(|error| at(&self.out, error))?;
@@ -67,6 +105,10 @@ impl Drop for Folder {
         if let Some(hidden) = &self.hidden {
             // The caller hears of the first error, which is the one that matters.
             let _ = fs::remove_dir_all(hidden);
+            if matches!(self.kind, Kind::Part(..)) {
+                // Only if it is empty: it was made for this result.
+                let _ = fs::remove_dir(&self.out);
+            }
         }
     }
 }
@@ -88,6 +130,9 @@ fn check(out: &Path, force: bool) -> io::Result<()> {
         let name = entry.map_err(|error| at(out, error))?.file_name();
         let name = name.to_string_lossy();
         let is_ours = OURS.contains(&name.split('.').next().unwrap_or(""));
+        if is_ours && name != "types" && out.join(&*name).is_dir() {
+            return Err(refusal(out, "it has partitioned tables"));
+        }
         match (is_ours, force) {
             (true, true) => {}
             (true, false) => return Err(refusal(out, "it has tables; --force replaces them")),
@@ -97,6 +142,13 @@ fn check(out: &Path, force: bool) -> io::Result<()> {
     Ok(())
 }
 
-fn refusal(path: &Path, why: &str) -> io::Error {
-    at(path, io::Error::new(io::ErrorKind::InvalidInput, why))
+/// The size of all files in a folder and the folders in it, in bytes.
+pub(crate) fn size(folder: &Path) -> io::Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(folder).map_err(|error| at(folder, error))? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        total += if metadata.is_dir() { size(&entry.path())? } else { metadata.len() };
+    }
+    Ok(total)
 }

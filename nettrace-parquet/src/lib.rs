@@ -106,6 +106,38 @@
 //! | `stack_id` | Int64 | as in `events` |
 //! | `frames` | List of UInt64 | addresses, innermost first |
 //!
+//! # Partitions
+//!
+//! [`Options::partition`] adds the tables of a trace to those of others, in folders whose names are
+//! columns as in Hive:
+//!
+//! ```text
+//! OUT/events/day=2026-11-23/host=web-1/recording=20261123T010203.456Z-4711-9c3f2e/events.parquet
+//! OUT/spans/day=…/host=…/recording=…/spans.parquet
+//! OUT/stacks/day=…/host=…/recording=…/stacks.parquet
+//! OUT/types/PROVIDER.EVENT/day=…/host=…/recording=…/PROVIDER.EVENT.parquet
+//! ```
+//!
+//! So one pattern, such as `OUT/spans/**/*.parquet`, reads a table of all hosts, and a query that
+//! names a day or a host opens only the files of these.
+//!
+//! | column | what |
+//! |---|---|
+//! | `day` | the day of the event in UTC; of a span, the day on which it began, or else ended |
+//! | `host` | the name that is given; `%` and two digits stand for what is unsafe in names of files |
+//! | `recording` | the trace: its start in UTC, its process (0 if unknown), and its tick counter at the start in hexadecimal |
+//!
+//! `event` and `stack_id` are numbers within a recording. So a query joins tables by `host`,
+//! `recording` and `event`. Each day has all stacks of its events. Fields with the name of a folder
+//! get `_2` behind it. Types of one name whose fields differ have files of their own in one folder,
+//! and so do versions of a type from several traces; let the engine unite the columns by their
+//! names.
+//!
+//! A trace that is converted again has the same folders. They are refused, or replaced by
+//! [`Options::force`]. Nothing else in the result is touched, so several processes can write into
+//! it at once. A trace that is not in the order of time can have events in the folder of a later
+//! day, and they are counted as left out.
+//!
 //! # Files
 //!
 //! Row groups of Parquet have up to 1,048,576 rows, so each covers a span of time, and statistics
@@ -116,7 +148,8 @@
 //! nor with dictionaries. Programs map them into memory.
 //!
 //! The files get their places when all are complete. Until then they are in a folder
-//! `.nettrace-PID-N` beside the result.
+//! `.nettrace-PID-N` beside the result, or within it if it is partitioned. Engines pass over names
+//! that begin with a dot.
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
@@ -126,6 +159,8 @@ mod events;
 mod facts;
 mod folder;
 mod names;
+mod partition;
+mod span_tables;
 mod spans;
 mod stacks;
 mod table;
@@ -136,7 +171,7 @@ use std::{fmt, io, path::Path, str::FromStr};
 use nettrace_reader::{SortedReader, Source, Trace};
 use nettrace_views::{Target, Written, drive};
 
-use crate::convert::Writer;
+use crate::{convert::Writer, partition::Partition};
 
 /// A format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -215,6 +250,7 @@ pub struct UnknownTables;
 #[derive(Clone, Debug)]
 pub struct Options {
     force: bool,
+    partition: Option<String>,
     spans_limit: usize,
     rows_limit: usize,
 }
@@ -222,7 +258,7 @@ pub struct Options {
 impl Default for Options {
     /// 256 MiB for spans that are under way, and 256 MiB for rows.
     fn default() -> Self {
-        Self { force: false, spans_limit: 256 << 20, rows_limit: 256 << 20 }
+        Self { force: false, partition: None, spans_limit: 256 << 20, rows_limit: 256 << 20 }
     }
 }
 
@@ -232,6 +268,29 @@ impl Options {
     #[must_use]
     pub fn force(mut self, force: bool) -> Self {
         self.force = force;
+        self
+    }
+
+    /// Partitions the tables by day and host: see [the documentation](crate#partitions). `host` is
+    /// the name of the machine that the trace is of. The result may have other traces already.
+    ///
+    /// ```
+    /// use nettrace_parquet::{Options, Tables, write};
+    /// use nettrace_reader::Reader;
+    ///
+    /// # let trace = nettrace_reader::example();
+    /// # let folder = tempfile::tempdir()?;
+    /// # let out = folder.path().join("tables");
+    /// let mut events = Reader::new(&trace[..])?.sorted();
+    /// let options = Options::default().partition("web-1");
+    /// write(Tables::Parquet, &mut events, &out, &options)?.end?;
+    /// let day = out.join("spans/day=2026-03-04/host=web-1");
+    /// assert!(day.join("recording=20260304T050607.089Z-17-3e8/spans.parquet").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn partition(mut self, host: impl Into<String>) -> Self {
+        self.partition = Some(host.into());
         self
     }
 
@@ -281,6 +340,18 @@ pub fn target(
     options: &Options,
 ) -> io::Result<Box<dyn Target>> {
     Ok(Box::new(Writer::new(tables, trace, version, out, options)?))
+}
+
+/// The size of the files that [`write()`] has made in `out` of this trace, in bytes.
+///
+/// # Errors
+/// Those of the file system.
+pub fn size(trace: &Trace, out: &Path, options: &Options) -> io::Result<u64> {
+    let folders = match &options.partition {
+        Some(host) => Partition::new(trace, host)?.folders(out)?,
+        None => vec![out.to_owned()],
+    };
+    folders.iter().map(|folder| folder::size(folder)).sum()
 }
 
 /// The README, so that its example is compiled by the tests.

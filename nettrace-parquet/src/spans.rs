@@ -18,6 +18,7 @@ use crate::{
     column::timestamp,
     events::{Row, dictionary, texts},
     facts::{LabelFacts, Runs, ThreadFacts},
+    partition::{Day, day_of},
     types::TypeFacts,
 };
 
@@ -63,7 +64,10 @@ pub(crate) struct Spans {
     oldest: VecDeque<(Key, u64)>,
     number: u64,
     limit: usize,
-    rows: Rows,
+    /// By the day on which they began.
+    rows: Vec<(Day, Rows)>,
+    waiting: usize,
+    is_partitioned: bool,
     /// The labels that were looked for, and whether their span has their parent.
     last: (Rc<LabelFacts>, bool),
     /// Spans that were given up, because too many were under way.
@@ -85,15 +89,18 @@ struct Rows {
 }
 
 impl Spans {
-    /// `limit` bounds the memory for spans that are under way, in bytes.
-    pub(crate) fn new(limit: usize) -> Self {
+    /// `limit` bounds the memory for spans that are under way, in bytes. Unless `is_partitioned`,
+    /// all are of day 0.
+    pub(crate) fn new(limit: usize, is_partitioned: bool) -> Self {
         Self {
             open: HashMap::new(),
             aliases: HashMap::new(),
             oldest: VecDeque::new(),
             number: 0,
             limit: limit / SPAN_BYTES,
-            rows: Rows::default(),
+            rows: Vec::new(),
+            waiting: 0,
+            is_partitioned,
             last: Default::default(),
             given_up: 0,
         }
@@ -154,7 +161,7 @@ impl Spans {
             Role::Stop => match self.remove(key) {
                 Some(open) => {
                     let end = Some(Edge::of(row));
-                    self.rows.push(Some(open.start), end, None, outcome(row, event));
+                    self.row(Some(open.start), end, None, outcome(row, event));
                 }
                 None => self.whole(row, event),
             },
@@ -198,7 +205,7 @@ impl Spans {
             Value::I64(nanos) => Some(nanos.max(0)),
             _ => None,
         });
-        self.rows.push(None, Some(Edge::of(row)), duration, outcome(row, event));
+        self.row(None, Some(Edge::of(row)), duration, outcome(row, event));
     }
 
     fn remove(&mut self, key: Key) -> Option<Open> {
@@ -211,7 +218,7 @@ impl Spans {
 
     fn give_up(&mut self, open: Open) {
         self.given_up += 1;
-        self.rows.push(Some(open.start), None, None, None);
+        self.row(Some(open.start), None, None, None);
     }
 
     /// Makes rows of the spans that have not ended.
@@ -220,7 +227,7 @@ impl Spans {
         for (key, number) in oldest {
             if self.open.get(&key).is_some_and(|open| open.number == number) {
                 if let Some(open) = self.remove(key) {
-                    self.rows.push(Some(open.start), None, None, None);
+                    self.row(Some(open.start), None, None, None);
                 }
             }
         }
@@ -228,12 +235,34 @@ impl Spans {
 
     /// How many rows wait to be written.
     pub(crate) fn len(&self) -> usize {
-        self.rows.starts.len()
+        self.waiting
     }
 
-    /// Takes the rows that wait.
-    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
-        self.rows.finish()
+    /// Takes the rows that wait, by their days.
+    pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<ArrayRef>)> {
+        self.waiting = 0;
+        let days = std::mem::take(&mut self.rows);
+        days.into_iter().map(|(day, mut rows)| (day, rows.finish())).collect()
+    }
+
+    fn row(
+        &mut self,
+        start: Option<Edge>,
+        end: Option<Edge>,
+        duration: Option<i64>,
+        outcome: Option<String>,
+    ) {
+        let ended = end.as_ref().map(|edge| edge.time);
+        let started = start.as_ref().map(|edge| edge.time);
+        let started = started.or_else(|| Some(ended?.saturating_sub(duration?)));
+        let time = started.or(ended).filter(|_| self.is_partitioned);
+        let day = time.map_or(0, day_of);
+        let at = self.rows.iter().rposition(|(known, _)| *known == day).unwrap_or_else(|| {
+            self.rows.push((day, Rows::default()));
+            self.rows.len() - 1
+        });
+        self.rows[at].1.push(start, end, started, outcome);
+        self.waiting += 1;
     }
 }
 
@@ -250,13 +279,11 @@ impl Rows {
         &mut self,
         start: Option<Edge>,
         end: Option<Edge>,
-        duration: Option<i64>,
+        started: Option<i64>,
         outcome: Option<String>,
     ) {
-        let time = |edge: &Option<Edge>| edge.as_ref().map(|edge| edge.time);
         let event = |edge: &Option<Edge>| edge.as_ref().map(|edge| edge.event);
-        let ended = time(&end);
-        let started = time(&start).or_else(|| Some(ended?.saturating_sub(duration?)));
+        let ended = end.as_ref().map(|edge| edge.time);
         let Some(edge) = start.as_ref().or(end.as_ref()) else { return };
         self.starts.push(started);
         self.ends.push(ended);

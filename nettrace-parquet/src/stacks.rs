@@ -90,6 +90,17 @@ impl Stacks {
         self.frames.len() >= 1 << 18
     }
 
+    /// Forgets all stacks. Those that come again get other ids, and rows again.
+    pub(crate) fn forget(&mut self) {
+        self.known.clear();
+        self.by_id.clear();
+        self.bytes = 0;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     /// Takes the rows that wait.
     pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);

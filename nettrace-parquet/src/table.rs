@@ -22,7 +22,10 @@ use parquet::{
     schema::types::ColumnPath,
 };
 
-use crate::Tables;
+use crate::{
+    Tables,
+    partition::{Day, Partition},
+};
 
 /// The rows of a row group of Parquet.
 const ROW_GROUP: usize = 1 << 20;
@@ -37,14 +40,37 @@ const SAMPLE: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) tables: Tables,
+    /// The folder in which all files are.
+    pub(crate) root: PathBuf,
+    /// Without it, each table is one file.
+    pub(crate) partition: Option<Partition>,
     /// Facts about the trace, for every file.
     pub(crate) facts: Vec<(String, String)>,
+}
+
+/// Where the files of a table are.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The folder for tables of its kind.
+    pub(crate) folder: &'static str,
+    /// The name of the table. Several of a partitioned result can have it.
+    pub(crate) table: String,
+    /// The name of its files, without ending. No other table has it.
+    pub(crate) file: String,
+}
+
+impl Place {
+    /// The place of a table at the top.
+    pub(crate) fn top(name: &str) -> Self {
+        Self { folder: "", table: name.to_owned(), file: name.to_owned() }
+    }
 }
 
 /// A table that is being written.
 pub(crate) struct Table {
     schema: SchemaRef,
-    path: PathBuf,
+    place: Place,
+    day: Day,
     facts: Vec<(String, String)>,
     writer: Option<Writer>,
 }
@@ -55,10 +81,14 @@ enum Writer {
 }
 
 impl Table {
-    /// A table whose file will be at `path`, without its ending. The file is made with the first
-    /// rows.
-    pub(crate) fn new(schema: SchemaRef, path: PathBuf, facts: Vec<(String, String)>) -> Self {
-        Self { schema, path, facts, writer: None }
+    /// A table. Its file is made with the first rows, which are of `day`.
+    pub(crate) fn new(
+        schema: SchemaRef,
+        place: Place,
+        day: Day,
+        facts: Vec<(String, String)>,
+    ) -> Self {
+        Self { schema, place, day, facts, writer: None }
     }
 
     /// Adds rows. Dictionaries stay what they are in Parquet, and become plain values in Arrow,
@@ -104,21 +134,38 @@ impl Table {
 
     /// Completes the file, also one without rows.
     pub(crate) fn finish(mut self, layout: &Layout) -> io::Result<()> {
-        let writer = match self.writer.take() {
-            Some(writer) => writer,
-            None => self.open(layout, &[])?,
-        };
-        match writer {
-            Writer::Parquet(mut writer) => writer.finish().map(drop).map_err(of_parquet),
-            Writer::Arrow(mut writer) => writer.finish().map_err(of_arrow),
+        if self.writer.is_none() {
+            self.writer = Some(self.open(layout, &[])?);
+        }
+        self.complete()
+    }
+
+    /// Completes the file, if there is one. The next rows are of `day`.
+    pub(crate) fn turn(&mut self, day: Day) -> io::Result<()> {
+        self.day = day;
+        self.complete()
+    }
+
+    fn complete(&mut self) -> io::Result<()> {
+        match self.writer.take() {
+            Some(Writer::Parquet(mut writer)) => writer.finish().map(drop).map_err(of_parquet),
+            Some(Writer::Arrow(mut writer)) => writer.finish().map_err(of_arrow),
+            None => Ok(()),
         }
     }
 
+    fn path(&self, layout: &Layout) -> PathBuf {
+        let mut path = layout.root.join(self.place.folder);
+        if let Some(partition) = &layout.partition {
+            path.push(&self.place.table);
+            path.push(partition.folder(self.day));
+        }
+        path.push(format!("{}.{}", self.place.file, layout.tables.ending()));
+        path
+    }
+
     fn open(&self, layout: &Layout, first: &[ArrayRef]) -> io::Result<Writer> {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".");
-        path.push(layout.tables.ending());
-        let file = Append::create(path.into())?;
+        let file = Append::create(self.path(layout))?;
         let facts = layout.facts.iter().chain(&self.facts);
         match layout.tables {
             Tables::Parquet => {
@@ -305,6 +352,10 @@ impl Write for Append {
 /// An error with the path that it is about.
 pub(crate) fn at(path: &Path, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+pub(crate) fn refusal(path: &Path, why: &str) -> io::Error {
+    at(path, io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
 fn of_parquet(error: ParquetError) -> io::Error {

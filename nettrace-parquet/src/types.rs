@@ -10,8 +10,9 @@ use nettrace_views::__shared::{Role, span_name};
 use crate::{
     column::{self, Column},
     events::{Common, Row},
-    names::Unique,
-    table::Table,
+    names::{Unique, escaped},
+    partition::{self, Day},
+    table::{Layout, Place, Table},
 };
 
 /// The rows of a batch.
@@ -77,7 +78,7 @@ impl Types {
         &mut self,
         event: &Event<'_>,
         version: u32,
-        make: impl FnOnce(&Metadata, &str, String),
+        make: impl FnOnce(&Metadata, &str, Place),
     ) -> Rc<TypeFacts> {
         let id = event.header.metadata_id;
         if event.epoch() == self.epoch {
@@ -106,7 +107,7 @@ impl Types {
         &mut self,
         metadata: &Metadata,
         version: u32,
-        make: impl FnOnce(&Metadata, &str, String),
+        make: impl FnOnce(&Metadata, &str, Place),
     ) -> TypeFacts {
         let name: Cow<'_, str> = match &*metadata.name {
             "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
@@ -125,8 +126,9 @@ impl Types {
                     "" => metadata.event_id.to_string(),
                     name => name.to_owned(),
                 };
-                let file = self.names.file(&format!("{}.{event}", metadata.provider));
-                make(metadata, &name, file);
+                let table = format!("{}.{event}", metadata.provider);
+                let file = self.names.file(&table);
+                make(metadata, &name, Place { folder: "types", table: escaped(&table), file });
                 self.tables.insert(shape, next);
                 Some(next)
             }
@@ -157,10 +159,17 @@ fn shape_of(metadata: &Metadata) -> String {
 }
 
 impl TypeTable {
-    /// The table of a type, at a path without ending.
-    pub(crate) fn new(metadata: &Metadata, name: &str, path: std::path::PathBuf) -> Self {
+    /// The table of a type. Its first rows are of `day`.
+    pub(crate) fn new(
+        layout: &Layout,
+        metadata: &Metadata,
+        name: &str,
+        place: Place,
+        day: Day,
+    ) -> Self {
         let mut names = Unique::default();
-        Common::NAMES.iter().for_each(|name| {
+        let folders = layout.partition.iter().flat_map(|_| partition::COLUMNS);
+        Common::NAMES.into_iter().chain(folders).for_each(|name| {
             names.unique(name);
         });
         let payload = names.unique("payload");
@@ -179,7 +188,7 @@ impl TypeTable {
             facts.push(("nettrace.description".to_owned(), description.clone()));
         }
         Self {
-            table: Table::new(Arc::new(Schema::new(all)), path, facts),
+            table: Table::new(Arc::new(Schema::new(all)), place, day, facts),
             common: Common::default(),
             columns,
             payloads: BinaryBuilder::new(),

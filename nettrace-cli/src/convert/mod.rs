@@ -38,6 +38,8 @@ use nettrace_format::{
 use nettrace_reader::{Item, Reader, Totals, Trace};
 use nettrace_views::{Options, View};
 
+#[cfg(feature = "parquet")]
+pub(crate) use self::tables::TableOptions;
 pub(crate) use self::view_options::ViewOptions;
 use crate::{
     args::Limits,
@@ -63,6 +65,9 @@ pub(crate) struct Task<'a> {
     pub(crate) force: bool,
     /// For formats of viewers.
     pub(crate) views: &'a ViewOptions,
+    /// For tables.
+    #[cfg(feature = "parquet")]
+    pub(crate) tables: &'a TableOptions,
 }
 
 /// A format of results.
@@ -114,6 +119,10 @@ pub(crate) fn run(
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let to = task.to.map_or_else(|| To::of_path(task.out), Ok)?;
+    #[cfg(feature = "parquet")]
+    if let (Some(option), false) = (task.tables.given(), tables::are(to)) {
+        return Err(Failure::OnlyTables(option));
+    }
     if let To::Other(other) = to {
         return view::run_other(other, limits.options().open(source)?, limits, task, stdout);
     }

@@ -1,21 +1,30 @@
 //! Conversion to tables: the crate `nettrace-parquet`.
 
-use std::path::Path;
+use std::{io, path::Path};
 
 use nettrace_parquet::{Options, Tables};
 use nettrace_views::Target;
 
 use crate::{
-    convert::view::{Begin, Other, Start},
+    convert::{
+        To,
+        view::{Begin, Other, Start},
+    },
     failure::Failure,
 };
+
+/// The key-value of a trace that names its host, as OpenTelemetry calls it.
+const HOST: &str = "host.name";
 
 pub(crate) const PARQUET: Other = Other {
     name: "parquet",
     title: "Parquet",
     about: "a folder of Parquet tables, for DuckDB, DataFusion, Spark, Trino and pandas",
     endings: &["parquet"],
-    begin: Begin::Folder(|start, out| begin(Tables::Parquet, start, out)),
+    begin: Begin::Folder {
+        begin: |start, out| begin(Tables::Parquet, start, out),
+        size: |start, out| size(start, out),
+    },
 };
 
 pub(crate) const ARROW: Other = Other {
@@ -23,12 +32,52 @@ pub(crate) const ARROW: Other = Other {
     title: "Arrow",
     about: "a folder of Arrow files (Feather), for programs that map tables into memory",
     endings: &["arrow"],
-    begin: Begin::Folder(|start, out| begin(Tables::Arrow, start, out)),
+    begin: Begin::Folder {
+        begin: |start, out| begin(Tables::Arrow, start, out),
+        size: |start, out| size(start, out),
+    },
 };
 
+/// Whether a format is one of tables.
+pub(super) fn are(to: To) -> bool {
+    to == To::Other(&PARQUET) || to == To::Other(&ARROW)
+}
+
+/// The options of tables.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct TableOptions {
+    /// Tables: add them to those of other traces in OUT, in folders by day and host
+    #[arg(long)]
+    partition: bool,
+    /// Tables: the host of the trace [default: the key-value host.name of the trace]
+    #[arg(long, value_name = "NAME", requires = "partition")]
+    host: Option<String>,
+}
+
+impl TableOptions {
+    /// The option that is given, and is for tables alone.
+    pub(crate) fn given(&self) -> Option<&'static str> {
+        self.partition.then_some("--partition")
+    }
+}
+
+fn options(start: &Start<'_>) -> Result<Options, Failure> {
+    let options = Options::default().force(start.task.force);
+    let options = options.spans_limit(start.limits.definitions());
+    let given = start.task.tables;
+    if !given.partition {
+        return Ok(options);
+    }
+    let host = given.host.as_deref().or_else(|| start.trace.value(HOST));
+    Ok(options.partition(host.ok_or(Failure::NoHost)?))
+}
+
 fn begin(tables: Tables, start: &Start<'_>, out: &Path) -> Result<Box<dyn Target>, Failure> {
-    let options =
-        Options::default().force(start.task.force).spans_limit(start.limits.definitions());
-    nettrace_parquet::target(tables, start.trace, start.version, out, &options)
+    nettrace_parquet::target(tables, start.trace, start.version, out, &options(start)?)
         .map_err(|error| Failure::Destination(out.display().to_string(), error))
+}
+
+fn size(start: &Start<'_>, out: &Path) -> Result<u64, Failure> {
+    let failed = |error: io::Error| Failure::Destination(out.display().to_string(), error);
+    nettrace_parquet::size(start.trace, out, &options(start)?).map_err(failed)
 }

@@ -2,7 +2,6 @@
 //! `nettrace-views`, and those of [`OTHERS`].
 
 use std::{
-    fs,
     io::{self, Write},
     path::Path,
 };
@@ -55,6 +54,9 @@ type BeginFile = for<'w> fn(&Start<'_>, &'w mut dyn Write) -> Result<Box<dyn Tar
 /// Makes a target that writes into a folder.
 type BeginFolder = fn(&Start<'_>, &Path) -> Result<Box<dyn Target>, Failure>;
 
+/// The size of what such a target has written, in bytes.
+type SizeOfFolder = fn(&Start<'_>, &Path) -> Result<u64, Failure>;
+
 /// How a target begins.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "not every build has targets of each kind")]
@@ -63,7 +65,7 @@ pub(crate) enum Begin {
     File(BeginFile),
     /// It writes files into a folder, and makes the folder. It checks [`Task::force`] itself. What
     /// it has written becomes complete in [`Target::finish`].
-    Folder(BeginFolder),
+    Folder { begin: BeginFolder, size: SizeOfFolder },
 }
 
 /// What a target knows at its beginning.
@@ -108,11 +110,11 @@ pub(super) fn run_other(
             let destination = Destination::open(task.out, task.force, stdout)?;
             file(other.title, &mut events, destination, |out| begin(&start, out))
         }
-        Begin::Folder(begin) => {
+        Begin::Folder { begin, size } => {
             let target = begin(&start, task.out)?;
             let failed = |error| Failure::Destination(task.out.display().to_string(), error);
             let written = drive(&mut events, target).map_err(failed)?;
-            finish(other.title, &events, written, size_of(task.out).map_err(failed)?)
+            finish(other.title, &events, written, size(&start, task.out)?)
         }
     }
 }
@@ -143,17 +145,6 @@ fn finish(
 ) -> Result<(), Failure> {
     super::report(events.totals(), written.left_out.lines(), title, size)?;
     Ok(written.end?)
-}
-
-/// The size of all files in a folder and the folders in it, in bytes.
-fn size_of(folder: &Path) -> io::Result<u64> {
-    let mut size = 0;
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let metadata = entry.metadata()?;
-        size += if metadata.is_dir() { size_of(&entry.path())? } else { metadata.len() };
-    }
-    Ok(size)
 }
 
 /// The destination as a writer. It keeps a failure, which says more than an error of a writer.

@@ -1,0 +1,185 @@
+//! Partitioned tables: several hosts and days in one result, and the same answers as without.
+
+mod support;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+use nettrace_parquet::{Options, Tables, size, write};
+use nettrace_reader::Reader;
+use support::Table;
+use testkit::{
+    engines,
+    streams::{EventType, Row, Stream, utf16z},
+};
+
+const HOSTS: [&str; 3] = ["web-1", "web-2", "db é"];
+
+/// The bytes before the tick counter in a stream: the signature, the header of the first block and
+/// the time of day.
+const SYNC_TICKS: usize = 40;
+
+/// A trace of two days, from 05:06 on: spans of 20 minutes, each with one event, one after the
+/// other. `seed` makes ids and numbers differ.
+fn two_days(spans: u32, seed: u64) -> Vec<u8> {
+    let minute = |number: u32| 1000 + u64::from(number) * 60_000_000;
+    let id =
+        |number: u32| [vec![4], (seed << 32 | u64::from(number)).to_le_bytes().to_vec()].concat();
+    let lists: Vec<_> = (1..=spans).map(|number| [vec![3; 17], id(number)]).collect();
+    let lists: Vec<_> = lists.iter().map(|list| &list[..]).collect();
+    let mut rows = Vec::new();
+    for span in 0..spans {
+        let mut order = (seed + u64::from(span)).to_le_bytes().to_vec();
+        order.extend(utf16z(&format!("host {}", span % 3)));
+        let at = |step: u32| minute(span * 22 + step * 10);
+        for (metadata, step, payload) in [(1, 0, vec![]), (2, 1, order), (3, 2, vec![])] {
+            let row = Row::new(5, 3 * span + step + 1, at(step)).metadata(metadata);
+            rows.push(row.labels(span + 1).payload(&payload));
+        }
+    }
+    let ty = |id, name| EventType::new(id, "Partition.Test", id, name);
+    let mut stream = Stream::with_keys(&[("ProcessId", "77")]);
+    stream
+        .metadata(&ty(1, "WorkStart").optional(&[1, 1]))
+        // The second field has the name of a folder.
+        .metadata(&ty(2, "Order").field("number", &[12]).field("host", &[18]))
+        .metadata(&ty(3, "WorkStop").optional(&[1, 2]))
+        .thread(5)
+        .label_lists(1, &lists)
+        .events(&rows);
+    stream.end()
+}
+
+fn convert(source: &[u8], out: &Path, options: &Options) -> std::io::Result<()> {
+    let mut events = Reader::new(source).unwrap().sorted();
+    let written = write(Tables::Parquet, &mut events, out, options)?;
+    written.end.unwrap();
+    assert_eq!(written.left_out.total(), 0);
+    Ok(())
+}
+
+/// All files in a folder, by their paths from there.
+fn files(folder: &Path) -> BTreeSet<PathBuf> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![folder.to_owned()];
+    while let Some(next) = open.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.insert(path.strip_prefix(folder).unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn traces_stand_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("lake");
+    let source = two_days(100, 1);
+    let options = |host: &str| Options::default().partition(host);
+    convert(&source, &out, &options("a")).unwrap();
+    let of_one = files(&out);
+    let tables: BTreeMap<String, usize> =
+        of_one.iter().fold(BTreeMap::new(), |mut counts, path| {
+            let parts: Vec<_> = path.iter().map(|part| part.to_str().unwrap()).collect();
+            let [kinds @ .., day, host, recording, _] = &parts[..] else { panic!("{path:?}") };
+            assert!(["day=2026-03-04", "day=2026-03-05"].contains(day), "{path:?}");
+            assert_eq!(*host, "host=a");
+            assert!(recording.starts_with("recording=20260304T050607.089Z-77-3e8"), "{path:?}");
+            *counts.entry(kinds.join("/")).or_default() += 1;
+            counts
+        });
+    // No event has a stack, but the table is there.
+    let types = ["Order", "WorkStart", "WorkStop"].map(|ty| format!("types/Partition.Test.{ty}"));
+    let others = [("events", 2), ("spans", 2), ("stacks", 1)].map(|(name, n)| (name.into(), n));
+    assert_eq!(tables, types.map(|table| (table, 2)).into_iter().chain(others).collect());
+    let all: u64 = of_one.iter().map(|path| fs::metadata(out.join(path)).unwrap().len()).sum();
+    let trace = Reader::new(&source[..]).unwrap().trace().clone();
+    assert_eq!(size(&trace, &out, &options("a")).unwrap(), all);
+
+    // Another host, and another recording.
+    convert(&source, &out, &options("b")).unwrap();
+    assert_eq!(files(&out).len(), 2 * of_one.len());
+    let mut other = source.clone();
+    other[SYNC_TICKS] ^= 1;
+    convert(&other, &out, &options("a")).unwrap();
+    assert_eq!(files(&out).len(), 3 * of_one.len());
+    assert_eq!(size(&trace, &out, &options("a")).unwrap(), all);
+
+    // The same once more, which force replaces.
+    let before = files(&out);
+    let refused = convert(&source, &out, &options("a")).unwrap_err();
+    assert!(refused.to_string().contains("it has this recording already"), "{refused}");
+    convert(&source, &out, &options("a").force(true)).unwrap();
+    assert_eq!(files(&out), before);
+
+    // Nothing else may be in the way, and a result without partitions does not replace it.
+    let refused = convert(&source, &out, &Options::default().force(true)).unwrap_err();
+    assert!(refused.to_string().contains("it has partitioned tables"), "{refused}");
+    let single = folder.path().join("single");
+    convert(&source, &single, &Options::default()).unwrap();
+    let refused = convert(&source, &single, &options("a").force(true)).unwrap_err();
+    assert!(refused.to_string().contains("something else"), "{refused}");
+    let refused = convert(&source, &out, &options("")).unwrap_err();
+    assert!(refused.to_string().contains("no name"), "{refused}");
+    assert_eq!(files(&out), before);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left");
+}
+
+#[test]
+fn rows_are_of_their_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, single) = (folder.path().join("lake"), folder.path().join("single"));
+    let source = two_days(100, 1);
+    convert(&source, &out, &Options::default().partition("a")).unwrap();
+    convert(&source, &single, &Options::default()).unwrap();
+    for (table, time) in [("events", "time"), ("spans", "start")] {
+        let whole = Table::read(&single.join(format!("{table}.parquet")));
+        let mut rows = Vec::new();
+        for path in files(&out.join(table)) {
+            let first = path.iter().next().unwrap().to_str().unwrap();
+            let part = Table::read(&out.join(table).join(&path));
+            for value in part.column(time) {
+                let nanos: i64 = value[1..].parse().unwrap();
+                // The 4th of March 2026 is the day 20,516.
+                let day = format!("day=2026-03-{:02}", nanos / 86_400_000_000_000 - 20_516 + 4);
+                assert_eq!(day, first, "{path:?}");
+            }
+            rows.extend(part.rows);
+        }
+        let mut expected = whole.rows;
+        rows.sort();
+        expected.sort();
+        assert_eq!(rows, expected, "{table}");
+    }
+    // A field does not hide the folder of its name.
+    let types = out.join("types/Partition.Test.Order");
+    let path = files(&types).into_iter().next().unwrap();
+    let columns = Table::read(&types.join(path)).schema;
+    let names: Vec<_> = columns.fields().iter().map(|field| field.name().clone()).collect();
+    assert_eq!(names, ["event", "time", "process", "thread", "number", "host_2", "payload"]);
+}
+
+#[test]
+fn engines_find_the_same_as_without() {
+    let Some(python) = engines::python() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/partition.py");
+    let folder = tempfile::tempdir().unwrap();
+    let lake = folder.path().join("lake");
+    for (number, host) in (0..).zip(HOSTS) {
+        let source = two_days(100 + 5 * number, u64::from(number));
+        convert(&source, &lake, &Options::default().partition(host)).unwrap();
+        convert(&source, &folder.path().join(host), &Options::default()).unwrap();
+    }
+    let mut arguments = vec![folder.path().to_str().unwrap()];
+    arguments.extend(HOSTS);
+    let said = engines::run(&python, &script, &arguments);
+    assert_eq!(said.lines().filter(|line| line.starts_with("same")).count(), 10, "{said}");
+}
