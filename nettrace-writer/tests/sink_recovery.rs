@@ -131,7 +131,7 @@ fn a_rotation_without_descriptors_goes_on_when_there_are_some() {
         let (errors, start) = (session.stats().sink_errors, Instant::now());
         thread::sleep(Duration::from_millis(50));
         while session.stats().sink_errors == errors {
-            assert!(start.elapsed() < Duration::from_secs(20), "{format:?}: nothing is tried");
+            assert!(start.elapsed() < Duration::from_secs(240), "{format:?}: nothing is tried");
             thread::sleep(Duration::from_millis(1));
         }
         let tries = session.stats().sink_errors - errors;
@@ -139,14 +139,14 @@ fn a_rotation_without_descriptors_goes_on_when_there_are_some() {
         assert!((tries as f64) < 3.0 * intervals, "{format:?}: {tries} in {intervals} intervals");
         limit(Resource::Nofile, before);
         session.flush().unwrap();
-        emit(next..next + 50_000);
-        next += 50_000;
+        emit(next..next + 10_000);
+        next += 10_000;
         let stats = session.finish().unwrap();
         assert!(stats.lost_in_sink >= 3_000, "{format:?} {stats:?}");
         let traces: Vec<_> = files(directory.path()).iter().map(|f| fs::read(f).unwrap()).collect();
         let seen = settled(format, &stats, &traces, next);
         assert_eq!(seen.last(), Some(&(next - 1)), "{format:?}");
-        assert!(seen.len() as u64 + stats.drops.total() >= 50_100, "{format:?}");
+        assert!(seen.len() as u64 + stats.drops.total() >= 10_100, "{format:?}");
         assert!(traces.iter().all(|trace| trace.len() <= 80 << 10), "{format:?}");
     }
 }

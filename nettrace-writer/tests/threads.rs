@@ -20,7 +20,7 @@ use nettrace_writer::{
     Emit, Format, OnFull, Session, TraceEvent,
     sink::{MemorySink, StreamSink},
 };
-use testkit::process::{one_at_a_time, skipped_in_emulator};
+use testkit::process::{alone, one_at_a_time, skipped_in_emulator};
 
 use crate::trace_support::{
     Hostile, check,
@@ -37,6 +37,10 @@ struct Birth {
 #[test]
 fn a_hundred_thousand_threads_leave_nothing_behind() {
     if skipped_in_emulator("100,000 threads, which take minutes there") {
+        return;
+    }
+    // Other tests of this program would share its memory.
+    if !alone("a_hundred_thousand_threads_leave_nothing_behind") {
         return;
     }
     const BATCH: u64 = 20;
@@ -113,6 +117,9 @@ struct Past {
 
 #[test]
 fn finished_sessions_leave_their_memory() {
+    if !alone("finished_sessions_leave_their_memory") {
+        return;
+    }
     let (go, mut idle) = (Arc::new(Barrier::new(21)), Vec::new());
     let mut before = 0;
     for round in 0..20 {

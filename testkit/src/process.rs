@@ -23,7 +23,7 @@ pub fn one_at_a_time() -> Alone {
 const RERUN: &str = "NETTRACE_RERUN";
 
 /// The time limit for a test in a process of its own. Only a test that hangs takes longer.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The emulator that runs this program, if the lane `aarch64` has set it.
 pub fn emulator() -> Option<String> {

@@ -1,0 +1,126 @@
+//! Commands that watch a process, and a process of .NET.
+
+#![allow(dead_code, reason = "each test program uses some of it")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test waits")]
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_diagnostics::__client::{Info, Target};
+use tempfile::{TempDir, tempdir};
+use testkit::reference::tool;
+
+/// How long a test waits for what is sure to come. A slow machine with other work takes long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(240);
+
+pub(crate) fn nettrace(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+    command.args(arguments).env("TMPDIR", folder).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The standard output of a command that succeeds.
+#[track_caller]
+pub(crate) fn succeeded(output: &Output) -> String {
+    let [text, errors] = [&output.stdout, &output.stderr].map(|one| String::from_utf8_lossy(one));
+    assert!(output.status.success(), "{}: {text}\n{errors}", output.status);
+    text.into_owned()
+}
+
+/// Waits until something holds.
+#[track_caller]
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "{what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Sends SIGINT.
+pub(crate) fn interrupt(child: &Child) {
+    let pid = rustix::process::Pid::from_child(child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
+/// Runs a command, and `work` again and again, until the lines that the command has printed are
+/// enough. Then interrupts it. Returns all that it printed.
+#[track_caller]
+pub(crate) fn until_enough(
+    mut command: Command,
+    mut work: impl FnMut(),
+    enough: impl Fn(&[String]) -> bool,
+) -> String {
+    let mut child = command.spawn().unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    let (sender, receiver) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        for line in out.lines() {
+            let _ = sender.send(line.unwrap());
+        }
+    });
+    let (mut lines, mut is_over) = (Vec::<String>::new(), false);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        work();
+        match receiver.recv_timeout(Duration::from_millis(1)) {
+            Ok(line) => lines.push(line),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if !is_over && enough(&lines) {
+            is_over = true;
+            interrupt(&child);
+        }
+        assert!(Instant::now() < deadline, "{lines:#?}");
+    }
+    reader.join().unwrap();
+    succeeded(&child.wait_with_output().unwrap());
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// A process of .NET that emits as fast as it can once somebody listens, until this is dropped.
+pub(crate) struct Dotnet {
+    pub(crate) folder: TempDir,
+    child: Child,
+    pub(crate) target: Target,
+}
+
+impl Dotnet {
+    pub(crate) fn start() -> Option<Self> {
+        let folder = tempdir().unwrap();
+        let mut command = Command::new(tool("eventpipe-bench")?);
+        // The seconds are more than any test takes.
+        command.args(["disabled", "1", "3600", "64", "unused"]).current_dir(folder.path());
+        command.env("TMPDIR", folder.path()).stdout(Stdio::null());
+        let child = command.spawn().unwrap();
+        let find = || Target::all_in(folder.path()).unwrap().pop();
+        until("the runtime listens", || find().is_some());
+        let target = find().unwrap();
+        // It listens before it has loaded the program, which it names then.
+        let is_loaded = |info: Info| info.program == "eventpipe-bench";
+        until("the program runs", || target.info().is_ok_and(is_loaded));
+        Some(Self { folder, child, target })
+    }
+
+    pub(crate) fn nettrace(&self, arguments: &[&str]) -> Command {
+        let pid = self.target.pid.to_string();
+        let mut command = nettrace(self.folder.path(), &arguments[..1]);
+        command.args(["-p", &pid]).args(&arguments[1..]);
+        command
+    }
+}
+
+impl Drop for Dotnet {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
