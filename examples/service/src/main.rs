@@ -75,6 +75,9 @@ struct Args {
     /// counted
     #[arg(long, value_name = "RATIO", value_parser = ratio)]
     sample: Option<f64>,
+    /// Keep only the requests that take so long, or fail. The others are counted
+    #[arg(long, value_name = "MILLISECONDS")]
+    keep_slow: Option<u64>,
     /// Begin so many requests a second, instead of each when another is done
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
@@ -153,6 +156,9 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
     put("dropped", json!(recorded.dropped));
     put("sampled_out_spans", json!(recorded.sampled_out.spans));
     put("sampled_out_events", json!(recorded.sampled_out.events));
+    put("left_out_spans", json!(recorded.left_out.left_out_spans));
+    put("left_out_events", json!(recorded.left_out.left_out_events));
+    put("kept_spans", json!(recorded.left_out.kept_spans));
     put("bytes", json!(recorded.bytes));
     put("seconds", json!(seconds));
     put("requests_per_second", json!(load.requests as f64 / seconds));

@@ -9,8 +9,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
+use nettrace_tail::{Tail, TailCounter, TailCounts};
 use nettrace_writer::{SampledOut, Session, sink::FileOptions};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -31,8 +33,13 @@ pub(crate) enum Tracing {
 /// A recording that has begun.
 pub(crate) enum Recording {
     Nobody,
-    Session(Session),
-    Fmt { guard: WorkerGuard, counts: Arc<Counts>, errors: ErrorCounter },
+    /// With the counts of a tail decision.
+    Session(Session, Option<TailCounter>),
+    Fmt {
+        guard: WorkerGuard,
+        counts: Arc<Counts>,
+        errors: ErrorCounter,
+    },
 }
 
 /// What a recording leaves.
@@ -42,6 +49,7 @@ pub(crate) struct Recorded {
     pub(crate) dropped: u64,
     pub(crate) bytes: u64,
     pub(crate) sampled_out: SampledOut,
+    pub(crate) left_out: TailCounts,
     /// Seconds of processor time of the thread that writes. `None` where it cannot be asked.
     pub(crate) cpu: Option<f64>,
 }
@@ -62,9 +70,20 @@ impl Recording {
             Tracing::None => Self::Nobody,
             Tracing::Nettrace => {
                 let file = FileOptions::new(out(args.format.extension()));
-                let session = Session::builder().sink(file.overwrite(args.overwrite).build());
+                let file = file.overwrite(args.overwrite).build();
+                let (session, tail) = match args.keep_slow {
+                    None => (Session::builder().sink(file), None),
+                    Some(millis) => {
+                        let slow = Duration::from_millis(millis);
+                        let tail = Tail::new(file).window(slow.max(Duration::from_secs(1)));
+                        let tail = tail.ask(nettrace_tower::PROVIDER, "ClientRequest", slow);
+                        let tail = tail.ask(nettrace_tower::PROVIDER, "ServerRequest", slow);
+                        let counter = tail.counter();
+                        (Session::builder().sink(tail), Some(counter))
+                    }
+                };
                 let session = session.format(args.format).provider(nettrace_tower::PROVIDER);
-                Self::Session(session.provider(app::PROVIDER).start()?)
+                Self::Session(session.provider(app::PROVIDER).start()?, tail)
             }
             Tracing::Fmt => {
                 let mut options = File::options();
@@ -88,13 +107,14 @@ impl Recording {
     pub(crate) fn finish(self) -> Result<Recorded, Box<dyn Error>> {
         Ok(match self {
             Self::Nobody => Recorded { cpu: Some(0.0), ..Recorded::default() },
-            Self::Session(session) => {
+            Self::Session(session, tail) => {
                 let _ = session.flush();
                 let cpu = cpu::of_thread("nettrace-flusher");
                 let stats = session.finish()?;
                 let (events, dropped) = (stats.written, stats.dropped());
                 let sampled_out = stats.sampled_out;
-                Recorded { events, dropped, bytes: stats.bytes, sampled_out, cpu }
+                let left_out = tail.map_or(TailCounts::default(), |tail| tail.get());
+                Recorded { events, dropped, bytes: stats.bytes, sampled_out, left_out, cpu }
             }
             Self::Fmt { guard, counts, errors } => {
                 let cpu = cpu::of_thread("tracing-appender");

@@ -91,7 +91,7 @@ impl Flusher {
 
     /// Hands the batch to the sink.
     pub(super) fn write_out(&mut self) {
-        if self.writes() && self.out.len() == 0 {
+        if self.writes() && self.out.len() == 0 && !self.sink.holds_back() {
             // Nothing is left to write, so nothing will have to be taken back.
             self.settle();
         } else {

@@ -325,7 +325,8 @@ pub trait Sink: Send {
     /// Adds whole blocks to the open stream.
     ///
     /// After an error the batch can be empty. Such a call lets the sink complete what the previous
-    /// call left unfinished.
+    /// call left unfinished. The batch can also be empty if the sink [holds blocks
+    /// back](Self::holds_back).
     ///
     /// # Errors
     ///
@@ -403,6 +404,15 @@ pub trait Sink: Send {
     /// The session asks before it adds events to a stream that already has some, and after a failed
     /// write. If it has nothing to write, it begins no new stream.
     fn wants_restart(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the sink holds back blocks that it has taken, and writes them later. The default is
+    /// `false`.
+    ///
+    /// While it does, the session calls [`write`](Self::write) with an empty batch if it has
+    /// nothing to write: once in each flush interval, once a second while nobody emits.
+    fn holds_back(&self) -> bool {
         false
     }
 

@@ -1,0 +1,146 @@
+//! What a tail decision has counted, for the application and in the trace.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_format::v6::{self, RowEncoder, RowHeader, ThreadInfo, ThreadSequence};
+
+use crate::blocks::Malformed;
+
+/// What a [`Tail`](crate::Tail) has counted so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TailCounts {
+    /// Events that were left out, because their tree was fast and did not fail.
+    pub left_out_events: u64,
+    /// Spans that asked and were left out.
+    pub left_out_spans: u64,
+    /// Spans that asked and were kept.
+    pub kept_spans: u64,
+    /// Those of the kept spans that had not ended when their Start had to be written: they took
+    /// longer than the window, or memory was short, or the session ended.
+    pub undecided_spans: u64,
+    /// Events that were held back when the sink asked for a new stream after an error, and that are
+    /// in no stream. The session counts them as written.
+    pub lost_events: u64,
+}
+
+impl TailCounts {
+    fn values(&self) -> [u64; 5] {
+        let Self { left_out_events, left_out_spans, kept_spans, undecided_spans, lost_events } =
+            *self;
+        [left_out_events, left_out_spans, kept_spans, undecided_spans, lost_events]
+    }
+}
+
+/// Reads the counts of a [`Tail`](crate::Tail) while a session has it, and afterwards.
+///
+/// Clones have the same counts.
+#[derive(Clone, Debug, Default)]
+pub struct TailCounter(Arc<Mutex<TailCounts>>);
+
+impl TailCounter {
+    /// The counts so far.
+    #[must_use]
+    pub fn get(&self) -> TailCounts {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, counts: TailCounts) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+    }
+}
+
+/// The event type and the thread of the counts. Sessions count both from 1, and never come so far.
+const TYPE: u32 = 0x7FFF_FF00;
+const THREAD: u64 = 0x7FFF_FF00;
+
+static SCHEMA: EventSchema = EventSchema {
+    provider: ProviderSchema { name: crate::PROVIDER, guid: None, group: None },
+    name: "LeftOut",
+    id: 1,
+    id_is_explicit: true,
+    version: 0,
+    level: Level::LogAlways,
+    keywords: 0,
+    opcode: None,
+    tag: 0,
+    message: Some("{left_out_events} events of {left_out_spans} spans were left out"),
+    description: Some("What a tail decision has counted since the session began."),
+    key_values: &[],
+    fields: &[
+        FieldSchema::new("left_out_events", FieldType::U64),
+        FieldSchema::new("left_out_spans", FieldType::U64),
+        FieldSchema::new("kept_spans", FieldType::U64),
+        FieldSchema::new("undecided_spans", FieldType::U64),
+        FieldSchema::new("lost_events", FieldType::U64),
+    ],
+};
+
+/// The most bytes that [`Told::tell`] adds to a stream, and the thread to a sequence point.
+pub(crate) const MOST: u64 = 1024;
+
+/// What a stream says of the counts.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    counts: TailCounts,
+    sequence: u32,
+    is_defined: bool,
+}
+
+impl Told {
+    /// Begins a new stream, which tells everything again: it may be read alone.
+    pub(crate) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Begins anew after a sequence point that ends definitions.
+    pub(crate) fn flush(&mut self) {
+        self.is_defined = false;
+    }
+
+    /// Appends an event with the counts, if they have changed.
+    pub(crate) fn tell(
+        &mut self,
+        counts: &TailCounts,
+        at: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Malformed> {
+        if self.counts == *counts {
+            return Ok(());
+        }
+        self.counts = *counts;
+        if !self.is_defined {
+            self.is_defined = true;
+            let mut rows = Vec::new();
+            v6::metadata_row(TYPE, &SCHEMA, &mut rows)?;
+            v6::metadata_block(&rows, out)?;
+            rows.clear();
+            let name = Some("(tail decision)");
+            v6::thread_row(&ThreadInfo { index: THREAD, name, ..Default::default() }, &mut rows)?;
+            v6::thread_block(&rows, out)?;
+        }
+        self.sequence += 1;
+        let payload = counts.values().map(u64::to_le_bytes).concat();
+        let header = RowHeader {
+            metadata_id: TYPE,
+            sequence: self.sequence,
+            capture_thread: THREAD,
+            thread: THREAD,
+            timestamp: at,
+            payload_len: payload.len() as u32,
+            ..RowHeader::default()
+        };
+        let mut row = Vec::new();
+        RowEncoder::new().full_row(&header, &mut row);
+        row.extend(payload);
+        out.extend(v6::event_block_header(at, at, true, row.len())?);
+        out.extend(row);
+        Ok(())
+    }
+
+    /// The thread's entry in a sequence point.
+    pub(crate) fn thread(&self) -> Option<ThreadSequence> {
+        self.is_defined.then_some(ThreadSequence { thread: THREAD, sequence: self.sequence })
+    }
+}

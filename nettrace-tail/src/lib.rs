@@ -1,0 +1,447 @@
+//! Keeps the events of a request only if the request was slow or failed.
+//!
+//! [`Tail`] is a [sink](nettrace_writer::sink) around another sink. It holds back what a session
+//! records for a while (the *window*, 1 s by default). Then it writes all of it, except for the
+//! trees of spans that asked for a decision and turned out fast and without a failure.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use nettrace_tail::Tail;
+//! use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink, traced};
+//!
+//! /// Kept if it takes 250 ms, or if something in it fails.
+//! #[traced(provider = "Contoso-Shop", key_values = [("nettrace.tail", "250ms")], fields = [cart])]
+//! fn check_out(cart: u64) -> Result<(), String> {
+//!     Looked { cart }.emit();
+//!     if cart == 0 { Err("no cart".to_owned()) } else { Ok(()) }
+//! }
+//!
+//! #[derive(TraceEvent)]
+//! #[trace_event(provider = "Contoso-Shop")]
+//! struct Looked {
+//!     cart: u64,
+//! }
+//!
+//! let memory = MemorySink::new();
+//! let tail = Tail::new(memory.clone()).window(Duration::from_secs(2));
+//! let counter = tail.counter();
+//! let session = Session::builder().sink(tail).provider("Contoso-Shop").start()?;
+//! for cart in 0..100 {
+//!     let _ = check_out(cart);
+//! }
+//! session.finish()?;
+//!
+//! // A Start, an event and a Stop for the one that failed. 99 of 100 are left out.
+//! assert_eq!((counter.get().kept_spans, counter.get().left_out_events), (1, 297));
+//! let trace = memory.bytes();
+//! let mut reader = nettrace_reader::Reader::new(&trace[..])?;
+//! reader.read_to_end()?;
+//! // The last event says how many were left out. Nothing is lost.
+//! assert_eq!((reader.totals().events, reader.totals().lost), (4, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Who asks
+//!
+//! A span asks by its type, in one of two ways:
+//!
+//! - by the key-value `nettrace.tail` of the type. Its value is the duration that is slow (`250ms`,
+//!   `2s`, `900us`), or `failed` if only failures count.
+//! - by its provider and name: [`Tail::ask`]. So spans of libraries can be chosen, too.
+//!
+//! The decision is about a *tree*: all that this process records of one trace. It is made if the
+//! oldest of that is the Start of a span that asks. If a caller makes several requests in one
+//! trace, each such span decides about the time from its start on.
+//!
+//! Everything else is kept: events outside of spans, events without the ids of a trace, and trees
+//! whose first span does not ask.
+//!
+//! # What is kept of those who ask
+//!
+//! All events of the tree, if one of these holds:
+//!
+//! - The span took as long as it asked for.
+//! - The outcome of the span is not `ok`.
+//! - The outcome of another span in the tree is `err` or `panicked`. A future that is cancelled is
+//!   no failure: that is how the losers of a `select!` end.
+//! - The tree has an event of level Error or above that is no span.
+//! - The span has not ended when its Start leaves the window. So the window should be at least as
+//!   long as what is slow: then such a span is slow.
+//!
+//! What a tree records after its span has ended has the same fate. If the tree is left out, and
+//! then something fails in a task that goes on for longer than the window, that is not kept.
+//!
+//! # What the trace says
+//!
+//! Sequence numbers close up, so readers do not take what is left out for losses. Losses stay where
+//! they are. Whatever else holds for a session's traces holds for these: the order of time, marks
+//! of order, definitions before what refers to them. An event `LeftOut` of the provider
+//! [`PROVIDER`] tells the counts whenever they have changed, before each sequence point and at the
+//! end of each stream. [`TailCounter`] tells them to the application.
+//!
+//! [`Stats::written`](nettrace_writer::Stats::written) counts what the session has handed over,
+//! with the events that are left out.
+//!
+//! # What it costs
+//!
+//! - Memory: what the session writes in one window, up to a [bound](Tail::memory) of 64 MiB, beyond
+//!   which the oldest events are decided upon early. Spans that have not ended then are kept, and
+//!   [counted](TailCounts::undecided_spans).
+//! - The session's own thread reads each row twice. Threads that emit do nothing more.
+//! - Delay: an event is in the file when the window is over, also if the session is flushed. While
+//!   nobody emits that can take a second more.
+//! - A process that is killed loses the window, besides what a session loses without a tail
+//!   decision.
+//!
+//! The session must write version 6.
+
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod counts;
+mod queue;
+mod release;
+mod roles;
+mod trees;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt, io,
+    time::{Duration, Instant},
+};
+
+use nettrace_format::v6::BlockKind;
+use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
+
+pub use crate::counts::{TailCounter, TailCounts};
+use crate::{
+    blocks::{Malformed, Rows, SpanOf, blocks, lists, point},
+    counts::Told,
+    queue::{Queue, count_rows, malformed},
+    release::{Release, With},
+    roles::{Asked, Keep, Roles},
+    trees::Trees,
+};
+
+/// The provider of the events that tell what was left out.
+pub const PROVIDER: &str = "NetTrace-Tail";
+
+/// A sink that leaves out what was fast and did not fail, in front of another sink. See the
+/// [crate].
+pub struct Tail<S> {
+    sink: S,
+    window: Duration,
+    memory: usize,
+    asked: Vec<Asked>,
+    incoming: Option<Incoming>,
+    held: VecDeque<Held>,
+    held_bytes: usize,
+    trees: Trees,
+    release: Option<Release>,
+    queue: Queue,
+    counts: TailCounts,
+    counter: TailCounter,
+    batches: u64,
+}
+
+/// The stream that the session writes.
+#[derive(Debug)]
+struct Incoming {
+    roles: Roles,
+    /// The label lists since the last sequence point that have a trace.
+    lists: HashMap<u32, SpanOf>,
+}
+
+/// Something that is held back.
+#[derive(Debug)]
+struct Held {
+    since: Instant,
+    /// Batches are counted from 1.
+    batch: u64,
+    /// The time of its oldest row.
+    first: u64,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Stream { header: Vec<u8>, end: StreamEnd },
+    Blocks(Vec<u8>),
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        match &self.what {
+            What::Stream { header, .. } => header.len(),
+            What::Blocks(bytes) => bytes.len(),
+        }
+    }
+}
+
+impl<S: Sink> Tail<S> {
+    /// A tail decision in front of `sink`.
+    ///
+    /// ```
+    /// use nettrace_tail::Tail;
+    /// use nettrace_writer::{Session, sink::FileSink};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("tail-{}.nettrace", std::process::id()));
+    /// # let _ = std::fs::remove_file(&path);
+    /// let session = Session::builder().sink(Tail::new(FileSink::new(&path))).start()?;
+    /// session.finish()?;
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn new(sink: S) -> Self {
+        Self {
+            sink,
+            window: Duration::from_secs(1),
+            memory: 64 << 20,
+            asked: Vec::new(),
+            incoming: None,
+            held: VecDeque::new(),
+            held_bytes: 0,
+            trees: Trees::default(),
+            release: None,
+            queue: Queue::default(),
+            counts: TailCounts::default(),
+            counter: TailCounter::default(),
+            batches: 0,
+        }
+    }
+
+    /// Sets how long events are held back. The default is 1 s. Should be at least as long as the
+    /// longest duration that is slow.
+    #[must_use]
+    pub fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Sets about how many bytes are held back at most. The default is 64 MiB. Twice as many if the
+    /// sink fails.
+    #[must_use]
+    pub fn memory(mut self, bytes: usize) -> Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Lets a type of spans ask: those of `provider` with the name `span`, which is that of the
+    /// Start without `Start`. They are kept if they take as long as `slow`, or fail.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use nettrace_tail::Tail;
+    /// use nettrace_writer::sink::MemorySink;
+    ///
+    /// // The requests that `nettrace-tower` records in a service.
+    /// let tail = Tail::new(MemorySink::new());
+    /// let tail = tail.ask("NetTrace-Tower", "ServerRequest", Duration::from_millis(250));
+    /// ```
+    #[must_use]
+    pub fn ask(self, provider: &str, span: &str, slow: Duration) -> Self {
+        self.asks(provider, span, Keep::Slow(slow))
+    }
+
+    /// As [`ask`](Self::ask), for spans that are kept only if they fail.
+    #[must_use]
+    pub fn ask_if_failed(self, provider: &str, span: &str) -> Self {
+        self.asks(provider, span, Keep::Failed)
+    }
+
+    fn asks(mut self, provider: &str, span: &str, keep: Keep) -> Self {
+        self.asked.push(Asked { provider: provider.to_owned(), span: span.to_owned(), keep });
+        self
+    }
+
+    /// Reads the counts, also while a session has the sink.
+    #[must_use]
+    pub fn counter(&self) -> TailCounter {
+        self.counter.clone()
+    }
+
+    /// Notes what a batch has, and holds it back.
+    fn hold(&mut self, batch: &Batch<'_>, now: Instant) -> Result<(), Malformed> {
+        let Some(incoming) = &mut self.incoming else { return Err(Malformed) };
+        let bytes = batch.pieces.iter().flat_map(|piece| piece.iter().copied());
+        let bytes: Vec<u8> = bytes.collect();
+        self.batches += 1;
+        let mut first = u64::MAX;
+        for block in blocks(&bytes) {
+            let block = block?;
+            if block.is(BlockKind::Event) {
+                let mut rows = Rows::new(block.body)?;
+                while let Some((header, payload)) = rows.next()? {
+                    first = first.min(header.timestamp);
+                    let Some(span) = incoming.lists.get(&header.labels) else { continue };
+                    let role = incoming.roles.get(header.metadata_id);
+                    self.trees.saw(&header, payload, *span, role, self.batches);
+                }
+            } else if block.is(BlockKind::LabelList) {
+                lists(block.body, |list| {
+                    if let Some(span) = list.span {
+                        incoming.lists.insert(list.id, span);
+                    }
+                })?;
+            } else if block.is(BlockKind::SequencePoint) {
+                point(block.body)?;
+                incoming.lists.clear();
+            } else if block.is(BlockKind::Metadata) {
+                incoming.roles.define(block.whole, &self.asked)?;
+            }
+        }
+        self.held_bytes += bytes.len();
+        self.held.push_back(Held {
+            since: now,
+            batch: self.batches,
+            first,
+            what: What::Blocks(bytes),
+        });
+        Ok(())
+    }
+
+    /// Decides about what has been held back for long enough. `all`: about everything.
+    fn decide(&mut self, now: Instant, all: bool) -> Result<(), Malformed> {
+        while let Some(held) = self.held.front() {
+            let is_due = now.saturating_duration_since(held.since) >= self.window;
+            if !(all || is_due || self.is_low()) {
+                break;
+            }
+            let Some(held) = self.held.pop_front() else { break };
+            self.held_bytes -= held.bytes();
+            let mut out = Vec::new();
+            match held.what {
+                What::Stream { header, end } => {
+                    let told = self.end_stream(&mut out)?;
+                    self.queue.blocks(out);
+                    self.release = Some(Release::new(Roles::of_stream(&header)?, told));
+                    self.queue.stream(header, end);
+                }
+                What::Blocks(bytes) => {
+                    let Some(release) = &mut self.release else { return Err(Malformed) };
+                    let mut with = With {
+                        trees: &mut self.trees,
+                        counts: &mut self.counts,
+                        asked: &self.asked,
+                        now,
+                    };
+                    release.batch(&bytes, held.first, &mut with, &mut out)?;
+                    self.queue.blocks(out);
+                }
+            }
+            let is_low = self.is_low();
+            self.trees.forget(now, self.window, held.batch, is_low);
+        }
+        self.counter.set(self.counts);
+        Ok(())
+    }
+
+    fn is_low(&self) -> bool {
+        self.held_bytes + self.trees.bytes() > self.memory
+    }
+
+    /// Ends the stream that is being written.
+    fn end_stream(&mut self, out: &mut Vec<u8>) -> Result<Told, Malformed> {
+        match self.release.take() {
+            Some(release) => release.finish(&self.counts, out),
+            None => Ok(Told::default()),
+        }
+    }
+
+    /// Begins a stream at once, without what was held back.
+    fn start_now(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let roles = Roles::of_stream(header).map_err(|Malformed| malformed())?;
+        for held in self.held.drain(..) {
+            if let What::Blocks(bytes) = held.what {
+                self.counts.lost_events += count_rows(&bytes);
+            }
+        }
+        self.held_bytes = 0;
+        self.counts.lost_events += self.queue.clear();
+        self.counter.set(self.counts);
+        let told = self.release.take().map(Release::abandon).unwrap_or_default();
+        self.release = Some(Release::new(roles, told));
+        self.queue.stream(header.to_vec(), end);
+        self.queue.send(&mut self.sink)
+    }
+}
+
+impl<S: Sink> Sink for Tail<S> {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let roles = Roles::of_stream(header).map_err(|Malformed| malformed())?;
+        // If the old stream cannot go on, what is held back for it has no place.
+        if self.release.is_none() || self.queue.has_failed() && self.wants_restart() {
+            self.start_now(header, end)?;
+        } else {
+            let what = What::Stream { header: header.to_vec(), end };
+            let (since, batch) = (Instant::now(), self.batches);
+            self.held_bytes += header.len();
+            self.held.push_back(Held { since, batch, first: u64::MAX, what });
+        }
+        self.incoming = Some(Incoming { roles, lists: HashMap::new() });
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        if self.queue.has_failed() {
+            // What is held back must not grow while nothing can be written.
+            self.queue.send(&mut self.sink)?;
+        }
+        let now = Instant::now();
+        let len = batch.block_ends.last().copied().unwrap_or(0);
+        if len > 0 {
+            self.hold(batch, now).map_err(|Malformed| malformed())?;
+        }
+        let decided = self.decide(now, false).map_err(|Malformed| malformed());
+        let sent = decided.and_then(|()| self.queue.send(&mut self.sink));
+        // The batch is held back, or on its way.
+        sent.map_err(|source| WriteError::new(source, len))
+    }
+
+    fn room(&self) -> u64 {
+        let begins = self.held.iter().rposition(|held| matches!(held.what, What::Stream { .. }));
+        let (room, from) = match begins {
+            None => (self.queue.room(&self.sink), 0),
+            Some(at) => (self.queue.room_of_new(), at + 1),
+        };
+        // What is left may take a little more than it did, where rows around it are missing.
+        let held: usize = self.held.iter().skip(from).map(Held::bytes).sum();
+        room.saturating_sub((held + held / 16) as u64 + counts::MOST)
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        let begins = self.held.iter().any(|held| matches!(held.what, What::Stream { .. }));
+        !begins && !self.queue.begins_stream() && self.sink.wants_restart()
+    }
+
+    fn holds_back(&self) -> bool {
+        !self.held.is_empty() || !self.queue.is_empty()
+    }
+
+    fn is_torn(&self) -> bool {
+        self.sink.is_torn()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        let decided = self.decide(Instant::now(), true).map_err(|Malformed| malformed());
+        let mut out = Vec::new();
+        let ended = self.end_stream(&mut out).map_err(|Malformed| malformed());
+        self.queue.blocks(out);
+        let sent = self.queue.send(&mut self.sink);
+        let finished = self.sink.finish();
+        decided.and(ended.map(drop)).and(sent).and(finished)
+    }
+}
+
+impl<S> fmt::Debug for Tail<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tail")
+            .field("window", &self.window)
+            .field("memory", &self.memory)
+            .field("asked", &self.asked)
+            .field("counts", &self.counts)
+            .finish_non_exhaustive()
+    }
+}

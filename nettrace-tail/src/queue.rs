@@ -1,0 +1,143 @@
+//! What is on its way to the sink within.
+
+use std::{
+    collections::VecDeque,
+    io::{self, IoSlice},
+};
+
+use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
+
+use crate::blocks::{Malformed, Rows, blocks};
+
+/// Something that the sink within has not taken yet.
+#[derive(Debug)]
+enum Next {
+    Stream {
+        header: Vec<u8>,
+        end: StreamEnd,
+    },
+    /// Whole blocks, and how many of their bytes the sink has taken.
+    Blocks {
+        bytes: Vec<u8>,
+        taken: usize,
+    },
+}
+
+/// What is decided and on its way, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    next: VecDeque<Next>,
+    has_failed: bool,
+    /// How much a new stream takes.
+    room_of_new: Option<u64>,
+}
+
+impl Queue {
+    pub(crate) fn stream(&mut self, header: Vec<u8>, end: StreamEnd) {
+        self.next.push_back(Next::Stream { header, end });
+    }
+
+    pub(crate) fn blocks(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.next.push_back(Next::Blocks { bytes, taken: 0 });
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next.is_empty()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Whether a stream is yet to begin.
+    pub(crate) fn begins_stream(&self) -> bool {
+        self.next.iter().any(|next| matches!(next, Next::Stream { .. }))
+    }
+
+    /// Room for blocks in the last stream of the queue.
+    pub(crate) fn room(&self, sink: &impl Sink) -> u64 {
+        let new = self.next.iter().rposition(|next| matches!(next, Next::Stream { .. }));
+        let (room, from) = match new {
+            None => (sink.room(), 0),
+            Some(at) => (self.room_of_new.unwrap_or(u64::MAX), at + 1),
+        };
+        let queued = self.next.iter().skip(from).map(|next| match next {
+            Next::Blocks { bytes, taken } => (bytes.len() - taken) as u64,
+            Next::Stream { .. } => 0,
+        });
+        room.saturating_sub(queued.sum())
+    }
+
+    /// How much a new stream takes, as far as it is known.
+    pub(crate) fn room_of_new(&self) -> u64 {
+        self.room_of_new.unwrap_or(u64::MAX)
+    }
+
+    /// Hands over as much as the sink takes.
+    pub(crate) fn send(&mut self, sink: &mut impl Sink) -> io::Result<()> {
+        self.has_failed = true;
+        while let Some(next) = self.next.front_mut() {
+            match next {
+                Next::Stream { header, end } => {
+                    sink.start(header, *end)?;
+                    self.room_of_new = Some(sink.room());
+                }
+                Next::Blocks { bytes, taken } => {
+                    let rest = &bytes[*taken..];
+                    let mut ends = Vec::new();
+                    let mut end = 0;
+                    for block in blocks(rest) {
+                        end += block.map_err(|Malformed| malformed())?.whole.len();
+                        ends.push(end as u64);
+                    }
+                    let pieces = [IoSlice::new(rest)];
+                    if let Err(WriteError { source, kept, .. }) =
+                        sink.write(&Batch::new(&pieces, &ends))
+                    {
+                        *taken += kept as usize;
+                        if *taken == bytes.len() {
+                            self.next.pop_front();
+                        }
+                        return Err(source);
+                    }
+                }
+            }
+            self.next.pop_front();
+        }
+        self.has_failed = false;
+        Ok(())
+    }
+
+    /// Drops everything. Returns how many events that were.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let mut lost = 0;
+        for next in self.next.drain(..) {
+            if let Next::Blocks { bytes, taken } = next {
+                lost += count_rows(&bytes[taken..]);
+            }
+        }
+        self.has_failed = false;
+        lost
+    }
+}
+
+/// The rows in whole blocks.
+pub(crate) fn count_rows(bytes: &[u8]) -> u64 {
+    let mut count = 0;
+    for block in blocks(bytes).flatten() {
+        if block.is(nettrace_format::v6::BlockKind::Event) {
+            let Ok(mut rows) = Rows::new(block.body) else { continue };
+            while let Ok(Some(_)) = rows.next() {
+                count += 1;
+            }
+        }
+    }
+    count
+}
+
+pub(crate) fn malformed() -> io::Error {
+    let text = "a tail decision needs a session of version 6, and these are not its blocks";
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}

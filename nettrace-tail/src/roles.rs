@@ -1,0 +1,250 @@
+//! What the types of events mean for a decision.
+
+use std::{collections::HashMap, time::Duration};
+
+use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
+use nettrace_reader::{Item, Metadata, Options, Reader, Type};
+
+use crate::blocks::Malformed;
+
+/// The key-value by which a type of spans asks for a decision.
+pub(crate) const KEY: &str = "nettrace.tail";
+
+/// What a type of spans is kept for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// For a failure.
+    Failed,
+    /// For a failure, and if it takes so long.
+    Slow(Duration),
+}
+
+impl Keep {
+    /// From the value of the [key](KEY).
+    fn parse(text: &str) -> Option<Self> {
+        if text == "failed" {
+            return Some(Self::Failed);
+        }
+        let at = text.find(|char: char| !char.is_ascii_digit())?;
+        let (number, unit) = text.split_at(at);
+        let number = number.parse().ok()?;
+        Some(Self::Slow(match unit {
+            "us" => Duration::from_micros(number),
+            "ms" => Duration::from_millis(number),
+            "s" => Duration::from_secs(number),
+            _ => return None,
+        }))
+    }
+
+    /// The least duration in ticks that is slow.
+    fn ticks(self, per_second: u64) -> u64 {
+        match self {
+            Self::Failed => u64::MAX,
+            Self::Slow(duration) => in_ticks(duration.as_nanos(), per_second),
+        }
+    }
+}
+
+fn in_ticks(nanos: u128, per_second: u64) -> u64 {
+    let ticks = nanos.saturating_mul(per_second.into()) / 1_000_000_000;
+    ticks.try_into().unwrap_or(u64::MAX)
+}
+
+/// A type of spans that asks, by its names.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) provider: String,
+    pub(crate) span: String,
+    pub(crate) keep: Keep,
+}
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Start,
+    Stop,
+    /// A span of one event, and where its duration is in the payload.
+    Single(Option<usize>),
+    /// An event of level Error or above.
+    Error,
+}
+
+/// What a type of events means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Role {
+    pub(crate) kind: Kind,
+    /// The least ticks that are slow, if the type asks.
+    pub(crate) asks: Option<u64>,
+    outcome: Option<(usize, Text)>,
+    per_second: u64,
+}
+
+/// How a text is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Text {
+    Utf8,
+    Utf16,
+    CountedUtf8,
+    CountedUtf16,
+}
+
+impl Role {
+    /// A duration in ticks.
+    pub(crate) fn ticks(&self, nanos: u64) -> u64 {
+        in_ticks(nanos.into(), self.per_second)
+    }
+
+    /// How a span ended.
+    pub(crate) fn outcome(&self, payload: &[u8]) -> Outcome {
+        let Some((at, text)) = self.outcome else { return Outcome::Unknown };
+        let skipped = if matches!(text, Text::CountedUtf8 | Text::CountedUtf16) { 2 } else { 0 };
+        match payload.get(at + skipped) {
+            Some(b'o') => Outcome::Ok,
+            Some(b'c') => Outcome::Cancelled,
+            Some(b'e' | b'p') => Outcome::Failed,
+            _ => Outcome::Unknown,
+        }
+    }
+}
+
+/// How a span ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Ok,
+    Cancelled,
+    /// By an error or a panic.
+    Failed,
+    /// The event does not say.
+    Unknown,
+}
+
+/// What the types of a stream mean, by their ids. Types that mean nothing are not there.
+#[derive(Debug, Default)]
+pub(crate) struct Roles {
+    roles: HashMap<u32, Role>,
+    per_second: u64,
+}
+
+impl Roles {
+    /// Those of a stream that begins with `header`.
+    pub(crate) fn of_stream(header: &[u8]) -> Result<Self, Malformed> {
+        let mut bytes = header.to_vec();
+        bytes.extend(v6::END_OF_STREAM);
+        let reader = Reader::new(&bytes[..]).map_err(|_| Malformed)?;
+        if reader.major_version() != 6 {
+            return Err(Malformed);
+        }
+        Ok(Self { roles: HashMap::new(), per_second: reader.trace().ticks_per_second })
+    }
+
+    pub(crate) fn get(&self, id: u32) -> Option<&Role> {
+        self.roles.get(&id)
+    }
+
+    /// Takes over the types of a block.
+    pub(crate) fn define(&mut self, block: &[u8], asked: &[Asked]) -> Result<(), Malformed> {
+        let mut bytes = Vec::with_capacity(block.len() + 256);
+        v6::stream_header(&mut bytes);
+        let info = TraceInfo {
+            sync_utc: SystemTimeParts::from_unix_millis(0),
+            sync_ticks: 0,
+            ticks_per_second: 1,
+            pointer_size: 8,
+            key_values: &[],
+        };
+        v6::trace_block(&info, &mut bytes).map_err(|_| Malformed)?;
+        bytes.extend_from_slice(block);
+        bytes.extend(v6::END_OF_STREAM);
+        let options = Options::default().runtime_events(false);
+        let mut reader = options.open(&bytes[..]).map_err(|_| Malformed)?;
+        while let Some(item) = reader.next_item().map_err(|_| Malformed)? {
+            let Item::Metadata(types) = item else { return Err(Malformed) };
+            for of in &types {
+                match role(of, asked, self.per_second) {
+                    Some(role) => drop(self.roles.insert(of.id, role)),
+                    None => drop(self.roles.remove(&of.id)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn role(of: &Metadata, asked: &[Asked], per_second: u64) -> Option<Role> {
+    let value = |key| {
+        let found = of.key_values.iter().find(|(name, _)| name == key);
+        found.map(|(_, value)| &**value)
+    };
+    let form = value("nettrace.span");
+    let name = &*of.name;
+    let (kind, span) = match of.opcode {
+        _ if form == Some("single") => (Kind::Single(duration(of)), name),
+        // A session that began within the span is told late: it does not know the duration.
+        Some(1) if form == Some("late") => return None,
+        Some(1) => (Kind::Start, name.strip_suffix("Start").unwrap_or(name)),
+        Some(2) => (Kind::Stop, name.strip_suffix("Stop").unwrap_or(name)),
+        None | Some(0) if of.level <= 2 => (Kind::Error, name),
+        _ => return None,
+    };
+    let by_name = asked.iter().find(|asked| asked.provider == of.provider && asked.span == span);
+    let keep = by_name.map(|asked| asked.keep).or_else(|| Keep::parse(value(KEY)?));
+    let asks = keep.filter(|_| kind != Kind::Error).map(|keep| keep.ticks(per_second));
+    Some(Role { kind, asks, outcome: outcome(of), per_second })
+}
+
+/// The position of the first field of a name, and its type.
+fn field<'a>(of: &'a Metadata, name: &str) -> Option<(usize, &'a Type)> {
+    let mut at = 0;
+    for field in &of.fields {
+        if field.name == name {
+            return Some((at, &field.ty));
+        }
+        at += match field.ty {
+            Type::Boolean8 | Type::Int8 | Type::UInt8 => 1,
+            Type::Int16 | Type::UInt16 => 2,
+            Type::Boolean | Type::Int32 | Type::UInt32 | Type::Single => 4,
+            Type::Int64 | Type::UInt64 | Type::Double => 8,
+            Type::Guid => 16,
+            _ => return None,
+        };
+    }
+    None
+}
+
+fn duration(of: &Metadata) -> Option<usize> {
+    field(of, "duration").filter(|(_, ty)| **ty == Type::UInt64).map(|(at, _)| at)
+}
+
+fn outcome(of: &Metadata) -> Option<(usize, Text)> {
+    let (at, ty) = field(of, "outcome")?;
+    let text = match ty {
+        Type::Utf8String => Text::Utf8,
+        Type::Utf16String => Text::Utf16,
+        Type::Array(element) if **element == Type::Utf8CodeUnit => Text::CountedUtf8,
+        Type::Array(element) if **element == Type::Utf16CodeUnit => Text::CountedUtf16,
+        _ => return None,
+    };
+    Some((at, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Keep;
+
+    #[test]
+    fn values_of_the_key() {
+        let slow = |duration| Some(Keep::Slow(duration));
+        assert_eq!(Keep::parse("failed"), Some(Keep::Failed));
+        assert_eq!(Keep::parse("250ms"), slow(Duration::from_millis(250)));
+        assert_eq!(Keep::parse("9us"), slow(Duration::from_micros(9)));
+        assert_eq!(Keep::parse("2s"), slow(Duration::from_secs(2)));
+        for other in ["", "ms", "250", "2.5s", "-1s", "1h", "99999999999999999999s", "Failed"] {
+            assert_eq!(Keep::parse(other), None, "{other}");
+        }
+        assert_eq!(Keep::Slow(Duration::from_millis(3)).ticks(2_000_000_000), 6_000_000);
+        assert_eq!(Keep::Slow(Duration::MAX).ticks(2_000_000_000), u64::MAX);
+        assert_eq!(Keep::Failed.ticks(1), u64::MAX);
+    }
+}

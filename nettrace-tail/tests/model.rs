@@ -1,0 +1,348 @@
+//! Random trees of spans, in streams as sessions write them, against a model.
+
+mod support;
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use nettrace_tail::{Tail, TailCounts};
+use nettrace_writer::{
+    Outcome,
+    sink::{Batch, MemorySink, Sink, StreamEnd, WriteError},
+};
+use proptest::prelude::*;
+
+use crate::support::{Row, SLOW, Source, Ty, read};
+
+/// Keeps each stream in memory.
+#[derive(Clone, Default)]
+struct Streams(Arc<Mutex<Vec<MemorySink>>>);
+
+impl Sink for Streams {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let mut streams = self.0.lock().unwrap();
+        if let Some(last) = streams.last_mut() {
+            last.finish()?;
+        }
+        streams.push(MemorySink::new());
+        streams.last_mut().unwrap().start(header, end)
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        self.0.lock().unwrap().last_mut().unwrap().write(batch)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap().last_mut().unwrap().finish()
+    }
+}
+
+/// A step of a random program. Numbers choose among what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    Root {
+        thread: u64,
+        asks: bool,
+    },
+    /// Another root in a trace that there is.
+    Again {
+        thread: u64,
+        trace: usize,
+    },
+    Child {
+        thread: u64,
+        trace: usize,
+    },
+    Stop {
+        thread: u64,
+        span: usize,
+        outcome: Outcome,
+    },
+    Single {
+        thread: u64,
+        duration: u64,
+        outcome: Outcome,
+    },
+    Event {
+        thread: u64,
+        span: usize,
+        fails: bool,
+    },
+    Alone {
+        thread: u64,
+    },
+    Lose {
+        thread: u64,
+    },
+    End {
+        thread: u64,
+    },
+    Pass {
+        ticks: u64,
+    },
+    Round,
+    Write,
+    Point,
+    Stream,
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        8 => Just(Outcome::Ok),
+        1 => Just(Outcome::Err),
+        1 => Just(Outcome::Cancelled),
+        1 => Just(Outcome::Panicked),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let thread = || 1..4_u64;
+    let any = || 0..1_000_usize;
+    prop_oneof![
+        6 => (thread(), prop::bool::weighted(0.8))
+            .prop_map(|(thread, asks)| Step::Root { thread, asks }),
+        1 => (thread(), any()).prop_map(|(thread, trace)| Step::Again { thread, trace }),
+        6 => (thread(), any()).prop_map(|(thread, trace)| Step::Child { thread, trace }),
+        12 => (thread(), any(), outcome())
+            .prop_map(|(thread, span, outcome)| Step::Stop { thread, span, outcome }),
+        1 => (thread(), 0..2 * SLOW, outcome())
+            .prop_map(|(thread, duration, outcome)| Step::Single { thread, duration, outcome }),
+        12 => (thread(), any(), prop::bool::weighted(0.03))
+            .prop_map(|(thread, span, fails)| Step::Event { thread, span, fails }),
+        3 => thread().prop_map(|thread| Step::Alone { thread }),
+        1 => thread().prop_map(|thread| Step::Lose { thread }),
+        1 => thread().prop_map(|thread| Step::End { thread }),
+        1 => (SLOW / 2..SLOW).prop_map(|ticks| Step::Pass { ticks }),
+        4 => Just(Step::Round),
+        4 => Just(Step::Write),
+        2 => Just(Step::Point),
+        1 => Just(Step::Stream),
+    ]
+}
+
+/// What a program has recorded.
+#[derive(Default)]
+struct Model {
+    rows: Vec<Row>,
+    lost: u64,
+    /// Spans that have begun: trace, span, when, and whether it is a root.
+    open: Vec<(u64, u64, u64, bool)>,
+    spans: Vec<(u64, u64)>,
+    traces: Vec<u64>,
+    /// Traces with several roots.
+    several: HashSet<u64>,
+}
+
+/// Runs a program into a sink, and returns what it has recorded.
+fn run<S: Sink>(steps: &[Step], sink: S) -> (Model, S) {
+    let (mut source, mut model) = (Source::new(sink), Model::default());
+    let (mut now, mut next) = (1_000_000, 1);
+    let row = |source: &mut Source<S>, model: &mut Model, thread, ty, span, at, outcome| {
+        let number = model.rows.len() as u64 + 1;
+        let (at, duration) = at;
+        let row = Row { at, ty, number, span, duration, outcome };
+        source.row(thread, row);
+        model.rows.push(row);
+    };
+    for step in steps {
+        now += 3;
+        match *step {
+            Step::Root { thread, asks } => {
+                next += 2;
+                let span = (next, next + 1);
+                let ty = if asks { Ty::RootStart } else { Ty::ChildStart };
+                row(&mut source, &mut model, thread, ty, Some(span), (now, 0), OK);
+                model.open.push((span.0, span.1, now, asks));
+                model.spans.push(span);
+                model.traces.push(span.0);
+            }
+            Step::Again { thread, trace } if !model.traces.is_empty() => {
+                next += 2;
+                let trace = model.traces[trace % model.traces.len()];
+                let span = (trace, next + 1);
+                let at = (now, 0);
+                row(&mut source, &mut model, thread, Ty::RootStart, Some(span), at, OK);
+                model.open.push((span.0, span.1, now, true));
+                model.spans.push(span);
+                model.several.insert(trace);
+            }
+            Step::Child { thread, trace } if !model.traces.is_empty() => {
+                next += 2;
+                let span = (model.traces[trace % model.traces.len()], next + 1);
+                let at = (now, 0);
+                row(&mut source, &mut model, thread, Ty::ChildStart, Some(span), at, OK);
+                model.open.push((span.0, span.1, now, false));
+                model.spans.push(span);
+            }
+            Step::Stop { thread, span, outcome } if !model.open.is_empty() => {
+                let (trace, span, started, asks) = model.open.swap_remove(span % model.open.len());
+                let ty = if asks { Ty::RootStop } else { Ty::ChildStop };
+                let at = (now, now - started);
+                row(&mut source, &mut model, thread, ty, Some((trace, span)), at, outcome);
+            }
+            Step::Single { thread, duration, outcome } => {
+                next += 2;
+                let (span, at) = ((next, next + 1), (now, duration));
+                row(&mut source, &mut model, thread, Ty::Single, Some(span), at, outcome);
+            }
+            Step::Event { thread, span, fails } if !model.spans.is_empty() => {
+                let span = model.spans[span % model.spans.len()];
+                let ty = if fails { Ty::Failure } else { Ty::Tick };
+                row(&mut source, &mut model, thread, ty, Some(span), (now, 0), OK);
+            }
+            Step::Alone { thread } => {
+                row(&mut source, &mut model, thread, Ty::Tick, None, (now, 0), OK);
+            }
+            Step::Lose { thread } => {
+                source.lose(thread);
+                model.lost += 1;
+            }
+            Step::Pass { ticks } => now += ticks,
+            Step::Write => {
+                source.round();
+                source.write().unwrap();
+            }
+            Step::Round => source.round(),
+            Step::Point => {
+                source.round();
+                source.point(now);
+            }
+            Step::End { thread } => {
+                source.round();
+                source.end(thread);
+            }
+            Step::Stream => {
+                source.round();
+                source.point(now);
+                source.write().unwrap();
+                source.start();
+            }
+            _ => {}
+        }
+    }
+    source.round();
+    source.point(now + 3);
+    source.write().unwrap();
+    let mut sink = source.sink;
+    sink.finish().unwrap();
+    (model, sink)
+}
+
+const OK: Outcome = Outcome::Ok;
+
+/// The rows of a trace that asks, and whether they are kept.
+struct Tree {
+    numbers: Vec<u64>,
+    is_kept: bool,
+    /// Whether a root is the reason: then it is kept however early it is decided.
+    is_kept_by_root: bool,
+}
+
+impl Model {
+    /// Trees that ask and have one root, by the words of the documentation.
+    fn trees(&self) -> Vec<Tree> {
+        let mut by_trace: BTreeMap<u64, Vec<Row>> = BTreeMap::new();
+        for row in &self.rows {
+            if let Some((trace, _)) = row.span.filter(|(trace, _)| !self.several.contains(trace)) {
+                by_trace.entry(trace).or_default().push(*row);
+            }
+        }
+        let asking = by_trace.into_values().filter_map(|rows| {
+            // They are in the order of time.
+            let (start, root) = match rows[0].ty {
+                Ty::RootStart => (rows[0].at, rows[0].span),
+                Ty::Single => (rows[0].at - rows[0].duration, rows[0].span),
+                _ => return None,
+            };
+            let stop = rows
+                .iter()
+                .find(|row| matches!(row.ty, Ty::RootStop | Ty::Single) && row.span == root);
+            let is_kept_by_root =
+                stop.is_none_or(|stop| stop.at - start >= SLOW || stop.outcome != Outcome::Ok);
+            let has_failed = rows.iter().any(|row| {
+                row.ty == Ty::Failure || matches!(row.outcome, Outcome::Err | Outcome::Panicked)
+            });
+            let numbers = rows.iter().map(|row| row.number).collect();
+            let is_kept = is_kept_by_root || has_failed;
+            Some(Tree { numbers, is_kept, is_kept_by_root })
+        });
+        asking.collect()
+    }
+}
+
+fn check(steps: &[Step], window: Duration, memory: usize) {
+    let streams = Streams::default();
+    let tail = Tail::new(streams.clone()).window(window).memory(memory);
+    let counter = tail.counter();
+    let (model, _) = run(steps, tail);
+    // The same program without a tail decision.
+    let plain = Streams::default();
+    let (_, _) = run(steps, plain.clone());
+
+    let numbers = |streams: &Streams| {
+        let (mut numbers, mut told, mut lost) = (Vec::new(), None, 0);
+        for stream in streams.0.lock().unwrap().iter() {
+            let read = read(&stream.bytes());
+            numbers.extend(read.numbers);
+            told = read.told.or(told);
+            lost += read.lost;
+        }
+        (numbers, told, lost)
+    };
+    let (kept, told, lost) = numbers(&streams);
+    let (mut all, _, lost_before) = numbers(&plain);
+    assert_eq!((lost, lost_before), (model.lost, model.lost));
+    let in_file: HashSet<u64> = kept.iter().copied().collect();
+    // Rows stay in their order, and are there once.
+    all.retain(|number| in_file.contains(number));
+    assert_eq!(kept, all);
+
+    let is_early = memory == 0 || window == Duration::ZERO;
+    let trees = model.trees();
+    let mut may_miss: HashSet<u64> = HashSet::new();
+    for tree in &trees {
+        let here = tree.numbers.iter().filter(|number| in_file.contains(number)).count();
+        if tree.is_kept_by_root || tree.is_kept && !is_early {
+            assert_eq!(here, tree.numbers.len(), "kept as a whole");
+        } else if !is_early {
+            assert_eq!(here, 0, "left out as a whole");
+        }
+        may_miss.extend(&tree.numbers);
+    }
+    for row in &model.rows {
+        let may_miss = may_miss.contains(&row.number)
+            || row.span.is_some_and(|(trace, _)| model.several.contains(&trace));
+        assert!(may_miss || in_file.contains(&row.number), "{row:?} did not ask");
+    }
+
+    let TailCounts { left_out_events, left_out_spans, kept_spans, undecided_spans, .. } =
+        counter.get();
+    assert_eq!(left_out_events, (model.rows.len() - kept.len()) as u64);
+    let roots = model.rows.iter().filter(|row| matches!(row.ty, Ty::RootStart | Ty::Single));
+    assert_eq!(left_out_spans + kept_spans, roots.count() as u64);
+    let counts = [left_out_events, left_out_spans, kept_spans, undecided_spans, 0];
+    assert_eq!(told.unwrap_or_default(), counts);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn exactly_the_fast_trees_are_left_out(steps in prop::collection::vec(step(), 1..150)) {
+        check(&steps, Duration::from_secs(3_600), usize::MAX);
+    }
+
+    #[test]
+    fn what_is_decided_early_is_kept_if_it_is_open(
+        steps in prop::collection::vec(step(), 1..150),
+        is_low: bool,
+    ) {
+        let (window, memory) =
+            if is_low { (Duration::from_secs(3_600), 0) } else { (Duration::ZERO, usize::MAX) };
+        check(&steps, window, memory);
+    }
+}

@@ -1,0 +1,269 @@
+//! Tail decisions in sessions, and sinks that fail.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod support;
+
+use std::{
+    collections::HashMap,
+    io::{self, ErrorKind},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use nettrace_reader::{Reader, verify};
+use nettrace_tail::{Tail, TailCounts};
+use nettrace_writer::{
+    Emit, Outcome, Session, TraceEvent,
+    sink::{Batch, MemorySink, RotationOptions, Sink, StreamEnd, WriteError},
+    traced,
+};
+use testkit::{process::one_at_a_time, reference::judged};
+
+use crate::support::{Row, Source, Ty, read};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Tail-Session")]
+struct Step {
+    number: u64,
+}
+
+#[traced(provider = "Tail-Session", key_values = [("nettrace.tail", "failed")], fields = [number])]
+fn request(number: u64) -> Result<(), String> {
+    Step { number }.emit();
+    inner(number);
+    if number % 10 == 0 { Err("a tenth of them fail".to_owned()) } else { Ok(()) }
+}
+
+#[traced(provider = "Tail-Session", fields = [number])]
+fn inner(number: u64) {
+    Step { number }.emit();
+}
+
+/// How often each number occurs in the events of a type.
+fn numbers(bytes: &[u8], name: &str) -> HashMap<u64, u32> {
+    let mut reader = Reader::new(bytes).unwrap();
+    let mut numbers = HashMap::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        if event.metadata().name == name {
+            let number = u64::from_le_bytes(event.payload[..8].try_into().unwrap());
+            *numbers.entry(number).or_default() += 1;
+        }
+    }
+    numbers
+}
+
+#[test]
+fn a_session_of_threads_keeps_what_failed() {
+    let _alone = one_at_a_time();
+    const THREADS: u64 = 4;
+    const REQUESTS: u64 = 500;
+    let memory = MemorySink::new();
+    let tail = Tail::new(memory.clone()).window(HOUR);
+    let counter = tail.counter();
+    let session = Session::builder().sink(tail).provider("Tail-Session").start().unwrap();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            scope.spawn(move || {
+                for at in 0..REQUESTS {
+                    let _ = request(thread * REQUESTS + at);
+                }
+            });
+        }
+        session.flush().unwrap();
+    });
+    Step { number: u64::MAX }.emit();
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.written, THREADS * REQUESTS * 6 + 1);
+
+    let bytes = memory.bytes();
+    let (report, counts) = (verify(&bytes[..]).unwrap(), counter.get());
+    assert!(report.is_sound(), "{report:?}");
+    let failed = THREADS * REQUESTS / 10;
+    assert_eq!((counts.kept_spans, counts.undecided_spans), (failed, 0));
+    assert_eq!(counts.left_out_spans, THREADS * REQUESTS - failed);
+    assert_eq!(counts.left_out_events, 6 * counts.left_out_spans);
+    let steps = numbers(&bytes, "Step");
+    assert_eq!(steps.len() as u64, failed + 1);
+    assert_eq!(steps[&u64::MAX], 1);
+    assert!((0..failed).all(|at| steps[&(at * 10)] == 2));
+    // One event tells what was left out: there was one sequence point at least.
+    let told = report.events - (failed * 6 + 1);
+    assert!(told >= 1 && report.lost == 0, "{report:?}");
+    if let Some(verdict) = judged(&bytes) {
+        verdict.assert_holds(report.events, 0);
+    }
+}
+
+#[test]
+fn a_name_asks_as_a_key_value_does() {
+    let _alone = one_at_a_time();
+    let memory = MemorySink::new();
+    let tail = Tail::new(memory.clone()).window(HOUR).ask("Tail-Session", "inner", HOUR);
+    let session = Session::builder().sink(tail).provider("Tail-Session").start().unwrap();
+    inner(1); // a root, which asks by its name
+    let _ = request(10); // its root asks by itself, and fails
+    session.finish().unwrap();
+    assert_eq!(numbers(&memory.bytes(), "Step"), HashMap::from([(10, 2)]));
+}
+
+#[test]
+fn events_are_written_although_nobody_emits() {
+    let _alone = one_at_a_time();
+    let memory = MemorySink::new();
+    let tail = Tail::new(memory.clone()).window(Duration::from_millis(200));
+    let session = Session::builder().sink(tail).provider("Tail-Session").start().unwrap();
+    Step { number: 1 }.emit();
+    session.flush().unwrap();
+    let patience = Instant::now();
+    while numbers(&memory.bytes(), "Step").is_empty() {
+        assert!(patience.elapsed() < Duration::from_secs(120), "it is held back for ever");
+        thread::sleep(Duration::from_millis(10));
+    }
+    session.finish().unwrap();
+}
+
+#[test]
+fn rotated_files_are_complete_and_bounded() {
+    let _alone = one_at_a_time();
+    let folder = tempfile::tempdir().unwrap();
+    const BOUND: u64 = 64 << 10;
+    let files = RotationOptions::new(folder.path(), "tail").file_size(BOUND).total_files(1_000);
+    let files = files.build().unwrap();
+    let tail = Tail::new(files).window(Duration::from_millis(1));
+    let counter = tail.counter();
+    let session = Session::builder().sink(tail).provider("Tail-Session").start().unwrap();
+    for number in 1..=3_000 {
+        let _ = request(number);
+        Step { number: number + 1_000_000 }.emit();
+        if number % 50 == 0 {
+            session.flush().unwrap();
+        }
+    }
+    let stats = session.finish().unwrap();
+    let (mut events, mut lost, mut files, mut alone) = (0, 0, 0, 0);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(bytes.len() as u64 <= BOUND + (BOUND >> 3), "{} bytes", bytes.len());
+        let report = verify(&bytes[..]).unwrap();
+        assert!(report.is_sound(), "{report:?}");
+        (events, lost, files) = (events + report.events, lost + report.lost, files + 1);
+        let steps = numbers(&bytes, "Step");
+        alone += steps.keys().filter(|number| **number > 1_000_000).count();
+        events -= numbers(&bytes, "LeftOut").values().map(|count| u64::from(*count)).sum::<u64>();
+    }
+    assert!(files > 1, "{files} file");
+    assert_eq!(events, stats.written - counter.get().left_out_events);
+    assert_eq!((lost, alone), (0, 3_000));
+    // What began a file late was decided early, and is kept.
+    let counts = counter.get();
+    assert!(counts.kept_spans >= 300 && counts.left_out_spans > 2_000, "{counts:?}");
+}
+
+/// A sink that fails as it is told.
+#[derive(Clone, Default)]
+struct Flaky {
+    memory: Arc<Mutex<Vec<MemorySink>>>,
+    fails: Arc<Mutex<bool>>,
+    restarts: Arc<Mutex<bool>>,
+}
+
+impl Sink for Flaky {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let mut memory = self.memory.lock().unwrap();
+        memory.push(MemorySink::new());
+        memory.last_mut().unwrap().start(header, end)
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        if *self.fails.lock().unwrap() {
+            // It has taken the first block.
+            let kept = batch.block_ends[0];
+            let part = batch.pieces[0].get(..kept as usize).unwrap();
+            let part = [io::IoSlice::new(part)];
+            self.memory.lock().unwrap().last_mut().unwrap().write(&Batch::new(&part, &[kept]))?;
+            return Err(WriteError::new(ErrorKind::StorageFull.into(), kept));
+        }
+        self.memory.lock().unwrap().last_mut().unwrap().write(batch)
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        *self.restarts.lock().unwrap()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn tick(source: &mut Source<Tail<Flaky>>, number: u64) {
+    let at = 1_000_000 + number;
+    let row = Row { at, ty: Ty::Tick, number, span: None, duration: 0, outcome: Outcome::Ok };
+    source.row(1, row);
+    source.round();
+}
+
+#[test]
+fn what_is_held_back_is_not_lost_when_the_sink_fails() {
+    let flaky = Flaky::default();
+    let tail = Tail::new(flaky.clone()).window(Duration::ZERO);
+    let mut source = Source::new(tail);
+    tick(&mut source, 1);
+    source.write().unwrap();
+    *flaky.fails.lock().unwrap() = true;
+    // The tail decision has the batch, so it counts as kept. The sink has only its first block.
+    tick(&mut source, 2);
+    tick(&mut source, 3);
+    let error = source.write().unwrap_err();
+    assert_eq!(error.source.kind(), ErrorKind::StorageFull);
+    assert!(error.kept > 0 && source.sink.holds_back());
+    // While the sink fails nothing more is taken.
+    tick(&mut source, 4);
+    tick(&mut source, 5);
+    assert_eq!(source.write().unwrap_err().kept, 0);
+    *flaky.fails.lock().unwrap() = false;
+    tick(&mut source, 6);
+    source.write().unwrap();
+    assert!(!source.sink.holds_back());
+    source.sink.finish().unwrap();
+    let read = read(&flaky.memory.lock().unwrap()[0].bytes());
+    assert_eq!((read.numbers, read.lost), (vec![1, 2, 3, 4, 5, 6], 0));
+}
+
+#[test]
+fn a_stream_that_cannot_go_on_is_counted() {
+    let flaky = Flaky::default();
+    let tail = Tail::new(flaky.clone()).window(Duration::ZERO);
+    let counter = tail.counter();
+    let mut source = Source::new(tail);
+    tick(&mut source, 1);
+    source.write().unwrap();
+    (*flaky.fails.lock().unwrap(), *flaky.restarts.lock().unwrap()) = (true, true);
+    tick(&mut source, 2);
+    tick(&mut source, 3);
+    source.write().unwrap_err();
+    assert!(source.sink.wants_restart());
+    *flaky.fails.lock().unwrap() = false;
+    source.start();
+    *flaky.restarts.lock().unwrap() = false;
+    tick(&mut source, 4);
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    let counts: TailCounts = counter.get();
+    // The block of the second event was taken before the connection broke.
+    assert_eq!(counts.lost_events, 1);
+    let streams = flaky.memory.lock().unwrap();
+    assert_eq!(read(&streams[0].bytes()).numbers, [1, 2]);
+    let last = read(&streams[1].bytes());
+    assert_eq!((last.numbers, last.told), (vec![4], Some([0, 0, 0, 0, 1])));
+}
+
+#[test]
+fn another_format_is_refused() {
+    let tail = Tail::new(MemorySink::new());
+    let session = Session::builder().sink(tail).format(nettrace_writer::Format::V5).start();
+    assert!(session.unwrap_err().to_string().contains("version 6"));
+}
