@@ -38,6 +38,7 @@ impl<'a> Cursor<'a> {
         Damage { offset: self.offset(), what }
     }
 
+    #[inline]
     pub(crate) fn bytes(&mut self, len: usize) -> Read<&'a [u8]> {
         let rest = &self.bytes[self.pos..];
         let taken = rest.get(..len).ok_or_else(|| self.damage("it ends inside a field"))?;
@@ -49,6 +50,14 @@ impl<'a> Cursor<'a> {
     pub(crate) fn sub(&mut self, len: usize) -> Read<Cursor<'a>> {
         let base = self.offset();
         Ok(Cursor::new(self.bytes(len)?, base))
+    }
+
+    /// The next bytes, if there are so many.
+    #[inline]
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let taken = *self.bytes.get(self.pos..)?.first_chunk()?;
+        self.pos += N;
+        Some(taken)
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> Read<[u8; N]> {

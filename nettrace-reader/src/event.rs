@@ -94,6 +94,16 @@ impl<'a> Event<'a> {
         &self.tables.thread(self.thread).thread
     }
 
+    /// The number of the definition of the thread that it is about. It is never 0, and two events
+    /// of a trace with the same number are about the same thread. Not for others: it may change at
+    /// any time.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn __thread_definition(&self) -> u64 {
+        self.tables.thread(self.thread).definition
+    }
+
     /// The thread that recorded it, with the counts of that thread so far.
     ///
     /// ```

@@ -67,6 +67,7 @@ mod error;
 mod event;
 mod example;
 mod framing;
+mod hash;
 pub mod heph;
 mod input;
 mod labels;
@@ -82,6 +83,12 @@ mod tables;
 mod trace;
 mod value;
 mod verify;
+
+/// What the crates of this project share. Not for others: it may change at any time.
+#[doc(hidden)]
+pub mod __shared {
+    pub use crate::hash::{Map, Seeded};
+}
 
 /// The README, so that its example is compiled by the tests.
 #[cfg(doctest)]

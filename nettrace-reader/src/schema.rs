@@ -186,9 +186,22 @@ impl Type {
     }
 
     /// Whether it contains dates, whose size must be found out.
+    #[inline]
     pub(crate) fn has_dates(&self) -> bool {
         match self {
             Self::DateTime => true,
+            Self::Object(_)
+            | Self::Array(_)
+            | Self::FixedArray(..)
+            | Self::CountedArray(..)
+            | Self::RelLoc(_)
+            | Self::DataLoc(_) => self.has_dates_inside(),
+            _ => false,
+        }
+    }
+
+    fn has_dates_inside(&self) -> bool {
+        match self {
             Self::Object(fields) => fields.iter().any(|field| field.ty.has_dates()),
             Self::Array(element)
             | Self::FixedArray(element, _)

@@ -12,13 +12,14 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BinaryHeap, VecDeque},
 };
 
 use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
+    hash::Map,
     input::Source,
     reader::{Reader, Step, Totals},
     rows::Rows,
@@ -53,7 +54,7 @@ pub struct SortedReader<R> {
     /// The lanes with waiting events. Places of empty lanes are used again.
     lanes: Vec<Lane>,
     free_lanes: Vec<usize>,
-    lane_of: HashMap<Slot, usize>,
+    lane_of: Map<Slot, usize>,
     /// While events are released: the lanes with events to release, by their next timestamp.
     heap: Vec<(u64, usize)>,
     release: Release,
@@ -131,7 +132,7 @@ impl<R: Source> SortedReader<R> {
             reader,
             lanes: Vec::new(),
             free_lanes: Vec::new(),
-            lane_of: HashMap::new(),
+            lane_of: Map::default(),
             heap: Vec::new(),
             release: Release::Nothing,
             waiting: BinaryHeap::new(),

@@ -1,12 +1,13 @@
 //! The definitions of a stream so far, and the counts of threads and event types.
 
-use std::{collections::HashMap, mem::size_of, ops::Range};
+use std::{mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
 use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
+    hash::Map,
     labels::LabelList,
     options::Dialect,
     runtime,
@@ -61,23 +62,23 @@ pub(crate) struct Tables {
     metadata: Vec<Metadata>,
     /// The number of events of each type, and the size of their payloads.
     type_counts: Vec<(u64, u64)>,
-    metadata_slots: HashMap<u32, Slot>,
+    metadata_slots: Map<u32, Slot>,
     threads: Vec<ThreadTotals>,
     /// Versions 4 and 5: whether there were too many threads to remember all of them.
     has_forgotten: bool,
-    thread_slots: HashMap<u64, Slot>,
+    thread_slots: Map<u64, Slot>,
     /// The number of definitions of threads and label lists so far.
     definitions: Definitions,
     /// By index: removed threads to which events that are not delivered yet may refer, the earliest
     /// definition first.
-    removed_threads: HashMap<u64, Vec<Slot>>,
+    removed_threads: Map<u64, Vec<Slot>>,
     free_threads: Vec<Slot>,
-    stacks: HashMap<u32, Range<usize>>,
+    stacks: Map<u32, Range<usize>>,
     stack_bytes: Vec<u8>,
-    label_lists: HashMap<u32, (Definitions, LabelList)>,
+    label_lists: Map<u32, (Definitions, LabelList)>,
     /// By index: replaced lists to which events that are not delivered yet may refer, the earliest
     /// first.
-    replaced_lists: HashMap<u32, Vec<(Definitions, LabelList)>>,
+    replaced_lists: Map<u32, Vec<(Definitions, LabelList)>>,
     /// About how many bytes the definitions take.
     cost: Cost,
     limit: usize,
@@ -104,17 +105,17 @@ impl Tables {
             epoch: 0,
             metadata: Vec::new(),
             type_counts: Vec::new(),
-            metadata_slots: HashMap::new(),
+            metadata_slots: Map::default(),
             threads: Vec::new(),
             has_forgotten: false,
-            thread_slots: HashMap::new(),
+            thread_slots: Map::default(),
             definitions: Definitions::default(),
-            removed_threads: HashMap::new(),
+            removed_threads: Map::default(),
             free_threads: Vec::new(),
-            stacks: HashMap::new(),
+            stacks: Map::default(),
             stack_bytes: Vec::new(),
-            label_lists: HashMap::new(),
-            replaced_lists: HashMap::new(),
+            label_lists: Map::default(),
+            replaced_lists: Map::default(),
             cost: Cost::default(),
             limit,
         }

@@ -201,7 +201,23 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(&'a str, Value<'a>)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
+        let field = self.fields.as_slice().first()?;
+        if self.decoder.object.is_none() {
+            if let Some(value) = self.decoder.number(&field.ty) {
+                self.fields.next();
+                return Some(Ok((&field.name, value)));
+            }
+        }
+        self.next_other()
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// The next field, whatever it is.
+    #[inline(never)]
+    fn next_other(&mut self) -> Option<Result<(&'a str, Value<'a>)>> {
         let field = self.fields.next()?;
         if self.decoder.is_lost {
             self.fields = [].iter();
@@ -243,6 +259,24 @@ struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
+    /// A value of one of the types that most fields have, if all of it is there. Like
+    /// [`value`](Self::value), but compiled into the code of the caller.
+    #[inline]
+    fn number(&mut self, ty: &Type) -> Option<Value<'a>> {
+        if self.is_lost {
+            return None;
+        }
+        let cursor = &mut self.cursor;
+        Some(match ty {
+            Type::UInt64 => Value::U64(u64::from_le_bytes(cursor.take()?)),
+            Type::Int64 => Value::I64(i64::from_le_bytes(cursor.take()?)),
+            Type::UInt32 => Value::U32(u32::from_le_bytes(cursor.take()?)),
+            Type::Int32 => Value::I32(i32::from_le_bytes(cursor.take()?)),
+            Type::Double => Value::F64(f64::from_le_bytes(cursor.take()?)),
+            _ => return None,
+        })
+    }
+
     fn value(&mut self, ty: &'a Type) -> Read<Value<'a>> {
         self.spend(1)?;
         let cursor = &mut self.cursor;
@@ -430,6 +464,10 @@ fn wall_time(cursor: &mut Cursor<'_>) -> Read<WallTime> {
 }
 
 fn utf16(bytes: &[u8]) -> String {
+    // Most texts are ASCII.
+    if bytes.chunks_exact(2).all(|unit| unit[0] < 0x80 && unit[1] == 0) {
+        return bytes.chunks_exact(2).map(|unit| char::from(unit[0])).collect();
+    }
     let units = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
     char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }

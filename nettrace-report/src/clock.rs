@@ -2,12 +2,14 @@
 
 use jiff::{Timestamp, civil};
 use nettrace_reader::Trace;
+use nettrace_views::__shared::Clock as Nanos;
 
 /// The clock of a trace.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     start_ticks: u64,
     ticks_per_second: u64,
+    nanos: Nanos,
     /// The start of the trace in nanoseconds since 1970, if that time exists.
     start: Option<i128>,
 }
@@ -27,6 +29,7 @@ impl Clock {
         Self {
             start_ticks: trace.sync_ticks,
             ticks_per_second: trace.ticks_per_second,
+            nanos: Nanos::of(trace),
             start: start(),
         }
     }
@@ -40,12 +43,11 @@ impl Clock {
     /// length of a tick, ticks.
     #[inline]
     pub(crate) fn nanos(&self, ticks: u64) -> i64 {
-        let since = i128::from(ticks) - i128::from(self.start_ticks);
-        let nanos = match self.ticks_per_second {
-            0 | 1_000_000_000 => since,
-            per_second => (since * 1_000_000_000).div_euclid(per_second.into()),
-        };
-        nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+        if self.ticks_per_second == 0 {
+            let since = i128::from(ticks) - i128::from(self.start_ticks);
+            return since.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        }
+        self.nanos.since_start(ticks)
     }
 
     /// A length in nanoseconds.

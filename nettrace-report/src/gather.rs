@@ -5,7 +5,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use nettrace_reader::{Error, Event, Metadata, SortedReader, Source, Value};
+use nettrace_reader::{__shared::Map, Error, Event, Metadata, SortedReader, Source, Value};
 use nettrace_views::__shared::FrameNames;
 
 use crate::{
@@ -79,7 +79,7 @@ pub(crate) struct Gathered {
     version: u32,
     pub(crate) types: Vec<TypeCount>,
     type_index: HashMap<(String, u32, String), usize>,
-    known: HashMap<u32, Known>,
+    known: Map<u32, Known>,
     epoch: u64,
     pub(crate) timeline: Timeline,
     /// Providers and their rows.
@@ -119,7 +119,7 @@ impl Gathered {
             version: events.major_version(),
             types: Vec::new(),
             type_index: HashMap::new(),
-            known: HashMap::new(),
+            known: Map::default(),
             epoch: 0,
             timeline: Timeline::default(),
             providers: Vec::new(),

@@ -1,8 +1,8 @@
 //! How many spans a trace has, and how many of them did not end in it.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::collections::hash_map::Entry;
 
-use nettrace_reader::Event;
+use nettrace_reader::{__shared::Map, Event};
 
 use crate::ids::{Ids, Key, Role};
 
@@ -14,7 +14,7 @@ const MOST_OPEN: usize = 1_000_000;
 #[derive(Debug, Default)]
 pub struct SpanCounts {
     /// Starts less stops. A span of which both were seen is not here.
-    open: HashMap<Key, i32>,
+    open: Map<Key, i32>,
     /// How many spans there are.
     pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.

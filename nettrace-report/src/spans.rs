@@ -11,6 +11,8 @@ use std::{
     collections::{HashMap, VecDeque},
 };
 
+use nettrace_reader::__shared::Map;
+
 use crate::{
     durations::{Durations, MOST_EXACT},
     flame::{Flame, Place},
@@ -112,18 +114,18 @@ pub(crate) enum Part {
 pub(crate) struct Spans {
     slots: Vec<Slot>,
     free: Vec<usize>,
-    by_key: HashMap<Key, Ref>,
+    by_key: Map<Key, Ref>,
     number: u64,
     /// In the order of their starts; some have ended.
     oldest: VecDeque<Ref>,
     open: usize,
     ended: VecDeque<Ref>,
-    trees: HashMap<u64, Tree>,
+    trees: Map<u64, Tree>,
     next_tree: u64,
     /// Trees whose spans have all ended, in this order. Some go on.
     complete: VecDeque<u64>,
     /// Such trees by the parent that their roots name.
-    awaited: HashMap<Key, VecDeque<u64>>,
+    awaited: Map<Key, VecDeque<u64>>,
     bytes: usize,
     room: usize,
     names: HashMap<(Box<str>, Box<str>), u32>,
@@ -146,15 +148,15 @@ impl Spans {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: Map::default(),
             number: 0,
             oldest: VecDeque::new(),
             open: 0,
             ended: VecDeque::new(),
-            trees: HashMap::new(),
+            trees: Map::default(),
             next_tree: 0,
             complete: VecDeque::new(),
-            awaited: HashMap::new(),
+            awaited: Map::default(),
             bytes: 0,
             room: MOST_EXACT,
             names: HashMap::new(),

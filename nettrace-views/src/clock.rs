@@ -9,13 +9,36 @@ const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct Clock {
     start: u64,
     per_second: u64,
+    /// 2^64 divided by `per_second`, rounded down, for divisions by multiplication. 0 if that is
+    /// not possible.
+    inverse: u64,
 }
 
 impl Clock {
     /// The clock of a trace.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        Self { start: trace.sync_ticks, per_second: trace.ticks_per_second }
+        Self::new(trace.sync_ticks, trace.ticks_per_second)
+    }
+
+    fn new(start: u64, per_second: u64) -> Self {
+        let inverse = if per_second < 2 { 0 } else { ((1 << 64) / u128::from(per_second)) as u64 };
+        Self { start, per_second, inverse }
+    }
+
+    /// Divides by `per_second`, which is not 0. Returns the remainder as well.
+    #[inline]
+    fn divided(self, value: u64) -> (u64, u64) {
+        if self.inverse == 0 {
+            return (value / self.per_second, value % self.per_second);
+        }
+        // At most 1 too low: the inverse is less than 1 too low, and `value` less than 2^64.
+        let quotient = ((u128::from(value) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = value - quotient * self.per_second;
+        match rest < self.per_second {
+            true => (quotient, rest),
+            false => (quotient + 1, rest - self.per_second),
+        }
     }
 
     /// Nanoseconds from the start of the trace; negative before it. 0 if the trace does not state
@@ -43,9 +66,9 @@ impl Clock {
         if self.per_second == 0 {
             return 0;
         }
-        let (seconds, rest) = (ahead / self.per_second, ahead % self.per_second);
+        let (seconds, rest) = self.divided(ahead);
         let nanos = match rest.checked_mul(NANOS_PER_SECOND) {
-            Some(product) => product / self.per_second,
+            Some(product) => self.divided(product).0,
             None => {
                 let product = u128::from(rest) * u128::from(NANOS_PER_SECOND);
                 (product / u128::from(self.per_second)) as u64
@@ -109,7 +132,7 @@ mod tests {
 
     #[test]
     fn ticks_are_cut_to_nanoseconds() {
-        let clock = Clock { start: 1000, per_second: 3 };
+        let clock = Clock::new(1000, 3);
         for (ticks, nanos) in [
             (1000, 0),
             (1001, 333_333_333),
@@ -120,14 +143,29 @@ mod tests {
         ] {
             assert_eq!(clock.since_start(ticks), nanos, "{ticks}");
         }
-        let fast = Clock { start: 0, per_second: u64::MAX };
+        let fast = Clock::new(0, u64::MAX);
         assert_eq!(fast.since_start(u64::MAX - 1), 999_999_999);
-        let slow = Clock { start: 0, per_second: 1 };
+        let slow = Clock::new(0, 1);
         assert_eq!(slow.since_start(u64::MAX), i64::MAX);
-        assert_eq!(Clock { start: u64::MAX, per_second: 1 }.since_start(0), i64::MIN);
-        assert_eq!(Clock { start: 5, per_second: 0 }.since_start(0), 0);
-        assert_eq!(Clock { start: 5, per_second: 0 }.since_start(9), 0);
-        assert_eq!(Clock { start: 5, per_second: NANOS_PER_SECOND }.since_start(3), -2);
+        assert_eq!(Clock::new(u64::MAX, 1).since_start(0), i64::MIN);
+        assert_eq!(Clock::new(5, 0).since_start(0), 0);
+        assert_eq!(Clock::new(5, 0).since_start(9), 0);
+        assert_eq!(Clock::new(5, NANOS_PER_SECOND).since_start(3), -2);
+    }
+
+    #[test]
+    fn divisions_are_exact() {
+        let near = |n: u64| [n.wrapping_sub(1), n, n.wrapping_add(1)];
+        let mut numbers: Vec<u64> = (0..64).flat_map(|bit| near(1 << bit)).collect();
+        numbers.extend([10_000_000, 2_100_000_000, 24_000_000].into_iter().flat_map(near));
+        for per_second in numbers.iter().copied().filter(|it| *it > 0) {
+            let clock = Clock::new(0, per_second);
+            let multiples = (1..9).flat_map(|times| near(per_second.wrapping_mul(times)));
+            for value in numbers.iter().copied().chain(multiples) {
+                let expected = (value / per_second, value % per_second);
+                assert_eq!(clock.divided(value), expected, "{value} / {per_second}");
+            }
+        }
     }
 
     #[test]

@@ -53,13 +53,35 @@ pub(crate) fn show(out: &mut Vec<u8>, what: impl std::fmt::Display) {
     let _ = write!(out, "{what}");
 }
 
-/// Writes an integer: as text if JavaScript cannot express it.
-fn integer(out: &mut Vec<u8>, value: i128) {
-    if value.unsigned_abs() <= EXACT.into() {
-        show(out, value);
-    } else {
-        show(out, format_args!("\"{value}\""));
+/// Writes an integer in decimal digits.
+#[inline]
+pub(crate) fn decimal(out: &mut Vec<u8>, mut value: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            break;
+        }
     }
+    out.extend_from_slice(&digits[at..]);
+}
+
+/// Writes an integer: as text if JavaScript cannot express it.
+fn integer(out: &mut Vec<u8>, is_negative: bool, value: u64) {
+    let is_text = value > EXACT;
+    let parts = [(is_text, b'"'), (is_negative, b'-')];
+    out.extend(parts.into_iter().filter(|(is_there, _)| *is_there).map(|(_, byte)| byte));
+    decimal(out, value);
+    if is_text {
+        out.push(b'"');
+    }
+}
+
+fn signed(out: &mut Vec<u8>, value: i64) {
+    integer(out, value < 0, value.unsigned_abs());
 }
 
 /// Writes a number, as text if JSON has no such number.
@@ -73,10 +95,15 @@ pub(crate) fn float(out: &mut Vec<u8>, value: f64) {
 
 /// Writes nanoseconds as microseconds.
 pub(crate) fn micros(out: &mut Vec<u8>, nanos: i64) {
-    let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
-    match nanos % 1000 {
-        0 => show(out, format_args!("{sign}{}", nanos / 1000)),
-        rest => show(out, format_args!("{sign}{}.{rest:03}", nanos / 1000)),
+    if nanos < 0 {
+        out.push(b'-');
+    }
+    let nanos = nanos.unsigned_abs();
+    decimal(out, nanos / 1000);
+    let rest = nanos % 1000;
+    if rest != 0 {
+        let digit = |value: u64| b'0' + (value % 10) as u8;
+        out.extend_from_slice(&[b'.', digit(rest / 100), digit(rest / 10), digit(rest)]);
     }
 }
 
@@ -107,11 +134,11 @@ impl Details for Members {
     }
 
     fn unsigned(out: &mut Vec<u8>, key: &[u8], value: u64) {
-        Self::one(out, key, |out| integer(out, value.into()));
+        Self::one(out, key, |out| integer(out, false, value));
     }
 
     fn signed(out: &mut Vec<u8>, key: &[u8], value: i64) {
-        Self::one(out, key, |out| integer(out, value.into()));
+        Self::one(out, key, |out| signed(out, value));
     }
 
     fn addresses(out: &mut Vec<u8>, key: &[u8], addresses: impl Iterator<Item = u64>) {
@@ -144,14 +171,14 @@ pub(crate) fn list<T>(
 fn write_value(out: &mut Vec<u8>, value: &Value<'_>) {
     match value {
         Value::Bool(value) => show(out, value),
-        Value::I8(value) => show(out, value),
-        Value::U8(value) => show(out, value),
-        Value::I16(value) => show(out, value),
-        Value::U16(value) => show(out, value),
-        Value::I32(value) => show(out, value),
-        Value::U32(value) => show(out, value),
-        Value::I64(value) => integer(out, (*value).into()),
-        Value::U64(value) => integer(out, (*value).into()),
+        Value::I8(value) => signed(out, (*value).into()),
+        Value::U8(value) => decimal(out, (*value).into()),
+        Value::I16(value) => signed(out, (*value).into()),
+        Value::U16(value) => decimal(out, (*value).into()),
+        Value::I32(value) => signed(out, (*value).into()),
+        Value::U32(value) => decimal(out, (*value).into()),
+        Value::I64(value) => signed(out, *value),
+        Value::U64(value) => integer(out, false, *value),
         // The shortest digits that give the same number in 32 bits.
         Value::F32(value) if value.is_finite() => show(out, format_args!("{value:?}")),
         Value::F32(value) => float(out, (*value).into()),
@@ -183,31 +210,61 @@ fn write_value(out: &mut Vec<u8>, value: &Value<'_>) {
     }
 }
 
+/// A key and a value.
+type Member<'d> = (&'d [u8], &'d [u8]);
+
 /// The members of details, as pairs of key and value.
-pub(crate) fn members<'d>(parts: &[&'d [u8]]) -> Vec<(&'d [u8], &'d [u8])> {
+pub(crate) fn members<'d, 'p>(
+    parts: &'p [&'d [u8]],
+) -> impl Iterator<Item = Member<'d>> + use<'d, 'p> {
     fn take<'d>(rest: &mut &'d [u8]) -> Option<&'d [u8]> {
         let (size, behind) = rest.split_first_chunk()?;
         let (part, behind) = behind.split_at_checked(u32::from_le_bytes(*size) as usize)?;
         *rest = behind;
         Some(part)
     }
-    let mut members = Vec::new();
-    for part in parts {
+    parts.iter().flat_map(|part| {
         let mut rest = *part;
-        while let (Some(key), Some(value)) = (take(&mut rest), take(&mut rest)) {
-            members.push((key, value));
-        }
-    }
-    members
+        std::iter::from_fn(move || Some((take(&mut rest)?, take(&mut rest)?)))
+    })
 }
 
 /// Writes an object of the members in some details. The second `x` with another value is `x#2`; one
 /// with the same value is left out.
 pub(crate) fn write_members(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    /// So many names are compared with each other, which is faster than to look them up.
+    const FEW: usize = 8;
+
+    let mut keys = [&[][..]; FEW];
+    let mut count = 0;
+    let all_differ = members(parts).all(|(key, _)| {
+        let is_new = count < FEW && !keys[..count].contains(&key);
+        if is_new {
+            keys[count] = key;
+            count += 1;
+        }
+        is_new
+    });
+    if !all_differ {
+        return write_unique(out, parts);
+    }
     out.push(b'{');
-    let members = members(parts);
+    for (at, (key, value)) in members(parts).enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(key);
+        out.push(b':');
+        out.extend_from_slice(value);
+    }
+    out.push(b'}');
+}
+
+/// Writes an object whose members may have the same names.
+fn write_unique(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    out.push(b'{');
     let mut known: HashMap<Vec<u8>, &[u8]> = HashMap::new();
-    for (at, (key, value)) in members.into_iter().enumerate() {
+    for (at, (key, value)) in members(parts).enumerate() {
         let mut unique = key.to_vec();
         let mut number = 1;
         while known.get(&unique).is_some_and(|other| *other != value) {

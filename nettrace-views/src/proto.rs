@@ -33,6 +33,7 @@ pub(crate) fn uint(out: &mut Vec<u8>, field: u32, value: u64) {
 }
 
 /// Writes a `fixed64`.
+#[inline]
 pub(crate) fn fixed64(out: &mut Vec<u8>, field: u32, value: u64) {
     tag(out, field, FIXED64);
     out.extend_from_slice(&value.to_le_bytes());
@@ -82,6 +83,89 @@ fn close_long(out: &mut Vec<u8>, start: usize, size: usize) {
     out.splice(start - 1..start, digits);
 }
 
+/// Up to 64 bytes that are written at once. A vector would look for room at each byte.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    bytes: [u8; Self::ROOM],
+    len: usize,
+}
+
+impl Short {
+    const ROOM: usize = 64;
+
+    #[inline]
+    pub(crate) fn new() -> Self {
+        Self { bytes: [0; Self::ROOM], len: 0 }
+    }
+
+    #[inline]
+    fn push(&mut self, byte: u8) {
+        // Callers write few numbers, so the place is not beyond the end.
+        self.bytes[self.len % Self::ROOM] = byte;
+        self.len += 1;
+    }
+
+    #[inline]
+    fn varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.push(value as u8);
+    }
+
+    /// Writes a number.
+    #[inline]
+    pub(crate) fn uint(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field << 3 | VARINT));
+        self.varint(value);
+    }
+
+    /// Begins a message in a field. It begins at this place behind where these bytes go.
+    #[inline]
+    pub(crate) fn open(&mut self, field: u32) -> usize {
+        self.varint(u64::from(field << 3 | LENGTH));
+        self.push(0);
+        self.len
+    }
+
+    /// Appends the bytes. Returns where they begin.
+    #[inline]
+    pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> usize {
+        let start = out.len();
+        out.extend_from_slice(&self.bytes[..self.len.min(Self::ROOM)]);
+        start
+    }
+}
+
+/// Messages that [`Short::open`] has begun, with what [`Short::append_to`] has returned.
+#[inline]
+pub(crate) fn opened(start: usize, place: usize) -> Opened {
+    Opened(start + place)
+}
+
+/// Writes a message with a number and further bytes.
+#[inline]
+pub(crate) fn with_number(
+    out: &mut Vec<u8>,
+    message: u32,
+    (field, value): (u32, u64),
+    more: &[u8],
+) {
+    let mut short = Short::new();
+    let content = short.open(message);
+    short.uint(field, value);
+    let size = short.len - content + more.len();
+    if size < 0x80 {
+        short.bytes[(content - 1) % Short::ROOM] = size as u8;
+    }
+    let start = short.append_to(out);
+    out.extend_from_slice(more);
+    if size >= 0x80 {
+        close_long(out, start + content, size);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,6 +180,38 @@ mod tests {
         fixed64(&mut out, 16, 7);
         let expected = [8, 0xAC, 2, 0x12, 4, 0x1A, 2, b'a', b'b', 0x81, 1, 7, 0, 0, 0, 0, 0, 0, 0];
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn short_pieces_are_the_same() {
+        for value in [0, 1, 127, 128, 300, u64::MAX] {
+            for len in [0, 5, 114, 130] {
+                let more = vec![8; len];
+                let (mut out, mut expected) = (vec![1], vec![1]);
+                with_number(&mut out, 4, (3, value), &more);
+                let message = open(&mut expected, 4);
+                uint(&mut expected, 3, value);
+                expected.extend_from_slice(&more);
+                close(&mut expected, message);
+                assert_eq!(out, expected, "{value} {len}");
+            }
+            let (mut out, mut expected) = (vec![1], vec![1]);
+            let mut short = Short::new();
+            let outer = short.open(1);
+            short.uint(8, value);
+            let inner = short.open(2000);
+            short.uint(1, 2);
+            let start = short.append_to(&mut out);
+            close(&mut out, opened(start, inner));
+            close(&mut out, opened(start, outer));
+            let outer = open(&mut expected, 1);
+            uint(&mut expected, 8, value);
+            let inner = open(&mut expected, 2000);
+            uint(&mut expected, 1, 2);
+            close(&mut expected, inner);
+            close(&mut expected, outer);
+            assert_eq!(out, expected);
+        }
     }
 
     #[test]

@@ -15,10 +15,9 @@
 //! Viewers sort by time, and keep the order of the file among events of the same time. So what
 //! begins at the same time as the span around it waits until that span is drawn.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    rc::Rc,
-};
+use std::{collections::VecDeque, rc::Rc};
+
+use nettrace_reader::__shared::Map;
 
 use crate::ids::Key;
 
@@ -164,7 +163,7 @@ struct Lane {
 pub(crate) struct Spans {
     open: Vec<Open>,
     free: Vec<usize>,
-    by_key: HashMap<Key, usize>,
+    by_key: Map<Key, usize>,
     lanes: Vec<Lane>,
     /// In the order of their starts; some have ended.
     oldest: VecDeque<Ref>,
@@ -186,7 +185,7 @@ impl Spans {
         Self {
             open: Vec::new(),
             free: Vec::new(),
-            by_key: HashMap::new(),
+            by_key: Map::default(),
             lanes: Vec::new(),
             oldest: VecDeque::new(),
             number: 0,

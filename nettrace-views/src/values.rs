@@ -1,8 +1,6 @@
 //! Values of payloads and labels as details of what a target draws: annotations of Perfetto,
 //! members of JSON objects.
 
-use std::fmt::Write;
-
 use nettrace_reader::{Label, Metadata, Value};
 
 use crate::clock;
@@ -100,7 +98,7 @@ pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
         Label::ActivityId(id) => name("ActivityId", &guid(id)),
         Label::RelatedActivityId(id) => name("RelatedActivityId", &guid(id)),
         Label::TraceId(id) => name("TraceId", &hex(id)),
-        Label::SpanId(id) => name("SpanId", &format!("{id:016x}")),
+        Label::SpanId(id) => name("SpanId", &hex(&id.to_be_bytes())),
         Label::Text(key, text) => name(key, text),
         Label::Number(key, number) => D::signed(out, &D::plain_key(key), *number),
         _ => {}
@@ -110,10 +108,11 @@ pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
 /// Lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // A `String` takes everything.
-        let _ = write!(text, "{byte:02x}");
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
     }
     text
 }

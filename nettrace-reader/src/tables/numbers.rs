@@ -25,7 +25,7 @@ pub struct ThreadTotals {
     /// point that lists it.
     pub(super) seen_at: u64,
     /// The number of its definition in the stream. A later definition has a greater number.
-    pub(super) definition: Definitions,
+    pub(crate) definition: Definitions,
 }
 
 /// How to interpret the numbers of a thread.

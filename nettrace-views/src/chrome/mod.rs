@@ -114,7 +114,11 @@ impl Ids {
 fn event(out: &mut Vec<u8>, ph: u8, (process, thread): (u64, u64), at: i64) {
     out.extend_from_slice(b",\n{\"ph\":\"");
     out.push(ph);
-    show(out, format_args!("\",\"pid\":{process},\"tid\":{thread},\"ts\":"));
+    out.extend_from_slice(b"\",\"pid\":");
+    json::decimal(out, process);
+    out.extend_from_slice(b",\"tid\":");
+    json::decimal(out, thread);
+    out.extend_from_slice(b",\"ts\":");
     json::micros(out, at);
 }
 

@@ -69,7 +69,15 @@ impl Details for Annotations {
 
     #[inline]
     fn value(out: &mut Vec<u8>, key: &[u8], value: &Value<'_>) {
-        Self::one(out, key, |out| write(out, value));
+        // Most values, compiled into the code that decodes them.
+        let number = match value {
+            Value::U64(value) => (annotation::UINT, *value),
+            Value::U32(value) => (annotation::UINT, (*value).into()),
+            Value::I64(value) => (annotation::INT, *value as u64),
+            Value::I32(value) => (annotation::INT, i64::from(*value) as u64),
+            value => return Self::one(out, key, |out| write(out, value)),
+        };
+        proto::with_number(out, ANNOTATIONS, number, key);
     }
 }
 

@@ -84,7 +84,7 @@ pub(crate) struct Perfetto {
     threads: Vec<u64>,
     counters: HashMap<(Option<u64>, String), u64>,
     callstacks: Callstacks,
-    /// Type, category and name of an event that shows a loss.
+    /// Category and name of an event that shows a loss.
     loss: Vec<u8>,
     lost: Vec<u8>,
 }
@@ -95,7 +95,6 @@ impl Perfetto {
         let mut names = Names::default();
         let lost = names.refer(Kind::Annotation, "lost", out);
         let mut loss = Vec::new();
-        proto::uint(&mut loss, fields::TYPE, fields::INSTANT);
         for (kind, name) in [(Kind::Category, "nettrace"), (Kind::Event, LOST)] {
             let bytes = names.refer(kind, name, out);
             loss.extend_from_slice(&bytes);
@@ -124,13 +123,18 @@ impl Perfetto {
     }
 }
 
-/// Begins a packet at a time.
+/// Begins a packet with an event of a type on a track, and the message in it.
 #[inline]
-fn begin_packet(out: &mut Vec<u8>, at: i64) -> proto::Opened {
-    let opened = open(out, packet::PACKET);
-    proto::uint(out, packet::TIMESTAMP, timestamp(at));
-    proto::uint(out, packet::SEQUENCE, SEQUENCE_ID);
-    opened
+fn begin_event(out: &mut Vec<u8>, at: i64, ty: u64, track: u64) -> (proto::Opened, proto::Opened) {
+    let mut short = proto::Short::new();
+    let packet = short.open(packet::PACKET);
+    short.uint(packet::TIMESTAMP, timestamp(at));
+    short.uint(packet::SEQUENCE, SEQUENCE_ID);
+    let body = short.open(packet::TRACK_EVENT);
+    short.uint(fields::TYPE, ty);
+    short.uint(fields::TRACK, track);
+    let start = short.append_to(out);
+    (proto::opened(start, packet), proto::opened(start, body))
 }
 
 impl Draw for Perfetto {
@@ -146,10 +150,7 @@ impl Draw for Perfetto {
         _: Option<(i64, &[u8])>,
         out: &mut Vec<u8>,
     ) {
-        let packet = begin_packet(out, span.at);
-        let body = open(out, packet::TRACK_EVENT);
-        proto::uint(out, fields::TYPE, fields::BEGIN);
-        proto::uint(out, fields::TRACK, self.track(place));
+        let (packet, body) = begin_event(out, span.at, fields::BEGIN, self.track(place));
         out.extend_from_slice(&span.name.bytes);
         if span.parent.is_some() {
             proto::fixed64(out, fields::LAST_FLOW, span.key.flow());
@@ -163,10 +164,7 @@ impl Draw for Perfetto {
     }
 
     fn end(&mut self, place: Place, at: i64, details: &[u8], out: &mut Vec<u8>) {
-        let packet = begin_packet(out, at);
-        let body = open(out, packet::TRACK_EVENT);
-        proto::uint(out, fields::TYPE, fields::END);
-        proto::uint(out, fields::TRACK, self.track(place));
+        let (packet, body) = begin_event(out, at, fields::END, self.track(place));
         out.extend_from_slice(details);
         close(out, body);
         close(out, packet);
@@ -174,10 +172,7 @@ impl Draw for Perfetto {
 
     fn instant(&mut self, span: &Begin, out: &mut Vec<u8>) {
         let track = self.tracks.process(span.process, out);
-        let packet = begin_packet(out, span.at);
-        let body = open(out, packet::TRACK_EVENT);
-        proto::uint(out, fields::TYPE, fields::INSTANT);
-        proto::uint(out, fields::TRACK, track);
+        let (packet, body) = begin_event(out, span.at, fields::INSTANT, track);
         out.extend_from_slice(&span.name.event);
         out.extend_from_slice(&span.details);
         close(out, body);
@@ -214,15 +209,13 @@ impl Form for Perfetto {
 
     #[inline]
     fn moment(&mut self, moment: &Moment<'_>, out: &mut Vec<u8>) {
-        let packet = begin_packet(out, moment.at);
-        let body = open(out, packet::TRACK_EVENT);
-        proto::uint(out, fields::TYPE, fields::INSTANT);
+        let track = self.threads[moment.thread];
+        let (packet, body) = begin_event(out, moment.at, fields::INSTANT, track);
         out.extend_from_slice(moment.name);
-        proto::uint(out, fields::TRACK, self.threads[moment.thread]);
         if let Some(flow) = moment.flow {
             proto::fixed64(out, fields::LAST_FLOW, flow);
         }
-        for details in moment.details {
+        for details in moment.details.into_iter().filter(|details| !details.is_empty()) {
             out.extend_from_slice(details);
         }
         close(out, body);
@@ -234,10 +227,8 @@ impl Form for Perfetto {
             Some(number) => self.threads[number],
             None => self.tracks.process(self.process, out),
         };
-        let packet = begin_packet(out, at);
-        let body = open(out, packet::TRACK_EVENT);
+        let (packet, body) = begin_event(out, at, fields::INSTANT, track);
         out.extend_from_slice(&self.loss);
-        proto::uint(out, fields::TRACK, track);
         Annotations::unsigned(out, &self.lost, count);
         close(out, body);
         close(out, packet);
@@ -252,10 +243,7 @@ impl Form for Perfetto {
             .counters
             .entry(key)
             .or_insert_with(|| self.tracks.counter(process, &value.name, &value.unit, out));
-        let opened = begin_packet(out, at);
-        let body = open(out, packet::TRACK_EVENT);
-        proto::uint(out, fields::TYPE, fields::COUNTER);
-        proto::uint(out, fields::TRACK, track);
+        let (opened, body) = begin_event(out, at, fields::COUNTER, track);
         proto::double(out, fields::DOUBLE_COUNTER, value.value);
         close(out, body);
         close(out, opened);
@@ -292,14 +280,11 @@ fn write_clock(out: &mut Vec<u8>, unix_nanos: Option<u64>) {
 /// Writes the facts about the trace as an event of the process.
 fn write_facts(trace: &Trace, track: u64, names: &mut Names, out: &mut Vec<u8>) {
     let mut head = Vec::new();
-    proto::uint(&mut head, fields::TYPE, fields::INSTANT);
     for (kind, name) in [(Kind::Category, "nettrace"), (Kind::Event, "trace")] {
         head.extend_from_slice(&names.refer(kind, name, out));
     }
-    let packet = begin_packet(out, 0);
-    let body = open(out, packet::TRACK_EVENT);
+    let (packet, body) = begin_event(out, 0, fields::INSTANT, track);
     out.extend_from_slice(&head);
-    proto::uint(out, fields::TRACK, track);
     for (key, value) in &trace.key_values {
         Annotations::text(out, &Annotations::plain_key(key), value);
     }

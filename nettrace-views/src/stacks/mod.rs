@@ -8,7 +8,7 @@ mod symbols;
 
 use std::collections::HashMap;
 
-use nettrace_reader::{Event, Metadata, Thread};
+use nettrace_reader::{__shared::Map, Event, Metadata, Thread};
 
 pub(crate) use self::symbols::{Lesson, Place, Symbols};
 
@@ -65,11 +65,11 @@ impl Sampled {
 }
 
 /// A stack that a sample has.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SampledStack {
     pub(crate) process: Option<u64>,
     /// The innermost frame first.
-    pub(crate) addresses: Box<[u64]>,
+    pub(crate) addresses: Vec<u64>,
     /// Whether the frame [`EXTERNAL`] is inside of them.
     pub(crate) is_external: bool,
 }
@@ -95,7 +95,11 @@ pub(crate) struct Samples {
     pub(crate) taken: Vec<Sample>,
     pub(crate) symbols: Symbols,
     thread_numbers: HashMap<Sampled, u32>,
-    stack_numbers: HashMap<SampledStack, u32>,
+    stack_numbers: Map<SampledStack, u32>,
+    /// The thread of the last sample, and its process and number.
+    last: Option<(Thread, Option<u64>, u32)>,
+    /// The stack that is looked up.
+    looked_up: SampledStack,
     bytes: usize,
 }
 
@@ -103,10 +107,20 @@ impl Samples {
     /// Adds a sample. Returns `false` if the event has no stack.
     pub(crate) fn take(&mut self, event: &Event<'_>, process: Option<u64>, at: i64) -> bool {
         let Some(stack) = event.stack() else { return false };
-        let is_external = is_external(event);
-        let addresses = stack.addresses().collect();
-        let stack = self.stack(SampledStack { process, addresses, is_external });
-        let thread = self.thread(Sampled::of(event.thread(), process));
+        let wanted = &mut self.looked_up;
+        wanted.process = process;
+        wanted.addresses.clear();
+        wanted.addresses.extend(stack.addresses());
+        wanted.is_external = is_external(event);
+        let stack = match self.stack_numbers.get(&self.looked_up) {
+            Some(number) => *number,
+            None => self.add_stack(),
+        };
+        let thread = event.thread();
+        let thread = match &self.last {
+            Some((last, of, number)) if *of == process && last == thread => *number,
+            _ => self.thread(thread, process),
+        };
         let processor = event.header.processor;
         self.taken.push(Sample { at, thread, stack, processor });
         self.bytes += size_of::<Sample>();
@@ -124,10 +138,8 @@ impl Samples {
         *self = Self { symbols, ..Self::default() };
     }
 
-    fn stack(&mut self, stack: SampledStack) -> u32 {
-        if let Some(number) = self.stack_numbers.get(&stack) {
-            return *number;
-        }
+    fn add_stack(&mut self) -> u32 {
+        let stack = self.looked_up.clone();
         let number = self.stacks.len() as u32;
         self.bytes += 2 * (8 * stack.addresses.len() + STACK_BYTES);
         self.stacks.push(stack.clone());
@@ -135,14 +147,19 @@ impl Samples {
         number
     }
 
-    fn thread(&mut self, thread: Sampled) -> u32 {
-        if let Some(number) = self.thread_numbers.get(&thread) {
-            return *number;
-        }
-        let number = self.threads.len() as u32;
-        self.bytes += 2 * STACK_BYTES;
-        self.threads.push(thread.clone());
-        self.thread_numbers.insert(thread, number);
+    fn thread(&mut self, thread: &Thread, process: Option<u64>) -> u32 {
+        let sampled = Sampled::of(thread, process);
+        let number = match self.thread_numbers.get(&sampled) {
+            Some(number) => *number,
+            None => {
+                let number = self.threads.len() as u32;
+                self.bytes += 2 * STACK_BYTES;
+                self.threads.push(sampled.clone());
+                self.thread_numbers.insert(sampled, number);
+                number
+            }
+        };
+        self.last = Some((thread.clone(), process, number));
         number
     }
 }
@@ -152,7 +169,7 @@ impl Samples {
 pub(crate) struct Frames {
     pub(crate) names: Vec<Frame>,
     numbers: HashMap<String, u32>,
-    by_address: HashMap<(Option<u64>, u64), u32>,
+    by_address: Map<(Option<u64>, u64), u32>,
 }
 
 /// A frame.

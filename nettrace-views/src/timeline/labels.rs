@@ -77,15 +77,15 @@ impl Keys {
             Label::Level(value) => *level = Some(*value),
             Label::TraceId(id) => D::text(all, &self.trace, &values::hex(id)),
             Label::SpanId(id) => both(&|out| {
-                D::text(out, &self.span, &format!("{id:016x}"));
+                D::text(out, &self.span, &values::hex(&id.to_be_bytes()));
             }),
             Label::RelatedActivityId(id) => match span(id) {
-                Some(parent) => D::text(all, &self.parent, &parent.to_string()),
+                Some(parent) => D::text(all, &self.parent, &values::hex(&parent.to_bytes())),
                 None => values::label::<D>(all, label),
             },
             Label::ActivityId(id) if span(id).is_some() => {
                 if let Some(id) = span(id).filter(|_| !has_span) {
-                    both(&|out| D::text(out, &self.span, &id.to_string()));
+                    both(&|out| D::text(out, &self.span, &values::hex(&id.to_bytes())));
                 }
             }
             label => both(&|out| values::label::<D>(out, label)),

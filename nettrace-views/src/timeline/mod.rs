@@ -219,7 +219,14 @@ impl<F: Form, W: Write> Timeline<F, W> {
             let number = self.thread(&capture.thread);
             self.show_loss(number, capture.lost, at);
         }
-        let thread = self.thread(event.thread());
+        let thread = match self.threads.is_last(event.__thread_definition()) {
+            Some(number) => number,
+            None => {
+                let number = self.thread(event.thread());
+                self.threads.defined_by(event.__thread_definition());
+                number
+            }
+        };
         self.read_labels(event);
         let ty = self.types.of(event, self.version, &mut self.form, &mut self.out);
         let role = match self.labels.ids.opcode {
@@ -228,7 +235,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
             _ => ty.role,
         };
-        if ty.is_sample && self.sample(event, thread, at) {
+        let is_sampled = ty.is_sample && self.sample(event, thread, at);
+        // The number in .NET's samples says what kind of code the thread was in.
+        if is_sampled && !ty.has_more {
             return;
         }
         if let Some(lesson) = ty.lesson {
@@ -236,7 +245,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             self.samples.symbols.learn(lesson, event, process);
         }
         if F::Details::IS_ANY {
-            self.read_details(event, role, &ty);
+            self.read_details(event, role, &ty, is_sampled);
         }
         if let Some(counter) = ty.counter {
             let process = self.threads.known[thread].process;
@@ -322,7 +331,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         self.form.moment(&moment, out);
     }
 
-    /// Takes a sample. Returns `false` if the event has no stack, or must be shown as well.
+    /// Takes a sample. Returns `false` if the event has no stack, or has not the needed ids.
     fn sample(&mut self, event: &Event<'_>, thread: usize, at: i64) -> bool {
         let known = &self.threads.known[thread];
         let process = known.process;
@@ -337,10 +346,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             self.form.samples(&self.samples, &mut self.out);
             self.samples.clear();
         }
-        // The number in .NET's samples says what kind of code the thread was in.
-        let metadata = event.metadata();
-        let is_all = metadata.fields.is_empty() || metadata.is_from_table;
-        self.samples.take(event, process, at) && is_all
+        self.samples.take(event, process, at)
     }
 
     fn show_loss(&mut self, number: usize, lost: u64, at: i64) {
@@ -370,8 +376,8 @@ impl<F: Form, W: Write> Timeline<F, W> {
         }
     }
 
-    /// Writes the fields of an event, its level and its stack as details.
-    fn read_details(&mut self, event: &Event<'_>, role: Role, ty: &EventType) {
+    /// Writes the fields of an event, its level and its stack as details. A sample has its stack.
+    fn read_details(&mut self, event: &Event<'_>, role: Role, ty: &EventType, is_sampled: bool) {
         let out = &mut self.details;
         out.clear();
         let mut values = event.fields();
@@ -398,7 +404,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
                 out.extend_from_slice(&types::level::<F::Details>(level, &self.keys.level))
             }
         }
-        if event.header.stack_id != 0 {
+        if event.header.stack_id != 0 && !is_sampled {
             if let Some(stack) = event.stack() {
                 if stack.bytes() != self.stack.addresses {
                     self.stack.read::<F::Details>(stack, &self.keys);

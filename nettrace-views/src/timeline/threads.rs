@@ -1,8 +1,6 @@
 //! The threads that the source has defined.
 
-use std::collections::HashMap;
-
-use nettrace_reader::Thread;
+use nettrace_reader::{__shared::Map, Thread};
 
 use crate::spans::Spans;
 
@@ -13,10 +11,13 @@ const MANY: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     /// Their numbers, by their indices.
-    pub(super) numbers: HashMap<u64, usize>,
+    pub(super) numbers: Map<u64, usize>,
     pub(super) known: Vec<Known>,
     free: Vec<usize>,
     last: usize,
+    /// The number of the definition of the last thread, as the source counts them. 0 if there is
+    /// none.
+    last_definition: u64,
     /// From this number on, threads are forgotten.
     many: usize,
 }
@@ -33,9 +34,20 @@ pub(super) struct Known {
 }
 
 impl Threads {
-    /// The number of a thread, if it is the one that is known by its index.
+    /// The number of the thread of an event, if it is that of the event before.
     #[inline]
+    pub(super) fn is_last(&self, definition: u64) -> Option<usize> {
+        (self.last_definition == definition).then_some(self.last)
+    }
+
+    /// Notes the definition of the thread that was found or added last.
+    pub(super) fn defined_by(&mut self, definition: u64) {
+        self.last_definition = definition;
+    }
+
+    /// The number of a thread, if it is the one that is known by its index.
     pub(super) fn find(&mut self, thread: &Thread, epoch: u64) -> Option<usize> {
+        self.last_definition = 0;
         if let Some(known) = self.known.get(self.last) {
             if known.thread == *thread {
                 return Some(self.last);
@@ -73,7 +85,7 @@ impl Threads {
     ) {
         self.numbers.remove(&index);
         self.known[number] = Known::default();
-        self.last = usize::MAX;
+        (self.last, self.last_definition) = (usize::MAX, 0);
         spans.end_thread(number, out);
         self.free.push(number);
     }
@@ -81,7 +93,7 @@ impl Threads {
     /// Forgets threads that recorded nothing lately, if there are many. If one of them records
     /// again, its track is described again.
     pub(super) fn begin_epoch(&mut self, epoch: u64, spans: &mut Spans, out: &mut Vec<u8>) {
-        self.last = usize::MAX;
+        (self.last, self.last_definition) = (usize::MAX, 0);
         if self.numbers.len() < self.many.max(MANY) {
             return;
         }

@@ -28,6 +28,8 @@ pub(super) struct EventType {
     /// The level as a detail, if it is severe.
     pub(super) level: Vec<u8>,
     pub(super) is_sample: bool,
+    /// Whether its events, if they are samples, are events with fields as well.
+    pub(super) has_more: bool,
     /// What its events say of code.
     pub(super) lesson: Option<Lesson>,
     /// Which field states the span that another one follows from.
@@ -122,6 +124,7 @@ impl EventType {
             keys,
             level: level::<F::Details>(metadata.level, &level_key),
             is_sample: stacks::is_sample(metadata),
+            has_more: !metadata.fields.is_empty() && !metadata.is_from_table,
             lesson: Lesson::of(metadata),
             follows: position("span").filter(|_| is_follows),
             counter: CounterEvent::of(metadata),
