@@ -16,6 +16,8 @@ const VERSION: &str = concat!("10.0.0-rust.nettrace-diagnostics.", env!("CARGO_P
 /// The operating system, as .NET names it.
 const OS: &str = if cfg!(target_os = "linux") {
     "Linux"
+} else if cfg!(windows) {
+    "Windows"
 } else if cfg!(target_os = "macos") {
     "macOS"
 } else {
@@ -29,6 +31,8 @@ const PORTABLE_OS: &str = if cfg!(all(target_os = "linux", target_env = "musl"))
     "linux"
 } else if cfg!(target_os = "macos") {
     "osx"
+} else if cfg!(windows) {
+    "win"
 } else {
     "unix"
 };

@@ -30,16 +30,20 @@ pub enum Error {
         limit: usize,
     },
     /// This process, or another with the same path, listens already.
-    #[error("another listener has the socket {}; a process listens once", path.display())]
+    #[error("another listener has {}; a process listens once", path.display())]
     InUse {
         /// The path of the socket.
         path: PathBuf,
     },
     /// The system did not make the socket, for example because the folder is read-only.
-    #[error(
-        "cannot make the socket {}: {cause}; set TMPDIR to another folder, for this process and \
-         for the tool",
-        path.display()
+    #[cfg_attr(windows, error("cannot make the pipe {}: {cause}", path.display()))]
+    #[cfg_attr(
+        not(windows),
+        error(
+            "cannot make the socket {}: {cause}; set TMPDIR to another folder, for this process \
+             and for the tool",
+            path.display()
+        )
     )]
     Bind {
         /// The path of the socket.
@@ -50,9 +54,6 @@ pub enum Error {
     /// The thread that answers clients could not be started, or has not all that it needs.
     #[error("the thread that answers clients could not be started: {0}")]
     Thread(io::Error),
-    /// The platform has no Unix sockets.
-    #[error("this platform is not supported: clients attach over Unix sockets")]
-    Unsupported,
 }
 
 impl fmt::Debug for Error {

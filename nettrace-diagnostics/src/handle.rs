@@ -3,9 +3,9 @@
 use std::{path::PathBuf, process, time::Duration};
 
 use crate::{
-    Waker,
     environment::say,
     sync::{Arc, Condvar, Mutex, TryLockError, lock},
+    transport::Waker,
 };
 
 /// How long a process waits to be resumed before it says so.
@@ -99,6 +99,12 @@ impl Handle {
 
 /// The servers of this process.
 static HANDLES: Mutex<Vec<Arc<Handle>>> = Mutex::new(Vec::new());
+
+/// Whether a server of this process listens at `path`.
+#[cfg(windows)]
+pub(crate) fn listens_at(path: &std::path::Path) -> bool {
+    lock(&HANDLES).iter().any(|handle| handle.serves() && handle.path == path)
+}
 
 /// Ends all servers, so that traces are complete and no socket stays.
 pub(crate) fn at_exit() {

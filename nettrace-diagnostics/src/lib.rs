@@ -123,14 +123,24 @@
 //!
 //! The child of a `fork` does not answer for its parent. It can call [`listen`] itself.
 //!
-//! # Platforms
+//! # Windows
 //!
-//! Linux and other Unix systems. On Windows, where .NET has named pipes, the crate compiles and
-//! [`listen`] returns [`Error::Unsupported`].
+//! There is no `/tmp` there and no `fork`, and instead of a socket the process has the named pipe
+//! `\\.\pipe\dotnet-diagnostic-PID`. The process's user, administrators and the system may open it,
+//! and nobody from another machine. The ports of `DOTNET_DiagnosticPorts` are pipes, too: by name,
+//! or by the whole path.
+//!
+//! While nobody is attached, one thread sleeps. A client has a thread of its own. Nothing happens
+//! at `exit`: call [`Diagnostics::stop`] at the end of `main`, so that the traces of clients are
+//! complete. The command `nettrace` cannot attach on Windows.
 
 #![cfg_attr(
     not(unix),
-    allow(dead_code, unused_imports, reason = "the server is for Unix; the rest compiles")
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "the client, and what happens at `fork`, are for Unix"
+    )
 )]
 #![allow(
     clippy::disallowed_types,
@@ -149,31 +159,40 @@ pub mod __client;
 pub mod __fuzzing {
     pub use crate::protocol::fuzzing::check;
 }
+mod answer;
 mod environment;
 mod error;
-#[cfg(unix)]
 mod handle;
 mod options;
+mod ports;
 mod protocol;
+mod sessions;
 mod sync;
 
 #[cfg(unix)]
-mod answer;
-#[cfg(unix)]
 mod connection;
 #[cfg(unix)]
-mod ports;
+mod outgoing;
 #[cfg(unix)]
 mod process;
 #[cfg(unix)]
 mod server;
 #[cfg(unix)]
-mod sessions;
-#[cfg(unix)]
 mod socket;
 #[cfg(unix)]
 #[cfg_attr(not(target_os = "linux"), path = "watch_elsewhere.rs")]
 mod watch;
+
+#[cfg(windows)]
+mod pipe;
+#[cfg(windows)]
+#[path = "pipe_server.rs"]
+mod server;
+
+#[cfg(windows)]
+use crate::pipe as transport;
+#[cfg(unix)]
+use crate::socket as transport;
 
 use std::{
     path::{Path, PathBuf},
@@ -181,8 +200,6 @@ use std::{
 };
 
 pub use crate::{error::Error, options::Options};
-#[cfg(unix)]
-use socket::Waker;
 
 /// Lets tools attach to this process, until it ends.
 ///
@@ -201,7 +218,6 @@ use socket::Waker;
 /// - [`Error::Bind`], [`Error::PathTooLong`]: the folder is missing, read-only or too deep.
 /// - [`Error::InUse`]: the process listens already.
 /// - [`Error::Thread`]: the system has no room for another thread or descriptor.
-/// - [`Error::Unsupported`]: on Windows.
 ///
 /// A service that must run even so ignores the error:
 ///
@@ -217,7 +233,7 @@ pub fn listen() -> Result<Diagnostics, Error> {
 /// Starts the session that the [environment](crate#the-environment) asks for, and nothing else.
 /// Returns the path of its trace, or `None` if the environment asks for none.
 ///
-/// [`listen`] does this too. Call this where nobody shall attach, and on Windows. Only the first
+/// [`listen`] does this too. Call this where nobody shall attach. Only the first
 /// call in a process has an effect. The session ends when the process does.
 ///
 /// What keeps the session from starting, such as a variable with a bad value, is said on standard
@@ -237,16 +253,12 @@ pub fn from_environment() -> Option<PathBuf> {
 /// A process that tools can attach to. Dropping it stops nothing.
 #[derive(Clone, Debug)]
 pub struct Diagnostics {
-    #[cfg(unix)]
     handle: sync::Arc<handle::Handle>,
-    #[cfg(not(unix))]
-    never: std::convert::Infallible,
 }
 
 /// How long [`Diagnostics::stop`] waits.
 const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
-#[cfg(unix)]
 impl Diagnostics {
     fn start(options: Options) -> Result<Self, Error> {
         environment::start();
@@ -264,7 +276,7 @@ impl Diagnostics {
         self.handle.serves()
     }
 
-    /// The path of the socket, whether or not it is there: see [`is_listening`](Self::is_listening).
+    /// The path of the socket, or of the pipe, whether or not it is there: see [`is_listening`](Self::is_listening).
     ///
     /// ```
     /// # #[cfg(unix)] {
@@ -289,26 +301,6 @@ impl Diagnostics {
     /// Does nothing in the child of a `fork`, and nothing the second time. `exit` does the same.
     pub fn stop(&self) {
         self.handle.stop(STOP_PATIENCE);
-    }
-}
-
-#[cfg(not(unix))]
-impl Diagnostics {
-    fn start(_: Options) -> Result<Self, Error> {
-        environment::start();
-        let _ = STOP_PATIENCE;
-        Err(Error::Unsupported)
-    }
-
-    /// The path of the socket.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        match self.never {}
-    }
-
-    /// Ends the sessions of all clients, removes the socket, and ends the thread.
-    pub fn stop(&self) {
-        match self.never {}
     }
 }
 

@@ -36,7 +36,8 @@ impl Options {
     }
 
     /// The folder of the socket. The default is that of the variable `TMPDIR`, or else `/tmp`.
-    /// Tools look in the folder that `TMPDIR` names for themselves.
+    /// Tools look in the folder that `TMPDIR` names for themselves. On Windows this has no effect:
+    /// pipes have no folder.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.directory = Some(directory.into());
         self

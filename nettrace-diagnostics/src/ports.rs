@@ -5,27 +5,18 @@
 //! is. Then it is like any other: the tool sends a command, or nothing for as long as it likes. As
 //! soon as it has begun to, this process opens the next one.
 
-use std::{
-    env, io,
-    io::Write as _,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
-    process,
-    time::{Duration, Instant},
-};
-
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::{env, path::PathBuf, process, time::Duration};
 
 use crate::{
     environment::say,
     protocol,
     sync::{Mutex, lock},
-    watch::{Seen, Watch},
 };
 
 /// How long this process waits before it tries again, at first and at most. .NET waits for half a
-/// second at most. Here the [watch](Watch) tells of a tool in nearly all cases, and at once.
-const DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
+/// second at most. On Linux a watch tells of a tool in
+/// nearly all cases, and at once.
+pub(crate) const DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 /// What an advertisement begins with.
 const MAGIC: [u8; 8] = *b"ADVR_V1\0";
 
@@ -106,90 +97,24 @@ pub(crate) fn check(text: &str) {
     }
 }
 
-/// A port that this process connects to.
+/// How long this process waits before it tries to connect again. It is longer each time.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    /// Which of the server's ports it is.
-    pub(crate) port: usize,
-    address: SocketAddrUnix,
-    path: PathBuf,
-    /// While nobody listens.
-    pub(crate) watch: Option<Watch>,
-    /// When to connect. `None`: a connection waits for a command.
-    pub(crate) due: Option<Instant>,
-    delay: Duration,
-}
+pub(crate) struct Delay(Duration);
 
-impl Outgoing {
-    /// `None`: the path is too long for a socket.
-    pub(crate) fn new(port: usize, path: &Path) -> Option<Self> {
-        let address = SocketAddrUnix::new(path).ok()?;
-        let (due, path) = (Some(Instant::now()), path.to_owned());
-        Some(Self { port, address, path, watch: None, due, delay: DELAYS.0 })
+impl Delay {
+    pub(crate) fn new() -> Self {
+        Self(DELAYS.0)
     }
 
-    /// Connects, and says whose connection it is. If nobody listens, tries again later.
-    ///
-    /// The user at the other end is not checked: who sets the environment of a process may do
-    /// anything with it, and a tool in another container has another user.
-    pub(crate) fn connect(&mut self, cookie: [u8; 16], now: Instant) -> Option<UnixStream> {
-        let mut connected = self.try_to_connect(cookie);
-        if connected.is_err() && self.watch.is_none() {
-            self.watch = Watch::new(&self.path);
-            if self.watch.is_some() {
-                // A tool may have come before the watch.
-                connected = self.try_to_connect(cookie);
-            }
-        }
-        match connected {
-            Ok(stream) => {
-                self.watch = None;
-                self.due = None;
-                Some(stream)
-            }
-            Err(_) => {
-                self.retry(now);
-                None
-            }
-        }
-    }
-
-    /// The watch has something to tell.
-    pub(crate) fn look(&mut self, now: Instant) {
-        match self.watch.as_mut().map(|watch| watch.see(now)) {
-            // It will listen any moment.
-            Some(Seen::Arrival) => self.again(now),
-            Some(Seen::FolderGone) => self.watch = None,
-            Some(Seen::Others) | None => {}
-        }
-    }
-
-    fn try_to_connect(&self, cookie: [u8; 16]) -> io::Result<UnixStream> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket: OwnedFd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        connect(&socket, &self.address)?;
-        let mut stream = UnixStream::from(socket);
-        // There is room for it, because nothing was written before.
-        stream.write_all(&advertisement(cookie, process::id()))?;
-        Ok(stream)
-    }
-
-    /// The connection was not used: nobody listens, or the tool has closed it.
-    pub(crate) fn retry(&mut self, now: Instant) {
-        self.due = Some(now + self.delay);
-        self.delay = (self.delay * 5 / 4).min(DELAYS.1);
-    }
-
-    /// A tool is there: the connection is in use, so it needs another for its next command, or it
-    /// has just come.
-    pub(crate) fn again(&mut self, now: Instant) {
-        self.delay = DELAYS.0;
-        self.due = Some(now);
+    pub(crate) fn next(&mut self) -> Duration {
+        let now = self.0;
+        self.0 = (now * 5 / 4).min(DELAYS.1);
+        now
     }
 }
 
 /// The first bytes of a connection that this process has opened.
-fn advertisement(cookie: [u8; 16], pid: u32) -> Vec<u8> {
+pub(crate) fn advertisement(cookie: [u8; 16], pid: u32) -> Vec<u8> {
     let mut out = Vec::with_capacity(34);
     out.extend(MAGIC);
     out.extend(cookie);
@@ -229,23 +154,5 @@ mod tests {
         assert_eq!(bytes[..8], *b"ADVR_V1\0");
         assert_eq!(bytes[8..24], [7; 16]);
         assert_eq!(bytes[24..], [2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-    }
-
-    #[test]
-    fn retries_become_rarer() {
-        let mut outgoing = Outgoing::new(1, Path::new("/no/such/socket")).unwrap();
-        let now = Instant::now();
-        let mut delays = Vec::new();
-        for _ in 0..40 {
-            assert!(outgoing.connect([0; 16], now).is_none());
-            delays.push(outgoing.due.unwrap() - now);
-        }
-        assert!(delays.is_sorted(), "{delays:?}");
-        assert_eq!((delays[0], delays[39]), DELAYS);
-        outgoing.again(now);
-        assert_eq!(outgoing.due, Some(now));
-        outgoing.retry(now);
-        assert_eq!(outgoing.due, Some(now + DELAYS.0));
-        assert!(Outgoing::new(1, Path::new(&"x".repeat(200))).is_none());
     }
 }

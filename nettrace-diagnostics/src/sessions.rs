@@ -3,20 +3,17 @@
 use std::{
     fmt,
     io::{self, ErrorKind, IoSlice, Write},
-    net::Shutdown,
-    os::unix::net::UnixStream,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nettrace_metrics::Reporting;
 use nettrace_writer::{Error, Level, OnFull, ProviderFilter, Session, sink::StreamSink};
-use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
     options::Options,
-    process::Kept,
     protocol::{self, Buffering, Collect, Provider, Refusal, SessionType, code},
     sync::{Arc, Mutex, lock, mpsc},
+    transport::{self, Kept, Stream},
 };
 
 /// The smallest memory that a session gets, whatever the client asks for.
@@ -32,7 +29,7 @@ pub(crate) struct Attached {
     pub(crate) id: u64,
     /// Before the stream, which must not be closed while this says that it is open.
     _kept: Kept,
-    pub(crate) stream: Arc<UnixStream>,
+    pub(crate) stream: Arc<Stream>,
     /// The counters that the client has asked for.
     counters: Reporting,
     session: Session,
@@ -42,7 +39,7 @@ pub(crate) struct Attached {
 #[derive(Debug)]
 pub(crate) struct NotStarted {
     pub(crate) kept: Kept,
-    pub(crate) stream: UnixStream,
+    pub(crate) stream: Stream,
     pub(crate) refusal: Refusal,
 }
 
@@ -54,7 +51,7 @@ impl Attached {
     pub(crate) fn start(
         id: u64,
         collect: &Collect,
-        (stream, kept): (UnixStream, Kept),
+        (stream, kept): (Stream, Kept),
         options: &Options,
     ) -> Result<Self, Box<NotStarted>> {
         if let Err(refusal) = check(collect) {
@@ -86,7 +83,7 @@ impl Attached {
         first.append(&mut lock(&header));
         // There is room for it, because nothing was written before. If the client has gone, the
         // server hears of it.
-        let _ = (&*stream).write_all(&first);
+        let _ = transport::send(&stream, &[IoSlice::new(&first)], options.patience);
         let _ = gate.send(());
         let providers = collect.providers.iter();
         let providers = providers.map(|provider| (&*provider.name, &*provider.arguments));
@@ -100,8 +97,7 @@ impl Attached {
         drop(self.counters);
         // If the client is gone, nobody is left to hear of an error.
         let _ = self.session.finish();
-        // The child of a fork may have a copy of the descriptor, so closing it may not be enough.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        transport::close(&self.stream);
     }
 }
 
@@ -170,7 +166,7 @@ fn filter(provider: &Provider) -> ProviderFilter {
 
 /// A client, as the sink of its session sees it.
 struct Client {
-    stream: Arc<UnixStream>,
+    stream: Arc<Stream>,
     /// The header of the trace. The server sends it, with the answer before it.
     header: Arc<Mutex<Vec<u8>>>,
     has_header: bool,
@@ -183,34 +179,16 @@ struct Client {
 impl Client {
     /// Writes some bytes. Waits for a client that takes nothing, until its patience is over.
     fn send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut since = None;
-        loop {
-            let error = match (&*self.stream).write_vectored(pieces) {
-                Ok(count) => return Ok(count),
-                Err(error) => error,
-            };
-            match error.kind() {
-                ErrorKind::Interrupted => {}
-                ErrorKind::WouldBlock => {
-                    let waited = since.get_or_insert_with(Instant::now).elapsed();
-                    let left = self.patience.saturating_sub(waited);
-                    if left.is_zero() {
-                        return Err(self.give_up());
-                    }
-                    let mut events = [PollFd::new(&*self.stream, PollFlags::OUT)];
-                    let left = left.max(Duration::from_millis(1)).try_into().ok();
-                    // An error shows again at the next write.
-                    let _ = poll(&mut events, left.as_ref());
-                }
-                _ => return Err(error),
-            }
-        }
+        transport::send(&self.stream, pieces, self.patience).map_err(|error| match error.kind() {
+            ErrorKind::TimedOut => self.give_up(),
+            _ => error,
+        })
     }
 
     /// Closes the connection, which makes the server end the session. The error is one that ends
     /// the trace.
     fn give_up(&self) -> io::Error {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        transport::close(&self.stream);
         let text = format!("the client has taken nothing for {:?}", self.patience);
         io::Error::new(ErrorKind::ConnectionAborted, text)
     }

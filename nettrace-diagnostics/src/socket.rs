@@ -2,7 +2,7 @@
 
 use std::{
     env, fs,
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, IoSlice, Write as _},
     net::Shutdown,
     os::{
         fd::OwnedFd,
@@ -13,15 +13,21 @@ use std::{
     },
     path::{Path, PathBuf},
     process,
+    time::{Duration, Instant},
 };
 
 use rustix::{
+    event::{PollFd, PollFlags, poll},
     fs::{Mode, fchmod},
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
 };
 
 use crate::error::Error;
+pub(crate) use crate::process::Kept;
+
+/// A connection.
+pub(crate) type Stream = UnixStream;
 
 /// How many connections the system keeps for us until we accept them.
 const BACKLOG: i32 = 128;
@@ -156,4 +162,39 @@ pub(crate) fn is_allowed(stream: &UnixStream) -> bool {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn is_allowed(_: &UnixStream) -> bool {
     true
+}
+
+/// Writes some bytes. Fails with `TimedOut` if the other side takes none within its patience.
+pub(crate) fn send(
+    mut stream: &Stream,
+    pieces: &[IoSlice<'_>],
+    patience: Duration,
+) -> io::Result<usize> {
+    let mut since = None;
+    loop {
+        let error = match stream.write_vectored(pieces) {
+            Ok(count) => return Ok(count),
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::Interrupted => {}
+            ErrorKind::WouldBlock => {
+                let waited = since.get_or_insert_with(Instant::now).elapsed();
+                let left = patience.saturating_sub(waited);
+                if left.is_zero() {
+                    return Err(ErrorKind::TimedOut.into());
+                }
+                let mut events = [PollFd::new(stream, PollFlags::OUT)];
+                let left = left.max(Duration::from_millis(1)).try_into().ok();
+                // An error shows again at the next write.
+                let _ = poll(&mut events, left.as_ref());
+            }
+            _ => return Err(error),
+        }
+    }
+}
+
+/// Ends a connection in both directions, also if a child of a `fork` has a copy of its descriptor.
+pub(crate) fn close(stream: &Stream) {
+    let _ = stream.shutdown(Shutdown::Both);
 }
