@@ -13,6 +13,9 @@
 //! dotnet-counters monitor -n service --counters Example-Service
 //! ```
 //!
+//! The trace also has the service's counters, each second: `nettrace dump` prints them, and
+//! Perfetto shows them as lines.
+//!
 //! Each request is a span of `nettrace-tower`, each `#[traced]` function below it is one too. They
 //! cross tasks, threads of SQLite, and connections. Some requests are slow, some fail, one in two
 //! hundred panics, and one in a hundred is given up by its client. The last line of the output is a
@@ -81,6 +84,9 @@ struct Args {
     /// Begin so many requests a second, instead of each when another is done
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,
+    /// How often the trace gets the values of the counters: at least every 0.1 s; 0 for never
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    counters: Duration,
     /// Who records [default: nettrace, or with `--attach` none]
     #[arg(long, value_enum)]
     tracing: Option<Tracing>,
@@ -99,6 +105,11 @@ fn ratio(text: &str) -> Result<f64, String> {
         Ok(ratio) if (0.0..=1.0).contains(&ratio) => Ok(ratio),
         _ => Err("a ratio is a number from 0 to 1".to_owned()),
     }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "an interval is a number of seconds".to_owned())
 }
 
 impl Args {

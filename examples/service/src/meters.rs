@@ -4,7 +4,10 @@ use std::{array, time::Duration};
 
 use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
 
-static METER: Meter = Meter::new("Example-Service").version(env!("CARGO_PKG_VERSION"));
+/// The name of the meter.
+pub(crate) const NAME: &str = "Example-Service";
+
+static METER: Meter = Meter::new(NAME).version(env!("CARGO_PKG_VERSION"));
 static REQUESTS: Counter =
     Counter::new(&METER, "requests").unit("{request}").description("Requests that were sent");
 static IN_PROGRESS: UpDownCounter = UpDownCounter::new(&METER, "requests.in_progress")

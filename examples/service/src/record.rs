@@ -12,12 +12,16 @@ use std::{
     time::Duration,
 };
 
+use nettrace_metrics::{Reporter, Reporting};
 use nettrace_tail::{Tail, TailCounter, TailCounts};
 use nettrace_writer::{SampledOut, Session, sink::FileOptions};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use crate::{Args, app, cpu};
+use crate::{Args, app, cpu, meters};
+
+/// The provider of the counters' events.
+const COUNTERS: &str = "System.Diagnostics.Metrics";
 
 /// Who records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -33,8 +37,13 @@ pub(crate) enum Tracing {
 /// A recording that has begun.
 pub(crate) enum Recording {
     Nobody,
-    /// With the counts of a tail decision.
-    Session(Session, Option<TailCounter>),
+    Session {
+        session: Session,
+        /// The counters, which go into the same trace.
+        counters: Option<Reporting>,
+        /// The counts of a tail decision.
+        tail: Option<TailCounter>,
+    },
     Fmt {
         guard: WorkerGuard,
         counts: Arc<Counts>,
@@ -83,7 +92,13 @@ impl Recording {
                     }
                 };
                 let session = session.format(args.format).provider(nettrace_tower::PROVIDER);
-                Self::Session(session.provider(app::PROVIDER).start()?, tail)
+                let session = session.provider(app::PROVIDER).provider(COUNTERS).start()?;
+                let counters = (!args.counters.is_zero()).then(|| {
+                    nettrace_metrics::observe_process();
+                    let reporter = Reporter::every(args.counters);
+                    reporter.meter(meters::NAME).meter("NetTrace.*").start(&session)
+                });
+                Self::Session { session, counters, tail }
             }
             Tracing::Fmt => {
                 let mut options = File::options();
@@ -107,7 +122,11 @@ impl Recording {
     pub(crate) fn finish(self) -> Result<Recorded, Box<dyn Error>> {
         Ok(match self {
             Self::Nobody => Recorded { cpu: Some(0.0), ..Recorded::default() },
-            Self::Session(session, tail) => {
+            Self::Session { session, counters, tail } => {
+                if let Some(counters) = counters {
+                    // With the values of the last interval.
+                    counters.finish();
+                }
                 let _ = session.flush();
                 let cpu = cpu::of_thread("nettrace-flusher");
                 let stats = session.finish()?;

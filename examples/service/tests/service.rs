@@ -13,7 +13,7 @@ use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::Label;
 use serde_json::Value;
 
-use crate::support::counts;
+use crate::support::{counters, counts};
 
 /// A run that has ended.
 struct Run {
@@ -66,8 +66,10 @@ fn the_trace_has_the_tree_that_the_program_knows() {
     let (trace, known_spans) = (folder.path().join("a.nettrace"), folder.path().join("known.json"));
     // The reference takes a span without a parent for a child of whatever has last begun on its
     // thread and goes on. So all requests have a parent here.
-    let arguments = ["--load", "2000", "--one-trace", "--known", known_spans.to_str().unwrap()];
-    let run = run(&arguments, &trace);
+    let known_file = known_spans.to_str().unwrap();
+    // Counters only at the end.
+    let load = ["--load", "2000", "--counters", "1000"];
+    let run = run(&[&load[..], &["--one-trace", "--known", known_file]].concat(), &trace);
     assert_eq!(run.number("dropped"), 0);
     let (edges, names) = known(&known_spans, run.process);
     assert_eq!(run.number("spans"), edges.len() as u64);
@@ -90,9 +92,20 @@ fn the_trace_has_the_tree_that_the_program_knows() {
             assert_eq!(events.get(&format!("{name}{end}")), Some(count), "{name}{end}");
         }
     }
-    let others: u64 = ["Bought", "Line"].iter().map(|name| events[*name]).sum();
+    let others: u64 = ["Bought", "Line", "counters"].iter().map(|name| events[*name]).sum();
     assert_eq!(events.values().sum::<u64>(), 2 * edges.len() as u64 + others);
     assert_eq!(run.number("events"), 2 * edges.len() as u64 + others);
+
+    // The counters of the service are in its own trace, up to the end.
+    let counters = counters(&trace);
+    let sum = |name: &str| {
+        let values = counters.iter().filter(|((instrument, _), _)| instrument == name);
+        values.map(|(_, value)| *value).sum::<f64>()
+    };
+    assert_eq!(sum("requests"), 2_000.0, "{counters:?}");
+    assert_eq!(sum("requests.in_progress"), 0.0, "{counters:?}");
+    assert!(sum("last_order") > 0.0, "{counters:?}");
+    assert!(sum("process.cpu.time") > 0.0 || cfg!(not(unix)), "{counters:?}");
 
     // By their ids: the same tree.
     if let Some(activities) = testkit::activities::of(&trace) {
@@ -129,7 +142,8 @@ fn spans(trace: &Path) -> BTreeSet<Edge> {
 fn what_is_sampled_out_is_counted_and_the_rest_are_whole_trees() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let load = ["--load", "2000"];
+    // How often counters are written depends on the time that a run takes.
+    let load = ["--load", "2000", "--counters", "0"];
     let everything = run(&load, &path("all"));
     let total = |run: &Run| {
         let [spans, events] =
