@@ -50,9 +50,10 @@
 //!   `2s`, `900us`), or `failed` if only failures count.
 //! - by its provider and name: [`Tail::ask`]. So spans of libraries can be chosen, too.
 //!
-//! The decision is about a *tree*: all that this process records of one trace. It is made if the
-//! oldest of that is the Start of a span that asks. If a caller makes several requests in one
-//! trace, each such span decides about the time from its start on.
+//! The decision is about a *tree*: all that this process records of one trace, until it records
+//! nothing of it for a window. It is made if the oldest of that is the Start of a span that asks.
+//! If a caller makes several requests in one trace, each such span decides about the time from its
+//! start to the start of the next, and those that overlap decide together.
 //!
 //! Everything else is kept: events outside of spans, events without the ids of a trace, and trees
 //! whose first span does not ask.
@@ -265,8 +266,8 @@ impl<S: Sink> Tail<S> {
     /// Notes what a batch has, and holds it back.
     fn hold(&mut self, batch: &Batch<'_>, now: Instant) -> Result<(), Malformed> {
         let Some(incoming) = &mut self.incoming else { return Err(Malformed) };
-        let bytes = batch.pieces.iter().flat_map(|piece| piece.iter().copied());
-        let bytes: Vec<u8> = bytes.collect();
+        let mut bytes = Vec::with_capacity(batch.pieces.iter().map(|piece| piece.len()).sum());
+        batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         self.batches += 1;
         let mut first = u64::MAX;
         for block in blocks(&bytes) {

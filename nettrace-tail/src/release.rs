@@ -200,7 +200,7 @@ impl Release {
             return true; // without a trace
         };
         with.trees.decided(&span.trace, with.now);
-        let is_kept = is_defined && with.trees.keeps(&span.trace, header.timestamp);
+        let is_kept = with.trees.keeps(&span.trace, header.timestamp, is_defined);
         let role = self.roles.get(header.metadata_id).filter(|role| role.asks.is_some());
         if role.is_some_and(|role| matches!(role.kind, Kind::Start | Kind::Single(_))) {
             let counts = &mut with.counts;

@@ -2,8 +2,7 @@
 //!
 //! A tree is what this process shows of one trace. It asks for a decision if the oldest of its rows
 //! is the Start of a span that asks. Such spans are its *roots*: one, or several if a caller makes
-//! several requests in one trace. All of a tree is kept but the rows of roots that have ended fast
-//! and well. Times are ticks.
+//! several requests in one trace. Roots that overlap are decided upon together. Times are ticks.
 //!
 //! Rows come in the order of the stream: one thread after the other, so a span's Stop may come
 //! before its Start. Whatever is decided is decided by the times in the rows.
@@ -23,8 +22,8 @@ use crate::{
 /// About how many bytes a tree takes.
 pub(crate) const TREE: usize = 256;
 
-/// The most Stops of a tree that wait for their Start.
-const MOST_STOPS: usize = 64;
+/// The most Stops of a tree that wait for their Start, and the most failures that are remembered.
+const MOST: usize = 64;
 
 /// A root that has begun.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +40,38 @@ struct Stop {
     failed: bool,
 }
 
-/// A part of a tree that is kept: from a time to another, both included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kept {
+/// The time of roots that overlap. A part also has the rows after it, up to the next part.
+#[derive(Clone, Copy, Debug)]
+struct Part {
     from: u64,
-    to: u64,
+    /// When the last of those that have ended did so.
+    ended: u64,
+    /// How many have not ended.
+    open: u32,
+    /// A root was slow or failed, or was written before it ended.
+    kept: bool,
+    /// Rows were left out already.
+    left_out: bool,
+}
+
+impl Part {
+    fn to(&self) -> u64 {
+        if self.open > 0 { u64::MAX } else { self.ended }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.from <= other.to() && other.from <= self.to()
+    }
+
+    fn with(self, other: &Self) -> Self {
+        Self {
+            from: self.from.min(other.from),
+            ended: self.ended.max(other.ended),
+            open: self.open + other.open,
+            kept: self.kept || other.kept,
+            left_out: self.left_out && other.left_out,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -56,9 +82,10 @@ struct Tree {
     open: Vec<Open>,
     /// Stops whose Start has not come.
     stops: Vec<Stop>,
-    kept: Option<Kept>,
-    /// When the last root began.
-    last_started: u64,
+    /// In the order of time. They do not overlap.
+    parts: Vec<Part>,
+    /// When something failed that is no root.
+    failures: Vec<u64>,
     /// The last batch with rows of it.
     last_batch: u64,
     is_decided: bool,
@@ -71,8 +98,8 @@ impl Tree {
             asks: false,
             open: Vec::new(),
             stops: Vec::new(),
-            kept: None,
-            last_started: 0,
+            parts: Vec::new(),
+            failures: Vec::new(),
             last_batch: 0,
             is_decided: false,
         }
@@ -85,48 +112,79 @@ impl Tree {
         }
     }
 
-    /// Keeps all rows from a time on.
-    fn keep_from(&mut self, from: u64) {
-        let from = self.kept.map_or(from, |kept| kept.from.min(from));
-        self.kept = Some(Kept { from, to: u64::MAX });
-    }
-
+    /// A root begins. Its Stop may have come before.
     fn starts(&mut self, span: u64, started: u64, slow: u64) {
-        if let (true, Some(kept)) = (self.open.is_empty(), &mut self.kept) {
-            // What the roots before were kept for is over.
-            kept.to = kept.to.min(started.saturating_sub(1).max(kept.from));
-        }
-        self.last_started = self.last_started.max(started);
-        match self.stops.iter().position(|stop| stop.span == span) {
-            Some(at) => {
-                let stop = self.stops.swap_remove(at);
-                self.ends(started, &stop, slow);
+        let stop = self.stops.iter().position(|stop| stop.span == span);
+        let part = Part { from: started, ended: started, open: 1, kept: false, left_out: false };
+        let part = match stop.map(|at| self.stops.swap_remove(at)) {
+            Some(stop) => {
+                let ended = stop.ended.max(started);
+                Part { ended, open: 0, kept: stop.failed || ended - started >= slow, ..part }
             }
-            None => self.open.push(Open { span, started }),
+            None => {
+                self.open.push(Open { span, started });
+                part
+            }
+        };
+        let mut whole = part;
+        // Whatever overlaps with the whole overlaps with this one, or is next to one that does.
+        while let Some(at) = self.parts.iter().position(|other| other.overlaps(&whole)) {
+            whole = self.parts.remove(at).with(&whole);
         }
+        let at = self.parts.partition_point(|other| other.from < whole.from);
+        self.parts.insert(at, whole);
     }
 
-    fn ends(&mut self, started: u64, stop: &Stop, slow: u64) {
-        if stop.failed || stop.ended.saturating_sub(started) >= slow {
-            self.keep_from(started);
-        }
-    }
-
+    /// A root ends. Its Start may come later.
     fn stops(&mut self, stop: Stop, slow: u64) {
-        match self.open.iter().position(|open| open.span == stop.span) {
-            Some(at) => {
-                let open = self.open.swap_remove(at);
-                self.ends(open.started, &stop, slow);
+        let Some(at) = self.open.iter().position(|open| open.span == stop.span) else {
+            if self.stops.len() < MOST {
+                self.stops.push(stop);
             }
-            None if self.stops.len() < MOST_STOPS => self.stops.push(stop),
-            None => {}
+            return;
+        };
+        let started = self.open.swap_remove(at).started;
+        if let Some(part) = self.part(started) {
+            part.open = part.open.saturating_sub(1);
+            part.ended = part.ended.max(stop.ended);
+            part.kept |= stop.failed || stop.ended.saturating_sub(started) >= slow;
         }
     }
 
-    /// Something in it has failed.
+    /// Something that is no root has failed.
     fn failed(&mut self, at: u64) {
-        let began = self.open.iter().map(|open| open.started).min();
-        self.keep_from(began.unwrap_or(self.last_started).min(at));
+        if self.failures.len() == MOST {
+            // One stands for all that are as old: more is kept than must be.
+            self.failures.sort_unstable();
+            self.failures.drain(1..MOST / 2);
+        }
+        self.failures.push(at);
+    }
+
+    /// The part that has the rows of a time.
+    fn part(&mut self, at: u64) -> Option<&mut Part> {
+        let next = self.parts.partition_point(|part| part.from <= at);
+        self.parts.get_mut(next.saturating_sub(1))
+    }
+
+    /// Whether the rows of the part with the index are kept.
+    fn keeps(&self, at: usize) -> bool {
+        let part = &self.parts[at];
+        let to = self.parts.get(at + 1).map_or(u64::MAX, |next| next.from - 1);
+        let has_failed = || self.failures.iter().any(|failed| (part.from..=to).contains(failed));
+        !part.left_out && (part.kept || part.open > 0 || has_failed())
+    }
+
+    /// Forgets parts all of whose rows are older than those of the time `from`.
+    fn forget(&mut self, from: u64) {
+        while let [first, next, ..] = &*self.parts {
+            if first.open > 0 || next.from >= from {
+                break;
+            }
+            let next = next.from;
+            self.parts.remove(0);
+            self.failures.retain(|failed| *failed >= next);
+        }
     }
 }
 
@@ -186,23 +244,24 @@ impl Trees {
     }
 
     /// Whether some rows of a trace from the time `from` on may be kept.
-    pub(crate) fn keeps_some(&self, trace: &[u8; 16], from: u64) -> bool {
-        self.trees.get(trace).is_none_or(|tree| {
-            !tree.asks || !tree.open.is_empty() || tree.kept.is_some_and(|kept| kept.to >= from)
-        })
+    pub(crate) fn keeps_some(&mut self, trace: &[u8; 16], from: u64) -> bool {
+        let Some(tree) = self.trees.get_mut(trace).filter(|tree| tree.asks) else { return true };
+        tree.forget(from);
+        (0..tree.parts.len()).any(|at| tree.keeps(at))
     }
 
-    /// Whether a trace's rows of the time `at` are kept. If a root that has not ended is the
-    /// reason, its other rows are kept as well, however it ends.
-    pub(crate) fn keeps(&mut self, trace: &[u8; 16], at: u64) -> bool {
-        let Some(tree) = self.trees.get_mut(trace).filter(|tree| tree.asks) else { return true };
-        if tree.kept.is_some_and(|kept| (kept.from..=kept.to).contains(&at)) {
-            return true;
+    /// Whether a trace's rows of the time `at` are kept. Whatever is decided about the first of a
+    /// part is decided about all. `can` is false if their labels are left out.
+    pub(crate) fn keeps(&mut self, trace: &[u8; 16], at: u64, can: bool) -> bool {
+        let Some(tree) = self.trees.get_mut(trace).filter(|tree| tree.asks) else { return can };
+        let next = tree.parts.partition_point(|part| part.from <= at);
+        let index = next.saturating_sub(1);
+        let keeps = can && index < tree.parts.len() && tree.keeps(index);
+        if let Some(part) = tree.parts.get_mut(index) {
+            part.kept |= keeps;
+            part.left_out |= !keeps;
         }
-        let open = tree.open.iter().map(|open| open.started).min();
-        let open = open.filter(|open| *open <= at);
-        open.into_iter().for_each(|open| tree.keep_from(open));
-        open.is_some()
+        keeps
     }
 
     /// Whether a root has begun and has not ended.

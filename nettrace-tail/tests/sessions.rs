@@ -200,10 +200,51 @@ impl Sink for Flaky {
 }
 
 fn tick(source: &mut Source<Tail<Flaky>>, number: u64) {
+    row(source, Ty::Tick, number, None);
+}
+
+fn row<S: Sink>(source: &mut Source<S>, ty: Ty, number: u64, span: Option<(u64, u64)>) {
     let at = 1_000_000 + number;
-    let row = Row { at, ty: Ty::Tick, number, span: None, duration: 0, outcome: Outcome::Ok };
-    source.row(1, row);
+    source.row(1, Row { at, ty, number, span, duration: 0, outcome: Outcome::Ok });
     source.round();
+}
+
+/// A source whose rows are decided upon at once, and whose trees are remembered.
+fn low() -> (MemorySink, Source<Tail<MemorySink>>) {
+    let memory = MemorySink::new();
+    (memory.clone(), Source::new(Tail::new(memory).window(HOUR).memory(300)))
+}
+
+#[test]
+fn a_span_that_is_written_before_its_end_is_written_as_a_whole() {
+    let (memory, mut source) = low();
+    let counter = source.sink.counter();
+    let span = Some((1, 2));
+    row(&mut source, Ty::RootStart, 1, span);
+    source.write().unwrap();
+    row(&mut source, Ty::Tick, 2, span);
+    row(&mut source, Ty::RootStop, 3, span);
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    assert_eq!(read(&memory.bytes()).numbers, [1, 2, 3]);
+    assert_eq!((counter.get().kept_spans, counter.get().undecided_spans), (1, 1));
+}
+
+#[test]
+fn a_tree_that_is_left_out_stays_left_out() {
+    let (memory, mut source) = low();
+    let span = Some((1, 2));
+    row(&mut source, Ty::RootStart, 1, span);
+    row(&mut source, Ty::RootStop, 2, span);
+    source.write().unwrap();
+    // Its labels are defined again after this.
+    source.point(1_000_003);
+    row(&mut source, Ty::Failure, 4, span);
+    row(&mut source, Ty::Failure, 5, None);
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    let read = read(&memory.bytes());
+    assert_eq!((read.numbers, read.told), (vec![5], Some([3, 1, 0, 0, 0])));
 }
 
 #[test]

@@ -55,7 +55,9 @@ fn what_failed_is_kept_and_nothing_else() {
     let bad = number("failed") + number("broken") + number("cancelled");
     assert!(bad > 0 && failed.len() as u64 >= bad, "{} of {bad}", failed.len());
     assert!(number("left_out_spans") > 600, "{numbers}");
-    // A cancelled request may never have reached the server.
+    for end in ["ClientRequest", "ServerRequest"] {
+        assert_eq!(names[&format!("{end}Start")], names[&format!("{end}Stop")], "{end}");
+    }
     let roots = names["ClientRequestStart"] + names["ServerRequestStart"];
     assert_eq!(number("kept_spans"), roots);
 }

@@ -15,7 +15,7 @@ pub(super) const RELATED_ACTIVITY_ID: u8 = 2;
 pub(super) const TRACE_ID: u8 = 3;
 pub(super) const SPAN_ID: u8 = 4;
 
-/// The ids of a span. Without padding, because frames are copied.
+/// The ids of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ids {
     /// The trace id's halves, in the order in which a chunk has them.
