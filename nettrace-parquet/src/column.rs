@@ -157,18 +157,20 @@ impl<'a> Planner<'a> {
         self.left = self.left.checked_sub(1)?;
         let depth = depth.checked_sub(1)?;
         Some(match ty {
-            Type::Boolean | Type::Boolean8 => (Column::Bool(<_>::default()), DataType::Boolean),
-            Type::Int8 => (Column::I8(<_>::default()), DataType::Int8),
-            Type::Int16 => (Column::I16(<_>::default()), DataType::Int16),
-            Type::Int32 => (Column::I32(<_>::default()), DataType::Int32),
+            Type::Boolean | Type::Boolean8 => {
+                (Column::Bool(BooleanBuilder::with_capacity(0)), DataType::Boolean)
+            }
+            Type::Int8 => (Column::I8(numbers()), DataType::Int8),
+            Type::Int16 => (Column::I16(numbers()), DataType::Int16),
+            Type::Int32 => (Column::I32(numbers()), DataType::Int32),
             Type::Int64 if stated.ty == "SystemTime" => (time(), timestamp()),
-            Type::Int64 | Type::VarInt => (Column::I64(<_>::default()), DataType::Int64),
-            Type::UInt8 | Type::Utf8CodeUnit => (Column::U8(<_>::default()), DataType::UInt8),
-            Type::UInt16 | Type::Utf16CodeUnit => (Column::U16(<_>::default()), DataType::UInt16),
-            Type::UInt32 => (Column::U32(<_>::default()), DataType::UInt32),
-            Type::UInt64 | Type::VarUInt => (Column::U64(<_>::default()), DataType::UInt64),
-            Type::Single => (Column::F32(<_>::default()), DataType::Float32),
-            Type::Double => (Column::F64(<_>::default()), DataType::Float64),
+            Type::Int64 | Type::VarInt => (Column::I64(numbers()), DataType::Int64),
+            Type::UInt8 | Type::Utf8CodeUnit => (Column::U8(numbers()), DataType::UInt8),
+            Type::UInt16 | Type::Utf16CodeUnit => (Column::U16(numbers()), DataType::UInt16),
+            Type::UInt32 => (Column::U32(numbers()), DataType::UInt32),
+            Type::UInt64 | Type::VarUInt => (Column::U64(numbers()), DataType::UInt64),
+            Type::Single => (Column::F32(numbers()), DataType::Float32),
+            Type::Double => (Column::F64(numbers()), DataType::Float64),
             Type::DateTime => (time(), timestamp()),
             Type::Guid | Type::Decimal | Type::Utf16String | Type::Utf8String => text(),
             Type::Object(fields) => self.object(fields, path, depth)?,
@@ -178,7 +180,7 @@ impl<'a> Planner<'a> {
             | Type::RelLoc(element)
             | Type::DataLoc(element) => self.array(element, stated, path, depth)?,
             // The rest of the payload.
-            _ => (Column::Bytes(<_>::default()), DataType::Binary),
+            _ => (Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary),
         })
     }
 
@@ -201,7 +203,9 @@ impl<'a> Planner<'a> {
         let stated = Stated { ty: inside(stated.ty, "[", "]").unwrap_or(DESCRIBED) };
         match element {
             Type::Utf16CodeUnit | Type::Utf8CodeUnit => return Some(text()),
-            Type::UInt8 => return Some((Column::Bytes(<_>::default()), DataType::Binary)),
+            Type::UInt8 => {
+                return Some((Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary));
+            }
             _ => {}
         }
         let (element, wrapped) = unwrapped(element, stated.ty, "items");
@@ -221,7 +225,7 @@ impl<'a> Planner<'a> {
     ) -> Option<(Column, DataType)> {
         if fields.is_empty() {
             // Parquet has no structs without fields: such a value is there, or it is not.
-            return Some((Column::Bool(<_>::default()), DataType::Boolean));
+            return Some((Column::Bool(BooleanBuilder::with_capacity(0)), DataType::Boolean));
         }
         let mut names = Unique::default();
         let (mut members, mut arrow) = (Vec::new(), Vec::new());
@@ -252,12 +256,17 @@ fn unwrapped<'t>(element: &'t Type, stated: &str, name: &'static str) -> (&'t Ty
     }
 }
 
+/// Without memory for rows: most types of a trace can have few.
+fn numbers<T: ArrowPrimitiveType>() -> PrimitiveBuilder<T> {
+    PrimitiveBuilder::with_capacity(0)
+}
+
 fn time() -> Column {
-    Column::Time(PrimitiveBuilder::new().with_timezone("UTC"))
+    Column::Time(numbers().with_timezone("UTC"))
 }
 
 fn text() -> (Column, DataType) {
-    (Column::Text(StringBuilder::new()), DataType::Utf8)
+    (Column::Text(StringBuilder::with_capacity(0, 0)), DataType::Utf8)
 }
 
 impl Column {

@@ -125,7 +125,10 @@ impl Target for Writer {
         }
         let Self { types, type_tables, layout, day, .. } = self;
         let ty = types.of(event, self.version, |metadata, name, place| {
-            type_tables.push(TypeTable::new(layout, metadata, name, place, *day));
+            let table = TypeTable::new(layout, metadata, name, place, *day);
+            let width = table.width();
+            type_tables.push(table);
+            width
         });
         let labels = self.labels.of(event);
         self.left_out.times += u64::from(time == i64::MAX || time == i64::MIN);
@@ -163,10 +166,10 @@ impl Target for Writer {
             }
             None => self.left_out.types += 1,
         }
-        if self.events.len() >= BATCH {
+        if self.events.is_full() {
             let columns = self.events.finish();
             self.event_table.write(&self.layout, columns)?;
-            self.write_spans(BATCH)?;
+            self.write_spans(if self.spans.is_large() { 1 } else { BATCH })?;
             self.count_batch()?;
         }
         if self.stacks.is_full() {
@@ -179,15 +182,12 @@ impl Target for Writer {
     fn finish(mut self: Box<Self>, _: &Totals) -> io::Result<LeftOut> {
         self.spans.end();
         self.write_spans(1)?;
-        self.write_rows()?;
+        self.complete_types(self.day)?;
         let this = *self;
         for table in [this.event_table, this.stack_table] {
             table.finish(&this.layout)?;
         }
         this.span_tables.finish(&this.layout, this.day)?;
-        for mut table in this.type_tables {
-            table.table.turn(this.day)?;
-        }
         this.folder.publish()?;
         let mut left_out = LeftOut::default();
         let Counts { types, times, days } = this.left_out;
@@ -216,8 +216,9 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the rows that wait, except for spans.
-    fn write_rows(&mut self) -> io::Result<()> {
+    /// Writes the rows that wait, except for spans, and completes the files of event types. Their
+    /// next rows are of `day`.
+    fn complete_types(&mut self, day: Day) -> io::Result<()> {
         if !self.stacks.is_empty() {
             let columns = self.stacks.finish();
             self.stack_table.write(&self.layout, columns)?;
@@ -231,6 +232,8 @@ impl Writer {
                 let columns = table.finish();
                 table.table.write(&self.layout, columns)?;
             }
+            // One after the other: a file that is open takes memory for each column.
+            table.table.turn(day)?;
         }
         Ok(())
     }
@@ -241,16 +244,13 @@ impl Writer {
             self.left_out.days += 1;
             return Ok(());
         }
-        self.write_rows()?;
+        self.complete_types(day_of(time))?;
         self.day = day_of(time);
         self.times = times_of(self.day);
         self.event_table.turn(self.day)?;
         self.stack_table.turn(self.day)?;
         // Each day has the stacks of its events.
         self.stacks.forget();
-        for table in &mut self.type_tables {
-            table.table.turn(self.day)?;
-        }
         Ok(())
     }
 

@@ -1,23 +1,20 @@
 //! The table of all events, and the columns that the tables of event types share with it.
 
-use std::{
-    collections::HashMap,
-    hash::{BuildHasherDefault, DefaultHasher},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use arrow_array::{
     ArrayRef, DictionaryArray, Int32Array, Int64Array, MapArray, StringArray, StructArray,
     TimestampNanosecondArray, UInt8Array, UInt32Array, UInt64Array, builder::StringBuilder,
+    new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::{
     column::timestamp,
-    facts::{LabelFacts, Runs, ThreadFacts},
-    types::TypeFacts,
+    facts::{Id, LabelFacts, Runs, ThreadFacts},
+    hash::Fast,
+    types::{BATCH, BATCH_BYTES, TypeFacts},
 };
 
 /// One event, as tables show it.
@@ -110,6 +107,8 @@ pub(crate) struct Events {
     processors: Vec<u32>,
     stacks: Vec<i64>,
     sizes: Vec<u32>,
+    /// The bytes of labels and names of threads.
+    waiting: usize,
     nothing: Rc<LabelFacts>,
 }
 
@@ -153,6 +152,13 @@ impl Events {
         self.processors.push(row.processor);
         self.stacks.push(row.stack.unwrap_or(i64::MIN));
         self.sizes.push(row.payload_bytes);
+        self.waiting += labels.size + row.thread.size();
+    }
+
+    /// Whether enough rows wait to be written.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= BATCH || self.waiting >= BATCH_BYTES
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -161,6 +167,7 @@ impl Events {
 
     pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
         use std::mem::take;
+        self.waiting = 0;
         let mut columns = self.common.take();
         let (common, types) = (&self.common, &self.types);
         let (processors, stacks) = (take(&mut self.processors), take(&mut self.stacks));
@@ -176,9 +183,9 @@ impl Events {
             Arc::new(UInt8Array::from(take(&mut self.opcodes))),
             Arc::new(UInt64Array::from(take(&mut self.keywords))),
             Arc::new(UInt32Array::new(processors.into(), has_processor)),
-            texts(&self.labels, |labels| labels.trace.as_deref()),
-            texts(&self.labels, |labels| labels.span.as_deref()),
-            texts(&self.related, |labels| labels.related.as_deref()),
+            texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text)),
+            texts(&self.labels, |labels| labels.span.as_ref().map(Id::text)),
+            texts(&self.related, |labels| labels.related.as_ref().map(Id::text)),
             Arc::new(Int64Array::new(stacks.into(), has_stack)),
             Arc::new(UInt32Array::from(take(&mut self.sizes))),
             label_maps(&self.labels),
@@ -215,8 +222,7 @@ fn numbers<T>(runs: &Runs<T>, number: impl Fn(&T) -> Option<u64>) -> ArrayRef {
 
 /// Texts with a dictionary.
 pub(crate) fn texts<T>(runs: &Runs<T>, text: impl Fn(&T) -> Option<&str>) -> ArrayRef {
-    type Hasher = BuildHasherDefault<DefaultHasher>;
-    let mut known: HashMap<&str, i32, Hasher> = HashMap::default();
+    let mut known: HashMap<&str, i32, Fast> = HashMap::default();
     let mut values: Vec<&str> = Vec::new();
     let mut keys = Vec::new();
     let mut has_nulls = false;
@@ -269,6 +275,10 @@ fn label_type() -> DataType {
 }
 
 fn label_maps(runs: &Runs<LabelFacts>) -> ArrayRef {
+    let total = runs.iter().map(|(_, count)| count).sum();
+    if runs.iter().all(|(labels, _)| labels.others.is_empty()) {
+        return new_null_array(&label_type(), total);
+    }
     let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
     let mut offsets = vec![0_i32];
     let mut total = 0;

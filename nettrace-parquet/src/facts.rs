@@ -4,10 +4,18 @@ use std::{collections::HashMap, rc::Rc};
 
 use nettrace_context::ActivityId;
 use nettrace_reader::{Event, Label, Thread};
-use nettrace_views::__shared::{Ids, guid, hex};
+use nettrace_views::__shared::{Ids, guid};
+
+use crate::{hash::Fast, types::BATCH_BYTES};
 
 /// How many threads are remembered.
 const THREADS: usize = 4096;
+
+/// How many lists of labels are remembered: a power of two.
+const LISTS: usize = 1024;
+
+/// The size of a list of labels that is not remembered, in bytes.
+const LARGE: usize = 1024;
 
 /// Values in a row that are often the same: each with the number of its repetitions.
 #[derive(Debug)]
@@ -44,11 +52,18 @@ impl<T> Runs<T> {
 pub(crate) struct ThreadFacts {
     thread: Thread,
     pub(crate) process: Option<u64>,
+    size: usize,
 }
 
 impl ThreadFacts {
     pub(crate) fn id(&self) -> Option<u64> {
         self.thread.os_thread_id
+    }
+
+    /// About how many bytes its texts take.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.size
     }
 
     pub(crate) fn name(&self) -> Option<&str> {
@@ -59,9 +74,11 @@ impl ThreadFacts {
 /// The threads that recorded events lately.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    by_index: HashMap<u64, Rc<ThreadFacts>>,
+    by_index: HashMap<u64, Rc<ThreadFacts>, Fast>,
     last: Rc<ThreadFacts>,
     process: Option<u64>,
+    /// The bytes of texts of those that are remembered.
+    bytes: usize,
 }
 
 impl Threads {
@@ -83,11 +100,17 @@ impl Threads {
     fn find(&mut self, thread: &Thread) -> Rc<ThreadFacts> {
         match self.by_index.get(&thread.index) {
             Some(known) if known.thread == *thread => return Rc::clone(known),
-            None if self.by_index.len() >= THREADS => self.by_index.clear(),
+            _ if self.by_index.len() >= THREADS || self.bytes > BATCH_BYTES => {
+                self.by_index.clear();
+                self.bytes = 0;
+            }
             _ => {}
         }
         let process = thread.process_id.or(self.process);
-        let facts = Rc::new(ThreadFacts { thread: thread.clone(), process });
+        let texts = thread.key_values.iter().flat_map(|(key, value)| [key, value]);
+        let size = texts.chain(&thread.name).map(String::len).sum();
+        self.bytes += size;
+        let facts = Rc::new(ThreadFacts { thread: thread.clone(), process, size });
         self.by_index.insert(thread.index, Rc::clone(&facts));
         facts
     }
@@ -98,22 +121,71 @@ impl Threads {
 pub(crate) struct LabelFacts {
     labels: Vec<Label>,
     pub(crate) ids: Ids,
-    pub(crate) trace: Option<String>,
+    pub(crate) trace: Option<Id>,
     /// The span that the event belongs to: a span id, else an activity id.
-    pub(crate) span: Option<String>,
-    pub(crate) related: Option<String>,
+    pub(crate) span: Option<Id>,
+    pub(crate) related: Option<Id>,
     pub(crate) keywords: Option<u64>,
     pub(crate) level: Option<u8>,
     pub(crate) version: Option<u8>,
+    /// About how many bytes the texts take.
+    pub(crate) size: usize,
     /// The other labels.
     pub(crate) others: Vec<(String, String)>,
 }
 
-/// The labels of the last event, which the next one often has, too.
-#[derive(Debug, Default)]
+/// An id as text, without a place of its own in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Id {
+    bytes: [u8; 36],
+    len: u8,
+}
+
+impl Id {
+    fn hex(id: &[u8; 16]) -> Self {
+        let mut bytes = [0; 36];
+        for (at, byte) in id.iter().enumerate() {
+            let digit = |four: u8| b"0123456789abcdef"[usize::from(four & 15)];
+            bytes[2 * at] = digit(byte >> 4);
+            bytes[2 * at + 1] = digit(*byte);
+        }
+        Self { bytes, len: 32 }
+    }
+
+    fn of_span(id: u64) -> Self {
+        let mut both = [0; 16];
+        both[..8].copy_from_slice(&id.to_be_bytes());
+        Self { len: 16, ..Self::hex(&both) }
+    }
+
+    fn guid(id: &[u8; 16]) -> Self {
+        let mut bytes = [0; 36];
+        for (to, from) in bytes.iter_mut().zip(guid(id).bytes()) {
+            *to = from;
+        }
+        Self { bytes, len: 36 }
+    }
+
+    #[inline]
+    pub(crate) fn text(&self) -> &str {
+        // It is ASCII.
+        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or("")
+    }
+}
+
+/// The labels of the last events, which the next ones often have, too.
+#[derive(Debug)]
 pub(crate) struct Labels {
     none: Rc<LabelFacts>,
-    last: Rc<LabelFacts>,
+    /// By the ends of their numbers in rows.
+    recent: Vec<Rc<LabelFacts>>,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        let none = Rc::<LabelFacts>::default();
+        Self { recent: vec![Rc::clone(&none); LISTS], none }
+    }
 }
 
 impl Labels {
@@ -127,10 +199,18 @@ impl Labels {
             return Rc::clone(&self.none);
         }
         let labels = event.labels();
-        if self.last.labels != *labels {
-            self.last = Rc::new(LabelFacts::of(labels.into_owned()));
+        let [first, second, ..] = header.activity_id;
+        let number = header.label_list as usize ^ usize::from(first) ^ usize::from(second) << 4;
+        let recent = &mut self.recent[number % LISTS];
+        // A number can stand for other labels later.
+        if recent.labels != *labels {
+            let facts = Rc::new(LabelFacts::of(labels.into_owned()));
+            if facts.size > LARGE {
+                return facts;
+            }
+            *recent = facts;
         }
-        Rc::clone(&self.last)
+        Rc::clone(recent)
     }
 }
 
@@ -140,8 +220,8 @@ impl LabelFacts {
         let mut activity = None;
         for label in &labels {
             match label {
-                Label::TraceId(id) if *id != [0; 16] => facts.trace = Some(hex(id)),
-                Label::SpanId(id) => facts.span = (*id != 0).then(|| format!("{id:016x}")),
+                Label::TraceId(id) if *id != [0; 16] => facts.trace = Some(Id::hex(id)),
+                Label::SpanId(id) => facts.span = (*id != 0).then(|| Id::of_span(*id)),
                 Label::ActivityId(id) => activity = activity_text(id),
                 Label::RelatedActivityId(id) => facts.related = activity_text(id),
                 Label::Keywords(keywords) => facts.keywords = Some(*keywords),
@@ -153,14 +233,16 @@ impl LabelFacts {
             }
         }
         facts.span = facts.span.or(activity);
+        let texts = facts.others.iter();
+        facts.size = texts.map(|(key, value)| 64 + 2 * (key.len() + value.len())).sum();
         facts.labels = labels;
         facts
     }
 }
 
 /// The span id in an activity id, or the activity id itself.
-fn activity_text(id: &[u8; 16]) -> Option<String> {
+fn activity_text(id: &[u8; 16]) -> Option<Id> {
     let span = ActivityId::from_bytes_le(*id).span_id();
-    let text = || span.map_or_else(|| guid(id), |span| span.to_string());
+    let text = || span.map_or_else(|| Id::guid(id), |span| Id::of_span(span.to_u64()));
     (*id != [0; 16]).then(text)
 }

@@ -158,6 +158,7 @@ mod convert;
 mod events;
 mod facts;
 mod folder;
+mod hash;
 mod names;
 mod partition;
 mod span_tables;

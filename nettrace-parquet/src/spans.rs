@@ -17,12 +17,13 @@ use nettrace_views::__shared::{Key, Role};
 use crate::{
     column::timestamp,
     events::{Row, dictionary, texts},
-    facts::{LabelFacts, Runs, ThreadFacts},
+    facts::{Id, LabelFacts, Runs, ThreadFacts},
+    hash::Fast,
     partition::{Day, day_of},
-    types::TypeFacts,
+    types::{BATCH, BATCH_BYTES, TypeFacts},
 };
 
-/// About how many bytes a span takes that has not ended.
+/// About how many bytes a span takes that has not ended, without its labels and its thread.
 const SPAN_BYTES: usize = 300;
 
 /// A span that has begun.
@@ -53,20 +54,29 @@ impl Edge {
             labels: Rc::clone(&row.labels),
         }
     }
+
+    /// About how many bytes a span takes that begins here.
+    fn size(&self) -> usize {
+        SPAN_BYTES + self.labels.size + self.thread.size()
+    }
 }
 
 /// The spans that are under way, and the rows of those that wait to be written.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    open: HashMap<Key, Open>,
-    aliases: HashMap<Key, Key>,
+    open: HashMap<Key, Open, Fast>,
+    aliases: HashMap<Key, Key, Fast>,
     /// In the order of their starts; some have ended.
     oldest: VecDeque<(Key, u64)>,
     number: u64,
     limit: usize,
+    /// The bytes of spans that have not ended.
+    bytes: usize,
     /// By the day on which they began.
     rows: Vec<(Day, Rows)>,
     waiting: usize,
+    /// The bytes of texts in rows.
+    waiting_bytes: usize,
     is_partitioned: bool,
     /// The labels that were looked for, and whether their span has their parent.
     last: (Rc<LabelFacts>, bool),
@@ -93,13 +103,15 @@ impl Spans {
     /// all are of day 0.
     pub(crate) fn new(limit: usize, is_partitioned: bool) -> Self {
         Self {
-            open: HashMap::new(),
-            aliases: HashMap::new(),
+            open: HashMap::default(),
+            aliases: HashMap::default(),
             oldest: VecDeque::new(),
             number: 0,
-            limit: limit / SPAN_BYTES,
+            limit,
+            bytes: 0,
             rows: Vec::new(),
             waiting: 0,
+            waiting_bytes: 0,
             is_partitioned,
             last: Default::default(),
             given_up: 0,
@@ -178,12 +190,13 @@ impl Spans {
         self.number += 1;
         let ids = row.labels.ids;
         let open = Open { number: self.number, start: Edge::of(row), alias: ids.alias };
+        self.bytes += open.start.size();
         self.open.insert(key, open);
         if let Some(alias) = ids.alias {
             self.aliases.entry(alias).or_insert(key);
         }
         self.oldest.push_back((key, self.number));
-        while self.open.len() > self.limit {
+        while self.bytes > self.limit {
             let Some((key, number)) = self.oldest.pop_front() else { break };
             if self.open.get(&key).is_some_and(|open| open.number == number) {
                 if let Some(open) = self.remove(key) {
@@ -210,6 +223,7 @@ impl Spans {
 
     fn remove(&mut self, key: Key) -> Option<Open> {
         let open = self.open.remove(&key)?;
+        self.bytes -= open.start.size();
         if let Some(alias) = open.alias.filter(|alias| self.aliases.get(alias) == Some(&key)) {
             self.aliases.remove(&alias);
         }
@@ -233,6 +247,11 @@ impl Spans {
         }
     }
 
+    /// Whether the rows that wait take much memory.
+    pub(crate) fn is_large(&self) -> bool {
+        self.waiting_bytes >= BATCH * SPAN_BYTES + BATCH_BYTES
+    }
+
     /// How many rows wait to be written.
     pub(crate) fn len(&self) -> usize {
         self.waiting
@@ -240,7 +259,7 @@ impl Spans {
 
     /// Takes the rows that wait, by their days.
     pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<ArrayRef>)> {
-        self.waiting = 0;
+        (self.waiting, self.waiting_bytes) = (0, 0);
         let days = std::mem::take(&mut self.rows);
         days.into_iter().map(|(day, mut rows)| (day, rows.finish())).collect()
     }
@@ -261,6 +280,9 @@ impl Spans {
             self.rows.push((day, Rows::default()));
             self.rows.len() - 1
         });
+        let texts = outcome.as_ref().map_or(0, String::len);
+        let edges = start.iter().chain(&end).map(Edge::size).sum::<usize>();
+        self.waiting_bytes += texts + edges;
         self.rows[at].1.push(start, end, started, outcome);
         self.waiting += 1;
     }
@@ -315,9 +337,9 @@ impl Rows {
             texts(&self.types, |ty| Some(&ty.provider)),
             texts(&self.types, |ty| Some(&ty.span)),
             Arc::new(self.outcomes.finish()),
-            texts(&self.labels, |labels| labels.trace.as_deref()),
-            texts(&self.labels, |labels| labels.span.as_deref()),
-            texts(&self.labels, |labels| labels.related.as_deref()),
+            texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text)),
+            texts(&self.labels, |labels| labels.span.as_ref().map(Id::text)),
+            texts(&self.labels, |labels| labels.related.as_ref().map(Id::text)),
             number(|thread| thread.process),
             number(ThreadFacts::id),
             texts(&self.threads, ThreadFacts::name),

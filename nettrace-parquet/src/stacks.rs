@@ -7,6 +7,8 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use nettrace_reader::{Event, Stack};
 
+use crate::hash::Fast;
+
 /// The bytes of stacks that are remembered. A stack that is forgotten gets another id when it comes
 /// again.
 const LIMIT: usize = 64 << 20;
@@ -14,10 +16,10 @@ const LIMIT: usize = 64 << 20;
 /// The stacks that events have had.
 #[derive(Debug)]
 pub(crate) struct Stacks {
-    known: HashMap<Box<[u8]>, i64>,
+    known: HashMap<Box<[u8]>, i64, Fast>,
     bytes: usize,
     /// Those of the current epoch, by the ids in rows.
-    by_id: HashMap<u32, Option<i64>>,
+    by_id: HashMap<u32, Option<i64>, Fast>,
     epoch: u64,
     next: i64,
     ids: Vec<i64>,
@@ -29,9 +31,9 @@ impl Stacks {
     /// Stacks that are counted from `first`.
     pub(crate) fn new(first: i64) -> Self {
         Self {
-            known: HashMap::new(),
+            known: HashMap::default(),
             bytes: 0,
-            by_id: HashMap::new(),
+            by_id: HashMap::default(),
             epoch: 0,
             next: first,
             ids: Vec::new(),

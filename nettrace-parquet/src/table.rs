@@ -115,6 +115,11 @@ impl Table {
         Ok(())
     }
 
+    /// How many columns it has, with those in lists and structs.
+    pub(crate) fn width(&self) -> usize {
+        self.schema.flattened_fields().len()
+    }
+
     /// The memory that rows take which are not in the file yet, in bytes.
     pub(crate) fn memory(&self) -> usize {
         match &self.writer {

@@ -10,6 +10,7 @@ use nettrace_views::__shared::{Role, span_name};
 use crate::{
     column::{self, Column},
     events::{Common, Row},
+    hash::Fast,
     names::{Unique, escaped},
     partition::{self, Day},
     table::{Layout, Place, Table},
@@ -18,11 +19,14 @@ use crate::{
 /// The rows of a batch.
 pub(crate) const BATCH: usize = 8192;
 
-/// The bytes of payloads in a batch.
-const BATCH_BYTES: usize = 4 << 20;
+/// The bytes of payloads in a batch, or of labels and names.
+pub(crate) const BATCH_BYTES: usize = 4 << 20;
 
 /// How many event types have tables of their own.
 const TABLES: usize = 10_000;
+
+/// How many columns all these tables have together, about.
+const COLUMNS: usize = 100_000;
 
 /// An event type, as columns show it.
 #[derive(Debug)]
@@ -47,10 +51,12 @@ pub(crate) struct TypeFacts {
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     /// Those of the current epoch, by the ids in rows.
-    by_id: HashMap<u32, Rc<TypeFacts>>,
+    by_id: HashMap<u32, Rc<TypeFacts>, Fast>,
     last: Option<(u32, Rc<TypeFacts>)>,
     epoch: u64,
     tables: HashMap<Shape, usize>,
+    /// Those of all tables.
+    columns: usize,
     names: Unique,
 }
 
@@ -72,13 +78,14 @@ pub(crate) struct TypeTable {
 }
 
 impl Types {
-    /// The type of an event. A type that is new gets a table through `make`.
+    /// The type of an event. A type that is new gets a table through `make`, which returns how many
+    /// columns it has.
     #[inline]
     pub(crate) fn of(
         &mut self,
         event: &Event<'_>,
         version: u32,
-        make: impl FnOnce(&Metadata, &str, Place),
+        make: impl FnOnce(&Metadata, &str, Place) -> usize,
     ) -> Rc<TypeFacts> {
         let id = event.header.metadata_id;
         if event.epoch() == self.epoch {
@@ -107,7 +114,7 @@ impl Types {
         &mut self,
         metadata: &Metadata,
         version: u32,
-        make: impl FnOnce(&Metadata, &str, Place),
+        make: impl FnOnce(&Metadata, &str, Place) -> usize,
     ) -> TypeFacts {
         let name: Cow<'_, str> = match &*metadata.name {
             "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
@@ -121,14 +128,15 @@ impl Types {
         let next = self.tables.len();
         let table = match self.tables.get(&shape) {
             Some(number) => Some(*number),
-            None if next < TABLES => {
+            None if next < TABLES && self.columns < COLUMNS => {
                 let event = match &*metadata.name {
                     "" => metadata.event_id.to_string(),
                     name => name.to_owned(),
                 };
                 let table = format!("{}.{event}", metadata.provider);
                 let file = self.names.file(&table);
-                make(metadata, &name, Place { folder: "types", table: escaped(&table), file });
+                self.columns +=
+                    make(metadata, &name, Place { folder: "types", table: escaped(&table), file });
                 self.tables.insert(shape, next);
                 Some(next)
             }
@@ -191,7 +199,7 @@ impl TypeTable {
             table: Table::new(Arc::new(Schema::new(all)), place, day, facts),
             common: Common::default(),
             columns,
-            payloads: BinaryBuilder::new(),
+            payloads: BinaryBuilder::with_capacity(0, 0),
             waiting: 0,
         }
     }
@@ -225,7 +233,7 @@ impl TypeTable {
         } else {
             self.payloads.append_value(event.payload);
         }
-        self.waiting += event.payload.len();
+        self.waiting += event.payload.len() + row.thread.size();
     }
 
     /// Whether enough rows wait to be written.
@@ -250,5 +258,10 @@ impl TypeTable {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.common.len() == 0
+    }
+
+    /// How many columns it has, with those in lists and structs.
+    pub(crate) fn width(&self) -> usize {
+        self.table.width()
     }
 }
