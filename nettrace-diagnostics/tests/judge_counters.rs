@@ -106,7 +106,7 @@ fn decode(stream: UnixStream, to: &Sender<String>) {
         for (name, value) in event.fields().map(Result::unwrap) {
             // Numbers without quotes, as the other client has them.
             line += &match value {
-                Value::Text(text) if matches!(&*name, "rate" | "value") => {
+                Value::Text(text) if matches!(name, "rate" | "value") => {
                     format!(", \"{name}\": {text}")
                 }
                 Value::Text(text) => format!(", \"{name}\": \"{text}\""),
