@@ -36,7 +36,7 @@
 //! | fields, labels, levels up to Warning | annotations; those of a span's end are of its slice |
 //! | a duration | nanoseconds |
 //! | ids of traces and spans | annotations `TraceId`, `SpanId` and `ParentId` of slices; of other events `SpanId` alone |
-//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack |
+//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack; an event, if an id of its process or thread is unknown or 2^31 or more |
 //! | the id of another span that an event is related to, or that its span follows from | a flow from that span, if it is under way, to the event |
 //! | the stack of another event | annotation `stack`: addresses, innermost first |
 //! | an event of the .NET runtime | name and fields as in [`Options::runtime_events`](nettrace_reader::Options::runtime_events) |

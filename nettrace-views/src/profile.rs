@@ -96,7 +96,9 @@ impl<P: Profile> Draw for Profiler<P> {
 impl<P: Profile> Form for Profiler<P> {
     type Details = Nothing;
 
-    const SAMPLES_NEED_IDS: bool = false;
+    fn has_samples_of(_: Option<u64>, _: Option<u64>) -> bool {
+        true
+    }
 
     fn bounded(at: i64) -> i64 {
         // So that differences and sums do not exceed 64 bits.

@@ -4,7 +4,7 @@ mod sources;
 
 use nettrace_reader::{Event, Options as Reading, Reader, Value as Source};
 use nettrace_views::{LeftOut, Options, View, write};
-use sources::sources;
+use sources::{sources, universal};
 use testkit::{
     perfetto::{Slice, Trace, Value},
     reference::dotnet_traces,
@@ -366,4 +366,17 @@ fn spans_of_damaged_traces() {
         events += trace.instants().count();
     }
     assert!(slices > 2000 && events > 1000, "{slices} {events}");
+}
+
+/// A sample that has fields as well is an event, too. The sample has the stack.
+#[test]
+fn stacks_of_samples_are_written_once() {
+    let (trace, _, is_whole) = convert(&universal()).unwrap();
+    assert!(is_whole);
+    assert_eq!(trace.samples.len(), 6);
+    let events: Vec<_> = trace.instants().filter(|event| event.name == "cpu").collect();
+    assert_eq!(events.len(), 6);
+    for event in events {
+        assert_eq!(event.annotations, [("Value".to_owned(), Value::Uint(1))]);
+    }
 }

@@ -282,7 +282,9 @@ impl Draw for Chrome {
 impl Form for Chrome {
     type Details = Members;
 
-    const SAMPLES_NEED_IDS: bool = false;
+    fn has_samples_of(_: Option<u64>, _: Option<u64>) -> bool {
+        true
+    }
 
     fn bounded(at: i64) -> i64 {
         at

@@ -183,7 +183,10 @@ impl Draw for Perfetto {
 impl Form for Perfetto {
     type Details = Annotations;
 
-    const SAMPLES_NEED_IDS: bool = true;
+    fn has_samples_of(process: Option<u64>, thread: Option<u64>) -> bool {
+        let is_small = |id: Option<u64>| id.is_some_and(|id| id <= tracks::MAX_ID);
+        is_small(process) && is_small(thread)
+    }
 
     #[inline]
     fn bounded(at: i64) -> i64 {

@@ -13,7 +13,7 @@ use crate::{
 const PROCESSES: usize = 1 << 16;
 
 /// The largest id of a process or thread in Perfetto.
-const MAX_ID: u64 = i32::MAX as u64;
+pub(super) const MAX_ID: u64 = i32::MAX as u64;
 
 /// Describes tracks and gives them numbers.
 #[derive(Debug)]

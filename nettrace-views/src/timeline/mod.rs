@@ -35,8 +35,8 @@ const BATCH: usize = 1 << 20;
 pub(crate) trait Form: Draw {
     type Details: Details;
 
-    /// Whether samples must have the ids of their process and thread. Those without are events.
-    const SAMPLES_NEED_IDS: bool;
+    /// Whether the form can express samples of this process and thread. Others are events.
+    fn has_samples_of(process: Option<u64>, thread: Option<u64>) -> bool;
 
     /// A time that the format can express, in nanoseconds since the start of the trace.
     fn bounded(at: i64) -> i64;
@@ -331,11 +331,11 @@ impl<F: Form, W: Write> Timeline<F, W> {
         self.form.moment(&moment, out);
     }
 
-    /// Takes a sample. Returns `false` if the event has no stack, or has not the needed ids.
+    /// Takes a sample. Returns `false` if the event has no stack, or its ids cannot be expressed.
     fn sample(&mut self, event: &Event<'_>, thread: usize, at: i64) -> bool {
         let known = &self.threads.known[thread];
         let process = known.process;
-        if F::SAMPLES_NEED_IDS && process.zip(known.thread.os_thread_id).is_none() {
+        if !F::has_samples_of(process, known.thread.os_thread_id) {
             return false;
         }
         if self.samples.bytes() >= self.samples_limit {
