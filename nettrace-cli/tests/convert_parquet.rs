@@ -3,10 +3,14 @@
 
 mod program;
 
-use std::fs;
+use std::{collections::BTreeSet, fs, path::Path};
 
-use program::{nettrace, stderr};
-use testkit::streams::{Stream, samples};
+use nettrace_writer::{Emit, Session, TraceEvent, TraceSpan, sink::MemorySink};
+use program::{nettrace, stderr, stdout, strict_json};
+use testkit::{
+    engines,
+    streams::{Stream, samples},
+};
 
 /// What is in a folder, sorted.
 fn listed(folder: &std::path::Path) -> Vec<String> {
@@ -87,4 +91,78 @@ fn partitions() {
     let refused = nettrace(&["convert", "-", path, "--to", "jsonl", "--partition"], &source);
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("--partition is for tables"), "{}", stderr(&refused));
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Tables.Report", id = 1)]
+struct Sold {
+    cents: u32,
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Tables.Report")]
+struct Order {
+    number: u32,
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Tables.Store")]
+struct Query {
+    number: u32,
+}
+
+/// A trace with spans inside of others, of which one has not ended.
+fn orders() -> Vec<u8> {
+    let memory = MemorySink::new();
+    let builder = Session::builder().sink(memory.clone());
+    let session = builder.provider("Tables.Report").provider("Tables.Store").start().unwrap();
+    for number in 0..500 {
+        let order = Order::start(Order { number }).enter();
+        for _ in 0..number % 4 {
+            drop(Query::start(Query { number }).enter());
+        }
+        Sold { cents: number }.emit();
+        drop(order);
+    }
+    let open = Query::start(Query { number: 0 });
+    session.finish().unwrap();
+    drop(open);
+    memory.bytes()
+}
+
+#[test]
+fn a_report_has_the_numbers_of_the_tables() {
+    let Some(python) = engines::python() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_tables.py");
+    let source = orders();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("tables");
+    let path = out.to_str().unwrap();
+    let output = nettrace(&["convert", "-", path, "--to", "parquet"], &source);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = engines::run(&python, &script, &[path]);
+    let of_tables: BTreeSet<String> = said.lines().map(str::to_owned).collect();
+
+    let output = nettrace(&["report", "-", "-o", "-"], &source);
+    let page = stdout(&output);
+    let (_, data) = page.split_once("<script type=\"application/json\" id=\"data\">").unwrap();
+    let data = strict_json(data.split_once("</script>").unwrap().0);
+    let text = |value: &serde_json::Value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        // All sums here are whole numbers below 2^53.
+        None => format!("{}", value.as_f64().unwrap()),
+    };
+    let mut of_page = BTreeSet::new();
+    for provider in data["rate"]["providers"].as_array().unwrap() {
+        of_page.insert(format!("events\t{}\t{}", text(&provider["name"]), provider["events"]));
+    }
+    for span in data["latencies"].as_array().unwrap() {
+        let keys = [
+            "provider", "name", "count", "open", "p50_ns", "p90_ns", "p99_ns", "max_ns", "total_ns",
+        ];
+        let values = keys.map(|key| text(&span[key]));
+        of_page.insert(format!("span\t{}", values.join("\t")));
+    }
+    assert!(of_page.len() == 4, "two providers and two names: {of_page:?}");
+    assert_eq!(of_page, of_tables);
 }
