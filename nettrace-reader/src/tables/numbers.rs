@@ -72,6 +72,16 @@ pub(crate) enum Number {
     Last(u32),
 }
 
+impl ThreadTotals {
+    /// The number of the thread's definition: see `Event::__thread_definition`.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn __definition(&self) -> u64 {
+        self.definition
+    }
+}
+
 impl Number {
     fn value(self) -> u32 {
         match self {

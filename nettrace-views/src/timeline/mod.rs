@@ -216,7 +216,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
         }
         let capture = event.capture_thread();
         if capture.lost != 0 {
-            let number = self.thread(&capture.thread);
+            // Mostly the thread of the event before, whose losses are known.
+            let number = self.threads.is_last(capture.__definition());
+            let number = number.unwrap_or_else(|| self.thread(&capture.thread));
             self.show_loss(number, capture.lost, at);
         }
         let thread = match self.threads.is_last(event.__thread_definition()) {
@@ -405,7 +407,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
         }
         if event.header.stack_id != 0 && !is_sampled {
-            if let Some(stack) = event.stack() {
+            // .NET states a stack for each event, often without addresses. To compare it with an empty
+            // vector, whose address is not one of memory, takes some processors 70 ns.
+            if let Some(stack) = event.stack().filter(|stack| !stack.bytes().is_empty()) {
                 if stack.bytes() != self.stack.addresses {
                     self.stack.read::<F::Details>(stack, &self.keys);
                 }
