@@ -1,6 +1,6 @@
 //! The events in which a process reports its counters: those of meters, and EventCounters.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use nettrace_reader::{Event, Value};
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub(super) struct Sample {
     pub(super) kind: Kind,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) value: Option<Number>,
-    /// The change in a second.
+    /// The change in a second. As decoded from a meter's event: in an interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) rate: Option<Number>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +72,17 @@ pub(super) struct Sample {
     /// Quantiles between 0 and 1, and their values.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) quantiles: Vec<(Number, Number)>,
+}
+
+impl Sample {
+    /// Makes the rate that of a second, if it is the change in an interval.
+    pub(super) fn divide_rate(&mut self, interval: Duration) {
+        if interval == Duration::from_secs(1) {
+            return; // A whole number stays one.
+        }
+        let change = self.rate.as_ref().and_then(Number::as_f64);
+        self.rate = change.and_then(|change| Number::from_f64(change / interval.as_secs_f64()));
+    }
 }
 
 /// What an event says.

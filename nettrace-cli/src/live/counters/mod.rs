@@ -29,6 +29,8 @@ use crate::{args::Limits, failure::Failure, summary};
 
 /// The events of a meter that have values.
 const TIME_SERIES: u64 = 2;
+/// The shortest interval of a process, whatever it is asked for.
+const SHORTEST: Duration = Duration::from_millis(100);
 /// How often lines are printed, if values can come more often.
 const MOST_OFTEN: Duration = Duration::from_millis(200);
 
@@ -131,6 +133,8 @@ fn wanted(options: &CountersOptions, names: &[Name]) -> Vec<Wanted> {
 #[derive(Debug, Default)]
 struct Values {
     names: Vec<Name>,
+    /// The interval of the process.
+    interval: Duration,
     /// The last value of each series, for the table.
     last: BTreeMap<Series, Sample>,
     /// Values that are not printed yet, and when they came, for lines.
@@ -167,7 +171,10 @@ impl Values {
                     self.notes.push(note);
                 }
             }
-            Report::Value(sample) => {
+            Report::Value(mut sample) => {
+                if is_meter {
+                    sample.divide_rate(self.interval);
+                }
                 let Series { provider, name, .. } = &sample.series;
                 let is_again = !is_meter && self.meters.contains(provider);
                 if is_again || !self.names.iter().any(|one| one.selects(provider, name)) {
@@ -209,7 +216,8 @@ pub(crate) fn run(
         duration: options.duration,
         limits,
     };
-    let values = Values { names, new: (!is_table).then(Vec::new), ..Values::default() };
+    let (new, interval) = ((!is_table).then(Vec::new), options.interval.max(SHORTEST));
+    let values = Values { names, interval, new, ..Values::default() };
     if let Style::Csv = style {
         writeln!(out, "{}", show::CSV_COLUMNS)?;
         out.flush()?;
@@ -274,7 +282,8 @@ mod tests {
     #[test]
     fn a_series_has_its_last_value_until_it_ends() {
         let names = vec![Name { name: "*".to_owned(), instruments: Vec::new() }];
-        let mut values = Values { names, ..Values::default() };
+        let interval = Duration::from_secs(2);
+        let mut values = Values { names, interval, ..Values::default() };
         let gauge = sample("Shop", Kind::Gauge, 1);
         values.take(Report::Value(gauge.clone()), true);
         values.take(Report::Value(sample("Shop", Kind::Gauge, 2)), true);
@@ -292,6 +301,14 @@ mod tests {
         let ends = Report::Ends { provider: "Shop".to_owned(), name: "n".to_owned() };
         values.take(ends, true);
         assert!(values.last.is_empty());
+        // Rates are those of a second, though meters report those of an interval.
+        for (kind, is_meter, rate) in [(Kind::Counter, true, 1.5), (Kind::Sum, false, 3.0)] {
+            let mut rated = sample("Fabrikam", kind, 9);
+            rated.rate = Some(Number::from(3));
+            values.take(Report::Value(rated), is_meter);
+            let last = values.last.values().next().unwrap();
+            assert_eq!(last.rate.as_ref().and_then(Number::as_f64), Some(rate), "{last:?}");
+        }
         // A note is said once.
         values.take(Report::Note("full".to_owned()), true);
         values.take(Report::Note("full".to_owned()), true);
