@@ -150,8 +150,10 @@ fn events_that_wait_for_a_buffer_when_the_session_ends_are_counted() {
             panic::catch_unwind(panic::AssertUnwindSafe(emit)).unwrap_err();
         };
         let thread = thread::spawn(panics);
+        // The first 512 find a buffer, however slow the machine is.
+        let patience = Duration::from_secs(if begun < 512 { 240 } else { 2 });
         let start = Instant::now();
-        while !thread.is_finished() && start.elapsed() < Duration::from_secs(2) {
+        while !thread.is_finished() && start.elapsed() < patience {
             thread::sleep(Duration::from_micros(100));
         }
         if !thread.is_finished() {
@@ -256,7 +258,7 @@ fn finish_gives_up_on_a_pipe_that_nobody_reads() {
     is_ending.store(true, Ordering::SeqCst);
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(session.finish_with_stats()).is_ok());
-    let (stats, result) = is_done.recv_timeout(Duration::from_secs(60)).expect("finish gives up");
+    let (stats, result) = is_done.recv_timeout(Duration::from_secs(240)).expect("finish gives up");
     assert!(matches!(result, Err(Error::FinishTimeout { .. })), "{result:?}");
     threads.into_iter().for_each(|thread| thread.join().unwrap());
     let begun = begun.load(Ordering::SeqCst);
@@ -288,7 +290,7 @@ fn a_sink_that_drops_its_own_session_ends_it() {
     Inside { value: 1 }.emit();
     // The sink has the other reference until it is dropped.
     while Arc::strong_count(&own) > 1 {
-        assert!(start.elapsed() < Duration::from_secs(8), "the session does not end");
+        assert!(start.elapsed() < Duration::from_secs(240), "the session does not end");
         thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(sound(&memory.bytes(), &[]), (1, 0));
@@ -419,7 +421,7 @@ fn memory_stays_while_a_thread_is_stuck_and_is_freed_afterwards() {
     is_out.recv().unwrap();
     let start = Instant::now();
     while pages()[0] - without > BUDGET / 4096 {
-        assert!(start.elapsed() < Duration::from_secs(60), "the memory is not freed");
+        assert!(start.elapsed() < Duration::from_secs(240), "the memory is not freed");
         thread::sleep(Duration::from_millis(10));
     }
     // It goes on in whatever session there is.

@@ -347,10 +347,10 @@ fn a_program_that_is_started_has_no_descriptor_of_ours() {
         open.filter(|open| (open.dev(), open.ino()) == (file.dev(), file.ino())).count()
     };
     assert_ne!(descriptors("self"), 0, "this process has the file open");
-    let mut child = Command::new("sleep").arg("20").spawn().unwrap();
+    let mut child = Command::new("sleep").arg("600").spawn().unwrap();
     let pid = child.id().to_string();
     // On some systems `spawn` returns before the program has been started.
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(240);
     while fs::read_to_string(format!("/proc/{pid}/comm")).unwrap() != "sleep\n" {
         assert!(Instant::now() < deadline, "the program is not started");
         thread::sleep(Duration::from_millis(1));

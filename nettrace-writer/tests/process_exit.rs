@@ -39,7 +39,7 @@ fn leave_events(path: &Path, threads: u64) -> &'static Session {
         thread::spawn(move || {
             (0..1_000).for_each(|at| Step { value: 1_000 * (thread + 1) + at }.emit());
             said.send(()).unwrap();
-            thread::sleep(Duration::from_secs(100));
+            thread::sleep(Duration::from_secs(1_000));
         });
         heard.recv().unwrap();
     }
@@ -50,7 +50,7 @@ fn leave_events(path: &Path, threads: u64) -> &'static Session {
 /// Sleeps for some intervals, and until so many events are written on a busy machine, too.
 fn grow_old(session: &Session, intervals: u32, events: u64) {
     thread::sleep(intervals * INTERVAL);
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(240);
     while session.stats().written < events && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }

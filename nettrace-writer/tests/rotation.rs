@@ -142,7 +142,7 @@ fn a_thread_that_is_stuck_in_an_event_does_not_end_the_rotation() {
             }
             // The flusher has written by now what it had in hand while the thread was stuck, in
             // files of the right size.
-            let patience = Instant::now() + Duration::from_secs(20);
+            let patience = Instant::now() + Duration::from_secs(240);
             while session.stats().written < EVENTS && Instant::now() < patience {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -257,7 +257,7 @@ fn files_begin_before_their_events() {
                     }
                 });
             }
-            let patience = Instant::now() + Duration::from_secs(20);
+            let patience = Instant::now() + Duration::from_secs(240);
             while file_sizes(directory.path()).len() < 6 && Instant::now() < patience {
                 thread::sleep(age);
             }

@@ -22,7 +22,7 @@ use nettrace_writer::{
     Emit, Error, Format, Label, LabelScope, Origin, Session, ThreadRef, TraceEvent, enter_labels,
 };
 use proptest::{collection::vec, prelude::*};
-use testkit::{process::one_at_a_time, reference::judged};
+use testkit::{process::one_at_a_time, reference::judged_of_many};
 
 use crate::{
     errors_support::{Answer, Faulty, Seen, guid, read},
@@ -402,9 +402,10 @@ impl Run {
     }
 }
 
+#[track_caller]
 fn judge_agrees(format: Format, bytes: &[u8]) {
     let (events, lost) = read(format, bytes);
-    if let Some(verdict) = judged(bytes) {
+    if let Some(verdict) = judged_of_many(bytes) {
         verdict.assert_holds(events.len() as u64, lost);
     }
 }

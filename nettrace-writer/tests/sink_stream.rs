@@ -198,7 +198,7 @@ fn a_stalled_destination_is_given_up_in_time() {
     let error = write(&mut sink, &Blocks::new().batch(1, 1)).unwrap_err();
     assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::TimedOut));
     let waited = since.elapsed();
-    assert!(waited >= timeout && waited < Duration::from_secs(20), "{waited:?}");
+    assert!(waited >= timeout && waited < Duration::from_secs(240), "{waited:?}");
     // From now on each write tries once, without a pause.
     for _ in 0..50 {
         let error = write(&mut sink, &Blocks::new().batch(1, 1)).unwrap_err();

@@ -15,6 +15,7 @@ use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
     SpanEvents, TraceEvent,
 };
+use testkit::process::one_at_a_time;
 
 use crate::trace_support::{Seen, check, memory, read};
 
@@ -79,20 +80,25 @@ mod steps {
     static LEFT: AtomicU64 = AtomicU64::new(0);
     static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-    extern "C" fn on_step(_: libc::c_int) {
+    extern "C" fn on_step(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
         if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
             // SAFETY: `at` has stored a function of this type.
             let action: fn() = unsafe { std::mem::transmute(ACTION.load(Ordering::Relaxed)) };
             action();
+            // The rest runs at full speed.
+            // SAFETY: the system passes the state of the interrupted thread, which nobody else has.
+            let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+            context.uc_mcontext.gregs[libc::REG_EFL as usize] &= !0x100;
         }
     }
 
     /// Runs `f`, and calls `action` before its instruction with this number, which counts from 1.
-    /// Returns how many instructions there were.
+    /// Returns how many instructions there were, up to that one.
     pub(crate) fn at<R>(number: u64, action: fn(), f: impl FnOnce() -> R) -> (R, u64) {
         // SAFETY: zeros are a valid structure.
         let mut handler: libc::sigaction = unsafe { std::mem::zeroed() };
         handler.sa_sigaction = on_step as *const () as usize;
+        handler.sa_flags = libc::SA_SIGINFO;
         // SAFETY: the pointer is to a live structure.
         let set =
             unsafe { libc::sigaction(libc::SIGTRAP, &raw const handler, std::ptr::null_mut()) };
@@ -111,6 +117,7 @@ mod steps {
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_handler_at_any_instruction_has_no_labels_of_a_span_that_has_ended() {
+    let _alone = one_at_a_time();
     let (sink, builder) = memory("Spans-Interrupted");
     let session = builder.start().unwrap();
     Tick { value: 0 }.emit();
@@ -174,6 +181,7 @@ thread_local! {
 /// The span that a thread keeps in a thread local may end after the frames are gone.
 #[test]
 fn a_span_that_ends_while_its_thread_is_torn_down_has_its_own_ids() {
+    let _alone = one_at_a_time();
     let (sink, builder) = memory("Spans-Interrupted");
     let session = builder.start().unwrap();
     for round in 0..4_u64 {
@@ -203,6 +211,7 @@ fn a_span_that_ends_while_its_thread_is_torn_down_has_its_own_ids() {
 /// With more than one span that ends so, ids may be missing. They are never another span's.
 #[test]
 fn spans_that_end_while_their_thread_is_torn_down_have_no_others_ids() {
+    let _alone = one_at_a_time();
     let (sink, builder) = memory("Spans-Interrupted");
     let session = builder.start().unwrap();
     thread::spawn(|| {
@@ -223,6 +232,7 @@ fn spans_that_end_while_their_thread_is_torn_down_have_no_others_ids() {
 
 #[test]
 fn a_polled_span_ends_with_its_ids_although_a_poll_ended_an_outer_scope() {
+    let _alone = one_at_a_time();
     let (sink, builder) = memory("Spans-Interrupted");
     let session = builder.start().unwrap();
     let mut outer: Option<ContextScope> = Some(Context::none().enter());

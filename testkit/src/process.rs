@@ -102,14 +102,22 @@ pub fn alone(test: &str) -> bool {
     false
 }
 
-/// Passes if one of three tries passes.
+/// Passes if one of three tries passes: see [`once_in`].
+///
+/// # Panics
+/// If all three tries fail. The message has the error of each.
+pub fn once_in_three(one: impl Fn() -> Result<(), String>) {
+    once_in(3, one);
+}
+
+/// Passes if one of so many tries passes.
 ///
 /// This is for tests that depend on when the scheduler runs a thread. A busy machine may fail one
 /// try, but a wrong program fails all of them.
 ///
 /// # Panics
-/// If all three tries fail. The message has the error of each.
-pub fn once_in_three(one: impl Fn() -> Result<(), String>) {
-    let failed: Vec<_> = (0..3).map_while(|_| one().err()).collect();
-    assert!(failed.len() < 3, "{failed:#?}");
+/// If all tries fail. The message has the error of each.
+pub fn once_in(tries: usize, one: impl Fn() -> Result<(), String>) {
+    let failed: Vec<_> = (0..tries).map_while(|_| one().err()).collect();
+    assert!(failed.len() < tries, "{failed:#?}");
 }

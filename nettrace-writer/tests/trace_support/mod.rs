@@ -11,7 +11,7 @@ use nettrace_event::{
 };
 use nettrace_reader::{Dialect, Label, Options, Rule, ThreadTotals, verify_with};
 use nettrace_writer::{Session, SessionBuilder, Stats, sink::MemorySink};
-use testkit::{process::skipped_in_emulator, reference::judged};
+use testkit::{process::skipped_in_emulator, reference::judged_of_many};
 
 /// An event as the reader returns it.
 #[derive(Clone, Debug)]
@@ -79,14 +79,15 @@ pub(crate) fn threads(bytes: &[u8]) -> Vec<ThreadTotals> {
 }
 
 /// How many events a trace has and how many it has lost. It must keep every promise of a writer,
-/// and the reference reader must agree.
+/// and the reference reader must agree, which reads [some](judged_of_many).
+#[track_caller]
 pub(crate) fn sound(bytes: &[u8], forgiven: &[Rule]) -> (u64, u64) {
     let options = Options::default().dialect(Dialect::Reference);
     let report = verify_with(bytes, options, 100).expect("memory can be read");
     let broken: Vec<_> =
         report.violations.iter().filter(|broken| !forgiven.contains(&broken.rule)).collect();
     assert!(broken.is_empty(), "{} violations, such as {broken:?}", report.count);
-    if let Some(verdict) = judged(bytes) {
+    if let Some(verdict) = judged_of_many(bytes) {
         verdict.assert_holds(report.events, report.lost);
     }
     (report.events, report.lost)
@@ -94,11 +95,13 @@ pub(crate) fn sound(bytes: &[u8], forgiven: &[Rule]) -> (u64, u64) {
 
 /// Checks a finished session against its trace: every attempt is in the trace, or the numbers show
 /// that it is missing.
+#[track_caller]
 pub(crate) fn check(bytes: &[u8], stats: &Stats) {
     check_but(bytes, stats, &[]);
 }
 
 /// Like [`check`], but some rules may be broken, because there are events that lie.
+#[track_caller]
 pub(crate) fn check_but(bytes: &[u8], stats: &Stats, forgiven: &[Rule]) {
     assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
     let (events, lost) = sound(bytes, forgiven);
