@@ -10,10 +10,11 @@ use std::{
 
 use nettrace_parquet::{Options, Tables, size, write};
 use nettrace_reader::Reader;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use support::Table;
 use testkit::{
     engines,
-    streams::{EventType, Row, Stream, utf16z},
+    streams::{EventType, Row, Stream, odd, random, samples, utf16z},
 };
 
 const HOSTS: [&str; 3] = ["web-1", "web-2", "db é"];
@@ -182,4 +183,62 @@ fn engines_find_the_same_as_without() {
     arguments.extend(HOSTS);
     let said = engines::run(&python, &script, &arguments);
     assert_eq!(said.lines().filter(|line| line.starts_with("same")).count(), 10, "{said}");
+}
+
+/// Traces with changed bytes, whose times and days can be anything. Every event that the reader
+/// delivers is in the table of events, partitioned or not, and in that of its type.
+#[test]
+fn damaged_traces() {
+    let mut sources: Vec<_> = (0..8).map(|seed| random::make(seed, 3).bytes).collect();
+    sources.extend(odd::all().into_iter().map(|(_, bytes)| bytes));
+    sources.extend(samples::all().into_iter().map(|(_, bytes)| bytes));
+    let mut state = 1_u64;
+    let mut next = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    let mut total = 0;
+    for source in &mut sources {
+        for _ in 0..next(4) {
+            // The first 20 bytes say that it is a trace.
+            let at = 20 + next(source.len().saturating_sub(20));
+            if let Some(byte) = source.get_mut(at) {
+                *byte ^= 1 << next(8);
+            }
+        }
+        let Ok(reader) = Reader::new(&source[..]) else { continue };
+        let mut counted = reader.sorted();
+        let mut events = 0;
+        while let Ok(Some(_)) = counted.next_event() {
+            events += 1;
+        }
+        for options in [Options::default(), Options::default().partition("a")] {
+            let folder = tempfile::tempdir().unwrap();
+            let out = folder.path().join("out");
+            let mut source = Reader::new(&source[..]).unwrap().sorted();
+            write(Tables::Parquet, &mut source, &out, &options).unwrap();
+            let rows = |name: &str| -> i64 { rows_in(&out, name) };
+            let of_events = rows("events");
+            assert_eq!(of_events, events);
+            assert_eq!(rows("types"), events);
+            total += of_events;
+        }
+    }
+    assert!(total > 300, "{total}");
+}
+
+/// The rows of all files of a table, or of the tables in a folder.
+fn rows_in(out: &Path, name: &str) -> i64 {
+    let mut rows = 0;
+    let mut open = vec![out.join(name), out.join(format!("{name}.parquet"))];
+    while let Some(path) = open.pop() {
+        if path.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.is_file() {
+            let reader = SerializedFileReader::new(fs::File::open(path).unwrap()).unwrap();
+            rows += reader.metadata().file_metadata().num_rows();
+        }
+    }
+    rows
 }
