@@ -1,7 +1,7 @@
 //! The named pipe of Windows, as a client sees it. No lane runs this: the lane `windows` compiles,
 //! and these tests are run in Wine by hand, with
-//! `CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine cargo test --target x86_64-pc-windows-gnu`. Before
-//! version 9, Wine has no `bcryptprimitives.dll`, which Rust's standard library needs.
+//! `CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine cargo test --target x86_64-pc-windows-gnu`.
+//! Before version 9, Wine has no `bcryptprimitives.dll`, which Rust's standard library needs.
 
 #![cfg(windows)]
 #![expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "threads of clients")]
