@@ -407,8 +407,8 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
         }
         if event.header.stack_id != 0 && !is_sampled {
-            // .NET states a stack for each event, often without addresses. To compare it with an empty
-            // vector, whose address is not one of memory, takes some processors 70 ns.
+            // .NET states a stack for each event, often without addresses. To compare it with an
+            // empty vector, whose address is not one of memory, takes some processors 70 ns.
             if let Some(stack) = event.stack().filter(|stack| !stack.bytes().is_empty()) {
                 if stack.bytes() != self.stack.addresses {
                     self.stack.read::<F::Details>(stack, &self.keys);
