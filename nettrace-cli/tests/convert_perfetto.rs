@@ -1,10 +1,12 @@
 //! Converts traces for Perfetto, and compares the spans with those that `nettrace tree` shows, and
 //! with what Perfetto itself finds in the result.
 
+#![expect(clippy::disallowed_methods, reason = "Perfetto starts several times at once")]
+
 mod program;
 mod spans;
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, thread};
 
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
@@ -316,9 +318,9 @@ fn judge_perfetto_finds_the_same() {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
         sources.push((name, fs::read(&path).unwrap()));
     }
-    for (name, source) in sources {
+    let compare = |name: &str, source: &[u8]| {
         let path = folder.path().join(format!("{name}.pftrace"));
-        let output = nettrace(&["convert", "-", path.to_str().unwrap()], &source);
+        let output = nettrace(&["convert", "-", path.to_str().unwrap()], source);
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let trace = Trace::read(&fs::read(&path).unwrap());
         let queries = [
@@ -375,7 +377,13 @@ fn judge_perfetto_finds_the_same() {
         let sum = if trace.counters.is_empty() { Value::Null } else { json!(sum) };
         let counters = [json!(trace.counters.len()), json!(tracks.len()), sum];
         assert_eq!(answers[6], [counters], "{name}");
-    }
+    };
+    // Each takes seconds to start Perfetto, and mostly waits.
+    thread::scope(|scope| {
+        for some in sources.chunks(sources.len().div_ceil(3)) {
+            scope.spawn(|| some.iter().for_each(|(name, source)| compare(name, source)));
+        }
+    });
 }
 
 /// How many arguments Perfetto makes of the annotations of a slice. It keeps one of each name.
