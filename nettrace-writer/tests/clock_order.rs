@@ -322,7 +322,8 @@ fn each_file_of_a_rotation_tells_the_time_of_day() {
                 let meant = if at >= jump { meant } else { 0.0 };
                 let error = ahead - *first.get_or_insert(ahead) - meant;
                 let error = (error + 1.5 * DAY).rem_euclid(DAY) - DAY / 2.0;
-                late += u32::from(error.abs() > 3.0);
+                // A thread may have lost the processor between the two clocks. 60 ms are the jump.
+                late += u32::from(error.abs() > 20.0);
                 events += 1;
                 assert!(error.abs() < 1e3, "{clock:?}: {error} ms off");
             }
