@@ -247,8 +247,8 @@ fn a_process_listens_at_more_ports_and_may_be_suspended_by_its_own() {
         ("DOTNET_DefaultDiagnosticPortSuspend", "1"),
     ];
     let mut process = Process::start(folder.path(), &variables);
-    until("the port is there", || path.exists());
     let target = Target { pid: process.child.id(), path: path.clone() };
+    until("the port answers", || target.info().is_ok());
     assert_eq!(target.info().unwrap().pid, u64::from(process.child.id()));
     target.ask(RESUME.0, RESUME.1, &[]).unwrap();
     assert!(!process.goes_on(SHORT));

@@ -44,9 +44,10 @@ fn folder() -> PathBuf {
     std::env::var_os(FOLDER).unwrap().into()
 }
 
-/// The one socket in a folder, once it is there.
+/// The one socket in a folder, once it answers. Its file is there a moment before that.
 fn only(folder: &Path) -> Target {
-    until("a socket appears", || Target::all_in(folder).unwrap().len() == 1);
+    let answers = |target: Target| target.info().is_ok();
+    until("a socket answers", || Target::all_in(folder).unwrap().pop().is_some_and(answers));
     Target::all_in(folder).unwrap().remove(0)
 }
 
