@@ -14,8 +14,7 @@ use crate::{
 };
 
 /// How long this process waits before it tries again, at first and at most. .NET waits for half a
-/// second at most. On Linux a watch tells of a tool in
-/// nearly all cases, and at once.
+/// second at most. On Linux a watch tells of a tool in nearly all cases, and at once.
 pub(crate) const DELAYS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(5));
 /// What an advertisement begins with.
 const MAGIC: [u8; 8] = *b"ADVR_V1\0";
