@@ -107,12 +107,13 @@ mod roles;
 mod trees;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     fmt, io,
     time::{Duration, Instant},
 };
 
 use nettrace_format::v6::BlockKind;
+use nettrace_reader::__shared::Map;
 use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 
 pub use crate::counts::{TailCounter, TailCounts};
@@ -151,7 +152,7 @@ pub struct Tail<S> {
 struct Incoming {
     roles: Roles,
     /// The label lists since the last sequence point that have a trace.
-    lists: HashMap<u32, SpanOf>,
+    lists: Map<u32, SpanOf>,
 }
 
 /// Something that is held back.
@@ -381,7 +382,7 @@ impl<S: Sink> Sink for Tail<S> {
             self.held_bytes += header.len();
             self.held.push_back(Held { since, batch, first: u64::MAX, what });
         }
-        self.incoming = Some(Incoming { roles, lists: HashMap::new() });
+        self.incoming = Some(Incoming { roles, lists: Map::default() });
         Ok(())
     }
 

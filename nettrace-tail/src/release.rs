@@ -1,8 +1,9 @@
 //! Blocks that are written, without the rows that are left out.
 
-use std::{collections::HashMap, time::Instant};
+use std::time::Instant;
 
 use nettrace_format::v6::{self, BlockKind, RowEncoder, RowHeader, ThreadSequence};
+use nettrace_reader::__shared::Map;
 
 use crate::{
     blocks::{Block, Malformed, Rows, SpanOf, blocks, lists, point, thread_sequences},
@@ -17,9 +18,9 @@ pub(crate) struct Release {
     roles: Roles,
     /// The label lists since the last sequence point that have a trace, and whether the stream has
     /// them. Rows of a list that is left out are left out.
-    lists: HashMap<u32, (SpanOf, bool)>,
+    lists: Map<u32, (SpanOf, bool)>,
     /// How many rows of each thread are left out.
-    left_out: HashMap<u64, u32>,
+    left_out: Map<u64, u32>,
     /// The latest time in the stream.
     latest: u64,
     told: Told,
@@ -31,8 +32,8 @@ impl Release {
         told.restart();
         Self {
             roles,
-            lists: HashMap::new(),
-            left_out: HashMap::new(),
+            lists: Map::default(),
+            left_out: Map::default(),
             latest: 0,
             told,
             rows: Vec::new(),

@@ -1,9 +1,9 @@
 //! What the types of events mean for a decision.
 
-use std::{collections::HashMap, time::Duration};
+use std::time::Duration;
 
 use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
-use nettrace_reader::{Item, Metadata, Options, Reader, Type};
+use nettrace_reader::{__shared::Map, Item, Metadata, Options, Reader, Type};
 
 use crate::blocks::Malformed;
 
@@ -121,7 +121,7 @@ pub(crate) enum Outcome {
 /// What the types of a stream mean, by their ids. Types that mean nothing are not there.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
-    roles: HashMap<u32, Role>,
+    roles: Map<u32, Role>,
     per_second: u64,
 }
 
@@ -134,7 +134,7 @@ impl Roles {
         if reader.major_version() != 6 {
             return Err(Malformed);
         }
-        Ok(Self { roles: HashMap::new(), per_second: reader.trace().ticks_per_second })
+        Ok(Self { roles: Map::default(), per_second: reader.trace().ticks_per_second })
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Role> {

@@ -8,11 +8,12 @@
 //! before its Start. Whatever is decided is decided by the times in the rows.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
 use nettrace_format::v6::RowHeader;
+use nettrace_reader::__shared::Map;
 
 use crate::{
     blocks::SpanOf,
@@ -191,7 +192,7 @@ impl Tree {
 /// The trees whose rows are held back, or were until recently.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
-    trees: HashMap<[u8; 16], Tree>,
+    trees: Map<[u8; 16], Tree>,
     /// When to look whether a tree can be forgotten.
     decided: VecDeque<(Instant, [u8; 16])>,
 }
