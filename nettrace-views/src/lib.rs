@@ -70,6 +70,11 @@
 //! | ids of processes and threads from 2^30 on, and unknown ones | other ids; the names have the true ones |
 //! | the start of the trace, its key-values | `otherData` |
 //!
+//! speedscope's page (1.25.0) opens such a file, and shows its samples alone if it has any. It
+//! refuses a file whose name ends in `.chrome.json` (`t.sort is not a function`), because it takes
+//! every file of such a name for a list of events: call it `.chromium.json`, or better use
+//! [`View::Speedscope`], which has samples and spans.
+//!
 //! # How a trace maps to speedscope
 //!
 //! The result is a file for <https://www.speedscope.app>.

@@ -29,6 +29,8 @@ fn events(bytes: &[u8]) -> BTreeMap<String, Vec<Json>> {
             assert!(event[key].as_u64().is_some_and(|id| id <= i32::MAX as u64), "{event}");
         }
         assert!(event["ts"].is_number() && event["name"].is_string(), "{event}");
+        // speedscope's page looks for samples only if the first event has a category.
+        assert!(event["cat"].is_string(), "{event}");
         events.entry(event["ph"].as_str().unwrap().to_owned()).or_default().push(event.clone());
     }
     events

@@ -133,6 +133,9 @@ fn end_with(out: &mut Vec<u8>, details: &[&[u8]]) {
 
 fn metadata(out: &mut Vec<u8>, what: &str, place: (u64, u64), name: &str) {
     event(out, b'M', place, 0);
+    // Chrome writes this category, too. speedscope's page looks for samples only if the first event
+    // has a category.
+    out.extend_from_slice(b",\"cat\":\"__metadata\"");
     show(out, format_args!(",\"name\":\"{what}\",\"args\":{{\"name\":"));
     string(out, name);
     out.extend_from_slice(b"}}");
