@@ -181,10 +181,13 @@ fn spans_of_each_kind() {
 
 #[test]
 fn older_versions_have_the_same_spans() {
-    for version in ["v5", "v4"] {
-        let older = nettrace(&["convert", "-", "-", "--to", version], &samples());
-        let (on_threads, on_their_own) = compare(&older.stdout);
-        assert_eq!((on_threads, on_their_own), (5, 2), "{version}");
+    for versions in ["v5", "v4", "v4 v6"] {
+        let mut trace = samples();
+        for to in versions.split(' ') {
+            trace = nettrace(&["convert", "-", "-", "--to", to], &trace).stdout;
+        }
+        let (on_threads, on_their_own) = compare(&trace);
+        assert_eq!((on_threads, on_their_own), (5, 2), "{versions}");
     }
 }
 

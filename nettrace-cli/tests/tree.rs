@@ -192,14 +192,19 @@ fn a_trace_that_ends_early() {
     assert_eq!((output.status.code(), stdout(&output)), (Some(1), TEXT));
 }
 
-/// Versions 4 and 5 have activity ids only, and no key-values of types.
+/// Versions 4 and 5 have activity ids only, and no key-values of types. Version 4 has no opcodes:
+/// what is made of it takes them from the names.
 #[test]
 fn older_versions_have_the_same_trees() {
     let ours = trees(&[], &samples());
-    for version in ["v5", "v4"] {
-        let converted = nettrace(&["convert", "-", "-", "--to", version], &samples());
-        assert_eq!(converted.status.code(), Some(0), "{}", stderr(&converted));
-        let theirs = trees(&[], &converted.stdout);
+    for versions in ["v5", "v4", "v5 v6", "v4 v6", "v4 v5 v6"] {
+        let (mut trace, version) = (samples(), versions);
+        for to in versions.split(' ') {
+            let converted = nettrace(&["convert", "-", "-", "--to", to], &trace);
+            assert_eq!(converted.status.code(), Some(0), "{}", stderr(&converted));
+            trace = converted.stdout;
+        }
+        let theirs = trees(&[], &trace);
         assert_eq!(theirs.len(), ours.len(), "{version}");
         for (ours, theirs) in ours.iter().zip(&theirs) {
             assert_eq!(theirs["trace"], Value::Null);
@@ -218,10 +223,12 @@ fn older_versions_have_the_same_trees() {
         }
         // A filter finds an event by its span id all the same.
         let filter = ["dump", "-", "--json", "--where", "SpanId=0000000000000002"];
-        let output = nettrace(&filter, &converted.stdout);
+        let output = nettrace(&filter, &trace);
         assert_eq!(stdout(&output).lines().count(), 3, "{version}: {}", stderr(&output));
-        let output = nettrace(&["tree", "-", "--trace", &"ef".repeat(16)], &converted.stdout);
-        assert!(stderr(&output).contains("have no trace ids"), "{}", stderr(&output));
+        if !version.ends_with("v6") {
+            let output = nettrace(&["tree", "-", "--trace", &"ef".repeat(16)], &trace);
+            assert!(stderr(&output).contains("have no trace ids"), "{}", stderr(&output));
+        }
     }
 }
 

@@ -91,12 +91,27 @@ impl Role {
         if is_single {
             return Self::Single;
         }
-        // Version 4 has no opcodes. Its readers take them from the name.
-        match version < 6 && metadata.opcode.is_none() {
-            true if metadata.name.ends_with("Start") => Self::Start,
-            true if metadata.name.ends_with("Stop") => Self::Stop,
-            _ => Self::Inside,
+        match implied_opcode(metadata).filter(|_| version < 6) {
+            Some(1) => Self::Start,
+            Some(_) => Self::Stop,
+            None => Self::Inside,
         }
+    }
+}
+
+/// The opcode of a type of version 4 or 5 that states none, as readers take it from the name: 1 if
+/// it ends with "Start", 2 if it ends with "Stop", in capital or small letters.
+#[must_use]
+pub fn implied_opcode(metadata: &Metadata) -> Option<u8> {
+    let name = metadata.name.as_bytes();
+    let ends = |word: &str| {
+        let at = name.len().checked_sub(word.len());
+        at.is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
+    };
+    match metadata.opcode {
+        None if ends("Start") => Some(1),
+        None if ends("Stop") => Some(2),
+        _ => None,
     }
 }
 
@@ -123,7 +138,26 @@ pub fn span_name(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::span_name;
+    use nettrace_reader::Metadata;
+
+    use super::{implied_opcode, span_name};
+
+    #[test]
+    fn opcodes_of_names() {
+        for (name, stated, implied) in [
+            ("WorkStart", None, Some(1)),
+            ("work_stop", None, Some(2)),
+            ("RESTART", None, Some(1)),
+            ("Start", None, Some(1)),
+            ("WorkStart", Some(0), None),
+            ("Restarted", None, None),
+            ("ésto", None, None),
+            ("", None, None),
+        ] {
+            let metadata = Metadata { name: name.into(), opcode: stated, ..Metadata::default() };
+            assert_eq!(implied_opcode(&metadata), implied, "{name}");
+        }
+    }
 
     #[test]
     fn names_of_spans() {

@@ -110,10 +110,15 @@ impl Role {
         if is_single {
             return Self::Single;
         }
-        // Version 4 has no opcodes. Its readers take them from the name.
+        // Version 4 has no opcodes. Its readers take them from the name, in any case.
+        let name = metadata.name.as_bytes();
+        let ends = |word: &str| {
+            let at = name.len().checked_sub(word.len());
+            at.is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
+        };
         match version < 6 && metadata.opcode.is_none() {
-            true if metadata.name.ends_with("Start") => Self::Start,
-            true if metadata.name.ends_with("Stop") => Self::Stop,
+            true if ends("Start") => Self::Start,
+            true if ends("Stop") => Self::Stop,
             _ => Self::Inside,
         }
     }
@@ -174,6 +179,9 @@ mod tests {
         assert_eq!(of("x", Some(2), 5), Role::Stop);
         assert_eq!(of("xStart", None, 6), Role::Inside);
         assert_eq!(of("xStart", None, 4), Role::Start);
+        assert_eq!(of("x_start", None, 4), Role::Start);
+        assert_eq!(of("STOP", None, 5), Role::Stop);
+        assert_eq!(of("top", None, 4), Role::Inside);
         assert_eq!(of("xStop", Some(0), 5), Role::Inside);
         assert_eq!(of("x", Some(8), 6), Role::Suspend);
         let mut single = Metadata::default();

@@ -14,7 +14,7 @@ use nettrace_reader::{Field, Metadata, Type};
 
 use crate::{
     convert::turned,
-    tree::{SINGLE, has_fields_of_single},
+    tree::{SINGLE, has_fields_of_single, implied_opcode},
 };
 
 /// An event type in the form of version 6, with everything that the source says of it.
@@ -26,7 +26,7 @@ pub(super) fn description(of: &Metadata, is_older: bool) -> TypeDescription<'_> 
         event_id: of.event_id,
         name: &of.name,
         fields: fields(&of.fields).unwrap_or_default(),
-        opcode: of.opcode,
+        opcode: opcode(of, is_older),
         keywords: of.keywords,
         level: of.level,
         version: of.version,
@@ -45,8 +45,19 @@ pub(super) fn description(of: &Metadata, is_older: bool) -> TypeDescription<'_> 
 fn implied(of: &Metadata, is_older: bool) -> &'static [(&'static str, &'static str)] {
     const IMPLIED: &[(&str, &str)] =
         &[SINGLE, ("nettrace.type.started", "SystemTime"), ("nettrace.type.duration", "Duration")];
-    let is_single = is_older && of.opcode.unwrap_or(0) == 0 && has_fields_of_single(of);
-    if is_single { IMPLIED } else { &[] }
+    if is_older && is_single(of) { IMPLIED } else { &[] }
+}
+
+/// Whether the events of a type of version 4 or 5 each stand for a whole span.
+fn is_single(of: &Metadata) -> bool {
+    of.opcode.unwrap_or(0) == 0 && has_fields_of_single(of)
+}
+
+/// The opcode that a type has in a format that states opcodes. In versions 4 and 5 its name may
+/// imply it.
+fn opcode(of: &Metadata, is_older: bool) -> Option<u8> {
+    let implied = implied_opcode(of).filter(|_| is_older && !is_single(of));
+    of.opcode.or(implied)
 }
 
 /// Pairs of texts, borrowed.
@@ -184,13 +195,16 @@ impl Types {
         alike.iter().find(|(other, _)| is_same(other, of)).map(|(_, known)| *known)
     }
 
-    /// Makes a type of the result for `of`, after [`find`](Self::find) found none.
-    pub(super) fn define(&mut self, of: &Metadata) -> Result<Definition, Refused> {
-        self.cost += size_of::<Metadata>() + size_of::<EventSchema>() + cost(of);
+    /// Makes a type of the result for `source`, after [`find`](Self::find) found none.
+    pub(super) fn define(&mut self, source: &Metadata) -> Result<Definition, Refused> {
+        self.cost += size_of::<Metadata>() + size_of::<EventSchema>() + cost(source);
         if self.cost > self.limit {
             return Err(Refused::Limit(self.limit));
         }
-        let lost_numbers = u16::try_from(of.event_id).is_err();
+        let lost_numbers = u16::try_from(source.event_id).is_err();
+        // Readers of versions 4 and 5 take it from the name themselves.
+        let is_implied = self.is_older && self.format == Format::Heph;
+        let of = &Metadata { opcode: opcode(source, is_implied), ..source.clone() };
         let described = field_schemas(&of.fields).map(|fields| schema(of, fields, self.is_older));
         let described = described.filter(|schema| Stream::check(self.format, schema).is_ok());
         let lost_fields = described.is_none();
@@ -221,8 +235,8 @@ impl Types {
         let is_mapped = has_fields && self.format.converts_payloads(plain);
         let has_dates = has_fields && has_dates;
         let known = Known { id, opaque_id, has_fields, has_dates, is_mapped };
-        let key = (of.provider.clone(), of.event_id, of.name.clone());
-        self.known.entry(key).or_default().push((of.clone(), known));
+        let key = (source.provider.clone(), source.event_id, source.name.clone());
+        self.known.entry(key).or_default().push((source.clone(), known));
         Ok(Definition { known, schemas, lost_fields, lost_numbers })
     }
 

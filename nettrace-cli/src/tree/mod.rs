@@ -30,7 +30,9 @@ use crate::{
     },
 };
 
-pub(crate) use nettrace_report::__shared::{Ids, Key, Role, SINGLE, has_fields_of_single};
+pub(crate) use nettrace_report::__shared::{
+    Ids, Key, Role, SINGLE, has_fields_of_single, implied_opcode,
+};
 
 /// Options of `tree`.
 #[derive(Clone, Copy, Debug, clap::Args)]
