@@ -14,6 +14,7 @@ use std::{
 };
 
 use spans::{START, event, place, stop, stream};
+use testkit::process::copy_program;
 
 fn trace() -> Vec<u8> {
     let root = place(7, 1, 0);
@@ -119,10 +120,11 @@ fn perfetto_fetches_the_trace() {
 #[cfg(target_os = "linux")]
 fn it_opens_the_page_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
-    let launcher = folder.path().join("xdg-open");
-    let opened = folder.path().join("opened");
-    fs::write(&launcher, format!("#!/bin/sh\necho \"$1\" > '{}'\n", opened.display())).unwrap();
-    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    let [script, launcher, opened] =
+        ["script", "xdg-open", "opened"].map(|name| folder.path().join(name));
+    fs::write(&script, format!("#!/bin/sh\necho \"$1\" > '{}'\n", opened.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    copy_program(&script, &launcher);
     let file = folder.path().join("my shop;.nettrace");
     fs::write(&file, trace()).unwrap();
     let view = |path: &str| {

@@ -24,7 +24,7 @@ use nettrace_diagnostics::{
 };
 use nettrace_writer::Emit as _;
 use tempfile::tempdir;
-use testkit::process::{alone, is_rerun, skipped_in_emulator, this_program};
+use testkit::process::{alone, copy_program, is_rerun, skipped_in_emulator, this_program};
 
 use crate::support::{Load, Server, Tick, all_of, counts, reads, stop, until};
 
@@ -220,7 +220,7 @@ fn another_user_is_refused() {
         let folder = tempdir().unwrap();
         open(folder.path(), 0o755);
         let copy = folder.path().join("ask");
-        fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        copy_program(&std::env::current_exe().unwrap(), &copy);
         open(&copy, 0o755);
         let mut again = Command::new(&copy);
         again.args(command.get_args()).uid(65_534).gid(65_534);

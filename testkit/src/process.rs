@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    path::Path,
     process::{Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
@@ -47,6 +48,20 @@ pub fn this_program() -> Command {
     let mut command = Command::new(emulator);
     command.arg(program);
     command
+}
+
+/// Copies a program or a script to a file that can be started at once, also while other tests of
+/// this program start processes.
+///
+/// The system does not start a file that is open for writing (`ETXTBSY`). Had this process written
+/// it, then a process that it starts meanwhile would have it open as well, until it is another
+/// program. So `cp` writes it.
+///
+/// # Panics
+/// If the file cannot be written.
+pub fn copy_program(from: &Path, to: &Path) {
+    let status = Command::new("cp").args([from, to]).status().expect("cp is there");
+    assert!(status.success(), "{} can be written", to.display());
 }
 
 /// Runs one test of this program in a process of its own, where [`is_rerun`] returns `argument`.

@@ -154,12 +154,17 @@ mod tests {
             assert!(list.status.success());
             return;
         }
-        let copy = env::temp_dir().join(format!("xtask-beside-{}", std::process::id()));
-        fs::copy(env::current_exe().unwrap(), &copy).unwrap();
+        // Not a copy: a test beside this one may start a process while the copy is open for
+        // writing. That process has it open as well until it is another program, and a file that
+        // is open for writing cannot be started.
+        let program = env::current_exe().unwrap();
+        let other = program.with_extension(format!("deleted-{}", std::process::id()));
+        fs::hard_link(program, &other).unwrap();
         let name = "beside::tests::a_program_that_was_built_again_can_be_started";
-        let output = Command::new(&copy).args([name, "--exact"]).env(DELETED, "").output().unwrap();
+        let output =
+            Command::new(&other).args([name, "--exact"]).env(DELETED, "").output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("1 passed"), "{text}");
-        assert!(!copy.exists(), "the file was deleted");
+        assert!(!other.exists(), "the file was deleted");
     }
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use eventheader_writer::{Availability, TraceEvent, doctor, register};
+use testkit::process::copy_program;
 use tracepoint_decode::PerfEventHeaderType;
 use tracepoint_perf::{PerfDataFileEventOrder, PerfDataFileReader};
 
@@ -198,8 +199,7 @@ pub(crate) fn start_role(test: &str, role: &str, user: Option<u32>) -> Child {
 
     // Another user cannot start a program in a folder that he may not access.
     let program = env::temp_dir().join(format!("live-{}-{role}", std::process::id()));
-    fs::copy(env::current_exe().expect("the system knows what it runs"), &program)
-        .expect("there is room for the program");
+    copy_program(&env::current_exe().expect("the system knows what it runs"), &program);
     let mut command = Command::new(&program);
     command.args(["--exact", test, "--nocapture"]).env(ROLE, role);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
