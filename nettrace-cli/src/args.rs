@@ -24,13 +24,13 @@ use crate::{
     view::BrowserOptions,
 };
 
-/// Shows, checks, converts and records NetTrace traces (.nettrace, format versions 4, 5 and 6)
+/// Shows, checks, converts and records traces: NetTrace (.nettrace, versions 4, 5 and 6) and Heph
 #[derive(Debug, Parser)]
 #[command(
     name = "nettrace",
     version,
     after_help = "FILE is a path, or - for standard input, which may be a pipe. Heph traces \
-        (0.1.0) are shown and checked too. Their events come in the order of the file; the \
+        (0.1.0) are read too. dump and headers show their events in the order of the file; the \
         columns of headers are then: stream, counter, substream, start, end (ns), description.\n\n\
         Exit codes:\n  \
         0  the trace was read to its end, or as far as --head wanted; verify: it keeps every \

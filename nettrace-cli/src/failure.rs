@@ -48,15 +48,6 @@ pub(crate) enum Failure {
     #[cfg(feature = "parquet")]
     #[error("the trace does not say its host, by a key-value host.name: add --host NAME")]
     NoHost,
-    /// `tree` with a Heph trace.
-    #[error(
-        "tree takes NetTrace V4, V5 and V6; `nettrace dump` shows each span of a Heph trace with \
-         its ids and its parent's"
-    )]
-    HephTree,
-    /// `report` or `view` with a Heph trace.
-    #[error("a report takes NetTrace V4, V5 and V6; `nettrace info` shows what is in a Heph trace")]
-    HephReport,
     /// `view` cannot serve, or cannot open what it made.
     #[error("{0}")]
     Browser(String),
@@ -124,8 +115,7 @@ impl Failure {
             Self::Process(_) | Self::Client(_) => 2,
             #[cfg(unix)]
             Self::Program(_, code, _) => *code,
-            Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::HephTree => 2,
-            Self::HephReport | Self::Browser(_) => 2,
+            Self::NoTimes | Self::NoWallClock | Self::NoDurations | Self::Browser(_) => 2,
         })
     }
 

@@ -84,10 +84,11 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
             Trace::NetTrace(source) => dump::run(source, limits, &options, out),
             Trace::Heph(source) => heph::dump(source, limits, &options, out),
         },
-        Command::Tree { file, options } => match heph::open(&file)? {
-            Trace::NetTrace(source) => tree::run(source, limits, options, out),
-            Trace::Heph(_) => Err(Failure::HephTree),
-        },
+        Command::Tree { file, options } => {
+            let (source, original) = heph::open_as_nettrace(&file, limits)?;
+            tree::run(source, limits, options, out)?;
+            original.end_whole()
+        }
         Command::Headers { file, filter } => match heph::open(&file)? {
             Trace::NetTrace(source) => headers::run(source, limits, &filter, out),
             Trace::Heph(source) => heph::headers(source, limits, &filter, out),
@@ -113,19 +114,18 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
                 #[cfg(feature = "parquet")]
                 tables: &tables,
             };
-            match heph::open(&file)? {
-                Trace::NetTrace(source) => convert::run(source, limits, task, out),
-                Trace::Heph(source) => heph::convert(source, limits, task, out),
-            }
+            let (source, original) = heph::open_as_nettrace(&file, limits)?;
+            convert::run(source, limits, task, out)?;
+            original.end_whole()
         }
-        Command::Report { file, options } => match heph::open(&file)? {
-            Trace::NetTrace(source) => report::run(source, limits, &file, &options, out),
-            Trace::Heph(_) => Err(Failure::HephReport),
-        },
-        Command::View { file, options } => match heph::open(&file)? {
-            Trace::NetTrace(source) => view::run(source, limits, &file, &options, out),
-            Trace::Heph(_) => Err(Failure::HephReport),
-        },
+        Command::Report { file, options } => {
+            let trace = heph::open_as_nettrace(&file, limits)?;
+            report::run(trace, limits, &file, &options, out)
+        }
+        Command::View { file, options } => {
+            let trace = heph::open_as_nettrace(&file, limits)?;
+            view::run(trace, limits, &file, &options, out)
+        }
         #[cfg(unix)]
         Command::Ps => live::ps(out),
         #[cfg(unix)]

@@ -9,8 +9,8 @@ use nettrace_reader::Event;
 use nettrace_report::{Describe, Report};
 
 use crate::{
-    args::Limits, convert::destination::Destination, failure::Failure, payload::Payload,
-    source::Source, summary::say, tree,
+    args::Limits, convert::destination::Destination, failure::Failure, heph::Original,
+    payload::Payload, source::Source, summary::say, tree,
 };
 
 /// Options of `report`.
@@ -37,17 +37,17 @@ pub(crate) struct Content {
     title: Option<String>,
 }
 
-/// Writes the report of `source`, which was opened as `file`. If the output is `-`, it goes to
+/// Writes the report of `trace`, which was opened as `file`. If the output is `-`, it goes to
 /// `stdout`.
 pub(crate) fn run(
-    source: Source,
+    trace: (Source, Original),
     limits: Limits,
     file: &Path,
     options: &ReportOptions,
     stdout: &mut impl Write,
 ) -> Result<(), Failure> {
     let mut destination = Destination::open(&options.output, options.force, stdout)?;
-    let (page, end) = page(source, limits, file, &options.content)?;
+    let (page, end) = page(trace, limits, file, &options.content)?;
     destination.write(&page)?;
     destination.finish()?;
     end
@@ -55,7 +55,7 @@ pub(crate) fn run(
 
 /// Reads a trace and makes its page. The inner `Result` says how the trace ended.
 pub(crate) fn page(
-    source: Source,
+    (source, original): (Source, Original),
     limits: Limits,
     file: &Path,
     content: &Content,
@@ -67,7 +67,10 @@ pub(crate) fn page(
     };
     let title = content.title.clone().unwrap_or_else(name);
     let wanted = nettrace_report::Options::new(title).slowest(content.slow);
-    let report = Report::read(&mut events, &mut AsTree, &wanted);
+    let mut report = Report::read(&mut events, &mut AsTree, &wanted);
+    if let Some(heph) = original.end()? {
+        report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);
+    }
     let mut page = Vec::new();
     report.write(&mut page)?;
     let totals = events.totals();

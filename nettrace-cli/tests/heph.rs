@@ -136,7 +136,7 @@ fn info_as_json() {
     let rate = info["rate"].take();
     let expected = serde_json::json!({
         "format": "Heph 0.1.0", "epoch": "2021-01-08T13:48:54.1180100Z", "first_start_ns": 100,
-        "last_end_ns": 2_000_000, "events": 2, "lost": 2, "step_backs": 0, "spans": 0,
+        "last_end_ns": 2_000_000, "events": 2, "lost": 2, "step_backs": 0, "spans": 1,
         "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0,
         "bytes": TRACE.len(), "packets": 3, "padding_bytes": 0, "unknown_options": 0, "rate": null,
         "types": [
@@ -168,7 +168,7 @@ fn verify_as_json() {
     let (code, text, _) = nettrace(&["verify", "--json"], TRACE);
     let expected = serde_json::json!({
         "sound": true, "violations_count": 0, "violations": [], "events": 2, "lost": 2,
-        "spans": 0, "packets": 3, "bytes": 182,
+        "spans": 1, "packets": 3, "bytes": 182,
     });
     assert_eq!((code, strict_json(text.trim_end())), (0, expected));
     let (code, text, _) = nettrace(&["verify", "--json"], &TRACE[..181]);
@@ -188,6 +188,7 @@ fn what_is_in_a_trace() {
         "last end         0.002000000 s after the epoch",
         "events           2",
         "lost events      2",
+        "spans            1 (0 without an end, 0 without a start)",
         "bytes read       182",
         "           1  My event",
         "           1  a\\tb",
@@ -200,7 +201,7 @@ fn what_is_in_a_trace() {
 #[test]
 fn sound_and_damaged_traces() {
     let (code, text, _) = nettrace(&["verify"], TRACE);
-    let sound = "# violations=0 events=2 lost=2 spans=0 packets=3 bytes=182\n";
+    let sound = "# violations=0 events=2 lost=2 spans=1 packets=3 bytes=182\n";
     assert_eq!((code, &*text), (0, sound));
     // An attribute has an unknown type. Both events are shown nevertheless.
     let mut damaged = TRACE.to_vec();
@@ -239,7 +240,7 @@ fn options_of_our_own() {
         assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
     }
     let (code, text, _) = nettrace(&["verify"], &trace);
-    assert_eq!((code, &*text), (0, "# violations=0 events=2 lost=4 spans=0 packets=6 bytes=257\n"));
+    assert_eq!((code, &*text), (0, "# violations=0 events=2 lost=4 spans=1 packets=6 bytes=257\n"));
     // A file gives the same result as a pipe.
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &trace).unwrap();

@@ -409,7 +409,29 @@ fn files_are_complete_or_absent() {
     assert_eq!(again.status.code(), Some(2));
     assert!(stderr(&again).contains("--force"), "{}", stderr(&again));
     assert_eq!(nettrace(&[&args[..], &["--force"]].concat(), b"").status.code(), Some(0));
-    let heph = nettrace(&["report", "-", "-o", "-"], &nettrace_reader::heph_example());
-    assert_eq!(heph.status.code(), Some(2));
-    assert!(stderr(&heph).contains("Heph"), "{}", stderr(&heph));
+}
+
+/// The page of a Heph trace has the numbers of `info`, and the spans of the trace before.
+#[test]
+fn heph_traces() {
+    let trace = samples();
+    let (before, _) = report(&trace, &["--slow", "1000"]);
+    let heph = nettrace(&["convert", "-", "-", "--to", "heph"], &trace).stdout;
+    let (page, code) = report(&heph, &["--slow", "1000"]);
+    assert_eq!(code, Some(0));
+    let info = &lines(&["info", "--json", "-"], &heph)[0];
+    for key in ["format", "bytes", "events", "lost", "spans", "damage"] {
+        assert_eq!(page[key], info[key], "{key}");
+    }
+    for key in ["spans_without_end", "spans_without_start", "latencies", "flame"] {
+        assert_eq!(page[key], before[key], "{key}");
+    }
+    compare_spans("heph", &page, &lines(&["tree", "--json", "-"], &heph));
+    // What was read of a damaged one is shown, and the page says so.
+    let (page, code) = report(&heph[..heph.len() - 1], &[]);
+    assert_eq!(code, Some(1));
+    let damage = text(&page["damage"]);
+    assert!(damage.contains("ends"), "{damage}");
+    let events = heph.len() as u64 - number(&page["bytes"]);
+    assert!((1..1000).contains(&events), "{}", page["bytes"]);
 }

@@ -300,7 +300,7 @@ fn stated(event: &Event<'_>, (duration, outcome): Fields) -> (Option<i64>, Optio
                 stated.0 = Some(nanos.try_into().unwrap_or(i64::MAX));
             }
             Ok((_, Value::I64(nanos))) if duration == Some(index) => stated.0 = Some(nanos),
-            Ok((_, Value::Text(text))) if outcome == Some(index) => {
+            Ok((_, Value::Text(text))) if outcome == Some(index) && !text.is_empty() => {
                 stated.1 = Some(text.into_owned());
             }
             Ok(_) => {}

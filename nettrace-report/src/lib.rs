@@ -136,6 +136,23 @@ impl Report {
         Self { data, damage }
     }
 
+    /// Says that the trace was made of one in another format, while that was read. The page then
+    /// shows that format, its size in bytes, and `damage`: why that trace could not be read to its
+    /// end.
+    pub fn was_made_of(
+        &mut self,
+        format: &str,
+        bytes: u64,
+        damage: Option<nettrace_reader::Error>,
+    ) {
+        self.data.format = format.to_owned();
+        self.data.bytes = bytes;
+        if let Some(damage) = damage {
+            self.data.damage = Some(damage.to_string());
+            self.damage = Some(damage);
+        }
+    }
+
     /// Why the trace could not be read to its end.
     #[must_use]
     pub fn damage(&self) -> Option<&nettrace_reader::Error> {

@@ -51,16 +51,11 @@ fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Fail
         let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
         return Ok(Folded::read(&text));
     }
-    let read = |source| {
-        let mut events = limits.options().open(source)?.sorted();
-        let mut text = Vec::new();
-        nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;
-        Ok(Folded::read(&String::from_utf8_lossy(&text)))
-    };
-    let folded = match heph::open(path)? {
-        heph::Trace::NetTrace(source) => read(source),
-        heph::Trace::Heph(source) => heph::as_nettrace(source, limits, read),
-    };
+    let (source, original) = heph::open_as_nettrace(path, limits)?;
+    let mut events = limits.options().open(source)?.sorted();
+    let mut text = Vec::new();
+    nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;
+    original.end_whole()?;
     source::hide_progress();
-    folded
+    Ok(Folded::read(&String::from_utf8_lossy(&text)))
 }

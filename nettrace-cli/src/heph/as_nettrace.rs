@@ -1,10 +1,10 @@
-//! A Heph trace as the bytes of a NetTrace V6 trace, for conversions: every target reads these.
+//! A Heph trace as the bytes of a NetTrace V6 trace, for conversions, trees and reports.
 //!
 //! | of the Heph trace | in the NetTrace trace |
 //! |---|---|
 //! | a stream | a thread |
 //! | the packet that is a span, as NetTrace for Rust writes it | the end of the span, with its duration; its beginning, if the packet of the end came before |
-//! | any other event that takes time | the end of a span, whose id is made up |
+//! | any other event that takes time | an event that stands for a span, whose id may be made up |
 //! | an event without duration | an event |
 //! | attributes with `@`, if the event has `@provider` | provider, name, ids, level, labels, stack |
 //! | other attributes | fields |
@@ -31,7 +31,7 @@ use nettrace_format::{
 };
 use nettrace_reader::heph::Reader;
 
-use self::parsed::{Code, FieldType, Parsed, Type};
+use self::parsed::{Code, Edges, FieldType, Parsed, Type};
 use crate::source::Bytes;
 
 /// How many events wait to be sorted.
@@ -49,6 +49,8 @@ const BATCH_BYTES: usize = 4 << 20;
 pub(crate) struct Aside {
     /// Why the trace could not be read to its end.
     pub(crate) failure: Option<nettrace_reader::Error>,
+    /// How many bytes of the Heph trace were read.
+    pub(crate) bytes: u64,
     /// Events that are too large for NetTrace.
     pub(crate) large_events: u64,
     /// Events with attributes that cannot be decoded.
@@ -72,6 +74,7 @@ pub(crate) struct AsNetTrace {
     /// The providers and ids of event types. An id that is in use is replaced.
     event_ids: HashSet<(String, u32)>,
     threads: HashMap<u32, Stream>,
+    edges: Edges,
     batch: Batch,
     /// Is added to all times, so that the epoch is a whole millisecond.
     rest: u64,
@@ -120,6 +123,7 @@ impl AsNetTrace {
             types: HashMap::new(),
             event_ids: HashSet::new(),
             threads: HashMap::new(),
+            edges: Edges::default(),
             batch: Batch::default(),
             rest: 0,
         }
@@ -130,14 +134,16 @@ impl AsNetTrace {
         let before = self.reader.totals().lost;
         self.number += 1;
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let epoch = self.reader.epoch().unwrap_or(0);
         let event = match self.reader.next_event() {
-            Ok(Some(event)) => Some(Parsed::of(&event, self.number)),
+            Ok(Some(event)) => Some(Parsed::of(&event, self.number, epoch, &mut self.edges)),
             Ok(None) => None,
             Err(error) => {
                 aside.failure = Some(error);
                 None
             }
         };
+        aside.bytes = self.reader.offset();
         if let Some(event) = &event {
             aside.damaged += u64::from(event.is_damaged);
             aside.large_events += u64::from(event.is_too_large);
@@ -295,6 +301,13 @@ fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), Fo
     }
     let fields = ty.fields.iter();
     let fields = fields.map(|(name, ty)| FieldDescription { name, ty: code(*ty) });
+    let mut key_values = Vec::new();
+    if ty.is_single {
+        key_values.extend([("nettrace.span", "single"), ("nettrace.type.started", "SystemTime")]);
+    }
+    if ty.has_duration {
+        key_values.push(("nettrace.type.duration", "Duration"));
+    }
     let description = TypeDescription {
         id,
         provider: if ty.provider.is_empty() { "heph" } else { &ty.provider },
@@ -305,6 +318,7 @@ fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), Fo
         keywords: ty.keywords,
         level: ty.level,
         version: ty.version,
+        key_values,
         ..TypeDescription::default()
     };
     let mut row = Vec::new();

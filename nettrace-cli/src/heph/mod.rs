@@ -9,7 +9,7 @@ mod verify;
 
 use std::{
     fmt,
-    io::{self, Read, Write},
+    io::{self, Read},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -19,7 +19,6 @@ use nettrace_reader::heph::{Options, is_heph};
 use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
     args::Limits,
-    convert::{self, Task},
     failure::Failure,
     source::{self, Bytes, Source},
     spelling::FileTime,
@@ -59,36 +58,52 @@ fn options(limits: Limits) -> Options {
     Options::default().streams_limit(limits.definitions())
 }
 
-/// A Heph trace as a NetTrace trace, for conversions: `take` reads it. Says what is not in it, and
-/// fails if the Heph trace is damaged.
-pub(crate) fn as_nettrace<T>(
-    source: Bytes,
-    limits: Limits,
-    take: impl FnOnce(Source) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+/// Opens a trace of any format as a NetTrace trace. What its bytes do not say comes from
+/// [`Original::end`], when they have been read.
+pub(crate) fn open_as_nettrace(file: &Path, limits: Limits) -> Result<(Source, Original), Failure> {
+    let source = match open(file)? {
+        Trace::NetTrace(source) => return Ok((source, Original(None))),
+        Trace::Heph(source) => source,
+    };
     let aside = Arc::new(Mutex::new(Aside::default()));
-    let reader = options(limits).open(source);
-    let taken = take(Source::new(AsNetTrace::new(reader, Arc::clone(&aside)))?)?;
-    let aside = std::mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
-    for (count, what) in [
-        (aside.large_events, "events that are too large"),
-        (aside.damaged, "attributes of events that cannot be decoded"),
-    ] {
-        if count > 0 {
-            say(Some(format_args!("left out of the Heph trace: {count} {what}")))?;
-        }
-    }
-    aside.failure.map_or(Ok(taken), |error| Err(error.into()))
+    let trace = AsNetTrace::new(options(limits).open(source), Arc::clone(&aside));
+    Ok((Source::new(trace)?, Original(Some(aside))))
 }
 
-/// Converts a Heph trace.
-pub(crate) fn convert(
-    source: Bytes,
-    limits: Limits,
-    task: Task<'_>,
-    stdout: &mut impl Write,
-) -> Result<(), Failure> {
-    as_nettrace(source, limits, |source| convert::run(source, limits, task, stdout))
+/// What a NetTrace trace was before.
+#[derive(Debug)]
+pub(crate) struct Original(Option<Arc<Mutex<Aside>>>);
+
+/// What was read of a Heph trace.
+#[derive(Debug)]
+pub(crate) struct HephEnd {
+    /// How many bytes it has.
+    pub(crate) bytes: u64,
+    /// Why it could not be read to its end.
+    pub(crate) failure: Option<nettrace_reader::Error>,
+}
+
+impl Original {
+    /// Says what is left out of a Heph trace, and how it ended. `None` for a NetTrace trace.
+    pub(crate) fn end(self) -> io::Result<Option<HephEnd>> {
+        let Some(aside) = self.0 else { return Ok(None) };
+        let aside = std::mem::take(&mut *aside.lock().unwrap_or_else(PoisonError::into_inner));
+        for (count, what) in [
+            (aside.large_events, "events that are too large"),
+            (aside.damaged, "attributes of events that cannot be decoded"),
+        ] {
+            if count > 0 {
+                say(Some(format_args!("left out of the Heph trace: {count} {what}")))?;
+            }
+        }
+        Ok(Some(HephEnd { bytes: aside.bytes, failure: aside.failure }))
+    }
+
+    /// Does the same, and fails if the Heph trace is damaged.
+    pub(crate) fn end_whole(self) -> Result<(), Failure> {
+        let failure = self.end()?.and_then(|end| end.failure);
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
 }
 
 /// The epoch of a trace, which a trace need not state.

@@ -25,7 +25,11 @@ pub(super) struct Spans {
 
 impl Spans {
     pub(super) fn count(&mut self, event: &Event<'_>) {
-        let Some(span) = event.span() else { return };
+        let Some(span) = event.span() else {
+            // Those of other writers are spans if they take time.
+            self.count += u64::from(event.end > event.start);
+            return;
+        };
         let Span { part, provider, name, trace, id, .. } = span;
         let key = self.hasher.hash_one((provider, name, trace, id));
         let before = self.open.get(&key).copied().unwrap_or(0);

@@ -233,7 +233,8 @@ fn number(payload: &Payload<'_>, name: &str) -> Option<i64> {
 
 fn text_of<'p>(payload: &'p Payload<'_>, name: &str) -> Option<&'p str> {
     match field(payload, name)? {
-        Value::Text(text) => Some(text),
+        // Others do not say it.
+        Value::Text(text) => Some(&**text).filter(|text| !text.is_empty()),
         _ => None,
     }
 }

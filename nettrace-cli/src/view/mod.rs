@@ -13,6 +13,7 @@ use nettrace_views::View;
 use crate::{
     args::Limits,
     failure::Failure,
+    heph::Original,
     report::{self, Content},
     source::Source,
     summary::say,
@@ -41,18 +42,18 @@ pub(crate) struct BrowserOptions {
     content: Content,
 }
 
-/// Shows `source`, which was opened as `file`.
+/// Shows `trace`, which was opened as `file`.
 pub(crate) fn run(
-    source: Source,
+    trace: (Source, Original),
     limits: Limits,
     file: &Path,
     options: &BrowserOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if options.perfetto {
-        return perfetto(source, limits, options, out);
+        return perfetto(trace, limits, options, out);
     }
-    let (page, end) = report::page(source, limits, file, &options.content)?;
+    let (page, end) = report::page(trace, limits, file, &options.content)?;
     match options.serve {
         Some(port) => {
             let body = Body::Bytes(page);
@@ -72,7 +73,7 @@ pub(crate) fn run(
 
 /// Hands the trace to Perfetto's page, which fetches it from this process.
 fn perfetto(
-    source: Source,
+    (source, original): (Source, Original),
     limits: Limits,
     options: &BrowserOptions,
     out: &mut impl Write,
@@ -88,12 +89,13 @@ fn perfetto(
     for (count, what) in written.left_out.lines() {
         say(Some(format_args!("left out: {count} {what}")))?;
     }
+    let end = written.end.map_err(Failure::from).and(original.end_whole());
     let path = "/trace.pftrace";
     let body = Body::File(file, size);
     let port = options.serve.filter(|port| *port != 0).unwrap_or(PERFETTO_PORT);
     let server = Server::bind(port, Served { path, body, for_perfetto: true })?;
     let address = format!("{PERFETTO}/#!/?url={}", server.address(path));
-    announce(&address, written.end.map_err(Into::into), out)?;
+    announce(&address, end, out)?;
     if options.serve.is_none() {
         // Some launchers wait until the browser ends, which wants its trace before.
         server.meanwhile(move || {

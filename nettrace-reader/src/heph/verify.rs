@@ -35,7 +35,8 @@ pub struct Report {
     pub events: u64,
     /// The number of lost events. A loss that a counter shows breaks no promise.
     pub lost: u64,
-    /// The number of spans that have ended: see [`Event::span`](crate::heph::Event::span).
+    /// The number of spans that have ended: see [`Event::span`](crate::heph::Event::span). Other
+    /// events that take time count as well.
     pub spans: u64,
     /// The number of packets of both kinds.
     pub packets: u64,
@@ -105,7 +106,9 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
             }
         };
         let (offset, stream, counter) = (event.offset, event.stream, event.counter);
-        report.spans += u64::from(event.span().is_some_and(|span| span.part == SpanPart::Whole));
+        let takes_time = event.end > event.start;
+        let span = event.span().map(|span| span.part == SpanPart::Whole);
+        report.spans += u64::from(span.unwrap_or(takes_time));
         if let Some((name, id)) = misspelled(&event) {
             let what = format!("event {counter} of stream {stream} has {id:?} as `{name}`");
             report.add(offset, what, most);

@@ -1,8 +1,13 @@
 //! One event of a Heph trace, in the terms of NetTrace.
 
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher, RandomState},
+};
+
 use nettrace_context::{ActivityId, SpanId};
 use nettrace_format::content::Label;
-use nettrace_reader::heph::{Event, SpanPart, Value};
+use nettrace_reader::heph::{Event, Span, SpanPart, Value};
 
 /// What two events of one type have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -14,9 +19,16 @@ pub(super) struct Type {
     pub(super) keywords: u64,
     pub(super) version: u8,
     pub(super) opcode: u8,
+    /// Whether each event stands for a whole span.
+    pub(super) is_single: bool,
+    /// Whether the field `duration` has the nanoseconds of a span.
+    pub(super) has_duration: bool,
     /// Names and types.
     pub(super) fields: Vec<(String, FieldType)>,
 }
+
+/// The first fields of an event that stands for a whole span, in their order.
+const SINGLE: [&str; 3] = ["started", "duration", "outcome"];
 
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -58,6 +70,50 @@ impl OwnLabel {
     }
 }
 
+/// How many spans are open, at most, of which one event is remembered. They take some 5 MB.
+const MOST_EDGES: usize = 1 << 17;
+
+/// The fields of one event of each span that is open. The packet of the whole span has those of
+/// both events, so each is only shown with its own.
+#[derive(Debug, Default)]
+pub(super) struct Edges {
+    /// How many fields there are, and their hash, by a hash of the span's ids.
+    fields: HashMap<u64, (usize, u64)>,
+    hasher: RandomState,
+}
+
+impl Edges {
+    /// Takes from the fields of a whole span those of its other event.
+    fn separate(&mut self, span: &Span<'_>, fields: &mut Vec<(&str, Value<'_>)>, opcode: u8) {
+        let key = self.hasher.hash_one((span.provider, span.name, span.trace, span.id));
+        if span.part != SpanPart::Whole {
+            if self.fields.len() < MOST_EDGES {
+                let known = (fields.len(), self.hash(fields));
+                self.fields.insert(key, known);
+            }
+            return;
+        }
+        let Some((count, hash)) = self.fields.remove(&key) else { return };
+        // Those of the start are first.
+        let range = match opcode {
+            2 => 0..count,
+            1 => fields.len().saturating_sub(count)..fields.len(),
+            _ => return,
+        };
+        if fields.get(range.clone()).is_some_and(|of_other| self.hash(of_other) == hash) {
+            fields.drain(range);
+        }
+    }
+
+    fn hash(&self, fields: &[(&str, Value<'_>)]) -> u64 {
+        let mut parsed = Parsed::default();
+        for (name, value) in fields {
+            parsed.field(name, value);
+        }
+        self.hasher.hash_one((parsed.ty.fields, parsed.payload))
+    }
+}
+
 /// An event.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
@@ -77,8 +133,9 @@ pub(super) struct Parsed {
 }
 
 impl Parsed {
-    /// Reads an event. `number` makes the id of a span that has none.
-    pub(super) fn of(event: &Event<'_>, number: u64) -> Self {
+    /// Reads an event. `number` makes the id of a span that has none. `epoch` is that of the trace,
+    /// in nanoseconds since 1970.
+    pub(super) fn of(event: &Event<'_>, number: u64, epoch: u64, edges: &mut Edges) -> Self {
         let mut parsed = Self { stream: event.stream, at: event.end, ..Self::default() };
         parsed.ty.name = event.description.to_owned();
         parsed.ty.level = 4;
@@ -113,13 +170,16 @@ impl Parsed {
         let duration = event.end.saturating_sub(event.start);
         let takes_time = duration > 0 || span.is_some_and(|span| span.part == SpanPart::Whole);
         parsed.ty.opcode = opcode;
+        if let Some(span) = span.filter(|_| is_own) {
+            edges.separate(&span, &mut fields, opcode);
+        }
         match span.filter(|_| is_own) {
             // The packet of the end came before, so this one is at the beginning.
             Some(span) if span.part == SpanPart::Whole && opcode == 1 => {
                 parsed.at = event.start;
                 parsed.ty.name = format!("{}Start", span.name);
             }
-            Some(span) if span.part == SpanPart::Whole => {
+            Some(span) if span.part == SpanPart::Whole && opcode == 2 => {
                 parsed.ty.name = format!("{}Stop", span.name);
                 parsed.ty.opcode = 2;
             }
@@ -127,19 +187,49 @@ impl Parsed {
                 if !has_own_span {
                     parsed.labels.push(OwnLabel::Span(number | 1 << 63));
                 }
-                parsed.ty.opcode = 2;
+                parsed.ty.opcode = 0;
+                parsed.ty.is_single = true;
             }
             _ => {}
         }
-        let is_end = takes_time && parsed.ty.opcode == 2;
-        if is_end && !fields.iter().any(|(name, _)| *name == "duration") {
-            fields.push(("duration", Value::U64(duration)));
+        parsed.name_activity();
+        parsed.ty.has_duration = takes_time && parsed.ty.opcode != 1;
+        if parsed.ty.is_single {
+            let started = i64::try_from(epoch.saturating_add(event.start)).unwrap_or(i64::MAX);
+            let mut first = [Value::I64(started), Value::U64(duration), Value::Text("")];
+            fields.retain(|(name, value)| match SINGLE.iter().position(|own| own == name) {
+                Some(at) if std::mem::discriminant(value) == std::mem::discriminant(&first[at]) => {
+                    first[at] = value.clone();
+                    false
+                }
+                _ => true,
+            });
+            fields.splice(..0, SINGLE.into_iter().zip(first));
+        } else if parsed.ty.has_duration {
+            match fields.iter().find(|(name, _)| *name == "duration") {
+                None => fields.push(("duration", Value::U64(duration))),
+                Some((_, value)) => parsed.ty.has_duration = matches!(value, Value::U64(_)),
+            }
         }
         for (name, value) in fields {
             parsed.field(name, &value);
         }
         parsed.is_too_large |= parsed.payload.len() > usize::from(u16::MAX);
         parsed
+    }
+
+    /// Adds the activity id of a span id. Versions 4 and 5 have no other ids.
+    fn name_activity(&mut self) {
+        let has_activity = |label: &OwnLabel| matches!(label, OwnLabel::Activity(_));
+        if self.labels.iter().any(has_activity) {
+            return;
+        }
+        let span = self.labels.iter().find_map(|label| match label {
+            OwnLabel::Span(id) => SpanId::from_u64(*id),
+            _ => None,
+        });
+        let activity = |id| OwnLabel::Activity(ActivityId::from_span_id(id, 0).to_bytes());
+        self.labels.extend(span.map(activity));
     }
 
     /// Reads an attribute that NetTrace for Rust writes. Returns `false` if it is none of them.
@@ -162,6 +252,8 @@ impl Parsed {
                 self.thread = Some((*text).to_owned());
                 return true;
             }
+            // The other event of the span says it.
+            ("@start_stream" | "@end_stream", Value::U64(_)) => return true,
             ("@kind", _) => return true,
             ("@opcode", Value::U64(_)) => return true,
             ("@id", Value::U64(number)) => {
