@@ -1,6 +1,11 @@
 //! What a tail decision has counted, for the application and in the trace.
 
-use std::sync::{Arc, Mutex, PoisonError};
+#![allow(clippy::disallowed_types, reason = "the application reads while a session writes")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
 use nettrace_format::v6::{self, RowEncoder, RowHeader, ThreadInfo, ThreadSequence};
@@ -35,19 +40,43 @@ impl TailCounts {
 
 /// Reads the counts of a [`Tail`](crate::Tail) while a session has it, and afterwards.
 ///
-/// Clones have the same counts.
+/// Clones have the same counts. Reading takes no lock, so a process that was forked off may read
+/// too.
 #[derive(Clone, Debug, Default)]
-pub struct TailCounter(Arc<Mutex<TailCounts>>);
+pub struct TailCounter(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    /// As in [`TailCounts::values`].
+    counts: [AtomicU64; 5],
+    memory: AtomicU64,
+}
 
 impl TailCounter {
-    /// The counts so far.
+    /// The counts so far. While the session writes, some may be newer than others.
     #[must_use]
     pub fn get(&self) -> TailCounts {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let [left_out_events, left_out_spans, kept_spans, undecided_spans, lost_events] =
+            self.0.counts.each_ref().map(|count| count.load(Relaxed));
+        TailCounts { left_out_events, left_out_spans, kept_spans, undecided_spans, lost_events }
     }
 
-    pub(crate) fn set(&self, counts: TailCounts) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = counts;
+    /// About how many bytes of memory are in use: for events that are held back, for those that the
+    /// sink within has not taken yet, and for what is known of trees. See
+    /// [`Tail::memory`](crate::Tail::memory) for the bound.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        self.0.memory.load(Relaxed)
+    }
+
+    pub(crate) fn set(&self, counts: &TailCounts) {
+        for (shared, value) in self.0.counts.iter().zip(counts.values()) {
+            shared.store(value, Relaxed);
+        }
+    }
+
+    pub(crate) fn set_memory(&self, bytes: usize) {
+        self.0.memory.store(bytes as u64, Relaxed);
     }
 }
 

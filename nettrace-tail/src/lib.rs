@@ -336,8 +336,13 @@ impl<S: Sink> Tail<S> {
             let is_low = self.is_low();
             self.trees.forget(now, self.window, held.batch, is_low);
         }
-        self.counter.set(self.counts);
+        self.counter.set(&self.counts);
         Ok(())
+    }
+
+    fn note_memory(&self) {
+        let bytes = self.held_bytes + self.trees.bytes() + self.queue.bytes();
+        self.counter.set_memory(bytes);
     }
 
     fn is_low(&self) -> bool {
@@ -362,7 +367,7 @@ impl<S: Sink> Tail<S> {
         }
         self.held_bytes = 0;
         self.counts.lost_events += self.queue.clear();
-        self.counter.set(self.counts);
+        self.counter.set(&self.counts);
         let told = self.release.take().map(Release::abandon).unwrap_or_default();
         self.release = Some(Release::new(roles, told));
         self.queue.stream(header.to_vec(), end);
@@ -398,6 +403,7 @@ impl<S: Sink> Sink for Tail<S> {
         }
         let decided = self.decide(now, false).map_err(|Malformed| malformed());
         let sent = decided.and_then(|()| self.queue.send(&mut self.sink));
+        self.note_memory();
         // The batch is held back, or on its way.
         sent.map_err(|source| WriteError::new(source, len))
     }
@@ -432,6 +438,8 @@ impl<S: Sink> Sink for Tail<S> {
         let ended = self.end_stream(&mut out).map_err(|Malformed| malformed());
         self.queue.blocks(out);
         let sent = self.queue.send(&mut self.sink);
+        self.trees = Trees::default();
+        self.note_memory();
         let finished = self.sink.finish();
         decided.and(ended.map(drop)).and(sent).and(finished)
     }

@@ -47,6 +47,15 @@ impl Queue {
         self.next.is_empty()
     }
 
+    /// How many bytes wait.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = self.next.iter().map(|next| match next {
+            Next::Stream { header, .. } => header.len(),
+            Next::Blocks { bytes, .. } => bytes.len(),
+        });
+        bytes.sum()
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed
     }

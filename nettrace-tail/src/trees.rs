@@ -8,30 +8,26 @@
 //! before its Start. Whatever is decided is decided by the times in the rows.
 
 use std::{
-    collections::VecDeque,
+    collections::{VecDeque, hash_map::Entry},
     time::{Duration, Instant},
 };
 
 use nettrace_format::v6::RowHeader;
-use nettrace_reader::__shared::Map;
+use nettrace_reader::__shared::{Map, Seeded};
 
 use crate::{
     blocks::SpanOf,
     roles::{Kind, Outcome, Role},
 };
 
-/// About how many bytes a tree takes.
-pub(crate) const TREE: usize = 256;
+/// About how many bytes a tree takes, besides its roots that have not ended.
+const TREE: usize = 256;
+
+/// About how many bytes a root takes that has not ended.
+const OPEN: usize = 20;
 
 /// The most Stops of a tree that wait for their Start, and the most failures that are remembered.
 const MOST: usize = 64;
-
-/// A root that has begun.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    span: u64,
-    started: u64,
-}
 
 /// The end of a root.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +76,8 @@ struct Tree {
     /// The oldest row, and whether it is the start of a root.
     oldest: u64,
     asks: bool,
-    open: Vec<Open>,
+    /// When each root began that has not ended, by its id.
+    open: Map<u64, u64>,
     /// Stops whose Start has not come.
     stops: Vec<Stop>,
     /// In the order of time. They do not overlap.
@@ -93,16 +90,61 @@ struct Tree {
 }
 
 impl Tree {
-    fn new() -> Self {
+    fn new(hashes: Seeded) -> Self {
         Self {
             oldest: u64::MAX,
             asks: false,
-            open: Vec::new(),
+            open: Map::with_hasher(hashes),
             stops: Vec::new(),
             parts: Vec::new(),
             failures: Vec::new(),
             last_batch: 0,
             is_decided: false,
+        }
+    }
+
+    /// Notes a row. `span` is what it belongs to.
+    fn saw_row(
+        &mut self,
+        header: &RowHeader,
+        payload: &[u8],
+        span: u64,
+        role: Option<&Role>,
+        batch: u64,
+    ) {
+        self.last_batch = batch;
+        let at = header.timestamp;
+        let Some(role) = role else { return self.saw(at, false) };
+        let outcome = role.outcome(payload);
+        match (role.kind, role.asks) {
+            (Kind::Start, Some(slow)) => {
+                self.saw(at, true);
+                self.starts(span, at, slow);
+            }
+            (Kind::Stop, Some(slow)) => {
+                self.saw(at, false);
+                let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
+                self.stops(Stop { span, ended: at, failed }, slow);
+            }
+            (Kind::Single(duration), Some(slow)) => {
+                let nanos = duration.and_then(|place| payload.get(place..)?.first_chunk());
+                let nanos = nanos.copied().map_or(0, u64::from_le_bytes);
+                let started = at.saturating_sub(role.ticks(nanos));
+                self.saw(started, true);
+                self.starts(span, started, slow);
+                let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
+                self.stops(Stop { span, ended: at, failed }, slow);
+            }
+            (Kind::Error, _) => {
+                self.saw(at, false);
+                self.failed(at);
+            }
+            _ => {
+                self.saw(at, false);
+                if outcome == Outcome::Failed {
+                    self.failed(at);
+                }
+            }
         }
     }
 
@@ -123,7 +165,7 @@ impl Tree {
                 Part { ended, open: 0, kept: stop.failed || ended - started >= slow, ..part }
             }
             None => {
-                self.open.push(Open { span, started });
+                self.open.insert(span, started);
                 part
             }
         };
@@ -138,13 +180,12 @@ impl Tree {
 
     /// A root ends. Its Start may come later.
     fn stops(&mut self, stop: Stop, slow: u64) {
-        let Some(at) = self.open.iter().position(|open| open.span == stop.span) else {
+        let Some(started) = self.open.remove(&stop.span) else {
             if self.stops.len() < MOST {
                 self.stops.push(stop);
             }
             return;
         };
-        let started = self.open.swap_remove(at).started;
         if let Some(part) = self.part(started) {
             part.open = part.open.saturating_sub(1);
             part.ended = part.ended.max(stop.ended);
@@ -176,6 +217,10 @@ impl Tree {
         !part.left_out && (part.kept || part.open > 0 || has_failed())
     }
 
+    fn bytes(&self) -> usize {
+        TREE + self.open.capacity() * OPEN
+    }
+
     /// Forgets parts all of whose rows are older than those of the time `from`.
     fn forget(&mut self, from: u64) {
         while let [first, next, ..] = &*self.parts {
@@ -193,6 +238,10 @@ impl Tree {
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
     trees: Map<[u8; 16], Tree>,
+    /// The sum of their bytes.
+    bytes: usize,
+    /// For the maps of trees.
+    hashes: Seeded,
     /// When to look whether a tree can be forgotten.
     decided: VecDeque<(Instant, [u8; 16])>,
 }
@@ -207,41 +256,16 @@ impl Trees {
         role: Option<&Role>,
         batch: u64,
     ) {
-        let tree = self.trees.entry(span.trace).or_insert_with(Tree::new);
-        tree.last_batch = batch;
-        let at = header.timestamp;
-        let Some(role) = role else { return tree.saw(at, false) };
-        let outcome = role.outcome(payload);
-        match (role.kind, role.asks) {
-            (Kind::Start, Some(slow)) => {
-                tree.saw(at, true);
-                tree.starts(span.span, at, slow);
+        let tree = match self.trees.entry(span.trace) {
+            Entry::Occupied(tree) => tree.into_mut(),
+            Entry::Vacant(place) => {
+                self.bytes += TREE;
+                place.insert(Tree::new(self.hashes))
             }
-            (Kind::Stop, Some(slow)) => {
-                tree.saw(at, false);
-                let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
-                tree.stops(Stop { span: span.span, ended: at, failed }, slow);
-            }
-            (Kind::Single(duration), Some(slow)) => {
-                let nanos = duration.and_then(|place| payload.get(place..)?.first_chunk());
-                let nanos = nanos.copied().map_or(0, u64::from_le_bytes);
-                let started = at.saturating_sub(role.ticks(nanos));
-                tree.saw(started, true);
-                tree.starts(span.span, started, slow);
-                let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
-                tree.stops(Stop { span: span.span, ended: at, failed }, slow);
-            }
-            (Kind::Error, _) => {
-                tree.saw(at, false);
-                tree.failed(at);
-            }
-            _ => {
-                tree.saw(at, false);
-                if outcome == Outcome::Failed {
-                    tree.failed(at);
-                }
-            }
-        }
+        };
+        let before = tree.bytes();
+        tree.saw_row(header, payload, span.span, role, batch);
+        self.bytes = self.bytes + tree.bytes() - before;
     }
 
     /// Whether some rows of a trace from the time `from` on may be kept.
@@ -268,7 +292,7 @@ impl Trees {
     /// Whether a root has begun and has not ended.
     pub(crate) fn is_open(&self, root: &SpanOf) -> bool {
         let tree = self.trees.get(&root.trace);
-        tree.is_some_and(|tree| tree.open.iter().any(|open| open.span == root.span))
+        tree.is_some_and(|tree| tree.open.contains_key(&root.span))
     }
 
     /// Notes that rows of a tree are written, or left out.
@@ -291,12 +315,15 @@ impl Trees {
             self.decided.pop_front();
             match self.trees.get(&trace) {
                 Some(tree) if tree.last_batch > written => self.decided.push_back((now, trace)),
-                _ => drop(self.trees.remove(&trace)),
+                _ => {
+                    let tree = self.trees.remove(&trace);
+                    self.bytes -= tree.as_ref().map_or(0, Tree::bytes);
+                }
             }
         }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.trees.len() * TREE
+        self.bytes
     }
 }

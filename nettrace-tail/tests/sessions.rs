@@ -212,7 +212,7 @@ fn row<S: Sink>(source: &mut Source<S>, ty: Ty, number: u64, span: Option<(u64, 
 /// A source whose rows are decided upon at once, and whose trees are remembered.
 fn low() -> (MemorySink, Source<Tail<MemorySink>>) {
     let memory = MemorySink::new();
-    (memory.clone(), Source::new(Tail::new(memory).window(HOUR).memory(300)))
+    (memory.clone(), Source::new(Tail::new(memory).window(HOUR).memory(350)))
 }
 
 #[test]

@@ -22,6 +22,7 @@ const SEAMS: &[(&str, &str)] = &[
     ("nettrace-metrics/src/sync.rs", "the seam of instruments and reports"),
     ("nettrace-cli/src/live/watch.rs", "the thread that decodes a live trace"),
     ("nettrace-cli/src/view/serve.rs", "the threads that answer a browser"),
+    ("nettrace-tail/src/counts.rs", "the application reads counts while a session writes"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
     ("nettrace-event/src/registry.rs", "the list of event types, which every backend shares"),
