@@ -241,8 +241,8 @@ fn roots_of_one_trace_that_never_end_are_counted() {
     assert_eq!(counter.memory(), 0);
 }
 
-/// What is held back comes into its file although nobody emits, and what comes after a pause that is
-/// longer than a file's age begins another file.
+/// What is held back comes into its file although nobody emits, and what comes after a pause that
+/// is longer than a file's age begins another file.
 #[test]
 fn a_file_has_what_was_held_back_before_a_pause() {
     let _alone = one_at_a_time();
