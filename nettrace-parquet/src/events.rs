@@ -1,19 +1,20 @@
 //! The table of all events, and the columns that the tables of event types share with it.
 
-use std::{collections::HashMap, rc::Rc, sync::Arc};
+use std::{collections::HashMap, mem::take, rc::Rc, sync::Arc};
 
 use arrow_array::{
     ArrayRef, DictionaryArray, Int32Array, Int64Array, MapArray, StringArray, StructArray,
     TimestampNanosecondArray, UInt8Array, UInt32Array, UInt64Array, builder::StringBuilder,
     new_null_array,
 };
-use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::{
     column::timestamp,
-    facts::{Id, LabelFacts, Runs, ThreadFacts},
+    facts::{Id, LabelFacts, ThreadFacts},
     hash::Fast,
+    runs::{Repeats, Runs, Values},
     types::{BATCH, BATCH_BYTES, TypeFacts},
 };
 
@@ -40,7 +41,7 @@ pub(crate) struct Row {
 pub(crate) struct Common {
     events: Vec<i64>,
     times: Vec<i64>,
-    threads: Runs<ThreadFacts>,
+    threads: Runs<Rc<ThreadFacts>>,
 }
 
 pub(crate) fn dictionary() -> DataType {
@@ -72,22 +73,46 @@ impl Common {
         self.events.len()
     }
 
-    /// Takes the columns. The threads stay.
-    fn take(&mut self) -> Vec<ArrayRef> {
-        let times = TimestampNanosecondArray::from(std::mem::take(&mut self.times));
-        vec![
-            Arc::new(Int64Array::from(std::mem::take(&mut self.events))),
-            Arc::new(times.with_timezone("UTC")),
-            numbers(&self.threads, |thread| thread.process),
-            numbers(&self.threads, ThreadFacts::id),
-        ]
+    /// Takes the columns, and the threads, whose keys the third column has.
+    fn take(&mut self) -> (Vec<Values>, Values) {
+        let times = TimestampNanosecondArray::from(take(&mut self.times));
+        let (keys, threads) = self.threads.keys();
+        let processes: UInt64Array = threads.iter().map(|thread| thread.process).collect();
+        let ids: UInt64Array = threads.iter().map(|thread| thread.id()).collect();
+        let names: StringArray = threads.iter().map(|thread| thread.name()).collect();
+        let columns = vec![
+            Int64Array::from(take(&mut self.events)).into(),
+            times.with_timezone("UTC").into(),
+            Values::runs(&keys, processes),
+            Values::runs(&keys, ids),
+        ];
+        let names = Values::runs(&keys, names);
+        self.threads.clear();
+        (columns, names)
     }
 
     /// Takes the columns.
-    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
-        let columns = self.take();
-        self.threads.clear();
-        columns
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
+        self.take().0
+    }
+}
+
+/// What is the same for many events of a type.
+#[derive(Clone, Debug)]
+struct Kind {
+    ty: Rc<TypeFacts>,
+    version: u8,
+    level: u8,
+    opcode: u8,
+    keywords: u64,
+}
+
+impl Repeats for Kind {
+    type Key = (*const TypeFacts, u8, u8, u8, u64);
+
+    #[inline]
+    fn key(&self) -> Self::Key {
+        (Rc::as_ptr(&self.ty), self.version, self.level, self.opcode, self.keywords)
     }
 }
 
@@ -95,16 +120,11 @@ impl Common {
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     common: Common,
-    labels: Runs<LabelFacts>,
+    labels: Runs<Rc<LabelFacts>>,
     /// Without those that only say the parent of their span.
-    related: Runs<LabelFacts>,
-    types: Runs<TypeFacts>,
-    ids: Vec<u32>,
-    versions: Vec<u8>,
-    levels: Vec<u8>,
-    opcodes: Vec<u8>,
-    keywords: Vec<u64>,
-    processors: Vec<u32>,
+    related: Runs<Rc<LabelFacts>>,
+    kinds: Runs<Kind>,
+    processors: Runs<u32>,
     stacks: Vec<i64>,
     sizes: Vec<u32>,
     /// The bytes of labels and names of threads.
@@ -141,15 +161,16 @@ impl Events {
     pub(crate) fn push(&mut self, row: &Row) {
         self.common.push(row);
         let (ty, labels) = (&row.ty, &row.labels);
-        self.types.push(ty);
+        self.kinds.push(&Kind {
+            ty: Rc::clone(ty),
+            version: labels.version.unwrap_or(ty.version),
+            level: labels.level.unwrap_or(ty.level),
+            opcode: row.opcode,
+            keywords: labels.keywords.unwrap_or(ty.keywords),
+        });
         self.labels.push(labels);
         self.related.push(if row.has_parent { &self.nothing } else { labels });
-        self.ids.push(ty.id);
-        self.versions.push(labels.version.unwrap_or(ty.version));
-        self.levels.push(labels.level.unwrap_or(ty.level));
-        self.opcodes.push(row.opcode);
-        self.keywords.push(labels.keywords.unwrap_or(ty.keywords));
-        self.processors.push(row.processor);
+        self.processors.push(&row.processor);
         self.stacks.push(row.stack.unwrap_or(i64::MIN));
         self.sizes.push(row.payload_bytes);
         self.waiting += labels.size + row.thread.size();
@@ -165,36 +186,46 @@ impl Events {
         self.common.len()
     }
 
-    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
-        use std::mem::take;
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
         self.waiting = 0;
-        let mut columns = self.common.take();
-        let (common, types) = (&self.common, &self.types);
-        let (processors, stacks) = (take(&mut self.processors), take(&mut self.stacks));
-        let has_processor = nulls(processors.iter().map(|number| *number != u32::MAX));
+        let (mut columns, thread_names) = self.common.take();
+        let (kinds, types) = self.kinds.keys();
+        let (processors, numbers) = self.processors.keys();
+        let numbers = numbers.into_iter().map(|number| (*number != u32::MAX).then_some(*number));
+        let numbers: UInt32Array = numbers.collect();
+        let stacks = take(&mut self.stacks);
         let has_stack = nulls(stacks.iter().map(|id| *id != i64::MIN));
-        let others: [ArrayRef; 15] = [
-            texts(&common.threads, ThreadFacts::name),
-            texts(types, |ty| Some(&ty.provider)),
-            texts(types, |ty| Some(&ty.name)),
-            Arc::new(UInt32Array::from(take(&mut self.ids))),
-            Arc::new(UInt8Array::from(take(&mut self.versions))),
-            Arc::new(UInt8Array::from(take(&mut self.levels))),
-            Arc::new(UInt8Array::from(take(&mut self.opcodes))),
-            Arc::new(UInt64Array::from(take(&mut self.keywords))),
-            Arc::new(UInt32Array::new(processors.into(), has_processor)),
-            texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text)),
-            texts(&self.labels, |labels| labels.span.as_ref().map(Id::text)),
-            texts(&self.related, |labels| labels.related.as_ref().map(Id::text)),
-            Arc::new(Int64Array::new(stacks.into(), has_stack)),
-            Arc::new(UInt32Array::from(take(&mut self.sizes))),
-            label_maps(&self.labels),
+        let texts_of = |text: fn(&TypeFacts) -> &str| {
+            let texts = types.iter().map(|kind| text(&kind.ty));
+            Values::runs(&kinds, StringArray::from_iter_values(texts))
+        };
+        let bytes_of = |byte: fn(&Kind) -> u8| {
+            Values::runs(&kinds, UInt8Array::from_iter_values(types.iter().map(|kind| byte(kind))))
+        };
+        let ids = types.iter().map(|kind| kind.ty.id);
+        let keywords = types.iter().map(|kind| kind.keywords);
+        let others = [
+            thread_names,
+            texts_of(|ty| &ty.provider),
+            texts_of(|ty| &ty.name),
+            Values::runs(&kinds, UInt32Array::from_iter_values(ids)),
+            bytes_of(|kind| kind.version),
+            bytes_of(|kind| kind.level),
+            bytes_of(|kind| kind.opcode),
+            Values::runs(&kinds, UInt64Array::from_iter_values(keywords)),
+            Values::runs(&processors, numbers),
+            Values::Array(texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text))),
+            Values::Array(texts(&self.labels, |labels| labels.span.as_ref().map(Id::text))),
+            Values::Array(texts(&self.related, |labels| labels.related.as_ref().map(Id::text))),
+            Int64Array::new(stacks.into(), has_stack).into(),
+            UInt32Array::from(take(&mut self.sizes)).into(),
+            Values::Array(label_maps(&self.labels)),
         ];
         columns.extend(others);
-        self.common.threads.clear();
         self.labels.clear();
         self.related.clear();
-        self.types.clear();
+        self.kinds.clear();
+        self.processors.clear();
         columns
     }
 }
@@ -204,24 +235,8 @@ pub(crate) fn nulls(is_valid: impl Iterator<Item = bool>) -> Option<NullBuffer> 
     Some(NullBuffer::from_iter(is_valid)).filter(|nulls| nulls.null_count() > 0)
 }
 
-fn numbers<T>(runs: &Runs<T>, number: impl Fn(&T) -> Option<u64>) -> ArrayRef {
-    let mut all = Vec::new();
-    let mut has_nulls = false;
-    for (value, count) in runs.iter() {
-        let number = number(value);
-        has_nulls |= number.is_none();
-        all.resize(all.len() + count, number.unwrap_or(0));
-    }
-    let is_valid = || {
-        let runs = runs.iter();
-        nulls(runs.flat_map(|(value, count)| std::iter::repeat_n(number(value).is_some(), count)))
-    };
-    let nulls = if has_nulls { is_valid() } else { None };
-    Arc::new(UInt64Array::new(ScalarBuffer::from(all), nulls))
-}
-
 /// Texts with a dictionary.
-pub(crate) fn texts<T>(runs: &Runs<T>, text: impl Fn(&T) -> Option<&str>) -> ArrayRef {
+pub(crate) fn texts<T>(runs: &Runs<Rc<T>>, text: impl Fn(&T) -> Option<&str>) -> ArrayRef {
     let mut known: HashMap<&str, i32, Fast> = HashMap::default();
     let mut values: Vec<&str> = Vec::new();
     let mut keys = Vec::new();
@@ -248,6 +263,9 @@ pub(crate) fn texts<T>(runs: &Runs<T>, text: impl Fn(&T) -> Option<&str>) -> Arr
         has_nulls |= key < 0;
         keys.resize(keys.len() + count, key);
     }
+    if values.is_empty() {
+        return new_null_array(&dictionary(), keys.len());
+    }
     dictionary_of(keys, has_nulls, &values)
 }
 
@@ -259,8 +277,7 @@ fn dictionary_of(mut keys: Vec<i32>, has_nulls: bool, values: &[&str]) -> ArrayR
         keys.iter_mut().for_each(|key| *key = (*key).max(0));
     }
     let keys = Int32Array::new(keys.into(), nulls);
-    // Null is key 0, too, which must be in the dictionary.
-    let values = if values.is_empty() { &[""] } else { values };
+    // Null is key 0, too, which is in the dictionary.
     Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(values))))
 }
 
@@ -274,8 +291,8 @@ fn label_type() -> DataType {
     DataType::Map(Arc::new(entry), false)
 }
 
-fn label_maps(runs: &Runs<LabelFacts>) -> ArrayRef {
-    let total = runs.iter().map(|(_, count)| count).sum();
+fn label_maps(runs: &Runs<Rc<LabelFacts>>) -> ArrayRef {
+    let total = runs.rows();
     if runs.iter().all(|(labels, _)| labels.others.is_empty()) {
         return new_null_array(&label_type(), total);
     }

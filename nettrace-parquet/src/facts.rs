@@ -17,36 +17,6 @@ const LISTS: usize = 1024;
 /// The size of a list of labels that is not remembered, in bytes.
 const LARGE: usize = 1024;
 
-/// Values in a row that are often the same: each with the number of its repetitions.
-#[derive(Debug)]
-pub(crate) struct Runs<T> {
-    runs: Vec<(Rc<T>, usize)>,
-}
-
-impl<T> Default for Runs<T> {
-    fn default() -> Self {
-        Self { runs: Vec::new() }
-    }
-}
-
-impl<T> Runs<T> {
-    #[inline]
-    pub(crate) fn push(&mut self, value: &Rc<T>) {
-        match self.runs.last_mut() {
-            Some((last, count)) if Rc::ptr_eq(last, value) => *count += 1,
-            _ => self.runs.push((Rc::clone(value), 1)),
-        }
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Rc<T>, usize)> {
-        self.runs.iter().map(|(value, count)| (value, *count))
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.runs.clear();
-    }
-}
-
 /// A thread, as columns show it.
 #[derive(Debug, Default)]
 pub(crate) struct ThreadFacts {

@@ -141,8 +141,9 @@
 //! # Files
 //!
 //! Row groups of Parquet have up to 1,048,576 rows, so each covers a span of time, and statistics
-//! of each page. Columns of values that repeat have dictionaries. Ids are compressed with gzip, all
-//! other columns with Snappy.
+//! of each page. A row group ends sooner when the names in one of its columns take 1 MiB. Columns
+//! of values that repeat have dictionaries. Ids are compressed with gzip, all other columns with
+//! Snappy.
 //!
 //! Arrow's files are as its IPC defines them, in batches of 8,192 rows or less, neither compressed
 //! nor with dictionaries. Programs map them into memory.
@@ -153,14 +154,17 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
+mod chunk;
 mod column;
 mod convert;
 mod events;
 mod facts;
 mod folder;
+mod groups;
 mod hash;
 mod names;
 mod partition;
+mod runs;
 mod span_tables;
 mod spans;
 mod stacks;

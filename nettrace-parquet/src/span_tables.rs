@@ -2,10 +2,9 @@
 
 use std::{collections::HashMap, io};
 
-use arrow_array::ArrayRef;
-
 use crate::{
     partition::Day,
+    runs::Values,
     spans::Spans,
     table::{Layout, Place, Table},
 };
@@ -32,7 +31,7 @@ impl SpanTables {
         &mut self,
         layout: &Layout,
         day: Day,
-        columns: Vec<ArrayRef>,
+        columns: Vec<Values>,
     ) -> io::Result<()> {
         let (_, mut table) = match self.open.iter().position(|(open, _)| *open == day) {
             Some(at) => self.open.remove(at),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use arrow_array::{
-    ArrayRef, Int64Array, TimestampNanosecondArray, UInt64Array,
+    Int64Array, StringArray, TimestampNanosecondArray, UInt64Array,
     builder::{Int64Builder, StringBuilder, UInt64Builder},
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
@@ -17,9 +17,10 @@ use nettrace_views::__shared::{Key, Role};
 use crate::{
     column::timestamp,
     events::{Row, dictionary, texts},
-    facts::{Id, LabelFacts, Runs, ThreadFacts},
+    facts::{Id, LabelFacts, ThreadFacts},
     hash::Fast,
     partition::{Day, day_of},
+    runs::{Runs, Values},
     types::{BATCH, BATCH_BYTES, TypeFacts},
 };
 
@@ -89,10 +90,10 @@ struct Rows {
     starts: Vec<Option<i64>>,
     ends: Vec<Option<i64>>,
     durations: Int64Builder,
-    types: Runs<TypeFacts>,
+    types: Runs<Rc<TypeFacts>>,
     outcomes: StringBuilder,
-    labels: Runs<LabelFacts>,
-    threads: Runs<ThreadFacts>,
+    labels: Runs<Rc<LabelFacts>>,
+    threads: Runs<Rc<ThreadFacts>>,
     end_threads: UInt64Builder,
     start_events: Vec<Option<i64>>,
     end_events: Vec<Option<i64>>,
@@ -258,7 +259,7 @@ impl Spans {
     }
 
     /// Takes the rows that wait, by their days.
-    pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<ArrayRef>)> {
+    pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<Values>)> {
         (self.waiting, self.waiting_bytes) = (0, 0);
         let days = std::mem::take(&mut self.rows);
         days.into_iter().map(|(day, mut rows)| (day, rows.finish())).collect()
@@ -320,32 +321,38 @@ impl Rows {
         self.end_events.push(event(&end));
     }
 
-    fn finish(&mut self) -> Vec<ArrayRef> {
+    fn finish(&mut self) -> Vec<Values> {
         use std::mem::take;
-        let time = |times: Vec<Option<i64>>| -> ArrayRef {
-            Arc::new(TimestampNanosecondArray::from(times).with_timezone("UTC"))
+        let time = |times: Vec<Option<i64>>| -> Values {
+            TimestampNanosecondArray::from(times).with_timezone("UTC").into()
         };
-        let number = |get: fn(&ThreadFacts) -> Option<u64>| -> ArrayRef {
-            let runs = self.threads.iter();
-            let all = runs.flat_map(|(thread, count)| std::iter::repeat_n(get(thread), count));
-            Arc::new(all.collect::<UInt64Array>())
+        let (type_keys, types) = self.types.keys();
+        let text = |text: fn(&TypeFacts) -> &str| {
+            let texts = types.iter().map(|ty| text(ty));
+            Values::runs(&type_keys, StringArray::from_iter_values(texts))
         };
+        let (thread_keys, threads) = self.threads.keys();
+        let number = |number: fn(&ThreadFacts) -> Option<u64>| {
+            let numbers: UInt64Array = threads.iter().map(|thread| number(thread)).collect();
+            Values::runs(&thread_keys, numbers)
+        };
+        let names: StringArray = threads.iter().map(|thread| thread.name()).collect();
         let columns = vec![
             time(take(&mut self.starts)),
             time(take(&mut self.ends)),
-            Arc::new(self.durations.finish()),
-            texts(&self.types, |ty| Some(&ty.provider)),
-            texts(&self.types, |ty| Some(&ty.span)),
-            Arc::new(self.outcomes.finish()),
-            texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text)),
-            texts(&self.labels, |labels| labels.span.as_ref().map(Id::text)),
-            texts(&self.labels, |labels| labels.related.as_ref().map(Id::text)),
+            self.durations.finish().into(),
+            text(|ty| &ty.provider),
+            text(|ty| &ty.span),
+            self.outcomes.finish().into(),
+            Values::Array(texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text))),
+            Values::Array(texts(&self.labels, |labels| labels.span.as_ref().map(Id::text))),
+            Values::Array(texts(&self.labels, |labels| labels.related.as_ref().map(Id::text))),
             number(|thread| thread.process),
             number(ThreadFacts::id),
-            texts(&self.threads, ThreadFacts::name),
-            Arc::new(self.end_threads.finish()),
-            Arc::new(Int64Array::from(take(&mut self.start_events))),
-            Arc::new(Int64Array::from(take(&mut self.end_events))),
+            Values::runs(&thread_keys, names),
+            self.end_threads.finish().into(),
+            Int64Array::from(take(&mut self.start_events)).into(),
+            Int64Array::from(take(&mut self.end_events)).into(),
         ];
         self.types.clear();
         self.labels.clear();

@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use arrow_array::{ArrayRef, Int64Array, ListArray, UInt64Array};
+use arrow_array::{Int64Array, ListArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use nettrace_reader::{Event, Stack};
 
-use crate::hash::Fast;
+use crate::{hash::Fast, runs::Values};
 
 /// The bytes of stacks that are remembered. A stack that is forgotten gets another id when it comes
 /// again.
@@ -104,13 +104,13 @@ impl Stacks {
     }
 
     /// Takes the rows that wait.
-    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
         let offsets = std::mem::replace(&mut self.offsets, vec![0]);
         let frames = Arc::new(UInt64Array::from(std::mem::take(&mut self.frames)));
         let offsets = OffsetBuffer::new(offsets.into());
         vec![
-            Arc::new(Int64Array::from(std::mem::take(&mut self.ids))),
-            Arc::new(ListArray::new(frame(), offsets, frames, None)),
+            Int64Array::from(std::mem::take(&mut self.ids)).into(),
+            ListArray::new(frame(), offsets, frames, None).into(),
         ]
     }
 }

@@ -12,7 +12,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, cast::AsArray, types};
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef, TimeUnit};
 use parquet::{
-    arrow::{ArrowWriter, add_encoded_arrow_schema_to_metadata, arrow_writer::ArrowWriterOptions},
+    arrow::add_encoded_arrow_schema_to_metadata,
     basic::{Compression, Encoding, GzipLevel},
     errors::ParquetError,
     file::{
@@ -24,11 +24,10 @@ use parquet::{
 
 use crate::{
     Tables,
+    groups::{ParquetFile, ROW_GROUP},
     partition::{Day, Partition},
+    runs::Values,
 };
-
-/// The rows of a row group of Parquet.
-const ROW_GROUP: usize = 1 << 20;
 
 /// The size of a dictionary of ids of spans and traces, in bytes.
 const ID_DICTIONARY: usize = 4 << 20;
@@ -76,7 +75,7 @@ pub(crate) struct Table {
 }
 
 enum Writer {
-    Parquet(Box<ArrowWriter<Append>>),
+    Parquet(Box<ParquetFile<Append>>),
     Arrow(Box<FileWriter<Append>>),
 }
 
@@ -93,19 +92,19 @@ impl Table {
 
     /// Adds rows. Dictionaries stay what they are in Parquet, and become plain values in Arrow,
     /// whose files have one dictionary for a column.
-    pub(crate) fn write(&mut self, layout: &Layout, columns: Vec<ArrayRef>) -> io::Result<()> {
+    pub(crate) fn write(&mut self, layout: &Layout, columns: Vec<Values>) -> io::Result<()> {
         if self.writer.is_none() {
             self.writer = Some(self.open(layout, &columns)?);
         }
         match self.writer.as_mut() {
             Some(Writer::Parquet(writer)) => {
-                let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns);
-                writer.write(&batch.map_err(of_arrow)?).map_err(of_parquet)?;
+                writer.write(&columns).map_err(of_parquet)?;
                 // A row group may just have been completed.
                 writer.inner_mut().close();
             }
             Some(Writer::Arrow(writer)) => {
-                let columns = columns.into_iter().map(plain).collect();
+                let columns = columns.into_iter().map(|values| values.array().map(plain));
+                let columns = columns.collect::<Result<_, _>>().map_err(of_arrow)?;
                 let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);
                 writer.write(&batch.map_err(of_arrow)?).map_err(of_arrow)?;
                 writer.get_mut().close();
@@ -123,7 +122,7 @@ impl Table {
     /// The memory that rows take which are not in the file yet, in bytes.
     pub(crate) fn memory(&self) -> usize {
         match &self.writer {
-            Some(Writer::Parquet(writer)) => writer.memory_size(),
+            Some(Writer::Parquet(writer)) => writer.memory(),
             _ => 0,
         }
     }
@@ -153,7 +152,7 @@ impl Table {
 
     fn complete(&mut self) -> io::Result<()> {
         match self.writer.take() {
-            Some(Writer::Parquet(mut writer)) => writer.finish().map(drop).map_err(of_parquet),
+            Some(Writer::Parquet(mut writer)) => writer.finish().map_err(of_parquet),
             Some(Writer::Arrow(mut writer)) => writer.finish().map_err(of_arrow),
             None => Ok(()),
         }
@@ -169,7 +168,7 @@ impl Table {
         path
     }
 
-    fn open(&self, layout: &Layout, first: &[ArrayRef]) -> io::Result<Writer> {
+    fn open(&self, layout: &Layout, first: &[Values]) -> io::Result<Writer> {
         let file = Append::create(self.path(layout))?;
         let facts = layout.facts.iter().chain(&self.facts);
         match layout.tables {
@@ -183,11 +182,7 @@ impl Table {
                     .build();
                 // Not as it is: some readers fail to make dictionaries of every encoding.
                 add_encoded_arrow_schema_to_metadata(&self.plain_schema(), &mut properties);
-                let options = ArrowWriterOptions::new()
-                    .with_properties(properties)
-                    .with_skip_arrow_metadata(true);
-                let schema = Arc::clone(&self.schema);
-                let writer = ArrowWriter::try_new_with_options(file, schema, options);
+                let writer = ParquetFile::new(file, Arc::clone(&self.schema), properties);
                 Ok(Writer::Parquet(Box::new(writer.map_err(of_parquet)?)))
             }
             Tables::Arrow => {
@@ -212,7 +207,7 @@ impl Table {
 }
 
 /// How each column is encoded. Values that mostly differ have no dictionary.
-fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder {
+fn properties(schema: &SchemaRef, first: &[Values]) -> WriterPropertiesBuilder {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("nettrace-parquet ", env!("CARGO_PKG_VERSION")).to_owned())
         .set_compression(Compression::SNAPPY)
@@ -221,7 +216,10 @@ fn properties(schema: &SchemaRef, first: &[ArrayRef]) -> WriterPropertiesBuilder
         .set_statistics_enabled(EnabledStatistics::Page);
     for (place, field) in schema.fields().iter().enumerate() {
         let path = || ColumnPath::new(vec![field.name().clone()]);
-        let values = first.get(place);
+        let values = match first.get(place) {
+            Some(Values::Array(values)) => Some(values),
+            _ => None,
+        };
         match field.data_type() {
             DataType::UInt8
             | DataType::Int32

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashMap, rc::Rc, sync::Arc};
 
-use arrow_array::{ArrayRef, builder::BinaryBuilder};
+use arrow_array::builder::BinaryBuilder;
 use arrow_schema::{DataType, Field, Schema};
 use nettrace_reader::{Event, Metadata};
 use nettrace_views::__shared::{Role, span_name};
@@ -13,6 +13,7 @@ use crate::{
     hash::Fast,
     names::{Unique, escaped},
     partition::{self, Day},
+    runs::Values,
     table::{Layout, Place, Table},
 };
 
@@ -248,11 +249,12 @@ impl TypeTable {
     }
 
     /// Takes the rows that wait.
-    pub(crate) fn finish(&mut self) -> Vec<ArrayRef> {
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
         self.waiting = 0;
         let mut columns = self.common.finish();
-        columns.extend(self.columns.iter_mut().flatten().map(Column::finish));
-        columns.push(Arc::new(self.payloads.finish()));
+        let fields = self.columns.iter_mut().flatten().map(Column::finish);
+        columns.extend(fields.map(Values::Array));
+        columns.push(self.payloads.finish().into());
         columns
     }
 

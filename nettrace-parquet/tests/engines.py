@@ -65,4 +65,13 @@ counts = [
 ]
 assert counts[0] == counts[1], counts
 for provider, name, count in counts[0]:
+    # What statistics let an engine pass over is not lost.
+    where = {"provider": provider, "name": name}
+    filters = [(column, "=", value) for column, value in where.items()]
+    duck_query = f"select count(*) from '{events}' where provider = ? and name = ?"
+    found = [
+        duck.execute(duck_query, [provider, name]).fetchone()[0],
+        pq.read_table(events, columns=["event"], filters=filters, partitioning=None).num_rows,
+    ]
+    assert found == [count] * 2, (provider, name, count, found)
     print(f"count\t{provider}\t{name}\t{count}")

@@ -1,0 +1,501 @@
+//! Chunks of Parquet for columns whose values come in runs.
+//!
+//! The `parquet` crate looks up the dictionary's number of each row's value. Here the runs are
+//! known, so a run costs what a row costs there. The pages are what Parquet's specification calls
+//! `RLE_DICTIONARY`, as the crate writes them for such columns. The crate writes their headers.
+
+use std::{collections::HashMap, ops::Range};
+
+use arrow_array::{Array, ArrayRef, cast::AsArray, types};
+use arrow_schema::DataType;
+use bytes::Bytes;
+use parquet::{
+    basic::{Compression, Encoding, PageType, Type},
+    column::{
+        page::{CompressedPage, Page, PageWriter},
+        writer::ColumnCloseResult,
+    },
+    data_type::ByteArray,
+    errors::{ParquetError, Result},
+    file::{
+        metadata::{
+            ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
+        },
+        statistics::Statistics,
+        writer::{SerializedPageWriter, TrackedWrite},
+    },
+    schema::types::ColumnDescPtr,
+};
+
+use crate::{hash::Fast, runs::Keys};
+
+/// The rows of a page, but for those of the batch that completes it.
+const PAGE_ROWS: u32 = 1 << 16;
+
+/// The runs of a page, as above.
+const PAGE_RUNS: usize = 1 << 14;
+
+/// The size of a dictionary, in bytes, from which on the row group is complete.
+const DICTIONARY_BYTES: usize = 1 << 20;
+
+/// The size of the longest text that statistics have.
+const LONGEST_BOUND: usize = 64;
+
+/// Stands for null where the place of a value stands.
+const NULL: u32 = u32::MAX;
+
+/// The chunk of a column in a row group.
+pub(crate) struct Chunk {
+    column: ColumnDescPtr,
+    dictionary: Dictionary,
+    /// The places of values in the dictionary, of the page that is not complete.
+    runs: Vec<(u32, u32)>,
+    rows: u32,
+    pages: Vec<DataPage>,
+}
+
+/// A complete page.
+struct DataPage {
+    body: Body,
+    rows: u32,
+    nulls: u32,
+    /// The places of the least and the greatest value.
+    bounds: Option<(u32, u32)>,
+}
+
+/// The bytes of a page.
+struct Body {
+    compressed: Vec<u8>,
+    size: usize,
+}
+
+impl Body {
+    fn new(bytes: &[u8]) -> Result<Self> {
+        let compressed = snap::raw::Encoder::new().compress_vec(bytes);
+        let compressed = compressed.map_err(|error| ParquetError::External(Box::new(error)))?;
+        Ok(Self { compressed, size: bytes.len() })
+    }
+}
+
+impl Chunk {
+    pub(crate) fn new(column: ColumnDescPtr) -> Self {
+        let dictionary = Dictionary::new(column.physical_type());
+        Self { column, dictionary, runs: Vec::new(), rows: 0, pages: Vec::new() }
+    }
+
+    /// Adds rows of `values`.
+    pub(crate) fn write(&mut self, keys: &Keys, values: &ArrayRef) -> Result<()> {
+        let places = self.dictionary.places(values)?;
+        for (key, count) in keys.iter() {
+            let place = places[key as usize];
+            self.rows += count;
+            match self.runs.last_mut() {
+                Some((last, rows)) if *last == place => *rows += count,
+                _ => self.runs.push((place, count)),
+            }
+        }
+        if self.rows >= PAGE_ROWS || self.runs.len() >= PAGE_RUNS {
+            self.complete_page()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the dictionary is so large that another row group is better.
+    pub(crate) fn is_large(&self) -> bool {
+        self.dictionary.plain.len() >= DICTIONARY_BYTES
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn memory(&self) -> usize {
+        let pages: usize = self.pages.iter().map(|page| page.body.compressed.len()).sum();
+        pages + 2 * self.dictionary.plain.len() + 8 * self.runs.len()
+    }
+
+    fn complete_page(&mut self) -> Result<()> {
+        let mut body = Vec::new();
+        if self.column.max_def_level() > 0 {
+            let levels = self.runs.iter().map(|(place, rows)| (u32::from(*place != NULL), *rows));
+            body.extend([0; 4]);
+            encode(levels, 1, &mut body);
+            let size = body.len() as u32 - 4;
+            body[..4].copy_from_slice(&size.to_le_bytes());
+        }
+        let width = width_of(self.dictionary.len());
+        body.push(width);
+        let there = || self.runs.iter().copied().filter(|(place, _)| *place != NULL);
+        encode(there(), width, &mut body);
+        let values: u32 = there().map(|(_, rows)| rows).sum();
+        let page = DataPage {
+            body: Body::new(&body)?,
+            rows: self.rows,
+            nulls: self.rows - values,
+            bounds: self.dictionary.bounds(there().map(|(place, _)| place)),
+        };
+        self.pages.push(page);
+        self.runs.clear();
+        self.rows = 0;
+        Ok(())
+    }
+
+    /// The bytes of the chunk, and what is known of it.
+    pub(crate) fn close(mut self) -> Result<(Bytes, ColumnCloseResult)> {
+        if self.rows > 0 {
+            self.complete_page()?;
+        }
+        let Self { column, dictionary, pages, .. } = self;
+        let mut out = TrackedWrite::new(Vec::new());
+        let mut writer = SerializedPageWriter::new(&mut out);
+        let body = Body::new(&dictionary.plain)?;
+        let page = Page::DictionaryPage {
+            buf: body.compressed.into(),
+            num_values: dictionary.len() as u32,
+            encoding: Encoding::PLAIN,
+            is_sorted: false,
+        };
+        let written = writer.write_page(CompressedPage::new(page, body.size))?;
+        let (mut compressed, mut size) = (written.compressed_size, written.uncompressed_size);
+        let mut offsets = OffsetIndexBuilder::new();
+        let mut bounds = ColumnIndexBuilder::new(column.physical_type());
+        let (mut first, mut rows, mut nulls) = (None, 0_u64, 0_u64);
+        let count = pages.len() as i32;
+        let all =
+            pages.iter().filter_map(|page| page.bounds).flat_map(|(least, most)| [least, most]);
+        let all = dictionary.bounds(all);
+        for DataPage { body, rows: page_rows, nulls: page_nulls, bounds: page_bounds } in pages {
+            let page = Page::DataPage {
+                buf: body.compressed.into(),
+                num_values: page_rows,
+                encoding: Encoding::RLE_DICTIONARY,
+                def_level_encoding: Encoding::RLE,
+                rep_level_encoding: Encoding::RLE,
+                statistics: None,
+            };
+            let written = writer.write_page(CompressedPage::new(page, body.size))?;
+            first.get_or_insert(written.offset);
+            compressed += written.compressed_size;
+            size += written.uncompressed_size;
+            offsets.append_row_count(page_rows.into());
+            offsets.append_offset_and_size(written.offset as i64, written.compressed_size as i32);
+            rows += u64::from(page_rows);
+            nulls += u64::from(page_nulls);
+            match page_bounds.map(|(least, most)| (dictionary.bound(least), dictionary.bound(most)))
+            {
+                None => bounds.append(true, Vec::new(), Vec::new(), page_nulls.into()),
+                Some((Some(least), Some(most))) => {
+                    bounds.append(false, least.to_vec(), most.to_vec(), page_nulls.into());
+                }
+                Some(_) => bounds.to_invalid(),
+            }
+        }
+        let data = PageEncodingStats {
+            page_type: PageType::DATA_PAGE,
+            encoding: Encoding::RLE_DICTIONARY,
+            count,
+        };
+        let values = PageEncodingStats {
+            page_type: PageType::DICTIONARY_PAGE,
+            encoding: Encoding::PLAIN,
+            count: 1,
+        };
+        let metadata = ColumnChunkMetaData::builder(column)
+            .set_compression(Compression::SNAPPY)
+            .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
+            .set_page_encoding_stats(vec![values, data])
+            .set_total_compressed_size(compressed as i64)
+            .set_total_uncompressed_size(size as i64)
+            .set_num_values(rows as i64)
+            .set_dictionary_page_offset(Some(0))
+            .set_data_page_offset(first.unwrap_or(0) as i64)
+            .set_statistics(dictionary.statistics(all, nulls))
+            .build()?;
+        let index = if bounds.valid() { Some(bounds.build()?) } else { None };
+        let bytes = out.into_inner()?;
+        let close = ColumnCloseResult {
+            bytes_written: bytes.len() as u64,
+            rows_written: rows,
+            metadata,
+            bloom_filter: None,
+            column_index: index,
+            offset_index: Some(offsets.build()),
+        };
+        Ok((bytes.into(), close))
+    }
+}
+
+/// The different values of a chunk.
+struct Dictionary {
+    /// All values as they are in the file.
+    plain: Vec<u8>,
+    known: Known,
+}
+
+enum Known {
+    /// Unsigned numbers of four or eight bytes.
+    Numbers {
+        size: usize,
+        places: HashMap<u64, u32, Fast>,
+        values: Vec<u64>,
+    },
+    Texts {
+        places: HashMap<Box<[u8]>, u32, Fast>,
+        values: Vec<Range<usize>>,
+    },
+}
+
+impl Dictionary {
+    fn new(ty: Type) -> Self {
+        let numbers =
+            |size| Known::Numbers { size, places: HashMap::default(), values: Vec::new() };
+        let known = match ty {
+            Type::INT32 => numbers(4),
+            Type::INT64 => numbers(8),
+            _ => Known::Texts { places: HashMap::default(), values: Vec::new() },
+        };
+        Self { plain: Vec::new(), known }
+    }
+
+    fn len(&self) -> usize {
+        match &self.known {
+            Known::Numbers { values, .. } => values.len(),
+            Known::Texts { values, .. } => values.len(),
+        }
+    }
+
+    /// The place of each value.
+    fn places(&mut self, array: &ArrayRef) -> Result<Vec<u32>> {
+        macro_rules! numbers {
+            ($ty:ident) => {{
+                let values = array.as_primitive::<types::$ty>().iter();
+                values.map(|value| value.map_or(NULL, |it| self.number(it.into()))).collect()
+            }};
+        }
+        Ok(match array.data_type() {
+            DataType::UInt8 => numbers!(UInt8Type),
+            DataType::UInt32 => numbers!(UInt32Type),
+            DataType::UInt64 => numbers!(UInt64Type),
+            DataType::Utf8 => {
+                let values = array.as_string::<i32>().iter();
+                values.map(|value| value.map_or(NULL, |text| self.text(text))).collect()
+            }
+            other => return Err(ParquetError::General(format!("runs of {other}"))),
+        })
+    }
+
+    fn number(&mut self, number: u64) -> u32 {
+        let Known::Numbers { size, places, values } = &mut self.known else { return NULL };
+        *places.entry(number).or_insert_with(|| {
+            self.plain.extend(&number.to_le_bytes()[..*size]);
+            values.push(number);
+            (values.len() - 1) as u32
+        })
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        let Known::Texts { places, values } = &mut self.known else { return NULL };
+        if let Some(place) = places.get(text.as_bytes()) {
+            return *place;
+        }
+        self.plain.extend((text.len() as u32).to_le_bytes());
+        let start = self.plain.len();
+        self.plain.extend(text.as_bytes());
+        let place = values.len() as u32;
+        values.push(start..self.plain.len());
+        places.insert(text.as_bytes().into(), place);
+        place
+    }
+
+    /// The places of the least and the greatest of some values.
+    fn bounds(&self, places: impl Iterator<Item = u32>) -> Option<(u32, u32)> {
+        fn least_and_most<K: Ord>(
+            places: impl Iterator<Item = u32>,
+            count: usize,
+            key: impl Fn(u32) -> K,
+        ) -> Option<(u32, u32)> {
+            let mut is_seen = vec![false; count];
+            let mut bounds: Option<(u32, u32)> = None;
+            for place in places {
+                if std::mem::replace(&mut is_seen[place as usize], true) {
+                    continue;
+                }
+                let (least, most) = bounds.get_or_insert((place, place));
+                if key(place) < key(*least) {
+                    *least = place;
+                }
+                if key(place) > key(*most) {
+                    *most = place;
+                }
+            }
+            bounds
+        }
+        match &self.known {
+            Known::Numbers { values, .. } => {
+                least_and_most(places, values.len(), |place| values[place as usize])
+            }
+            Known::Texts { values, .. } => least_and_most(places, values.len(), |place| {
+                &self.plain[values[place as usize].clone()]
+            }),
+        }
+    }
+
+    /// A value as a bound in statistics. `None` if it is too long.
+    fn bound(&self, place: u32) -> Option<&[u8]> {
+        let place = place as usize;
+        match &self.known {
+            Known::Numbers { size, .. } => Some(&self.plain[place * size..][..*size]),
+            Known::Texts { values, .. } => {
+                Some(&self.plain[values[place].clone()]).filter(|text| text.len() <= LONGEST_BOUND)
+            }
+        }
+    }
+
+    fn statistics(&self, bounds: Option<(u32, u32)>, nulls: u64) -> Statistics {
+        let bounds = bounds.and_then(|(least, most)| self.bound(least).zip(self.bound(most)));
+        let (least, most) = bounds.unzip();
+        let (distinct, nulls) = (None, Some(nulls));
+        match self.known {
+            Known::Numbers { size: 4, .. } => {
+                let number = |bytes: &[u8]| bytes.try_into().map_or(0, i32::from_le_bytes);
+                Statistics::int32(least.map(number), most.map(number), distinct, nulls, false)
+            }
+            Known::Numbers { .. } => {
+                let number = |bytes: &[u8]| bytes.try_into().map_or(0, i64::from_le_bytes);
+                Statistics::int64(least.map(number), most.map(number), distinct, nulls, false)
+            }
+            Known::Texts { .. } => {
+                let text = |bytes: &[u8]| ByteArray::from(bytes.to_vec());
+                Statistics::byte_array(least.map(text), most.map(text), distinct, nulls, false)
+            }
+        }
+    }
+}
+
+/// How many bits the places of so many values have.
+fn width_of(values: usize) -> u8 {
+    // At most 32: a place is a `u32`.
+    (usize::BITS - values.saturating_sub(1).leading_zeros()) as u8
+}
+
+/// Writes runs in Parquet's `RLE`, which has repeated values and packed ones: a run of eight rows
+/// or more is repeated, and what is between such runs is packed.
+fn encode(runs: impl Iterator<Item = (u32, u32)>, width: u8, out: &mut Vec<u8>) {
+    // Those that wait to be packed. Packed values come in groups of eight.
+    let mut packed = Vec::new();
+    for (value, mut count) in runs {
+        let rest = packed.len() % 8;
+        if rest > 0 {
+            let few = count.min(8 - rest as u32);
+            packed.extend(std::iter::repeat_n(value, few as usize));
+            count -= few;
+        }
+        if count >= 8 {
+            pack(&mut packed, width, out);
+            varint(u64::from(count) << 1, out);
+            out.extend(&value.to_le_bytes()[..usize::from(width.div_ceil(8))]);
+        } else {
+            packed.extend(std::iter::repeat_n(value, count as usize));
+        }
+    }
+    pack(&mut packed, width, out);
+}
+
+/// Writes packed values, the lowest bits first.
+fn pack(values: &mut Vec<u32>, width: u8, out: &mut Vec<u8>) {
+    if values.is_empty() {
+        return;
+    }
+    // The reader knows how many rows there are.
+    values.resize(values.len().next_multiple_of(8), 0);
+    varint((values.len() as u64 / 8) << 1 | 1, out);
+    let (mut bits, mut waiting) = (0_u64, 0);
+    for value in values.drain(..) {
+        bits |= u64::from(value) << waiting;
+        waiting += width;
+        while waiting >= 8 {
+            out.push(bits as u8);
+            bits >>= 8;
+            waiting -= 8;
+        }
+    }
+}
+
+fn varint(mut number: u64, out: &mut Vec<u8>) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a reader finds.
+    fn decode(mut bytes: &[u8], width: u8, rows: usize) -> Vec<u32> {
+        let mut found = Vec::new();
+        while found.len() < rows {
+            let mut header = 0;
+            for shift in (0..).step_by(7) {
+                let (first, rest) = bytes.split_first().unwrap();
+                bytes = rest;
+                header |= usize::from(first & 0x7F) << shift;
+                if first & 0x80 == 0 {
+                    break;
+                }
+            }
+            let size = usize::from(width);
+            if header & 1 == 0 {
+                let (value, rest) = bytes.split_at(size.div_ceil(8));
+                let value = value.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
+                found.resize(found.len() + (header >> 1), value);
+                bytes = rest;
+            } else {
+                let (packed, rest) = bytes.split_at((header >> 1) * size);
+                for at in 0..(header >> 1) * 8 {
+                    let bits = (0..size).map(|bit| at * size + bit);
+                    let value = bits
+                        .rev()
+                        .fold(0, |all, bit| all << 1 | u32::from(packed[bit / 8] >> (bit % 8) & 1));
+                    found.push(value);
+                }
+                bytes = rest;
+            }
+        }
+        assert!(bytes.is_empty(), "{} bytes are left", bytes.len());
+        assert!(found.len() < rows + 8);
+        found.truncate(rows);
+        found
+    }
+
+    #[test]
+    fn runs_of_every_length_and_width() {
+        for width in [0_u8, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32] {
+            let mask = (1_u64 << width) - 1;
+            let mut random = 1_u64;
+            for length in [1, 2, 7, 8, 9, 100, 5000] {
+                let runs: Vec<(u32, u32)> = (0..200)
+                    .map(|_| {
+                        random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+                        ((random >> 30 & mask) as u32, (random >> 33) as u32 % length + 1)
+                    })
+                    .collect();
+                let rows: Vec<u32> = runs
+                    .iter()
+                    .flat_map(|(value, rows)| std::iter::repeat_n(*value, *rows as usize))
+                    .collect();
+                let mut bytes = Vec::new();
+                encode(runs.into_iter(), width, &mut bytes);
+                assert_eq!(decode(&bytes, width, rows.len()), rows, "{width} {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn widths() {
+        for (values, width) in
+            [(0, 0), (1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (256, 8), (257, 9), (1 << 20, 20)]
+        {
+            assert_eq!(width_of(values), width, "{values}");
+        }
+    }
+}
