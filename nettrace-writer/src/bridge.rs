@@ -66,7 +66,7 @@ pub struct SpanIds {
 impl SpanIds {
     /// Makes ids for a span that begins, and the `tracestate` that it inherits. Puts the span in
     /// force as [`enter`](Self::enter) does, for the event that tells of its start.
-    #[inline]
+    #[inline(always)]
     pub fn begin(within: Within<'_>) -> (Self, Option<Arc<TraceState>>, Entry) {
         let outer;
         let above = match within {
@@ -89,7 +89,7 @@ impl SpanIds {
 
     /// Puts the span in force on this thread, with the labels that are in force, until the entry is
     /// left. Takes no lock. Does not allocate if as many were in force on this thread before.
-    #[inline]
+    #[inline(always)]
     pub fn enter(&self, state: Option<Arc<TraceState>>) -> Entry {
         let begun = Begun { ids: self.ids, number: self.number, state };
         Entry { entered: frames::enter_span(&begun), not_send: PhantomData }

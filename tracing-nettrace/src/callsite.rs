@@ -15,8 +15,9 @@ use crate::{
     schema::{self, Part},
     stats,
     sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, PoisonError},
-    table::{Table, hash},
+    table::{Key, Table, hash},
     values::Signature,
+    words,
 };
 
 /// The most event types of a process that this crate makes.
@@ -101,10 +102,14 @@ pub(crate) struct Callsite {
 }
 
 /// The callsites of all namings.
-static CALLSITES: Table<&'static Callsite, 4> = Table::new();
+static CALLSITES: Table<&'static Callsite, 2> = Table::new();
 
-fn key(metadata: &Metadata<'_>, naming: &'static Naming) -> u64 {
-    hash(ptr::from_ref(metadata).addr() as u64 ^ (ptr::from_ref(naming).addr() as u64) << 16)
+/// The key of the callsite whose metadata has this address.
+#[inline(always)]
+fn key(address: usize, naming: &'static Naming) -> Key {
+    let naming = ptr::from_ref(naming).addr();
+    // Neighbours among callsites are neighbours in memory.
+    Key { near: address >> 4 ^ address >> 14, hash: hash(address as u64 ^ (naming as u64) << 16) }
 }
 
 impl Callsite {
@@ -122,7 +127,7 @@ impl Callsite {
     pub(crate) fn find(metadata: &Metadata<'_>, naming: &'static Naming) -> Option<&'static Self> {
         let is_it =
             |other: &&Self| ptr::addr_eq(other.metadata, metadata) && ptr::eq(other.naming, naming);
-        CALLSITES.find(key(metadata, naming), is_it).copied()
+        CALLSITES.find(key(ptr::from_ref(metadata).addr(), naming), is_it).copied()
     }
 
     /// The callsite whose metadata has this address.
@@ -131,8 +136,7 @@ impl Callsite {
         let is_it = |other: &&Self| {
             ptr::from_ref(other.metadata).addr() as u64 == address && ptr::eq(other.naming, naming)
         };
-        let key = hash(address ^ (ptr::from_ref(naming).addr() as u64) << 16);
-        CALLSITES.find(key, is_it).copied()
+        CALLSITES.find(key(address as usize, naming), is_it).copied()
     }
 
     /// The address of its metadata.
@@ -164,7 +168,7 @@ impl Callsite {
                 others: [const { OnceLock::new() }; Part::OTHERS],
             }))
         };
-        CALLSITES.find_or_make(key(metadata, naming), is_it, make).copied()
+        CALLSITES.find_or_make(key(ptr::from_ref(metadata).addr(), naming), is_it, make).copied()
     }
 
     /// Whether some session wants it. Asks the sessions again if they have changed.
@@ -184,15 +188,21 @@ impl Callsite {
     }
 
     /// The type of an event, or of a span's Start, whose fields have these types.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn event_type(&self, signature: Signature) -> Option<&'static EventType> {
-        let part = if self.metadata.is_span() { Part::Start } else { Part::Event };
-        self.events.get(self, part, signature)
+        self.events.get(self, None, signature)
+    }
+
+    /// Whether an event, or a span's Start, probably has a few numbers and nothing else: the first
+    /// one was of that kind.
+    #[inline(always)]
+    pub(crate) fn has_words(&self) -> bool {
+        self.events.first.get().is_some_and(|entry| entry.has_words)
     }
 
     /// The type of an event that has a span's later fields.
     pub(crate) fn record_type(&self, signature: Signature) -> Option<&'static EventType> {
-        self.records.get(self, Part::Record, signature)
+        self.records.get(self, Some(Part::Record), signature)
     }
 
     /// The type of one of a span's other events.
@@ -221,17 +231,20 @@ struct Types {
 #[derive(Debug)]
 struct Entry {
     signature: Signature,
+    /// Whether such values are a few numbers: see [`words`](crate::words).
+    has_words: bool,
     /// `None`: it was refused.
     ty: Option<&'static EventType>,
     next: OnceLock<Box<Entry>>,
 }
 
 impl Types {
-    #[inline]
+    /// The type for a signature. Without a part, that of an event or of a span's Start.
+    #[inline(always)]
     fn get(
         &self,
         callsite: &Callsite,
-        part: Part,
+        part: Option<Part>,
         signature: Signature,
     ) -> Option<&'static EventType> {
         match self.first.get() {
@@ -244,11 +257,17 @@ impl Types {
     fn get_slowly(
         &self,
         callsite: &Callsite,
-        part: Part,
+        part: Option<Part>,
         signature: Signature,
     ) -> Option<&'static EventType> {
-        let make =
-            || Entry { signature, ty: new_type(callsite, part, signature), next: OnceLock::new() };
+        let is_span = callsite.metadata.is_span();
+        let part = part.unwrap_or(if is_span { Part::Start } else { Part::Event });
+        let make = || Entry {
+            signature,
+            has_words: words::can_have(signature),
+            ty: new_type(callsite, part, signature),
+            next: OnceLock::new(),
+        };
         let mut entry = self.first.get_or_init(make);
         let mut count = 1;
         while entry.signature != signature {

@@ -86,6 +86,7 @@ mod layer;
 #[cfg(feature = "log")]
 mod log;
 mod options;
+mod parts;
 mod recorder;
 mod schema;
 mod scratch;
@@ -99,6 +100,7 @@ mod table;
 #[cfg(all(tracing_unstable, feature = "valuable"))]
 mod valuable;
 mod values;
+mod words;
 
 #[cfg(feature = "log")]
 pub use crate::log::{Logger, logger};

@@ -1,9 +1,11 @@
 //! What the layer and the subscriber have in common: how spans and events are recorded.
 
+use std::mem;
+
 use nettrace_writer::{
-    Context, Elapsed, Emit, Level, Outcome, bridge,
+    Context, Emit, Level, bridge,
     bridge::{Began, SpanIds},
-    event::{EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
+    event::EventType,
 };
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
@@ -14,12 +16,14 @@ use tracing_subscriber::filter::Targets;
 use crate::{
     callsite::{Callsite, Naming, is_of_log},
     options::Options,
+    parts::{Follows, Late, Mark, Stop},
     schema::Part,
     sites::Site,
     spans::{Busy, New, Row, Spans, Told},
     stack, stats,
-    sync::{AtomicU64, Ordering, panicking},
-    values::{Taken, Values},
+    sync::{AtomicU64, Ordering},
+    values::{Recorded, Taken, Values},
+    words::{Visited, Words},
 };
 
 /// Records the spans and events of one subscriber.
@@ -186,17 +190,45 @@ impl Recorder {
         let Some(callsite) = Callsite::of(event.metadata(), self.naming) else {
             return stats::EVENTS_REFUSED.add(1);
         };
-        let values = Taken::of(|visitor| event.record(visitor));
-        if callsite.is_of_log {
-            return self.event_of_log(event, values);
+        if callsite.has_words() {
+            let mut visited = Visited::new();
+            match visited.visit(|visitor| event.record(visitor)) {
+                Ok(words) => {
+                    self.event_of(event, callsite, words);
+                    mem::forget(visited); // there is nothing to drop
+                }
+                Err(values) => self.event_of_values(event, callsite, values),
+            }
+        } else {
+            self.event_of_values(event, callsite, Taken::of(|visitor| event.record(visitor)));
         }
+    }
+
+    #[inline(always)]
+    fn event_of_values(&self, event: &Event<'_>, callsite: &'static Callsite, values: Taken) {
+        if callsite.is_of_log {
+            self.event_of_log(event, values);
+        } else {
+            self.event_of(event, callsite, &*values);
+        }
+    }
+
+    #[inline(always)]
+    fn event_of(&self, event: &Event<'_>, callsite: &'static Callsite, values: &impl Recorded) {
         #[cfg(feature = "log")]
         crate::log::note(callsite.metadata);
         let Some(ty) = callsite.event_type(values.signature()) else { return };
         self.tell_entered();
         if event.is_contextual() {
-            return values.emit(ty);
+            values.emit(ty);
+        } else {
+            self.event_elsewhere(event, ty, values);
         }
+    }
+
+    /// An event that says which span it is in.
+    #[inline(never)]
+    fn event_elsewhere(&self, event: &Event<'_>, ty: &'static EventType, values: &impl Recorded) {
         match event.parent() {
             Some(parent) => self.within(parent.into_u64(), || values.emit(ty)),
             None => {
@@ -208,6 +240,7 @@ impl Recorder {
 
     /// An event that `tracing-log` has made of a record of the crate `log`.
     #[cold]
+    #[inline(never)]
     fn event_of_log(&self, event: &Event<'_>, mut values: Taken) {
         // As `tracing-log` has it: the message, and where it comes from.
         let (target, module, file) = (values.text(1), values.text(2), values.text(3));
@@ -309,8 +342,38 @@ impl Recorder {
         #[cfg(feature = "log")]
         crate::log::note(callsite.metadata);
         let changes = bridge::changes();
-        let values = callsite.is_wanted().then(|| Taken::of(|visitor| attributes.record(visitor)));
-        let ty = values.as_ref().and_then(|values| callsite.event_type(values.signature()));
+        if !callsite.is_wanted() {
+            return self.begin_of::<Words>(callsite, id, within, changes, None);
+        }
+        if callsite.has_words() {
+            let mut visited = Visited::new();
+            match visited.visit(|visitor| attributes.record(visitor)) {
+                Ok(words) => {
+                    let id = self.begin_of(callsite, id, within, changes, Some(words));
+                    mem::forget(visited); // there is nothing to drop
+                    id
+                }
+                Err(values) => self.begin_of(callsite, id, within, changes, Some(&*values)),
+            }
+        } else {
+            let values = Taken::of(|visitor| attributes.record(visitor));
+            self.begin_of(callsite, id, within, changes, Some(&*values))
+        }
+    }
+
+    /// A span begins. `changes` is the last change of the sessions that the caller knew of when it
+    /// asked whether the span is wanted.
+    #[inline(always)]
+    fn begin_of<R: Recorded>(
+        &self,
+        callsite: &'static Callsite,
+        id: Option<u64>,
+        within: Within,
+        changes: u32,
+        values: Option<&R>,
+    ) -> Option<u64> {
+        let start =
+            values.and_then(|values| Some((callsite.event_type(values.signature())?, values)));
         self.tell_entered();
         let parent;
         let within = match within {
@@ -330,7 +393,7 @@ impl Recorder {
         };
         let (ids, state, entry) = SpanIds::begin(within);
         let mut sessions = 0;
-        if let (Some(ty), Some(values)) = (ty, &values) {
+        if let Some((ty, values)) = start {
             values.emit_alone(ty);
             sessions = ty.enabled();
         }
@@ -349,14 +412,14 @@ impl Recorder {
     }
 
     /// Fields of an open span become known.
-    pub(crate) fn record(&self, id: u64, values: &span::Record<'_>) {
+    pub(crate) fn record(&self, id: u64, record: &span::Record<'_>) {
         if self.is_silent() {
             return;
         }
         let Some(row) = self.row(id) else { return };
         let Some(callsite) = row.callsite(self.naming) else { return };
-        let values = Taken::of(|visitor| values.record(visitor));
-        if values.is_empty() {
+        let values = Taken::of(|visitor| record.record(visitor));
+        if values.signature() == 0 {
             return;
         }
         if let Some(ty) = callsite.record_type(values.signature()) {
@@ -473,100 +536,5 @@ impl Recorder {
     pub(crate) fn current(&self) -> Option<(u64, &'static Metadata<'static>)> {
         let id = stack::current(self.number)?;
         Some((id, self.row(id)?.callsite(self.naming)?.metadata))
-    }
-}
-
-/// The start of a span, told late.
-struct Late {
-    ty: &'static EventType,
-    /// Nanoseconds since the start.
-    age: u64,
-}
-
-impl TraceEvent for Late {
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    fn event_type(&self) -> &'static EventType {
-        self.ty
-    }
-
-    /// As [`Part::own_fields`] has it.
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        encoder.duration_nanos(self.age);
-    }
-}
-
-/// A span follows from another one.
-struct Follows {
-    ty: &'static EventType,
-    from: SpanIds,
-}
-
-impl TraceEvent for Follows {
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    fn event_type(&self) -> &'static EventType {
-        self.ty
-    }
-
-    /// As [`Part::own_fields`] has it.
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        <_ as TextField<encoding::Display>>::encode_text(&self.from.trace_id(), encoder);
-        <_ as TextField<encoding::Display>>::encode_text(&self.from.span_id(), encoder);
-    }
-}
-
-/// An event without fields.
-struct Mark(&'static EventType);
-
-impl TraceEvent for Mark {
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.0
-    }
-
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
-}
-
-/// The end of a span.
-struct Stop {
-    ty: &'static EventType,
-    duration: Elapsed,
-    /// Nanoseconds.
-    busy: u64,
-    polls: u32,
-}
-
-impl TraceEvent for Stop {
-    const COMES_ALONE: bool = true;
-
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.ty
-    }
-
-    /// As [`Part::own_fields`] has it.
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let duration = self.duration.nanos_at(encoder);
-        let outcome = if panicking() { Outcome::Panicked } else { Outcome::Ok };
-        encoder.duration_nanos(duration);
-        outcome.encode_field(encoder);
-        encoder.u32(self.polls);
-        encoder.duration_nanos(self.busy);
-        encoder.duration_nanos(duration.saturating_sub(self.busy));
     }
 }

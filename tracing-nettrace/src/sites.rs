@@ -6,7 +6,7 @@
 
 use tracing_core::{Callsite, Interest, Kind, Level, Metadata, field::FieldSet, identify_callsite};
 
-use crate::table::{Table, hash};
+use crate::table::{Key, Table, hash};
 
 /// The name of the metadata: see `schema::name`.
 const NAME: &str = "event of log";
@@ -54,7 +54,7 @@ impl Site<'_> {
         &self,
         keys: impl Fn(&mut dyn FnMut(&str)),
     ) -> Option<&'static Metadata<'static>> {
-        static SITES: Table<&Metadata<'static>, 4> = Table::new();
+        static SITES: Table<&Metadata<'static>, 2> = Table::new();
         let mut of_keys = Hash(0);
         keys(&mut |key| of_keys.add(key.as_bytes()));
         let mut all = of_keys;
@@ -75,8 +75,8 @@ impl Site<'_> {
             are_same && fields.next().is_none()
         };
         let make = || self.make(&keys);
-        let found = SITES.find(hash(all.0), is_it);
-        found.or_else(|| SITES.find_or_make(hash(all.0), is_it, make)).copied()
+        let found = SITES.find(Key::of_hash(hash(all.0)), is_it);
+        found.or_else(|| SITES.find_or_make(Key::of_hash(hash(all.0)), is_it, make)).copied()
     }
 
     #[cold]

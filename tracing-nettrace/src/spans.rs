@@ -25,9 +25,11 @@ use nettrace_writer::{
 use crate::{
     callsite::{Callsite, Naming},
     sync::{AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, PoisonError},
-    table::{FIRST, PROBES, hash, place},
+    table::{PROBES, hash, place},
 };
 
+/// Rows in the first level: a power of two.
+const FIRST: usize = 256;
 /// Levels of the table: 256 rows, then 1,024, and so on, 22 million in all.
 const LEVELS: usize = 9;
 
@@ -80,11 +82,9 @@ impl Row {
     /// The ids of the span.
     #[inline]
     pub(crate) fn ids(&self) -> Option<SpanIds> {
-        let mut words = [0; 6];
-        for (word, atomic) in words.iter_mut().zip(&self.ids) {
-            *word = atomic.load(Ordering::Relaxed);
-        }
-        SpanIds::from_words(words)
+        let [a, b, c, d, e, f] = &self.ids;
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        SpanIds::from_words([load(a), load(b), load(c), load(d), load(e), load(f)])
     }
 
     /// The `tracestate` that it has inherited. Takes a lock if there is one.
@@ -103,7 +103,8 @@ impl Row {
 
     #[inline]
     pub(crate) fn began(&self) -> Began {
-        Began::from_words([0, 1].map(|word: usize| self.began[word].load(Ordering::Relaxed)))
+        let [at, pace] = &self.began;
+        Began::from_words([at.load(Ordering::Relaxed), pace.load(Ordering::Relaxed)])
     }
 
     /// Which sessions were told of its start.

@@ -1,46 +1,68 @@
 //! A table that only grows, read without a lock.
 //!
 //! It has levels, each four times as large as the one before it, made when needed. A value has a
-//! few places in each level, by its hash. It is put into the first that is free, and stays there.
+//! few places in each level, by its key. It is put into the first that is free, and stays there.
 //! So nothing moves while others read.
+
+use std::iter;
 
 use crate::sync::OnceLock;
 
 /// Places that a value has in a level.
 pub(crate) const PROBES: usize = 8;
 /// Places in the first level: a power of two.
-pub(crate) const FIRST: usize = 256;
+const FIRST: usize = 1_024;
+
+/// Where a value may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    /// Its first place in the first level: any number, which should be quick to compute.
+    pub(crate) near: usize,
+    /// Its places in all other levels.
+    pub(crate) hash: u64,
+}
+
+impl Key {
+    /// The key of something that has a hash anyway.
+    pub(crate) fn of_hash(hash: u64) -> Self {
+        Self { near: (hash >> 32) as usize, hash }
+    }
+}
 
 /// Values that are never removed.
 #[derive(Debug)]
 pub(crate) struct Table<T: 'static, const LEVELS: usize> {
+    /// The first level, which needs no memory of its own.
+    first: [OnceLock<T>; FIRST],
+    /// The levels after it.
     levels: [OnceLock<Box<[OnceLock<T>]>>; LEVELS],
 }
 
 impl<T, const LEVELS: usize> Table<T, LEVELS> {
     pub(crate) const fn new() -> Self {
-        Self { levels: [const { OnceLock::new() }; LEVELS] }
+        Self {
+            first: [const { OnceLock::new() }; FIRST],
+            levels: [const { OnceLock::new() }; LEVELS],
+        }
     }
 
-    /// The value with this hash of which `is_it` says so.
+    /// The value with this key of which `is_it` says so.
     #[inline(always)]
-    pub(crate) fn find(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<&T> {
+    pub(crate) fn find(&self, key: Key, is_it: impl Fn(&T) -> bool) -> Option<&T> {
         // Most values are in the first of their places.
-        let places = self.levels.first()?.get()?;
-        let first = places.get(place(hash, 0, places.len()))?.get()?;
-        if is_it(first) { Some(first) } else { self.search(hash, is_it) }
+        let first = self.first[key.near % FIRST].get()?;
+        if is_it(first) { Some(first) } else { self.search(key, is_it) }
     }
 
+    #[cold]
     #[inline(never)]
-    fn search(&self, hash: u64, is_it: impl Fn(&T) -> bool) -> Option<&T> {
-        for level in &self.levels {
-            let places = level.get()?;
-            for probe in 0..PROBES {
-                match places.get(place(hash, probe, places.len()))?.get() {
-                    Some(value) if is_it(value) => return Some(value),
-                    Some(_) => {}
-                    None => return None,
-                }
+    fn search(&self, key: Key, is_it: impl Fn(&T) -> bool) -> Option<&T> {
+        let levels = self.levels.iter().map_while(OnceLock::get);
+        for place in self.near(key).chain(levels.flat_map(|places| probes(places, key))) {
+            match place.get() {
+                Some(value) if is_it(value) => return Some(value),
+                Some(_) => {}
+                None => return None,
             }
         }
         None
@@ -50,23 +72,28 @@ impl<T, const LEVELS: usize> Table<T, LEVELS> {
     /// places are taken.
     pub(crate) fn find_or_make(
         &self,
-        hash: u64,
+        key: Key,
         is_it: impl Fn(&T) -> bool,
         make: impl Fn() -> T,
     ) -> Option<&T> {
-        for (number, level) in self.levels.iter().enumerate() {
-            let places = level.get_or_init(|| {
-                std::iter::repeat_with(OnceLock::new).take(FIRST << (2 * number)).collect()
-            });
-            for probe in 0..PROBES {
-                let value = places[place(hash, probe, places.len())].get_or_init(&make);
-                if is_it(value) {
-                    return Some(value);
-                }
-            }
-        }
-        None
+        let levels = self.levels.iter().enumerate().map(|(number, level)| {
+            let new = || iter::repeat_with(OnceLock::new).take(FIRST << (2 * number + 2)).collect();
+            level.get_or_init(new)
+        });
+        let places = self.near(key).chain(levels.flat_map(|places| probes(places, key)));
+        let mut values = places.map(|place| place.get_or_init(&make));
+        values.find(|value| is_it(value))
     }
+
+    /// The places of a value in the first level.
+    fn near(&self, key: Key) -> impl Iterator<Item = &OnceLock<T>> {
+        (0..PROBES).map(move |probe| &self.first[key.near.wrapping_add(probe) % FIRST])
+    }
+}
+
+/// The places of a value in another level.
+fn probes<T>(places: &[OnceLock<T>], key: Key) -> impl Iterator<Item = &OnceLock<T>> {
+    (0..PROBES).map(move |probe| &places[place(key.hash, probe, places.len())])
 }
 
 /// The place of a value in a level. `len` is a power of two.
@@ -83,25 +110,34 @@ pub(crate) fn hash(value: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Table, hash};
+    use super::{Key, Table, hash};
+
+    /// All near to the same few places.
+    fn key(value: u64) -> Key {
+        Key { near: value as usize % 64, hash: hash(value) }
+    }
 
     #[test]
     fn each_value_is_made_once_and_found() {
-        let table = Table::<u64, 3>::new();
+        let table = Table::<u64, 2>::new();
         for _ in 0..2 {
-            for value in 0..500 {
-                let found = table.find_or_make(hash(value), |other| *other == value, || value);
+            for value in 0..9_000 {
+                let found = table.find_or_make(key(value), |other| *other == value, || value);
                 assert_eq!(found, Some(&value));
             }
         }
-        assert!((0..500).all(|value| table.find(hash(value), |other| *other == value).is_some()));
-        assert_eq!(table.find(hash(1_000), |other| *other == 1_000), None);
+        assert!((0..9_000).all(|value| table.find(key(value), |other| *other == value).is_some()));
+        assert_eq!(table.find(key(10_000), |other| *other == 10_000), None);
     }
 
     #[test]
     fn a_full_table_refuses() {
-        let table = Table::<u64, 1>::new();
-        let made = |value| table.find_or_make(0, |other| *other == value, || value).is_some();
+        let table = Table::<u64, 0>::new();
+        let made = |value| {
+            table
+                .find_or_make(Key { near: 7, hash: 7 }, |other| *other == value, || value)
+                .is_some()
+        };
         assert_eq!((0..20).filter(|value| made(*value)).count(), 8);
     }
 }

@@ -125,18 +125,31 @@ impl Taken {
     /// Takes values that `put` puts in.
     #[inline]
     pub(crate) fn by(put: impl FnOnce(&mut Values)) -> Self {
-        let values = SPARE.try_with(Cell::take).ok().flatten().map(|mut values| {
-            let _ = SPARE.try_with(|spare| spare.set(values.next.take()));
-            values
-        });
-        let mut taken =
-            Self { values: Some(values.unwrap_or_else(Values::empty)), is_partial: true };
+        let mut taken = Self::empty();
         put(&mut taken);
-        taken.is_partial = false;
-        if taken.left_out > 0 {
-            stats::FIELDS_LEFT_OUT.add(taken.left_out.into());
+        taken.completed()
+    }
+
+    /// No values yet. They are partial until they are [`completed`](Self::completed).
+    #[inline]
+    pub(crate) fn empty() -> Self {
+        let values = SPARE.try_with(|spare| {
+            let mut values = spare.take()?;
+            spare.set(values.next.take());
+            Some(values)
+        });
+        let values = values.ok().flatten().unwrap_or_else(Values::empty);
+        Self { values: Some(values), is_partial: true }
+    }
+
+    /// The same, after the last value.
+    #[inline]
+    pub(crate) fn completed(mut self) -> Self {
+        self.is_partial = false;
+        if self.left_out > 0 {
+            stats::FIELDS_LEFT_OUT.add(self.left_out.into());
         }
-        taken
+        self
     }
 }
 
@@ -199,12 +212,6 @@ impl Values {
         u128::from(second) << 64 | u128::from(first)
     }
 
-    /// Whether there is no value.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.present == 0
-    }
-
     /// Adds a value, which `write` writes. It says whether readers can take the value.
     #[inline(always)]
     fn put(&mut self, index: usize, kind: Kind, write: impl FnOnce(&mut Scratch) -> bool) {
@@ -237,12 +244,10 @@ impl Values {
         self.signature[index / 16] &= !(0xF << (4 * (index % 16)));
     }
 
-    #[inline]
     pub(crate) fn put_i64(&mut self, index: usize, value: i64) {
         self.put_number(index, Kind::I64, value.to_le_bytes());
     }
 
-    #[inline]
     pub(crate) fn put_u64(&mut self, index: usize, value: u64) {
         self.put_number(index, Kind::U64, value.to_le_bytes());
     }
@@ -261,6 +266,12 @@ impl Values {
 
     pub(crate) fn put_bool(&mut self, index: usize, value: bool) {
         self.put_number(index, Kind::Bool, u32::from(value).to_le_bytes());
+    }
+
+    /// Adds a number of eight bytes.
+    #[inline(always)]
+    pub(crate) fn put_word(&mut self, index: usize, kind: Kind, value: u64) {
+        self.put_number(index, kind, value.to_le_bytes());
     }
 
     #[inline(always)]
@@ -416,10 +427,26 @@ impl Visit for Values {
     }
 }
 
-impl Values {
+/// The values of an event, wherever they are.
+pub(crate) trait Recorded {
+    /// Which values there are.
+    fn signature(&self) -> Signature;
+
     /// Emits them as an event of a type that has their signature.
+    fn emit(&self, ty: &'static EventType);
+
+    /// [`emit`](Self::emit) for an event that is seldom of the type of the one before.
+    fn emit_alone(&self, ty: &'static EventType);
+}
+
+impl Recorded for Values {
     #[inline(always)]
-    pub(crate) fn emit(&self, ty: &'static EventType) {
+    fn signature(&self) -> Signature {
+        self.signature()
+    }
+
+    #[inline(always)]
+    fn emit(&self, ty: &'static EventType) {
         if self.is_plain {
             Plain { ty, values: self }.emit();
         } else {
@@ -427,9 +454,8 @@ impl Values {
         }
     }
 
-    /// [`emit`](Self::emit) for an event that is seldom of the type of the one before.
     #[inline(always)]
-    pub(crate) fn emit_alone(&self, ty: &'static EventType) {
+    fn emit_alone(&self, ty: &'static EventType) {
         if self.is_plain {
             Alone(Plain { ty, values: self }).emit();
         } else {
@@ -511,12 +537,12 @@ impl TraceEvent for OneByOne<'_> {
 const _: () = assert!(mem::size_of::<Plain<'_>>() <= 2 * mem::size_of::<usize>());
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use nettrace_format::payload::{MAX_ELEMENTS, NetTraceEncoder, Refusal, VecBuffer};
 
     use super::Values;
 
-    fn one_by_one(values: &Values) -> Result<Vec<u8>, Refusal> {
+    pub(crate) fn one_by_one(values: &Values) -> Result<Vec<u8>, Refusal> {
         let mut encoder = NetTraceEncoder::new(VecBuffer::new());
         values.encode(&mut encoder);
         encoder.finish().into_payload()
