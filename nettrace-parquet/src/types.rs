@@ -151,7 +151,7 @@ impl Types {
             id: metadata.event_id,
             version: metadata.version,
             level: metadata.level,
-            opcode: metadata.opcode.unwrap_or(0),
+            opcode: metadata.opcode.or_else(|| metadata.implied_opcode()).unwrap_or(0),
             keywords: metadata.keywords,
             role: Role::of(metadata, None, version),
             duration: position("duration"),

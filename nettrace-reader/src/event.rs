@@ -184,7 +184,8 @@ impl<'a> Event<'a> {
         Cow::Owned(ids.into_iter().filter(|(id, _)| *id != [0; 16]).map(|(id, f)| f(id)).collect())
     }
 
-    /// Its opcode: from its labels, else from its type, else 0.
+    /// Its opcode: from its labels, else from its type, else
+    /// [from the name of its type](Metadata::implied_opcode), else 0.
     ///
     /// ```
     /// # let file = nettrace_reader::example();
@@ -198,7 +199,8 @@ impl<'a> Event<'a> {
     pub fn opcode(&self) -> u8 {
         let label =
             |label: &Label| if let Label::OpCode(value) = label { Some(*value) } else { None };
-        self.last_label(label).or(self.metadata().opcode).unwrap_or(0)
+        let stated = self.last_label(label).or(self.metadata().opcode);
+        stated.or_else(|| self.metadata().implied_opcode()).unwrap_or(0)
     }
 
     /// Its keywords: from its labels, else from its type.

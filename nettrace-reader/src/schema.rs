@@ -13,7 +13,8 @@ pub struct Metadata {
     pub name: String,
     /// The fields of the payload, in order.
     pub fields: Vec<Field>,
-    /// The opcode: 1 is a start, 2 a stop. `None` if the metadata has none.
+    /// The opcode: 1 is a start, 2 a stop. `None` if the metadata has none; the name may then
+    /// [imply](Self::implied_opcode) one.
     pub opcode: Option<u8>,
     /// The keywords: a bit set of the groups that the event belongs to.
     pub keywords: u64,
@@ -39,6 +40,35 @@ pub struct Metadata {
     ///
     /// [`Options::runtime_events`]: crate::Options::runtime_events
     pub is_from_table: bool,
+}
+
+impl Metadata {
+    /// The opcode that readers take from the name of a type that states none: 1 if the name ends
+    /// with `Start`, 2 if it ends with `Stop`, in capital or small letters. Types of version 4
+    /// never state one.
+    ///
+    /// ```
+    /// use nettrace_reader::Metadata;
+    ///
+    /// let mut request = Metadata::default();
+    /// request.name = "RequestStart".into();
+    /// assert_eq!(request.implied_opcode(), Some(1));
+    /// request.opcode = Some(0);
+    /// assert_eq!(request.implied_opcode(), None);
+    /// ```
+    #[must_use]
+    pub fn implied_opcode(&self) -> Option<u8> {
+        let name = self.name.as_bytes();
+        let ends = |word: &[u8]| {
+            let at = name.len().checked_sub(word.len());
+            at.is_some_and(|at| name[at..].eq_ignore_ascii_case(word))
+        };
+        match self.opcode {
+            None if ends(b"Start") => Some(1),
+            None if ends(b"Stop") => Some(2),
+            _ => None,
+        }
+    }
 }
 
 /// One field of a payload or of an object in it.

@@ -6,13 +6,13 @@ use std::{
 };
 
 use nettrace_reader::{__shared::Map, Error, Event, Metadata, SortedReader, Source, Value};
-use nettrace_views::__shared::FrameNames;
+use nettrace_views::__shared::{FrameNames, span_name};
 
 use crate::{
     Describe, Options,
     clock::Clock,
     data::Data,
-    ids::{Ids, Role, span_name},
+    ids::{Ids, Role},
     samples::Samples,
     span_counts::SpanCounts,
     spans::{Edge, Part, Spans},

@@ -1,13 +1,8 @@
 //! Which span an event belongs to, and what it says of it.
 
 use nettrace_context::{ActivityId, SpanId, TraceId};
-use nettrace_reader::{Event, Label, Metadata};
-
-/// The key-value of an event type whose events each stand for a whole span, and its value.
-pub const SINGLE: (&str, &str) = ("nettrace.span", "single");
-
-/// The fields that such a type begins with. Versions 4 and 5 have no key-values of types.
-const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
+use nettrace_reader::{Event, Label};
+use nettrace_views::__shared as of;
 
 /// What identifies a span in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,103 +71,19 @@ impl Role {
     /// `version` is the major version of the trace.
     #[must_use]
     pub fn of(event: &Event<'_>, version: u32) -> Self {
-        let metadata = event.metadata();
-        match event.opcode() {
-            1 => return Self::Start,
-            2 => return Self::Stop,
-            0 => {}
-            _ => return Self::Inside,
-        }
-        let is_single = if version >= 6 {
-            metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == SINGLE)
-        } else {
-            has_fields_of_single(metadata)
+        let opcode = |label: &Label| match label {
+            Label::OpCode(code) => Some(*code),
+            _ => None,
         };
-        if is_single {
-            return Self::Single;
-        }
-        match implied_opcode(metadata).filter(|_| version < 6) {
-            Some(1) => Self::Start,
-            Some(_) => Self::Stop,
-            None => Self::Inside,
-        }
-    }
-}
-
-/// The opcode of a type of version 4 or 5 that states none, as readers take it from the name: 1 if
-/// it ends with "Start", 2 if it ends with "Stop", in capital or small letters.
-#[must_use]
-pub fn implied_opcode(metadata: &Metadata) -> Option<u8> {
-    let name = metadata.name.as_bytes();
-    let ends = |word: &str| {
-        let at = name.len().checked_sub(word.len());
-        at.is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
-    };
-    match metadata.opcode {
-        None if ends("Start") => Some(1),
-        None if ends("Stop") => Some(2),
-        _ => None,
-    }
-}
-
-/// Whether a type of version 4 or 5 has the fields of one whose events each stand for a whole span.
-#[must_use]
-pub fn has_fields_of_single(metadata: &Metadata) -> bool {
-    let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
-    names.eq(SINGLE_FIELDS)
-}
-
-/// The name of a span: that of its events without `Start` or `Stop`, unless nothing else is left.
-#[must_use]
-pub fn span_name(name: &str) -> &str {
-    for word in ["Start", "Stop"] {
-        let Some(at) = name.len().checked_sub(word.len()).filter(|at| *at > 0) else { continue };
-        let is_end = name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word));
-        let rest = name[..if is_end { at } else { 0 }].trim_end_matches('/');
-        if !rest.is_empty() {
-            return rest;
-        }
-    }
-    name
-}
-
-#[cfg(test)]
-mod tests {
-    use nettrace_reader::Metadata;
-
-    use super::{implied_opcode, span_name};
-
-    #[test]
-    fn opcodes_of_names() {
-        for (name, stated, implied) in [
-            ("WorkStart", None, Some(1)),
-            ("work_stop", None, Some(2)),
-            ("RESTART", None, Some(1)),
-            ("Start", None, Some(1)),
-            ("WorkStart", Some(0), None),
-            ("Restarted", None, None),
-            ("ésto", None, None),
-            ("", None, None),
-        ] {
-            let metadata = Metadata { name: name.into(), opcode: stated, ..Metadata::default() };
-            assert_eq!(implied_opcode(&metadata), implied, "{name}");
-        }
-    }
-
-    #[test]
-    fn names_of_spans() {
-        for (name, span) in [
-            ("WorkStart", "Work"),
-            ("WorkStop", "Work"),
-            ("work/start", "work"),
-            ("Start", "Start"),
-            ("/Stop", "/Stop"),
-            ("Restarted", "Restarted"),
-            ("éStop", "é"),
-            ("ééé", "ééé"),
-            ("", ""),
-        ] {
-            assert_eq!(span_name(name), span, "{name}");
+        let opcode = match event.header.label_list {
+            0 => None,
+            _ => event.labels().iter().rev().find_map(opcode),
+        };
+        match of::Role::of(event.metadata(), opcode, version) {
+            of::Role::Start => Self::Start,
+            of::Role::Stop => Self::Stop,
+            of::Role::Single => Self::Single,
+            of::Role::Resume | of::Role::Suspend | of::Role::Inside => Self::Inside,
         }
     }
 }

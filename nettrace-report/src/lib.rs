@@ -178,7 +178,7 @@ impl Report {
 #[doc(hidden)]
 pub mod __shared {
     pub use crate::{
-        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, implied_opcode, span_name},
+        ids::{Ids, Key, Role},
         span_counts::SpanCounts,
     };
 }

@@ -1,8 +1,12 @@
 //! How many spans a trace has, and how many of them did not end in it.
 
-use std::collections::hash_map::Entry;
+use std::{
+    collections::hash_map::Entry,
+    hash::{BuildHasher, RandomState},
+};
 
 use nettrace_reader::{__shared::Map, Event};
+use nettrace_views::__shared::span_name;
 
 use crate::ids::{Ids, Key, Role};
 
@@ -13,8 +17,9 @@ const MOST_OPEN: usize = 1_000_000;
 /// its start.
 #[derive(Debug, Default)]
 pub struct SpanCounts {
-    /// Starts less stops. A span of which both were seen is not here.
-    open: Map<Key, i32>,
+    /// Starts less stops, and a hash of the span's name. A span of which both were seen is not here.
+    open: Map<Key, (i32, u64)>,
+    hasher: RandomState,
     /// How many spans there are.
     pub count: u64,
     /// Starts and stops that were not counted because too many spans were open.
@@ -31,10 +36,12 @@ impl SpanCounts {
             Role::Single => 0,
         };
         let Some(ids) = Ids::of(event) else { return };
-        self.change(ids.span, change, MOST_OPEN);
+        let metadata = event.metadata();
+        let name = self.hasher.hash_one((&metadata.provider, span_name(&metadata.name)));
+        self.change(ids.span, name, change, MOST_OPEN);
     }
 
-    fn change(&mut self, span: Key, change: i32, most_open: usize) {
+    fn change(&mut self, span: Key, name: u64, change: i32, most_open: usize) {
         if change == 0 {
             self.count += 1;
             return;
@@ -42,14 +49,19 @@ impl SpanCounts {
         let is_full = self.open.len() >= most_open;
         match self.open.entry(span) {
             Entry::Occupied(mut entry) => {
-                *entry.get_mut() += change;
-                if *entry.get() == 0 {
+                let (starts, around) = entry.get_mut();
+                if *around != name {
+                    // Something inside of the span, whatever its opcode.
+                    return;
+                }
+                *starts += change;
+                if *starts == 0 {
                     entry.remove();
                 }
             }
             Entry::Vacant(_) if is_full => self.uncounted += 1,
             Entry::Vacant(entry) => {
-                entry.insert(change);
+                entry.insert((change, name));
                 self.count += 1;
             }
         }
@@ -58,13 +70,13 @@ impl SpanCounts {
     /// How many spans have no end so far.
     #[must_use]
     pub fn without_end(&self) -> u64 {
-        self.open.values().filter(|starts| **starts > 0).count() as u64
+        self.open.values().filter(|(starts, _)| *starts > 0).count() as u64
     }
 
     /// How many spans have no start so far.
     #[must_use]
     pub fn without_start(&self) -> u64 {
-        self.open.values().filter(|starts| **starts < 0).count() as u64
+        self.open.values().filter(|(starts, _)| *starts < 0).count() as u64
     }
 }
 
@@ -77,13 +89,17 @@ mod tests {
     #[test]
     fn counts() {
         let mut spans = SpanCounts::default();
-        let mut change = |id, change| {
-            spans.change(Key::Span(None, SpanId::from_u64(id).unwrap()), change, 2);
+        let mut change = |id: u64, change| {
+            let (id, name) = (id % 10, id / 10);
+            spans.change(Key::Span(None, SpanId::from_u64(id).unwrap()), name, change, 2);
             (spans.count, spans.without_end(), spans.without_start(), spans.uncounted)
         };
         assert_eq!(change(1, 1), (1, 1, 0, 0));
         assert_eq!(change(2, -1), (2, 1, 1, 0));
         assert_eq!(change(3, 0), (3, 1, 1, 0));
+        // A start and a stop of another name are inside of the span.
+        assert_eq!(change(11, 1), (3, 1, 1, 0));
+        assert_eq!(change(11, -1), (3, 1, 1, 0));
         // There is room for two.
         assert_eq!(change(4, 1), (3, 1, 1, 1));
         assert_eq!(change(2, 1), (3, 1, 0, 1));

@@ -1,10 +1,10 @@
 //! Which span an event belongs to, and what it says of it.
 
 use nettrace_context::{ActivityId, SpanId};
-use nettrace_reader::{Field, Label, Metadata};
+use nettrace_reader::{Label, Metadata};
 
 /// The key-value of an event type whose events each stand for a whole span, and its value.
-const SINGLE: (&str, &str) = ("nettrace.span", "single");
+pub const SINGLE: (&str, &str) = ("nettrace.span", "single");
 
 /// The fields that such a type begins with. Versions 4 and 5 have no key-values of types.
 const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
@@ -104,24 +104,24 @@ impl Role {
         let is_single = if version >= 6 {
             metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == SINGLE)
         } else {
-            let name = |field: &Field| SINGLE_FIELDS.iter().position(|name| *name == field.name);
-            metadata.fields.iter().take(3).map(name).eq([Some(0), Some(1), Some(2)])
+            has_fields_of_single(metadata)
         };
         if is_single {
             return Self::Single;
         }
-        // Version 4 has no opcodes. Its readers take them from the name, in any case.
-        let name = metadata.name.as_bytes();
-        let ends = |word: &str| {
-            let at = name.len().checked_sub(word.len());
-            at.is_some_and(|at| name[at..].eq_ignore_ascii_case(word.as_bytes()))
-        };
-        match version < 6 && metadata.opcode.is_none() {
-            true if ends("Start") => Self::Start,
-            true if ends("Stop") => Self::Stop,
-            _ => Self::Inside,
+        match metadata.implied_opcode().filter(|_| opcode.is_none()) {
+            Some(1) => Self::Start,
+            Some(_) => Self::Stop,
+            None => Self::Inside,
         }
     }
+}
+
+/// Whether a type of version 4 or 5 has the fields of one whose events each stand for a whole span.
+#[must_use]
+pub fn has_fields_of_single(metadata: &Metadata) -> bool {
+    let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
+    names.eq(SINGLE_FIELDS)
 }
 
 /// The name of a span: that of its events without the word for their role, unless nothing else is
@@ -177,7 +177,8 @@ mod tests {
         };
         assert_eq!(of("x", Some(1), 6), Role::Start);
         assert_eq!(of("x", Some(2), 5), Role::Stop);
-        assert_eq!(of("xStart", None, 6), Role::Inside);
+        assert_eq!(of("xStart", None, 6), Role::Start);
+        assert_eq!(of("xStart", Some(0), 6), Role::Inside);
         assert_eq!(of("xStart", None, 4), Role::Start);
         assert_eq!(of("x_start", None, 4), Role::Start);
         assert_eq!(of("STOP", None, 5), Role::Stop);

@@ -426,7 +426,7 @@ pub mod __shared {
     pub use crate::{
         clock::{Clock, unix_nanos},
         frame_names::FrameNames,
-        ids::{Ids, Key, Role, span_name},
+        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, span_name},
         values::{guid, hex},
     };
 }

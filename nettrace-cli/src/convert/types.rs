@@ -11,11 +11,9 @@ use nettrace_format::{
     v6::{FieldDescription, PlainType, TypeCode, TypeDescription},
 };
 use nettrace_reader::{Field, Metadata, Type};
+use nettrace_views::__shared::{SINGLE, has_fields_of_single};
 
-use crate::{
-    convert::turned,
-    tree::{SINGLE, has_fields_of_single, implied_opcode},
-};
+use crate::convert::turned;
 
 /// An event type in the form of version 6, with everything that the source says of it.
 /// `is_older` says that the source is of version 4 or 5.
@@ -56,7 +54,7 @@ fn is_single(of: &Metadata) -> bool {
 /// The opcode that a type has in a format that states opcodes. In versions 4 and 5 its name may
 /// imply it.
 fn opcode(of: &Metadata, is_older: bool) -> Option<u8> {
-    let implied = implied_opcode(of).filter(|_| is_older && !is_single(of));
+    let implied = of.implied_opcode().filter(|_| is_older && !is_single(of));
     of.opcode.or(implied)
 }
 

@@ -314,7 +314,7 @@ fn define(ty: &Type, id: u32, event_id: u32, out: &mut Vec<u8>) -> Result<(), Fo
         event_id,
         name: &ty.name,
         fields: fields.collect(),
-        opcode: Some(ty.opcode),
+        opcode: ty.opcode,
         keywords: ty.keywords,
         level: ty.level,
         version: ty.version,

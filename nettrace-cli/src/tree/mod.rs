@@ -13,7 +13,7 @@ use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, SortedReader, Value};
-use nettrace_report::__shared::span_name;
+use nettrace_views::__shared::span_name;
 
 use crate::{
     args::Limits,
@@ -30,9 +30,7 @@ use crate::{
     },
 };
 
-pub(crate) use nettrace_report::__shared::{
-    Ids, Key, Role, SINGLE, has_fields_of_single, implied_opcode,
-};
+pub(crate) use nettrace_report::__shared::{Ids, Key, Role};
 
 /// Options of `tree`.
 #[derive(Clone, Copy, Debug, clap::Args)]

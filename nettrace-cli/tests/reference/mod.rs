@@ -3,12 +3,12 @@
 //! The command shows what is in the file. The reference shows some of it differently: ids with
 //! fewer bits, names with opcodes, losses in 32 signed bits. Only the tests that compare both know
 //! these differences, not the command. What the command does not show at all is read with
-//! `nettrace-reader`. An example is the opcode of a type that a label overrides.
+//! `nettrace-reader`. An example is the name of a type whose opcode a label overrides.
 #![allow(dead_code, unreachable_pub)] // each test takes what it needs
 
 use std::collections::HashMap;
 
-use nettrace_reader::{Event, Label, Metadata, Options, Totals, Trace};
+use nettrace_reader::{Event, Metadata, Options, Totals, Trace};
 use serde_json::{Map, Value, json};
 
 use crate::program::strict_json;
@@ -31,7 +31,6 @@ pub fn each_event(bytes: &[u8], mut show: impl FnMut(&Event<'_>)) -> (Trace, Tot
 pub struct View {
     name: String,
     id: u16,
-    opcode: u8,
     process: i32,
     thread: i32,
     processor: u8,
@@ -54,15 +53,13 @@ pub fn views(bytes: &[u8]) -> Vec<View> {
         if header.processor != u32::MAX && !is_of_another {
             *last = header.processor as u8;
         }
-        let opcode = opcode(event);
         let process = event.thread().process_id.map_or_else(
             || event.trace().value("ProcessId").and_then(|id| id.parse().ok()).unwrap_or(0),
             |id| id as i32,
         );
         views.push(View {
-            name: name(event.metadata(), opcode),
+            name: name(event.metadata(), event.opcode()),
             id: event.metadata().event_id as u16,
-            opcode,
             process,
             thread: event.thread().os_thread_id.map_or(-1, |id| id as i32),
             processor: *last,
@@ -78,7 +75,6 @@ pub fn header_line(ours: &str, view: &View) -> String {
     let mut columns: Vec<String> = ours.split('\t').map(str::to_owned).collect();
     assert_eq!(columns.len(), 11, "{ours}");
     columns[1] = view.id.to_string();
-    columns[5] = view.opcode.to_string();
     columns[6] = view.thread.to_string();
     columns[7] = view.processor.to_string();
     // Our value is exact. The reference computes with floating-point numbers, and begins at 0.
@@ -107,7 +103,7 @@ pub fn event_object(ours: &Value, view: &View) -> Value {
         "version": ours["version"],
         "level": level,
         "keywords": ours["keywords"],
-        "opcode": view.opcode,
+        "opcode": ours["opcode"],
         "process": view.process,
         "thread": view.thread,
         "cpu": view.processor,
@@ -309,17 +305,6 @@ pub fn assert_same_output(
     assert_eq!(shown.len(), views.len(), "{name} {reference}");
     assert_eq!(our_totals(our_summary), totals, "{name} {reference}");
     shown.len()
-}
-
-/// The opcode that the reference derives for an event from a name.
-fn opcode(event: &Event<'_>) -> u8 {
-    let is_labelled = event.labels().iter().any(|label| matches!(label, Label::OpCode(_)));
-    match event.opcode() {
-        0 if event.metadata().opcode.is_none() && !is_labelled => {
-            implied_opcode(&event.metadata().name)
-        }
-        opcode => opcode,
-    }
 }
 
 /// The opcode of a type, which applies unless a label overrides it.

@@ -18,7 +18,8 @@ pub(super) struct Type {
     pub(super) level: u8,
     pub(super) keywords: u64,
     pub(super) version: u8,
-    pub(super) opcode: u8,
+    /// `None` if the trace states none. The name may imply one.
+    pub(super) opcode: Option<u8>,
     /// Whether each event stands for a whole span.
     pub(super) is_single: bool,
     /// Whether the field `duration` has the nanoseconds of a span.
@@ -84,7 +85,12 @@ pub(super) struct Edges {
 
 impl Edges {
     /// Takes from the fields of a whole span those of its other event.
-    fn separate(&mut self, span: &Span<'_>, fields: &mut Vec<(&str, Value<'_>)>, opcode: u8) {
+    fn separate(
+        &mut self,
+        span: &Span<'_>,
+        fields: &mut Vec<(&str, Value<'_>)>,
+        opcode: Option<u8>,
+    ) {
         let key = self.hasher.hash_one((span.provider, span.name, span.trace, span.id));
         if span.part != SpanPart::Whole {
             if self.fields.len() < MOST_EDGES {
@@ -96,8 +102,8 @@ impl Edges {
         let Some((count, hash)) = self.fields.remove(&key) else { return };
         // Those of the start are first.
         let range = match opcode {
-            2 => 0..count,
-            1 => fields.len().saturating_sub(count)..fields.len(),
+            Some(2) => 0..count,
+            Some(1) => fields.len().saturating_sub(count)..fields.len(),
             _ => return,
         };
         if fields.get(range.clone()).is_some_and(|of_other| self.hash(of_other) == hash) {
@@ -146,7 +152,7 @@ impl Parsed {
             .take_while(|(name, _)| name.starts_with('@'))
             .any(|(name, _)| name == "@provider");
         let mut has_own_span = false;
-        let mut opcode = 0;
+        let mut opcode = None;
         let mut fields = Vec::new();
         let mut is_head = is_own;
         for attribute in event.attributes() {
@@ -157,7 +163,7 @@ impl Parsed {
             is_head &= name.starts_with('@');
             if is_head {
                 match (name, &value) {
-                    ("@opcode", Value::U64(code)) => opcode = *code as u8,
+                    ("@opcode", Value::U64(code)) => opcode = Some(*code as u8),
                     ("@span" | "@activity", _) => has_own_span = true,
                     _ => {}
                 }
@@ -175,25 +181,24 @@ impl Parsed {
         }
         match span.filter(|_| is_own) {
             // The packet of the end came before, so this one is at the beginning.
-            Some(span) if span.part == SpanPart::Whole && opcode == 1 => {
+            Some(span) if span.part == SpanPart::Whole && opcode == Some(1) => {
                 parsed.at = event.start;
                 parsed.ty.name = format!("{}Start", span.name);
             }
-            Some(span) if span.part == SpanPart::Whole && opcode == 2 => {
+            Some(span) if span.part == SpanPart::Whole && opcode == Some(2) => {
                 parsed.ty.name = format!("{}Stop", span.name);
-                parsed.ty.opcode = 2;
             }
             _ if takes_time => {
                 if !has_own_span {
                     parsed.labels.push(OwnLabel::Span(number | 1 << 63));
                 }
-                parsed.ty.opcode = 0;
+                parsed.ty.opcode = Some(0);
                 parsed.ty.is_single = true;
             }
             _ => {}
         }
         parsed.name_activity();
-        parsed.ty.has_duration = takes_time && parsed.ty.opcode != 1;
+        parsed.ty.has_duration = takes_time && parsed.ty.opcode != Some(1);
         if parsed.ty.is_single {
             let started = i64::try_from(epoch.saturating_add(event.start)).unwrap_or(i64::MAX);
             let mut first = [Value::I64(started), Value::U64(duration), Value::Text("")];
