@@ -17,7 +17,7 @@ const MOST_OPEN: usize = 1_000_000;
 /// its start.
 #[derive(Debug, Default)]
 pub struct SpanCounts {
-    /// Starts less stops, and a hash of the span's name. A span of which both were seen is not here.
+    /// Starts less stops, and a hash of the name. A span of which both were seen is not here.
     open: Map<Key, (i32, u64)>,
     hasher: RandomState,
     /// How many spans there are.
