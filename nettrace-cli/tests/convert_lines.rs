@@ -5,7 +5,7 @@ mod program;
 use program::{nettrace, stderr, stdout, strict_json};
 use testkit::{
     reference::dotnet_traces,
-    streams::{odd, samples, v5_samples},
+    streams::{hostile, odd, samples, v5_samples},
 };
 
 /// All traces by name.
@@ -13,6 +13,7 @@ fn sources() -> Vec<(String, Vec<u8>)> {
     let all = samples::all().into_iter().chain(v5_samples::all());
     let mut all: Vec<_> = all.map(|(name, bytes)| (name.to_owned(), bytes)).collect();
     all.extend(odd::all());
+    all.push(("hostile".into(), hostile::trace()));
     let small =
         dotnet_traces().into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap()));
     let small = small.filter(|(_, bytes)| bytes.len() < 100_000);
@@ -101,4 +102,30 @@ fn csv_has_the_values_of_json() {
         assert_eq!(rows.next(), None, "{name}");
     }
     assert!(compared > 5_000, "{compared}");
+}
+
+/// Quotes, control characters, line ends, commas, long texts and lone surrogates: another program's
+/// readers find each name and each text as it is in the trace.
+#[test]
+fn python_reads_hostile_names() {
+    let python = std::process::Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|output| output.status.success()) {
+        println!("skipped: there is no python3");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let source = hostile::trace();
+    for format in ["jsonl", "csv"] {
+        let converted = nettrace(&["convert", "-", "-", "--to", format], &source);
+        std::fs::write(folder.path().join(format), &converted.stdout).unwrap();
+    }
+    let expected = serde_json::json!({ "names": hostile::names(), "text": hostile::long_text() });
+    std::fs::write(folder.path().join("expected"), expected.to_string()).unwrap();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/convert_lines.py");
+    let output =
+        std::process::Command::new("python3").arg(script).arg(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said} {why}");
+    assert_eq!(said, "32 events\n");
 }

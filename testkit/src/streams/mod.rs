@@ -3,6 +3,7 @@
 #![allow(missing_docs, reason = "names that the format gives")]
 #![allow(clippy::new_without_default, reason = "a stream has a beginning of its own")]
 
+pub mod hostile;
 pub mod odd;
 pub mod random;
 pub mod runtime;
