@@ -3,10 +3,11 @@
 //! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
 //! has what most lanes do; [`seam`], [`mutants`] and [`lines`] have modules of their own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
-//! not vary. [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
-//! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
-//! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
-//! ones printed. [`vm`] boots a kernel for the tests that need one of their own.
+//! not vary; [`load`] compares the service with and without recorders. [`packages`] builds what a
+//! registry would get. [`compiler`] finds other compilers. [mod@runtime_events] makes a table of
+//! `nettrace-reader`. [`workspace`] knows the packages. [`step`] runs a command and counts the
+//! tests that it reports, and [`failures`] keeps what failed ones printed. [`vm`] boots a kernel
+//! for the tests that need one of their own.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
@@ -19,6 +20,7 @@ mod failures;
 mod instructions;
 mod lanes;
 mod lines;
+mod load;
 mod mutants;
 mod packages;
 mod runtime_events;
@@ -56,6 +58,11 @@ fn run(arguments: &[&str]) -> Result<()> {
         }
         ["ci", names @ ..] => ci::run(&Workspace::load()?, names),
         ["bench", filter @ ..] => bench::run(&Workspace::load()?, filter),
+        ["load", "--help"] => {
+            println!("{}", load::HELP);
+            Ok(())
+        }
+        ["load", arguments @ ..] => load::run(&Workspace::load()?, arguments),
         ["vm", "--shell", command @ ..] => vm::shell(&Workspace::load()?, command),
         ["runtime-events"] | ["runtime-events", "--help"] => {
             println!("{}", runtime_events::HELP);
@@ -72,6 +79,7 @@ fn help() -> String {
         "Usage: cargo xtask <command>\n\n  \
          ci [LANE ...]     those named, or every lane; stops at a failure\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
+         load [ROUNDS]     the service under load, with and without recorders; --help says more\n  \
          vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
          runtime-events    makes the table of .NET's events in nettrace-reader; says how\n  \
          LANE              the same as `ci LANE`\n  \
