@@ -9,7 +9,7 @@ use nettrace_event::{
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    payload::{FixedSize, MAX_PAYLOAD},
+    payload::{FixedSize, MAX_PAYLOAD, SizeHint},
     types,
     v6::{self, BlockKind, MAX_BLOCK_SIZE, SequencePointFlags, ThreadSequence},
 };
@@ -363,4 +363,21 @@ fn sizes_beforehand() {
     );
     assert_eq!(FixedSize::of(&Event(|put| put(Value::Str))), None);
     assert_eq!(FixedSize::of(&Event(|put| put(Value::Fixed(2)))), None);
+}
+
+#[test]
+fn sizes_of_ascii_text_beforehand() {
+    let hint = FixedSize::hint(&Event(|put| put(Value::U8(1))));
+    assert_eq!(hint, SizeHint::Fixed(1));
+    let hint = FixedSize::hint(&Event(|put| {
+        put(Value::U8(1));
+        put(Value::Str);
+        put(Value::Str);
+    }));
+    assert_eq!(hint, SizeHint::Plain { size: 5, units: 2 });
+    let hint = FixedSize::hint(&Event(|put| {
+        put(Value::Str);
+        put(Value::Fixed(2));
+    }));
+    assert_eq!(hint, SizeHint::Unknown);
 }

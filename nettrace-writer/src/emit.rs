@@ -8,7 +8,7 @@ use std::{cell::Cell, hint, mem, num::NonZero};
 
 use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 use nettrace_format::{
-    payload::{Buffer as _, FixedSize, NetTraceEncoder},
+    payload::{Buffer as _, FixedSize, NetTraceEncoder, SizeHint},
     v6::RowFlags,
 };
 
@@ -190,9 +190,19 @@ fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventT
     // Pairs with the release in `registry::listen`: a thread that sees a listener's bit sees the
     // type's index.
     fence(Ordering::Acquire);
-    let Some(buffer) = local::current(word) else {
-        return emit_elsewhere(event, word, ty);
-    };
+    local::with_current(
+        word,
+        event,
+        #[inline(always)]
+        |event, buffer| emit_usual(event, ty, buffer),
+        #[inline(always)]
+        |event| emit_elsewhere(event, word, ty),
+    );
+}
+
+/// [`emit_enabled`] for an event that goes to the thread's current buffer.
+#[inline(always)]
+fn emit_usual<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &ThreadBuffer) {
     if !buffer.record.begin_usual() {
         return record_unusually(buffer, event, ty);
     }
@@ -423,30 +433,50 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
 ) -> Placed {
     let record = &buffer.record;
     let unwinding = Unwinding(buffer);
-    let fixed = FixedSize::of(event);
+    let hint = FixedSize::hint(event);
+    let fixed = if let SizeHint::Fixed(len) = hint { Some(len) } else { None };
     // In the usual mode the clock is the counter.
     let at = if USUAL { now } else { 0 };
-    // If the clock went back the delta is above every bound, and the slow path handles it.
-    let delta = now.wrapping_sub(record.ts());
-    let is_like_last = || record.is_last_type(ty) && fixed.is_none_or(|len| record.has_len(len));
-    if !GENERAL && (delta >= row::NEAR || !is_like_last()) {
+    // If the clock went back the slow path handles it.
+    let delta = record.ticks_since_last(now);
+    if !GENERAL && (delta >= row::NEAR || !record.is_like_last(ty, fixed)) {
         mem::forget(unwinding);
         return Placed::Otherwise;
     }
-    let window = Window::open(record, fixed.unwrap_or(0));
+    // The size of the payload, if it is known already.
+    let known = match hint {
+        SizeHint::Plain { size, units } if !GENERAL => {
+            if units > row::MAX_SHORT_PAYLOAD.saturating_sub(size) / 2 {
+                mem::forget(unwinding);
+                return Placed::Otherwise;
+            }
+            Some(size + 2 * units)
+        }
+        _ => fixed,
+    };
+    let window = Window::open(record, known.unwrap_or(0));
     let Some(window) = window.filter(|_| !GENERAL || delta < row::MAX_DELTA) else {
         mem::forget(unwinding);
         return Placed::Slowly;
     };
     let (old, id) = if GENERAL { (record.shape(), ty.index_in_rows()) } else { (Shape::NONE, 0) };
-    let end = match fixed {
+    let end = match known {
+        Some(len) if GENERAL || fixed.is_some() => {
+            let payload = if GENERAL {
+                let (size, size_len, flag) = row::size(len as u32, old);
+                let (head, head_len) = row::head(id, old, delta, flag);
+                encode(event, window.fixed(head, head_len, size, size_len), at)
+            } else {
+                let (head, head_len) = row::head_like(delta, 0);
+                encode(event, window.same(head, head_len), at)
+            };
+            (payload.len() == len && !payload.overflowed()).then(|| payload.position())
+        }
         Some(len) => {
-            let (size, size_len, flag) =
-                if GENERAL { row::size(len as u32, old) } else { (0, 0, 0) };
-            let (head, head_len) =
-                if GENERAL { row::head(id, old, delta, flag) } else { row::head_like(delta, 0) };
-            let payload = encode(event, window.fixed(head, head_len, size, size_len), at);
-            (payload.len() == len && !payload.overflowed()).then(|| (payload.position(), len))
+            let rest = row::delta_and_size(delta, len as u32);
+            let (room, end) = window.sized(RowFlags::PAYLOAD_LEN, rest);
+            let payload = encode_plain(event, room, at);
+            (payload.len() == len && !payload.overflowed()).then_some(end)
         }
         None => {
             let flag = RowFlags::PAYLOAD_LEN;
@@ -457,20 +487,18 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
                 if GENERAL { encode(event, room, at) } else { encode_plain(event, room, at) };
             (payload.len() <= row::MAX_SHORT_PAYLOAD && !payload.overflowed()).then(|| {
                 size.set(row::padded2(payload.len() as u32));
-                (payload.position(), payload.len())
+                payload.position()
             })
         }
     };
     mem::forget(unwinding);
     // If it does not fit here or needs another path, the bytes written so far are beyond `pos` and
     // do not count.
-    let Some((end, len)) = end else {
+    let Some(end) = end else {
         return if GENERAL { Placed::Slowly } else { Placed::Otherwise };
     };
     if GENERAL {
-        record.set_last(ty, Shape { id, len: len as u32 });
-    } else if fixed.is_none() {
-        record.set_len(len);
+        record.set_last(ty, id, fixed);
     }
     if USUAL {
         record.commit_usual(end, now);

@@ -122,20 +122,26 @@ pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
     unsafe { pointer.as_ref() }
 }
 
-/// The thread's current buffer, if it belongs to the one session that a word names.
+/// Calls `then` with the thread's current buffer if it belongs to the one session that a word
+/// names, and `otherwise` if it does not. (Of an `Option` the compiler would keep two copies.)
 ///
 /// The reference is valid as for [`buffer`].
 #[inline(always)]
-pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
+pub(crate) fn with_current<'a, A, R>(
+    word: NonZero<u32>,
+    argument: A,
+    then: impl FnOnce(A, &'a ThreadBuffer) -> R,
+    otherwise: impl FnOnce(A) -> R,
+) -> R {
     let pointer = CURRENT.get().as_ptr();
     // SAFETY: L2: in bounds of a buffer, or of `NOBODY`, which is as large as a buffer's record.
     let of = unsafe { &raw const (*pointer).record.word };
     // SAFETY: L2: the field of a buffer never changes, and those bytes of `NOBODY` are 0.
     if unsafe { of.read() } != word.get() {
-        return None;
+        return otherwise(argument);
     }
     // SAFETY: L2: a word that is not 0 is that of a buffer.
-    Some(unsafe { &*pointer })
+    then(argument, unsafe { &*pointer })
 }
 
 /// Makes a buffer that is in a slot the current one. The labels of its next row must be those in

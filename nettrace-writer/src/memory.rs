@@ -22,6 +22,9 @@
 //!   After `free` the length is 0: if all this should be wrong, the checks of M1 panic.
 #![allow(unsafe_code, reason = "M1 to M5")]
 
+#[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
+mod widen;
+
 #[cfg(not(nettrace_loom))]
 use std::alloc::{self, Layout};
 use std::{fmt, hint, ptr::NonNull};
@@ -269,6 +272,25 @@ impl Window {
         Cursor::new(size_at.wrapping_add(size_len & 3), self.payload)
     }
 
+    /// Writes the header of a row without its payload's size. Returns a cursor for exactly the
+    /// payload that the window was opened for.
+    #[inline(always)]
+    pub(crate) fn same(self, head: u64, head_len: usize) -> Cursor {
+        Cursor::new(self.head(head, head_len), self.payload)
+    }
+
+    /// Writes the header of a row: its flags, and four bytes more. Returns a cursor for exactly the
+    /// payload that the window was opened for, and where that payload ends.
+    #[inline(always)]
+    pub(crate) fn sized(self, flags: u8, rest: u32) -> (Cursor, *mut u8) {
+        // SAFETY: M3: a byte, within the HEAD_ROOM that is free.
+        unsafe { self.at.write(flags) };
+        let rest_at = self.at.wrapping_add(1).cast::<[u8; 4]>();
+        // SAFETY: M3: the four bytes after it, within the HEAD_ROOM as well.
+        unsafe { rest_at.write_unaligned(rest.to_le_bytes()) };
+        (Cursor::new(self.at.wrapping_add(5), self.payload), self.at.wrapping_add(5 + self.payload))
+    }
+
     /// Writes the header of a row whose size, of two bytes, is set later. Returns a cursor for the
     /// rest of the chunk.
     #[inline(always)]
@@ -399,6 +421,22 @@ impl Buffer for Cursor {
         if self.room() >= len {
             self.len += len;
         }
+    }
+
+    #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
+    #[inline(always)]
+    fn put_plain(&mut self, text: &[u8]) -> bool {
+        // A slice has at most `isize::MAX` bytes.
+        let len = 2 * text.len();
+        if self.room() < len {
+            return false;
+        }
+        // SAFETY: M3, compared above. The ranges do not overlap: see `put`.
+        let plain = unsafe { widen::plain(text.as_ptr(), text.len(), self.position()) };
+        if plain {
+            self.len += len;
+        }
+        plain
     }
 
     #[inline(always)]

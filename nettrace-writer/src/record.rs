@@ -237,7 +237,8 @@ pub(crate) struct Record {
     len: AtomicU32,
     /// How many numbers this thread's events have been given, those of nested events not included.
     own: AtomicU64,
-    /// The address of the last row's type; 0 if the next row cannot be like the last one.
+    /// An address in the last row's type (see `owner::mark`); 0 if the next row cannot be like the
+    /// last one.
     last: AtomicUsize,
     /// The current chunk.
     chunk: AtomicU32,

@@ -153,6 +153,15 @@ pub(crate) fn head_like(delta: u64, len_flag: u8) -> (u64, usize) {
     (u64::from(padded2(delta as u32) << 8 | u32::from(len_flag)), 3)
 }
 
+/// What follows the flags of a row of the same type as the one before: the delta and the payload's
+/// size, of two bytes each. `delta` is below [`NEAR`], `len` is [`MAX_SHORT_PAYLOAD`] at most.
+#[inline(always)]
+pub(crate) fn delta_and_size(delta: u64, len: u32) -> u32 {
+    // `padded2` for two numbers at once.
+    let both = delta as u32 | len << 16;
+    both + (both & 0x3f80_3f80) + 0x0080_0080
+}
+
 /// The payload size, if it changed. Returns a word to be stored whole, how many of its bytes count,
 /// and the flag for it.
 #[inline(always)]
@@ -183,7 +192,10 @@ pub(crate) fn padded3(value: u32) -> u32 {
 mod tests {
     use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
-    use super::{HEAD_ROOM, MAX_DELTA, NEAR, Shape, head, head_like, padded2, size};
+    use super::{
+        HEAD_ROOM, MAX_DELTA, MAX_SHORT_PAYLOAD, NEAR, Shape, delta_and_size, head, head_like,
+        padded2, size,
+    };
 
     fn in_rows(id: u32) -> u32 {
         if id < 1 << 7 { id | 1 << 16 } else { padded2(id) | 2 << 16 }
@@ -209,6 +221,11 @@ mod tests {
                         let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
                         if delta < NEAR && old.id == in_rows(id) {
                             assert_eq!(head_like(delta, flag), (head_bytes, head_len));
+                            if len as usize <= MAX_SHORT_PAYLOAD {
+                                let both = delta_and_size(delta, len).to_le_bytes();
+                                assert_eq!(both[..2], head_bytes.to_le_bytes()[1..3]);
+                                assert_eq!(both[2..], padded2(len).to_le_bytes()[..2]);
+                            }
                         }
                         assert!(head_len <= 7 && size_len <= 3 && head_len + 4 <= HEAD_ROOM);
                         let mut bytes = head_bytes.to_le_bytes()[..head_len].to_vec();

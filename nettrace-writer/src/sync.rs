@@ -1,5 +1,6 @@
 //! The seam: the only module that names atomics, locks and threads, so that loom can replace them
 //! (`--cfg nettrace_loom`). All other modules import them from here.
+#![allow(unsafe_code, reason = "loads of an atomic by the only thread that stores it")]
 
 cfg_if::cfg_if! {
     if #[cfg(nettrace_loom)] {
@@ -26,6 +27,48 @@ cfg_if::cfg_if! {
 }
 
 pub(crate) use self::bell::Bell;
+
+/// An atomic that one thread stores and others load.
+///
+/// The thread that stores it may load it like a plain value. Compilers compare a plain value with
+/// an instruction's operand in memory, but load an atomic into a register first.
+pub(crate) trait LoadOwn {
+    type Value;
+
+    /// The value, as the calling thread has stored it.
+    ///
+    /// # Safety
+    /// Since the value was made, no other thread has stored it.
+    unsafe fn load_own(&self) -> Self::Value;
+}
+
+macro_rules! load_own {
+    ($($atomic:ident: $value:ty;)*) => {$(
+        impl LoadOwn for $atomic {
+            type Value = $value;
+
+            #[cfg(not(nettrace_loom))]
+            #[inline(always)]
+            unsafe fn load_own(&self) -> $value {
+                // SAFETY: the pointer is valid as long as the reference. Other threads only load.
+                unsafe { self.as_ptr().read() }
+            }
+
+            /// Fails if another thread has stored.
+            #[cfg(nettrace_loom)]
+            unsafe fn load_own(&self) -> $value {
+                // SAFETY: the caller's.
+                unsafe { self.unsync_load() }
+            }
+        }
+    )*};
+}
+
+load_own! {
+    AtomicU32: u32;
+    AtomicU64: u64;
+    AtomicUsize: usize;
+}
 
 cfg_if::cfg_if! {
     if #[cfg(all(target_os = "linux", not(nettrace_loom)))] {

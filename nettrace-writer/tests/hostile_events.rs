@@ -98,6 +98,61 @@ struct Pair<'a> {
     two: &'a [u16],
 }
 
+#[derive(TraceEvent)]
+#[trace_event(provider = "Hostile-Turns")]
+enum InTurns<'a> {
+    Number { number: u64 },
+    Long { numbers: [u64; 5] },
+    Text { text: &'a str },
+    Both { first: &'a str, number: u64, second: &'a str },
+}
+
+/// Runs of rows of one type, and of types whose payloads have the same size.
+#[test]
+fn texts_of_every_length_and_numbers_take_turns() {
+    let (sink, builder) = memory("Hostile-Turns");
+    let session = builder.start().unwrap();
+    let mut expected = Vec::new();
+    let mut emit = |event: &InTurns<'_>, payload: Vec<u8>| {
+        event.emit();
+        expected.push(payload);
+    };
+    let encoded = |text: &str| {
+        let units = text.encode_utf16().map(|unit| if unit == 0 { 0xfffd } else { unit });
+        let mut bytes: Vec<u8> = units.flat_map(u16::to_le_bytes).collect();
+        let count = bytes.len() as u16 / 2;
+        bytes.splice(..0, count.to_le_bytes());
+        bytes
+    };
+    let letters: String = ('!'..='~').cycle().take(9_000).collect();
+    for len in (0..40).chain([63, 64, 200, 4_000, 8_189, 8_190, 8_191, 9_000]) {
+        let text = &letters[..len];
+        let special = [&letters[..len / 2], "\0", &letters[..len / 3]].concat();
+        let other = [&letters[..len / 2], "é🎈"].concat();
+        for text in [text, text, &special, text, &other, &other, text] {
+            emit(&InTurns::Text { text }, encoded(text));
+            emit(&InTurns::Text { text }, encoded(text));
+            let number = len as u64;
+            for _ in 0..2 {
+                emit(&InTurns::Number { number }, number.to_le_bytes().to_vec());
+            }
+            let both = [encoded("ab"), number.to_le_bytes().to_vec(), encoded(text)].concat();
+            for _ in 0..3 {
+                emit(&InTurns::Both { first: "ab", number, second: text }, both.clone());
+            }
+            let payload = [number.to_le_bytes(); 5].concat();
+            for _ in 0..2 {
+                emit(&InTurns::Long { numbers: [number; 5] }, payload.clone());
+            }
+        }
+    }
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let payloads: Vec<_> = read(&sink.bytes()).into_iter().map(|event| event.payload).collect();
+    assert_eq!(stats.dropped(), 0, "{stats:?}");
+    assert!(payloads == expected);
+}
+
 #[test]
 fn events_of_every_size_are_recorded_or_refused() {
     let (sink, builder) = memory("Hostile-Sizes");

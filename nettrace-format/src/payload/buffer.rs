@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, walk::Mismatch};
+use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, text, walk::Mismatch};
 
 /// Why an event is refused as a whole: the format cannot hold its payload.
 ///
@@ -82,6 +82,18 @@ pub trait Buffer {
     /// Appends the first `len` bytes of the last [`window`](Self::window). Does nothing if the
     /// window would not have been that long.
     fn advance(&mut self, len: usize);
+    /// Appends text as UTF-16 if all of it is ASCII without a NUL, and it fits. Otherwise appends
+    /// nothing and returns `false`.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn put_plain(&mut self, text: &[u8]) -> bool {
+        let len = 2 * text.len();
+        let plain = self.window(len).is_some_and(|out| text::widen_plain_here(text, out));
+        if plain {
+            self.advance(len);
+        }
+        plain
+    }
     /// The number of bytes appended so far. Meaningless after an overflow.
     fn len(&self) -> usize;
     /// Whether nothing was appended so far.
@@ -115,6 +127,11 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
     #[inline(always)]
     fn advance(&mut self, len: usize) {
         (**self).advance(len);
+    }
+
+    #[inline(always)]
+    fn put_plain(&mut self, text: &[u8]) -> bool {
+        (**self).put_plain(text)
     }
 
     #[inline(always)]

@@ -121,6 +121,18 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
     #[inline(always)]
     fn utf16(&mut self, value: &str, counted: bool, terminated: bool) {
         let bytes = value.as_bytes();
+        if PLAIN {
+            if counted && !self.count(bytes.len()) {
+                return;
+            }
+            if bytes.len() > MAX_ELEMENTS || !self.buffer.put_plain(bytes) {
+                self.buffer.fail(Refusal::Malformed);
+            }
+            if terminated {
+                self.buffer.put(&[0; 2]);
+            }
+            return;
+        }
         let before = 2 * usize::from(counted);
         let after = 2 * usize::from(terminated);
         let total = before + 2 * bytes.len() + after;
@@ -129,12 +141,7 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
             if let Some(out) = self.buffer.window(total) {
                 let (count, rest) = out.split_at_mut_checked(before).unwrap_or_default();
                 let (units, nul) = rest.split_at_mut_checked(2 * bytes.len()).unwrap_or_default();
-                let is_plain = if PLAIN {
-                    text::widen_plain_here(bytes, units)
-                } else {
-                    text::widen_plain(bytes, units)
-                };
-                if is_plain {
+                if text::widen_plain(bytes, units) {
                     if let Some(count) = count.first_chunk_mut() {
                         *count = (bytes.len() as u16).to_le_bytes();
                     }
@@ -143,10 +150,6 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
                     return;
                 }
             }
-        }
-        if PLAIN {
-            self.buffer.fail(Refusal::Malformed);
-            return;
         }
         // The text is not ASCII, or it does not fit with room to spare. The functions called from
         // here must not take the buffer: that would force it into memory on the fast path too.

@@ -14,7 +14,7 @@ pub mod walk;
 pub use crate::payload::{
     buffer::{Buffer, Refusal, VecBuffer},
     encoder::NetTraceEncoder,
-    size::FixedSize,
+    size::{FixedSize, SizeHint},
 };
 
 /// The most bytes that an event's payload can have.

@@ -9,7 +9,23 @@ use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding, TraceE
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FixedSize {
     size: usize,
+    /// The number of bytes of UTF-16 text, were it UTF-8.
+    utf16: usize,
+    has_text: bool,
     varies: bool,
+}
+
+/// What is known of a payload's size before it is written.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizeHint {
+    /// All values have a fixed size. The payload takes this many bytes.
+    Fixed(usize),
+    /// The values have a fixed size or are texts. If all UTF-16 text is ASCII, the payload takes
+    /// `size` bytes, and two more for each of the `units`.
+    Plain { size: usize, units: usize },
+    /// Nothing is known.
+    Unknown,
 }
 
 impl FixedSize {
@@ -42,9 +58,26 @@ impl FixedSize {
     #[inline(always)]
     #[must_use]
     pub fn of<T: TraceEvent + ?Sized>(event: &T) -> Option<usize> {
+        match Self::hint(event) {
+            SizeHint::Fixed(size) => Some(size),
+            SizeHint::Plain { .. } | SizeHint::Unknown => None,
+        }
+    }
+
+    /// [`of`](Self::of), and the size of a payload with ASCII text.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    pub fn hint<T: TraceEvent + ?Sized>(event: &T) -> SizeHint {
         let mut sizes = Self::default();
         event.encode(&mut sizes);
-        if sizes.varies { None } else { Some(sizes.size) }
+        if sizes.varies {
+            SizeHint::Unknown
+        } else if sizes.has_text {
+            SizeHint::Plain { size: sizes.size, units: sizes.utf16 }
+        } else {
+            SizeHint::Fixed(sizes.size)
+        }
     }
 }
 
@@ -111,7 +144,6 @@ impl PayloadEncoder for FixedSize {
         var_uint(u64);
         var_int(i64);
         char(char);
-        str(&str, StrEncoding);
         ip_addr(&IpAddr);
         socket_addr(&SocketAddr);
         begin_option(bool, &'static FieldType);
@@ -119,6 +151,22 @@ impl PayloadEncoder for FixedSize {
         begin_location_data((), &'static FieldType);
         location_str(&str, StrEncoding);
         end_location_data((), &'static FieldType);
+    }
+
+    #[inline(always)]
+    fn str(&mut self, value: &str, encoding: StrEncoding) {
+        self.has_text = true;
+        // A count or a NUL.
+        self.size += 2;
+        match encoding {
+            StrEncoding::Utf8 | StrEncoding::Utf8RelLoc | StrEncoding::Utf8DataLoc => {
+                self.size += value.len();
+            }
+            StrEncoding::Utf16
+            | StrEncoding::Utf16Nul
+            | StrEncoding::Utf16RelLoc
+            | StrEncoding::Utf16DataLoc => self.utf16 += value.len(),
+        }
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@ use std::mem;
 
 use nettrace_event::{EventType, TraceEvent};
 use nettrace_format::{
-    payload::{Buffer as _, MAX_PAYLOAD},
+    payload::{Buffer as _, FixedSize, MAX_PAYLOAD},
     v6::RowFlags,
 };
 
@@ -18,7 +18,7 @@ use crate::{
     local::{self, ThreadBuffer},
     memory::Cursor,
     record::{Reason, Record},
-    row::{self, Escape, Shape},
+    row::{self, Escape},
 };
 
 /// Why a row was not written.
@@ -258,6 +258,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     }
     let room = out.room();
     let unwinding = Unwinding(buffer);
+    let is_fixed = FixedSize::of(event).is_some();
     let payload = encode(event, out.split(MAX_PAYLOAD), 0);
     mem::forget(unwinding);
     if payload.refusal().is_some() {
@@ -276,8 +277,7 @@ fn write_row<T: TraceEvent + ?Sized>(
         record.set_labels(version);
     }
     record.wait_ends();
-    let shape = Shape { id: ty.index_in_rows(), len: payload.len() as u32 };
-    record.set_last(ty, shape);
+    record.set_last(ty, ty.index_in_rows(), is_fixed.then(|| payload.len()));
     record.commit(payload.position(), now);
     Ok(())
 }

@@ -1,5 +1,14 @@
 //! The owner's half of a record: what a thread does for each event. The [module above](super) says
 //! why it is correct.
+//!
+//! Invariant:
+//!
+//! - N1: only the owner calls what is in this module, and only this module stores `busy`, `ts`,
+//!   `last` and `len`. So the owner may load them like plain values (`LoadOwn`). A signal handler
+//!   on its thread stores them only if it finds the owner idle, and leaves it idle. So the values
+//!   of a busy owner do not change under its hands. If the load of `busy` itself is interrupted, it
+//!   finds the owner idle before and after.
+#![allow(unsafe_code, reason = "N1")]
 
 use std::ptr;
 
@@ -10,7 +19,7 @@ use crate::{
     pool::{NONE, Pool},
     record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED},
     row::Shape,
-    sync::{Ordering, fence},
+    sync::{LoadOwn as _, Ordering, fence},
 };
 
 impl Record {
@@ -33,7 +42,8 @@ impl Record {
     /// another.
     #[inline(always)]
     pub(crate) fn begin_usual(&self) -> bool {
-        if self.busy.load(Ordering::Relaxed) != 0 {
+        // SAFETY: N1.
+        if unsafe { self.busy.load_own() } != 0 {
             return false;
         }
         self.busy.store(1, Ordering::Relaxed);
@@ -79,30 +89,34 @@ impl Record {
         Shape { id: self.id.load(Ordering::Relaxed), len: self.len.load(Ordering::Relaxed) }
     }
 
-    /// Whether the last row is of this type.
+    /// How many ticks a time is after the last row. Above every bound if it is before. Busy owner
+    /// only.
     #[inline(always)]
-    pub(crate) fn is_last_type(&self, ty: &'static EventType) -> bool {
-        self.last.load(Ordering::Relaxed) == ptr::from_ref(ty).addr()
+    pub(crate) fn ticks_since_last(&self, now: u64) -> u64 {
+        // SAFETY: N1.
+        now.wrapping_sub(unsafe { self.ts.load_own() })
     }
 
-    /// Whether the last row has a payload of this size.
+    /// Whether the last row is of this type, and its payload is as [`set_last`](Self::set_last) has
+    /// it. Busy owner only.
     #[inline(always)]
-    pub(crate) fn has_len(&self, len: usize) -> bool {
-        self.len.load(Ordering::Relaxed) as usize == len
+    pub(crate) fn is_like_last(&self, ty: &'static EventType, fixed: Option<usize>) -> bool {
+        // SAFETY: N1.
+        let last = unsafe { self.last.load_own() };
+        // SAFETY: N1.
+        let len = unsafe { self.len.load_own() };
+        last == mark(ty, fixed) && fixed.is_none_or(|fixed| fixed < SIZES || len as usize == fixed)
     }
 
-    /// Notes the payload's size of a row that is otherwise like the last one. Busy owner only.
+    /// Notes what the last row is like. `fixed` is the payload's size; `None` if rows of this type
+    /// have sizes of their own. Busy owner only.
     #[inline(always)]
-    pub(crate) fn set_len(&self, len: usize) {
-        self.len.store(len as u32, Ordering::Relaxed);
-    }
-
-    /// Notes what the last row is like. Busy owner only.
-    #[inline(always)]
-    pub(crate) fn set_last(&self, ty: &'static EventType, shape: Shape) {
-        self.last.store(ptr::from_ref(ty).addr(), Ordering::Relaxed);
-        self.id.store(shape.id, Ordering::Relaxed);
-        self.len.store(shape.len, Ordering::Relaxed);
+    pub(crate) fn set_last(&self, ty: &'static EventType, id: u32, fixed: Option<usize>) {
+        self.last.store(mark(ty, fixed), Ordering::Relaxed);
+        self.id.store(id, Ordering::Relaxed);
+        // The rows that follow do not store their sizes here.
+        let len = fixed.map_or(Shape::NONE.len, |len| len as u32);
+        self.len.store(len, Ordering::Relaxed);
     }
 
     /// Adds the row that ends at `pos`, and ends the event.
@@ -445,10 +459,48 @@ impl Record {
     }
 }
 
+/// The sizes of payloads below this have a [`mark`] each.
+const SIZES: usize = size_of::<EventType>() - 2;
+
+/// What [`Record::last`] has for a row: the address of a byte of its type. Which byte tells the
+/// payload's size: one for sizes that vary from row to row, one for all large sizes, and one for
+/// each small size. So one comparison is enough for a small row. Types are statics, which have no
+/// byte in common.
+#[inline(always)]
+fn mark(ty: &'static EventType, fixed: Option<usize>) -> usize {
+    let byte = match fixed {
+        None => 0,
+        Some(SIZES..) => 1,
+        Some(len) => len + 2,
+    };
+    ptr::from_ref(ty).addr() + byte
+}
+
 /// Why the owner drops an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reason {
     NoRoom,
     TooLarge,
     Panicked,
+}
+
+#[cfg(all(test, not(nettrace_loom)))]
+mod tests {
+    use std::collections::HashSet;
+
+    use nettrace_event::{EventType, example::SALE};
+
+    use super::{SIZES, mark};
+
+    #[test]
+    fn rows_that_differ_have_marks_that_differ() {
+        static TYPES: [EventType; 2] = [EventType::new(&SALE), EventType::new(&SALE)];
+        let mut marks = HashSet::from([0]);
+        for ty in &TYPES {
+            for fixed in [None, Some(SIZES)].into_iter().chain((0..SIZES).map(Some)) {
+                assert!(marks.insert(mark(ty, fixed)), "{fixed:?}");
+            }
+            assert_eq!(mark(ty, Some(SIZES)), mark(ty, Some(usize::MAX)));
+        }
+    }
 }

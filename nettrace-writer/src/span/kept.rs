@@ -323,8 +323,10 @@ pub struct Value<'a, T: ?Sized> {
 impl<T: ?Sized> Value<'_, T> {
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, ty: &'static FieldType, encoder: &mut E) {
-        // The event has the text of the outcome.
-        if !E::ONLY_FIXED_SIZES {
+        if E::ONLY_FIXED_SIZES {
+            // Any value whose size is not known: the event has the text of the outcome as well.
+            encoder.var_uint(0);
+        } else {
             self.values.encode(ty, encoder);
         }
     }
