@@ -21,7 +21,7 @@ use crate::{
     profile::interval,
     spans::{Begin, Draw, Flows, Place},
     stacks::{Frames, Sampled, Samples},
-    timeline::{CounterValue, Form, Moment, Timeline, process_of},
+    timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
 };
 
 /// The latest time in nanoseconds. As milliseconds it is a number that `f64` has with nanoseconds.
@@ -330,7 +330,7 @@ impl Form for Firefox {
         false
     }
 
-    fn close(&mut self, out: &mut Vec<u8>) {
+    fn close(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
         self.failure = serde_json::to_writer(&mut *out, &self.profile).err();
         out.push(b'\n');
     }

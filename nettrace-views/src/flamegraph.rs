@@ -10,7 +10,7 @@ use crate::{
     profile::{Profile, Profiler, interval},
     spans::{Begin, Place},
     stacks::Samples,
-    timeline::Timeline,
+    timeline::{Relieve, Timeline},
     tree::{Amount, SampleTree, SpanTree},
 };
 
@@ -240,7 +240,7 @@ impl Profile for Flames {
         self.samples.add(samples, self.interval.unwrap_or(1));
     }
 
-    fn write(&mut self, out: &mut Vec<u8>) {
+    fn write(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
         match self.kind {
             Kind::Svg => self.svg(out),
             Kind::Text => {

@@ -19,7 +19,7 @@ use crate::{
     proto::{self, Opened, close, open},
     spans::{Begin, Place},
     stacks::Samples,
-    timeline::Timeline,
+    timeline::{Relieve, Timeline},
     tree::{SampleTree, SpanTree},
 };
 
@@ -135,7 +135,7 @@ impl Profile for Pprof {
         self.samples.add(samples, self.interval);
     }
 
-    fn write(&mut self, out: &mut Vec<u8>) {
+    fn write(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
         let mut texts = Texts::default();
         // The first text is empty.
         texts.number("", out);

@@ -7,7 +7,7 @@ use crate::{
     LeftOut,
     spans::{Begin, Draw, Flows, Place},
     stacks::{Sampled, Samples},
-    timeline::{CounterValue, Form, Moment},
+    timeline::{CounterValue, Form, Moment, Relieve},
     values::Details,
 };
 
@@ -30,8 +30,8 @@ pub(crate) trait Profile {
 
     fn samples(&mut self, samples: &Samples);
 
-    /// Writes everything.
-    fn write(&mut self, out: &mut Vec<u8>);
+    /// Writes everything, and calls `relieve` now and then if it is much.
+    fn write(&mut self, out: &mut Vec<u8>, relieve: Relieve<'_>);
 
     fn left_out(&self, left_out: &mut LeftOut);
 }
@@ -136,8 +136,8 @@ impl<P: Profile> Form for Profiler<P> {
         P::TAKES_SAMPLES_EARLY
     }
 
-    fn close(&mut self, out: &mut Vec<u8>) {
-        self.profile.write(out);
+    fn close(&mut self, out: &mut Vec<u8>, relieve: Relieve<'_>) {
+        self.profile.write(out, relieve);
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {

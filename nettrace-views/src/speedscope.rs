@@ -15,7 +15,7 @@ use crate::{
     profile::{Profile, Profiler, interval},
     spans::{Begin, Place},
     stacks::{Frames, Sampled, Samples},
-    timeline::Timeline,
+    timeline::{Relieve, Timeline},
 };
 
 /// How many profiles of asynchronous spans there are at most.
@@ -55,6 +55,13 @@ struct Own {
     parent: Option<Key>,
 }
 
+/// A profile, with its name.
+enum Shown {
+    Spans((String, Vec<Slice>)),
+    /// The places of the samples' stacks.
+    Samples((String, Vec<u32>)),
+}
+
 /// What has been collected.
 #[derive(Debug, Default)]
 pub(crate) struct Speedscope {
@@ -66,7 +73,10 @@ pub(crate) struct Speedscope {
     /// The slices of each thread.
     slices: Vec<Vec<Slice>>,
     own: Vec<Own>,
-    profiles: Vec<Vec<u8>>,
+    /// The frames of each stack.
+    stacks: Vec<Vec<u32>>,
+    /// The samples of each thread: the title, and the places of their stacks.
+    samples: Vec<(String, Vec<u32>)>,
     interval: Option<u64>,
     count: u32,
     bytes: usize,
@@ -90,44 +100,30 @@ impl Speedscope {
         Slice { start: span.at, end: end.max(span.at), name, number: self.count }
     }
 
-    /// Writes a profile of slices that are nested. `self.profiles` gets it.
-    fn evented(&mut self, name: &str, slices: &mut [Slice]) {
-        // The outer one of two with the same times ended later.
-        slices.sort_unstable_by_key(|it| (it.start, -it.end, std::cmp::Reverse(it.number)));
-        let Some(first) = slices.first() else { return };
-        let last = slices.iter().map(|slice| slice.end).max().unwrap_or(0);
-        let mut out = Vec::new();
-        head(&mut out, "evented", name, "nanoseconds", (first.start, last));
-        out.extend_from_slice(b",\"events\":[");
-        let mut open: Vec<Slice> = Vec::new();
-        let mut is_first = true;
-        let mut event = |out: &mut Vec<u8>, ty: char, frame: u32, at: i64| {
-            if !std::mem::take(&mut is_first) {
-                out.push(b',');
-            }
-            show(out, format_args!("{{\"type\":\"{ty}\",\"frame\":{frame},\"at\":{at}}}"));
+    /// Writes a profile of samples.
+    fn sampled(&self, out: &mut Vec<u8>, thread: &str, taken: &[u32], relieve: Relieve<'_>) {
+        let (unit, weight) = match self.interval {
+            Some(interval) => ("nanoseconds", interval),
+            None => ("none", 1),
         };
-        for slice in &*slices {
-            // Of two that touch, the first one ends before the second begins.
-            while let Some(top) = open.last().filter(|top| {
-                top.end <= slice.start && (top.start, top.end) != (slice.start, slice.end)
-            }) {
-                event(&mut out, 'C', top.name, top.end);
-                open.pop();
-            }
-            let end = open.last().map_or(slice.end, |top| top.end.min(slice.end));
-            event(&mut out, 'O', slice.name, slice.start);
-            open.push(Slice { end, ..*slice });
-        }
-        while let Some(top) = open.pop() {
-            event(&mut out, 'C', top.name, top.end);
-        }
-        out.extend_from_slice(b"]}");
-        self.profiles.push(out);
+        let name = format!("{thread}, samples");
+        let total = (taken.len() as u64).saturating_mul(weight).min(i64::MAX as u64);
+        head(out, "sampled", &name, unit, (0, total as i64));
+        out.extend_from_slice(b",\"samples\":");
+        json::list(out, taken.iter(), |out, stack| {
+            json::list(out, self.stacks[*stack as usize].iter(), show);
+            relieve(out);
+        });
+        out.extend_from_slice(b",\"weights\":");
+        json::list(out, taken.iter(), |out, _| {
+            show(out, weight);
+            relieve(out);
+        });
+        out.push(b'}');
     }
 
-    /// Writes the profiles of asynchronous spans.
-    fn asynchronous(&mut self) {
+    /// The profiles of asynchronous spans: slices that are nested.
+    fn asynchronous(&mut self) -> Vec<Vec<Slice>> {
         let mut own = std::mem::take(&mut self.own);
         own.sort_unstable_by_key(|it| {
             (it.slice.start, -it.slice.end, std::cmp::Reverse(it.slice.number))
@@ -152,10 +148,43 @@ impl Speedscope {
                 None => self.lanes_left_out += 1,
             }
         }
-        for (number, (_, slices)) in lanes.iter_mut().enumerate() {
-            self.evented(&format!("asynchronous spans, {}", number + 1), slices);
-        }
+        lanes.into_iter().map(|(_, slices)| slices).collect()
     }
+}
+
+/// Writes a profile of slices that are nested.
+fn evented(out: &mut Vec<u8>, name: &str, slices: &mut [Slice], relieve: Relieve<'_>) {
+    // The outer one of two with the same times ended later.
+    slices.sort_unstable_by_key(|it| (it.start, -it.end, std::cmp::Reverse(it.number)));
+    let first = slices.first().map_or(0, |slice| slice.start);
+    let last = slices.iter().map(|slice| slice.end).max().unwrap_or(0);
+    head(out, "evented", name, "nanoseconds", (first, last));
+    out.extend_from_slice(b",\"events\":[");
+    let mut open: Vec<Slice> = Vec::new();
+    let mut is_first = true;
+    let mut event = |out: &mut Vec<u8>, ty: char, frame: u32, at: i64| {
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        show(out, format_args!("{{\"type\":\"{ty}\",\"frame\":{frame},\"at\":{at}}}"));
+    };
+    for slice in &*slices {
+        // Of two that touch, the first one ends before the second begins.
+        while let Some(top) = open.last().filter(|top| {
+            top.end <= slice.start && (top.start, top.end) != (slice.start, slice.end)
+        }) {
+            event(out, 'C', top.name, top.end);
+            open.pop();
+        }
+        let end = open.last().map_or(slice.end, |top| top.end.min(slice.end));
+        event(out, 'O', slice.name, slice.start);
+        open.push(Slice { end, ..*slice });
+        relieve(out);
+    }
+    while let Some(top) = open.pop() {
+        event(out, 'C', top.name, top.end);
+    }
+    out.extend_from_slice(b"]}");
 }
 
 /// Begins a profile.
@@ -203,44 +232,16 @@ impl Profile for Speedscope {
 
     fn samples(&mut self, samples: &Samples) {
         let stacks = samples.stacks.iter();
-        let stacks: Vec<_> = stacks.map(|stack| self.frames.of(stack, &samples.symbols)).collect();
+        self.stacks = stacks.map(|stack| self.frames.of(stack, &samples.symbols)).collect();
         let mut of_threads = vec![Vec::new(); samples.threads.len()];
         for sample in &samples.taken {
             of_threads[sample.thread as usize].push(sample.stack);
         }
-        let (unit, weight) = match self.interval {
-            Some(interval) => ("nanoseconds", interval),
-            None => ("none", 1),
-        };
-        for (thread, taken) in samples.threads.iter().zip(of_threads) {
-            if taken.is_empty() {
-                continue;
-            }
-            let mut out = Vec::new();
-            let name = format!("{}, samples", thread.title());
-            let total = (taken.len() as u64).saturating_mul(weight).min(i64::MAX as u64);
-            head(&mut out, "sampled", &name, unit, (0, total as i64));
-            out.extend_from_slice(b",\"samples\":");
-            json::list(&mut out, taken.iter(), |out, stack| {
-                json::list(out, stacks[*stack as usize].iter(), show);
-            });
-            out.extend_from_slice(b",\"weights\":");
-            json::list(&mut out, taken.iter(), |out, _| show(out, weight));
-            out.push(b'}');
-            self.profiles.push(out);
-        }
+        let titles = samples.threads.iter().map(Sampled::title);
+        self.samples = titles.zip(of_threads).filter(|(_, taken)| !taken.is_empty()).collect();
     }
 
-    fn write(&mut self, out: &mut Vec<u8>) {
-        // The samples have come already. Spans are shown first.
-        let samples = std::mem::take(&mut self.profiles);
-        let threads = std::mem::take(&mut self.threads);
-        let all = std::mem::take(&mut self.slices);
-        for (thread, mut slices) in threads.iter().zip(all) {
-            self.evented(&thread.title(), &mut slices);
-        }
-        self.asynchronous();
-        self.profiles.extend(samples);
+    fn write(&mut self, out: &mut Vec<u8>, relieve: Relieve<'_>) {
         let schema = "https://www.speedscope.app/file-format-schema.json";
         show(out, format_args!("{{\"$schema\":\"{schema}\",\"exporter\":\"nettrace\""));
         out.extend_from_slice(b",\"shared\":{\"frames\":");
@@ -248,9 +249,21 @@ impl Profile for Speedscope {
             out.extend_from_slice(b"{\"name\":");
             string(out, &frame.name);
             out.push(b'}');
+            relieve(out);
         });
+        // Spans are shown first.
         out.extend_from_slice(b"},\"profiles\":");
-        json::list(out, self.profiles.drain(..), |out, profile| out.extend_from_slice(&profile));
+        let titles = std::mem::take(&mut self.threads).into_iter().map(|thread| thread.title());
+        let of_threads = titles.zip(std::mem::take(&mut self.slices));
+        let lanes = self.asynchronous().into_iter().zip(1..);
+        let lanes = lanes.map(|(slices, lane)| (format!("asynchronous spans, {lane}"), slices));
+        let spans = of_threads.chain(lanes).filter(|(_, slices)| !slices.is_empty());
+        let profiles = spans.map(Shown::Spans);
+        let samples = std::mem::take(&mut self.samples).into_iter().map(Shown::Samples);
+        json::list(out, profiles.chain(samples), |out, profile| match profile {
+            Shown::Spans((name, mut slices)) => evented(out, &name, &mut slices, relieve),
+            Shown::Samples((name, taken)) => self.sampled(out, &name, &taken, relieve),
+        });
         out.extend_from_slice(b"}\n");
     }
 

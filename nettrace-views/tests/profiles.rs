@@ -325,3 +325,46 @@ fn texts_are_whatever_they_are() {
     let is_allowed = |c: char| !c.is_control() || matches!(c, '\n' | '\r' | '\t');
     assert!(svg.chars().all(is_allowed), "a character that XML does not have");
 }
+
+/// Counts what is written, and how much at once.
+#[derive(Default)]
+struct Pieces {
+    largest: usize,
+    total: Vec<u8>,
+}
+
+impl std::io::Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.largest = self.largest.max(bytes.len());
+        self.total.extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file of speedscope is written in pieces: it can be much larger than what it is made of.
+#[test]
+fn many_samples_are_written_in_pieces() {
+    const SAMPLES: u32 = 50_000;
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&EventType::new(1, "Universal.Events", 1, "cpu"));
+    let stack: Vec<u64> = (0..40).map(|frame| 0x1000 + frame).collect();
+    stream.stacks(1, &[&stack]);
+    let rows: Vec<_> = (0..SAMPLES)
+        .map(|number| Row {
+            stack: 1,
+            ..Row::new(5, number + 1, 1000 + u64::from(number)).metadata(1)
+        })
+        .collect();
+    stream.events(&rows);
+    let source = stream.end();
+    let mut events = Reader::new(&source[..]).unwrap().sorted();
+    let mut out = Pieces::default();
+    write(View::Speedscope, &mut events, &mut out, &Options::default()).unwrap().end.unwrap();
+    assert_eq!(speedscope(&out.total).samples, SAMPLES as usize);
+    assert!(out.total.len() > 5 << 20, "{}", out.total.len());
+    assert!(out.largest < 2 << 20, "{}", out.largest);
+}

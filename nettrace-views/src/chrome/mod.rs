@@ -22,7 +22,7 @@ use crate::{
     json::{self, Members, show, string},
     spans::{self, Begin, Draw, Place},
     stacks::{Sampled, Samples},
-    timeline::{CounterValue, Form, Moment, Timeline, process_of},
+    timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
 };
 
 /// Ids from here on stand for ids that are larger or unknown. Viewers take 32 bits.
@@ -353,7 +353,7 @@ impl Form for Chrome {
         self.profiles.write(samples, &mut self.ids, out);
     }
 
-    fn close(&mut self, out: &mut Vec<u8>) {
+    fn close(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
         out.extend_from_slice(b"\n]}\n");
     }
 

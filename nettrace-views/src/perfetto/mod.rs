@@ -27,7 +27,7 @@ use crate::{
     proto::{self, close, open},
     spans::{Begin, Draw, Flows, Place},
     stacks::Samples,
-    timeline::{CounterValue, Form, Moment, Timeline, process_of},
+    timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
     values::Details,
 };
 
@@ -256,7 +256,7 @@ impl Form for Perfetto {
         self.callstacks.write(samples, out);
     }
 
-    fn close(&mut self, _: &mut Vec<u8>) {}
+    fn close(&mut self, _: &mut Vec<u8>, _: Relieve<'_>) {}
 
     fn left_out(&self, _: &mut LeftOut) {}
 }

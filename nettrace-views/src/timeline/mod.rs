@@ -69,12 +69,15 @@ pub(crate) trait Form: Draw {
         true
     }
 
-    /// The end of the result.
-    fn close(&mut self, out: &mut Vec<u8>);
+    /// The end of the result. A form with much to write calls `relieve` now and then.
+    fn close(&mut self, out: &mut Vec<u8>, relieve: Relieve<'_>);
 
     /// Adds what it has left out itself.
     fn left_out(&self, left_out: &mut LeftOut);
 }
+
+/// Writes out what there is, if it is much.
+pub(crate) type Relieve<'a> = &'a mut dyn FnMut(&mut Vec<u8>);
 
 /// An event without duration.
 #[derive(Clone, Copy, Debug)]
@@ -435,7 +438,17 @@ impl<F: Form, W: Write> Target for Timeline<F, W> {
             this.form.lost(None, this.latest, totals.lost - this.lost, &mut this.out);
         }
         this.form.samples(&this.samples, &mut this.out);
-        this.form.close(&mut this.out);
+        let (sink, mut written) = (&mut this.sink, Ok(()));
+        this.form.close(&mut this.out, &mut |out| {
+            if out.len() >= BATCH {
+                // After an error, the rest is dropped.
+                if written.is_ok() {
+                    written = sink.write_all(out);
+                }
+                out.clear();
+            }
+        });
+        written?;
         this.write_out()?;
         this.sink.flush()?;
         let mut left_out = LeftOut::default();
