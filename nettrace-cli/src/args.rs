@@ -138,7 +138,7 @@ pub(crate) enum Command {
         #[arg(value_hint = ValueHint::FilePath)]
         out: PathBuf,
         /// The format of the result, unless the ending of OUT says it: .pftrace, .chrome.json,
-        /// .speedscope.json, .firefox.json, .pb.gz, .svg, .folded
+        /// .speedscope.json, .firefox.json, .pb.gz, .svg, .folded, .csv, .jsonl, .parquet, .arrow
         #[arg(long, value_parser = targets())]
         to: Option<To>,
         /// Replace OUT if it exists

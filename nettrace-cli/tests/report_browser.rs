@@ -3,35 +3,16 @@
 mod program;
 mod spans;
 
-use std::{
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use program::{nettrace, stdout, strict_json};
 use serde_json::{Value, json};
 use spans::{PAY_START, PAY_STOP, SOLD, START, event, place, single, stop, stream};
 use testkit::{
+    browser::{self, Browser},
     reference::dotnet_traces,
     streams::{EventType, Row, Stream},
 };
-
-/// The folder into which `.ci/run` installs playwright-core, and Chromium.
-fn tools() -> Option<(PathBuf, PathBuf)> {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-    let cache = cache?.join("nettrace-browser");
-    let chromium = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-    let chromium = chromium.iter().map(Path::new).find(|path| path.exists());
-    let has_node =
-        Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success());
-    if !has_node || !cache.join("node_modules/playwright-core").exists() || chromium.is_none() {
-        println!("skipped: no Chromium, no node, or no playwright-core in {}", cache.display());
-        return None;
-    }
-    Some((cache, chromium?.to_owned()))
-}
 
 /// Spans of two names, events inside, an end that is missing.
 fn spans_trace() -> Vec<u8> {
@@ -69,7 +50,7 @@ fn hostile_trace() -> Vec<u8> {
 
 #[test]
 fn pages_show_what_info_and_tree_say() {
-    let Some((cache, chromium)) = tools() else { return };
+    let Some(Browser { packages, chromium }) = browser::find(&["playwright-core"]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut spans = spans_trace();
     let mut traces = vec![
@@ -93,7 +74,7 @@ fn pages_show_what_info_and_tree_say() {
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report_browser.mjs");
     let output = Command::new("node")
-        .args([&script, &cache, &chromium])
+        .args([&script, &packages, &chromium])
         .args(&pages)
         .output()
         .expect("node runs");

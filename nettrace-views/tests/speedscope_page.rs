@@ -2,35 +2,13 @@
 
 mod sources;
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use nettrace_reader::Reader;
 use nettrace_views::{Options, View, write};
 use serde_json::Value;
 use sources::{UNIVERSAL, universal};
-
-/// The folder into which `.ci/run` installs playwright-core and speedscope, and Chromium.
-fn tools() -> Option<(PathBuf, PathBuf)> {
-    let cache = env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-    let cache = cache.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".cache")));
-    let cache = cache?.join("nettrace-browser");
-    let has = |name: &str| cache.join("node_modules").join(name).exists();
-    let chromium = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
-    let chromium = chromium.iter().map(Path::new).find(|path| path.exists());
-    let has_node =
-        Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success());
-    if !has_node || !has("playwright-core") || !has("speedscope") || chromium.is_none() {
-        let cache = cache.display();
-        println!("skipped: no Chromium or node, or no playwright-core and speedscope in {cache}");
-        return None;
-    }
-    Some((cache, chromium?.to_owned()))
-}
+use testkit::browser::{self, Browser};
 
 /// How long each stack lasts by itself, in units of an exported profile.
 fn stacks(exported: &Value) -> BTreeMap<Vec<String>, f64> {
@@ -57,7 +35,10 @@ fn stacks(exported: &Value) -> BTreeMap<Vec<String>, f64> {
 
 #[test]
 fn the_page_opens_samples() {
-    let Some((cache, chromium)) = tools() else { return };
+    let Some(Browser { packages, chromium }) = browser::find(&["playwright-core", "speedscope"])
+    else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let views = [(View::Speedscope, "a.speedscope.json"), (View::Chrome, "a.chromium.json")];
     let files = views.map(|(view, name)| {
@@ -71,7 +52,7 @@ fn the_page_opens_samples() {
     });
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/speedscope_page.mjs");
     let output = Command::new("node")
-        .args([&script, &cache, &chromium])
+        .args([&script, &packages, &chromium])
         .args(&files)
         .output()
         .expect("node runs");

@@ -4,6 +4,7 @@
 //! - [`streams`] builds traces byte by byte, from the specification of the format alone.
 //! - [`reference`](mod@reference) finds and runs the reference reader.
 //! - [`activities`] runs PerfView's own computation of activities.
+//! - [`browser`] finds Chromium, and what drives it.
 //! - [`allocations`] counts the allocations of a thread.
 //! - [`perfetto`] reads traces of Perfetto, and runs Perfetto.
 //! - [`process`] runs one test of a test program in a process of its own.
@@ -19,6 +20,7 @@
 pub mod activities;
 pub mod agreed;
 pub mod allocations;
+pub mod browser;
 pub mod engines;
 pub mod perfetto;
 pub mod process;

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value as Json;
 
-use crate::reference;
+use crate::{browser, reference};
 
 /// A field of a message.
 #[derive(Clone, Debug, PartialEq)]
@@ -443,14 +443,19 @@ impl Interned {
 /// If Perfetto refuses the trace or a query.
 pub fn ask(trace: &Path, queries: &[&str]) -> Option<Vec<Vec<Vec<Json>>>> {
     let tool = reference::tool("perfetto")?;
-    let chromium = std::env::var_os("CHROMIUM").unwrap_or_else(|| "/usr/bin/chromium".into());
-    if !Path::new(&chromium).exists() {
+    let Some(chromium) = browser::chromium() else {
         println!("skipped: no Chromium for Perfetto: `apt-get install chromium`");
         return None;
-    }
+    };
     let picture = trace.with_extension("png");
     let mut command = Command::new(tool);
-    let output = command.arg(trace).arg(picture).args(queries).output().expect("it starts");
+    let output = command
+        .env("CHROMIUM", chromium)
+        .arg(trace)
+        .arg(picture)
+        .args(queries)
+        .output()
+        .expect("it starts");
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() != Some(0) && errors.contains("No module named") {
         println!("skipped: the Python packages for Perfetto are not there");
