@@ -246,12 +246,20 @@ impl Call<'_> {
         }
     }
 
-    /// The constants of `SpanEvents`.
-    pub(crate) fn constants(&self) -> TokenStream {
-        let is_single = quote!(
-            const IS_SINGLE: ::core::primitive::bool = true;
-        );
-        if self.mode == Mode::Single { is_single } else { TokenStream::new() }
+    /// The items of `SpanEvents` that tell of the Start.
+    pub(crate) fn about_start(&self) -> TokenStream {
+        if self.mode == Mode::Single {
+            return quote!(
+                const IS_SINGLE: ::core::primitive::bool = true;
+            );
+        }
+        let (krate, ty) = (self.krate, self.first_type());
+        quote! {
+            #[inline(always)]
+            fn start_type() -> ::core::option::Option<&'static #krate::__private::EventType> {
+                ::core::option::Option::Some(#ty)
+            }
+        }
     }
 
     fn has_lifetime(&self) -> bool {

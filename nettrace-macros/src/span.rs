@@ -59,7 +59,7 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
             }
         }
     };
-    let constants = call.constants();
+    let about_start = call.about_start();
     let kept = call.kept().map(|kept| quote!(__kept: #kept));
     let keep_now = call.keep_now();
     let keep = kept.as_ref().map(|_| quote!(__kept: #keep_now));
@@ -89,7 +89,7 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
         impl __Events { #(#methods)* }
 
         impl #krate::SpanEvents for __Events {
-            #constants
+            #about_start
 
             fn stop(&mut self, __end: &#krate::End) {
                 #emit_stop

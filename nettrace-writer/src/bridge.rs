@@ -78,7 +78,7 @@ impl SpanIds {
             }
         };
         let mut begun = None;
-        let entered = frames::begin_span(above, &mut begun);
+        let entered = frames::begin_span(above, &mut begun, 0);
         let Some(mut begun) = begun else { unreachable!("it makes one") };
         if begun.is_undecided() {
             begun.decide(&entered, None, false);

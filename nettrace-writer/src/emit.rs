@@ -33,6 +33,7 @@ use crate::{
 const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
 
 pub use self::origin::{MAX_STACK_FRAMES, Origin};
+pub(crate) use self::slow::write_span;
 
 /// Records events: every type that implements [`TraceEvent`] has these methods.
 ///
@@ -236,8 +237,7 @@ fn emit_elsewhere<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static Even
         }
         return;
     }
-    let alone = word.is_power_of_two().then(|| local::buffer(word.trailing_zeros())).flatten();
-    match alone {
+    match local::buffer_of(word.get()) {
         Some(buffer) => emit_after_change(event, ty, buffer),
         None => emit_somewhere(&event, ty, word.get(), &NO_ORIGIN),
     }

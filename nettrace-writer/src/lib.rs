@@ -168,6 +168,7 @@ pub use nettrace_event as __private;
 #[doc(hidden)]
 pub mod __traced {
     pub use crate::span::{
+        SpanHere,
         call::{AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, is_wanted},
         kept::{Kept, Value, Values},
     };

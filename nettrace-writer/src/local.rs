@@ -122,6 +122,14 @@ pub(crate) fn buffer<'a>(slot: u32) -> Option<&'a ThreadBuffer> {
     unsafe { pointer.as_ref() }
 }
 
+/// The thread's buffer for the one session that a word names, if it has one.
+///
+/// The reference is valid as for [`buffer`].
+#[inline(always)]
+pub(crate) fn buffer_of<'a>(word: u32) -> Option<&'a ThreadBuffer> {
+    if word.is_power_of_two() { buffer(word.trailing_zeros()) } else { None }
+}
+
 /// Calls `then` with the thread's current buffer if it belongs to the one session that a word
 /// names, and `otherwise` if it does not. (Of an `Option` the compiler would keep two copies.)
 ///
@@ -148,7 +156,8 @@ pub(crate) fn with_current<'a, A, R>(
 /// force.
 #[inline(always)]
 pub(crate) fn make_current(buffer: &ThreadBuffer) {
-    CURRENT.set(NonNull::from(buffer));
+    // Not `set`, which the compiler does not always inline.
+    CURRENT.with(|current| current.set(NonNull::from(buffer)));
 }
 
 /// Leaves the thread without a current buffer, because its labels have changed.
@@ -156,14 +165,14 @@ pub(crate) fn make_current(buffer: &ThreadBuffer) {
 pub(crate) fn labels_changed() {
     // After the change: a signal handler that emits in between may make a buffer the current one.
     compiler_fence(Ordering::SeqCst);
-    CURRENT.set(nobody());
+    CURRENT.with(|current| current.set(nobody()));
 }
 
 /// The processor's counter at the thread's last event, if that event went to the current buffer and
 /// its time is the counter's. There is none after [`labels_changed`].
 #[inline(always)]
 pub(crate) fn last_counter() -> Option<u64> {
-    let pointer = CURRENT.get();
+    let pointer = CURRENT.with(Cell::get);
     if pointer == nobody() {
         return None;
     }

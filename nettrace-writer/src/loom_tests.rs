@@ -265,6 +265,23 @@ fn loom_a_request_survives_a_change_of_labels() {
 }
 
 #[test]
+fn loom_a_request_survives_the_ids_of_a_span() {
+    // The flusher asks between a span's ids and its Start, which are two announcements.
+    let tally = explore("span", 3, |tally| {
+        let owner = |model: &Model, record: &Record| {
+            assert_eq!(model.emit_after_span(record, 2), Outcome::Written);
+        };
+        with_one_owner(tally, &begun(Model::new(3, 4)), 1, owner, |tally, flusher, record| {
+            flusher.check_rows(&[1, 2]);
+            let labels = record.labels();
+            assert_eq!(flusher.sources[0].labels, labels);
+            tally.add(LABELS, labels as usize);
+        });
+    });
+    assert_met(&tally, &[SEIZED, LABELS]);
+}
+
+#[test]
 fn loom_a_clock_that_goes_back_breaks_no_sequence_point() {
     let tally = explore("back", 3, |tally| {
         let owner = |model: &Model, record: &Record| {

@@ -7,7 +7,7 @@ use syn::{
     visit_mut::{self, VisitMut},
 };
 
-use super::{Spec, local};
+use super::{Guard, Spec, local};
 use crate::error::Errors;
 
 impl Spec<'_> {
@@ -17,7 +17,7 @@ impl Spec<'_> {
         let krate = self.call.krate;
         let (span, future) = (local("__span"), local("__future"));
         let in_span = self.in_span();
-        let begin = self.begin(None);
+        let begin = self.begin(Guard::Here);
         let block = &inner.block;
         // Says what the block returns, which the compiler knew from the function.
         let ty = &self.output.ty;
@@ -37,7 +37,7 @@ impl Spec<'_> {
             let #span = #begin;
             #[allow(clippy::async_yields_async)]
             let #future = #inner;
-            #krate::InSpan::with_result(#future, #span, #in_span).await
+            #krate::InSpan::here(#future, #span, #in_span).await
         }
     }
 
@@ -54,7 +54,7 @@ impl Spec<'_> {
         }
         let krate = self.call.krate;
         let (span, future) = (local("__span"), local("__future"));
-        let (begin, in_span) = (self.begin(None), self.in_span());
+        let (begin, in_span) = (self.begin(Guard::Later), self.in_span());
         let body = &function.block;
         parse_quote!({
             let #span = #begin;
@@ -79,7 +79,7 @@ impl Spec<'_> {
             Some(tail) => {
                 let krate = self.call.krate;
                 let span = local("__span");
-                let (begin, in_span) = (self.begin(None), self.in_span());
+                let (begin, in_span) = (self.begin(Guard::Later), self.in_span());
                 *tail = parse_quote!({
                     let #span = #begin;
                     #krate::InSpan::with_result(#tail, #span, #in_span)

@@ -62,6 +62,17 @@ struct Text {
     variant: Ident,
 }
 
+/// What keeps a span that has begun.
+#[derive(Clone, Copy)]
+enum Guard<'a> {
+    /// The call that has this name. It is in force until the call ends.
+    Call(&'a Ident),
+    /// A value of its own. It is in force until the first poll ends, which comes next.
+    Here,
+    /// A value of its own, which is not in force.
+    Later,
+}
+
 impl<'a> Spec<'a> {
     fn read(attrs: &'a Attrs, krate: &'a Path, function: &ItemFn, errors: &mut Errors) -> Self {
         let signature = &function.sig;
@@ -128,7 +139,7 @@ impl<'a> Spec<'a> {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
-        let begin = self.begin(Some(&span));
+        let begin = self.begin(Guard::Call(&span));
         if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
             return parse_quote!({
                 let mut #span = #krate::__traced::Call::off();
@@ -155,15 +166,14 @@ impl<'a> Spec<'a> {
         })
     }
 
-    /// An expression for a span that has begun. With `place`, a statement that begins the span of
-    /// the call that is there.
-    fn begin(&self, place: Option<&Ident>) -> TokenStream {
+    /// An expression for a span that has begun, or a statement that begins the span of a call.
+    fn begin(&self, guard: Guard<'_>) -> TokenStream {
         let Self { call, parent, enabled_if, sample, .. } = self;
         let krate = call.krate;
         let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
         let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
         let poll_methods = call.poll_methods();
-        let constants = call.constants();
+        let about_start = call.about_start();
         let kept = call.kept();
         let (declared, events, no_events) = match &kept {
             None => (quote!(;), quote!(__Span), quote!(__Span)),
@@ -178,11 +188,18 @@ impl<'a> Spec<'a> {
             }
         };
         // What a call without a span does at its end is one branch.
-        let (guard, given, otherwise) = match place {
-            Some(place) => (quote!(#krate::__traced::Call), quote!(&mut #place, || #events), None),
-            None => {
+        let otherwise = |span: &TokenStream| Some(quote!(else { #span::off(#no_events) }));
+        let (guard, given, otherwise) = match guard {
+            Guard::Call(place) => {
+                (quote!(#krate::__traced::Call), quote!(&mut #place, || #events), None)
+            }
+            Guard::Here => {
+                let span = quote!(#krate::__traced::SpanHere);
+                (span.clone(), events, otherwise(&span))
+            }
+            Guard::Later => {
                 let span = quote!(#krate::Span);
-                (span.clone(), events, Some(quote!(else { #span::off(#no_events) })))
+                (span.clone(), events, otherwise(&span))
             }
         };
         let begun = match sample {
@@ -215,7 +232,7 @@ impl<'a> Spec<'a> {
             }
 
             impl #krate::SpanEvents for __Span {
-                #constants
+                #about_start
 
                 #[inline]
                 fn stop(&mut self, __end: &#krate::End) {

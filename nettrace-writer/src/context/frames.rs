@@ -10,6 +10,7 @@
 
 mod begin;
 mod list;
+mod push;
 mod span_ids;
 #[cfg(test)]
 mod tests;
@@ -21,7 +22,7 @@ use std::{
 };
 
 use nettrace_context::TraceState;
-use nettrace_format::v6::{self, Label, LabelBytes};
+use nettrace_format::v6::Label;
 
 pub(crate) use self::{
     begin::{Above, Begun, begin_sampled_out, begin_span},
@@ -39,7 +40,8 @@ use super::{
     labels::LabelError,
 };
 use crate::{
-    local,
+    emit::write_span,
+    local::{self, ThreadBuffer},
     sync::{Ordering, compiler_fence},
 };
 
@@ -88,6 +90,9 @@ impl Frame {
     ) {
         (self.version, self.ids, self.has_ids) = (version, ids, has_ids);
         (self.start, self.end) = (labels.start, labels.end);
+        if self.state.is_some() {
+            release(&mut self.state); // never: a free frame has none
+        }
         self.state = state;
     }
 
@@ -274,20 +279,12 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
 #[inline(always)]
 pub(crate) fn leave(entered: &Entered) {
-    if is_innermost(entered) {
-        if with_frames(|frames| frames.pop_innermost(entered)) == Err(LabelError::ThreadEnding) {
+    if entered.is_something() {
+        let left = with_frames(|frames| frames.pop(entered));
+        if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {
             nothing_at_end();
         }
-    } else if entered.is_something() {
-        cut_off(entered);
     }
-}
-
-/// [`leave`] for a scope that is not the innermost.
-#[cold]
-#[inline(never)]
-fn cut_off(entered: &Entered) {
-    let _ = with_frames(|frames| frames.pop(entered));
 }
 
 /// Ends the scopes within this one, which must have been forgotten. Returns `false` if this one has
@@ -445,9 +442,15 @@ impl Frames {
         entered
     }
 
+    /// `buffer` is the one that the next event goes to, if that is known.
     #[inline(always)]
-    fn begin_span(&mut self, above: &Above<'_>, begun: &mut Option<Begun>) -> Entered {
-        let Some([outer, next]) = self.frames.get_mut(self.depth..self.depth + 2) else {
+    fn begin_span(
+        &mut self,
+        above: &Above<'_>,
+        begun: &mut Option<Begun>,
+        buffer: Option<&ThreadBuffer>,
+    ) -> Entered {
+        let Some([outer, next, ..]) = self.frames.get_mut(self.depth..) else {
             return self.begin_span_after_growth(above, begun);
         };
         let (span, number) = new_span(&mut self.block);
@@ -455,11 +458,14 @@ impl Frames {
         let labels = outer.start..outer.end;
         // Not read back from there: the processor would wait until it is written.
         let begun = begun.insert(Begun { ids, number, state: state.clone() });
-        if labels.is_empty() {
-            next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last)
-        } else {
-            self.push_span_below_labels(begun)
+        if !labels.is_empty() {
+            return self.push_span_below_labels(begun);
         }
+        let entered = next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last);
+        if let Some(buffer) = buffer.filter(|_| !ids.is_marked()) {
+            write_span(buffer, &ids, number);
+        }
+        entered
     }
 
     /// Changes the ids of a span that is in force, and whether it is sampled out.
@@ -476,30 +482,34 @@ impl Frames {
     #[inline(never)]
     fn begin_span_after_growth(&mut self, above: &Above<'_>, begun: &mut Option<Begun>) -> Entered {
         grow(&mut self.frames);
-        self.begin_span(above, begun)
+        self.begin_span(above, begun, None)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn pop(&mut self, entered: &Entered) {
-        if self.has(entered) {
-            self.cut(entered.depth - 1);
-        }
-    }
-
-    /// [`pop`](Self::pop) for a scope that was the innermost a moment ago. A signal handler may
-    /// have forgotten another one within it since then.
+    /// Ends a scope, which was not [`NOTHING`](Entered::NOTHING).
     #[inline(always)]
-    fn pop_innermost(&mut self, entered: &Entered) {
+    fn pop(&mut self, entered: &Entered) {
         let depth = entered.depth - 1;
-        match self.frames.get_mut(depth..=self.depth) {
-            Some([outer, frame]) if frame.serial == entered.serial => {
-                frame.state = None;
+        match self.frames.get_mut(depth..) {
+            Some([outer, frame, ..])
+                if self.depth == entered.depth && frame.serial == entered.serial =>
+            {
+                if frame.state.is_some() {
+                    release(&mut frame.state);
+                }
                 let (serial, version) = (outer.serial, outer.version);
                 self.depth = depth;
                 set_innermost(serial, version);
             }
-            _ => self.pop(entered),
+            _ => self.cut_off(entered),
+        }
+    }
+
+    /// [`pop`](Self::pop) for a scope that is not the innermost, or has ended.
+    #[cold]
+    #[inline(never)]
+    fn cut_off(&mut self, entered: &Entered) {
+        if self.has(entered) {
+            self.cut(entered.depth - 1);
         }
     }
 
@@ -543,90 +553,13 @@ impl Frames {
         let (outers, next) = self.bytes.split_at_mut(start);
         (outers, List { bytes: &mut next[..most], len: 0, last: 0 })
     }
+}
 
-    /// Adds a frame with the labels in force and others. Returns `None` if there are too many.
-    fn push_labels(&mut self, labels: &[Label<'_>]) -> Option<Entered> {
-        let (ids, state, outer, outer_has_ids) = match self.innermost() {
-            Some(outer) => (outer.ids, outer.state.clone(), outer.start..outer.end, outer.has_ids),
-            None => (None, None, 0..0, false),
-        };
-        let has_new_ids = labels.iter().any(|label| is_id(kind(label)));
-        // If ids are given, the span's become labels too, so that those replace them.
-        let of_span = ids.filter(|_| has_new_ids && !outer_has_ids).map(id_list);
-        let start = self.used();
-        let most = MAX_LABEL_BYTES + if of_span.is_some() { MAX_ID_BYTES } else { 0 };
-        let (outers, mut list) = self.next_list(most);
-        let is_replaced =
-            |old: &LabelBytes<'_>| labels.iter().any(|new| replaces_encoded(new, old));
-        if let Some(of_span) = &of_span {
-            list.inherit(of_span.as_bytes(), is_replaced)?;
-        }
-        if !outer.is_empty() {
-            list.inherit(&outers[outer], is_replaced)?;
-        }
-        for (position, label) in labels.iter().enumerate() {
-            if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
-                (list.last, list.len) =
-                    (list.len, list.len + v6::put_label(label, &mut list.bytes[list.len..])?);
-            }
-        }
-        let end = start + list.end();
-        let version = self.block.number() | version() & SAMPLED_OUT;
-        let has_ids = has_new_ids || outer_has_ids;
-        Some(self.push(version, |frame| frame.set(version, ids, has_ids, start..end, state)))
-    }
-
-    /// Adds a frame with a span and the labels in force.
-    #[inline(always)]
-    fn push_span(&mut self, span: &Begun) -> Entered {
-        match self.frames.get_mut(self.depth..self.depth + 2) {
-            Some([outer, next]) if outer.start == outer.end => {
-                let (labels, state) = (outer.start..outer.end, span.state.clone());
-                let number = span.number;
-                next.set_span((span.ids, number), state, labels, &mut self.depth, &mut self.last)
-            }
-            _ => self.push_span_below_labels(span),
-        }
-    }
-
-    /// [`push_span`](Self::push_span) if there are labels, or no free frame.
-    #[cold]
-    #[inline(never)]
-    fn push_span_below_labels(&mut self, span: &Begun) -> Entered {
-        let outer = Self::top(&mut self.frames, self.depth).0;
-        let (mut start, mut end, mut version) = (outer.start, outer.end, span.number);
-        if start < end {
-            let has_ids = outer.has_ids;
-            // The span's number stands for the span without labels.
-            version = self.block.number() | version & SAMPLED_OUT;
-            if has_ids {
-                (start, end) = self.without_ids(start..end);
-            }
-        }
-        let (ids, state) = (Some(span.ids), span.state.clone());
-        self.push(version, |frame| frame.set(version, ids, false, start..end, state))
-    }
-
-    /// Copies labels but for ids. Returns where they are.
-    #[cold]
-    fn without_ids(&mut self, labels: Range<usize>) -> (usize, usize) {
-        let start = self.used();
-        let (outers, mut list) = self.next_list(labels.len());
-        let fits = list.inherit(&outers[labels], |label| is_id(label.kind));
-        debug_assert!(fits.is_some(), "there is room for all of them");
-        (start, start + list.end())
-    }
-
-    fn push_snapshot(&mut self, snapshot: &Snapshot) -> Entered {
-        let Snapshot { version, ids, has_ids, ref labels, ref state } = *snapshot;
-        let labels = labels.as_deref().unwrap_or_default();
-        let start = self.used();
-        let end = start + labels.len();
-        self.next_list(labels.len()).1.bytes.copy_from_slice(labels);
-        self.push(version, |frame| {
-            frame.set(version, ids, has_ids, start..end, state.clone());
-        })
-    }
+/// Out of line, because few spans have one, and so that the code around this needs few registers.
+#[cold]
+#[inline(never)]
+fn release(state: &mut Option<Arc<TraceState>>) {
+    *state = None;
 }
 
 #[cold]

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::OnFull,
-    context::frames::{self, InForce},
+    context::frames::{self, Ids, InForce},
     local::{self, ThreadBuffer},
     memory::Cursor,
     record::{Reason, Record},
@@ -173,6 +173,20 @@ fn write_list(record: &Record) -> bool {
         write_escape(record, version, write)
     });
     written == Some(true)
+}
+
+/// Writes the ids of the span that has just been put in force into a buffer, and makes it the
+/// current one. If that fails, the next event writes them.
+#[inline(always)]
+pub(crate) fn write_span(buffer: &ThreadBuffer, ids: &Ids, version: u64) {
+    let record = &buffer.record;
+    if record.begin_usual() {
+        let write = |out: &mut Cursor| origin::span(out, ids, record.last_escapes());
+        if record.goes_on() && write_escape(record, version, write) {
+            local::make_current(buffer);
+        }
+        record.end_usual();
+    }
 }
 
 /// Writes an escape for the labels of a version, if it fits.

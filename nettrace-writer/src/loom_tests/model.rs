@@ -134,6 +134,19 @@ impl Model {
         self.emit_with(record, id, true, || {})
     }
 
+    /// Writes the ids of a span, as `emit::slow::write_span` does, and then records an event.
+    pub(super) fn emit_after_span(&self, record: &Record, id: u8) -> Outcome {
+        // With fences, because loom has no heavy barrier.
+        if record.begin() {
+            if record.mode() & MODE_FENCE != 0 {
+                barrier::full();
+            }
+            self.relabel(record);
+            record.end();
+        }
+        self.emit(record, id)
+    }
+
     fn emit_with(
         &self,
         record: &Record,

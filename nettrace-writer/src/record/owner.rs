@@ -151,6 +151,13 @@ impl Record {
         self.busy.store(self.busy.load(Ordering::Relaxed) & !1, Ordering::Release);
     }
 
+    /// [`end`](Self::end) for a record of the usual mode.
+    #[inline(always)]
+    pub(crate) fn end_usual(&self) {
+        // Release: see `end`.
+        self.busy.store(0, Ordering::Release);
+    }
+
     /// Counts an event that sampling left out: a Start (0) or another (1). Returns `false` if the
     /// record cannot count it: the thread is in the middle of an event, or the session is over.
     pub(crate) fn leave_out(&self, kind: usize) -> bool {

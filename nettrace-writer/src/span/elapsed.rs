@@ -95,7 +95,7 @@ impl Started {
     #[inline(always)]
     pub(crate) fn at_last_event() -> Self {
         match (PACE.load(Ordering::Relaxed), local::last_counter()) {
-            (1.., Some(at)) => Self { at, pace: PACE.load(Ordering::Relaxed) },
+            (pace @ 1.., Some(at)) => Self { at, pace },
             _ => Self::now(),
         }
     }
@@ -124,6 +124,12 @@ impl Started {
         Self { at, pace }
     }
 
+    /// What its clock shows now.
+    #[inline(always)]
+    fn clock(&self) -> u64 {
+        if self.pace == MONOTONIC { monotonic() } else { clock::counter() }
+    }
+
     #[inline(always)]
     fn nanos_until(&self, counter: u64) -> u64 {
         nanos(counter.saturating_sub(self.at), self.pace)
@@ -133,6 +139,59 @@ impl Started {
     #[inline(always)]
     pub(crate) fn time(&self) -> StartTime {
         StartTime(*self)
+    }
+}
+
+/// The time in the polls of a span, in units of the clock that its polls began by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy {
+    units: u64,
+    /// As in [`Started`]. [`NONE`] before the first poll has ended.
+    pace: u64,
+}
+
+impl Busy {
+    /// No time.
+    pub(crate) const ZERO: Self = Self { units: 0, pace: NONE };
+
+    /// Adds the time from the beginning of a poll until now.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, poll: Started) {
+        let units = poll.clock().saturating_sub(poll.at);
+        *self = Self { units: self.by(poll).saturating_add(units), pace: poll.pace };
+    }
+
+    /// The time until now.
+    #[inline(always)]
+    pub(crate) fn total(self) -> Elapsed {
+        Elapsed::nanos(match self.pace {
+            NONE | MONOTONIC => self.units,
+            pace => nanos(self.units, pace),
+        })
+    }
+
+    /// The time until that is recorded, with that of a poll which ends then.
+    #[inline(always)]
+    pub(crate) fn total_with(self, poll: Started) -> Elapsed {
+        Elapsed { since: Started { at: poll.at.saturating_sub(self.by(poll)), ..poll } }
+    }
+
+    /// In units of the clock that a poll began by.
+    #[inline(always)]
+    fn by(self, poll: Started) -> u64 {
+        if self.pace == poll.pace { self.units } else { self.by_other_clock(poll.pace) }
+    }
+
+    /// [`by`](Self::by) for the first poll, and for one that began after the process's first
+    /// session had made the counter known.
+    #[cold]
+    #[inline(never)]
+    fn by_other_clock(self, pace: u64) -> u64 {
+        let nanos = self.total().as_nanos();
+        match pace {
+            NONE | MONOTONIC => nanos,
+            pace => ((u128::from(nanos) << 32) / u128::from(pace)) as u64,
+        }
     }
 }
 
@@ -213,13 +272,6 @@ impl Elapsed {
             (NONE | MONOTONIC, _) | (_, 0) => self.as_nanos(),
             (_, at) => self.since.nanos_until(at),
         }
-    }
-
-    /// The sum of two times, of which both end now.
-    #[inline]
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self::nanos(self.as_nanos().saturating_add(other.as_nanos()))
     }
 }
 

@@ -31,8 +31,9 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use nettrace_event::{FieldType, PayloadEncoder, TraceField};
+use nettrace_event::{EventType, FieldType, PayloadEncoder, TraceField};
 
+use self::elapsed::Busy;
 pub(crate) use self::elapsed::{Started, set_frequency, set_time_of_day};
 pub use self::{
     derived::TraceSpan,
@@ -92,12 +93,14 @@ impl TraceField for Outcome {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        // The compiler knows each text, and makes a few stores of it.
+        // The compiler knows each text, and makes a few stores of it. The usual one comes first.
+        if let Self::Ok = self {
+            return <str as TraceField>::encode_field("ok", encoder);
+        }
         match self {
-            Self::Ok => <str as TraceField>::encode_field("ok", encoder),
-            Self::Err => <str as TraceField>::encode_field("err", encoder),
             Self::Cancelled => <str as TraceField>::encode_field("cancelled", encoder),
             Self::Panicked => <str as TraceField>::encode_field("panicked", encoder),
+            _ => <str as TraceField>::encode_field("err", encoder),
         }
     }
 }
@@ -123,6 +126,15 @@ pub trait SpanEvents {
     /// Whether one event tells of the whole span. [`stop`](Self::stop) records it, and there is no
     /// Start.
     const IS_SINGLE: bool = false;
+
+    /// The type of the Start. If this is known, the span's ids are in the chunk before the Start
+    /// comes, so that the Start takes the usual way of an event.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    fn start_type() -> Option<&'static EventType> {
+        None
+    }
 
     /// Records the Stop. The span is in force.
     fn stop(&mut self, end: &End);
@@ -210,15 +222,7 @@ impl<E: SpanEvents> Span<E> {
         sampling: impl Into<Option<Sampling>>,
         start: impl FnOnce(),
     ) -> Self {
-        let mut span = Self::off(events);
-        if parent.is_sampled_out() {
-            start();
-            span.open = frames::begin_sampled_out();
-            return span;
-        }
-        let _scope = span.make_ids(parent, sampling.into());
-        span.start(start);
-        span
+        SpanHere::begin_sampled(events, parent, sampling, start).span
     }
 
     /// Records the Start. If the span is sampled out, that counts it.
@@ -239,7 +243,10 @@ impl<E: SpanEvents> Span<E> {
             Parent::Of(context) => Above::Snapshot(context.snapshot()),
             Parent::FollowsFrom(context) => Above::Nothing(context.span_id()),
         };
-        let scope = Scope(frames::begin_span(above, &mut self.open));
+        // A span that is to be decided may have no Start.
+        let start = E::start_type().filter(|_| sampling.is_none());
+        let word = start.map_or(0, EventType::enabled);
+        let scope = Scope(frames::begin_span(above, &mut self.open, word));
         if let Some(open) = &mut self.open {
             if sampling.is_some() || open.is_undecided() {
                 let has_none = matches!(parent, Parent::None | Parent::FollowsFrom(_));
@@ -323,6 +330,49 @@ impl<E: SpanEvents> Span<E> {
                 stop(&mut self.events, end);
             }
         }
+    }
+}
+
+/// A span that has begun, and that is in force where it began: for the code of `#[traced]`, which
+/// polls a future next.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct SpanHere<E: SpanEvents> {
+    // In this order: the scope ends after the span if it unwinds.
+    span: Span<E>,
+    scope: Scope,
+}
+
+impl<E: SpanEvents> SpanHere<E> {
+    /// A span that nobody listens to.
+    #[inline(always)]
+    pub fn off(events: E) -> Self {
+        Self { span: Span::off(events), scope: Scope(Entered::NOTHING) }
+    }
+
+    /// As [`Span::begin`].
+    #[inline]
+    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        Self::begin_sampled(events, parent, None, start)
+    }
+
+    /// As [`Span::begin_sampled`].
+    #[inline]
+    pub fn begin_sampled(
+        events: E,
+        parent: Parent<'_>,
+        sampling: impl Into<Option<Sampling>>,
+        start: impl FnOnce(),
+    ) -> Self {
+        let mut here = Self::off(events);
+        if parent.is_sampled_out() {
+            start();
+            here.span.open = frames::begin_sampled_out();
+        } else {
+            here.scope = here.span.make_ids(parent, sampling.into());
+            here.span.start(start);
+        }
+        here
     }
 }
 

@@ -1,11 +1,12 @@
 //! Spans of what is polled by hand.
 
 use std::{
-    fmt,
+    fmt, mem,
     ops::{Deref, DerefMut},
 };
 
-use super::{Elapsed, End, Outcome, Span, SpanEvents, Started};
+use super::{Busy, End, Outcome, Scope, Span, SpanEvents, SpanHere, Started};
+use crate::context::frames::Entered;
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
 /// what [`in_span`](crate::FutureExt::in_span) is for a future.
@@ -19,8 +20,10 @@ use super::{Elapsed, End, Outcome, Span, SpanEvents, Started};
 #[must_use = "the span ends when this is dropped"]
 pub struct PolledSpan<E: SpanEvents> {
     span: Span<E>,
+    /// The scope of a span that is in force already, until its first poll takes it.
+    entered: Entered,
     polls: u32,
-    busy: Elapsed,
+    busy: Busy,
     // Within a poll, and for good after one that unwound.
     is_polled: bool,
 }
@@ -29,7 +32,19 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// Takes a span that has begun.
     #[inline]
     pub fn new(span: Span<E>) -> Self {
-        Self { span, polls: 0, busy: Elapsed::ZERO, is_polled: false }
+        Self::entered(span, Entered::NOTHING)
+    }
+
+    /// Takes a span that is in force here until the first poll ends, which must come next.
+    #[inline]
+    pub(super) fn here(SpanHere { span, mut scope }: SpanHere<E>) -> Self {
+        let entered = mem::replace(&mut scope.0, Entered::NOTHING);
+        Self::entered(span, entered)
+    }
+
+    #[inline(always)]
+    fn entered(span: Span<E>, entered: Entered) -> Self {
+        Self { span, entered, polls: 0, busy: Busy::ZERO, is_polled: false }
     }
 
     /// The span, for instance for its [`context`](Span::context).
@@ -53,22 +68,28 @@ impl<E: SpanEvents> PolledSpan<E> {
         outcome: impl FnOnce(&R) -> Option<Outcome>,
         stop: impl FnOnce(&mut E, &R, End),
     ) -> R {
-        let mut scope = self.span.scope();
+        let is_here = self.entered.is_something();
+        let mut scope = if is_here { self.scope_here() } else { self.span.scope() };
         if !self.span.is_recorded() {
             return f(&mut self.span);
         }
         self.polls = self.polls.saturating_add(1);
         self.is_polled = true;
         self.span.resume();
-        let began = Started::now();
+        // A span that began just now has the time of its Start, and one that ends now has that of
+        // its Stop. So a future that is ready at once reads no clock besides its events.
+        let began = if is_here { self.span.started } else { Started::now() };
         let result = f(&mut self.span);
-        self.busy = self.busy.plus(began.elapsed());
+        let outcome = outcome(&result);
+        if outcome.is_none() {
+            self.busy.add(began);
+        }
         self.span.return_to(&mut scope);
         self.span.suspend();
         self.is_polled = false;
-        if let Some(outcome) = outcome(&result) {
+        if let Some(outcome) = outcome {
             let stop = |events: &mut E, end| stop(events, &result, end);
-            self.span.end_with(outcome, self.polls, self.busy, stop);
+            self.span.end_with(outcome, self.polls, self.busy.total_with(began), stop);
         }
         result
     }
@@ -91,8 +112,13 @@ impl<E: SpanEvents> PolledSpan<E> {
         if self.span.is_recorded() {
             let outcome = if self.is_polled { Outcome::Panicked } else { outcome };
             let _scope = self.span.scope();
-            self.span.end(outcome, self.polls, self.busy);
+            self.span.end(outcome, self.polls, self.busy.total());
         }
+    }
+
+    #[inline(always)]
+    fn scope_here(&mut self) -> Scope {
+        Scope(mem::replace(&mut self.entered, Entered::NOTHING))
     }
 }
 

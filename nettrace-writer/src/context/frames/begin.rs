@@ -9,7 +9,7 @@ use super::{
     span_ids::{OPEN, OUT},
     with_frames,
 };
-use crate::Sampling;
+use crate::{Sampling, local};
 
 /// Where a span begins.
 #[derive(Debug)]
@@ -93,9 +93,39 @@ pub(crate) fn begin_sampled_out() -> Option<Begun> {
 /// in force, and the span in force is not known.
 ///
 /// `begun` is `None`. The span is written there, because it is large.
+///
+/// `word` is that of the type of the event that comes next, or 0 if that is not known. If that
+/// event goes to one buffer, the ids go there now, while they are at hand.
+#[inline(always)]
+pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
+    match above {
+        Above::Current => begin_in_current(begun, word),
+        above => begin_above(above, begun, word),
+    }
+}
+
+/// [`begin_span`] in the span in force.
 #[inline(never)]
-pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>) -> Entered {
-    match at_end(with_frames(|frames| frames.begin_span(&above, begun))) {
+fn begin_in_current(begun: &mut Option<Begun>, word: u32) -> Entered {
+    begin_here::<true>(Above::Current, begun, word)
+}
+
+/// [`begin_span`] anywhere else.
+#[inline(never)]
+fn begin_above(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
+    begin_here::<false>(above, begun, word)
+}
+
+/// The parameter makes two functions of this, and so of the closure in it: the standard library's
+/// function that calls the closure is inlined if it has one caller.
+#[inline(always)]
+fn begin_here<const IN_CURRENT: bool>(
+    above: Above<'_>,
+    begun: &mut Option<Begun>,
+    word: u32,
+) -> Entered {
+    let buffer = local::buffer_of(word);
+    match at_end(with_frames(|frames| frames.begin_span(&above, begun, buffer))) {
         Ok(entered) => entered,
         Err(_) => {
             *begun = Some(begin_nowhere(&above));

@@ -1,0 +1,96 @@
+//! New frames with labels.
+
+use std::ops::Range;
+
+use nettrace_format::v6::{self, Label, LabelBytes};
+
+use super::{
+    Begun, Entered, Frames, MAX_ID_BYTES, MAX_LABEL_BYTES, SAMPLED_OUT, Snapshot, id_list, is_id,
+    kind, replaces, replaces_encoded, version,
+};
+
+impl Frames {
+    /// Adds a frame with the labels in force and others. Returns `None` if there are too many.
+    pub(super) fn push_labels(&mut self, labels: &[Label<'_>]) -> Option<Entered> {
+        let (ids, state, outer, outer_has_ids) = match self.innermost() {
+            Some(outer) => (outer.ids, outer.state.clone(), outer.start..outer.end, outer.has_ids),
+            None => (None, None, 0..0, false),
+        };
+        let has_new_ids = labels.iter().any(|label| is_id(kind(label)));
+        // If ids are given, the span's become labels too, so that those replace them.
+        let of_span = ids.filter(|_| has_new_ids && !outer_has_ids).map(id_list);
+        let start = self.used();
+        let most = MAX_LABEL_BYTES + if of_span.is_some() { MAX_ID_BYTES } else { 0 };
+        let (outers, mut list) = self.next_list(most);
+        let is_replaced =
+            |old: &LabelBytes<'_>| labels.iter().any(|new| replaces_encoded(new, old));
+        if let Some(of_span) = &of_span {
+            list.inherit(of_span.as_bytes(), is_replaced)?;
+        }
+        if !outer.is_empty() {
+            list.inherit(&outers[outer], is_replaced)?;
+        }
+        for (position, label) in labels.iter().enumerate() {
+            if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
+                (list.last, list.len) =
+                    (list.len, list.len + v6::put_label(label, &mut list.bytes[list.len..])?);
+            }
+        }
+        let end = start + list.end();
+        let version = self.block.number() | version() & SAMPLED_OUT;
+        let has_ids = has_new_ids || outer_has_ids;
+        Some(self.push(version, |frame| frame.set(version, ids, has_ids, start..end, state)))
+    }
+
+    /// Adds a frame with a span and the labels in force.
+    #[inline(always)]
+    pub(super) fn push_span(&mut self, span: &Begun) -> Entered {
+        match self.frames.get_mut(self.depth..) {
+            Some([outer, next, ..]) if outer.start == outer.end => {
+                let (labels, state) = (outer.start..outer.end, span.state.clone());
+                let number = span.number;
+                next.set_span((span.ids, number), state, labels, &mut self.depth, &mut self.last)
+            }
+            _ => self.push_span_below_labels(span),
+        }
+    }
+
+    /// [`push_span`](Self::push_span) if there are labels, or no free frame.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn push_span_below_labels(&mut self, span: &Begun) -> Entered {
+        let outer = Self::top(&mut self.frames, self.depth).0;
+        let (mut start, mut end, mut version) = (outer.start, outer.end, span.number);
+        if start < end {
+            let has_ids = outer.has_ids;
+            // The span's number stands for the span without labels.
+            version = self.block.number() | version & SAMPLED_OUT;
+            if has_ids {
+                (start, end) = self.without_ids(start..end);
+            }
+        }
+        let (ids, state) = (Some(span.ids), span.state.clone());
+        self.push(version, |frame| frame.set(version, ids, false, start..end, state))
+    }
+
+    /// Copies labels but for ids. Returns where they are.
+    #[cold]
+    fn without_ids(&mut self, labels: Range<usize>) -> (usize, usize) {
+        let start = self.used();
+        let (outers, mut list) = self.next_list(labels.len());
+        let fits = list.inherit(&outers[labels], |label| is_id(label.kind));
+        debug_assert!(fits.is_some(), "there is room for all of them");
+        (start, start + list.end())
+    }
+
+    pub(super) fn push_snapshot(&mut self, snapshot: &Snapshot) -> Entered {
+        let Snapshot { version, ids, has_ids, ref labels, ref state } = *snapshot;
+        let labels = labels.as_deref().unwrap_or_default();
+        let start = self.used();
+        let end = start + labels.len();
+        self.next_list(labels.len()).1.bytes.copy_from_slice(labels);
+        self.push(version, |frame| {
+            frame.set(version, ids, has_ids, start..end, state.clone());
+        })
+    }
+}
