@@ -74,9 +74,14 @@ fn stopped(events: &[Seen], value: u64) -> Option<u64> {
 mod steps {
     use std::{
         arch::asm,
-        sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+        sync::{
+            Mutex, PoisonError,
+            atomic::{AtomicPtr, AtomicU64, Ordering},
+        },
     };
 
+    /// The handler and its state belong to the process, and tests run beside each other.
+    static ALONE: Mutex<()> = Mutex::new(());
     static LEFT: AtomicU64 = AtomicU64::new(0);
     static ACTION: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -95,6 +100,7 @@ mod steps {
     /// Runs `f`, and calls `action` before its instruction with this number, which counts from 1.
     /// Returns how many instructions there were, up to that one.
     pub(crate) fn at<R>(number: u64, action: fn(), f: impl FnOnce() -> R) -> (R, u64) {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: zeros are a valid structure.
         let mut handler: libc::sigaction = unsafe { std::mem::zeroed() };
         handler.sa_sigaction = on_step as *const () as usize;
