@@ -144,6 +144,19 @@ impl<'a> Cursor<'a> {
         let len = self.varuint32()? as usize;
         Ok(String::from_utf8_lossy(self.bytes(len)?).into_owned())
     }
+
+    /// Reads a `string` of version 6, but makes nothing of it.
+    #[inline]
+    pub(crate) fn skip_string(&mut self) -> Read<()> {
+        let len = match self.bytes.get(self.pos) {
+            Some(&len) if len < 0x80 => {
+                self.pos += 1;
+                len.into()
+            }
+            _ => self.varuint32()? as usize,
+        };
+        self.bytes(len).map(drop)
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    labels::Label,
+    labels::{Label, LabelKind},
     rows::Header,
     schema::Metadata,
     tables::{Definitions, Slot, Tables, ThreadTotals},
@@ -154,6 +154,10 @@ impl<'a> Event<'a> {
     /// Its labels, in the order of the stream. The two activity ids of a row of version 4 or 5
     /// count as labels.
     ///
+    /// Most labels are decoded by this call, which then allocates. Call it once for an event.
+    /// [`level`](Self::level), [`opcode`](Self::opcode), [`keywords`](Self::keywords) and
+    /// [`version`](Self::version) do not allocate.
+    ///
     /// ```
     /// use nettrace_reader::Label;
     ///
@@ -173,8 +177,7 @@ impl<'a> Event<'a> {
     pub fn labels(&self) -> Cow<'a, [Label]> {
         let header = self.header;
         if header.label_list != 0 {
-            let list = self.tables.label_list(self.definitions, header.label_list);
-            return Cow::Borrowed(list.map_or(&[], |list| &list.labels));
+            return self.tables.labels(self.definitions, header.label_list);
         }
         let ids = [
             (header.activity_id, Label::ActivityId as fn(_) -> _),
@@ -197,9 +200,8 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn opcode(&self) -> u8 {
-        let label =
-            |label: &Label| if let Label::OpCode(value) = label { Some(*value) } else { None };
-        let stated = self.last_label(label).or(self.metadata().opcode);
+        let stated = self.last_label(LabelKind::OpCode).map(|code| code as u8);
+        let stated = stated.or(self.metadata().opcode);
         stated.or_else(|| self.metadata().implied_opcode()).unwrap_or(0)
     }
 
@@ -216,9 +218,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn keywords(&self) -> u64 {
-        let label =
-            |label: &Label| if let Label::Keywords(value) = label { Some(*value) } else { None };
-        self.last_label(label).unwrap_or(self.metadata().keywords)
+        self.last_label(LabelKind::Keywords).unwrap_or(self.metadata().keywords)
     }
 
     /// Its level: from its labels, else from its type.
@@ -234,9 +234,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn level(&self) -> u8 {
-        let label =
-            |label: &Label| if let Label::Level(value) = label { Some(*value) } else { None };
-        self.last_label(label).unwrap_or(self.metadata().level)
+        self.last_label(LabelKind::Level).map_or(self.metadata().level, |level| level as u8)
     }
 
     /// The version of its fields: from its labels, else from its type.
@@ -250,9 +248,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn version(&self) -> u8 {
-        let label =
-            |label: &Label| if let Label::Version(value) = label { Some(*value) } else { None };
-        self.last_label(label).unwrap_or(self.metadata().version)
+        self.last_label(LabelKind::Version).map_or(self.metadata().version, |version| version as u8)
     }
 
     /// Decodes its payload, field by field.
@@ -272,10 +268,9 @@ impl<'a> Event<'a> {
         Fields::new(self.metadata(), self.payload, self.payload_offset)
     }
 
-    fn last_label<T>(&self, wanted: impl Fn(&Label) -> Option<T>) -> Option<T> {
-        if self.header.label_list == 0 {
-            return None;
-        }
-        self.labels().iter().rev().find_map(wanted)
+    /// The value of the last label of a kind.
+    fn last_label(&self, kind: LabelKind) -> Option<u64> {
+        let list = self.header.label_list;
+        if list == 0 { None } else { self.tables.override_by(self.definitions, list, kind) }
     }
 }

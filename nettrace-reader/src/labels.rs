@@ -53,11 +53,154 @@ pub struct LabelList {
     pub labels: Vec<Label>,
 }
 
+/// What a label says, as it is encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum LabelKind {
+    ActivityId = 1,
+    RelatedActivityId = 2,
+    TraceId = 3,
+    SpanId = 4,
+    Text = 5,
+    Number = 6,
+    OpCode = 7,
+    Keywords = 8,
+    Level = 9,
+    Version = 10,
+}
+
+impl LabelKind {
+    /// Bit of an encoded kind: the label is the last one of its list.
+    const LAST: u8 = 0x80;
+
+    /// The kind, and whether the label is the last one of its list.
+    #[inline]
+    fn read(cursor: &mut Cursor<'_>) -> Read<(Self, bool)> {
+        let at = *cursor;
+        let byte = cursor.u8()?;
+        let kind = match byte & !Self::LAST {
+            1 => Self::ActivityId,
+            2 => Self::RelatedActivityId,
+            3 => Self::TraceId,
+            4 => Self::SpanId,
+            5 => Self::Text,
+            6 => Self::Number,
+            7 => Self::OpCode,
+            8 => Self::Keywords,
+            9 => Self::Level,
+            10 => Self::Version,
+            _ => return Err(at.damage("a label is of an unknown kind")),
+        };
+        Ok((kind, byte & Self::LAST != 0))
+    }
+
+    /// Reads the value of a label of this kind, but makes nothing of it.
+    #[inline]
+    fn skip(self, cursor: &mut Cursor<'_>) -> Read<()> {
+        match self {
+            Self::ActivityId | Self::RelatedActivityId | Self::TraceId => cursor.bytes(16)?,
+            Self::SpanId | Self::Keywords => cursor.bytes(8)?,
+            Self::Text => {
+                cursor.skip_string()?;
+                return cursor.skip_string();
+            }
+            Self::Number => {
+                cursor.skip_string()?;
+                return cursor.varint64().map(drop);
+            }
+            Self::OpCode | Self::Level | Self::Version => cursor.bytes(1)?,
+        };
+        Ok(())
+    }
+
+    /// Reads a label of this kind.
+    fn label(self, cursor: &mut Cursor<'_>) -> Read<Label> {
+        Ok(match self {
+            Self::ActivityId => Label::ActivityId(cursor.array()?),
+            Self::RelatedActivityId => Label::RelatedActivityId(cursor.array()?),
+            Self::TraceId => Label::TraceId(cursor.array()?),
+            Self::SpanId => Label::SpanId(cursor.u64()?),
+            Self::Text => Label::Text(cursor.string()?, cursor.string()?),
+            Self::Number => Label::Number(cursor.string()?, cursor.varint64()?),
+            Self::OpCode => Label::OpCode(cursor.u8()?),
+            Self::Keywords => Label::Keywords(cursor.u64()?),
+            Self::Level => Label::Level(cursor.u8()?),
+            Self::Version => Label::Version(cursor.u8()?),
+        })
+    }
+}
+
+/// A label list, as it is encoded. It is sound.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EncodedLabels<'a> {
+    bytes: &'a [u8],
+    /// Bit `n`: the list has a label of kind `n`.
+    kinds: u32,
+}
+
+impl<'a> EncodedLabels<'a> {
+    /// Reads a list, but makes nothing of it.
+    fn read(cursor: &mut Cursor<'a>) -> Read<Self> {
+        let mut end = *cursor;
+        let mut kinds = 0;
+        loop {
+            let (kind, is_last) = LabelKind::read(&mut end)?;
+            kind.skip(&mut end)?;
+            kinds |= 1 << kind as u32;
+            if is_last {
+                let bytes = cursor.bytes(end.position() - cursor.position())?;
+                return Ok(Self { bytes, kinds });
+            }
+        }
+    }
+
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub(crate) fn has(self, kind: LabelKind) -> bool {
+        self.kinds & 1 << kind as u32 != 0
+    }
+}
+
+/// The kind of each label of the list that begins at the first of these bytes, and a position
+/// before its value. The list is sound.
+pub(crate) fn labels(bytes: &[u8]) -> impl Iterator<Item = (LabelKind, Cursor<'_>)> {
+    let mut cursor = Some(Cursor::new(bytes, 0));
+    std::iter::from_fn(move || {
+        let mut value = cursor?;
+        let (kind, is_last) = LabelKind::read(&mut value).ok()?;
+        let mut next = value;
+        kind.skip(&mut next).ok()?;
+        cursor = (!is_last).then_some(next);
+        Some((kind, value))
+    })
+}
+
+/// The size of the list that begins at the first of these bytes. The list is sound.
+pub(crate) fn encoded_len(bytes: &[u8]) -> usize {
+    EncodedLabels::read(&mut Cursor::new(bytes, 0)).map_or(0, |list| list.bytes.len())
+}
+
+/// Decodes the list that begins at the first of these bytes. The list is sound.
+pub(crate) fn decode(bytes: &[u8]) -> LabelList {
+    // Most lists are short, so this allocates once.
+    let mut labels = Vec::with_capacity(4);
+    let mut cursor = Cursor::new(bytes, 0);
+    while let Ok((kind, is_last)) = LabelKind::read(&mut cursor) {
+        labels.extend(kind.label(&mut cursor).ok());
+        if is_last {
+            break;
+        }
+    }
+    LabelList { labels }
+}
+
 /// Calls `define` with the offset, index and content of each list in a LabelList block of version
 /// 6.
 pub(crate) fn parse_label_lists<E: From<Damage>>(
     mut cursor: Cursor<'_>,
-    mut define: impl FnMut(u64, u32, LabelList) -> Result<(), E>,
+    mut define: impl FnMut(u64, u32, EncodedLabels<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let first = cursor.u32()?;
     if first == 0 {
@@ -66,7 +209,7 @@ pub(crate) fn parse_label_lists<E: From<Damage>>(
     let count = cursor.u32()?;
     for i in 0..count {
         let at = cursor;
-        let list = parse_list(&mut cursor)?;
+        let list = EncodedLabels::read(&mut cursor)?;
         let index = first
             .checked_add(i)
             .ok_or(at.damage("the index of a label list does not fit 32 bits"))?;
@@ -75,33 +218,9 @@ pub(crate) fn parse_label_lists<E: From<Damage>>(
     Ok(())
 }
 
-fn parse_list(cursor: &mut Cursor<'_>) -> Read<LabelList> {
-    let mut labels = Vec::new();
-    loop {
-        let at = *cursor;
-        let kind = cursor.u8()?;
-        labels.push(match kind & 0x7F {
-            1 => Label::ActivityId(cursor.array()?),
-            2 => Label::RelatedActivityId(cursor.array()?),
-            3 => Label::TraceId(cursor.array()?),
-            4 => Label::SpanId(cursor.u64()?),
-            5 => Label::Text(cursor.string()?, cursor.string()?),
-            6 => Label::Number(cursor.string()?, cursor.varint64()?),
-            7 => Label::OpCode(cursor.u8()?),
-            8 => Label::Keywords(cursor.u64()?),
-            9 => Label::Level(cursor.u8()?),
-            10 => Label::Version(cursor.u8()?),
-            _ => return Err(at.damage("a label is of an unknown kind")),
-        });
-        if kind & 0x80 != 0 {
-            return Ok(LabelList { labels });
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Cursor, Label, LabelList, parse_label_lists};
+    use super::{Cursor, EncodedLabels, Label, decode, parse_label_lists};
     use crate::error::Damage;
 
     #[test]
@@ -112,7 +231,7 @@ mod tests {
         bytes.extend([6, 1, b'n', 3, 7, 1, 9, 2, 10 | 0x80, 3]);
         let mut lists = Vec::new();
         parse_label_lists(Cursor::new(&bytes, 0), |offset, index, list| {
-            lists.push((offset, index, list.labels));
+            lists.push((offset, index, decode(list.bytes()).labels));
             Ok::<_, Damage>(())
         })
         .unwrap();
@@ -129,9 +248,11 @@ mod tests {
     #[test]
     fn damage() {
         let parse = |bytes: &[u8]| {
-            parse_label_lists(Cursor::new(bytes, 0), |_, _, _: LabelList| Ok::<_, Damage>(()))
-                .unwrap_err()
-                .what
+            parse_label_lists(Cursor::new(bytes, 0), |_, _, _: EncodedLabels<'_>| {
+                Ok::<_, Damage>(())
+            })
+            .unwrap_err()
+            .what
         };
         assert_eq!(parse(&[0, 0, 0, 0, 0, 0, 0, 0]), "label lists are counted from 1");
         assert_eq!(parse(&[1, 0, 0, 0, 1, 0, 0, 0, 0x8B]), "a label is of an unknown kind");

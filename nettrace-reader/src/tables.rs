@@ -1,6 +1,6 @@
 //! The definitions of a stream so far, and the counts of threads and event types.
 
-use std::{mem::size_of, ops::Range};
+use std::{borrow::Cow, mem::size_of, ops::Range};
 
 pub use crate::tables::numbers::ThreadTotals;
 pub(crate) use crate::tables::{cost::cost_of_metadata, numbers::Number};
@@ -8,18 +8,16 @@ use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
     hash::Map,
-    labels::LabelList,
+    labels::{EncodedLabels, Label, LabelKind},
     options::Dialect,
     runtime,
     schema::Metadata,
-    tables::{
-        cost::{cost_of_labels, cost_of_thread},
-        numbers::Numbering,
-    },
+    tables::{cost::cost_of_thread, label_lists::LabelLists, numbers::Numbering},
     trace::{Stack, Thread, Trace},
 };
 
 mod cost;
+mod label_lists;
 mod numbers;
 
 /// An event type and the counts of its events.
@@ -75,10 +73,7 @@ pub(crate) struct Tables {
     free_threads: Vec<Slot>,
     stacks: Map<u32, Range<usize>>,
     stack_bytes: Vec<u8>,
-    label_lists: Map<u32, (Definitions, LabelList)>,
-    /// By index: replaced lists to which events that are not delivered yet may refer, the earliest
-    /// first.
-    replaced_lists: Map<u32, Vec<(Definitions, LabelList)>>,
+    label_lists: LabelLists,
     /// About how many bytes the definitions take.
     cost: Cost,
     limit: usize,
@@ -88,8 +83,7 @@ pub(crate) struct Tables {
 struct Cost {
     metadata: usize,
     threads: usize,
-    /// Stacks and label lists.
-    epoch: usize,
+    stacks: usize,
 }
 
 impl Tables {
@@ -114,8 +108,7 @@ impl Tables {
             free_threads: Vec::new(),
             stacks: Map::default(),
             stack_bytes: Vec::new(),
-            label_lists: Map::default(),
-            replaced_lists: Map::default(),
+            label_lists: LabelLists::default(),
             cost: Cost::default(),
             limit,
         }
@@ -327,9 +320,7 @@ impl Tables {
                 self.free_thread(slot);
             }
         }
-        for (_, list) in self.replaced_lists.drain().flat_map(|(_, lists)| lists) {
-            self.cost.epoch = self.cost.epoch.saturating_sub(cost_of_labels(&list));
-        }
+        self.label_lists.forget_replaced();
     }
 
     pub(crate) fn has_stack(&self, id: u32) -> bool {
@@ -342,7 +333,7 @@ impl Tables {
     }
 
     pub(crate) fn define_stack(&mut self, offset: u64, id: u32, addresses: &[u8]) -> Result<()> {
-        self.cost.epoch += addresses.len() + 2 * size_of::<(u32, Range<usize>)>();
+        self.cost.stacks += addresses.len() + 2 * size_of::<(u32, Range<usize>)>();
         self.check_limit(offset)?;
         let start = self.stack_bytes.len();
         self.stack_bytes.extend_from_slice(addresses);
@@ -352,16 +343,25 @@ impl Tables {
         }
     }
 
+    #[inline]
     pub(crate) fn has_label_list(&self, index: u32) -> bool {
-        index == 0 || self.label_lists.contains_key(&index)
+        index == 0 || self.label_lists.contains(index)
     }
 
-    /// The label list that had the index at a place of the stream.
-    pub(crate) fn label_list(&self, definitions: Definitions, index: u32) -> Option<&LabelList> {
-        let current = self.label_lists.get(&index)?;
-        let earlier = self.replaced_lists.get(&index).map_or(&[][..], |lists| lists);
-        let mut latest_first = std::iter::once(current).chain(earlier.iter().rev());
-        latest_first.find(|(definition, _)| *definition <= definitions).map(|(_, list)| list)
+    /// The labels that had the index at a place of the stream.
+    pub(crate) fn labels(&self, definitions: Definitions, index: u32) -> Cow<'_, [Label]> {
+        self.label_lists.labels(definitions, index)
+    }
+
+    /// The value of the last of these labels that is of a kind that replaces a fact of the event
+    /// type.
+    pub(crate) fn override_by(
+        &self,
+        definitions: Definitions,
+        index: u32,
+        kind: LabelKind,
+    ) -> Option<u64> {
+        self.label_lists.override_by(definitions, index, kind)
     }
 
     /// Defines a label list. It replaces an earlier one with the same index for later events.
@@ -370,16 +370,11 @@ impl Tables {
         &mut self,
         offset: u64,
         index: u32,
-        list: LabelList,
+        list: EncodedLabels<'_>,
     ) -> Result<bool> {
-        self.cost.epoch += cost_of_labels(&list);
-        self.check_limit(offset)?;
         self.definitions += 1;
-        let replaced = self.label_lists.insert(index, (self.definitions, list));
-        let is_replaced = replaced.is_some();
-        if let Some(replaced) = replaced {
-            self.replaced_lists.entry(index).or_default().push(replaced);
-        }
+        let is_replaced = self.label_lists.insert(self.definitions, index, list);
+        self.check_limit(offset)?;
         Ok(is_replaced)
     }
 
@@ -403,8 +398,7 @@ impl Tables {
         self.stacks.clear();
         self.stack_bytes.clear();
         self.label_lists.clear();
-        self.replaced_lists.clear();
-        self.cost.epoch = 0;
+        self.cost.stacks = 0;
         forgotten
     }
 
@@ -415,7 +409,8 @@ impl Tables {
     }
 
     fn check_limit(&self, offset: u64) -> Result<()> {
-        if self.cost.metadata + self.cost.threads + self.cost.epoch <= self.limit {
+        let Cost { metadata, threads, stacks } = self.cost;
+        if metadata + threads + stacks + self.label_lists.cost() <= self.limit {
             return Ok(());
         }
         let what = "keeping the threads, event types, stacks and labels";

@@ -1,7 +1,7 @@
 //! Streams that are cut, have flipped bits, or lie. The reader returns the readable events, then an
 //! error with its offset and kind.
 
-use nettrace_reader::{BlockKind, Error, ErrorKind, Options, Reader, Table};
+use nettrace_reader::{BlockKind, Error, ErrorKind, Label, Options, Reader, Table};
 use testkit::streams::{
     EventType, METADATA, Row, Stream, THREAD, random, samples, v5_random, v5_samples, varuint,
 };
@@ -209,6 +209,35 @@ fn definitions_are_bounded() {
     };
     assert!(!open(64 << 20).unwrap());
     assert!(matches!(open(100_000).unwrap_err().kind(), ErrorKind::LimitExceeded { .. }));
+}
+
+/// A burst of spans between two sequence points defines a list of ids for each span.
+#[test]
+fn lists_of_ids_are_small() {
+    const LISTS: usize = 100_000;
+    let list = |i: usize| {
+        let id = |kind| [&[kind], &(i as u128).to_le_bytes()[..]].concat();
+        [id(3), [&[4], &(i as u64).to_le_bytes()[..]].concat(), id(1)]
+    };
+    let mut stream = Stream::new();
+    stream.thread(5).simple_metadata(1);
+    for first in (0..LISTS).step_by(1000) {
+        let lists: Vec<_> = (first..first + 1000).map(list).collect();
+        let lists: Vec<_> = lists.iter().map(|list| &list[..]).collect();
+        stream.label_lists(1 + first as u32, &lists);
+    }
+    stream.events(&[Row { labels: LISTS as u32, ..Row::new(5, 1, 60) }]);
+    let bytes = stream.end();
+    let open = |limit| Options::default().definitions_limit(limit).open(&*bytes).unwrap();
+    let mut reader = open(52 * LISTS);
+    let event = reader.next_event().unwrap().unwrap();
+    let last = (LISTS - 1) as u128;
+    let [trace, span, activity] = &*event.labels() else { panic!("{:?}", event.labels()) };
+    assert_eq!(*trace, Label::TraceId(last.to_le_bytes()));
+    assert_eq!(*span, Label::SpanId(last as u64));
+    assert_eq!(*activity, Label::ActivityId(last.to_le_bytes()));
+    let error = open(43 * LISTS).next_event().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::LimitExceeded { .. }), "{error}");
 }
 
 /// A few bytes of metadata and payload that would decode to billions of values.

@@ -3,7 +3,7 @@
 
 use std::io::{self, Read};
 
-use nettrace_reader::{Error, ErrorKind, Options, ReadAhead, Reader, Rule, verify_with};
+use nettrace_reader::{Error, ErrorKind, Options, ReadAhead, Rule, verify_with};
 use testkit::streams::{
     EventType, Row, Stream,
     v5::{self, Objects},
@@ -153,6 +153,18 @@ fn definitions_of_version_6() {
     check("label lists", Who::All, || {
         Endless::new(v6_begin(), |i, _| v6(|it| it.label_lists(1 + i as u32, &[&[vec![9, 1]]])))
     });
+    check("label lists in no order", Who::All, || {
+        Endless::new(v6_begin(), |i, _| {
+            let index = 1 + (i as u32).reverse_bits();
+            v6(|it| it.label_lists(index, &[&[vec![9, 1]]]))
+        })
+    });
+    check("label lists with texts", Who::All, || {
+        Endless::new(v6_begin(), |i, _| {
+            let text = [&[5, 1, b'k', 100], &[b'x'; 100][..]].concat();
+            v6(|it| it.label_lists(1 + i as u32, &[&[text]]))
+        })
+    });
     check("a long name", Who::All, || {
         Endless::new(v6_begin(), |i, _| {
             let name = "name ".repeat(2000);
@@ -259,7 +271,8 @@ fn one_block() {
 /// Streams that take no memory may go on for ever, as live streams do. Only the source ends them.
 #[test]
 fn what_takes_no_memory_has_no_limit() {
-    let sources: [fn() -> Endless; 3] = [
+    let sources: [fn() -> Endless; 4] = [
+        || Endless::new(v6_begin(), |_, _| v6(|it| it.label_lists(7, &[&[vec![4; 9]]]))),
         || Endless::new(v6_begin(), |_, _| v6(|it| it.block(200, &[0; 1000]))),
         || {
             Endless::new(v6_begin(), |i, _| {
@@ -274,7 +287,7 @@ fn what_takes_no_memory_has_no_limit() {
         },
     ];
     for source in sources {
-        let mut reader = Reader::new(source()).unwrap().sorted();
+        let mut reader = options().open(source()).unwrap().sorted();
         let end = loop {
             match reader.next_event() {
                 Ok(Some(_)) => {}

@@ -173,7 +173,7 @@ impl<R: Source> Reader<R> {
             BlockKind::LabelList => {
                 let mut lists = Vec::new();
                 labels::parse_label_lists(cursor, |_, index, list| {
-                    lists.push((index, list));
+                    lists.push((index, labels::decode(list.bytes())));
                     Ok::<_, Damage>(())
                 })?;
                 Item::LabelLists(lists)

@@ -3,9 +3,8 @@
 use std::mem::size_of;
 
 use crate::{
-    labels::{Label, LabelList},
     schema::{Field, Metadata, Type},
-    tables::{Definitions, ThreadTotals},
+    tables::ThreadTotals,
     trace::Thread,
 };
 
@@ -39,19 +38,6 @@ pub(crate) fn cost_of_thread(thread: &Thread) -> usize {
     2 * size_of::<ThreadTotals>()
         + thread.name.as_ref().map_or(0, String::len)
         + cost_of_pairs(&thread.key_values)
-}
-
-pub(crate) fn cost_of_labels(list: &LabelList) -> usize {
-    let texts: usize = list
-        .labels
-        .iter()
-        .map(|label| match label {
-            Label::Text(key, value) => key.len() + value.len(),
-            Label::Number(key, _) => key.len(),
-            _ => 0,
-        })
-        .sum();
-    2 * size_of::<(Definitions, LabelList)>() + list.labels.len() * size_of::<Label>() + texts
 }
 
 fn cost_of_pairs(pairs: &[(String, String)]) -> usize {

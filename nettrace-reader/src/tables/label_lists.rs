@@ -1,0 +1,339 @@
+//! The label lists of a stream, as they are encoded there.
+//!
+//! A trace of spans defines a list for each span: 43 bytes for a trace id, a span id and an
+//! activity id. So lists are kept one after the other in one buffer, and decoded when an event is
+//! asked for its labels. A decoded list takes several times as much, in blocks of its own.
+
+use std::{borrow::Cow, mem::size_of};
+
+use crate::{
+    hash::Map,
+    labels::{self, EncodedLabels, Label, LabelKind, LabelList},
+    tables::Definitions,
+};
+
+/// How many lists with texts are kept decoded as well. Often a few lists with texts stand for many
+/// events, and to make the texts anew for each event takes long.
+const MOST_DECODED: usize = 1024;
+/// The largest encoded size of a list that is kept decoded, in bytes.
+const LARGEST_DECODED: usize = 1024;
+/// The buffer is made anew only if at least so many bytes of it are no longer needed.
+const LEAST_DEAD: usize = 64 << 10;
+
+/// The lists that are valid, and replaced lists to which events may refer that are not delivered
+/// yet.
+#[derive(Debug, Default)]
+pub(super) struct LabelLists {
+    /// Encoded lists.
+    bytes: Vec<u8>,
+    /// How many of these bytes are of lists that nothing refers to.
+    dead: usize,
+    /// Where the lists with the indices from `first` on are. Producers count their lists, so all
+    /// lists of most streams are here.
+    first: u32,
+    counted: Vec<Place>,
+    /// Where the other lists are.
+    others: Map<u32, Place>,
+    /// By index: replaced lists, the earliest first, each with the number of the definition that
+    /// replaced it.
+    replaced: Map<u32, Vec<(Definitions, Place)>>,
+    /// How many lists `replaced` has.
+    replacements: usize,
+    /// By index: valid lists that have texts.
+    decoded: Map<u32, LabelList>,
+    /// About how many bytes `decoded` takes.
+    decoded_cost: usize,
+}
+
+/// Where a list begins in the buffer. The lowest bit says whether it has labels that replace facts
+/// of the event type, which is rare.
+#[derive(Clone, Copy, Debug)]
+struct Place(usize);
+
+impl Place {
+    fn new(start: usize, list: EncodedLabels<'_>) -> Self {
+        let kinds = [LabelKind::OpCode, LabelKind::Keywords, LabelKind::Level, LabelKind::Version];
+        Self(start << 1 | usize::from(kinds.into_iter().any(|kind| list.has(kind))))
+    }
+
+    fn has_overrides(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// The bytes from the start of the list on.
+    fn of(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.0 >> 1..]
+    }
+
+    /// The bytes of the list.
+    fn exactly_of(self, bytes: &[u8]) -> &[u8] {
+        let rest = self.of(bytes);
+        &rest[..labels::encoded_len(rest)]
+    }
+
+    fn moved_to(self, start: usize) -> Self {
+        Self(start << 1 | self.0 & 1)
+    }
+}
+
+impl LabelLists {
+    /// About how many bytes the lists take.
+    pub(super) fn cost(&self) -> usize {
+        let counted = self.counted.len() * size_of::<Place>();
+        // A map is half empty after it has grown, and a short vector too.
+        let others = self.others.len() * 2 * size_of::<(u32, Place)>();
+        let replaced = self.replacements * 4 * size_of::<(Definitions, Place)>();
+        self.bytes.len() + counted + others + replaced + self.decoded_cost
+    }
+
+    #[inline]
+    pub(super) fn contains(&self, index: u32) -> bool {
+        self.place(index).is_some()
+    }
+
+    /// The labels that had the index at a place of the stream.
+    pub(super) fn labels(&self, definitions: Definitions, index: u32) -> Cow<'_, [Label]> {
+        let replaced = self.replaced_since(definitions, index);
+        if replaced.is_none() && !self.decoded.is_empty() {
+            if let Some(list) = self.decoded.get(&index) {
+                return Cow::Borrowed(&list.labels);
+            }
+        }
+        match replaced.or_else(|| self.place(index)) {
+            Some(place) => Cow::Owned(labels::decode(place.of(&self.bytes)).labels),
+            None => Cow::Borrowed(&[]),
+        }
+    }
+
+    /// The value of the last of these labels that is of a kind that replaces a fact of the event
+    /// type.
+    pub(super) fn override_by(
+        &self,
+        definitions: Definitions,
+        index: u32,
+        wanted: LabelKind,
+    ) -> Option<u64> {
+        let replaced = self.replaced_since(definitions, index);
+        let place = replaced.or_else(|| self.place(index)).filter(|place| place.has_overrides())?;
+        let labels = labels::labels(place.of(&self.bytes));
+        let (kind, mut value) = labels.filter(|(kind, _)| *kind == wanted).last()?;
+        let is_long = kind == LabelKind::Keywords;
+        if is_long { value.u64().ok() } else { value.u8().ok().map(u64::from) }
+    }
+
+    /// Where the list is that had the index at a place of the stream, if it was replaced since.
+    fn replaced_since(&self, definitions: Definitions, index: u32) -> Option<Place> {
+        if self.replaced.is_empty() {
+            return None;
+        }
+        let (_, place) = self.replaced.get(&index)?.iter().find(|(by, _)| definitions < *by)?;
+        Some(*place)
+    }
+
+    /// Adds the list of definition number `definition`. Returns whether it replaces another one.
+    pub(super) fn insert(
+        &mut self,
+        definition: Definitions,
+        index: u32,
+        list: EncodedLabels<'_>,
+    ) -> bool {
+        let place = Place::new(self.bytes.len(), list);
+        self.bytes.extend_from_slice(list.bytes());
+        let replaced = self.set_place(index, place);
+        if let Some(replaced) = replaced {
+            self.replaced.entry(index).or_default().push((definition, replaced));
+            self.replacements += 1;
+            if let Some(list) = self.decoded.remove(&index) {
+                self.decoded_cost -= cost_of_decoded(&list);
+            }
+        }
+        let has_texts = list.has(LabelKind::Text) || list.has(LabelKind::Number);
+        let is_small = list.bytes().len() <= LARGEST_DECODED;
+        if has_texts && is_small && self.decoded.len() < MOST_DECODED {
+            let list = labels::decode(list.bytes());
+            self.decoded_cost += cost_of_decoded(&list);
+            self.decoded.insert(index, list);
+        }
+        replaced.is_some()
+    }
+
+    /// Forgets replaced lists. All events that were read have been delivered.
+    pub(super) fn forget_replaced(&mut self) {
+        if self.replaced.is_empty() {
+            return;
+        }
+        for (_, place) in self.replaced.drain().flat_map(|(_, lists)| lists) {
+            self.dead += place.exactly_of(&self.bytes).len();
+        }
+        self.replacements = 0;
+        if self.dead >= LEAST_DEAD && self.dead >= self.bytes.len() / 2 {
+            self.make_anew();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.counted.clear();
+        self.others.clear();
+        self.replaced.clear();
+        self.decoded.clear();
+        (self.dead, self.replacements, self.decoded_cost) = (0, 0, 0);
+    }
+
+    fn place(&self, index: u32) -> Option<Place> {
+        // An index below the first wraps around, and is then too large.
+        let counted = self.counted.get(index.wrapping_sub(self.first) as usize).copied();
+        counted.or_else(|| self.others.get(&index).copied())
+    }
+
+    /// Returns the place before.
+    fn set_place(&mut self, index: u32, place: Place) -> Option<Place> {
+        if self.counted.is_empty() {
+            self.first = index;
+        }
+        let at = index.wrapping_sub(self.first) as usize;
+        if let Some(counted) = self.counted.get_mut(at) {
+            return Some(std::mem::replace(counted, place));
+        }
+        if at == self.counted.len() {
+            self.counted.push(place);
+            return self.others.remove(&index);
+        }
+        self.others.insert(index, place)
+    }
+
+    /// Makes the buffer anew, of the lists that are valid. Nothing may refer to another one.
+    fn make_anew(&mut self) {
+        let old = std::mem::take(&mut self.bytes);
+        self.bytes.reserve(old.len() - self.dead);
+        for place in self.counted.iter_mut().chain(self.others.values_mut()) {
+            let list = place.exactly_of(&old);
+            *place = place.moved_to(self.bytes.len());
+            self.bytes.extend_from_slice(list);
+        }
+        self.dead = 0;
+    }
+}
+
+fn cost_of_decoded(list: &LabelList) -> usize {
+    let texts: usize = list
+        .labels
+        .iter()
+        .map(|label| match label {
+            Label::Text(key, value) => key.len() + value.len(),
+            Label::Number(key, _) => key.len(),
+            _ => 0,
+        })
+        .sum();
+    2 * size_of::<(u32, LabelList)>() + list.labels.len() * size_of::<Label>() + texts
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::{LEAST_DEAD, LabelLists};
+    use crate::{
+        cursor::Cursor,
+        error::Damage,
+        labels::{Label, LabelKind, parse_label_lists},
+    };
+
+    /// Adds one list: a text and a level.
+    fn insert(lists: &mut LabelLists, definition: u64, index: u32, text: &str, level: u8) -> bool {
+        let mut block = [index.to_le_bytes(), 1_u32.to_le_bytes()].concat();
+        block.extend([5, 1, b'k', text.len() as u8]);
+        block.extend(text.bytes());
+        block.extend([0x89, level]);
+        let mut is_replaced = None;
+        parse_label_lists(Cursor::new(&block, 0), |_, index, list| {
+            is_replaced = Some(lists.insert(definition, index, list));
+            Ok::<_, Damage>(())
+        })
+        .unwrap();
+        is_replaced.unwrap()
+    }
+
+    #[track_caller]
+    fn check(lists: &LabelLists, definitions: u64, index: u32, text: &str, level: u8) {
+        assert!(lists.contains(index));
+        let expected = [Label::Text("k".into(), text.into()), Label::Level(level)];
+        assert_eq!(*lists.labels(definitions, index), expected);
+        let found = |kind| lists.override_by(definitions, index, kind);
+        assert_eq!(found(LabelKind::Level), Some(level.into()));
+        assert_eq!(found(LabelKind::OpCode), None);
+    }
+
+    #[test]
+    fn any_order_of_indices() {
+        let mut lists = LabelLists::default();
+        let order = [7, 8, 3, 10, 9, 11, u32::MAX, 2];
+        for (number, index) in order.into_iter().enumerate() {
+            let text = index.to_string();
+            assert!(!insert(&mut lists, number as u64, index, &text, index as u8));
+        }
+        for index in order {
+            check(&lists, 100, index, &index.to_string(), index as u8);
+        }
+        // 9 was counted on from 8, and 10 and 11 were there already or followed it.
+        assert!([1, 4, 6, 12, u32::MAX - 1].iter().all(|index| !lists.contains(*index)));
+        assert!(insert(&mut lists, 100, 10, "ten", 1));
+        assert!(insert(&mut lists, 101, 2, "two", 2));
+        check(&lists, 101, 10, "ten", 1);
+        check(&lists, 101, 2, "two", 2);
+        lists.clear();
+        assert!(order.iter().all(|index| !lists.contains(*index)));
+        assert_eq!(lists.cost(), 0);
+        assert!(lists.labels(101, 10).is_empty());
+    }
+
+    #[test]
+    fn events_keep_the_list_of_their_place() {
+        for index in [1, 40] {
+            let mut lists = LabelLists::default();
+            insert(&mut lists, 1, 1, "first", 1);
+            insert(&mut lists, 2, 40, "first", 1);
+            insert(&mut lists, 5, index, "second", 2);
+            insert(&mut lists, 6, index, "third", 3);
+            check(&lists, 4, index, "first", 1);
+            check(&lists, 5, index, "second", 2);
+            check(&lists, 6, index, "third", 3);
+            check(&lists, 9, index, "third", 3);
+            lists.forget_replaced();
+            check(&lists, 9, index, "third", 3);
+        }
+    }
+
+    #[test]
+    fn lists_that_are_replaced_for_ever_take_no_memory() {
+        let mut lists = LabelLists::default();
+        let text = "x".repeat(100);
+        let (mut number, mut highest) = (0, 0);
+        for _ in 0..2 * LEAST_DEAD / 100 {
+            for index in [1, 2, 77] {
+                number += 1;
+                let text = format!("{text} {number}");
+                insert(&mut lists, number, index, &text, index as u8);
+                check(&lists, number, index, &text, index as u8);
+            }
+            highest = highest.max(lists.cost());
+            lists.forget_replaced();
+        }
+        assert!(highest < 2 * LEAST_DEAD, "{highest}");
+        for (index, before) in [(1, 2), (2, 1), (77, 0)] {
+            check(&lists, number, index, &format!("{text} {}", number - before), index as u8);
+        }
+    }
+
+    #[test]
+    fn few_lists_with_texts_are_lent() {
+        let mut lists = LabelLists::default();
+        for index in 1..=5_000 {
+            insert(&mut lists, index.into(), index, "text", 1);
+        }
+        assert!(matches!(lists.labels(9_999, 1_024), Cow::Borrowed(_)));
+        assert!(matches!(lists.labels(9_999, 1_025), Cow::Owned(_)));
+        check(&lists, 9_999, 1_024, "text", 1);
+        check(&lists, 9_999, 1_025, "text", 1);
+    }
+}
