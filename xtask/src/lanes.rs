@@ -10,6 +10,9 @@ use crate::{
     workspace::{Workspace, paths_in},
 };
 
+/// Runs programs for AArch64.
+pub(crate) const EMULATOR: &str = "qemu-aarch64-static";
+
 /// Seconds for each fuzz target in the smoke run.
 const FUZZ_SECONDS: u32 = 10;
 
@@ -210,7 +213,6 @@ const ON_AARCH64: [&str; 9] = [
 /// of the kernel's tracepoints, and of the program that looks for them. It also leaves out the
 /// tests with the reference reader, which would show nothing new.
 pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
-    const EMULATOR: &str = "qemu-aarch64-static";
     let old = compiler::oldest_for_aarch64(workspace)?;
     for (program, package) in
         [(EMULATOR, "qemu-user-static"), ("aarch64-linux-gnu-gcc", "gcc-aarch64-linux-gnu")]
@@ -248,9 +250,6 @@ pub(crate) fn aarch64(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env(compiler::X86_64_LINKER.variable, compiler::X86_64_LINKER.program(workspace)?)
         .env(compiler::AARCH64_LINKER.variable, compiler::AARCH64_LINKER.program(workspace)?)
-        // The emulator gets one processor. On two, QEMU 7.2 lets a load (`ldar`) overtake a store
-        // (`stlr`), which the architecture forbids. Then the standard library's channels lose
-        // wake-ups.
         .env(
             "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER",
             format!("taskset -c {} {EMULATOR}", one_processor()?),
@@ -311,8 +310,11 @@ pub(crate) fn fuzz_smoke(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The number of a processor that this process may run on.
-fn one_processor() -> Result<String> {
+/// The number of a processor that this process may run on, for the emulator.
+///
+/// On two processors, QEMU 7.2 lets a load (`ldar`) overtake a store (`stlr`), which the
+/// architecture forbids. Then the standard library's channels lose wake-ups.
+pub(crate) fn one_processor() -> Result<String> {
     let path = PathBuf::from("/proc/self/status");
     let text = fs::read_to_string(&path).map_err(|source| Error::File { path, source })?;
     let list = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

@@ -3,11 +3,11 @@
 //! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
 //! has what most lanes do; [`seam`], [`mutants`] and [`lines`] have modules of their own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
-//! not vary; [`load`] compares the service with and without recorders. [`packages`] builds what a
-//! registry would get. [`compiler`] finds other compilers. [mod@runtime_events] makes a table of
-//! `nettrace-reader`. [`workspace`] knows the packages. [`step`] runs a command and counts the
-//! tests that it reports, and [`failures`] keeps what failed ones printed. [`vm`] boots a kernel
-//! for the tests that need one of their own.
+//! not vary, and [`mca`] simulates them; [`load`] compares the service with and without recorders.
+//! [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
+//! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
+//! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
+//! ones printed. [`vm`] boots a kernel for the tests that need one of their own.
 //!
 //! A lane that finds nothing to check fails, so that no lane passes for ever.
 
@@ -21,6 +21,7 @@ mod instructions;
 mod lanes;
 mod lines;
 mod load;
+mod mca;
 mod mutants;
 mod packages;
 mod runtime_events;
@@ -63,6 +64,7 @@ fn run(arguments: &[&str]) -> Result<()> {
             Ok(())
         }
         ["load", arguments @ ..] => load::run(&Workspace::load()?, arguments),
+        ["mca"] => mca::run(&Workspace::load()?),
         ["vm", "--shell", command @ ..] => vm::shell(&Workspace::load()?, command),
         ["runtime-events"] | ["runtime-events", "--help"] => {
             println!("{}", runtime_events::HELP);
@@ -80,6 +82,7 @@ fn help() -> String {
          ci [LANE ...]     those named, or every lane; stops at a failure\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
          load [ROUNDS]     the service under load, with and without recorders; --help says more\n  \
+         mca               simulates an event on several processors by llvm-mca\n  \
          vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
          runtime-events    makes the table of .NET's events in nettrace-reader; says how\n  \
          LANE              the same as `ci LANE`\n  \
