@@ -25,7 +25,7 @@ use crate::{
         Context, NotAcrossAwait,
         frames::{self, Above, Begun, Entered, Ids, Snapshot},
     },
-    emit::emit_to as emit_to_sessions,
+    emit::{Emit as _, apart::emit_in, emit_to as emit_to_sessions},
     local,
     session::Session,
     sessions,
@@ -68,23 +68,89 @@ impl SpanIds {
     /// force as [`enter`](Self::enter) does, for the event that tells of its start.
     #[inline(always)]
     pub fn begin(within: Within<'_>) -> (Self, Option<Arc<TraceState>>, Entry) {
-        let outer;
-        let above = match within {
-            Within::Current => Above::Current,
-            Within::Nothing => Above::Nothing(None),
-            Within::Span(span, state) => {
-                outer = Snapshot::of_span(span.ids, state);
-                Above::Snapshot(&outer)
-            }
-        };
         let mut begun = None;
-        let entered = frames::begin_span(above, &mut begun, 0);
+        let entered = within.above(|above| frames::begin_span(above, &mut begun, 0));
         let Some(mut begun) = begun else { unreachable!("it makes one") };
         if begun.is_undecided() {
             begun.decide(&entered, None, false);
         }
         let Begun { ids, number, state } = begun;
         (Self { ids, number }, state, Entry { entered, not_send: PhantomData })
+    }
+
+    /// Makes ids as [`begin`](Self::begin) does, and records the event that tells of the span's
+    /// start. Nothing is in force afterwards. Also returns the time of the event.
+    ///
+    /// ```
+    /// use nettrace_writer::{
+    ///     Session, TraceEvent,
+    ///     bridge::{SpanIds, Within},
+    ///     sink::MemorySink,
+    /// };
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs", opcode = 1)]
+    /// struct WorkStart;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs", opcode = 2)]
+    /// struct WorkStop;
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let (ids, state, _began) = SpanIds::begin_with(Within::Current, &WorkStart);
+    /// ids.emit(state, &WorkStop);
+    /// assert_eq!(session.finish()?.written, 2);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn begin_with<T: TraceEvent>(
+        within: Within<'_>,
+        start: &T,
+    ) -> (Self, Option<Arc<TraceState>>, Began) {
+        let Some(Begun { ids, number, state }) = within.above(frames::new_ids) else {
+            return Self::begin_in_force(within, start);
+        };
+        match emit_in(start, start.event_type(), &ids, number) {
+            Some(at) => (Self { ids, number }, state, Began(Started::at_event(at))),
+            None => {
+                let began = Self { ids, number }.emit_in_force(state.clone(), start);
+                (Self { ids, number }, state, began)
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_in_force<T: TraceEvent>(
+        within: Within<'_>,
+        start: &T,
+    ) -> (Self, Option<Arc<TraceState>>, Began) {
+        let (ids, state, entry) = Self::begin(within);
+        start.emit();
+        let began = Began::at_last_event();
+        entry.leave();
+        (ids, state, began)
+    }
+
+    /// Records an event in the span, as if the span were entered for it.
+    #[inline(always)]
+    pub fn emit<T: TraceEvent>(&self, state: Option<Arc<TraceState>>, event: &T) {
+        let Self { ids, number } = *self;
+        let is_done =
+            frames::has_no_labels() && emit_in(event, event.event_type(), &ids, number).is_some();
+        if !is_done {
+            Self { ids, number }.emit_in_force(state, event);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn emit_in_force<T: TraceEvent>(self, state: Option<Arc<TraceState>>, event: &T) -> Began {
+        let entry = self.enter(state);
+        event.emit();
+        let began = Began::at_last_event();
+        entry.leave();
+        began
     }
 
     /// Puts the span in force on this thread, with the labels that are in force, until the entry is
@@ -155,6 +221,20 @@ pub enum Within<'a> {
     Nothing,
     /// In another span of that library, which has this `tracestate`.
     Span(&'a SpanIds, Option<Arc<TraceState>>),
+}
+
+impl Within<'_> {
+    /// Calls `f` with the same, as the frames have it.
+    #[inline(always)]
+    fn above<R>(&self, f: impl FnOnce(Above<'_>) -> R) -> R {
+        match self {
+            Self::Current => f(Above::Current),
+            Self::Nothing => f(Above::Nothing(None)),
+            Self::Span(span, state) => {
+                f(Above::Snapshot(&Snapshot::of_span(span.ids, state.clone())))
+            }
+        }
+    }
 }
 
 /// Says that a span of another library is in force on this thread.

@@ -1,5 +1,6 @@
 //! The path of an event from the caller to its thread's buffer.
 
+pub(crate) mod apart;
 mod origin;
 pub(crate) mod sampled_out;
 mod slow;

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nettrace_context::ActivityId;
 use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
     bridge::{self, Began, SpanIds, Within},
@@ -152,6 +153,90 @@ fn ids_are_in_force_below_labels() {
     let event = reader.next_event().unwrap().unwrap();
     let labels = format!("{:?}", event.labels());
     assert!(labels.contains("\"route\"") && labels.contains(&outer.span_id().to_u64().to_string()));
+}
+
+/// Of each event: its number, its span, the parent's activity, and whether it has another label.
+type Seen = (u64, Option<u64>, Option<[u8; 16]>, bool);
+
+fn seen(bytes: &[u8]) -> Vec<Seen> {
+    let mut reader = nettrace_reader::Options::default().open(bytes).unwrap().sorted();
+    let mut all = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let number = u64::from_le_bytes(*event.payload.first_chunk().unwrap());
+        let mut seen: Seen = (number, None, None, false);
+        for label in event.labels().iter() {
+            match *label {
+                nettrace_reader::Label::SpanId(id) => seen.1 = Some(id),
+                nettrace_reader::Label::RelatedActivityId(id) => seen.2 = Some(id),
+                nettrace_reader::Label::TraceId(_) | nettrace_reader::Label::ActivityId(_) => {}
+                _ => seen.3 = true,
+            }
+        }
+        all.push(seen);
+    }
+    all
+}
+
+/// Events of spans that are not in force have the labels that they would have if they were, and
+/// those after them have what is in force: with no session, with one and with two.
+#[test]
+fn an_event_of_a_span_needs_no_entry() {
+    let _alone = one_at_a_time();
+    let ty = made("Apart", 3);
+    for sessions in 0..=2 {
+        let started: Vec<_> = (0..sessions).map(|_| start("Bridge")).collect();
+        let mut expected: Vec<Seen> = Vec::new();
+        let mut note = |span: Option<&SpanIds>, has_label: bool| {
+            let number = expected.len() as u64;
+            let parent = span
+                .and_then(SpanIds::parent_id)
+                .map(|parent| ActivityId::from_span_id(parent, std::process::id()).to_bytes_le());
+            let id = span.map(|span| span.span_id().to_u64());
+            expected.push((number, id, parent, has_label));
+            Made(ty, number)
+        };
+        note(None, false).emit();
+        // What the ids are is known only after the event.
+        let (root, state, began) = SpanIds::begin_with(Within::Current, &Made(ty, 1));
+        note(Some(&root), false);
+        assert!(root.parent_id().is_none() && state.is_none());
+        assert!(began.elapsed().as_nanos() < 1 << 60);
+        assert!(Context::current().span_id().is_none());
+        note(None, false).emit();
+        root.emit(None, &note(Some(&root), false));
+        root.emit(None, &note(Some(&root), false));
+        let entry = root.enter(None);
+        note(Some(&root), false).emit();
+        let (child, ..) = SpanIds::begin_with(Within::Current, &Made(ty, 6));
+        assert_eq!(child.parent_id(), Some(root.span_id()));
+        note(Some(&child), false);
+        root.emit(None, &note(Some(&root), false));
+        note(Some(&root), false).emit();
+        child.emit(None, &note(Some(&child), false));
+        note(Some(&root), false).emit();
+        let inner = child.enter(None);
+        child.emit(None, &note(Some(&child), false));
+        note(Some(&child), false).emit();
+        inner.leave();
+        child.emit(None, &note(Some(&child), false));
+        {
+            let _labels = enter_labels(&[Label::Str("route", "/cart")]).unwrap();
+            child.emit(None, &note(Some(&child), true));
+            note(Some(&root), true).emit();
+            let number = 16;
+            let (other, ..) = SpanIds::begin_with(Within::Nothing, &Made(ty, number));
+            assert_eq!(note(Some(&other), true).1, number);
+        }
+        entry.leave();
+        let (other, ..) = SpanIds::begin_with(Within::Span(&child, None), &Made(ty, 17));
+        assert_eq!(other.parent_id(), Some(child.span_id()));
+        note(Some(&other), false);
+        note(None, false).emit();
+        for (session, memory) in started {
+            session.finish().unwrap();
+            assert_eq!(seen(&memory.bytes()), expected);
+        }
+    }
 }
 
 #[test]

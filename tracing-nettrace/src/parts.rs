@@ -79,8 +79,6 @@ pub(crate) struct Stop {
 }
 
 impl TraceEvent for Stop {
-    const COMES_ALONE: bool = true;
-
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }

@@ -391,14 +391,14 @@ impl Recorder {
                 }
             }
         };
-        let (ids, state, entry) = SpanIds::begin(within);
-        let mut sessions = 0;
-        if let Some((ty, values)) = start {
-            values.emit_alone(ty);
-            sessions = ty.enabled();
-        }
-        let began = Began::at_last_event();
-        entry.leave();
+        let ((ids, state, began), sessions) = match start {
+            Some((ty, values)) => (values.begin(ty, within), ty.enabled()),
+            None => {
+                let (ids, state, entry) = SpanIds::begin(within);
+                entry.leave();
+                ((ids, state, Began::now()), 0)
+            }
+        };
         let told = Told { changes, sessions };
         let new = New { callsite, ids, state, began, told };
         let opened = match id {
@@ -486,9 +486,10 @@ impl Recorder {
     #[inline]
     pub(crate) fn enter(&self, id: u64) {
         let Some(row) = self.row(id) else { return };
-        let Some(ids) = row.ids() else { return };
         self.tell_late(row);
-        if stack::push(self.number, id, || ids.enter(row.state())) && self.polls {
+        // The ids are read where they are used: a copy would be read back before it is written.
+        let enter = || Some(row.ids()?.enter(row.state()));
+        if stack::push(self.number, id, enter) && self.polls {
             self.mark(row.callsite(self.naming), Part::Resume);
         }
     }
@@ -518,11 +519,9 @@ impl Recorder {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let (Some(ty), Some(ids)) = (stop, row.ids()) {
-                let entry = ids.enter(row.state());
                 let Busy { nanos: busy, polls } = row.busy();
                 let polls = u32::try_from(polls).unwrap_or(u32::MAX);
-                Stop { ty, duration: row.began().elapsed(), busy, polls }.emit();
-                entry.leave();
+                ids.emit(row.state(), &Stop { ty, duration: row.began().elapsed(), busy, polls });
             }
         }
         if self.has_own_ids {

@@ -53,8 +53,12 @@ pub(crate) struct Row {
     began: [AtomicU64; 2],
     /// The sessions that were told of its start (lower half), as of which change (upper half).
     told: AtomicU64,
-    /// How long it was entered, and how often: see [`Busy`].
+    /// The number of the thread on which it began.
+    thread: AtomicU64,
+    /// How long it was entered on that thread, and how often: see [`Busy`].
     busy: AtomicU64,
+    /// The same on other threads.
+    busy_elsewhere: AtomicU64,
     /// What did not fit into `busy`: nanoseconds, and how often.
     more_busy: [AtomicU64; 2],
     /// Handles beyond the first.
@@ -71,7 +75,9 @@ impl Row {
             ids: [const { AtomicU64::new(0) }; 6],
             began: [const { AtomicU64::new(0) }; 2],
             told: AtomicU64::new(0),
+            thread: AtomicU64::new(0),
             busy: AtomicU64::new(0),
+            busy_elsewhere: AtomicU64::new(0),
             more_busy: [const { AtomicU64::new(0) }; 2],
             clones: AtomicU32::new(0),
             has_state: AtomicU32::new(0),
@@ -80,7 +86,7 @@ impl Row {
     }
 
     /// The ids of the span.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn ids(&self) -> Option<SpanIds> {
         let [a, b, c, d, e, f] = &self.ids;
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -125,10 +131,19 @@ impl Row {
         if nanos >= Busy::HALF {
             return self.spill(Busy { nanos, polls: 1 });
         }
-        // Relaxed, as below: only the sum counts.
-        let before = self.busy.fetch_add(Busy { nanos, polls: 1 }.to_word(), Ordering::Relaxed);
+        // Relaxed: only the sum counts. The thread on which the span began is the only one that
+        // changes its word, so it needs no exchange. What a signal handler adds in between is lost.
+        let word = Busy { nanos, polls: 1 }.to_word();
+        let (busy, before) = if self.thread.load(Ordering::Relaxed) == thread() {
+            let before = self.busy.load(Ordering::Relaxed);
+            self.busy.store(before + word, Ordering::Relaxed);
+            (&self.busy, before)
+        } else {
+            let busy = &self.busy_elsewhere;
+            (busy, busy.fetch_add(word, Ordering::Relaxed))
+        };
         if before & Busy::NEARLY_FULL != 0 {
-            self.spill(Busy::from_word(self.busy.swap(0, Ordering::Relaxed)));
+            self.spill(Busy::from_word(busy.swap(0, Ordering::Relaxed)));
         }
     }
 
@@ -139,10 +154,15 @@ impl Row {
     }
 
     /// How long it was entered, and how often.
+    #[inline]
     pub(crate) fn busy(&self) -> Busy {
-        let busy = Busy::from_word(self.busy.load(Ordering::Relaxed));
-        let [nanos, polls] = [0, 1].map(|at: usize| self.more_busy[at].load(Ordering::Relaxed));
-        Busy { nanos: busy.nanos + nanos, polls: busy.polls + polls }
+        let here = Busy::from_word(self.busy.load(Ordering::Relaxed));
+        let elsewhere = Busy::from_word(self.busy_elsewhere.load(Ordering::Relaxed));
+        let [nanos, polls] = &self.more_busy;
+        Busy {
+            nanos: here.nanos + elsewhere.nanos + nanos.load(Ordering::Relaxed),
+            polls: here.polls + elsewhere.polls + polls.load(Ordering::Relaxed),
+        }
     }
 
     /// There is one more handle.
@@ -202,6 +222,24 @@ impl Busy {
 thread_local! {
     /// The row of the first level that this thread gave back last, or would like to begin with.
     static NEAR: Cell<usize> = Cell::new(hash(bridge::unique_number()) as usize % FIRST);
+    /// The thread's number, which no other one has. 0: it has none yet.
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The number of this thread.
+#[inline]
+fn thread() -> u64 {
+    match THREAD.get() {
+        0 => first_thread(),
+        number => number,
+    }
+}
+
+#[cold]
+fn first_thread() -> u64 {
+    let number = bridge::unique_number();
+    THREAD.set(number);
+    number
 }
 
 /// What a span begins with.
@@ -276,7 +314,7 @@ impl Spans {
     }
 
     /// Keeps a span under an id that no open span has. Returns `None` if there is no room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open(&self, id: u64, new: New) -> Option<u64> {
         let (row, _) = self.take(hash(id))?;
         row.fill(id, new);
@@ -286,7 +324,7 @@ impl Spans {
     /// Keeps a span, and chooses its id: a number that no other span has, and the place of its row.
     /// The row is the one that the thread gave back last, or one after it, if that is free. Returns
     /// `None` if there is no room.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn open_anywhere(&self, new: New) -> Option<u64> {
         let near = NEAR.try_with(Cell::get).unwrap_or(0);
         let (row, place) = match self.take_near(near) {
@@ -307,7 +345,7 @@ impl Spans {
     }
 
     /// Takes a free row of the first level, near to a place.
-    #[inline]
+    #[inline(always)]
     fn take_near(&self, near: usize) -> Option<(&Row, usize)> {
         let rows = self.levels[0].get()?;
         let mut places = (near..near + PROBES).map(|place| place % FIRST);
@@ -347,7 +385,7 @@ impl Row {
         taken.is_ok()
     }
 
-    #[inline]
+    #[inline(always)]
     fn fill(&self, id: u64, new: New) {
         let row = self;
         row.callsite.store(new.callsite.address(), Ordering::Relaxed);
@@ -358,7 +396,9 @@ impl Row {
             word.store(value, Ordering::Relaxed);
         }
         row.told.store(new.told.to_word(), Ordering::Relaxed);
+        row.thread.store(thread(), Ordering::Relaxed);
         row.busy.store(0, Ordering::Relaxed);
+        row.busy_elsewhere.store(0, Ordering::Relaxed);
         row.more_busy.iter().for_each(|more| more.store(0, Ordering::Relaxed));
         row.clones.store(0, Ordering::Relaxed);
         row.has_state.store(new.state.is_some().into(), Ordering::Relaxed);
@@ -371,11 +411,16 @@ impl Row {
 
 #[cfg(test)]
 mod tests {
-    use super::{Busy, Row};
+    use super::{Busy, Ordering, Row, thread};
 
     #[test]
     fn busy_time_is_exact_beyond_a_word() {
-        let row = Row::new();
+        let (here, elsewhere) = (Row::new(), Row::new());
+        here.thread.store(thread(), Ordering::Relaxed);
+        [here, elsewhere].iter().for_each(is_exact_beyond_a_word);
+    }
+
+    fn is_exact_beyond_a_word(row: &Row) {
         let nanos = [1, Busy::HALF - 1, Busy::HALF, 5 * Busy::HALF, 7];
         nanos.iter().for_each(|nanos| row.left(*nanos));
         let sum = nanos.iter().sum();

@@ -36,11 +36,11 @@ thread_local! {
 /// Adds a span, and puts it in force by `enter`, unless the thread has entered it already. Returns
 /// whether it is in force now.
 #[inline]
-pub(crate) fn push(owner: u64, id: u64, enter: impl FnOnce() -> Entry) -> bool {
+pub(crate) fn push(owner: u64, id: u64, enter: impl FnOnce() -> Option<Entry>) -> bool {
     let pushed = STACK.try_with(|stack| {
         let mut stack = stack.try_borrow_mut().ok()?;
         let is_new = !stack.iter().any(|entered| entered.is(owner, id));
-        let entry = is_new.then(enter);
+        let entry = if is_new { Some(enter()?) } else { None };
         stack.push(Entered { owner, id, began: Began::now(), is_left: false, entry });
         Some(is_new)
     });
@@ -53,6 +53,18 @@ pub(crate) fn push(owner: u64, id: u64, enter: impl FnOnce() -> Entry) -> bool {
 pub(crate) fn pop(owner: u64, id: u64) -> Option<u64> {
     let popped = STACK.try_with(|stack| {
         let mut stack = stack.try_borrow_mut().ok()?;
+        if let [others @ .., last] = &mut **stack {
+            // As below, for a span that is left before any other, within one that is in force.
+            let is_simple = |outer: &Entered| !outer.is_left && outer.entry.is_some();
+            if last.is(owner, id) && others.last().is_none_or(is_simple) {
+                let nanos = last.entry.is_some().then(|| last.began.elapsed().as_nanos());
+                if let Some(entry) = last.entry.take() {
+                    entry.leave();
+                }
+                stack.pop();
+                return nanos;
+            }
+        }
         let entered = stack.iter_mut().rev().find(|entered| entered.is(owner, id))?;
         entered.is_left = true;
         let nanos = entered.entry.is_some().then(|| entered.began.elapsed().as_nanos());

@@ -18,10 +18,13 @@ use std::{
     fmt::{self, Write as _},
     mem,
     ops::{Deref, DerefMut},
+    sync::Arc,
 };
 
+use nettrace_context::TraceState;
 use nettrace_writer::{
     Emit,
+    bridge::{Began, SpanIds, Within},
     event::{ArrayLayout, EventType, FieldType, PayloadEncoder, StrEncoding, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -427,6 +430,9 @@ impl Visit for Values {
     }
 }
 
+/// A span that has begun, the `tracestate` that it has inherited, and when it began.
+pub(crate) type BeganSpan = (SpanIds, Option<Arc<TraceState>>, Began);
+
 /// The values of an event, wherever they are.
 pub(crate) trait Recorded {
     /// Which values there are.
@@ -435,8 +441,8 @@ pub(crate) trait Recorded {
     /// Emits them as an event of a type that has their signature.
     fn emit(&self, ty: &'static EventType);
 
-    /// [`emit`](Self::emit) for an event that is seldom of the type of the one before.
-    fn emit_alone(&self, ty: &'static EventType);
+    /// Begins a span, and emits them as its Start: see [`SpanIds::begin_with`].
+    fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan;
 }
 
 impl Recorded for Values {
@@ -455,11 +461,11 @@ impl Recorded for Values {
     }
 
     #[inline(always)]
-    fn emit_alone(&self, ty: &'static EventType) {
+    fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan {
         if self.is_plain {
-            Alone(Plain { ty, values: self }).emit();
+            SpanIds::begin_with(within, &Plain { ty, values: self })
         } else {
-            OneByOne { ty, values: self }.emit();
+            SpanIds::begin_with(within, &OneByOne { ty, values: self })
         }
     }
 }
@@ -489,28 +495,6 @@ impl TraceEvent for Plain<'_> {
         } else {
             self.values.encode(encoder);
         }
-    }
-}
-
-/// [`Plain`], for an event that is seldom of the type of the one before.
-#[derive(Clone, Copy)]
-struct Alone<'a>(Plain<'a>);
-
-impl TraceEvent for Alone<'_> {
-    const COMES_ALONE: bool = true;
-
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.0.ty
-    }
-
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        self.0.encode(encoder);
     }
 }
 

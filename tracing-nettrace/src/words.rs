@@ -9,11 +9,12 @@ use std::{error::Error, fmt};
 
 use nettrace_writer::{
     Emit,
+    bridge::{SpanIds, Within},
     event::{EventType, PayloadEncoder, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
 
-use crate::values::{Kind, MAX_FIELDS, Recorded, Signature, Taken, Values};
+use crate::values::{BeganSpan, Kind, MAX_FIELDS, Recorded, Signature, Taken, Values};
 
 /// The most numbers that are kept in place.
 const MAX_WORDS: usize = 4;
@@ -120,8 +121,8 @@ impl Recorded for Words {
     }
 
     #[inline(always)]
-    fn emit_alone(&self, ty: &'static EventType) {
-        Alone(Plain { ty, words: self }).emit();
+    fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan {
+        SpanIds::begin_with(within, &Plain { ty, words: self })
     }
 }
 
@@ -208,28 +209,6 @@ impl TraceEvent for Plain<'_> {
                 encoder.u64(*word);
             }
         }
-    }
-}
-
-/// [`Plain`], for an event that is seldom of the type of the one before.
-#[derive(Clone, Copy)]
-struct Alone<'a>(Plain<'a>);
-
-impl TraceEvent for Alone<'_> {
-    const COMES_ALONE: bool = true;
-
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.0.ty
-    }
-
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        self.0.encode(encoder);
     }
 }
 

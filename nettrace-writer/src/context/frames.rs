@@ -25,7 +25,7 @@ use nettrace_context::TraceState;
 use nettrace_format::v6::Label;
 
 pub(crate) use self::{
-    begin::{Above, Begun, begin_sampled_out, begin_span},
+    begin::{Above, Begun, begin_sampled_out, begin_span, new_ids},
     list::decode,
     span_ids::{IdBytes, IdList, Ids, SAMPLED_OUT, labels},
 };
@@ -299,6 +299,14 @@ pub(crate) fn return_to(entered: &Entered) -> bool {
 #[inline(never)]
 fn cut_to(entered: &Entered) -> bool {
     with_frames(|frames| frames.return_to(entered)).unwrap_or(false)
+}
+
+/// Whether no labels are in force but the ids of a span. `false` if that cannot be read.
+#[inline(always)]
+pub(crate) fn has_no_labels() -> bool {
+    let has_none =
+        |frames: &mut Frames| frames.innermost().is_some_and(|frame| frame.start == frame.end);
+    version() == 0 || with_frames(has_none).unwrap_or(false)
 }
 
 /// What is in force.

@@ -152,6 +152,13 @@ pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
     frames::version() == buffer.record.labels() || write_labels(buffer)
 }
 
+/// Makes a span the labels of the next row, whatever is in force. Otherwise as [`relabel`].
+#[inline(always)]
+pub(super) fn relabel_as(record: &Record, ids: &Ids, version: u64) -> bool {
+    let write = |out: &mut Cursor| origin::span(out, ids, record.last_escapes());
+    record.labels() == version || (record.goes_on() && write_escape(record, version, write))
+}
+
 #[inline(never)]
 fn write_labels(buffer: &ThreadBuffer) -> bool {
     let record = &buffer.record;

@@ -100,6 +100,15 @@ impl Started {
         }
     }
 
+    /// A call that began at an event whose time by the counter is known.
+    #[inline(always)]
+    pub(crate) fn at_event(counter: u64) -> Self {
+        match PACE.load(Ordering::Relaxed) {
+            0 => Self::now(),
+            pace => Self { at: counter, pace },
+        }
+    }
+
     /// A call that has just begun. To be called after its Start if there is one.
     #[inline(always)]
     pub(crate) fn of_span<E: SpanEvents>() -> Self {

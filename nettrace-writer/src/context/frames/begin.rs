@@ -134,6 +134,19 @@ fn begin_here<const IN_CURRENT: bool>(
     }
 }
 
+/// Makes ids for a span and puts nothing in force. `None` if that is not all there is to do, so
+/// that [`begin_span`] must do it: labels are in force, or something is to be decided for the span.
+#[inline(always)]
+pub(crate) fn new_ids(above: Above<'_>) -> Option<Begun> {
+    let begun = with_frames(|frames| {
+        let outer = frames.frames.get(frames.depth).filter(|outer| outer.start == outer.end)?;
+        let (span, number) = new_span(&mut frames.block);
+        let (ids, state) = ids_of(span, &above, outer);
+        (!ids.is_marked()).then_some(Begun { ids, number, state })
+    });
+    begun.ok().flatten()
+}
+
 #[cold]
 #[inline(never)]
 fn begin_nowhere(above: &Above<'_>) -> Begun {

@@ -51,7 +51,11 @@ impl Frames {
                 let number = span.number;
                 next.set_span((span.ids, number), state, labels, &mut self.depth, &mut self.last)
             }
-            _ => self.push_span_below_labels(span),
+            _ => {
+                // A copy, so that the span need not be in memory for the case above.
+                let Begun { ids, number, ref state } = *span;
+                self.push_span_below_labels(&Begun { ids, number, state: state.clone() })
+            }
         }
     }
 
