@@ -14,7 +14,7 @@ use nettrace_writer::{
     Emit, Error, FilterError, Level, OnFull, ProviderFilter, Session, TraceEvent, sink::MemorySink,
 };
 use proptest::prelude::*;
-use testkit::process::{is_rerun, rerun};
+use testkit::process::{is_rerun, one_at_a_time, rerun};
 
 use crate::trace_support::{check, read};
 
@@ -59,6 +59,7 @@ fn recorded(filters: &[ProviderFilter]) -> [bool; 4] {
 
 #[test]
 fn a_filter_selects_by_name_prefix_level_and_keywords() {
+    let _alone = one_at_a_time();
     let f = ProviderFilter::new;
     for (filters, expected) in [
         (vec![], [false; 4]),
@@ -201,6 +202,7 @@ proptest! {
 
 #[test]
 fn an_environment_variable_replaces_the_filters() {
+    let _alone = one_at_a_time();
     // The variable is the one through which `rerun` gives its argument.
     let count = || {
         let builder = Session::builder().sink(MemorySink::new()).provider("filters-cart");
@@ -258,6 +260,7 @@ struct SecondLater {
 
 #[test]
 fn a_change_holds_for_known_types_and_for_later_ones() {
+    let _alone = one_at_a_time();
     let sink = MemorySink::new();
     let builder = Session::builder().sink(sink.clone()).provider("Live-First");
     let session = builder.start().unwrap();
@@ -407,6 +410,7 @@ fn flip(others: usize) {
 
 #[test]
 fn filters_change_while_threads_emit() {
+    let _alone = one_at_a_time();
     flip(0);
     flip(2);
 }
