@@ -128,7 +128,13 @@ fn a_handler_at_any_instruction_has_no_labels_of_a_span_that_has_ended() {
     let session = builder.start().unwrap();
     Tick { value: 0 }.emit();
     drop(work(0));
-    let all = steps::at(u64::MAX, || (), || drop(work(0))).1;
+    // The least of some: one may meet the end of a chunk.
+    let all = (0..3).map(|_| {
+        let (span, all) = steps::at(u64::MAX, || (), || work(0));
+        drop(span);
+        all
+    });
+    let all = all.min().unwrap();
     // Without optimisation there are many thousand.
     let stride = all / 100 + 1;
     let mut runs = 0;
@@ -149,6 +155,7 @@ fn a_handler_at_any_instruction_has_no_labels_of_a_span_that_has_ended() {
             before += 1;
         }
     }
+    println!("{before} of {runs}");
     assert!(before > runs / 20, "{before} of {runs}");
 }
 
