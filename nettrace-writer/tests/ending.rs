@@ -5,7 +5,8 @@
 mod trace_support;
 
 use std::{
-    io, panic,
+    fs, io, panic,
+    path::{Path, PathBuf},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -123,6 +124,34 @@ fn events_that_wait_for_room_when_the_session_ends_are_counted() {
     check(&memory.bytes(), &stats);
 }
 
+/// A thread of this process, as the system knows it.
+struct SystemThread(PathBuf);
+
+impl SystemThread {
+    fn current() -> Self {
+        Self(fs::read_link("/proc/thread-self").map_or_else(
+            |_| PathBuf::new(), // not on Linux
+            |own| Path::new("/proc").join(own),
+        ))
+    }
+
+    /// Whether it sleeps, and does not only wait for a processor. True for all threads of a system
+    /// that is not Linux.
+    fn sleeps(&self) -> bool {
+        let Ok(stat) = fs::read_to_string(self.0.join("stat")) else { return true };
+        stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+    }
+}
+
+/// Whether the flushers of all sessions sleep.
+fn flushers_sleep() -> bool {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return true };
+    threads.flatten().map(|thread| thread.path()).all(|thread| {
+        let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
+        !name.starts_with("nettrace-flushe") || SystemThread(thread).sleeps()
+    })
+}
+
 #[derive(TraceEvent)]
 #[trace_event(provider = "Ending-Buffer")]
 struct Late {
@@ -144,29 +173,42 @@ fn events_that_wait_for_a_buffer_when_the_session_ends_are_counted() {
     let mut begun = 1;
     while session.stats().threads >= begun {
         begun += 1;
-        let panics = || {
+        let (started, is_started) = mpsc::channel();
+        let panics = move || {
+            started.send(SystemThread::current()).unwrap();
             let bytes = || panic::resume_unwind(Box::new("on purpose"));
             let emit = || Hostile { ty: &PANICS, bytes: &bytes }.emit();
             panic::catch_unwind(panic::AssertUnwindSafe(emit)).unwrap_err();
         };
         let thread = thread::spawn(panics);
-        // The first 512 find a buffer, however slow the machine is.
-        let patience = Duration::from_secs(if begun < 512 { 240 } else { 2 });
-        let start = Instant::now();
-        while !thread.is_finished() && start.elapsed() < patience {
-            thread::sleep(Duration::from_micros(100));
+        // It ends, or sleeps until there is a buffer. It may sleep for a moment for other reasons.
+        let (system, mut asleep) = (is_started.recv().unwrap(), 0);
+        while !thread.is_finished() && asleep < 100 {
+            thread::sleep(Duration::from_micros(if asleep > 5 { 5_000 } else { 100 }));
+            asleep = if system.sleeps() { asleep + 1 } else { 0 };
         }
         if !thread.is_finished() {
             break;
         }
     }
     assert!((512..5_000).contains(&begun), "{begun}");
-    let waiting: Vec<_> =
-        (0..8).map(|value| thread::spawn(move || Late { value }.emit())).collect();
+    let (started, are_started) = mpsc::channel();
+    let waiting: Vec<_> = (0..8)
+        .map(|value| {
+            let started = started.clone();
+            thread::spawn(move || {
+                started.send(SystemThread::current()).unwrap();
+                Late { value }.emit();
+            })
+        })
+        .collect();
     begun += waiting.len() as u64;
-    // Each thread has seen that the session listens, if it has had the processor for a moment by
-    // now.
-    thread::sleep(Duration::from_secs(1));
+    // Each thread has seen that the session listens, and sleeps until there is a buffer.
+    for thread in are_started.iter().take(waiting.len()) {
+        while !thread.sleeps() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
     let finishing = thread::spawn(move || session.finish().unwrap());
     while Late::is_any_enabled() {
         thread::sleep(Duration::from_millis(1));
@@ -243,10 +285,13 @@ fn finish_gives_up_on_a_pipe_that_nobody_reads() {
     let session = session.finish_timeout(Duration::from_millis(300)).start().unwrap();
     let begun = Arc::new(AtomicU64::new(0));
     let is_ending = Arc::new(AtomicBool::new(false));
+    let (started, are_started) = mpsc::channel();
     let threads: Vec<_> = (0..8)
         .map(|_| {
             let (begun, is_ending) = (Arc::clone(&begun), Arc::clone(&is_ending));
+            let started = started.clone();
             thread::spawn(move || {
+                started.send(SystemThread::current()).unwrap();
                 while !is_ending.load(Ordering::SeqCst) {
                     let value = begun.fetch_add(1, Ordering::SeqCst);
                     Piped { value, text: "text that fills the chunks in no time" }.emit();
@@ -254,7 +299,17 @@ fn finish_gives_up_on_a_pipe_that_nobody_reads() {
             })
         })
         .collect();
-    settled(&begun);
+    // Each thread waits for room, because the flusher waits for the pipe.
+    let system: Vec<_> = are_started.iter().take(threads.len()).collect();
+    let (mut last, mut settled) = (0, 0);
+    while settled < 60 {
+        thread::sleep(Duration::from_millis(5));
+        let now = begun.load(Ordering::SeqCst);
+        // There is a megabyte of memory.
+        let wait = now > 5_000 && flushers_sleep() && system.iter().all(SystemThread::sleeps);
+        settled = if wait && now == last { settled + 1 } else { 0 };
+        last = now;
+    }
     is_ending.store(true, Ordering::SeqCst);
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || done.send(session.finish_with_stats()).is_ok());
@@ -299,7 +354,7 @@ fn a_sink_that_drops_its_own_session_ends_it() {
 /// Pages of this process: those with an address, and those in memory.
 #[cfg(target_os = "linux")]
 fn pages() -> [u64; 2] {
-    let status = std::fs::read_to_string("/proc/self/statm").expect("procfs");
+    let status = fs::read_to_string("/proc/self/statm").expect("procfs");
     let mut numbers = status.split_whitespace().map(|pages| pages.parse().expect("a number"));
     [0; 2].map(|_| numbers.next().expect("two numbers"))
 }

@@ -92,7 +92,7 @@ fn a_child_registers_types_while_a_thread_of_its_parent_did() {
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: takes a number. It ends a child that hangs.
-            unsafe { libc::alarm(10) };
+            unsafe { libc::alarm(240) };
             Other { value: 1 }.emit();
             let (sink, builder) = memory("Locks");
             let session = builder.register::<Other>().start().unwrap();

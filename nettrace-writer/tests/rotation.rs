@@ -7,7 +7,10 @@ mod rotation_support;
 mod trace_support;
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -67,18 +70,20 @@ fn a_session_without_events_begins_no_files() {
         .collect();
     // So that each session knows the type, which each file defines again.
     (0..0).for_each(|value| Never { value }.emit());
-    let leaves = AtomicBool::new(false);
+    let (leaves, all_have_emitted) = (AtomicBool::new(false), Barrier::new(4));
     thread::scope(|scope| {
         for part in 1..4 {
-            let leaves = &leaves;
+            let (leaves, all_have_emitted) = (&leaves, &all_have_emitted);
             scope.spawn(move || {
                 work(part * 250..(part + 1) * 250);
+                all_have_emitted.wait();
                 while !leaves.load(Ordering::SeqCst) {
                     thread::sleep(Duration::from_millis(1));
                 }
             });
         }
         work(0..250);
+        all_have_emitted.wait();
         thread::sleep(2 * age);
         runs.iter().for_each(|(.., busy, _)| busy.flush().unwrap());
         let before: Vec<_> = runs.iter().map(|(_, path, ..)| file_sizes(path.path())).collect();

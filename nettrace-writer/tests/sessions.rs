@@ -13,7 +13,7 @@ use std::{
 
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_writer::{
-    Clock, Emit, Error, Level, ProviderFilter, Session, TraceEvent, sink::MemorySink,
+    Clock, Emit, Error, Level, OnFull, ProviderFilter, Session, TraceEvent, sink::MemorySink,
 };
 use testkit::process::one_at_a_time;
 
@@ -135,7 +135,9 @@ fn sessions_come_and_go_while_threads_emit() {
         let result = std::panic::catch_unwind(|| {
             for round in 0..60 {
                 let (sink, builder) = memory("Sessions-Restless");
-                let session = builder.budget(16 << 20).prefault(0).start().unwrap();
+                // If this thread or the flusher gets no processor for long, the others wait.
+                let builder = builder.budget(16 << 20).prefault(0).on_full(OnFull::Block);
+                let session = builder.start().unwrap();
                 let first: Vec<_> = began.iter().map(|at| at.load(Ordering::SeqCst)).collect();
                 thread::sleep(Duration::from_millis(10));
                 if round % 3 == 0 {

@@ -22,7 +22,10 @@ use nettrace_writer::{
     sink::{FileSink, RotationOptions, StreamSink},
 };
 use parking_lot::Mutex;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    io::ioctl_fionread,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use testkit::{
     process::{self, one_at_a_time},
     reference::judged,
@@ -264,11 +267,16 @@ fn a_full_pipe_goes_on_when_it_is_read() {
             emit(next..next + 1_000);
             next += 1_000;
         }
+        let unread = theirs.try_clone().unwrap();
         let reader = thread::spawn(move || {
             let mut bytes = Vec::new();
             theirs.read_to_end(&mut bytes).map(|_| bytes).unwrap()
         });
         while session.flush().is_err() {
+            thread::sleep(Duration::from_millis(1));
+        }
+        // There is room for what follows, however late the reader gets a processor.
+        while ioctl_fionread(&unread).unwrap() > 0 {
             thread::sleep(Duration::from_millis(1));
         }
         emit(next..next + 10);

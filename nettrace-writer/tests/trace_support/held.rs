@@ -55,7 +55,7 @@ impl<S: Sink> Sink for Held<S> {
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         // A test that never releases the sink fails by what it finds then, and does not hang.
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + Duration::from_secs(600);
         while self.hold.holds.load(Ordering::SeqCst) && Instant::now() < end {
             self.hold.waits.store(true, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(1));
