@@ -189,33 +189,53 @@ const fn passes_in_registers<T>() -> bool {
 /// arguments lets an event of two registers stay where it is, with `rdtsc` in between.
 #[inline(never)]
 fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
-    // Pairs with the release in `registry::listen`: a thread that sees a listener's bit sees the
-    // type's index.
-    fence(Ordering::Acquire);
     local::with_current(
         word,
         event,
         #[inline(always)]
         |event, buffer| emit_usual(event, ty, buffer),
         #[inline(always)]
-        |event| emit_elsewhere(event, word, ty),
+        |event| {
+            see_listener();
+            emit_elsewhere(event, word, ty);
+        },
     );
 }
 
+/// Comes between the load of a type's word and the loads of what was stored before a listener's bit
+/// was set: the type's index, the session. Pairs with the release in `registry::listen`. On AArch64
+/// it is an instruction, which waits for all loads before it.
+#[inline(always)]
+fn see_listener() {
+    fence(Ordering::Acquire);
+}
+
 /// [`emit_enabled`] for an event that goes to the thread's current buffer.
+///
+/// An event like the one before needs no [`see_listener`]. Of its type it reads the address alone.
+/// All else that it reads is in the record, where this thread has stored it, or which the protocol
+/// of [`record`](crate::record) covers.
 #[inline(always)]
 fn emit_usual<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &ThreadBuffer) {
     if !buffer.record.begin_usual() {
+        see_listener();
         return record_unusually(buffer, event, ty);
     }
     let now = clock::counter();
     if T::COMES_ALONE {
+        see_listener();
         return place_otherwise(event, now, ty, buffer);
     }
     match place::<T, true, false>(buffer, &event, ty, now) {
         Placed::Done => {}
-        Placed::Otherwise => place_otherwise(event, now, ty, buffer),
-        Placed::Slowly => record_or_move_on(buffer, event, ty),
+        Placed::Otherwise => {
+            see_listener();
+            place_otherwise(event, now, ty, buffer);
+        }
+        Placed::Slowly => {
+            see_listener();
+            record_or_move_on(buffer, event, ty);
+        }
     }
 }
 
@@ -273,8 +293,7 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
         }
         word = ty.enabled();
     }
-    // As in `emit_enabled`: whoever sees a listener's bit sees what was done before it was set.
-    fence(Ordering::Acquire);
+    see_listener();
     let rest = Remaining(Cell::new(word & SESSION_MASK));
     // `black_box` keeps the optimiser from adapting the fast path to the uses of the event below.
     // The fast path then has the same instructions with tracepoints and without.
@@ -286,7 +305,7 @@ fn emit_somewhere<T: TraceEvent + ?Sized>(
         // this slot's session and began one that does not want the type.
         let is_wanted = || {
             let is_wanted = ty.enabled() & (1 << slot) != 0;
-            fence(Ordering::Acquire);
+            see_listener();
             is_wanted
         };
         if let Some(buffer) = local::buffer(slot).filter(|_| is_wanted()) {
