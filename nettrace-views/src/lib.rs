@@ -427,7 +427,7 @@ pub mod __shared {
         clock::{Clock, unix_nanos},
         frame_names::FrameNames,
         ids::{Ids, Key, Role, SINGLE, has_fields_of_single, span_name},
-        values::{guid, hex},
+        values::{Hex, guid, hex},
     };
 }
 

@@ -121,27 +121,25 @@ impl Short {
         self.varint(value);
     }
 
-    /// Begins a message in a field. It begins at this place behind where these bytes go.
+    /// Writes a `fixed64`.
     #[inline]
-    pub(crate) fn open(&mut self, field: u32) -> usize {
+    pub(crate) fn fixed64(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field << 3 | FIXED64));
+        value.to_le_bytes().into_iter().for_each(|byte| self.push(byte));
+    }
+
+    /// Begins a message of `size` bytes in a field.
+    #[inline]
+    pub(crate) fn begin(&mut self, field: u32, size: usize) {
         self.varint(u64::from(field << 3 | LENGTH));
-        self.push(0);
-        self.len
+        self.varint(size as u64);
     }
 
-    /// Appends the bytes. Returns where they begin.
+    /// The bytes.
     #[inline]
-    pub(crate) fn append_to(&self, out: &mut Vec<u8>) -> usize {
-        let start = out.len();
-        out.extend_from_slice(&self.bytes[..self.len.min(Self::ROOM)]);
-        start
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.min(Self::ROOM)]
     }
-}
-
-/// Messages that [`Short::open`] has begun, with what [`Short::append_to`] has returned.
-#[inline]
-pub(crate) fn opened(start: usize, place: usize) -> Opened {
-    Opened(start + place)
 }
 
 /// Writes a message with a number and further bytes.
@@ -152,18 +150,13 @@ pub(crate) fn with_number(
     (field, value): (u32, u64),
     more: &[u8],
 ) {
+    let mut number = Short::new();
+    number.uint(field, value);
     let mut short = Short::new();
-    let content = short.open(message);
-    short.uint(field, value);
-    let size = short.len - content + more.len();
-    if size < 0x80 {
-        short.bytes[(content - 1) % Short::ROOM] = size as u8;
-    }
-    let start = short.append_to(out);
+    short.begin(message, number.len + more.len());
+    number.bytes().iter().for_each(|byte| short.push(*byte));
+    out.extend_from_slice(short.bytes());
     out.extend_from_slice(more);
-    if size >= 0x80 {
-        close_long(out, start + content, size);
-    }
 }
 
 #[cfg(test)]
@@ -194,23 +187,23 @@ mod tests {
                 expected.extend_from_slice(&more);
                 close(&mut expected, message);
                 assert_eq!(out, expected, "{value} {len}");
+                let (mut out, mut expected) = (vec![1], vec![1]);
+                let (mut body, mut head, mut all) = (Short::new(), Short::new(), Short::new());
+                body.uint(1, 2);
+                head.uint(8, value);
+                head.begin(2000, body.bytes().len() + len);
+                all.begin(1, head.bytes().len() + body.bytes().len() + len);
+                let parts = [all.bytes(), head.bytes(), body.bytes(), &more];
+                parts.into_iter().for_each(|part| out.extend_from_slice(part));
+                let outer = open(&mut expected, 1);
+                uint(&mut expected, 8, value);
+                let inner = open(&mut expected, 2000);
+                uint(&mut expected, 1, 2);
+                expected.extend_from_slice(&more);
+                close(&mut expected, inner);
+                close(&mut expected, outer);
+                assert_eq!(out, expected, "{value} {len}");
             }
-            let (mut out, mut expected) = (vec![1], vec![1]);
-            let mut short = Short::new();
-            let outer = short.open(1);
-            short.uint(8, value);
-            let inner = short.open(2000);
-            short.uint(1, 2);
-            let start = short.append_to(&mut out);
-            close(&mut out, opened(start, inner));
-            close(&mut out, opened(start, outer));
-            let outer = open(&mut expected, 1);
-            uint(&mut expected, 8, value);
-            let inner = open(&mut expected, 2000);
-            uint(&mut expected, 1, 2);
-            close(&mut expected, inner);
-            close(&mut expected, outer);
-            assert_eq!(out, expected);
         }
     }
 

@@ -33,6 +33,10 @@ const PENDING: usize = 1 << 16;
 /// How many events and slices wait at most for the begin of spans.
 const WAITING: usize = 1 << 14;
 
+/// How many buffers of spans that have ended are kept for others, and how large they are at most.
+const BUFFERS: usize = 64;
+const BUFFER: usize = 1 << 12;
+
 /// About how many bytes an open span takes beside its details.
 const SPAN_BYTES: usize = 400;
 
@@ -173,6 +177,9 @@ pub(crate) struct Spans {
     waiting: usize,
     bytes: usize,
     limit: usize,
+    /// Buffers that are empty.
+    buffers: Vec<Vec<u8>>,
+    lists: Vec<Vec<u64>>,
     /// Spans whose start was written as an event, because too many were under way.
     pub(crate) given_up: u64,
     /// Flows that were left out, because the parent has too many children.
@@ -193,9 +200,17 @@ impl Spans {
             waiting: 0,
             bytes: 0,
             limit,
+            buffers: Vec::new(),
+            lists: Vec::new(),
             given_up: 0,
             flows_left_out: 0,
         }
+    }
+
+    /// An empty buffer, for the details of a span.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> Vec<u8> {
+        self.buffers.pop().unwrap_or_default()
     }
 
     /// Where to write what happens on a thread at a time: after the begin of the span around it.
@@ -359,7 +374,7 @@ impl Spans {
             self.leave_stack(slot, out);
         }
         self.open[slot].on_stack = false;
-        let mut bytes = Vec::new();
+        let mut bytes = self.buffer();
         let (at, details) = end;
         let start = self.open[slot].begin.at;
         let at = if is_sync { self.lane(thread).forward(at) } else { at.max(start) };
@@ -373,6 +388,7 @@ impl Spans {
         bytes.append(pending);
         let into = if is_sync { self.at(thread, start, out) } else { &mut *out };
         into.append(&mut bytes);
+        keep(&mut self.buffers, &mut bytes);
         let into = if is_sync { self.at(thread, at, out) } else { out };
         draw.end(place, at, details, into);
         if is_sync {
@@ -423,6 +439,7 @@ impl Spans {
         if !pending.is_empty() {
             self.at(thread, at, out).append(&mut pending);
         }
+        keep(&mut self.buffers, &mut pending);
     }
 
     /// The innermost span of a thread.
@@ -476,10 +493,10 @@ impl Spans {
             is_live: true,
             on_stack: true,
             in_parent,
-            pending: Vec::new(),
+            pending: self.buffer(),
             waiting: 0,
-            flows: Vec::new(),
-            nested: Vec::new(),
+            flows: self.lists.pop().unwrap_or_default(),
+            nested: self.lists.pop().unwrap_or_default(),
         };
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -511,8 +528,10 @@ impl Spans {
         self.live -= 1;
         self.waiting -= span.waiting;
         let (is_poll, key, alias) = (span.begin.is_poll, span.begin.key, span.begin.alias);
-        span.begin.details = Vec::new();
-        (span.pending, span.flows, span.nested) = (Vec::new(), Vec::new(), Vec::new());
+        keep(&mut self.buffers, &mut span.begin.details);
+        keep(&mut self.buffers, &mut span.pending);
+        keep(&mut self.lists, &mut span.flows);
+        keep(&mut self.lists, &mut span.nested);
         for key in [Some(key), alias].into_iter().flatten().filter(|_| !is_poll) {
             if self.by_key.get(&key) == Some(&slot) {
                 self.by_key.remove(&key);
@@ -534,6 +553,16 @@ impl Spans {
     fn is_live(&self, place: Ref) -> bool {
         let span = &self.open[place.slot];
         span.number == place.number && span.is_live
+    }
+}
+
+/// Keeps the memory of a list for another one.
+fn keep<T>(kept: &mut Vec<Vec<T>>, list: &mut Vec<T>) {
+    let mut list = std::mem::take(list);
+    let size = list.capacity() * size_of::<T>();
+    if size > 0 && size <= BUFFER && kept.len() < BUFFERS {
+        list.clear();
+        kept.push(list);
     }
 }
 

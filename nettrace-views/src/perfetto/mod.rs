@@ -24,7 +24,7 @@ use self::{
 };
 use crate::{
     LeftOut, Options, clock,
-    proto::{self, close, open},
+    proto::{self, Short, close, open},
     spans::{Begin, Draw, Flows, Place},
     stacks::Samples,
     timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
@@ -84,6 +84,8 @@ pub(crate) struct Perfetto {
     threads: Vec<u64>,
     counters: HashMap<(Option<u64>, String), u64>,
     callstacks: Callstacks,
+    /// The flows of the slice that is being written.
+    flows: Vec<u8>,
     /// Category and name of an event that shows a loss.
     loss: Vec<u8>,
     lost: Vec<u8>,
@@ -110,6 +112,7 @@ impl Perfetto {
             threads: Vec::new(),
             counters: HashMap::new(),
             callstacks: Callstacks::default(),
+            flows: Vec::new(),
             loss,
             lost,
         }
@@ -123,18 +126,20 @@ impl Perfetto {
     }
 }
 
-/// Begins a packet with an event of a type on a track, and the message in it.
+/// Writes a packet with an event of a type on a track. `parts` is the rest of the event.
 #[inline]
-fn begin_event(out: &mut Vec<u8>, at: i64, ty: u64, track: u64) -> (proto::Opened, proto::Opened) {
-    let mut short = proto::Short::new();
-    let packet = short.open(packet::PACKET);
-    short.uint(packet::TIMESTAMP, timestamp(at));
-    short.uint(packet::SEQUENCE, SEQUENCE_ID);
-    let body = short.open(packet::TRACK_EVENT);
-    short.uint(fields::TYPE, ty);
-    short.uint(fields::TRACK, track);
-    let start = short.append_to(out);
-    (proto::opened(start, packet), proto::opened(start, body))
+fn event(out: &mut Vec<u8>, at: i64, ty: u64, track: u64, parts: [&[u8]; 4]) {
+    let (mut body, mut head, mut packet) = (Short::new(), Short::new(), Short::new());
+    body.uint(fields::TYPE, ty);
+    body.uint(fields::TRACK, track);
+    let size = body.bytes().len() + parts.iter().map(|part| part.len()).sum::<usize>();
+    head.uint(packet::TIMESTAMP, timestamp(at));
+    head.uint(packet::SEQUENCE, SEQUENCE_ID);
+    head.begin(packet::TRACK_EVENT, size);
+    packet.begin(packet::PACKET, head.bytes().len() + size);
+    for part in [packet.bytes(), head.bytes(), body.bytes()].into_iter().chain(parts) {
+        out.extend_from_slice(part);
+    }
 }
 
 impl Draw for Perfetto {
@@ -150,33 +155,26 @@ impl Draw for Perfetto {
         _: Option<(i64, &[u8])>,
         out: &mut Vec<u8>,
     ) {
-        let (packet, body) = begin_event(out, span.at, fields::BEGIN, self.track(place));
-        out.extend_from_slice(&span.name.bytes);
+        let ids = &mut self.flows;
+        ids.clear();
         if span.parent.is_some() {
-            proto::fixed64(out, fields::LAST_FLOW, span.key.flow());
+            proto::fixed64(ids, fields::LAST_FLOW, span.key.flow());
         }
         for flow in flows.elsewhere {
-            proto::fixed64(out, fields::FLOW, *flow);
+            proto::fixed64(ids, fields::FLOW, *flow);
         }
-        out.extend_from_slice(&span.details);
-        close(out, body);
-        close(out, packet);
+        let parts = [&*span.name.bytes, &self.flows, &span.details, &[]];
+        event(out, span.at, fields::BEGIN, self.track(place), parts);
     }
 
     fn end(&mut self, place: Place, at: i64, details: &[u8], out: &mut Vec<u8>) {
-        let (packet, body) = begin_event(out, at, fields::END, self.track(place));
-        out.extend_from_slice(details);
-        close(out, body);
-        close(out, packet);
+        event(out, at, fields::END, self.track(place), [details, &[], &[], &[]]);
     }
 
     fn instant(&mut self, span: &Begin, out: &mut Vec<u8>) {
         let track = self.tracks.process(span.process, out);
-        let (packet, body) = begin_event(out, span.at, fields::INSTANT, track);
-        out.extend_from_slice(&span.name.event);
-        out.extend_from_slice(&span.details);
-        close(out, body);
-        close(out, packet);
+        let parts = [&*span.name.event, &span.details, &[], &[]];
+        event(out, span.at, fields::INSTANT, track, parts);
     }
 }
 
@@ -213,16 +211,12 @@ impl Form for Perfetto {
     #[inline]
     fn moment(&mut self, moment: &Moment<'_>, out: &mut Vec<u8>) {
         let track = self.threads[moment.thread];
-        let (packet, body) = begin_event(out, moment.at, fields::INSTANT, track);
-        out.extend_from_slice(moment.name);
+        let mut link = Short::new();
         if let Some(flow) = moment.flow {
-            proto::fixed64(out, fields::LAST_FLOW, flow);
+            link.fixed64(fields::LAST_FLOW, flow);
         }
-        for details in moment.details.into_iter().filter(|details| !details.is_empty()) {
-            out.extend_from_slice(details);
-        }
-        close(out, body);
-        close(out, packet);
+        let [own, labels] = moment.details;
+        event(out, moment.at, fields::INSTANT, track, [moment.name, link.bytes(), own, labels]);
     }
 
     fn lost(&mut self, thread: Option<usize>, at: i64, count: u64, out: &mut Vec<u8>) {
@@ -230,11 +224,9 @@ impl Form for Perfetto {
             Some(number) => self.threads[number],
             None => self.tracks.process(self.process, out),
         };
-        let (packet, body) = begin_event(out, at, fields::INSTANT, track);
-        out.extend_from_slice(&self.loss);
-        Annotations::unsigned(out, &self.lost, count);
-        close(out, body);
-        close(out, packet);
+        let mut details = Vec::new();
+        Annotations::unsigned(&mut details, &self.lost, count);
+        event(out, at, fields::INSTANT, track, [&self.loss, &details, &[], &[]]);
     }
 
     fn counter(&mut self, process: Option<u64>, value: &CounterValue, at: i64, out: &mut Vec<u8>) {
@@ -246,10 +238,9 @@ impl Form for Perfetto {
             .counters
             .entry(key)
             .or_insert_with(|| self.tracks.counter(process, &value.name, &value.unit, out));
-        let (opened, body) = begin_event(out, at, fields::COUNTER, track);
-        proto::double(out, fields::DOUBLE_COUNTER, value.value);
-        close(out, body);
-        close(out, opened);
+        let mut number = Short::new();
+        number.fixed64(fields::DOUBLE_COUNTER, value.value.to_bits());
+        event(out, at, fields::COUNTER, track, [number.bytes(), &[], &[], &[]]);
     }
 
     fn samples(&mut self, samples: &Samples, out: &mut Vec<u8>) {
@@ -286,11 +277,9 @@ fn write_facts(trace: &Trace, track: u64, names: &mut Names, out: &mut Vec<u8>) 
     for (kind, name) in [(Kind::Category, "nettrace"), (Kind::Event, "trace")] {
         head.extend_from_slice(&names.refer(kind, name, out));
     }
-    let (packet, body) = begin_event(out, 0, fields::INSTANT, track);
-    out.extend_from_slice(&head);
+    let mut facts = Vec::new();
     for (key, value) in &trace.key_values {
-        Annotations::text(out, &Annotations::plain_key(key), value);
+        Annotations::text(&mut facts, &Annotations::plain_key(key), value);
     }
-    close(out, body);
-    close(out, packet);
+    event(out, 0, fields::INSTANT, track, [&head, &facts, &[], &[]]);
 }

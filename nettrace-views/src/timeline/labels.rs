@@ -6,7 +6,7 @@ use nettrace_reader::Label;
 use crate::{
     ids::Ids,
     timeline::Form,
-    values::{self, Details},
+    values::{self, Details, Hex},
 };
 
 /// The labels of the last event, and what they say. Most events have those of the event before.
@@ -15,10 +15,16 @@ pub(super) struct Labels {
     pub(super) labels: Vec<Label>,
     pub(super) ids: Ids,
     pub(super) level: Option<u8>,
-    /// For slices.
-    pub(super) all: Vec<u8>,
-    /// For events inside.
-    pub(super) some: Vec<u8>,
+    /// Those of slices and of events inside, each made when the first of them comes.
+    all: Part,
+    some: Part,
+}
+
+/// Labels as details.
+#[derive(Debug, Default)]
+struct Part {
+    bytes: Vec<u8>,
+    is_made: bool,
 }
 
 /// The keys of details that do not come from fields.
@@ -33,16 +39,42 @@ pub(super) struct Keys {
 }
 
 impl Labels {
-    pub(super) fn read<D: Details>(&mut self, keys: &Keys) {
-        let Self { labels, ids, level, all, some } = self;
-        all.clear();
-        some.clear();
-        (*ids, *level) = (Ids::default(), None);
-        if !labels.is_empty() {
-            *ids = Ids::of(labels);
-            let has_span = labels.iter().any(|label| matches!(label, Label::SpanId(_)));
-            labels.iter().for_each(|label| keys.label::<D>(label, has_span, all, some, level));
+    /// Takes note of other labels.
+    pub(super) fn read(&mut self) {
+        (self.all.is_made, self.some.is_made) = (false, false);
+        (self.ids, self.level) = (Ids::default(), None);
+        if !self.labels.is_empty() {
+            self.ids = Ids::of(&self.labels);
+            for label in &self.labels {
+                if let Label::Level(level) = label {
+                    self.level = Some(*level);
+                }
+            }
         }
+    }
+
+    /// The details for slices.
+    pub(super) fn of_slice<D: Details>(&mut self, keys: &Keys) -> &[u8] {
+        self.all.of::<D>(&self.labels, keys, true)
+    }
+
+    /// The details for events inside.
+    pub(super) fn of_event<D: Details>(&mut self, keys: &Keys) -> &[u8] {
+        self.some.of::<D>(&self.labels, keys, false)
+    }
+}
+
+impl Part {
+    fn of<D: Details>(&mut self, labels: &[Label], keys: &Keys, is_slice: bool) -> &[u8] {
+        if !self.is_made {
+            self.bytes.clear();
+            let has_span = labels.iter().any(|label| matches!(label, Label::SpanId(_)));
+            for label in labels {
+                keys.label::<D>(label, has_span, is_slice, &mut self.bytes);
+            }
+            self.is_made = true;
+        }
+        &self.bytes
     }
 }
 
@@ -59,36 +91,24 @@ impl Keys {
         }
     }
 
-    /// Writes a label: to `all` for slices, to `some` for events inside.
-    fn label<D: Details>(
-        &self,
-        label: &Label,
-        has_span: bool,
-        all: &mut Vec<u8>,
-        some: &mut Vec<u8>,
-        level: &mut Option<u8>,
-    ) {
+    /// Writes a label. The trace and the parent are details of slices only.
+    fn label<D: Details>(&self, label: &Label, has_span: bool, is_slice: bool, out: &mut Vec<u8>) {
         let span = |id: &[u8; 16]| ActivityId::from_bytes_le(*id).span_id();
-        let mut both = |write: &dyn Fn(&mut Vec<u8>)| {
-            write(all);
-            write(some);
-        };
         match label {
-            Label::Level(value) => *level = Some(*value),
-            Label::TraceId(id) => D::text(all, &self.trace, &values::hex(id)),
-            Label::SpanId(id) => both(&|out| {
-                D::text(out, &self.span, &values::hex(&id.to_be_bytes()));
-            }),
-            Label::RelatedActivityId(id) => match span(id) {
-                Some(parent) => D::text(all, &self.parent, &values::hex(&parent.to_bytes())),
-                None => values::label::<D>(all, label),
+            Label::TraceId(id) if is_slice => D::text(out, &self.trace, Hex::of(id).text()),
+            Label::RelatedActivityId(id) if is_slice => match span(id) {
+                Some(parent) => D::text(out, &self.parent, Hex::of(&parent.to_bytes()).text()),
+                None => values::label::<D>(out, label),
             },
+            Label::TraceId(_) | Label::RelatedActivityId(_) => {}
+            Label::SpanId(id) => D::text(out, &self.span, Hex::of(&id.to_be_bytes()).text()),
             Label::ActivityId(id) if span(id).is_some() => {
                 if let Some(id) = span(id).filter(|_| !has_span) {
-                    both(&|out| D::text(out, &self.span, &values::hex(&id.to_bytes())));
+                    D::text(out, &self.span, Hex::of(&id.to_bytes()).text());
                 }
             }
-            label => both(&|out| values::label::<D>(out, label)),
+            // Labels that replace properties of the type are no details.
+            label => values::label::<D>(out, label),
         }
     }
 }

@@ -275,7 +275,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
     ) -> bool {
         let ids = self.labels.ids;
         let Some(key) = ids.span else { return false };
-        let Self { spans, form, out, .. } = self;
+        let Self { spans, form, out, labels, keys, .. } = self;
         let is_edge = matches!(role, Role::Start | Role::Stop | Role::Single);
         if is_edge && !spans.is_of_span(key, &ty.span) {
             return false;
@@ -291,22 +291,30 @@ impl<F: Form, W: Write> Timeline<F, W> {
             details,
             is_poll: false,
         };
-        let with_labels = |details: &[u8]| [details, &self.labels.all].concat();
+        let mut with_labels = |spans: &mut Spans, details: &[u8]| {
+            let mut all = spans.buffer();
+            all.extend_from_slice(details);
+            all.extend_from_slice(labels.of_slice::<F::Details>(keys));
+            all
+        };
         let end = End { key, thread, at, is_polled: ty.polls.is_some(), details: &self.details };
         match role {
             Role::Start => {
-                spans.start(begin(at, with_labels(&self.details)), form, out);
+                let details = with_labels(spans, &self.details);
+                spans.start(begin(at, details), form, out);
                 true
             }
             Role::Stop if spans.stop(&end, form, out) => true,
             Role::Stop | Role::Single => {
                 let Some(duration) = ty.duration_of(event) else { return false };
-                let begin = begin(F::bounded(at.saturating_sub(duration)), with_labels(&[]));
+                let details = with_labels(spans, &[]);
+                let begin = begin(F::bounded(at.saturating_sub(duration)), details);
                 spans.whole(begin, &end, form, out);
                 true
             }
             Role::Resume => {
-                spans.resume(begin(at, with_labels(&self.details)), out);
+                let details = with_labels(spans, &self.details);
+                spans.resume(begin(at, details), out);
                 true
             }
             Role::Suspend => spans.suspend(&end, form, out),
@@ -331,7 +339,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
 
     fn moment(&mut self, thread: usize, at: i64, ty: &EventType, flow: Option<u64>) {
         let out = self.spans.at(thread, at, &mut self.out);
-        let details = [&*self.details, &*self.labels.some];
+        let details = [&*self.details, self.labels.of_event::<F::Details>(&self.keys)];
         let moment = Moment { thread, at, name: &ty.span.event, details, flow };
         self.form.moment(&moment, out);
     }
@@ -370,14 +378,16 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let header = event.header;
         let has_ids = header.activity_id != [0; 16] || header.related_activity_id != [0; 16];
         if header.label_list == 0 && !has_ids {
-            self.labels.labels.clear();
-            self.labels.read::<F::Details>(&self.keys);
+            if !self.labels.labels.is_empty() {
+                self.labels.labels.clear();
+                self.labels.read();
+            }
             return;
         }
         let labels = event.labels();
         if *self.labels.labels != *labels {
             labels.as_ref().clone_into(&mut self.labels.labels);
-            self.labels.read::<F::Details>(&self.keys);
+            self.labels.read();
         }
     }
 
