@@ -10,24 +10,20 @@ use arrow_array::{Array, ArrayRef, cast::AsArray, types};
 use arrow_schema::DataType;
 use bytes::Bytes;
 use parquet::{
-    basic::{Compression, Encoding, PageType, Type},
-    column::{
-        page::{CompressedPage, Page, PageWriter},
-        writer::ColumnCloseResult,
-    },
+    basic::{Compression, Encoding, Type},
+    column::writer::ColumnCloseResult,
     data_type::ByteArray,
     errors::{ParquetError, Result},
-    file::{
-        metadata::{
-            ColumnChunkMetaData, ColumnIndexBuilder, OffsetIndexBuilder, PageEncodingStats,
-        },
-        statistics::Statistics,
-        writer::{SerializedPageWriter, TrackedWrite},
-    },
+    file::statistics::Statistics,
     schema::types::ColumnDescPtr,
 };
 
-use crate::{hash::Fast, runs::Keys};
+use crate::{
+    hash::Fast,
+    pages::{self, Body, Bounds, Content},
+    rle::encode,
+    runs::Keys,
+};
 
 /// The rows of a page, but for those of the batch that completes it.
 const PAGE_ROWS: u32 = 1 << 16;
@@ -61,20 +57,6 @@ struct DataPage {
     nulls: u32,
     /// The places of the least and the greatest value.
     bounds: Option<(u32, u32)>,
-}
-
-/// The bytes of a page.
-struct Body {
-    compressed: Vec<u8>,
-    size: usize,
-}
-
-impl Body {
-    fn new(bytes: &[u8]) -> Result<Self> {
-        let compressed = snap::raw::Encoder::new().compress_vec(bytes);
-        let compressed = compressed.map_err(|error| ParquetError::External(Box::new(error)))?;
-        Ok(Self { compressed, size: bytes.len() })
-    }
 }
 
 impl Chunk {
@@ -126,7 +108,7 @@ impl Chunk {
         encode(there(), width, &mut body);
         let values: u32 = there().map(|(_, rows)| rows).sum();
         let page = DataPage {
-            body: Body::new(&body)?,
+            body: Body::snappy(&body)?,
             rows: self.rows,
             nulls: self.rows - values,
             bounds: self.dictionary.bounds(there().map(|(place, _)| place)),
@@ -143,82 +125,31 @@ impl Chunk {
             self.complete_page()?;
         }
         let Self { column, dictionary, pages, .. } = self;
-        let mut out = TrackedWrite::new(Vec::new());
-        let mut writer = SerializedPageWriter::new(&mut out);
-        let body = Body::new(&dictionary.plain)?;
-        let page = Page::DictionaryPage {
-            buf: body.compressed.into(),
-            num_values: dictionary.len() as u32,
-            encoding: Encoding::PLAIN,
-            is_sorted: false,
-        };
-        let written = writer.write_page(CompressedPage::new(page, body.size))?;
-        let (mut compressed, mut size) = (written.compressed_size, written.uncompressed_size);
-        let mut offsets = OffsetIndexBuilder::new();
-        let mut bounds = ColumnIndexBuilder::new(column.physical_type());
-        let (mut first, mut rows, mut nulls) = (None, 0_u64, 0_u64);
-        let count = pages.len() as i32;
         let all =
             pages.iter().filter_map(|page| page.bounds).flat_map(|(least, most)| [least, most]);
         let all = dictionary.bounds(all);
-        for DataPage { body, rows: page_rows, nulls: page_nulls, bounds: page_bounds } in pages {
-            let page = Page::DataPage {
-                buf: body.compressed.into(),
-                num_values: page_rows,
-                encoding: Encoding::RLE_DICTIONARY,
-                def_level_encoding: Encoding::RLE,
-                rep_level_encoding: Encoding::RLE,
-                statistics: None,
-            };
-            let written = writer.write_page(CompressedPage::new(page, body.size))?;
-            first.get_or_insert(written.offset);
-            compressed += written.compressed_size;
-            size += written.uncompressed_size;
-            offsets.append_row_count(page_rows.into());
-            offsets.append_offset_and_size(written.offset as i64, written.compressed_size as i32);
-            rows += u64::from(page_rows);
-            nulls += u64::from(page_nulls);
-            match page_bounds.map(|(least, most)| (dictionary.bound(least), dictionary.bound(most)))
-            {
-                None => bounds.append(true, Vec::new(), Vec::new(), page_nulls.into()),
-                Some((Some(least), Some(most))) => {
-                    bounds.append(false, least.to_vec(), most.to_vec(), page_nulls.into());
-                }
-                Some(_) => bounds.to_invalid(),
-            }
-        }
-        let data = PageEncodingStats {
-            page_type: PageType::DATA_PAGE,
+        let nulls = pages.iter().map(|page| u64::from(page.nulls)).sum();
+        let bounds = |bounds: Option<(u32, u32)>| match bounds {
+            None => Bounds::Nothing,
+            Some((least, most)) => match (dictionary.bound(least), dictionary.bound(most)) {
+                (Some(least), Some(most)) => Bounds::Known(least.to_vec(), most.to_vec()),
+                _ => Bounds::TooLong,
+            },
+        };
+        let pages = pages.into_iter().map(|page| pages::DataPage {
+            body: page.body,
+            rows: page.rows,
+            nulls: page.nulls,
+            bounds: bounds(page.bounds),
+        });
+        let content = Content {
+            dictionary: Some((Body::snappy(&dictionary.plain)?, dictionary.len() as u32)),
+            pages: pages.collect(),
             encoding: Encoding::RLE_DICTIONARY,
-            count,
+            compression: Compression::SNAPPY,
+            statistics: dictionary.statistics(all, nulls),
         };
-        let values = PageEncodingStats {
-            page_type: PageType::DICTIONARY_PAGE,
-            encoding: Encoding::PLAIN,
-            count: 1,
-        };
-        let metadata = ColumnChunkMetaData::builder(column)
-            .set_compression(Compression::SNAPPY)
-            .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
-            .set_page_encoding_stats(vec![values, data])
-            .set_total_compressed_size(compressed as i64)
-            .set_total_uncompressed_size(size as i64)
-            .set_num_values(rows as i64)
-            .set_dictionary_page_offset(Some(0))
-            .set_data_page_offset(first.unwrap_or(0) as i64)
-            .set_statistics(dictionary.statistics(all, nulls))
-            .build()?;
-        let index = if bounds.valid() { Some(bounds.build()?) } else { None };
-        let bytes = out.into_inner()?;
-        let close = ColumnCloseResult {
-            bytes_written: bytes.len() as u64,
-            rows_written: rows,
-            metadata,
-            bloom_filter: None,
-            column_index: index,
-            offset_index: Some(offsets.build()),
-        };
-        Ok((bytes.into(), close))
+        content.close(column)
     }
 }
 
@@ -375,120 +306,9 @@ fn width_of(values: usize) -> u8 {
     (usize::BITS - values.saturating_sub(1).leading_zeros()) as u8
 }
 
-/// Writes runs in Parquet's `RLE`, which has repeated values and packed ones: a run of eight rows
-/// or more is repeated, and what is between such runs is packed.
-fn encode(runs: impl Iterator<Item = (u32, u32)>, width: u8, out: &mut Vec<u8>) {
-    // Those that wait to be packed. Packed values come in groups of eight.
-    let mut packed = Vec::new();
-    for (value, mut count) in runs {
-        let rest = packed.len() % 8;
-        if rest > 0 {
-            let few = count.min(8 - rest as u32);
-            packed.extend(std::iter::repeat_n(value, few as usize));
-            count -= few;
-        }
-        if count >= 8 {
-            pack(&mut packed, width, out);
-            varint(u64::from(count) << 1, out);
-            out.extend(&value.to_le_bytes()[..usize::from(width.div_ceil(8))]);
-        } else {
-            packed.extend(std::iter::repeat_n(value, count as usize));
-        }
-    }
-    pack(&mut packed, width, out);
-}
-
-/// Writes packed values, the lowest bits first.
-fn pack(values: &mut Vec<u32>, width: u8, out: &mut Vec<u8>) {
-    if values.is_empty() {
-        return;
-    }
-    // The reader knows how many rows there are.
-    values.resize(values.len().next_multiple_of(8), 0);
-    varint((values.len() as u64 / 8) << 1 | 1, out);
-    let (mut bits, mut waiting) = (0_u64, 0);
-    for value in values.drain(..) {
-        bits |= u64::from(value) << waiting;
-        waiting += width;
-        while waiting >= 8 {
-            out.push(bits as u8);
-            bits >>= 8;
-            waiting -= 8;
-        }
-    }
-}
-
-fn varint(mut number: u64, out: &mut Vec<u8>) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What a reader finds.
-    fn decode(mut bytes: &[u8], width: u8, rows: usize) -> Vec<u32> {
-        let mut found = Vec::new();
-        while found.len() < rows {
-            let mut header = 0;
-            for shift in (0..).step_by(7) {
-                let (first, rest) = bytes.split_first().unwrap();
-                bytes = rest;
-                header |= usize::from(first & 0x7F) << shift;
-                if first & 0x80 == 0 {
-                    break;
-                }
-            }
-            let size = usize::from(width);
-            if header & 1 == 0 {
-                let (value, rest) = bytes.split_at(size.div_ceil(8));
-                let value = value.iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
-                found.resize(found.len() + (header >> 1), value);
-                bytes = rest;
-            } else {
-                let (packed, rest) = bytes.split_at((header >> 1) * size);
-                for at in 0..(header >> 1) * 8 {
-                    let bits = (0..size).map(|bit| at * size + bit);
-                    let value = bits
-                        .rev()
-                        .fold(0, |all, bit| all << 1 | u32::from(packed[bit / 8] >> (bit % 8) & 1));
-                    found.push(value);
-                }
-                bytes = rest;
-            }
-        }
-        assert!(bytes.is_empty(), "{} bytes are left", bytes.len());
-        assert!(found.len() < rows + 8);
-        found.truncate(rows);
-        found
-    }
-
-    #[test]
-    fn runs_of_every_length_and_width() {
-        for width in [0_u8, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32] {
-            let mask = (1_u64 << width) - 1;
-            let mut random = 1_u64;
-            for length in [1, 2, 7, 8, 9, 100, 5000] {
-                let runs: Vec<(u32, u32)> = (0..200)
-                    .map(|_| {
-                        random = random.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-                        ((random >> 30 & mask) as u32, (random >> 33) as u32 % length + 1)
-                    })
-                    .collect();
-                let rows: Vec<u32> = runs
-                    .iter()
-                    .flat_map(|(value, rows)| std::iter::repeat_n(*value, *rows as usize))
-                    .collect();
-                let mut bytes = Vec::new();
-                encode(runs.into_iter(), width, &mut bytes);
-                assert_eq!(decode(&bytes, width, rows.len()), rows, "{width} {length}");
-            }
-        }
-    }
 
     #[test]
     fn widths() {

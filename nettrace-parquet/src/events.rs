@@ -1,19 +1,18 @@
 //! The table of all events, and the columns that the tables of event types share with it.
 
-use std::{collections::HashMap, mem::take, rc::Rc, sync::Arc};
+use std::{mem::take, rc::Rc, sync::Arc};
 
 use arrow_array::{
-    ArrayRef, DictionaryArray, Int32Array, Int64Array, MapArray, StringArray, StructArray,
-    TimestampNanosecondArray, UInt8Array, UInt32Array, UInt64Array, builder::StringBuilder,
-    new_null_array,
+    ArrayRef, Int64Array, MapArray, StringArray, StructArray, TimestampNanosecondArray, UInt8Array,
+    UInt32Array, UInt64Array, builder::StringBuilder, new_null_array,
 };
 use arrow_buffer::{NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 
 use crate::{
     column::timestamp,
-    facts::{Id, LabelFacts, ThreadFacts},
-    hash::Fast,
+    facts::{LabelFacts, ThreadFacts},
+    ids::Ids,
     runs::{Repeats, Runs, Values},
     types::{BATCH, BATCH_BYTES, TypeFacts},
 };
@@ -214,9 +213,9 @@ impl Events {
             bytes_of(|kind| kind.opcode),
             Values::runs(&kinds, UInt64Array::from_iter_values(keywords)),
             Values::runs(&processors, numbers),
-            Values::Array(texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text))),
-            Values::Array(texts(&self.labels, |labels| labels.span.as_ref().map(Id::text))),
-            Values::Array(texts(&self.related, |labels| labels.related.as_ref().map(Id::text))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.trace)),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.span)),
+            Values::Ids(Ids::of(&self.related, |labels| labels.related)),
             Int64Array::new(stacks.into(), has_stack).into(),
             UInt32Array::from(take(&mut self.sizes)).into(),
             Values::Array(label_maps(&self.labels)),
@@ -233,52 +232,6 @@ impl Events {
 /// Which values there are; `None` if there are all.
 pub(crate) fn nulls(is_valid: impl Iterator<Item = bool>) -> Option<NullBuffer> {
     Some(NullBuffer::from_iter(is_valid)).filter(|nulls| nulls.null_count() > 0)
-}
-
-/// Texts with a dictionary.
-pub(crate) fn texts<T>(runs: &Runs<Rc<T>>, text: impl Fn(&T) -> Option<&str>) -> ArrayRef {
-    let mut known: HashMap<&str, i32, Fast> = HashMap::default();
-    let mut values: Vec<&str> = Vec::new();
-    let mut keys = Vec::new();
-    let mut has_nulls = false;
-    // Two values that take turns are frequent.
-    let mut last: [Option<(*const T, i32)>; 2] = [None; 2];
-    for (value, count) in runs.iter() {
-        let place = Rc::as_ptr(value);
-        let found = last.iter().flatten().find(|(known, _)| *known == place);
-        let key = match found {
-            Some((_, key)) => *key,
-            None => match text(value) {
-                None => -1,
-                Some(text) => *known.entry(text).or_insert_with(|| {
-                    values.push(text);
-                    // A batch has far fewer than 2^31 rows.
-                    (values.len() as i32) - 1
-                }),
-            },
-        };
-        if found.is_none() {
-            last = [Some((place, key)), last[0]];
-        }
-        has_nulls |= key < 0;
-        keys.resize(keys.len() + count, key);
-    }
-    if values.is_empty() {
-        return new_null_array(&dictionary(), keys.len());
-    }
-    dictionary_of(keys, has_nulls, &values)
-}
-
-/// Key -1 is null.
-fn dictionary_of(mut keys: Vec<i32>, has_nulls: bool, values: &[&str]) -> ArrayRef {
-    let mut nulls = None;
-    if has_nulls {
-        nulls = Some(NullBuffer::from_iter(keys.iter().map(|key| *key >= 0)));
-        keys.iter_mut().for_each(|key| *key = (*key).max(0));
-    }
-    let keys = Int32Array::new(keys.into(), nulls);
-    // Null is key 0, too, which is in the dictionary.
-    Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from_iter_values(values))))
 }
 
 fn entry_fields() -> Fields {

@@ -4,9 +4,9 @@ use std::{collections::HashMap, rc::Rc};
 
 use nettrace_context::ActivityId;
 use nettrace_reader::{Event, Label, Thread};
-use nettrace_views::__shared::{Ids, guid};
+use nettrace_views::__shared::Ids;
 
-use crate::{hash::Fast, types::BATCH_BYTES};
+use crate::{hash::Fast, ids::Id, types::BATCH_BYTES};
 
 /// How many threads are remembered.
 const THREADS: usize = 4096;
@@ -104,45 +104,6 @@ pub(crate) struct LabelFacts {
     pub(crate) others: Vec<(String, String)>,
 }
 
-/// An id as text, without a place of its own in memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Id {
-    bytes: [u8; 36],
-    len: u8,
-}
-
-impl Id {
-    fn hex(id: &[u8; 16]) -> Self {
-        let mut bytes = [0; 36];
-        for (at, byte) in id.iter().enumerate() {
-            let digit = |four: u8| b"0123456789abcdef"[usize::from(four & 15)];
-            bytes[2 * at] = digit(byte >> 4);
-            bytes[2 * at + 1] = digit(*byte);
-        }
-        Self { bytes, len: 32 }
-    }
-
-    fn of_span(id: u64) -> Self {
-        let mut both = [0; 16];
-        both[..8].copy_from_slice(&id.to_be_bytes());
-        Self { len: 16, ..Self::hex(&both) }
-    }
-
-    fn guid(id: &[u8; 16]) -> Self {
-        let mut bytes = [0; 36];
-        for (to, from) in bytes.iter_mut().zip(guid(id).bytes()) {
-            *to = from;
-        }
-        Self { bytes, len: 36 }
-    }
-
-    #[inline]
-    pub(crate) fn text(&self) -> &str {
-        // It is ASCII.
-        std::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or("")
-    }
-}
-
 /// The labels of the last events, which the next ones often have, too.
 #[derive(Debug)]
 pub(crate) struct Labels {
@@ -190,10 +151,10 @@ impl LabelFacts {
         let mut activity = None;
         for label in &labels {
             match label {
-                Label::TraceId(id) if *id != [0; 16] => facts.trace = Some(Id::hex(id)),
-                Label::SpanId(id) => facts.span = (*id != 0).then(|| Id::of_span(*id)),
-                Label::ActivityId(id) => activity = activity_text(id),
-                Label::RelatedActivityId(id) => facts.related = activity_text(id),
+                Label::TraceId(id) if *id != [0; 16] => facts.trace = Some(Id::Trace(*id)),
+                Label::SpanId(id) => facts.span = (*id != 0).then_some(Id::Span(*id)),
+                Label::ActivityId(id) => activity = activity_of(id),
+                Label::RelatedActivityId(id) => facts.related = activity_of(id),
                 Label::Keywords(keywords) => facts.keywords = Some(*keywords),
                 Label::Level(level) => facts.level = Some(*level),
                 Label::Version(version) => facts.version = Some(*version),
@@ -211,8 +172,7 @@ impl LabelFacts {
 }
 
 /// The span id in an activity id, or the activity id itself.
-fn activity_text(id: &[u8; 16]) -> Option<Id> {
+fn activity_of(id: &[u8; 16]) -> Option<Id> {
     let span = ActivityId::from_bytes_le(*id).span_id();
-    let text = || span.map_or_else(|| Id::guid(id), |span| Id::of_span(span.to_u64()));
-    (*id != [0; 16]).then(text)
+    (*id != [0; 16]).then(|| span.map_or(Id::Guid(*id), |span| Id::Span(span.to_u64())))
 }

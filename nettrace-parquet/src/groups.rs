@@ -2,7 +2,8 @@
 
 use std::{io::Write, sync::Arc};
 
-use arrow_schema::SchemaRef;
+use arrow_array::ArrayRef;
+use arrow_schema::{Field, SchemaRef};
 use parquet::{
     arrow::{
         ArrowWriter,
@@ -14,7 +15,7 @@ use parquet::{
     file::{properties::WriterProperties, writer::SerializedFileWriter},
 };
 
-use crate::{chunk::Chunk, runs::Values};
+use crate::{chunk::Chunk, ids::IdChunk, runs::Values};
 
 /// The rows of a row group.
 pub(crate) const ROW_GROUP: usize = 1 << 20;
@@ -40,6 +41,7 @@ enum Column {
     /// Values of which each row has its own, in one leaf or more.
     Plain(Vec<ArrowColumnWriter>),
     Runs(Chunk),
+    Ids(Box<IdChunk>),
 }
 
 impl<W: Write + Send> ParquetFile<W> {
@@ -69,32 +71,38 @@ impl<W: Write + Send> ParquetFile<W> {
         let mut next = 0;
         let mut is_large = false;
         for (place, (values, field)) in batch.iter().zip(self.schema.fields()).enumerate() {
-            match values {
-                Values::Runs(keys, values) => {
-                    if is_new {
-                        writers.next();
-                        let column = self.file.schema_descr().column(next);
-                        self.group.columns.push(Column::Runs(Chunk::new(column)));
+            if is_new {
+                let first = next;
+                let column = || self.file.schema_descr().column(first);
+                let leaves = match values {
+                    Values::Array(array) => compute_leaves(field, array)?.len(),
+                    _ => 1,
+                };
+                next += leaves;
+                let writers: Vec<_> = writers.by_ref().take(leaves).collect();
+                self.group.columns.push(match values {
+                    Values::Runs(..) => Column::Runs(Chunk::new(column())),
+                    Values::Ids(ids) if ids.mostly_differ() => {
+                        Column::Ids(Box::new(IdChunk::new(column())))
                     }
-                    next += 1;
-                    if let Some(Column::Runs(chunk)) = self.group.columns.get_mut(place) {
-                        chunk.write(keys, values)?;
-                        is_large |= chunk.is_large();
-                    }
+                    Values::Ids(_) | Values::Array(_) => Column::Plain(writers),
+                });
+            }
+            let Some(column) = self.group.columns.get_mut(place) else { continue };
+            match (column, values) {
+                (Column::Runs(chunk), Values::Runs(keys, values)) => {
+                    chunk.write(keys, values)?;
+                    is_large |= chunk.is_large();
                 }
-                Values::Array(array) => {
-                    let leaves = compute_leaves(field, array)?;
-                    next += leaves.len();
-                    if is_new {
-                        let writers = writers.by_ref().take(leaves.len()).collect();
-                        self.group.columns.push(Column::Plain(writers));
-                    }
-                    if let Some(Column::Plain(writers)) = self.group.columns.get_mut(place) {
-                        for (writer, leaf) in writers.iter_mut().zip(&leaves) {
-                            writer.write(leaf)?;
-                        }
-                    }
+                (Column::Ids(chunk), Values::Ids(ids)) => chunk.write(ids),
+                (Column::Plain(writers), Values::Ids(ids)) => {
+                    write_plain(writers, field, &ids.dictionary())?;
                 }
+                (Column::Plain(writers), Values::Array(array)) => {
+                    write_plain(writers, field, array)?;
+                }
+                // A column has values of one kind in all batches.
+                _ => {}
             }
         }
         self.group.rows += rows;
@@ -122,6 +130,10 @@ impl<W: Write + Send> ParquetFile<W> {
                     let (bytes, close) = chunk.close()?;
                     out.append_column(&bytes, close)?;
                 }
+                Column::Ids(chunk) => {
+                    let (bytes, close) = chunk.close()?;
+                    out.append_column(&bytes, close)?;
+                }
             }
         }
         out.close().map(drop)
@@ -138,6 +150,7 @@ impl<W: Write + Send> ParquetFile<W> {
         let of = |column: &Column| match column {
             Column::Plain(writers) => writers.iter().map(ArrowColumnWriter::memory_size).sum(),
             Column::Runs(chunk) => chunk.memory(),
+            Column::Ids(chunk) => chunk.memory(),
         };
         self.group.columns.iter().map(of).sum()
     }
@@ -145,6 +158,11 @@ impl<W: Write + Send> ParquetFile<W> {
     pub(crate) fn inner_mut(&mut self) -> &mut W {
         self.file.inner_mut()
     }
+}
+
+fn write_plain(writers: &mut [ArrowColumnWriter], field: &Field, array: &ArrayRef) -> Result<()> {
+    let leaves = compute_leaves(field, array)?;
+    writers.iter_mut().zip(&leaves).try_for_each(|(writer, leaf)| writer.write(leaf))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::{collections::HashMap, hash::Hash, rc::Rc, sync::Arc};
 use arrow_array::{Array, ArrayRef, UInt32Array, builder::UInt32Builder};
 use arrow_schema::ArrowError;
 
-use crate::hash::Fast;
+use crate::{hash::Fast, ids::Ids};
 
 /// The values of a column in a batch of rows.
 #[derive(Clone, Debug)]
@@ -14,6 +14,8 @@ pub(crate) enum Values {
     Array(ArrayRef),
     /// The different ones, and which of them each row has.
     Runs(Arc<Keys>, ArrayRef),
+    /// Ids of spans or traces.
+    Ids(Ids),
 }
 
 impl<T: Array + 'static> From<T> for Values {
@@ -33,6 +35,7 @@ impl Values {
         match self {
             Self::Array(array) => array.len(),
             Self::Runs(keys, _) => keys.rows,
+            Self::Ids(ids) => ids.rows(),
         }
     }
 
@@ -41,6 +44,7 @@ impl Values {
         match self {
             Self::Array(array) => Ok(array),
             Self::Runs(keys, values) => arrow_select::take::take(&values, &keys.rows(), None),
+            Self::Ids(ids) => Ok(ids.texts()),
         }
     }
 }
@@ -131,6 +135,11 @@ impl<V: Repeats + Clone> Runs<V> {
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// How many runs there are.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
     }
 
     pub(crate) fn clear(&mut self) {

@@ -1,6 +1,7 @@
 //! The table of spans.
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, VecDeque},
     rc::Rc,
     sync::Arc,
@@ -16,9 +17,10 @@ use nettrace_views::__shared::{Key, Role};
 
 use crate::{
     column::timestamp,
-    events::{Row, dictionary, texts},
-    facts::{Id, LabelFacts, ThreadFacts},
+    events::{Row, dictionary},
+    facts::{LabelFacts, ThreadFacts},
     hash::Fast,
+    ids::Ids,
     partition::{Day, day_of},
     runs::{Runs, Values},
     types::{BATCH, BATCH_BYTES, TypeFacts},
@@ -159,19 +161,26 @@ impl Spans {
     /// What an event says of its span.
     pub(crate) fn event(&mut self, row: &Row, role: Role, event: &Event<'_>) {
         let Some(key) = row.labels.ids.span else { return };
-        let key = match self.open.contains_key(&key) {
-            true => key,
-            false => self.aliases.get(&key).copied().unwrap_or(key),
-        };
-        if let Some(open) = self.open.get(&key) {
-            if open.start.ty.span != row.ty.span {
-                // Something inside of the span, whatever its opcode.
-                return;
+        let (mut key, mut open) = (key, self.open.get(&key));
+        if open.is_none() {
+            if let Some(other) = self.aliases.get(&key) {
+                (key, open) = (*other, self.open.get(other));
             }
         }
+        let is_open = open.is_some();
+        if open.is_some_and(|open| open.start.ty.span != row.ty.span) {
+            // Something inside of the span, whatever its opcode.
+            return;
+        }
         match role {
-            Role::Start => self.start(key, row),
-            Role::Stop => match self.remove(key) {
+            Role::Start => {
+                if let Some(other) = self.remove_if(is_open, key) {
+                    // Another one with its id.
+                    self.give_up(other);
+                }
+                self.start(key, row);
+            }
+            Role::Stop => match self.remove_if(is_open, key) {
                 Some(open) => {
                     let end = Some(Edge::of(row));
                     self.row(Some(open.start), end, None, outcome(row, event));
@@ -184,10 +193,6 @@ impl Spans {
     }
 
     fn start(&mut self, key: Key, row: &Row) {
-        if let Some(other) = self.remove(key) {
-            // Another one with its id.
-            self.give_up(other);
-        }
         self.number += 1;
         let ids = row.labels.ids;
         let open = Open { number: self.number, start: Edge::of(row), alias: ids.alias };
@@ -231,6 +236,10 @@ impl Spans {
         Some(open)
     }
 
+    fn remove_if(&mut self, is_open: bool, key: Key) -> Option<Open> {
+        if is_open { self.remove(key) } else { None }
+    }
+
     fn give_up(&mut self, open: Open) {
         self.given_up += 1;
         self.row(Some(open.start), None, None, None);
@@ -270,7 +279,7 @@ impl Spans {
         start: Option<Edge>,
         end: Option<Edge>,
         duration: Option<i64>,
-        outcome: Option<String>,
+        outcome: Option<Cow<'_, str>>,
     ) {
         let ended = end.as_ref().map(|edge| edge.time);
         let started = start.as_ref().map(|edge| edge.time);
@@ -281,7 +290,7 @@ impl Spans {
             self.rows.push((day, Rows::default()));
             self.rows.len() - 1
         });
-        let texts = outcome.as_ref().map_or(0, String::len);
+        let texts = outcome.as_ref().map_or(0, |text| text.len());
         let edges = start.iter().chain(&end).map(Edge::size).sum::<usize>();
         self.waiting_bytes += texts + edges;
         self.rows[at].1.push(start, end, started, outcome);
@@ -290,9 +299,9 @@ impl Spans {
 }
 
 /// The outcome that the end of a span states.
-fn outcome(row: &Row, event: &Event<'_>) -> Option<String> {
+fn outcome<'a>(row: &Row, event: &Event<'a>) -> Option<Cow<'a, str>> {
     match event.fields().nth(row.ty.outcome?)?.ok()?.1 {
-        Value::Text(text) => Some(text.into_owned()),
+        Value::Text(text) => Some(text),
         _ => None,
     }
 }
@@ -303,7 +312,7 @@ impl Rows {
         start: Option<Edge>,
         end: Option<Edge>,
         started: Option<i64>,
-        outcome: Option<String>,
+        outcome: Option<Cow<'_, str>>,
     ) {
         let event = |edge: &Option<Edge>| edge.as_ref().map(|edge| edge.event);
         let ended = end.as_ref().map(|edge| edge.time);
@@ -313,7 +322,7 @@ impl Rows {
         let took = started.zip(ended).map(|(start, end)| end.saturating_sub(start).max(0));
         self.durations.append_option(took);
         self.types.push(&edge.ty);
-        self.outcomes.append_option(outcome);
+        self.outcomes.append_option(outcome.as_deref());
         self.labels.push(&edge.labels);
         self.threads.push(&edge.thread);
         self.end_threads.append_option(end.as_ref().and_then(|end| end.thread.id()));
@@ -344,9 +353,9 @@ impl Rows {
             text(|ty| &ty.provider),
             text(|ty| &ty.span),
             self.outcomes.finish().into(),
-            Values::Array(texts(&self.labels, |labels| labels.trace.as_ref().map(Id::text))),
-            Values::Array(texts(&self.labels, |labels| labels.span.as_ref().map(Id::text))),
-            Values::Array(texts(&self.labels, |labels| labels.related.as_ref().map(Id::text))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.trace)),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.span)),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.related)),
             number(|thread| thread.process),
             number(ThreadFacts::id),
             Values::runs(&thread_keys, names),

@@ -90,8 +90,7 @@ impl Table {
         Self { schema, place, day, facts, writer: None }
     }
 
-    /// Adds rows. Dictionaries stay what they are in Parquet, and become plain values in Arrow,
-    /// whose files have one dictionary for a column.
+    /// Adds rows. Arrow gets plain values, because its files have one dictionary for a column.
     pub(crate) fn write(&mut self, layout: &Layout, columns: Vec<Values>) -> io::Result<()> {
         if self.writer.is_none() {
             self.writer = Some(self.open(layout, &columns)?);
@@ -103,7 +102,7 @@ impl Table {
                 writer.inner_mut().close();
             }
             Some(Writer::Arrow(writer)) => {
-                let columns = columns.into_iter().map(|values| values.array().map(plain));
+                let columns = columns.into_iter().map(Values::array);
                 let columns = columns.collect::<Result<_, _>>().map_err(of_arrow)?;
                 let batch = RecordBatch::try_new(Arc::clone(writer.schema()), columns);
                 writer.write(&batch.map_err(of_arrow)?).map_err(of_arrow)?;
@@ -279,10 +278,6 @@ fn is_constant(values: &ArrayRef) -> bool {
 /// Whether more than half of a column's first values differ from each other; a third of texts that
 /// have a dictionary.
 fn mostly_differ(values: &ArrayRef) -> bool {
-    if let Some(dictionary) = values.as_dictionary_opt::<types::Int32Type>() {
-        // The start and the end of a span have the same ids.
-        return 3 * dictionary.values().len() > values.len() - values.null_count();
-    }
     let values = values.slice(0, values.len().min(SAMPLE));
     let different = match values.data_type() {
         DataType::Int64 => distinct(values.as_primitive::<types::Int64Type>().iter().flatten()),
@@ -301,15 +296,6 @@ fn mostly_differ(values: &ArrayRef) -> bool {
 
 fn distinct<T: std::hash::Hash + Eq>(values: impl Iterator<Item = T>) -> usize {
     values.collect::<HashSet<_>>().len()
-}
-
-/// A dictionary as plain text.
-fn plain(column: ArrayRef) -> ArrayRef {
-    let Some(dictionary) = column.as_dictionary_opt::<types::Int32Type>() else { return column };
-    let Some(texts) = dictionary.downcast_dict::<arrow_array::StringArray>() else {
-        return column;
-    };
-    Arc::new(texts.into_iter().collect::<arrow_array::StringArray>())
 }
 
 /// A file that is open only while it is written. A result can have more files than a process may
