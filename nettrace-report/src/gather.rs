@@ -12,7 +12,7 @@ use crate::{
     Describe, Options,
     clock::Clock,
     data::Data,
-    ids::{Ids, Role},
+    ids::{Ids, Role, opcode_in},
     samples::Samples,
     span_counts::SpanCounts,
     spans::{Edge, Part, Spans},
@@ -44,6 +44,10 @@ struct Known {
     /// Whether its events name code.
     is_lesson: bool,
     fields: Fields,
+    /// That of its events without a label that replaces the opcode.
+    role: Role,
+    /// What stands for the name of its spans.
+    counted: u64,
 }
 
 /// The counts of an event type.
@@ -145,15 +149,19 @@ impl Gathered {
         count.payload_bytes += event.payload.len() as u64;
         let thread = self.thread_row(event);
         self.timeline.count(ticks, [known.row, thread]);
-        self.counts.count(event, self.version);
         if known.is_sample {
             self.samples.take(event, process_id(event));
         } else if known.is_lesson {
             self.samples.names.learn(event, process_id(event));
         }
         let at = self.clock.nanos(ticks);
-        let Some(ids) = Ids::of(event) else { return self.spans.outside(at) };
-        let role = Role::of(event, self.version);
+        let labels = event.labels();
+        let Some(ids) = Ids::in_labels(&labels) else { return self.spans.outside(at) };
+        let role = match opcode_in(&labels) {
+            None => known.role,
+            opcode => Role::of_type(event.metadata(), opcode, self.version),
+        };
+        self.counts.count_as(role, ids.span, known.counted);
         let target = if role == Role::Inside {
             self.spans.inside(&ids, at)
         } else {
@@ -217,7 +225,9 @@ impl Gathered {
         let fields = (place("duration"), place("outcome"));
         let is_sample = FrameNames::is_sample(metadata);
         let is_lesson = FrameNames::is_lesson(metadata);
-        let known = Known { ty, row, span: None, is_sample, is_lesson, fields };
+        let role = Role::of_type(metadata, None, self.version);
+        let counted = self.counts.name(metadata);
+        let known = Known { ty, row, span: None, is_sample, is_lesson, fields, role, counted };
         self.known.insert(event.header.metadata_id, known);
         known
     }

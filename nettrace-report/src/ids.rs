@@ -1,7 +1,7 @@
 //! Which span an event belongs to, and what it says of it.
 
 use nettrace_context::{ActivityId, SpanId, TraceId};
-use nettrace_reader::{Event, Label};
+use nettrace_reader::{Event, Label, Metadata};
 use nettrace_views::__shared as of;
 
 /// What identifies a span in a trace.
@@ -36,8 +36,12 @@ impl Ids {
     /// `None` if the event belongs to no span.
     #[must_use]
     pub fn of(event: &Event<'_>) -> Option<Self> {
+        Self::in_labels(&event.labels())
+    }
+
+    pub(crate) fn in_labels(labels: &[Label]) -> Option<Self> {
         let (mut trace, mut span, mut activity, mut related) = (None, None, None, None);
-        for label in &*event.labels() {
+        for label in labels {
             match label {
                 Label::TraceId(id) => trace = TraceId::from_bytes(*id),
                 Label::SpanId(id) => span = SpanId::from_u64(*id),
@@ -71,19 +75,28 @@ impl Role {
     /// `version` is the major version of the trace.
     #[must_use]
     pub fn of(event: &Event<'_>, version: u32) -> Self {
-        let opcode = |label: &Label| match label {
-            Label::OpCode(code) => Some(*code),
-            _ => None,
-        };
         let opcode = match event.header.label_list {
             0 => None,
-            _ => event.labels().iter().rev().find_map(opcode),
+            _ => opcode_in(&event.labels()),
         };
-        match of::Role::of(event.metadata(), opcode, version) {
+        Self::of_type(event.metadata(), opcode, version)
+    }
+
+    /// The role of an event of this type. `opcode` replaces that of the type.
+    pub(crate) fn of_type(metadata: &Metadata, opcode: Option<u8>, version: u32) -> Self {
+        match of::Role::of(metadata, opcode, version) {
             of::Role::Start => Self::Start,
             of::Role::Stop => Self::Stop,
             of::Role::Single => Self::Single,
             of::Role::Resume | of::Role::Suspend | of::Role::Inside => Self::Inside,
         }
     }
+}
+
+/// The opcode that labels state.
+pub(crate) fn opcode_in(labels: &[Label]) -> Option<u8> {
+    labels.iter().rev().find_map(|label| match label {
+        Label::OpCode(code) => Some(*code),
+        _ => None,
+    })
 }

@@ -5,7 +5,7 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use nettrace_reader::{__shared::Map, Event};
+use nettrace_reader::{__shared::Map, Event, Metadata};
 use nettrace_views::__shared::span_name;
 
 use crate::ids::{Ids, Key, Role};
@@ -29,16 +29,28 @@ pub struct SpanCounts {
 impl SpanCounts {
     /// Counts an event. `version` is the major version of the trace.
     pub fn count(&mut self, event: &Event<'_>, version: u32) {
-        let change = match Role::of(event, version) {
+        let role = Role::of(event, version);
+        if role == Role::Inside {
+            return;
+        }
+        let Some(ids) = Ids::of(event) else { return };
+        self.count_as(role, ids.span, self.name(event.metadata()));
+    }
+
+    /// What stands for the name of the spans of an event type.
+    pub(crate) fn name(&self, metadata: &Metadata) -> u64 {
+        self.hasher.hash_one((&metadata.provider, span_name(&metadata.name)))
+    }
+
+    /// Counts an event of a span.
+    pub(crate) fn count_as(&mut self, role: Role, span: Key, name: u64) {
+        let change = match role {
             Role::Inside => return,
             Role::Start => 1,
             Role::Stop => -1,
             Role::Single => 0,
         };
-        let Some(ids) = Ids::of(event) else { return };
-        let metadata = event.metadata();
-        let name = self.hasher.hash_one((&metadata.provider, span_name(&metadata.name)));
-        self.change(ids.span, name, change, MOST_OPEN);
+        self.change(span, name, change, MOST_OPEN);
     }
 
     fn change(&mut self, span: Key, name: u64, change: i32, most_open: usize) {
