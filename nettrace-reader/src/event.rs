@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use crate::{
-    labels::{Label, LabelKind},
+    labels::{Label, LabelKind, LastLabels},
     rows::Header,
     schema::Metadata,
     tables::{Definitions, Slot, Tables, ThreadTotals},
@@ -185,6 +185,20 @@ impl<'a> Event<'a> {
         ];
         // An empty vector takes no memory.
         Cow::Owned(ids.into_iter().filter(|(id, _)| *id != [0; 16]).map(|(id, f)| f(id)).collect())
+    }
+
+    /// Takes its [labels](Self::labels) into `last`. Returns whether they are others than before.
+    #[doc(hidden)]
+    #[inline]
+    pub fn __labels_into(&self, last: &mut LastLabels) -> bool {
+        let header = self.header;
+        if header.label_list != 0 {
+            return self.tables.labels_into(self.definitions, header.label_list, last);
+        }
+        if header.activity_id == [0; 16] && header.related_activity_id == [0; 16] {
+            return last.take(&[]);
+        }
+        last.take(&self.labels())
     }
 
     /// Its opcode: from its labels, else from its type, else

@@ -186,6 +186,12 @@ pub(crate) fn encoded_len(bytes: &[u8]) -> usize {
 pub(crate) fn decode(bytes: &[u8]) -> LabelList {
     // Most lists are short, so this allocates once.
     let mut labels = Vec::with_capacity(4);
+    decode_into(bytes, &mut labels);
+    LabelList { labels }
+}
+
+/// The same, behind other labels. Returns the size of the list.
+fn decode_into(bytes: &[u8], labels: &mut Vec<Label>) -> usize {
     let mut cursor = Cursor::new(bytes, 0);
     while let Ok((kind, is_last)) = LabelKind::read(&mut cursor) {
         labels.extend(kind.label(&mut cursor).ok());
@@ -193,7 +199,58 @@ pub(crate) fn decode(bytes: &[u8]) -> LabelList {
             break;
         }
     }
-    LabelList { labels }
+    cursor.position()
+}
+
+/// The labels of the last event. Who asks for those of each event saves to make them anew, as many
+/// events have the list of the event before.
+#[derive(Debug, Default)]
+pub struct LastLabels {
+    /// The list, if it is encoded in the trace.
+    encoded: Vec<u8>,
+    labels: Vec<Label>,
+}
+
+impl LastLabels {
+    /// The labels, in the order of the stream.
+    #[inline]
+    #[must_use]
+    pub fn labels(&self) -> &[Label] {
+        &self.labels
+    }
+
+    /// The list as it is encoded. Empty if it is not, or if there are no labels.
+    #[inline]
+    #[must_use]
+    pub fn encoded(&self) -> &[u8] {
+        &self.encoded
+    }
+
+    /// Takes the list that begins at the first of these bytes, which is sound. Returns whether it
+    /// is another one.
+    #[inline]
+    pub(crate) fn take_encoded(&mut self, bytes: &[u8]) -> bool {
+        // A list tells by itself where it ends.
+        if !self.encoded.is_empty() && bytes.starts_with(&self.encoded) {
+            return false;
+        }
+        self.labels.clear();
+        let size = decode_into(bytes, &mut self.labels);
+        self.encoded.clear();
+        self.encoded.extend_from_slice(&bytes[..size]);
+        true
+    }
+
+    /// Takes labels that are not encoded. Returns whether they are others.
+    #[inline]
+    pub(crate) fn take(&mut self, labels: &[Label]) -> bool {
+        self.encoded.clear();
+        let is_new = self.labels != labels;
+        if is_new {
+            labels.clone_into(&mut self.labels);
+        }
+        is_new
+    }
 }
 
 /// Calls `define` with the offset, index and content of each list in a LabelList block of version
@@ -220,7 +277,7 @@ pub(crate) fn parse_label_lists<E: From<Damage>>(
 
 #[cfg(test)]
 mod tests {
-    use super::{Cursor, EncodedLabels, Label, decode, parse_label_lists};
+    use super::{Cursor, EncodedLabels, Label, LastLabels, decode, parse_label_lists};
     use crate::error::Damage;
 
     #[test]
@@ -243,6 +300,25 @@ mod tests {
             Label::Version(3),
         ];
         assert_eq!(lists, [(8, 5, first), (22, 6, second)]);
+    }
+
+    #[test]
+    fn the_last_list_is_known_again() {
+        let span = |id: u8| [&[4, id][..], &[0; 7], &[9 | 0x80, id]].concat();
+        let label = |id: u8| vec![Label::SpanId(id.into()), Label::Level(id)];
+        let mut last = LastLabels::default();
+        assert!(!last.take(&[]));
+        for (id, is_new) in [(1, true), (1, false), (2, true), (1, true)] {
+            // Another list follows.
+            let bytes = [span(id), span(7)].concat();
+            assert_eq!((last.take_encoded(&bytes), last.labels()), (is_new, &*label(id)));
+        }
+        assert!(!last.take(&label(1)));
+        assert!(last.take(&label(3)));
+        assert_eq!(last.labels(), label(3));
+        assert!(last.take_encoded(&span(1)));
+        assert!(last.take(&[]));
+        assert!(last.labels().is_empty());
     }
 
     #[test]

@@ -87,7 +87,10 @@ mod verify;
 /// What the crates of this project share. Not for others: it may change at any time.
 #[doc(hidden)]
 pub mod __shared {
-    pub use crate::hash::{Map, Seeded};
+    pub use crate::{
+        hash::{Map, Seeded},
+        labels::LastLabels,
+    };
 }
 
 /// The README, so that its example is compiled by the tests.

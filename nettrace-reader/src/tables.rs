@@ -8,7 +8,7 @@ use crate::{
     error::{Error, ErrorKind, Result, Table},
     framing::Format,
     hash::Map,
-    labels::{EncodedLabels, Label, LabelKind},
+    labels::{EncodedLabels, Label, LabelKind, LastLabels},
     options::Dialect,
     runtime,
     schema::Metadata,
@@ -351,6 +351,17 @@ impl Tables {
     /// The labels that had the index at a place of the stream.
     pub(crate) fn labels(&self, definitions: Definitions, index: u32) -> Cow<'_, [Label]> {
         self.label_lists.labels(definitions, index)
+    }
+
+    /// The same, if the labels of the event before are known. Returns whether these are others.
+    #[inline]
+    pub(crate) fn labels_into(
+        &self,
+        definitions: Definitions,
+        index: u32,
+        last: &mut LastLabels,
+    ) -> bool {
+        self.label_lists.labels_into(definitions, index, last)
     }
 
     /// The value of the last of these labels that is of a kind that replaces a fact of the event

@@ -8,7 +8,7 @@ use std::{borrow::Cow, mem::size_of};
 
 use crate::{
     hash::Map,
-    labels::{self, EncodedLabels, Label, LabelKind, LabelList},
+    labels::{self, EncodedLabels, Label, LabelKind, LabelList, LastLabels},
     tables::Definitions,
 };
 
@@ -102,6 +102,21 @@ impl LabelLists {
         match replaced.or_else(|| self.place(index)) {
             Some(place) => Cow::Owned(labels::decode(place.of(&self.bytes)).labels),
             None => Cow::Borrowed(&[]),
+        }
+    }
+
+    /// The same, if the labels of the event before are known. Returns whether these are others.
+    #[inline]
+    pub(super) fn labels_into(
+        &self,
+        definitions: Definitions,
+        index: u32,
+        last: &mut LastLabels,
+    ) -> bool {
+        let replaced = self.replaced_since(definitions, index);
+        match replaced.or_else(|| self.place(index)) {
+            Some(place) => last.take_encoded(place.of(&self.bytes)),
+            None => last.take(&[]),
         }
     }
 
