@@ -118,7 +118,9 @@ impl StaticSchemaMarker for Text {
     const FIELDS: &'static [StaticSchemaMarkerField] = &[StaticSchemaMarkerField {
         key: "fields",
         label: "Fields",
-        format: MarkerFieldFormat::String,
+        // Who shares a profile can leave such texts out, which may have paths. And the profile does
+        // not keep them for each thread as well: with ids of spans, hardly any come again.
+        format: MarkerFieldFormat::SanitizedString,
         flags: MarkerFieldFlags::SEARCHABLE,
     }];
 

@@ -63,7 +63,7 @@ fn read(bytes: &[u8]) -> Profile {
             profile.markers.push((nanos(start), end, name, category));
             let data = &column(markers, "data")[at];
             assert_eq!(data["type"], "nettrace");
-            profile.fields.push(text(&data["fields"]));
+            profile.fields.push(data["fields"].as_str().unwrap().to_owned());
         }
         let (stacks, frames) = (&thread["stackTable"], &thread["frameTable"]);
         for stack in column(&thread["samples"], "stack") {
