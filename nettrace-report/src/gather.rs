@@ -5,7 +5,10 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-use nettrace_reader::{__shared::Map, Error, Event, Metadata, SortedReader, Source, Value};
+use nettrace_reader::{
+    __shared::{LastLabels, Map},
+    Error, Event, Metadata, SortedReader, Source, Value,
+};
 use nettrace_views::__shared::{FrameNames, span_name};
 
 use crate::{
@@ -90,6 +93,10 @@ pub(crate) struct Gathered {
     pub(crate) providers: Vec<(String, usize)>,
     pub(crate) thread_rows: BTreeMap<ThreadKey, usize>,
     last_thread: Option<(ThreadKey, usize)>,
+    /// The labels of the last event, and what they say.
+    labels: LastLabels,
+    ids: Option<Ids>,
+    opcode: Option<u8>,
     pub(crate) spans: Spans,
     pub(crate) counts: SpanCounts,
     pub(crate) samples: Samples,
@@ -129,6 +136,9 @@ impl Gathered {
             providers: Vec::new(),
             thread_rows: BTreeMap::new(),
             last_thread: None,
+            labels: LastLabels::default(),
+            ids: None,
+            opcode: None,
             spans: Spans::new(options.slowest),
             counts: SpanCounts::default(),
             samples: Samples::new(),
@@ -155,9 +165,12 @@ impl Gathered {
             self.samples.names.learn(event, process_id(event));
         }
         let at = self.clock.nanos(ticks);
-        let labels = event.labels();
-        let Some(ids) = Ids::in_labels(&labels) else { return self.spans.outside(at) };
-        let role = match opcode_in(&labels) {
+        if event.__labels_into(&mut self.labels) {
+            let labels = self.labels.labels();
+            (self.ids, self.opcode) = (Ids::in_labels(labels), opcode_in(labels));
+        }
+        let Some(ids) = self.ids else { return self.spans.outside(at) };
+        let role = match self.opcode {
             None => known.role,
             opcode => Role::of_type(event.metadata(), opcode, self.version),
         };

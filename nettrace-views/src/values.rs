@@ -155,7 +155,7 @@ fn eight_digits(number: u32) -> [u8; 8] {
     let spread = u64::from(number);
     let spread = (spread | spread << 16) & 0x0000_FFFF_0000_FFFF;
     let spread = (spread | spread << 8) & 0x00FF_00FF_00FF_00FF;
-    let spread = (spread | spread << 4) & 0x0F * ONES;
+    let spread = (spread | spread << 4) & (0x0F * ONES);
     // Six more than ten has the fifth bit.
     let letters = (spread + 6 * ONES) >> 4 & ONES;
     let to_letter = u64::from(b'a' - b'9' - 1);

@@ -1,7 +1,7 @@
 //! The labels of events.
 
 use nettrace_context::ActivityId;
-use nettrace_reader::Label;
+use nettrace_reader::{__shared::LastLabels, Event, Label};
 
 use crate::{
     ids::Ids,
@@ -12,7 +12,7 @@ use crate::{
 /// The labels of the last event, and what they say. Most events have those of the event before.
 #[derive(Debug, Default)]
 pub(super) struct Labels {
-    pub(super) labels: Vec<Label>,
+    labels: LastLabels,
     pub(super) ids: Ids,
     pub(super) level: Option<u8>,
     /// Those of slices and of events inside, each made when the first of them comes.
@@ -39,28 +39,35 @@ pub(super) struct Keys {
 }
 
 impl Labels {
+    /// Reads the labels of an event.
+    #[inline]
+    pub(super) fn read(&mut self, event: &Event<'_>) {
+        if event.__labels_into(&mut self.labels) {
+            self.note();
+        }
+    }
+
     /// Takes note of other labels.
-    pub(super) fn read(&mut self) {
+    fn note(&mut self) {
         (self.all.is_made, self.some.is_made) = (false, false);
-        (self.ids, self.level) = (Ids::default(), None);
-        if !self.labels.is_empty() {
-            self.ids = Ids::of(&self.labels);
-            for label in &self.labels {
-                if let Label::Level(level) = label {
-                    self.level = Some(*level);
-                }
+        self.level = None;
+        let labels = self.labels.labels();
+        self.ids = Ids::of(labels);
+        for label in labels {
+            if let Label::Level(level) = label {
+                self.level = Some(*level);
             }
         }
     }
 
     /// The details for slices.
     pub(super) fn of_slice<D: Details>(&mut self, keys: &Keys) -> &[u8] {
-        self.all.of::<D>(&self.labels, keys, true)
+        self.all.of::<D>(self.labels.labels(), keys, true)
     }
 
     /// The details for events inside.
     pub(super) fn of_event<D: Details>(&mut self, keys: &Keys) -> &[u8] {
-        self.some.of::<D>(&self.labels, keys, false)
+        self.some.of::<D>(self.labels.labels(), keys, false)
     }
 }
 

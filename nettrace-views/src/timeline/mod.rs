@@ -232,7 +232,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
                 number
             }
         };
-        self.read_labels(event);
+        self.labels.read(event);
         let ty = self.types.of(event, self.version, &mut self.form, &mut self.out);
         let role = match self.labels.ids.opcode {
             Some(code) if header.label_list != 0 => {
@@ -370,24 +370,6 @@ impl<F: Form, W: Write> Timeline<F, W> {
             self.lost += more;
             let out = self.spans.at(number, at, &mut self.out);
             self.form.lost(Some(number), at, more, out);
-        }
-    }
-
-    /// Reads the labels of an event into [`Labels`].
-    fn read_labels(&mut self, event: &Event<'_>) {
-        let header = event.header;
-        let has_ids = header.activity_id != [0; 16] || header.related_activity_id != [0; 16];
-        if header.label_list == 0 && !has_ids {
-            if !self.labels.labels.is_empty() {
-                self.labels.labels.clear();
-                self.labels.read();
-            }
-            return;
-        }
-        let labels = event.labels();
-        if *self.labels.labels != *labels {
-            labels.as_ref().clone_into(&mut self.labels.labels);
-            self.labels.read();
         }
     }
 
