@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use nettrace_context::ActivityId;
-use nettrace_reader::{Event, Label, Thread};
+use nettrace_reader::{__shared::LastLabels, Event, Label, Thread};
 use nettrace_views::__shared::Ids;
 
 use crate::{hash::Fast, ids::Id, types::BATCH_BYTES};
@@ -89,7 +89,8 @@ impl Threads {
 /// The labels of an event, as columns show them.
 #[derive(Debug, Default)]
 pub(crate) struct LabelFacts {
-    labels: Vec<Label>,
+    /// The labels as the trace has them.
+    key: Box<[u8]>,
     pub(crate) ids: Ids,
     pub(crate) trace: Option<Id>,
     /// The span that the event belongs to: a span id, else an activity id.
@@ -108,6 +109,9 @@ pub(crate) struct LabelFacts {
 #[derive(Debug)]
 pub(crate) struct Labels {
     none: Rc<LabelFacts>,
+    /// Those of the last event that had some.
+    last: LastLabels,
+    last_facts: Rc<LabelFacts>,
     /// By the ends of their numbers in rows.
     recent: Vec<Rc<LabelFacts>>,
 }
@@ -115,7 +119,12 @@ pub(crate) struct Labels {
 impl Default for Labels {
     fn default() -> Self {
         let none = Rc::<LabelFacts>::default();
-        Self { recent: vec![Rc::clone(&none); LISTS], none }
+        Self {
+            last: LastLabels::default(),
+            last_facts: Rc::clone(&none),
+            recent: vec![Rc::clone(&none); LISTS],
+            none,
+        }
     }
 }
 
@@ -129,13 +138,23 @@ impl Labels {
         {
             return Rc::clone(&self.none);
         }
-        let labels = event.labels();
+        if event.__labels_into(&mut self.last) {
+            self.last_facts = self.find(event);
+        }
+        Rc::clone(&self.last_facts)
+    }
+
+    fn find(&mut self, event: &Event<'_>) -> Rc<LabelFacts> {
+        let header = event.header;
+        // Versions 4 and 5 have the two ids, later ones the list.
+        let ids = [header.activity_id, header.related_activity_id];
+        let key = if header.label_list == 0 { ids.as_flattened() } else { self.last.encoded() };
         let [first, second, ..] = header.activity_id;
         let number = header.label_list as usize ^ usize::from(first) ^ usize::from(second) << 4;
         let recent = &mut self.recent[number % LISTS];
         // A number can stand for other labels later.
-        if recent.labels != *labels {
-            let facts = Rc::new(LabelFacts::of(labels.into_owned()));
+        if *recent.key != *key {
+            let facts = Rc::new(LabelFacts::of(self.last.labels(), key));
             if facts.size > LARGE {
                 return facts;
             }
@@ -146,10 +165,10 @@ impl Labels {
 }
 
 impl LabelFacts {
-    fn of(labels: Vec<Label>) -> Self {
-        let mut facts = Self { ids: Ids::of(&labels), ..Self::default() };
+    fn of(labels: &[Label], key: &[u8]) -> Self {
+        let mut facts = Self { key: key.into(), ids: Ids::of(labels), ..Self::default() };
         let mut activity = None;
-        for label in &labels {
+        for label in labels {
             match label {
                 Label::TraceId(id) if *id != [0; 16] => facts.trace = Some(Id::Trace(*id)),
                 Label::SpanId(id) => facts.span = (*id != 0).then_some(Id::Span(*id)),
@@ -166,7 +185,6 @@ impl LabelFacts {
         facts.span = facts.span.or(activity);
         let texts = facts.others.iter();
         facts.size = texts.map(|(key, value)| 64 + 2 * (key.len() + value.len())).sum();
-        facts.labels = labels;
         facts
     }
 }

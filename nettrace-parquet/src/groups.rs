@@ -82,7 +82,7 @@ impl<W: Write + Send> ParquetFile<W> {
                 let writers: Vec<_> = writers.by_ref().take(leaves).collect();
                 self.group.columns.push(match values {
                     Values::Runs(..) => Column::Runs(Chunk::new(column())),
-                    Values::Ids(ids) if ids.mostly_differ() => {
+                    Values::Ids(ids) if ids.is_better_as_text() => {
                         Column::Ids(Box::new(IdChunk::new(column())))
                     }
                     Values::Ids(_) | Values::Array(_) => Column::Plain(writers),

@@ -5,7 +5,7 @@
 //! four bits, and a text that came a moment ago two or three bytes.
 
 /// How far back a text can be, and how long a match can be (RFC 1951).
-const FARTHEST: usize = 1 << 15;
+pub(crate) const FARTHEST: usize = 1 << 15;
 const LONGEST: usize = 258;
 
 /// The shortest match. A shorter one takes as many bits as its digits.

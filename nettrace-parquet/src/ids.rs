@@ -4,13 +4,7 @@
 //! Their pages are made here: as text in Parquet's `DELTA_LENGTH_BYTE_ARRAY`, compressed with what
 //! is known of the ids.
 
-use std::{
-    cmp::Ordering,
-    collections::{HashMap, HashSet},
-    hash::BuildHasher,
-    rc::Rc,
-    sync::Arc,
-};
+use std::{cmp::Ordering, collections::HashMap, hash::BuildHasher, rc::Rc, sync::Arc};
 
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray, new_null_array};
 use arrow_buffer::NullBuffer;
@@ -127,13 +121,25 @@ impl Ids {
         self.rows
     }
 
-    /// Whether there are so many different ids that a dictionary does not help.
-    pub(crate) fn mostly_differ(&self) -> bool {
-        let there = || self.runs.iter().filter_map(|(id, rows)| Some(((*id)?, *rows)));
-        let different: HashSet<_, Fast> = there().map(|(id, _)| id).collect();
-        let rows: u32 = there().map(|(_, rows)| rows).sum();
-        // The start and the end of a span have the same ids.
-        3 * different.len() > rows as usize
+    /// Whether pages of texts take less than a dictionary: if there are many different ids, most of
+    /// which come only once or again soon.
+    pub(crate) fn is_better_as_text(&self) -> bool {
+        let mut last: HashMap<Id, usize, Fast> = HashMap::default();
+        // The texts so far, and those of ids that are not close behind themselves, in bytes.
+        let (mut all, mut anew, mut rows) = (0, 0, 0);
+        for (id, count) in &self.runs {
+            let Some(id) = id else { continue };
+            let start = all;
+            all += id.size() * *count as usize;
+            rows += *count as usize;
+            match last.insert(*id, all) {
+                Some(end) if start - end < gzip::FARTHEST - id.size() => {}
+                _ => anew += id.size(),
+            }
+        }
+        let texts: usize = last.keys().map(Id::size).sum();
+        let different = last.len();
+        3 * different > rows || (20 * different > rows && 4 * anew <= 5 * texts)
     }
 
     /// The texts, each once, and which of them each row has.
@@ -313,5 +319,111 @@ fn widen(bounds: &mut Option<(Id, Id)>, id: Id) {
     }
     if id.order(most) == Ordering::Greater {
         *most = id;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow_array::cast::AsArray;
+    use arrow_schema::{Field, Schema};
+    use parquet::{
+        arrow::arrow_reader::{
+            ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
+        },
+        file::{
+            metadata::PageIndexPolicy,
+            properties::{EnabledStatistics, WriterProperties},
+        },
+    };
+
+    use super::*;
+    use crate::{groups::ParquetFile, runs::Values};
+
+    fn ids(rows: impl IntoIterator<Item = Option<Id>>) -> Ids {
+        let mut ids = Ids::default();
+        for id in rows {
+            ids.rows += 1;
+            match ids.runs.last_mut() {
+                Some((last, count)) if *last == id => *count += 1,
+                _ => ids.runs.push((id, 1)),
+            }
+        }
+        ids
+    }
+
+    fn random(number: u64) -> u64 {
+        let product =
+            u128::from(number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        (product >> 41) as u64
+    }
+
+    #[test]
+    fn ids_of_all_kinds_come_back() {
+        let span = |number: u64| Some(Id::Span(random(number / 2)));
+        let spans = |from: u64, rows: u64| ids((from..from + rows).map(span));
+        let wide =
+            |number: u64| (u128::from(random(number)) << 64 | u128::from(number)).to_le_bytes();
+        let mixed = (0..30_000).map(|number| match number % 7 {
+            0 => None,
+            1 | 2 => Some(Id::Trace(wide(number / 7))),
+            3 => Some(Id::Guid(wide(number))),
+            // Counted, and the same again after a while.
+            4 => Some(Id::Span(number)),
+            _ => Some(Id::Span(random(number % 5000))),
+        });
+        let batches = [
+            spans(0, 150_000),
+            ids(mixed),
+            ids(vec![None; 70_000]),
+            // A page without ids.
+            ids(vec![None; 70_000]),
+            ids(vec![Some(Id::Trace([7; 16])); 70_000]),
+            spans(200_000, 3),
+        ];
+        assert!(batches[0].is_better_as_text() && !batches[4].is_better_as_text());
+        // Each id six times, close to itself or far away.
+        let apart = |distance: u64| {
+            ids((0..24_000)
+                .map(|row| span(row / (6 * distance) * 2 * distance + row % distance * 2)))
+        };
+        assert!(apart(1).is_better_as_text() && apart(100).is_better_as_text());
+        assert!(!apart(4000).is_better_as_text());
+        let schema = Schema::new(vec![Field::new("span_id", dictionary(), true)]);
+        let properties =
+            WriterProperties::builder().set_statistics_enabled(EnabledStatistics::Page).build();
+        let mut out = Vec::new();
+        let mut file = ParquetFile::new(&mut out, Arc::new(schema), properties).unwrap();
+        for batch in &batches {
+            file.write(&[Values::Ids(batch.clone())]).unwrap();
+            assert!(file.memory() > 0);
+        }
+        file.finish().unwrap();
+        drop(file);
+        let mut expected = Vec::new();
+        for batch in &batches {
+            let texts = batch.texts();
+            expected.extend(texts.as_string::<i32>().iter().map(|text| text.map(str::to_owned)));
+        }
+        let bytes = Bytes::from(out);
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Required);
+        let metadata = ArrowReaderMetadata::load(&bytes, options).unwrap();
+        let chunk = metadata.metadata().row_group(0).column(0);
+        let encodings: Vec<_> = chunk.encodings().collect();
+        assert!(!encodings.contains(&Encoding::RLE_DICTIONARY), "{encodings:?}");
+        let statistics = chunk.statistics().unwrap();
+        let bounds = [expected.iter().flatten().min(), expected.iter().flatten().max()];
+        let found = [statistics.min_bytes_opt(), statistics.max_bytes_opt()];
+        assert_eq!(found, bounds.map(|text| text.map(|text| text.as_bytes())));
+        let nulls = expected.iter().filter(|text| text.is_none()).count() as u64;
+        assert_eq!(statistics.null_count_opt(), Some(nulls));
+        let reader = ParquetRecordBatchReaderBuilder::try_new(bytes).unwrap();
+        let mut found = Vec::new();
+        for batch in reader.build().unwrap() {
+            let column = Arc::clone(batch.unwrap().column(0));
+            let texts = column.as_string::<i32>().iter();
+            found.extend(texts.map(|text| text.map(str::to_owned)));
+        }
+        assert_eq!(found.len(), expected.len());
+        assert!(found == expected, "other ids come back");
     }
 }
