@@ -8,12 +8,13 @@
 
 mod trace_support;
 
-use std::{cell::RefCell, mem, thread};
+use std::{cell::RefCell, mem, thread, time::Duration};
 
 use nettrace_reader::Label;
 use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
     SpanEvents, TraceEvent,
+    bridge::{SpanIds, Within},
 };
 use testkit::process::one_at_a_time;
 
@@ -157,6 +158,72 @@ fn a_handler_at_any_instruction_has_no_labels_of_a_span_that_has_ended() {
     }
     println!("{before} of {runs}");
     assert!(before > runs / 20, "{before} of {runs}");
+}
+
+/// Events of a span that is not in force have its ids, and no other events do, whatever a handler
+/// does at any instruction.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
+    const OUTSIDE: u64 = 1;
+    const WITHIN: u64 = 2;
+    const AFTER: u64 = 3;
+    let _alone = one_at_a_time();
+    let (sink, builder) = memory("Spans-Interrupted");
+    // Without rounds of the flusher: an event that meets one takes the slow path.
+    let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+    let apart = |value| {
+        let (ids, state, began) =
+            SpanIds::begin_with(Within::Current, &WorkStart { value, text: "" });
+        ids.emit(state, &WorkStop { value, duration: began.elapsed() });
+        ids.span_id().to_u64()
+    };
+    let actions: [fn(); 3] = [
+        || Tick { value: OUTSIDE }.emit(),
+        || {
+            let _scope = Context::from(caller()).enter();
+            Tick { value: WITHIN }.emit();
+        },
+        || {
+            let (ids, state, _) =
+                SpanIds::begin_with(Within::Nothing, &WorkStart { value: 0, text: "" });
+            ids.emit(state, &Tick { value: WITHIN });
+        },
+    ];
+    drop(Context::none().enter());
+    apart(0);
+    let all = steps::at(u64::MAX, || (), || apart(0)).1;
+    let stride = all / 12 + 1;
+    let mut spans = Vec::new();
+    for number in (1..all).step_by(stride as usize) {
+        for action in actions {
+            let value = 10 + spans.len() as u64;
+            spans.push(steps::at(number, action, || apart(value)).0);
+            Tick { value: AFTER }.emit();
+        }
+    }
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    for (span, value) in spans.iter().zip(10..) {
+        assert_eq!(started(&events, value), *span, "{value}");
+        assert_eq!(stopped(&events, value), Some(*span), "{value}");
+    }
+    let is_tick = |event: &Seen, value| event.name == "Tick" && event.value() == value;
+    let ticks = |value| events.iter().filter(move |event| is_tick(event, value));
+    assert_eq!(ticks(AFTER).count(), spans.len());
+    for run in events.split(|event| is_tick(event, AFTER)) {
+        // The slow path puts the span in force for a moment, as when steps make the event late.
+        let start = run.iter().find(|event| event.name == "WorkStart" && event.value() >= 10);
+        let own = start.and_then(span_of);
+        for span in run.iter().filter(|event| event.name == "Tick").map(span_of) {
+            let is_its_own = span.is_none_or(|id| !spans.contains(&id)) || span == own;
+            assert!(is_its_own, "{run:#?}");
+        }
+    }
+    assert!(ticks(AFTER).all(|tick| span_of(tick).is_none()));
+    let recorded = ticks(OUTSIDE).count() + ticks(WITHIN).count();
+    assert!(recorded > spans.len() / 20, "{recorded} of {}", spans.len());
 }
 
 /// What a handler forgets ends with the scope that it interrupted, at any instruction.
