@@ -81,49 +81,6 @@ fn settled(count: &AtomicU64) {
     }
 }
 
-#[derive(TraceEvent)]
-#[trace_event(provider = "Ending-Block")]
-struct Waiting {
-    value: u64,
-    text: &'static str,
-}
-
-#[test]
-fn events_that_wait_for_room_when_the_session_ends_are_counted() {
-    let (reached, go_on, stop) = gate();
-    let (memory, builder) = narrow("Ending-Block", OnFull::Block, stop);
-    let session = builder.start().unwrap();
-    let begun = Arc::new(AtomicU64::new(0));
-    let is_ending = Arc::new(AtomicBool::new(false));
-    let threads: Vec<_> = (0..400)
-        .map(|_| {
-            let (begun, is_ending) = (Arc::clone(&begun), Arc::clone(&is_ending));
-            thread::spawn(move || {
-                while !is_ending.load(Ordering::SeqCst) {
-                    let value = begun.fetch_add(1, Ordering::SeqCst);
-                    Waiting { value, text: "text that fills the chunks in no time" }.emit();
-                }
-            })
-        })
-        .collect();
-    reached.recv().unwrap();
-    // Every thread waits, because the sink takes nothing.
-    settled(&begun);
-    is_ending.store(true, Ordering::SeqCst);
-    let finishing = thread::spawn(move || session.finish().unwrap());
-    // The session does not listen any more, because it is ending.
-    while Waiting::is_any_enabled() {
-        thread::sleep(Duration::from_millis(1));
-    }
-    thread::sleep(Duration::from_millis(100));
-    drop(go_on);
-    let stats = finishing.join().unwrap();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-    assert_eq!(stats.attempted, begun.load(Ordering::SeqCst), "{stats:?}");
-    assert!(stats.drops.no_room > 0, "some waited to the end: {stats:?}");
-    check(&memory.bytes(), &stats);
-}
-
 /// A thread of this process, as the system knows it.
 struct SystemThread(PathBuf);
 
@@ -150,6 +107,70 @@ fn flushers_sleep() -> bool {
         let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
         !name.starts_with("nettrace-flushe") || SystemThread(thread).sleeps()
     })
+}
+
+/// Waits until each of these threads waits in an event: it has been seen asleep, again and again,
+/// since the last event began.
+fn all_wait(threads: &[SystemThread], begun: &AtomicU64) {
+    settled(begun);
+    let (mut last, mut asleep) = (0, vec![0; threads.len()]);
+    while asleep.iter().any(|times| *times < 3) {
+        thread::sleep(Duration::from_millis(5));
+        let now = begun.load(Ordering::SeqCst);
+        if now != last {
+            (last, asleep) = (now, vec![0; threads.len()]);
+        }
+        for (times, thread) in asleep.iter_mut().zip(threads) {
+            *times += u32::from(thread.sleeps());
+        }
+    }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Ending-Block")]
+struct Waiting {
+    value: u64,
+    text: &'static str,
+}
+
+#[test]
+fn events_that_wait_for_room_when_the_session_ends_are_counted() {
+    let (reached, go_on, stop) = gate();
+    let (memory, builder) = narrow("Ending-Block", OnFull::Block, stop);
+    let session = builder.start().unwrap();
+    let begun = Arc::new(AtomicU64::new(0));
+    let is_ending = Arc::new(AtomicBool::new(false));
+    let (started, are_started) = mpsc::channel();
+    let threads: Vec<_> = (0..400)
+        .map(|_| {
+            let (begun, is_ending) = (Arc::clone(&begun), Arc::clone(&is_ending));
+            let started = started.clone();
+            thread::spawn(move || {
+                started.send(SystemThread::current()).unwrap();
+                while !is_ending.load(Ordering::SeqCst) {
+                    let value = begun.fetch_add(1, Ordering::SeqCst);
+                    Waiting { value, text: "text that fills the chunks in no time" }.emit();
+                }
+            })
+        })
+        .collect();
+    reached.recv().unwrap();
+    // Every thread waits, because the sink takes nothing.
+    let system: Vec<_> = are_started.iter().take(threads.len()).collect();
+    all_wait(&system, &begun);
+    is_ending.store(true, Ordering::SeqCst);
+    let finishing = thread::spawn(move || session.finish().unwrap());
+    // The session does not listen any more, because it is ending.
+    while Waiting::is_any_enabled() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(100));
+    drop(go_on);
+    let stats = finishing.join().unwrap();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(stats.attempted, begun.load(Ordering::SeqCst), "{stats:?}");
+    assert!(stats.drops.no_room > 0, "some waited to the end: {stats:?}");
+    check(&memory.bytes(), &stats);
 }
 
 #[derive(TraceEvent)]
