@@ -301,9 +301,13 @@ fn two_hundred_clients_leave_nothing_behind() {
     };
     let before = settled();
     (0..200).for_each(cycle);
-    let after = settled();
+    // The last sessions end as soon as their threads get a processor.
+    let mut after = size();
+    until("what the clients needed is given back", || {
+        after = size();
+        after.0 <= before.0 && after.1 <= before.1
+    });
     println!("threads, descriptors, KiB: {before:?}, after 200 more: {after:?}");
-    assert_eq!((before.0, before.1), (after.0, after.1));
     assert!(after.2 < before.2 + 2_048, "{before:?} {after:?}");
     drop(load);
 }
@@ -391,7 +395,14 @@ fn the_thread_sleeps_while_nobody_is_attached() {
         lines.map(|line| line.rsplit('\t').next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
     };
     let thread = attach_threads().remove(0);
-    let before = of_process(&thread);
+    // On a busy machine it may not have begun to sleep yet.
+    let mut before = of_process(&thread);
+    until("it sleeps", || {
+        thread::sleep(Duration::from_millis(200));
+        let (last, stat) = (before, fs::read_to_string(thread.join("stat")).unwrap());
+        before = of_process(&thread);
+        before == last && stat.contains(") S ")
+    });
     thread::sleep(Duration::from_secs(2));
     assert_eq!(of_process(&thread), before, "it woke up");
 }

@@ -215,7 +215,7 @@ mod forks {
             // SAFETY: takes a number and does not return.
             unsafe { libc::_exit(answer) };
         }
-        let (deadline, mut status) = (Instant::now() + Duration::from_secs(60), 0);
+        let (deadline, mut status) = (Instant::now() + Duration::from_secs(240), 0);
         loop {
             // SAFETY: the child is this process's, and the pointer is to a live variable.
             if unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == child {
