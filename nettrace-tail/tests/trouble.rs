@@ -155,7 +155,7 @@ fn a_session_ends_while_threads_emit() {
     let counter = tail.counter();
     let session = Session::builder().sink(tail).provider("Tail-Trouble");
     let session = session.flush_interval(Duration::from_millis(5)).on_full(OnFull::Block);
-    let session = session.start().unwrap();
+    let session = session.finish_timeout(Duration::from_secs(300)).start().unwrap();
     let is_over = AtomicBool::new(false);
     let stats: Stats = thread::scope(|scope| {
         for thread in 0..3 {
@@ -163,6 +163,10 @@ fn a_session_ends_while_threads_emit() {
             scope.spawn(move || {
                 for number in 1.. {
                     let _ = request(number + thread);
+                    // So that what waits for the session's thread stays small on a busy machine.
+                    if number % 20 == 0 {
+                        thread::sleep(Duration::from_millis(1));
+                    }
                     if is_over.load(Ordering::Relaxed) {
                         break;
                     }

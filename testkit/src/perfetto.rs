@@ -449,13 +449,15 @@ pub fn ask(trace: &Path, queries: &[&str]) -> Option<Vec<Vec<Vec<Json>>>> {
     };
     let picture = trace.with_extension("png");
     let mut command = Command::new(tool);
-    let output = command
-        .env("CHROMIUM", chromium)
-        .arg(trace)
-        .arg(picture)
-        .args(queries)
-        .output()
-        .expect("it starts");
+    command.env("CHROMIUM", chromium).arg(trace).arg(picture).args(queries);
+    let mut output = command.output().expect("it starts");
+    // The tool waits 30 seconds for a page, which do not suffice on a busy machine.
+    for _ in 0..4 {
+        if !String::from_utf8_lossy(&output.stderr).contains("TimeoutError") {
+            break;
+        }
+        output = command.output().expect("it starts");
+    }
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() != Some(0) && errors.contains("No module named") {
         println!("skipped: the Python packages for Perfetto are not there");
