@@ -254,6 +254,21 @@ fn content(path: &Path) -> Content {
     found
 }
 
+/// Whether a trace that may be growing has an event of .NET's counters.
+fn has_counters(path: &Path) -> bool {
+    let Some(mut reader) = File::open(path).ok().and_then(|file| {
+        Reader::new(BufReader::new(file)).ok() // there may be no header yet
+    }) else {
+        return false;
+    };
+    while let Ok(Some(event)) = reader.next_event() {
+        if event.metadata().provider == "System.Runtime" {
+            return true;
+        }
+    }
+    false
+}
+
 #[test]
 fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let Some(tool) = tool("dotnet-trace") else { return };
@@ -268,12 +283,14 @@ fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     // It takes a while to begin.
     let its_file = folder.join("theirs.nettrace");
     until("it records", || fs::metadata(&its_file).is_ok_and(|file| file.len() > 10_000));
-    let arguments = ["--providers", providers, "--duration", "800ms", "-o", "ours.nettrace"];
-    let mut ours = dotnet.nettrace(&[&["collect"], &arguments[..]].concat());
-    succeeded(&ours.output().unwrap());
+    let paths = ["ours", "theirs"].map(|name| folder.join(name).with_extension("nettrace"));
+    let mut ours = dotnet.nettrace(&["collect", "--providers", providers, "-o", "ours.nettrace"]);
+    let ours = ours.spawn().unwrap();
+    until("it has counters", || has_counters(&paths[0]));
+    interrupt(&ours);
+    succeeded(&ours.wait_with_output().unwrap());
     interrupt(&theirs);
     assert!(theirs.wait().unwrap().success());
-    let paths = ["ours", "theirs"].map(|name| folder.join(name).with_extension("nettrace"));
     let [ours, theirs] = [&paths[0], &paths[1]].map(|path| content(path));
     ask(&["summary"], Trace::File(&paths[0])).unwrap().assert_accepted();
     // One thread counts upwards. Both were attached between these numbers.
