@@ -82,7 +82,7 @@ pub trait PayloadEncoder: Sized {
     type Mark: Copy;
 
     /// Whether this only adds up the sizes of values of fixed size. A value that knows that its
-    /// event has text need not be there for it.
+    /// event has text need not be there for it, and one of fixed size need not be computed.
     #[doc(hidden)]
     const ONLY_FIXED_SIZES: bool = false;
 

@@ -273,6 +273,11 @@ pub trait TraceEvent {
     #[doc(hidden)]
     const COMES_ALONE: bool = false;
 
+    /// Whether the row of such an event leaves out what it has in common with the row before. That
+    /// is worth a comparison only if there is something. For the code of spans.
+    #[doc(hidden)]
+    const LEAVES_OUT: bool = true;
+
     /// Whether anybody listens to any of the types. Also true before registration.
     #[inline(always)]
     #[must_use]
@@ -283,6 +288,7 @@ pub trait TraceEvent {
 
 impl<T: TraceEvent + ?Sized> TraceEvent for &T {
     const COMES_ALONE: bool = T::COMES_ALONE;
+    const LEAVES_OUT: bool = T::LEAVES_OUT;
 
     #[inline(always)]
     fn event_types() -> &'static [&'static EventType] {
@@ -310,6 +316,7 @@ pub struct Made<F>(pub F);
 impl<T: TraceEvent, F: Fn() -> T> TraceEvent for Made<F> {
     // A Start comes after another event than a Start of the same span, and so on.
     const COMES_ALONE: bool = true;
+    const LEAVES_OUT: bool = false;
 
     #[inline(always)]
     fn event_types() -> &'static [&'static EventType] {

@@ -212,6 +212,16 @@ impl Call<'_> {
             return self.emit_single();
         }
         let krate = self.krate;
+        if !self.is_future && self.stop.is_empty() {
+            // Two words, which stay in registers.
+            return quote! {
+                let (__duration, __outcome) = (__end.duration, __end.outcome);
+                #krate::Emit::emit(#krate::__private::Made(move || __Call::Stop {
+                    duration: __duration,
+                    outcome: __outcome,
+                }));
+            };
+        }
         let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
         let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
         quote! {

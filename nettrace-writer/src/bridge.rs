@@ -284,18 +284,18 @@ impl Began {
         self.0.elapsed()
     }
 
-    /// As numbers, for [`from_words`](Self::from_words).
+    /// As a number, for [`from_word`](Self::from_word).
     #[inline]
     #[must_use]
-    pub fn to_words(self) -> [u64; 2] {
-        self.0.to_words()
+    pub fn to_word(self) -> u64 {
+        self.0.to_word()
     }
 
-    /// From its [words](Self::to_words).
+    /// From its [word](Self::to_word).
     #[inline]
     #[must_use]
-    pub fn from_words(words: [u64; 2]) -> Self {
-        Self(Started::from_words(words))
+    pub fn from_word(word: u64) -> Self {
+        Self(Started::from_word(word))
     }
 }
 

@@ -26,8 +26,7 @@ use crate::{
     local::{self, Attached, ThreadBuffer},
     memory::{Cursor, Window},
     record::{MODE_FENCE, MODE_MONOTONIC, Reason, Record},
-    row::{self, Shape},
-    sessions,
+    row, sessions,
     sync::{Ordering, fence},
 };
 
@@ -479,7 +478,8 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
         mem::forget(unwinding);
         return Placed::Slowly;
     };
-    let (old, id) = if GENERAL { (record.shape(), ty.index_in_rows()) } else { (Shape::NONE, 0) };
+    let old = (GENERAL && T::LEAVES_OUT).then(|| record.shape());
+    let id = if GENERAL { ty.index_in_rows() } else { 0 };
     let end = match known {
         Some(len) if GENERAL || fixed.is_some() => {
             let payload = if GENERAL {

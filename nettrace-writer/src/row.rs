@@ -129,10 +129,10 @@ impl Shape {
 /// The beginning of a header: flags, metadata id if it changed, and delta. Returns a word to be
 /// stored whole, and how many of its bytes count (at most 7).
 ///
-/// `delta` is below [`MAX_DELTA`].
+/// `delta` is below [`MAX_DELTA`]. Without `old` the metadata id is written whatever it was.
 #[inline(always)]
-pub(crate) fn head(id: u32, old: Shape, delta: u64, len_flag: u8) -> (u64, usize) {
-    let (start, start_len) = if old.id == id {
+pub(crate) fn head(id: u32, old: Option<Shape>, delta: u64, len_flag: u8) -> (u64, usize) {
+    let (start, start_len) = if old.is_some_and(|old| old.id == id) {
         (0, 1)
     } else {
         ((id & 0xffff) << 8 | u32::from(RowFlags::METADATA), 1 + (id >> 16))
@@ -163,10 +163,10 @@ pub(crate) fn delta_and_size(delta: u64, len: u32) -> u32 {
 }
 
 /// The payload size, if it changed. Returns a word to be stored whole, how many of its bytes count,
-/// and the flag for it.
+/// and the flag for it. Without `old` it is written whatever it was.
 #[inline(always)]
-pub(crate) fn size(len: u32, old: Shape) -> (u32, usize, u8) {
-    let changed = old.len != len;
+pub(crate) fn size(len: u32, old: Option<Shape>) -> (u32, usize, u8) {
+    let changed = old.is_none_or(|old| old.len != len);
     let (bytes, bytes_len) = match len {
         0..=0x7f => (len, 1),
         0x80..=0x3fff => (padded2(len), 2),
@@ -208,10 +208,10 @@ mod tests {
         for delta in deltas {
             for id in [1, 127, 128, 16_383] {
                 for len in sizes {
-                    for (old_id, old_len) in
-                        [(id, len), (id, len + 1), (id ^ 1, len), (0, u32::MAX)]
-                    {
-                        let old = Shape { id: in_rows(old_id), len: old_len };
+                    let told = [(id, len), (id, len + 1), (id ^ 1, len), (0, u32::MAX)];
+                    for told in told.map(Some).into_iter().chain([None]) {
+                        let (old_id, old_len) = told.unwrap_or((id, len));
+                        let old = told.map(|(id, len)| Shape { id: in_rows(id), len });
                         let mut state = RowState::after(RowHeader {
                             metadata_id: old_id,
                             payload_len: old_len,
@@ -219,7 +219,7 @@ mod tests {
                         });
                         let (size_bytes, size_len, flag) = size(len, old);
                         let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
-                        if delta < NEAR && old.id == in_rows(id) {
+                        if delta < NEAR && old.is_some() && old_id == id {
                             assert_eq!(head_like(delta, flag), (head_bytes, head_len));
                             if len as usize <= MAX_SHORT_PAYLOAD {
                                 let both = delta_and_size(delta, len).to_le_bytes();
@@ -245,7 +245,7 @@ mod tests {
     #[test]
     fn one_type_a_microsecond_apart_takes_three_bytes() {
         let same = Shape { id: in_rows(1), len: 16 };
-        assert_eq!(head(same.id, same, 3_000, size(16, same).2).1, 3);
-        assert_eq!(size(16, same).1, 0);
+        assert_eq!(head(same.id, Some(same), 3_000, size(16, Some(same)).2).1, 3);
+        assert_eq!(size(16, Some(same)).1, 0);
     }
 }

@@ -241,7 +241,7 @@ fn an_event_of_a_span_needs_no_entry() {
 
 #[test]
 fn times_and_numbers() {
-    let began = Began::from_words(Began::now().to_words());
+    let began = Began::from_word(Began::now().to_word());
     let first = began.elapsed().as_nanos();
     assert!(began.elapsed().as_nanos() >= first);
     assert_ne!(bridge::unique_number(), bridge::unique_number());

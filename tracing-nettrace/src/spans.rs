@@ -50,7 +50,7 @@ pub(crate) struct Row {
     /// The address of its metadata.
     callsite: AtomicU64,
     ids: [AtomicU64; 6],
-    began: [AtomicU64; 2],
+    began: AtomicU64,
     /// The sessions that were told of its start (lower half), as of which change (upper half).
     told: AtomicU64,
     /// The number of the thread on which it began.
@@ -73,7 +73,7 @@ impl Row {
             id: AtomicU64::new(FREE),
             callsite: AtomicU64::new(0),
             ids: [const { AtomicU64::new(0) }; 6],
-            began: [const { AtomicU64::new(0) }; 2],
+            began: AtomicU64::new(0),
             told: AtomicU64::new(0),
             thread: AtomicU64::new(0),
             busy: AtomicU64::new(0),
@@ -109,8 +109,7 @@ impl Row {
 
     #[inline]
     pub(crate) fn began(&self) -> Began {
-        let [at, pace] = &self.began;
-        Began::from_words([at.load(Ordering::Relaxed), pace.load(Ordering::Relaxed)])
+        Began::from_word(self.began.load(Ordering::Relaxed))
     }
 
     /// Which sessions were told of its start.
@@ -392,9 +391,7 @@ impl Row {
         for (word, value) in row.ids.iter().zip(new.ids.to_words()) {
             word.store(value, Ordering::Relaxed);
         }
-        for (word, value) in row.began.iter().zip(new.began.to_words()) {
-            word.store(value, Ordering::Relaxed);
-        }
+        row.began.store(new.began.to_word(), Ordering::Relaxed);
         row.told.store(new.told.to_word(), Ordering::Relaxed);
         row.thread.store(thread(), Ordering::Relaxed);
         row.busy.store(0, Ordering::Relaxed);

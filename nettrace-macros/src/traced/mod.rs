@@ -46,8 +46,8 @@ pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn) -> TokenStrea
 /// The contents of the attribute.
 struct Spec<'a> {
     call: Call<'a>,
-    /// A `Parent`.
-    parent: TokenStream,
+    /// A `Parent`. `None`: the span in force.
+    parent: Option<TokenStream>,
     /// What else must hold for a span to begin.
     enabled_if: Option<&'a Expr>,
     /// Whether its trace is recorded, if it is a root.
@@ -189,6 +189,9 @@ impl<'a> Spec<'a> {
         };
         // What a call without a span does at its end is one branch.
         let otherwise = |span: &TokenStream| Some(quote!(else { #span::off(#no_events) }));
+        let is_call = matches!(guard, Guard::Call(_));
+        let current = quote!(#krate::Parent::Current);
+        let given_parent = parent.as_ref().unwrap_or(&current);
         let (guard, given, otherwise) = match guard {
             Guard::Call(place) => {
                 (quote!(#krate::__traced::Call), quote!(&mut #place, || #events), None)
@@ -203,10 +206,14 @@ impl<'a> Spec<'a> {
             }
         };
         let begun = match sample {
-            None => quote!(#guard::begin(#given, #parent, #emit_start)),
+            None => match (is_call, parent) {
+                (true, None) => quote!(#guard::begin(#given, #emit_start)),
+                (true, Some(parent)) => quote!(#guard::begin_in(#given, #parent, #emit_start)),
+                (false, _) => quote!(#guard::begin(#given, #given_parent, #emit_start)),
+            },
             Some(sample) => {
                 let sampling = call::sampling(krate, sample);
-                quote!(#guard::begin_sampled(#given, #parent, #sampling, #emit_start))
+                quote!(#guard::begin_sampled(#given, #given_parent, #sampling, #emit_start))
             }
         };
         let enabled_if = enabled_if.map(|condition| {
@@ -314,8 +321,8 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Where the span begins: an expression for a `Parent`.
-fn parent(attrs: &Attrs, krate: &Path, errors: &mut Errors) -> TokenStream {
+/// Where the span begins: an expression for a `Parent`. `None`: in the span in force.
+fn parent(attrs: &Attrs, krate: &Path, errors: &mut Errors) -> Option<TokenStream> {
     if let (Some(_), Some(key)) = (attrs.key("parent"), attrs.key("follows_from")) {
         errors.on(
             key,
@@ -324,13 +331,12 @@ fn parent(attrs: &Attrs, krate: &Path, errors: &mut Errors) -> TokenStream {
         );
     }
     if let Some(other) = attrs.value("follows_from").map(ungroup) {
-        return quote_spanned!(other.span()=> #krate::Parent::FollowsFrom(#other));
+        return Some(quote_spanned!(other.span()=> #krate::Parent::FollowsFrom(#other)));
     }
-    match attrs.value("parent").map(ungroup) {
-        None => quote!(#krate::Parent::Current),
-        Some(Expr::Path(path)) if path.path.is_ident("none") => quote!(#krate::Parent::None),
-        Some(parent) => quote_spanned!(parent.span()=> #krate::Parent::Of(#parent)),
-    }
+    attrs.value("parent").map(ungroup).map(|parent| match parent {
+        Expr::Path(path) if path.path.is_ident("none") => quote!(#krate::Parent::None),
+        parent => quote_spanned!(parent.span()=> #krate::Parent::Of(#parent)),
+    })
 }
 
 impl Text {

@@ -17,6 +17,7 @@ mod tests;
 
 use std::{
     cell::{Cell, RefCell},
+    mem,
     ops::Range,
     sync::Arc,
 };
@@ -90,10 +91,8 @@ impl Frame {
     ) {
         (self.version, self.ids, self.has_ids) = (version, ids, has_ids);
         (self.start, self.end) = (labels.start, labels.end);
-        if self.state.is_some() {
-            release(&mut self.state); // never: a free frame has none
-        }
-        self.state = state;
+        // A free frame has none, and the code for dropping one would need registers here.
+        mem::forget(mem::replace(&mut self.state, state));
     }
 
     /// Puts a span without labels in force, in the frame above the innermost.
@@ -464,14 +463,16 @@ impl Frames {
         let (span, number) = new_span(&mut self.block);
         let (ids, state) = ids_of(span, above, outer);
         let labels = outer.start..outer.end;
-        // Not read back from there: the processor would wait until it is written.
-        let begun = begun.insert(Begun { ids, number, state: state.clone() });
+        // Not read back from there: the processor would wait until it is written. There is nothing
+        // to drop, and the code for that would need registers here.
+        mem::forget(begun.replace(Begun { ids, number, state: state.clone() }));
         if !labels.is_empty() {
-            return self.push_span_below_labels(begun);
+            return self.push_span_below_labels(&Begun { ids, number, state });
         }
         let entered = next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last);
-        if let Some(buffer) = buffer.filter(|_| !ids.is_marked()) {
-            write_span(buffer, &ids, number);
+        match buffer {
+            Some(buffer) if !ids.is_marked() => write_span(buffer, &ids, number),
+            _ => {}
         }
         entered
     }

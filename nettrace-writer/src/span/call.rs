@@ -52,11 +52,22 @@ impl<E: SpanEvents> Call<E> {
         Self { span: ManuallyDrop::new(None) }
     }
 
-    /// Begins the span where this is, and enters it. It is large: whatever moved it would read what
-    /// has just been written, in other pieces, and the processor would wait for that. So
-    /// `events` makes the events there, too.
+    /// Begins the span where this is, in the one in force, and enters it. It is large: whatever
+    /// moved it would read what has just been written, in other pieces, and the processor would
+    /// wait for that. So `events` makes the events there, too.
     #[inline(never)]
-    pub fn begin(&mut self, events: impl FnOnce() -> E, parent: Parent<'_>, start: impl FnOnce()) {
+    pub fn begin(&mut self, events: impl FnOnce() -> E, start: impl FnOnce()) {
+        self.begin_with(events, Parent::Current, None, start);
+    }
+
+    /// [`begin`](Self::begin) anywhere.
+    #[inline(never)]
+    pub fn begin_in(
+        &mut self,
+        events: impl FnOnce() -> E,
+        parent: Parent<'_>,
+        start: impl FnOnce(),
+    ) {
         self.begin_with(events, parent, None, start);
     }
 

@@ -22,6 +22,9 @@ static EPOCH: AtomicU64 = AtomicU64::new(0);
 /// Says that a counter with this many ticks per second can be used for durations. The first pace
 /// stays, so that the epoch never belongs to another one.
 pub(crate) fn set_frequency(ticks_per_second: u64) {
+    if clock::counter() >= MOST_TICKS {
+        return;
+    }
     let pace = (1_000_000_000_u128 << 32) / u128::from(ticks_per_second.max(1));
     let pace = u64::try_from(pace).unwrap_or(0);
     // Relaxed: the word is the whole state.
@@ -58,55 +61,63 @@ fn nanos(ticks: u64, pace: u64) -> u64 {
     ((u128::from(ticks) * u128::from(pace)) >> 32) as u64
 }
 
-/// When a call began, and by which clock.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Started {
-    at: u64,
-    /// The pace of the counter, [`MONOTONIC`] or [`NONE`].
-    pace: u64,
-}
+/// When a call began, and by which clock: in one word, so that an event with a duration fits into
+/// two registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Started(u64);
 
-/// In place of a pace: the call began by the monotonic clock.
-const MONOTONIC: u64 = u64::MAX;
-/// In place of a pace: the call is not recorded.
-const NONE: u64 = 0;
+/// The counter's readings have neither of the two bits that tell them from other times. A counter
+/// that is beyond this is not used for durations. (At 4 GHz it gets there after 18 years.)
+const MOST_TICKS: u64 = 1 << 61;
+/// Bit of a time by the monotonic clock, in nanoseconds.
+const MONOTONIC: u64 = 1 << 63;
+/// Bit of nanoseconds that no clock shows. In a start: the call is not recorded.
+const NANOS: u64 = 1 << 62;
+const MARKS: u64 = MONOTONIC | NANOS;
+
+/// What a time is of: [`MONOTONIC`], [`NANOS`], or 0 for the counter.
+#[inline(always)]
+fn mark(time: u64) -> u64 {
+    time & MARKS
+}
 
 impl Started {
     /// A call that is not recorded.
-    pub(crate) const NEVER: Self = Self { at: 0, pace: NONE };
+    pub(crate) const NEVER: Self = Self(NANOS);
 
     /// Whether the call is recorded.
     #[inline(always)]
     pub(crate) fn is_known(&self) -> bool {
-        self.pace != NONE
+        *self != Self::NEVER
     }
 
     /// A call that begins now.
     #[inline(always)]
     pub(crate) fn now() -> Self {
         match PACE.load(Ordering::Relaxed) {
-            0 => Self { at: monotonic(), pace: MONOTONIC },
-            pace => Self { at: clock::counter(), pace },
+            0 => Self::now_by_monotonic(),
+            _ => Self(clock::counter()),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn now_by_monotonic() -> Self {
+        Self(MONOTONIC | clock::monotonic())
     }
 
     /// A call that begins at the thread's last event. To be called after an event that follows a
     /// change of labels.
     #[inline(always)]
     pub(crate) fn at_last_event() -> Self {
-        match (PACE.load(Ordering::Relaxed), local::last_counter()) {
-            (pace @ 1.., Some(at)) => Self { at, pace },
-            _ => Self::now(),
-        }
+        local::last_counter().map_or_else(Self::now, Self::at_event)
     }
 
     /// A call that began at an event whose time by the counter is known.
     #[inline(always)]
     pub(crate) fn at_event(counter: u64) -> Self {
-        match PACE.load(Ordering::Relaxed) {
-            0 => Self::now(),
-            pace => Self { at: counter, pace },
-        }
+        // The pace is set before the first session that uses the counter has a record.
+        if counter < MOST_TICKS { Self(counter) } else { Self::now() }
     }
 
     /// A call that has just begun. To be called after its Start if there is one.
@@ -120,28 +131,26 @@ impl Started {
     /// The time ends when it is recorded or asked for, not now.
     #[inline(always)]
     pub(crate) fn elapsed(&self) -> Elapsed {
-        Elapsed { since: *self }
+        Elapsed(self.0)
     }
 
     #[inline(always)]
-    pub(crate) fn to_words(self) -> [u64; 2] {
-        [self.at, self.pace]
+    pub(crate) fn to_word(self) -> u64 {
+        self.0
     }
 
     #[inline(always)]
-    pub(crate) fn from_words([at, pace]: [u64; 2]) -> Self {
-        Self { at, pace }
+    pub(crate) fn from_word(word: u64) -> Self {
+        Self(word)
     }
 
-    /// What its clock shows now.
+    /// The units of its clock since then.
     #[inline(always)]
-    fn clock(&self) -> u64 {
-        if self.pace == MONOTONIC { monotonic() } else { clock::counter() }
-    }
-
-    #[inline(always)]
-    fn nanos_until(&self, counter: u64) -> u64 {
-        nanos(counter.saturating_sub(self.at), self.pace)
+    fn units(&self) -> u64 {
+        match mark(self.0) {
+            0 => clock::counter().saturating_sub(self.0),
+            _ => since_by_monotonic(self.0),
+        }
     }
 
     /// The time of day.
@@ -151,55 +160,66 @@ impl Started {
     }
 }
 
-/// The time in the polls of a span, in units of the clock that its polls began by.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Busy {
-    units: u64,
-    /// As in [`Started`]. [`NONE`] before the first poll has ended.
-    pace: u64,
+/// Nanoseconds since a time by the monotonic clock.
+#[cold]
+#[inline(never)]
+fn since_by_monotonic(time: u64) -> u64 {
+    clock::monotonic().saturating_sub(time & !MARKS)
 }
+
+/// Nanoseconds from one reading of the counter to another.
+#[inline(always)]
+fn between(from: u64, to: u64) -> u64 {
+    nanos(to.saturating_sub(from), PACE.load(Ordering::Relaxed))
+}
+
+/// The time in the polls of a span, in units of the clock that its polls began by, with that
+/// clock's [mark].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Busy(u64);
 
 impl Busy {
     /// No time.
-    pub(crate) const ZERO: Self = Self { units: 0, pace: NONE };
+    pub(crate) const ZERO: Self = Self(0);
 
     /// Adds the time from the beginning of a poll until now.
     #[inline(always)]
     pub(crate) fn add(&mut self, poll: Started) {
-        let units = poll.clock().saturating_sub(poll.at);
-        *self = Self { units: self.by(poll).saturating_add(units), pace: poll.pace };
+        let units = self.by(poll).saturating_add(poll.units());
+        *self = Self(mark(poll.0) | units & !MARKS);
     }
 
     /// The time until now.
     #[inline(always)]
     pub(crate) fn total(self) -> Elapsed {
-        Elapsed::nanos(match self.pace {
-            NONE | MONOTONIC => self.units,
-            pace => nanos(self.units, pace),
+        Elapsed::nanos(match mark(self.0) {
+            0 => between(0, self.0),
+            _ => self.0 & !MARKS,
         })
     }
 
     /// The time until that is recorded, with that of a poll which ends then.
     #[inline(always)]
     pub(crate) fn total_with(self, poll: Started) -> Elapsed {
-        Elapsed { since: Started { at: poll.at.saturating_sub(self.by(poll)), ..poll } }
+        let at = (poll.0 & !MARKS).saturating_sub(self.by(poll));
+        Elapsed(mark(poll.0) | at)
     }
 
     /// In units of the clock that a poll began by.
     #[inline(always)]
     fn by(self, poll: Started) -> u64 {
-        if self.pace == poll.pace { self.units } else { self.by_other_clock(poll.pace) }
+        if mark(self.0 ^ poll.0) == 0 { self.0 & !MARKS } else { self.by_other_clock(poll) }
     }
 
-    /// [`by`](Self::by) for the first poll, and for one that began after the process's first
-    /// session had made the counter known.
+    /// [`by`](Self::by) for a poll that began after the process's first session had made the counter
+    /// known, or without a counter.
     #[cold]
     #[inline(never)]
-    fn by_other_clock(self, pace: u64) -> u64 {
+    fn by_other_clock(self, poll: Started) -> u64 {
         let nanos = self.total().as_nanos();
-        match pace {
-            NONE | MONOTONIC => nanos,
-            pace => ((u128::from(nanos) << 32) / u128::from(pace)) as u64,
+        match (mark(poll.0), PACE.load(Ordering::Relaxed)) {
+            (0, pace @ 1..) => ((u128::from(nanos) << 32) / u128::from(pace)) as u64,
+            _ => nanos,
         }
     }
 }
@@ -216,9 +236,9 @@ impl StartTime {
     #[inline(always)]
     #[must_use]
     pub fn unix_nanos(self) -> i64 {
-        match self.0.pace {
-            NONE | MONOTONIC => self.by_monotonic(),
-            pace => EPOCH.load(Ordering::Relaxed).wrapping_add(nanos(self.0.at, pace)) as i64,
+        match mark(self.0.0) {
+            0 => EPOCH.load(Ordering::Relaxed).wrapping_add(between(0, self.0.0)) as i64,
+            _ => self.by_monotonic(),
         }
     }
 
@@ -239,47 +259,47 @@ impl TraceField for StartTime {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn monotonic() -> u64 {
-    clock::monotonic()
-}
-
 /// A time in nanoseconds, recorded as a duration.
 ///
 /// The time since a start ends when it is recorded or asked for. An event takes it until the
 /// event's own time, without another reading of the clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Elapsed {
-    /// The start, or nanoseconds if the pace is [`NONE`].
-    since: Started,
-}
+pub struct Elapsed(u64);
 
 impl Elapsed {
     /// No time.
     pub const ZERO: Self = Self::nanos(0);
 
     const fn nanos(nanos: u64) -> Self {
-        Self { since: Started { at: nanos, pace: NONE } }
+        Self(NANOS | nanos & !MARKS)
     }
 
     /// In nanoseconds.
     #[inline(always)]
     #[must_use]
     pub fn as_nanos(self) -> u64 {
-        match self.since.pace {
-            NONE => self.since.at,
-            MONOTONIC => monotonic().saturating_sub(self.since.at),
-            _ => self.since.nanos_until(clock::counter()),
+        match mark(self.0) {
+            0 => between(self.0, clock::counter()),
+            _ => self.without_counter(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn without_counter(self) -> u64 {
+        match mark(self.0) {
+            MONOTONIC => since_by_monotonic(self.0),
+            _ => self.0 & !MARKS,
         }
     }
 
     /// In nanoseconds, as an event records it. For events that record something computed from it.
     #[inline(always)]
     pub fn nanos_at<E: PayloadEncoder>(self, encoder: &E) -> u64 {
-        match (self.since.pace, encoder.counter()) {
-            (NONE | MONOTONIC, _) | (_, 0) => self.as_nanos(),
-            (_, at) => self.since.nanos_until(at),
+        match (mark(self.0), encoder.counter()) {
+            _ if E::ONLY_FIXED_SIZES => 0,
+            (0, at @ 1..) => between(self.0, at),
+            _ => self.as_nanos(),
         }
     }
 }
@@ -297,7 +317,7 @@ impl TraceField for Elapsed {
 mod tests {
     use std::time::Instant;
 
-    use super::{MONOTONIC, PACE, Started, monotonic, set_frequency};
+    use super::{Busy, MONOTONIC, MOST_TICKS, PACE, Started, between, set_frequency};
     use crate::{
         clock::{Clock, Source},
         sync::Ordering,
@@ -317,13 +337,16 @@ mod tests {
             let possible = inside * 0.99..outside.elapsed().as_nanos() as f64 * 1.01;
             assert!(possible.contains(&(nanos as f64)), "{nanos} ns, not {possible:?}");
         };
-        measure(|| Started { at: monotonic(), pace: MONOTONIC });
+        measure(Started::now_by_monotonic);
         if Source::choose(Clock::Auto).is_some_and(Source::is_counter) {
             set_frequency(Source::choose(Clock::Auto).unwrap().ticks_per_second());
             assert_ne!(PACE.load(Ordering::Relaxed), 0);
             measure(Started::now);
+            // Polls before the first session, and one after its start.
+            let busy = Busy(MONOTONIC | 20_000_000).by(Started::now());
+            assert!((19_999_999..=20_000_000).contains(&between(0, busy)));
         }
-        let later = Started { at: u64::MAX, pace: 1 << 32 };
+        let later = Started(MOST_TICKS - 1);
         assert_eq!(later.elapsed().as_nanos(), 0, "a clock that has gone back");
     }
 }

@@ -28,6 +28,7 @@ mod sampling;
 use std::{
     fmt,
     marker::PhantomData,
+    mem,
     ops::{Deref, DerefMut},
 };
 
@@ -97,6 +98,7 @@ impl TraceField for Outcome {
         if let Self::Ok = self {
             return <str as TraceField>::encode_field("ok", encoder);
         }
+        unusual();
         match self {
             Self::Cancelled => <str as TraceField>::encode_field("cancelled", encoder),
             Self::Panicked => <str as TraceField>::encode_field("panicked", encoder),
@@ -104,6 +106,11 @@ impl TraceField for Outcome {
         }
     }
 }
+
+/// Keeps the compiler from making one table of a usual case and of those that come after this.
+#[cold]
+#[inline(never)]
+fn unusual() {}
 
 /// What a span's Stop tells of it.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +184,17 @@ impl Parent<'_> {
 #[derive(Debug)]
 struct Scope(Entered);
 
+impl Scope {
+    /// [`Begun::decide`] for the span whose scope this is. Takes the scope along, which need not be
+    /// in memory otherwise.
+    #[cold]
+    #[inline(never)]
+    fn decide(self, open: &mut Begun, sampling: Option<Sampling>, is_first: bool) -> Self {
+        open.decide(&self.0, sampling, is_first);
+        self
+    }
+}
+
 impl Drop for Scope {
     #[inline]
     fn drop(&mut self) {
@@ -228,8 +246,9 @@ impl<E: SpanEvents> Span<E> {
     /// Records the Start. If the span is sampled out, that counts it.
     #[inline(always)]
     fn start(&mut self, start: impl FnOnce()) {
+        let is_recorded = self.is_recorded();
         start();
-        if self.is_recorded() {
+        if is_recorded {
             self.started = Started::of_span::<E>();
         }
     }
@@ -247,13 +266,13 @@ impl<E: SpanEvents> Span<E> {
         let start = E::start_type().filter(|_| sampling.is_none());
         let word = start.map_or(0, EventType::enabled);
         let scope = Scope(frames::begin_span(above, &mut self.open, word));
-        if let Some(open) = &mut self.open {
-            if sampling.is_some() || open.is_undecided() {
+        match &mut self.open {
+            Some(open) if sampling.is_some() || open.is_undecided() => {
                 let has_none = matches!(parent, Parent::None | Parent::FollowsFrom(_));
-                open.decide(&scope.0, sampling, has_none || open.ids.related.is_none());
+                scope.decide(open, sampling, has_none || open.ids.related.is_none())
             }
+            _ => scope,
         }
-        scope
     }
 
     /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
@@ -476,8 +495,11 @@ impl<E: SpanEvents> EnteredSpan<E> {
     /// parent is not sampled out.
     #[inline]
     fn begin_here(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
+        // First, so that nothing that may unwind comes between the ids and their scope.
+        let was_panicking = thread::panicking();
         let scope = self.span.make_ids(parent, sampling);
-        self.entry = Some(Entry::new(scope));
+        // There is nothing to drop.
+        mem::forget(self.entry.replace(Entry { scope, was_panicking, outcome: None }));
         self.span.start(start);
     }
 
@@ -530,6 +552,9 @@ impl<E: SpanEvents> Drop for EnteredSpan<E> {
     #[inline]
     fn drop(&mut self) {
         let Some(Entry { was_panicking, outcome, .. }) = self.entry else { return };
+        if self.span.open.is_none() {
+            return; // the span has ended
+        }
         self.return_here();
         let panicked = !was_panicking && thread::panicking();
         let otherwise = if panicked { Outcome::Panicked } else { Outcome::Ok };
