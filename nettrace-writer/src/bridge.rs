@@ -223,6 +223,12 @@ pub enum Within<'a> {
     Span(&'a SpanIds, Option<Arc<TraceState>>),
 }
 
+/// Records an event as [`Emit::emit`](crate::Emit::emit) does, in the code of the caller.
+#[inline(always)]
+pub fn emit_here<T: TraceEvent>(event: T) {
+    crate::emit::emit_here(event);
+}
+
 impl Within<'_> {
     /// Calls `f` with the same, as the frames have it.
     #[inline(always)]

@@ -188,6 +188,22 @@ const fn passes_in_registers<T>() -> bool {
 /// arguments lets an event of two registers stay where it is, with `rdtsc` in between.
 #[inline(never)]
 fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
+    emit_enabled_here(event, word, ty);
+}
+
+/// [`Emit::emit`] in the code of the caller, for callers that are functions of their own. A library
+/// that reads a thread local saves registers, which such a caller has saved anyway.
+#[inline(always)]
+pub(crate) fn emit_here<T: TraceEvent>(event: T) {
+    let ty = event.event_type();
+    if let Some(word) = NonZero::new(ty.enabled()) {
+        emit_enabled_here(event, word, ty);
+    }
+}
+
+/// [`emit_enabled`] in the code of the caller.
+#[inline(always)]
+fn emit_enabled_here<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
     local::with_current(
         word,
         event,
