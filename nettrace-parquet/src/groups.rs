@@ -94,7 +94,7 @@ impl<W: Write + Send> ParquetFile<W> {
                     chunk.write(keys, values)?;
                     is_large |= chunk.is_large();
                 }
-                (Column::Ids(chunk), Values::Ids(ids)) => chunk.write(ids),
+                (Column::Ids(chunk), Values::Ids(ids)) => chunk.write(ids)?,
                 (Column::Plain(writers), Values::Ids(ids)) => {
                     write_plain(writers, field, &ids.dictionary())?;
                 }

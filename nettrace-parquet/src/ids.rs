@@ -1,14 +1,14 @@
 //! Ids of spans and traces, and their columns.
 //!
 //! Most columns of ids have few rows for each id, so a dictionary would be as large as they are.
-//! Their pages are made here: as text in Parquet's `DELTA_LENGTH_BYTE_ARRAY`, compressed with what
-//! is known of the ids.
+//! Their pages are made here: as text in Parquet's `DELTA_LENGTH_BYTE_ARRAY`, compressed by gzip.
 
-use std::{cmp::Ordering, collections::HashMap, hash::BuildHasher, rc::Rc, sync::Arc};
+use std::{cmp::Ordering, collections::HashMap, io::Write as _, rc::Rc, sync::Arc};
 
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray, new_null_array};
 use arrow_buffer::NullBuffer;
 use bytes::Bytes;
+use flate2::{Compression as Level, write::GzEncoder};
 use nettrace_views::__shared::{Hex, guid};
 use parquet::{
     basic::{Compression, Encoding, GzipLevel},
@@ -21,7 +21,6 @@ use parquet::{
 
 use crate::{
     events::dictionary,
-    gzip,
     hash::Fast,
     pages::{Body, Bounds, Content, DataPage},
     rle::{differences, encode},
@@ -34,8 +33,12 @@ const PAGE_ROWS: u32 = 1 << 16;
 /// The size of the texts of a page, as above.
 const PAGE_BYTES: usize = 1 << 20;
 
-/// How many ids are looked for: a power of two.
-const RECENT: usize = 1 << 11;
+/// How gzip compresses. Higher levels look longer for repeated bytes, of which random digits have
+/// none; the first has no code of its own for digits.
+const LEVEL: u32 = 2;
+
+/// How far back gzip finds a text again.
+const FARTHEST: usize = 1 << 15;
 
 /// An id of a span or a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,19 +72,6 @@ impl Id {
             Self::Trace(_) => 32,
             Self::Guid(_) => 36,
         }
-    }
-
-    /// With how many of the same digits two ids of one kind begin.
-    #[inline]
-    fn common(&self, other: &Self) -> usize {
-        let zeros = match (self, other) {
-            (Self::Span(one), Self::Span(other)) => (one ^ other).leading_zeros(),
-            (Self::Trace(one), Self::Trace(other)) => {
-                (u128::from_be_bytes(*one) ^ u128::from_be_bytes(*other)).leading_zeros()
-            }
-            _ => 0,
-        };
-        zeros as usize / 4
     }
 
     /// The order of the texts.
@@ -133,7 +123,7 @@ impl Ids {
             all += id.size() * *count as usize;
             rows += *count as usize;
             match last.insert(*id, all) {
-                Some(end) if start - end < gzip::FARTHEST - id.size() => {}
+                Some(end) if start - end < FARTHEST - id.size() => {}
                 _ => anew += id.size(),
             }
         }
@@ -186,38 +176,37 @@ pub(crate) struct IdChunk {
     page: Page,
     pages: Vec<DataPage>,
     bounds: Option<(Id, Id)>,
-    /// The ids that came lately, by the ends of their hashes, and where they begin in the page.
-    recent: Vec<Option<(Id, u32)>>,
-    hashes: Fast,
 }
 
 /// The page that is not complete.
 #[derive(Default)]
 struct Page {
-    text: gzip::Text,
+    text: Vec<u8>,
     /// The size of each text.
     sizes: Vec<u8>,
     /// 1 for rows that have an id, 0 for others.
     levels: Vec<(u32, u32)>,
     rows: u32,
     bounds: Option<(Id, Id)>,
-    last: Option<Id>,
+}
+
+impl Page {
+    fn add(&mut self, id: &Id, count: usize) {
+        widen(&mut self.bounds, *id);
+        self.sizes.resize(self.sizes.len() + count, id.size() as u8);
+        id.with_text(|text| {
+            (0..count).for_each(|_| self.text.extend_from_slice(text.as_bytes()));
+        });
+    }
 }
 
 impl IdChunk {
     pub(crate) fn new(column: ColumnDescPtr) -> Self {
-        Self {
-            column,
-            page: Page::default(),
-            pages: Vec::new(),
-            bounds: None,
-            recent: vec![None; RECENT],
-            hashes: Fast::default(),
-        }
+        Self { column, page: Page::default(), pages: Vec::new(), bounds: None }
     }
 
     /// Adds rows.
-    pub(crate) fn write(&mut self, ids: &Ids) {
+    pub(crate) fn write(&mut self, ids: &Ids) -> Result<()> {
         for (id, count) in &ids.runs {
             let level = u32::from(id.is_some());
             let page = &mut self.page;
@@ -227,36 +216,16 @@ impl IdChunk {
                 _ => page.levels.push((level, *count)),
             }
             if let Some(id) = id {
-                self.add(*id, *count as usize);
+                page.add(id, *count as usize);
             }
-            if self.page.rows >= PAGE_ROWS || self.page.text.len() >= PAGE_BYTES {
-                self.complete_page();
-            }
-        }
-    }
-
-    fn add(&mut self, id: Id, count: usize) {
-        let Self { page, recent, hashes, .. } = self;
-        let (place, size) = (page.text.len(), id.size());
-        page.sizes.resize(page.sizes.len() + count, size as u8);
-        let known = &mut recent[hashes.hash_one(id) as usize % RECENT];
-        match known.filter(|(known, _)| *known == id) {
-            Some((_, earlier)) => page.text.again(earlier as usize, size),
-            None => {
-                widen(&mut page.bounds, id);
-                let common = page.last.map_or(0, |last| last.common(&id));
-                // Ids that are counted begin like the one before.
-                let same = if common >= gzip::SHORTEST { common } else { 0 };
-                page.text.again(place.saturating_sub(size), same);
-                id.with_text(|text| page.text.literals(&text.as_bytes()[same..]));
+            if page.rows >= PAGE_ROWS || page.text.len() >= PAGE_BYTES {
+                self.complete_page()?;
             }
         }
-        page.text.again(place, (count - 1) * size);
-        *known = Some((id, place as u32));
-        page.last = Some(id);
+        Ok(())
     }
 
-    fn complete_page(&mut self) {
+    fn complete_page(&mut self) -> Result<()> {
         let page = &mut self.page;
         let mut head = vec![0; 4];
         encode(page.levels.drain(..), 1, &mut head);
@@ -264,9 +233,12 @@ impl IdChunk {
         head[..4].copy_from_slice(&size.to_le_bytes());
         differences(&page.sizes, &mut head);
         let size = head.len() + page.text.len();
+        let mut gzip = GzEncoder::new(Vec::new(), Level::new(LEVEL));
+        gzip.write_all(&head)?;
+        gzip.write_all(&page.text)?;
         let bytes = |id: Id| id.text().into_bytes();
         self.pages.push(DataPage {
-            body: Body { compressed: page.text.gzip(&head), size },
+            body: Body { compressed: gzip.finish()?, size },
             rows: page.rows,
             nulls: page.rows - page.sizes.len() as u32,
             bounds: match page.bounds {
@@ -280,20 +252,20 @@ impl IdChunk {
         }
         page.text.clear();
         page.sizes.clear();
-        (page.rows, page.last) = (0, None);
-        self.recent.fill(None);
+        page.rows = 0;
+        Ok(())
     }
 
     /// About how many bytes of memory it takes.
     pub(crate) fn memory(&self) -> usize {
         let pages: usize = self.pages.iter().map(|page| page.body.compressed.len()).sum();
-        pages + 2 * self.page.text.len() + self.page.sizes.len()
+        pages + self.page.text.len() + self.page.sizes.len()
     }
 
     /// The bytes of the chunk, and what is known of it.
     pub(crate) fn close(mut self) -> Result<(Bytes, ColumnCloseResult)> {
         if self.page.rows > 0 {
-            self.complete_page();
+            self.complete_page()?;
         }
         let nulls = self.pages.iter().map(|page| u64::from(page.nulls)).sum();
         let (least, most) = self.bounds.unzip();

@@ -161,7 +161,6 @@ mod events;
 mod facts;
 mod folder;
 mod groups;
-mod gzip;
 mod hash;
 mod ids;
 mod names;
