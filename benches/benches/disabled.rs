@@ -130,8 +130,8 @@ fn nanoseconds(turns: u64, work: impl Fn(u64)) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / turns as f64
 }
 
-/// Counts the instructions of this program's own functions. Returns `false` if a path is longer
-/// than one load and one branch.
+/// Counts the instructions of this program's own functions. Returns `false` if a path has more
+/// loads or branches than the documentation says.
 fn instructions(report: &mut Report) -> bool {
     let name = "disabled_instructions";
     if cfg!(debug_assertions) || !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
@@ -168,8 +168,10 @@ fn instructions(report: &mut Report) -> bool {
         report.ratio(&format!("{name}_stores"), path.stores() as f64);
         // The word that labels depend on is in another crate: its address may take a load, too.
         let loads = if name == "disabled_labels" { 1..=2 } else { 1..=1 };
-        if !loads.contains(&path.loads()) || path.branches() != 1 {
-            println!("{name}: this path is not one load and one branch");
+        // A call ends with a look at its own stack frame: is there a span to end?
+        let branches = if name == "disabled_traced" { 1..=2 } else { 1..=1 };
+        if !loads.contains(&path.loads()) || !branches.contains(&path.branches()) {
+            println!("{name}: this path has more loads or branches than it may have");
             good = false;
         }
     }
