@@ -19,6 +19,7 @@ use crate::{
     filter::FilterOptions,
     info::InfoOptions,
     report::ReportOptions,
+    source::Meanwhile,
     tree::TreeOptions,
     verify::VerifyOptions,
     view::BrowserOptions,
@@ -205,6 +206,17 @@ impl Command {
             #[cfg(unix)]
             Self::Ps | Self::Collect { .. } | Self::Counters { .. } | Self::Top { .. } => None,
         }
+    }
+
+    /// What the command writes to standard output while it reads the trace.
+    pub(crate) fn meanwhile(&self) -> Meanwhile {
+        let is_quiet = match self {
+            Self::Convert { out, .. } => out.as_os_str() != "-",
+            Self::Report { options, .. } => options.has_file(),
+            Self::View { .. } => true,
+            _ => false,
+        };
+        if is_quiet { Meanwhile::Nothing } else { Meanwhile::Output }
     }
 }
 

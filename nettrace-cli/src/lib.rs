@@ -73,27 +73,42 @@ pub fn convert_bytes(
     convert::rewrite_bytes(trace, limits, to, out).ok()
 }
 
+/// Writes the events of a trace as lines of CSV or of JSON, in the order of time.
+///
+/// # Errors
+/// None: the result is in memory.
+#[cfg(feature = "__fuzzing")]
+#[doc(hidden)]
+pub fn lines_of(
+    events: &mut nettrace_reader::SortedReader<&[u8]>,
+    is_csv: bool,
+    out: &mut Vec<u8>,
+) -> std::io::Result<nettrace_views::Written> {
+    convert::lines::write(events, is_csv, out)
+}
+
 fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
     let limits = args.limits;
+    let meanwhile = args.command.meanwhile();
     match args.command {
-        Command::Info { file, options } => match heph::open(&file)? {
+        Command::Info { file, options } => match heph::open(&file, meanwhile)? {
             Trace::NetTrace(source) => info::run(source, limits, options, out),
             Trace::Heph(source) => heph::info(source, limits, options, out),
         },
-        Command::Dump { file, options } => match heph::open(&file)? {
+        Command::Dump { file, options } => match heph::open(&file, meanwhile)? {
             Trace::NetTrace(source) => dump::run(source, limits, &options, out),
             Trace::Heph(source) => heph::dump(source, limits, &options, out),
         },
         Command::Tree { file, options } => {
-            let (source, original) = heph::open_as_nettrace(&file, limits)?;
+            let (source, original) = heph::open_as_nettrace(&file, limits, meanwhile)?;
             tree::run(source, limits, options, out)?;
             original.end_whole()
         }
-        Command::Headers { file, filter } => match heph::open(&file)? {
+        Command::Headers { file, filter } => match heph::open(&file, meanwhile)? {
             Trace::NetTrace(source) => headers::run(source, limits, &filter, out),
             Trace::Heph(source) => heph::headers(source, limits, &filter, out),
         },
-        Command::Verify { file, options } => match heph::open(&file)? {
+        Command::Verify { file, options } => match heph::open(&file, meanwhile)? {
             Trace::NetTrace(source) => verify::run(source, limits, options, out),
             Trace::Heph(source) => heph::verify(source, limits, options, out),
         },
@@ -114,16 +129,16 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
                 #[cfg(feature = "parquet")]
                 tables: &tables,
             };
-            let (source, original) = heph::open_as_nettrace(&file, limits)?;
+            let (source, original) = heph::open_as_nettrace(&file, limits, meanwhile)?;
             convert::run(source, limits, task, out)?;
             original.end_whole()
         }
         Command::Report { file, options } => {
-            let trace = heph::open_as_nettrace(&file, limits)?;
+            let trace = heph::open_as_nettrace(&file, limits, meanwhile)?;
             report::run(trace, limits, &file, &options, out)
         }
         Command::View { file, options } => {
-            let trace = heph::open_as_nettrace(&file, limits)?;
+            let trace = heph::open_as_nettrace(&file, limits, meanwhile)?;
             view::run(trace, limits, &file, &options, out)
         }
         #[cfg(unix)]

@@ -26,6 +26,13 @@ pub(crate) struct ReportOptions {
     pub(crate) content: Content,
 }
 
+impl ReportOptions {
+    /// Whether the page does not go to standard output.
+    pub(crate) fn has_file(&self) -> bool {
+        self.output.as_os_str() != "-"
+    }
+}
+
 /// What a page shows.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Content {

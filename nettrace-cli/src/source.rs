@@ -19,9 +19,17 @@ pub(crate) type Bytes = Box<dyn Read + Send>;
 /// The bytes of a NetTrace trace. A thread reads the next piece while one is decoded.
 pub(crate) type Source = ReadAhead;
 
+/// What a command writes to standard output while it reads a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meanwhile {
+    /// Maybe something. On a terminal, it would mix with the progress.
+    Output,
+    Nothing,
+}
+
 /// Opens `file`, or standard input for `-`. Shows progress on standard error after the first
-/// second, if that is a terminal and standard output is not.
-pub(crate) fn open(file: &Path) -> Result<Bytes, Failure> {
+/// second, if that is a terminal and nothing else is written to one `meanwhile`.
+pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Bytes, Failure> {
     let (source, size): (Bytes, _) = if file.as_os_str() == "-" {
         (Box::new(io::stdin()), None)
     } else {
@@ -33,7 +41,8 @@ pub(crate) fn open(file: &Path) -> Result<Bytes, Failure> {
         }
         (Box::new(file), metadata.is_file().then_some(metadata.len()))
     };
-    if io::stdout().is_terminal() || !io::stderr().is_terminal() {
+    let is_mixed = meanwhile == Meanwhile::Output && io::stdout().is_terminal();
+    if is_mixed || !io::stderr().is_terminal() {
         return Ok(source);
     }
     let bar = match size {

@@ -129,3 +129,35 @@ fn python_reads_hostile_names() {
     assert!(output.status.success(), "{said} {why}");
     assert_eq!(said, "32 events\n");
 }
+
+/// What lines lack is listed: stacks, and payloads that nothing describes.
+#[test]
+fn what_lines_lack_is_listed() {
+    let mut totals = [0; 2];
+    for path in dotnet_traces().iter().filter(|path| path.to_string_lossy().contains("stacks")) {
+        let source = std::fs::read(path).unwrap();
+        let dumped = nettrace(&["dump", "--json", "-"], &source);
+        let bare = |line: &&str| {
+            let event = strict_json(line);
+            event["payload_bytes"] != 0 && event["fields"].as_object().unwrap().is_empty()
+        };
+        let bare = stdout(&dumped).lines().filter(bare).count();
+        let mut reader = nettrace_reader::Reader::new(&source[..]).unwrap();
+        let mut stacks = 0;
+        while let Some(event) = reader.next_event().unwrap() {
+            stacks += usize::from(event.stack().is_some());
+        }
+        for (format, title) in [("jsonl", "JSON lines"), ("csv", "CSV")] {
+            let converted = nettrace(&["convert", "-", "-", "--to", format], &source);
+            let said = stderr(&converted);
+            for (count, what) in
+                [(bare, "payloads whose fields the trace does not describe"), (stacks, "stacks")]
+            {
+                let line = format!("left out, because {title} cannot express it: {count} {what}\n");
+                assert!(said.contains(&line), "{line} {said}");
+            }
+        }
+        totals = [totals[0] + bare, totals[1] + stacks];
+    }
+    assert!(dotnet_traces().is_empty() || totals.iter().all(|total| *total > 0), "{totals:?}");
+}

@@ -34,8 +34,8 @@ impl Running {
         fs::write(&file, trace()).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_nettrace"))
             .arg("view")
-            .arg(&file)
             .args(args)
+            .arg(&file)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
@@ -97,7 +97,7 @@ fn perfetto_fetches_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     // Any port here; Perfetto's page wants 9001, which another test may have.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let running = Running::start(folder.path(), &["--perfetto", "--serve", &port.to_string()]);
+    let running = Running::start(folder.path(), &["--perfetto", &format!("--serve={port}")]);
     let expected = format!("https://ui.perfetto.dev/#!/?url=http://127.0.0.1:{port}/trace.pftrace");
     assert_eq!(running.address, expected);
     let (head, body) = running.ask(

@@ -2,14 +2,14 @@
 
 use std::io::{self, Write};
 
-use nettrace_reader::{Event, Label, Totals};
+use nettrace_reader::{Event, Label, Totals, Trace};
 use nettrace_views::{LeftOut, Target};
 
 use crate::{
     clock::Clock,
     convert::{
         BATCH,
-        view::{Begin, Other, Start},
+        view::{Begin, Other},
     },
     dump::{self, process_id, processor},
     payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
@@ -21,7 +21,7 @@ pub(crate) const JSONL: Other = Other {
     title: "JSON lines",
     about: "one JSON object per line for each event, as `dump --json` prints it",
     endings: &["jsonl", "ndjson"],
-    begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start, out, json, "")))),
+    begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start.trace, out, json, "")))),
 };
 
 pub(crate) const CSV: Other = Other {
@@ -29,13 +29,28 @@ pub(crate) const CSV: Other = Other {
     title: "CSV",
     about: "one row for each event; the fields are a JSON object in the last column",
     endings: &["csv"],
-    begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start, out, csv, HEADER)))),
+    begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start.trace, out, csv, HEADER)))),
 };
 
 /// The names of the columns.
 const HEADER: &str = "time,since_start_ns,provider,name,id,version,level,opcode,keywords,process,\
                       thread,thread_name,cpu,trace_id,span_id,related_id,payload_bytes,labels,\
                       fields\n";
+
+/// Writes the lines of a trace: rows of CSV, or objects of JSON.
+#[cfg(feature = "__fuzzing")]
+pub(crate) fn write<R: nettrace_reader::Source>(
+    events: &mut nettrace_reader::SortedReader<R>,
+    is_csv: bool,
+    out: &mut Vec<u8>,
+) -> io::Result<nettrace_views::Written> {
+    let trace = events.trace().clone();
+    let lines = match is_csv {
+        true => Lines::new(&trace, out, csv, HEADER),
+        false => Lines::new(&trace, out, json, ""),
+    };
+    nettrace_views::drive(events, Box::new(lines))
+}
 
 /// Writes an event as a line.
 type Form = fn(&Event<'_>, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>;
@@ -46,14 +61,24 @@ struct Lines<'w> {
     out: Vec<u8>,
     clock: Clock,
     form: Form,
+    left_out: Counts,
+}
+
+/// What lines lack.
+#[derive(Debug, Default)]
+struct Counts {
     /// Events some of whose fields cannot be decoded.
     damaged: u64,
+    /// Events with a payload whose fields the trace does not describe.
+    undescribed: u64,
+    /// Events that have a stack.
+    stacks: u64,
 }
 
 impl<'w> Lines<'w> {
-    fn new(start: &Start<'_>, sink: &'w mut dyn Write, form: Form, header: &str) -> Self {
-        let (out, clock) = (header.as_bytes().to_vec(), Clock::of(start.trace));
-        Self { sink, out, clock, form, damaged: 0 }
+    fn new(trace: &Trace, sink: &'w mut dyn Write, form: Form, header: &str) -> Self {
+        let (out, clock) = (header.as_bytes().to_vec(), Clock::of(trace));
+        Self { sink, out, clock, form, left_out: Counts::default() }
     }
 
     fn write_out(&mut self) -> io::Result<()> {
@@ -66,7 +91,10 @@ impl<'w> Lines<'w> {
 impl Target for Lines<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
         let payload = Payload::of(event);
-        self.damaged += u64::from(payload.error.is_some());
+        let Counts { damaged, undescribed, stacks } = &mut self.left_out;
+        *damaged += u64::from(payload.error.is_some());
+        *undescribed += u64::from(payload.fields.is_empty() && !event.payload.is_empty());
+        *stacks += u64::from(event.header.stack_id != 0 && event.stack().is_some());
         (self.form)(event, &payload, &mut self.clock, &mut self.out)?;
         if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
     }
@@ -75,7 +103,10 @@ impl Target for Lines<'_> {
         self.write_out()?;
         self.sink.flush()?;
         let mut left_out = LeftOut::default();
-        left_out.add(self.damaged, "events' fields that cannot be decoded");
+        let Counts { damaged, undescribed, stacks } = self.left_out;
+        left_out.add(damaged, "events' fields that cannot be decoded");
+        left_out.add(undescribed, "payloads whose fields the trace does not describe");
+        left_out.add(stacks, "stacks");
         Ok(left_out)
     }
 }

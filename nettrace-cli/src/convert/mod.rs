@@ -15,7 +15,7 @@
 //! What the target cannot express is counted by kind ([`omissions`]) and listed on standard error.
 
 pub(crate) mod destination;
-mod lines;
+pub(crate) mod lines;
 mod omissions;
 mod sequence;
 mod stream_target;

@@ -8,7 +8,12 @@ use std::{
 use clap::ValueHint;
 use nettrace_views::{By, Folded, Options, View};
 
-use crate::{args::Limits, failure::Failure, heph, source};
+use crate::{
+    args::Limits,
+    failure::Failure,
+    heph,
+    source::{self, Meanwhile},
+};
 
 /// The options of flame graphs.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -51,7 +56,7 @@ fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Fail
         let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
         return Ok(Folded::read(&text));
     }
-    let (source, original) = heph::open_as_nettrace(path, limits)?;
+    let (source, original) = heph::open_as_nettrace(path, limits, Meanwhile::Nothing)?;
     let mut events = limits.options().open(source)?.sorted();
     let mut text = Vec::new();
     nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;

@@ -20,7 +20,7 @@ use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
     args::Limits,
     failure::Failure,
-    source::{self, Bytes, Source},
+    source::{self, Bytes, Meanwhile, Source},
     spelling::FileTime,
     summary::say,
 };
@@ -38,8 +38,8 @@ pub(crate) enum Trace {
 }
 
 /// Opens a trace and recognizes its format. Everything but a Heph trace counts as NetTrace.
-pub(crate) fn open(file: &Path) -> Result<Trace, Failure> {
-    let mut source = source::open(file)?;
+pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Trace, Failure> {
+    let mut source = source::open(file, meanwhile)?;
     let mut first = Vec::new();
     (&mut source)
         .take(4)
@@ -60,8 +60,12 @@ fn options(limits: Limits) -> Options {
 
 /// Opens a trace of any format as a NetTrace trace. What its bytes do not say comes from
 /// [`Original::end`], when they have been read.
-pub(crate) fn open_as_nettrace(file: &Path, limits: Limits) -> Result<(Source, Original), Failure> {
-    let source = match open(file)? {
+pub(crate) fn open_as_nettrace(
+    file: &Path,
+    limits: Limits,
+    meanwhile: Meanwhile,
+) -> Result<(Source, Original), Failure> {
+    let source = match open(file, meanwhile)? {
         Trace::NetTrace(source) => return Ok((source, Original(None))),
         Trace::Heph(source) => source,
     };

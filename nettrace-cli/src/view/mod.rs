@@ -36,7 +36,14 @@ pub(crate) struct BrowserOptions {
     perfetto: bool,
     /// Serve on this machine alone until Ctrl-C, and print the address instead of opening it.
     /// Without a port a free one is taken; --perfetto needs port 9001
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "0")]
+    // With `=`: the trace may follow the option.
+    #[arg(
+        long,
+        value_name = "PORT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0"
+    )]
     serve: Option<u16>,
     #[command(flatten)]
     content: Content,
