@@ -20,6 +20,9 @@ pub use testkit::streams;
 pub mod changes;
 pub mod heph;
 mod objects;
+mod tables;
+
+pub use tables::check_tables;
 
 /// The limit for definitions and waiting events, in bytes.
 const LIMIT: usize = 4 << 20;

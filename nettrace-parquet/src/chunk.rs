@@ -23,16 +23,17 @@ use crate::{
     pages::{self, Body, Bounds, Content},
     rle::encode,
     runs::Keys,
+    size_of,
 };
 
 /// The rows of a page, but for those of the batch that completes it.
-const PAGE_ROWS: u32 = 1 << 16;
+const PAGE_ROWS: u32 = size_of(1 << 16, 6) as u32;
 
 /// The runs of a page, as above.
-const PAGE_RUNS: usize = 1 << 14;
+const PAGE_RUNS: usize = size_of(1 << 14, 4);
 
 /// The size of a dictionary, in bytes, from which on the row group is complete.
-const DICTIONARY_BYTES: usize = 1 << 20;
+const DICTIONARY_BYTES: usize = size_of(1 << 20, 96);
 
 /// The size of the longest text that statistics have.
 const LONGEST_BOUND: usize = 64;

@@ -15,7 +15,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use nettrace_reader::{Metadata, Type, Value, WallTime};
 use nettrace_views::__shared::{guid, unix_nanos};
 
-use crate::names::Unique;
+use crate::{names::Unique, size_of};
 
 /// Begins the key of a key-value that states the Rust type of a field, as the writer of this
 /// project states it. The name of the field follows.
@@ -25,10 +25,10 @@ const RUST_TYPE: &str = "nettrace.type.";
 const DESCRIBED: &str = "_";
 
 /// How deep lists and structs may be nested. Some engines fail on deeper ones.
-const DEPTH: usize = 16;
+const DEPTH: usize = size_of(16, 3);
 
 /// How many columns a table has at most, counting those in lists and structs.
-const COLUMNS: usize = 1000;
+const COLUMNS: usize = size_of(1000, 24);
 
 /// The units of 100 ns from 1601 to 1970.
 const UNTIL_1970: i128 = 116_444_736_000_000_000;

@@ -14,6 +14,7 @@ use crate::{
     facts::{Labels, Threads},
     folder::Folder,
     partition::{Day, Partition, day_of, times_of},
+    size_of,
     span_tables::SpanTables,
     spans::Spans,
     stacks::Stacks,
@@ -22,7 +23,7 @@ use crate::{
 };
 
 /// After how many batches the memory of rows is counted.
-const COUNT_EVERY: u32 = 16;
+const COUNT_EVERY: u32 = size_of(16, 2) as u32;
 
 /// What could not be expressed.
 #[derive(Debug, Default)]

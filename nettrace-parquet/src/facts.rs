@@ -6,16 +6,16 @@ use nettrace_context::ActivityId;
 use nettrace_reader::{__shared::LastLabels, Event, Label, Thread};
 use nettrace_views::__shared::Ids;
 
-use crate::{hash::Fast, ids::Id, types::BATCH_BYTES};
+use crate::{hash::Fast, ids::Id, size_of, types::BATCH_BYTES};
 
 /// How many threads are remembered.
-const THREADS: usize = 4096;
+const THREADS: usize = size_of(4096, 3);
 
 /// How many lists of labels are remembered: a power of two.
-const LISTS: usize = 1024;
+const LISTS: usize = size_of(1024, 2);
 
 /// The size of a list of labels that is not remembered, in bytes.
-const LARGE: usize = 1024;
+const LARGE: usize = size_of(1024, 160);
 
 /// A thread, as columns show it.
 #[derive(Debug, Default)]

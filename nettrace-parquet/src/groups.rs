@@ -15,10 +15,10 @@ use parquet::{
     file::{properties::WriterProperties, writer::SerializedFileWriter},
 };
 
-use crate::{chunk::Chunk, ids::IdChunk, runs::Values};
+use crate::{chunk::Chunk, ids::IdChunk, runs::Values, size_of};
 
 /// The rows of a row group.
-pub(crate) const ROW_GROUP: usize = 1 << 20;
+pub(crate) const ROW_GROUP: usize = size_of(1 << 20, 16);
 
 /// A file of Parquet that is being written.
 pub(crate) struct ParquetFile<W: Write + Send> {

@@ -25,13 +25,14 @@ use crate::{
     pages::{Body, Bounds, Content, DataPage},
     rle::{differences, encode},
     runs::Runs,
+    size_of,
 };
 
 /// The rows of a page, but for those of the run that completes it.
-const PAGE_ROWS: u32 = 1 << 16;
+const PAGE_ROWS: u32 = size_of(1 << 16, 6) as u32;
 
 /// The size of the texts of a page, as above.
-const PAGE_BYTES: usize = 1 << 20;
+const PAGE_BYTES: usize = size_of(1 << 20, 128);
 
 /// How gzip compresses. Higher levels look longer for repeated bytes, of which random digits have
 /// none; the first has no code of its own for digits.

@@ -181,6 +181,11 @@ use nettrace_views::{Target, Written, drive};
 
 use crate::{convert::Writer, partition::Partition};
 
+/// A size that large traces reach, or a smaller one for the fuzzer, whose traces are small.
+const fn size_of(usual: usize, for_fuzzer: usize) -> usize {
+    if cfg!(fuzzing) { for_fuzzer } else { usual }
+}
+
 /// A format of tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -5,12 +5,13 @@ use std::{collections::HashMap, io};
 use crate::{
     partition::Day,
     runs::Values,
+    size_of,
     spans::Spans,
     table::{Layout, Place, Table},
 };
 
 /// For how many days files are open at once.
-const OPEN: usize = 4;
+const OPEN: usize = size_of(4, 2);
 
 /// The tables of spans by the day on which they began, or ended if their start is unknown. A span
 /// has its row when it ends, so rows of earlier days may follow.

@@ -7,11 +7,14 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
 use nettrace_reader::{Event, Stack};
 
-use crate::{hash::Fast, runs::Values};
+use crate::{hash::Fast, runs::Values, size_of};
 
 /// The bytes of stacks that are remembered. A stack that is forgotten gets another id when it comes
 /// again.
-const LIMIT: usize = 64 << 20;
+const LIMIT: usize = size_of(64 << 20, 160);
+
+/// The frames of a batch, but for those of the stack that completes it.
+const BATCH_FRAMES: usize = size_of(1 << 18, 6);
 
 /// The stacks that events have had.
 #[derive(Debug)]
@@ -89,7 +92,7 @@ impl Stacks {
     /// Whether enough rows wait to be written.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.frames.len() >= 1 << 18
+        self.frames.len() >= BATCH_FRAMES
     }
 
     /// Forgets all stacks. Those that come again get other ids, and rows again.

@@ -14,20 +14,21 @@ use crate::{
     names::{Unique, escaped},
     partition::{self, Day},
     runs::Values,
+    size_of,
     table::{Layout, Place, Table},
 };
 
 /// The rows of a batch.
-pub(crate) const BATCH: usize = 8192;
+pub(crate) const BATCH: usize = size_of(8192, 4);
 
 /// The bytes of payloads in a batch, or of labels and names.
-pub(crate) const BATCH_BYTES: usize = 4 << 20;
+pub(crate) const BATCH_BYTES: usize = size_of(4 << 20, 256);
 
 /// How many event types have tables of their own.
-const TABLES: usize = 10_000;
+const TABLES: usize = size_of(10_000, 6);
 
 /// How many columns all these tables have together, about.
-const COLUMNS: usize = 100_000;
+const COLUMNS: usize = size_of(100_000, 80);
 
 /// An event type, as columns show it.
 #[derive(Debug)]
