@@ -1,9 +1,21 @@
 //! The buffer for one event, on the emitting thread's stack. It has the size of the largest event
 //! that the kernel delivers, and is not zeroed.
 //!
-//! Invariant B1: the first `len` bytes are initialised. `len` grows only by the number of bytes
-//! copied, and never beyond the array.
-#![allow(unsafe_code, reason = "B1: an array that is not zeroed for every event")]
+//! The bytes are apart from their number, and a [`Buffer`] only refers to them. In one struct they
+//! would be zeroed together: the compiler joins what it fills in anyway with the zeros beside it.
+//!
+//! Values of a fixed size are not checked one by one. Behind the capacity is room for [`SLACK`]
+//! bytes of them. Only a value that might not fit there asks whether the capacity is exceeded. The
+//! compiler knows how many bytes came since the last check, except in loops, so it mostly leaves
+//! that question out.
+//!
+//! Invariants:
+//!
+//! - B1: a [`Fill`] goes with one [`Storage`], whose first `len` bytes are initialised. `len` grows
+//!   only by the number of bytes copied.
+//! - B2: `len` is at most `CAPACITY + unchecked`, and `unchecked` at most `SLACK`. So `len` is
+//!   within the array.
+#![allow(unsafe_code, reason = "B1, B2: an array that is not zeroed for every event")]
 
 use std::{fmt, mem::MaybeUninit, ptr, slice};
 
@@ -19,78 +31,194 @@ pub const MAX_EVENT_BYTES: usize = 8_192 - 8;
 pub(crate) const INDEX_BYTES: usize = 4;
 
 const CAPACITY: usize = INDEX_BYTES + MAX_EVENT_BYTES;
+/// The most bytes that may follow each other without a check.
+const SLACK: usize = 256;
+
+/// The bytes of a buffer.
+pub(crate) struct Storage([MaybeUninit<u8>; CAPACITY + SLACK]);
+
+impl Storage {
+    /// Bytes that are not initialised.
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; CAPACITY + SLACK])
+    }
+
+    /// The first bytes, if all fitted.
+    #[inline(always)]
+    fn bytes(&self, Fill { len, overflowed, .. }: Fill) -> Option<&[u8]> {
+        // SAFETY: B1, B2.
+        let bytes = unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), len) };
+        (!overflowed && len <= CAPACITY).then_some(bytes)
+    }
+}
 
 /// A buffer that remembers whether something did not fit.
-pub(crate) struct Buffer {
-    bytes: [MaybeUninit<u8>; CAPACITY],
+#[derive(Debug)]
+pub(crate) struct Buffer<'a> {
+    storage: &'a mut Storage,
+    fill: Fill,
+}
+
+/// How full a buffer is.
+#[derive(Clone, Copy, Debug)]
+struct Fill {
     len: usize,
+    /// The number of bytes that were appended since `len` was last compared with the capacity.
+    unchecked: usize,
     overflowed: bool,
 }
 
-impl Buffer {
+impl Fill {
+    const EMPTY: Self = Self { len: 0, unchecked: 0, overflowed: false };
+}
+
+impl<'a> Buffer<'a> {
     /// An empty buffer.
     #[inline(always)]
-    pub(crate) const fn new() -> Self {
-        Self { bytes: [MaybeUninit::uninit(); CAPACITY], len: 0, overflowed: false }
+    pub(crate) const fn new(storage: &'a mut Storage) -> Self {
+        Self { storage, fill: Fill::EMPTY }
     }
 
     /// Empties the buffer.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
-        self.len = 0;
-        self.overflowed = false;
+        self.fill = Fill::EMPTY;
     }
 
     /// Appends bytes. If they do not fit, remembers that instead.
     #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) {
-        let Some(end) = self.len.checked_add(bytes.len()).filter(|&end| end <= CAPACITY) else {
-            self.overflowed = true;
-            return;
-        };
-        let to = self.bytes.as_mut_ptr().wrapping_add(self.len).cast();
-        // SAFETY: `len + bytes.len()` is within the array, which nothing else refers to.
+        // Cannot overflow: a slice has at most `isize::MAX` bytes.
+        let end = self.fill.len + bytes.len();
+        if end > CAPACITY {
+            return self.fail();
+        }
+        // SAFETY: `end` is within the array.
+        unsafe { self.copy(bytes) };
+        self.fill.len = end;
+        self.fill.unchecked = 0;
+    }
+
+    /// Appends a number of bytes that is known when the program is compiled.
+    #[inline(always)]
+    pub(crate) fn put_array<const N: usize>(&mut self, bytes: &[u8; N]) {
+        const { assert!(N <= SLACK) };
+        if self.fill.unchecked + N > SLACK {
+            if self.fill.len > CAPACITY {
+                self.fail();
+            }
+            self.fill.unchecked = 0;
+        }
+        // SAFETY: `len + N` is at most `CAPACITY + unchecked + N` (B2), and so within the array.
+        unsafe { self.copy(bytes) };
+        self.fill.len += N;
+        self.fill.unchecked += N;
+    }
+
+    /// Appends values, of which `bytes` gives as many bytes as they have in memory.
+    #[inline(always)]
+    pub(crate) fn put_all<T: Copy, const N: usize>(
+        &mut self,
+        values: &[T],
+        bytes: impl Fn(T) -> [u8; N],
+    ) {
+        const { assert!(N == size_of::<T>()) };
+        // Cannot overflow: a slice has at most `isize::MAX` bytes.
+        let end = self.fill.len + values.len() * N;
+        if end > CAPACITY {
+            return self.fail();
+        }
+        for &value in values {
+            // SAFETY: the last of the values ends at `end`, which is within the array.
+            unsafe { self.copy(&bytes(value)) };
+            self.fill.len += N;
+        }
+        self.fill.unchecked = 0;
+    }
+
+    /// Copies bytes to the end.
+    ///
+    /// # Safety
+    ///
+    /// `len + bytes.len()` is within the array.
+    #[inline(always)]
+    unsafe fn copy(&mut self, bytes: &[u8]) {
+        let to = self.storage.0.as_mut_ptr().wrapping_add(self.fill.len).cast();
+        // SAFETY: as promised. Nothing else refers to the array.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        self.len = end;
     }
 
     /// Replaces two bytes that were appended before.
     #[inline(always)]
     pub(crate) fn patch(&mut self, at: usize, value: u16) {
-        if let Some(to) = self.bytes[..self.len].get_mut(at..at.wrapping_add(2)) {
+        if let Some(to) = self.storage.0[..self.fill.len].get_mut(at..at.wrapping_add(2)) {
             to.copy_from_slice(&value.to_ne_bytes().map(MaybeUninit::new));
         }
     }
 
-    /// The bytes appended so far.
+    /// The bytes appended so far; `None` if something did not fit.
     #[inline(always)]
-    pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: B1.
-        unsafe { slice::from_raw_parts(self.bytes.as_ptr().cast(), self.len) }
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        self.storage.bytes(self.fill)
     }
 
     /// The number of bytes appended so far.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.fill.len
     }
 
-    /// Whether something did not fit.
-    #[inline(always)]
-    pub(crate) fn overflowed(&self) -> bool {
-        self.overflowed
-    }
-
-    /// Marks the event as one that cannot be written.
+    /// Marks the event as one that cannot be written. Its bytes are of no use any more.
     #[inline(always)]
     pub(crate) fn fail(&mut self) {
-        self.overflowed = true;
+        self.fill = Fill { overflowed: true, ..Fill::EMPTY };
+    }
+
+    /// Lets a function that is not inlined append. It gets a copy of the length, so that the
+    /// compiler can keep the buffer's own in a register.
+    #[inline(always)]
+    pub(crate) fn apart(&mut self, append: impl FnOnce(&mut Buffer<'_>)) {
+        let mut copy = Buffer { storage: self.storage, fill: self.fill };
+        append(&mut copy);
+        self.fill = copy.fill;
     }
 }
 
-impl fmt::Debug for Buffer {
+/// A buffer on the heap.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    storage: Box<Storage>,
+    fill: Fill,
+}
+
+impl Kept {
+    /// An empty buffer.
+    pub(crate) fn new() -> Self {
+        Self { storage: Box::new(Storage::new()), fill: Fill::EMPTY }
+    }
+
+    /// Appends what `append` appends.
+    pub(crate) fn append(&mut self, append: impl FnOnce(&mut Buffer<'_>)) {
+        let mut buffer = Buffer { storage: &mut self.storage, fill: self.fill };
+        append(&mut buffer);
+        self.fill = buffer.fill;
+    }
+
+    /// Empties the buffer.
+    pub(crate) fn clear(&mut self) {
+        self.fill = Fill::EMPTY;
+    }
+
+    /// The bytes appended so far; `None` if something did not fit.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        self.storage.bytes(self.fill)
+    }
+}
+
+impl fmt::Debug for Storage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Buffer").field("len", &self.len).finish_non_exhaustive()
+        f.debug_struct("Storage").finish_non_exhaustive()
     }
 }
 
@@ -100,27 +228,92 @@ mod tests {
 
     #[test]
     fn holds_exactly_what_it_can() {
-        let mut buffer = Buffer::new();
+        let mut storage = Storage::new();
+        let mut buffer = Buffer::new(&mut storage);
         buffer.put(&[1; CAPACITY - 1]);
         buffer.put(&[2]);
-        assert!(!buffer.overflowed());
         buffer.put(&[]);
-        assert!(!buffer.overflowed());
+        let bytes = buffer.bytes().unwrap();
+        assert_eq!((bytes.len(), bytes[CAPACITY - 1]), (CAPACITY, 2));
         buffer.put(&[3]);
-        assert!(buffer.overflowed());
-        assert_eq!(buffer.bytes().len(), CAPACITY);
-        assert_eq!(buffer.bytes()[CAPACITY - 1], 2);
+        assert!(buffer.bytes().is_none());
+        buffer.put(&[4]);
+        assert!(buffer.bytes().is_none(), "it remembers");
         buffer.clear();
-        assert!(buffer.bytes().is_empty() && !buffer.overflowed());
+        assert_eq!(buffer.bytes(), Some(&[][..]));
+    }
+
+    /// Arrays are checked late: at the last moment, or by what comes after them.
+    #[test]
+    fn arrays_fit_exactly_as_slices_do() {
+        const MOST: usize = 3 * SLACK / 7;
+        let mut storage = Storage::new();
+        for before in CAPACITY - 2 * SLACK..=CAPACITY {
+            for (count, after) in (0..=MOST).map(|count| (count, count % 3)) {
+                let mut buffer = Buffer::new(&mut storage);
+                buffer.put(&vec![1; before]);
+                for _ in 0..count {
+                    buffer.put_array(&[2; 7]);
+                    assert!(buffer.len() <= CAPACITY + SLACK, "B2");
+                }
+                let fits = before + 7 * count <= CAPACITY;
+                assert_eq!(buffer.bytes().is_some(), fits, "{before} and {count} arrays");
+                buffer.put(&vec![3; after]);
+                let fits = before + 7 * count + after <= CAPACITY;
+                let Some(bytes) = buffer.bytes() else {
+                    assert!(!fits, "{before}, {count} arrays and {after}");
+                    continue;
+                };
+                assert!(fits, "{before}, {count} arrays and {after}");
+                let (ones, rest) = bytes.split_at(before);
+                let (twos, threes) = rest.split_at(7 * count);
+                let all = |bytes: &[u8], value| bytes.iter().all(|&byte| byte == value);
+                assert!(all(ones, 1) && all(twos, 2) && all(threes, 3) && threes.len() == after);
+            }
+        }
+    }
+
+    #[test]
+    fn values_are_appended_at_once_or_not_at_all() {
+        let mut storage = Storage::new();
+        let mut buffer = Buffer::new(&mut storage);
+        buffer.put_array(&[7]);
+        buffer.put_all(&[0x0102_u16, 0x0304], u16::to_be_bytes);
+        assert_eq!(buffer.bytes(), Some(&[7, 1, 2, 3, 4][..]));
+        buffer.put(&[0; CAPACITY - 5 - 8]);
+        buffer.put_all(&[-1_i32; 2], i32::to_ne_bytes);
+        assert_eq!(buffer.bytes().unwrap()[CAPACITY - 8..], [0xFF; 8]);
+        buffer.put_all(&[1_u64; CAPACITY], u64::to_ne_bytes);
+        assert!(buffer.bytes().is_none());
     }
 
     #[test]
     fn patches_what_is_there_and_nothing_else() {
-        let mut buffer = Buffer::new();
+        let mut storage = Storage::new();
+        let mut buffer = Buffer::new(&mut storage);
         buffer.put(&[0; 3]);
         buffer.patch(1, 0x0101);
         buffer.patch(2, 0x0202);
         buffer.patch(usize::MAX, 0x0202);
-        assert_eq!(buffer.bytes(), [0, 1, 1]);
+        assert_eq!(buffer.bytes(), Some(&[0, 1, 1][..]));
+    }
+
+    #[test]
+    fn what_was_appended_apart_is_kept() {
+        let mut storage = Storage::new();
+        let mut buffer = Buffer::new(&mut storage);
+        buffer.put_array(&[1]);
+        buffer.apart(|buffer| buffer.put_array(&[2, 3]));
+        assert_eq!(buffer.bytes(), Some(&[1, 2, 3][..]));
+        buffer.apart(|buffer| buffer.fail());
+        assert!(buffer.bytes().is_none());
+        let mut kept = Kept::new();
+        kept.append(|buffer| buffer.put(&[1]));
+        kept.append(|buffer| buffer.put_array(&[2]));
+        assert_eq!(kept.bytes(), Some(&[1, 2][..]));
+        kept.append(|buffer| buffer.fail());
+        assert!(kept.bytes().is_none());
+        kept.clear();
+        assert_eq!(kept.bytes(), Some(&[][..]));
     }
 }

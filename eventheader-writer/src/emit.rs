@@ -7,17 +7,20 @@
 //!
 //! | write to | `/dev/null` | a file in memory |
 //! |---|---|---|
-//! | bare `writev` of the encoded bytes, in one piece | 300 ns | 741 ns |
-//! | the same in three pieces | × 1.03 | × 1.07 |
-//! | bare `write` of the encoded bytes | × 0.70 | × 0.86 |
-//! | a whole emit, with encoding | × 0.97 | × 0.97 |
+//! | bare `writev` of the encoded bytes, in one piece | 232 ns | 550 ns |
+//! | the same in three pieces | × 1.02 | × 1.02 |
+//! | bare `write` of the encoded bytes | × 0.66 | × 0.87 |
+//! | a whole emit, with encoding | × 0.70 | × 0.89 |
+//!
+//! So an emit adds 10 ns to its `write`. It takes 179 instructions up to the system call, as
+//! `cargo xtask instructions` counts them.
 
 use std::{cell::Cell, mem, num::NonZero};
 
 use nettrace_event::{EventType, NOT_REGISTERED, TraceEvent, registry};
 
 use crate::{
-    buffer::{Buffer, INDEX_BYTES},
+    buffer::{Buffer, INDEX_BYTES, Storage},
     counters,
     encoder::EventHeaderEncoder,
     error::Error,
@@ -288,12 +291,13 @@ pub fn on_too_large(policy: OnTooLarge) {
 pub fn encoded<T: TraceEvent + ?Sized>(event: &T, context: &Context<'_>) -> Result<Vec<u8>, Error> {
     let schema = event.event_type().schema();
     let preamble = Preamble::of_schema(schema)?;
-    let mut buffer = Buffer::new();
+    let mut storage = Storage::new();
+    let mut buffer = Buffer::new(&mut storage);
     make(event, &preamble, 0, context, usize::MAX, &mut buffer);
-    if buffer.overflowed() {
-        return Err(Error::TooLarge { event: schema.name.to_owned() });
+    match buffer.bytes() {
+        Some(bytes) => Ok(bytes[INDEX_BYTES..].to_vec()),
+        None => Err(Error::TooLarge { event: schema.name.to_owned() }),
     }
-    Ok(buffer.bytes()[INDEX_BYTES..].to_vec())
 }
 
 /// Writes an event whose word had the kernel's bit set, possibly among others. For backends that
@@ -380,13 +384,11 @@ pub(crate) fn cuts() -> bool {
 
 static CUT: AtomicU32 = AtomicU32::new(0);
 
-static NO_CONTEXT: Context<'static> = Context::new();
-
 /// Called while somebody listens. It is a function per event type, not inlined, so that the
 /// disabled path stays short.
 #[inline(never)]
 fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: NonZero<u32>) {
-    write_if_enabled(event, ty, word.get(), &NO_CONTEXT);
+    write_if_enabled(event, ty, word.get(), &const { Context::new() });
 }
 
 /// Registers a type at its first event, unless another thread has just done so. Returns its word.
@@ -403,13 +405,27 @@ fn register_first(ty: &'static EventType) -> u32 {
 #[inline(always)]
 fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, context: &Context<'_>) {
     let Some(point) = state::type_point(ty.index()) else { return write_later(event, ty, context) };
-    let Some((fd, index)) = point.channel.load() else { return write_later(event, ty, context) };
-    let mut buffer = Buffer::new();
-    make(event, &point.preamble, index, context, usize::MAX, &mut buffer);
-    if buffer.overflowed() {
-        return write_cut(event, &point.preamble, (fd, index), context);
+    let Some(target) = point.channel.load() else { return write_later(event, ty, context) };
+    write_whole(event, &point.preamble, target, context);
+}
+
+/// Writes an event to a descriptor, with a write index.
+#[inline(always)]
+fn write_whole<T: TraceEvent + ?Sized>(
+    event: &T,
+    preamble: &Preamble,
+    (fd, index): (i32, u32),
+    context: &Context<'_>,
+) {
+    let mut storage = Storage::new();
+    let mut buffer = Buffer::new(&mut storage);
+    make(event, preamble, index, context, usize::MAX, &mut buffer);
+    match buffer.bytes() {
+        Some(bytes) => {
+            deliver(fd, bytes);
+        }
+        None => write_cut(event, preamble, (fd, index), context),
     }
-    deliver(fd, buffer.bytes());
 }
 
 #[inline(always)]
@@ -419,7 +435,7 @@ fn make<T: TraceEvent + ?Sized>(
     index: u32,
     context: &Context<'_>,
     text_limit: usize,
-    buffer: &mut Buffer,
+    buffer: &mut Buffer<'_>,
 ) {
     preamble.begin(index, &context.activity, buffer);
     event.encode(&mut EventHeaderEncoder::new(buffer, text_limit));
@@ -430,13 +446,8 @@ fn make<T: TraceEvent + ?Sized>(
 fn write_later<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, context: &Context<'_>) {
     let point = state::settle().then(|| state::type_point(ty.index())).flatten();
     let target = point.and_then(|point| Some((point, point.channel.load()?)));
-    let Some((point, (fd, index))) = target else { return counters::count_disabled() };
-    let mut buffer = Buffer::new();
-    make(event, &point.preamble, index, context, usize::MAX, &mut buffer);
-    if buffer.overflowed() {
-        return write_cut(event, &point.preamble, (fd, index), context);
-    }
-    deliver(fd, buffer.bytes());
+    let Some((point, target)) = target else { return counters::count_disabled() };
+    write_whole(event, &point.preamble, target, context);
 }
 
 /// Handles an event that does not fit.
@@ -449,12 +460,13 @@ fn write_cut<T: TraceEvent + ?Sized>(
     context: &Context<'_>,
 ) {
     let mut limit = if cuts() { 2_048 } else { 0 };
-    let mut buffer = Buffer::new();
+    let mut storage = Storage::new();
+    let mut buffer = Buffer::new(&mut storage);
     while limit >= 16 {
         buffer.clear();
         make(event, preamble, index, context, limit, &mut buffer);
-        if !buffer.overflowed() {
-            if deliver(fd, buffer.bytes()) {
+        if let Some(bytes) = buffer.bytes() {
+            if deliver(fd, bytes) {
                 counters::count_cut();
             }
             return;
@@ -481,13 +493,14 @@ pub(crate) fn write_runtime(
         counters::count_disabled();
         return true;
     };
-    let mut buffer = Buffer::new();
+    let mut storage = Storage::new();
+    let mut buffer = Buffer::new(&mut storage);
     header::begin(described, index, &context.activity, &mut buffer);
     buffer.put(payload);
-    if buffer.overflowed() {
+    let Some(bytes) = buffer.bytes() else {
         counters::count_too_large();
         return false;
-    }
-    deliver(fd, buffer.bytes());
+    };
+    deliver(fd, bytes);
     true
 }

@@ -15,8 +15,8 @@ const ELLIPSIS: &str = "…";
 
 /// Writes the payload of one event to a buffer.
 #[derive(Debug)]
-pub(crate) struct EventHeaderEncoder<'a> {
-    buffer: &'a mut Buffer,
+pub(crate) struct EventHeaderEncoder<'a, 'b> {
+    buffer: &'a mut Buffer<'b>,
     format: FieldFormat,
     /// The most bytes of a text; longer ones are cut.
     text_limit: usize,
@@ -24,10 +24,10 @@ pub(crate) struct EventHeaderEncoder<'a> {
     location: usize,
 }
 
-impl<'a> EventHeaderEncoder<'a> {
+impl<'a, 'b> EventHeaderEncoder<'a, 'b> {
     /// An encoder that keeps texts of up to `text_limit` bytes whole.
     #[inline(always)]
-    pub(crate) fn new(buffer: &'a mut Buffer, text_limit: usize) -> Self {
+    pub(crate) fn new(buffer: &'a mut Buffer<'b>, text_limit: usize) -> Self {
         let format = FieldFormat::Default;
         Self { buffer, format, text_limit, location: 0 }
     }
@@ -35,7 +35,7 @@ impl<'a> EventHeaderEncoder<'a> {
     #[inline(always)]
     fn count(&mut self, count: usize) {
         match u16::try_from(count) {
-            Ok(count) => self.buffer.put(&count.to_ne_bytes()),
+            Ok(count) => self.buffer.put_array(&count.to_ne_bytes()),
             Err(_) => self.buffer.fail(),
         }
     }
@@ -53,37 +53,50 @@ impl<'a> EventHeaderEncoder<'a> {
     fn utf16_nul(&mut self, text: &str) {
         for unit in text.encode_utf16() {
             let unit = if unit == 0 { 0xFFFD } else { unit };
-            self.buffer.put(&unit.to_ne_bytes());
+            self.buffer.put_array(&unit.to_ne_bytes());
         }
     }
 }
 
-/// Generates methods for numbers that are stored as their own bytes.
+/// Generates methods for numbers that are stored as their own bytes, and for sequences of these.
 macro_rules! numbers {
-    ($($method:ident: $ty:ty;)*) => {
+    ($($method:ident, $elements:ident: $ty:ty;)*) => {
         $(
             #[inline(always)]
             fn $method(&mut self, value: $ty) {
-                self.buffer.put(&value.to_ne_bytes());
+                self.buffer.put_array(&value.to_ne_bytes());
+            }
+
+            #[inline(always)]
+            fn $elements(&mut self, values: &[$ty]) {
+                self.buffer.put_all(values, <$ty>::to_ne_bytes);
             }
         )*
     };
 }
 
-impl PayloadEncoder for EventHeaderEncoder<'_> {
+impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
     type Mark = bool;
 
     numbers! {
-        u8: u8;
-        u64: u64;
-        i8: i8;
-        i16: i16;
-        i32: i32;
-        i64: i64;
-        f32: f32;
-        f64: f64;
-        var_uint: u64;
-        var_int: i64;
+        u8, u8_elements: u8;
+        u64, u64_elements: u64;
+        i8, i8_elements: i8;
+        i16, i16_elements: i16;
+        i32, i32_elements: i32;
+        i64, i64_elements: i64;
+        f32, f32_elements: f32;
+        f64, f64_elements: f64;
+    }
+
+    #[inline(always)]
+    fn var_uint(&mut self, value: u64) {
+        self.u64(value);
+    }
+
+    #[inline(always)]
+    fn var_int(&mut self, value: i64) {
+        self.i64(value);
     }
 
     #[inline(always)]
@@ -94,28 +107,44 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
     #[inline(always)]
     fn u16(&mut self, value: u16) {
         let value = if self.format == FieldFormat::Port { value.to_be() } else { value };
-        self.buffer.put(&value.to_ne_bytes());
+        self.buffer.put_array(&value.to_ne_bytes());
+    }
+
+    #[inline(always)]
+    fn u16_elements(&mut self, values: &[u16]) {
+        match self.format {
+            FieldFormat::Port => self.buffer.put_all(values, u16::to_be_bytes),
+            _ => self.buffer.put_all(values, u16::to_ne_bytes),
+        }
     }
 
     #[inline(always)]
     fn u32(&mut self, value: u32) {
         let value = if self.format == FieldFormat::IpAddress { value.to_be() } else { value };
-        self.buffer.put(&value.to_ne_bytes());
+        self.buffer.put_array(&value.to_ne_bytes());
+    }
+
+    #[inline(always)]
+    fn u32_elements(&mut self, values: &[u32]) {
+        match self.format {
+            FieldFormat::IpAddress => self.buffer.put_all(values, u32::to_be_bytes),
+            _ => self.buffer.put_all(values, u32::to_ne_bytes),
+        }
     }
 
     #[inline(always)]
     fn u128(&mut self, value: u128) {
-        self.buffer.put(&value.to_be_bytes());
+        self.buffer.put_array(&value.to_be_bytes());
     }
 
     #[inline(always)]
     fn i128(&mut self, value: i128) {
-        self.buffer.put(&value.to_be_bytes());
+        self.buffer.put_array(&value.to_be_bytes());
     }
 
     #[inline(always)]
     fn char(&mut self, value: char) {
-        self.buffer.put(&u32::from(value).to_ne_bytes());
+        self.buffer.put_array(&u32::from(value).to_ne_bytes());
     }
 
     #[inline(always)]
@@ -124,7 +153,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
             self.whole_or_cut(value, |this, text, ellipsis| {
                 this.utf16_nul(text);
                 this.utf16_nul(ellipsis);
-                this.buffer.put(&[0; 2]);
+                this.buffer.put_array(&[0; 2]);
             });
         } else {
             self.whole_or_cut(value, |this, text, ellipsis| {
@@ -137,7 +166,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
 
     #[inline(always)]
     fn guid(&mut self, value: &[u8; 16]) {
-        self.buffer.put(value);
+        self.buffer.put_array(value);
     }
 
     #[inline(always)]
@@ -156,11 +185,11 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
         match value {
             IpAddr::V4(address) => {
                 self.count(4);
-                self.buffer.put(&address.octets());
+                self.buffer.put_array(&address.octets());
             }
             IpAddr::V6(address) => {
                 self.count(16);
-                self.buffer.put(&address.octets());
+                self.buffer.put_array(&address.octets());
             }
         }
     }
@@ -168,7 +197,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
     #[inline(always)]
     fn socket_addr(&mut self, value: &SocketAddr) {
         self.ip_addr(&value.ip());
-        self.buffer.put(&value.port().to_be_bytes());
+        self.buffer.put_array(&value.port().to_be_bytes());
     }
 
     #[inline(always)]
@@ -252,9 +281,51 @@ impl PayloadEncoder for EventHeaderEncoder<'_> {
     fn end_format(&mut self) {
         self.format = FieldFormat::Default;
     }
+}
 
-    #[inline(always)]
-    fn u8_elements(&mut self, values: &[u8]) {
-        self.buffer.put(values);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::Storage;
+
+    /// The bytes of what `encode` encodes in this format.
+    fn bytes(format: FieldFormat, encode: impl FnOnce(&mut EventHeaderEncoder<'_, '_>)) -> Vec<u8> {
+        let mut storage = Storage::new();
+        let mut buffer = Buffer::new(&mut storage);
+        let mut encoder = EventHeaderEncoder::new(&mut buffer, usize::MAX);
+        encoder.begin_format(format);
+        encode(&mut encoder);
+        buffer.bytes().expect("it fits").to_vec()
+    }
+
+    #[test]
+    fn elements_at_once_are_the_same_as_one_by_one() {
+        macro_rules! same {
+            ($($elements:ident, $element:ident: $values:expr;)*) => {
+                for format in [FieldFormat::Default, FieldFormat::Port, FieldFormat::IpAddress] {
+                    $(
+                        let at_once = bytes(format, |encoder| encoder.$elements(&$values));
+                        let one_by_one = bytes(format, |encoder| {
+                            $values.into_iter().for_each(|value| encoder.$element(value));
+                        });
+                        assert_eq!(at_once, one_by_one, "{} {format:?}", stringify!($elements));
+                    )*
+                }
+            };
+        }
+        same! {
+            u8_elements, u8: [1, 2, 3];
+            u16_elements, u16: [0x0102, 0x0304];
+            u32_elements, u32: [0x0102_0304, 0x0506_0708];
+            u64_elements, u64: [1, u64::MAX - 1];
+            i8_elements, i8: [-1, 1];
+            i16_elements, i16: [-2, 0x0102];
+            i32_elements, i32: [-2, 0x0102_0304];
+            i64_elements, i64: [-2, i64::MAX];
+            f32_elements, f32: [1.5, -2.5];
+            f64_elements, f64: [1.5, -2.5];
+        }
+        let ports = bytes(FieldFormat::Port, |encoder| encoder.u16_elements(&[0x0102]));
+        assert_eq!(ports, [1, 2], "in network byte order");
     }
 }

@@ -52,7 +52,7 @@ impl Preamble {
 
     /// Starts an event: appends the write index and the header.
     #[inline(always)]
-    pub(crate) fn begin(&self, index: u32, activity: &Activity<'_>, buffer: &mut Buffer) {
+    pub(crate) fn begin(&self, index: u32, activity: &Activity<'_>, buffer: &mut Buffer<'_>) {
         begin(&self.bytes, index, activity, buffer);
     }
 }
@@ -76,22 +76,27 @@ pub(crate) fn complete(header: Header, bytes: &mut [u8], event: &str) -> Result<
 
 /// Starts an event with bytes that [`complete`] has completed.
 #[inline(always)]
-pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &mut Buffer) {
-    buffer.put(&index.to_ne_bytes());
+pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &mut Buffer<'_>) {
+    buffer.put_array(&index.to_ne_bytes());
     let Some(id) = activity.id else { return buffer.put(bytes) };
-    begin_in_activity(bytes, id, activity.related, buffer);
+    buffer.apart(|buffer| begin_in_activity(bytes, id, activity.related, buffer));
 }
 
 #[cold]
-fn begin_in_activity(bytes: &[u8], id: &[u8; 16], related: Option<&[u8; 16]>, buffer: &mut Buffer) {
+fn begin_in_activity(
+    bytes: &[u8],
+    id: &[u8; 16],
+    related: Option<&[u8; 16]>,
+    buffer: &mut Buffer<'_>,
+) {
     let (header, metadata) = bytes.split_at(Header::SIZE);
     buffer.put(header);
     let size = if related.is_some() { 32 } else { 16 };
     let kind = extension::ACTIVITY_ID | extension::CHAIN;
-    buffer.put(&ExtensionHeader { size, kind }.to_bytes());
-    buffer.put(id);
+    buffer.put_array(&ExtensionHeader { size, kind }.to_bytes());
+    buffer.put_array(id);
     if let Some(related) = related {
-        buffer.put(related);
+        buffer.put_array(related);
     }
     buffer.put(metadata);
 }
@@ -141,6 +146,7 @@ const FLAGS: u8 = flag::EXTENSION
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buffer::Storage;
 
     #[test]
     fn names_as_decoders_split_them() {
@@ -154,16 +160,17 @@ mod tests {
     fn a_header_byte_by_byte() {
         let header = Header { id: 0x0102, version: 3, tag: 0x0405, opcode: 1, level: 2, flags: 0 };
         let preamble = Preamble::new(header, b"e\0", "e").unwrap();
-        let mut buffer = Buffer::new();
+        let mut storage = Storage::new();
+        let mut buffer = Buffer::new(&mut storage);
         preamble.begin(9, &Activity::default(), &mut buffer);
         if cfg!(all(target_endian = "little", target_pointer_width = "64")) {
             let expected = [9, 0, 0, 0, 7, 3, 2, 1, 5, 4, 1, 2, 2, 0, 1, 0, b'e', 0];
-            assert_eq!(buffer.bytes(), expected);
+            assert_eq!(buffer.bytes(), Some(&expected[..]));
         }
         buffer.clear();
         let activity = Activity { id: Some(&[7; 16]), related: Some(&[8; 16]) };
         preamble.begin(9, &activity, &mut buffer);
-        let bytes = buffer.bytes();
+        let bytes = buffer.bytes().unwrap();
         assert_eq!(bytes[12..14], 32_u16.to_ne_bytes());
         assert_eq!(bytes[14..16], 0x8002_u16.to_ne_bytes());
         assert_eq!(bytes[16..48], [[7; 16], [8; 16]].concat());

@@ -38,7 +38,7 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 23] = [
+const ROWS: [Row; 24] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("string_16", "an event of a text of 16 bytes", 1),
@@ -59,6 +59,7 @@ const ROWS: [Row; 23] = [
     row("disabled_emit_with", "`emit_with` while nobody listens", 0),
     row("disabled_labels", "`enter_labels` while nobody listens, and leave", 0),
     row("disabled_traced", "a `#[traced]` call while nobody listens", 0),
+    row("tracepoint", "a tracepoint's event of five numbers and a text, to `write`", 0),
     row("counter_add", "`add` of a counter, which nobody reads", 0),
     row("histogram_record", "`record` of a histogram, which nobody reads", 0),
     Row { times: (0, 10_000), ..row("first_10000", "each of a process's first 10,000 events", 1) },

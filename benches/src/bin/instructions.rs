@@ -7,6 +7,7 @@
 
 use std::{
     env,
+    fs::OpenOptions,
     future::pending,
     hint::black_box,
     pin::{Pin, pin},
@@ -16,7 +17,7 @@ use std::{
 };
 
 use benches::{
-    events::{Disabled, One, PROVIDER, Text, Two},
+    events::{Disabled, One, PROVIDER, Text, Two, Work},
     floor::Floor,
 };
 use nettrace_metrics::{Counter, Histogram, Meter};
@@ -137,6 +138,9 @@ fn run(row: &str, count: u64) -> bool {
             black_box(call(number));
         }),
         "disabled_labels" => unheard(count, |number| drop(labelled(number))),
+        "tracepoint" => as_tracepoints(count, |number| {
+            eventheader_writer::Emit::emit(Work::new(number));
+        }),
         "counter_add" => repeat(count, |number| COUNTER.add(number)),
         "histogram_record" => repeat(count, |number| HISTOGRAM.record((number & 1_023) as f64)),
         _ => return false,
@@ -172,6 +176,15 @@ fn recording(events: u64, work: impl FnOnce()) {
     work();
     let stats = session.finish().expect("a device takes everything");
     assert_eq!((stats.attempted, stats.written), (events, events), "every event is recorded");
+}
+
+/// Repeats an event that goes to a tracepoint, whose descriptor is a device, and checks that it was
+/// written.
+fn as_tracepoints(count: u64, work: impl FnMut(u64)) {
+    let device = OpenOptions::new().write(true).open("/dev/null").expect("it is there");
+    eventheader_writer::redirect(device).expect("the bounds are for Linux");
+    repeat(count, work);
+    assert_eq!(eventheader_writer::counters().written, count, "every event is written");
 }
 
 /// Does something that nobody listens to. A session has come and gone, so that the types are

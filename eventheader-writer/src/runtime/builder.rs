@@ -6,7 +6,7 @@ use nettrace_event::{
 };
 
 use crate::{
-    buffer::Buffer,
+    buffer::Kept,
     emit::{self, Context},
     encoder::EventHeaderEncoder,
     error::Error,
@@ -41,7 +41,7 @@ pub struct EventBuilder {
     header: Header,
     /// Header and metadata. The header is filled in last.
     metadata: Vec<u8>,
-    payload: Box<Buffer>,
+    payload: Kept,
     /// For each open struct: the position of its number of fields, and that number.
     structs: Vec<(usize, usize)>,
     /// Whether there are fields: attributes must come before them.
@@ -67,7 +67,7 @@ impl EventBuilder {
             name: String::new(),
             header: Header::default(),
             metadata: Vec::with_capacity(256),
-            payload: Box::new(Buffer::new()),
+            payload: Kept::new(),
             structs: Vec::new(),
             has_fields: false,
             error: None,
@@ -267,10 +267,12 @@ impl EventBuilder {
             Err(Error::Format { field: name.to_owned() })
         };
         self.keep(result);
-        let mut encoder = EventHeaderEncoder::new(&mut self.payload, usize::MAX);
-        encoder.begin_format(format);
-        value.encode_field(&mut encoder);
-        encoder.end_format();
+        self.payload.append(|payload| {
+            let mut encoder = EventHeaderEncoder::new(payload, usize::MAX);
+            encoder.begin_format(format);
+            value.encode_field(&mut encoder);
+            encoder.end_format();
+        });
         self
     }
 
@@ -292,7 +294,9 @@ impl EventBuilder {
     /// ```
     pub fn add_utf16(&mut self, name: &str, units: &[u16]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR16, format::UTF, units.len());
-        units.iter().for_each(|unit| self.payload.put(&unit.to_ne_bytes()));
+        self.payload.append(|payload| {
+            units.iter().for_each(|unit| payload.put_array(&unit.to_ne_bytes()));
+        });
         self
     }
 
@@ -312,7 +316,9 @@ impl EventBuilder {
     /// ```
     pub fn add_utf32(&mut self, name: &str, text: &[char]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR32, format::UTF, text.len());
-        text.iter().for_each(|&c| self.payload.put(&u32::from(c).to_ne_bytes()));
+        self.payload.append(|payload| {
+            text.iter().for_each(|&c| payload.put_array(&u32::from(c).to_ne_bytes()));
+        });
         self
     }
 
@@ -333,7 +339,7 @@ impl EventBuilder {
     /// ```
     pub fn add_latin1(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR8, format::LATIN1, text.len());
-        self.payload.put(text);
+        self.payload.append(|payload| payload.put(text));
         self
     }
 
@@ -355,7 +361,7 @@ impl EventBuilder {
     /// ```
     pub fn add_text_with_bom(&mut self, name: &str, text: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR8, format::UTF_BOM, text.len());
-        self.payload.put(text);
+        self.payload.append(|payload| payload.put(text));
         self
     }
 
@@ -377,12 +383,14 @@ impl EventBuilder {
     pub fn add_utf8_nul(&mut self, name: &str, text: &str) -> &mut Self {
         self.add_unit_strings(name, encoding::Z_STRING_CHAR8);
         let mut pieces = text.split('\0');
-        self.payload.put(pieces.next().unwrap_or_default().as_bytes());
-        for piece in pieces {
-            self.payload.put("\u{FFFD}".as_bytes());
-            self.payload.put(piece.as_bytes());
-        }
-        self.payload.put(&[0]);
+        self.payload.append(|payload| {
+            payload.put(pieces.next().unwrap_or_default().as_bytes());
+            for piece in pieces {
+                payload.put("\u{FFFD}".as_bytes());
+                payload.put(piece.as_bytes());
+            }
+            payload.put(&[0]);
+        });
         self
     }
 
@@ -403,11 +411,13 @@ impl EventBuilder {
     /// ```
     pub fn add_utf32_nul(&mut self, name: &str, text: &str) -> &mut Self {
         self.add_unit_strings(name, encoding::Z_STRING_CHAR32);
-        for c in text.chars() {
-            let c = if c == '\0' { '\u{FFFD}' } else { c };
-            self.payload.put(&u32::from(c).to_ne_bytes());
-        }
-        self.payload.put(&[0; 4]);
+        self.payload.append(|payload| {
+            for c in text.chars() {
+                let c = if c == '\0' { '\u{FFFD}' } else { c };
+                payload.put_array(&u32::from(c).to_ne_bytes());
+            }
+            payload.put_array(&[0; 4]);
+        });
         self
     }
 
@@ -420,7 +430,7 @@ impl EventBuilder {
     /// ```
     pub fn add_bytes(&mut self, name: &str, bytes: &[u8]) -> &mut Self {
         self.add_raw(name, encoding::BINARY_LENGTH16_CHAR8, format::HEX_BYTES, bytes.len());
-        self.payload.put(bytes);
+        self.payload.append(|payload| payload.put(bytes));
         self
     }
 
@@ -514,11 +524,10 @@ impl EventBuilder {
         if !tracepoint.is_enabled() {
             return Ok(());
         }
-        let payload = self.payload.bytes();
-        if self.payload.overflowed() {
+        let Some(payload) = self.payload.bytes() else {
             crate::counters::count_too_large();
             return Err(too_large());
-        }
+        };
         if emit::write_runtime(&tracepoint.point.channel, &self.metadata, payload, context) {
             Ok(())
         } else {
@@ -530,10 +539,10 @@ impl EventBuilder {
         self.begin_field();
         let result = metadata::entry(name, encoding, format, 0, Arity::One, &mut self.metadata);
         self.keep(result);
-        match u16::try_from(len) {
-            Ok(len) => self.payload.put(&len.to_ne_bytes()),
-            Err(_) => self.payload.fail(),
-        }
+        self.payload.append(|payload| match u16::try_from(len) {
+            Ok(len) => payload.put_array(&len.to_ne_bytes()),
+            Err(_) => payload.fail(),
+        });
     }
 
     fn add_unit_strings(&mut self, name: &str, encoding: u8) {
