@@ -6,8 +6,15 @@
 mod program;
 mod spans;
 
-use std::{collections::BTreeMap, fs, thread};
+use std::{
+    collections::BTreeMap,
+    fs, future,
+    pin::{Pin, pin},
+    task::{Context, Waker},
+    thread,
+};
 
+use nettrace_writer::{FutureExt, Session, TraceSpan, sink::MemorySink};
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use spans::{
@@ -188,6 +195,42 @@ fn older_versions_have_the_same_spans() {
         }
         let (on_threads, on_their_own) = compare(&trace);
         assert_eq!((on_threads, on_their_own), (5, 2), "{versions}");
+    }
+}
+
+#[derive(TraceSpan)]
+#[trace_event(provider = "Shop", name = "pack")]
+struct Pack {
+    number: u32,
+}
+
+/// `derive(TraceSpan)` is for futures too, so each end states how often the span was polled.
+#[test]
+fn spans_of_futures_and_of_threads_have_one_type() {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Shop").start().unwrap();
+    let poll = |future: Pin<&mut dyn Future<Output = ()>>| {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    };
+    let pending = |number| future::pending().in_span(Pack { number }.start());
+    {
+        let _outer = Pack { number: 0 }.enter();
+        let _inner = Pack { number: 1 }.enter();
+    }
+    assert!(poll(pin!(future::ready(()).in_span(Pack { number: 2 }.start()))));
+    // Both are dropped while they wait.
+    assert!(!poll(pin!(pending(3))));
+    {
+        let mut often = pin!(pending(4));
+        assert!(!poll(often.as_mut()) && !poll(often.as_mut()));
+    }
+    session.finish().unwrap();
+    let source = memory.bytes();
+    assert_eq!(compare(&source), (3, 2));
+    let (trace, _) = convert(&source);
+    for (_, slice) in trace.spans() {
+        let Some(perfetto::Value::Uint(number)) = slice.annotation("number") else { panic!() };
+        assert_eq!(trace.tracks[&slice.track].tid.is_some(), *number < 3, "{slice:?}");
     }
 }
 

@@ -44,9 +44,10 @@
 //! | lost events | the instant `lost events` with their number, at the next event of the thread; losses that no event follows are at the end, on the track of the process |
 //! | key-values of the trace | annotations of the instant `trace` |
 //!
-//! A span is nested if it ended on the thread on which it began and its end states no polls, and if
-//! whatever began on the thread meanwhile, and had not ended before, named it as parent. A slice's
-//! parent on a thread is then the span's parent.
+//! A span is nested if it ended on the thread on which it began, if its end states no pause (at
+//! most one poll, and no cancellation after it), and if whatever began on the thread meanwhile, and
+//! had not ended before, named it as parent. A slice's parent on a thread is then the span's
+//! parent.
 //!
 //! Keywords, versions, descriptions and message templates of event types are not in the result, nor
 //! are the processors of events other than samples.

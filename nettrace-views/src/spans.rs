@@ -4,7 +4,7 @@
 //! nested in others on its thread is known only when it ends. So the start of a span waits here
 //! until then. A span is a slice of its thread if
 //!
-//! - it ended on the thread on which it began, and its end states no polls;
+//! - it ended on the thread on which it began, and its end states at most one poll;
 //! - every span that began meanwhile on that thread, and was still under way, named it or one
 //!   inside of it as its parent;
 //! - no span around it ended before.
@@ -116,8 +116,8 @@ pub(crate) struct End<'a> {
     pub(crate) key: Key,
     pub(crate) thread: usize,
     pub(crate) at: i64,
-    /// Whether it states that the span was polled.
-    pub(crate) is_polled: bool,
+    /// Whether it states that the span had pauses between its polls.
+    pub(crate) had_pauses: bool,
     pub(crate) details: &'a [u8],
 }
 
@@ -268,7 +268,7 @@ impl Spans {
     pub(crate) fn stop(&mut self, end: &End<'_>, draw: &mut impl Draw, out: &mut Vec<u8>) -> bool {
         let Some(slot) = self.by_key.get(&end.key).copied() else { return false };
         let span = &self.open[slot];
-        let is_sync = span.on_stack && span.begin.thread == end.thread && !end.is_polled;
+        let is_sync = span.on_stack && span.begin.thread == end.thread && !end.had_pauses;
         self.draw(slot, is_sync, (end.at, end.details), draw, out);
         true
     }
@@ -313,7 +313,7 @@ impl Spans {
         self.unwind(begin.thread, begin.parent, out);
         let around = self.top(begin.thread).map(|top| self.open[top.slot].begin.at);
         let is_inside = around.is_none_or(|around| around <= begin.at);
-        let is_sync = is_inside && !end.is_polled && self.lane(end.thread).has_room(begin.at);
+        let is_sync = is_inside && !end.had_pauses && self.lane(end.thread).has_room(begin.at);
         let in_parent = around.is_some();
         let flow = begin.key.flow();
         if let Some(parent) = begin.parent.and_then(|key| self.by_key.get(&key).copied()) {

@@ -17,7 +17,7 @@ pub(crate) use self::counters::CounterValue;
 use self::{
     labels::{Keys, Labels},
     threads::Threads,
-    types::{EventType, Types},
+    types::{Ending, EventType, Types},
 };
 use crate::{
     LeftOut, Options, Target,
@@ -108,6 +108,8 @@ pub(crate) struct Timeline<F: Form, W> {
     stack: CachedStack,
     /// The details of the event that is being written.
     details: Vec<u8>,
+    /// What that event says of the end of a span.
+    ending: Ending,
     keys: Keys,
     form: F,
     links: u64,
@@ -169,6 +171,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             labels: Labels::default(),
             stack: CachedStack::default(),
             details: Vec::new(),
+            ending: Ending::default(),
             keys,
             form,
             links: 0,
@@ -297,7 +300,12 @@ impl<F: Form, W: Write> Timeline<F, W> {
             all.extend_from_slice(labels.of_slice::<F::Details>(keys));
             all
         };
-        let end = End { key, thread, at, is_polled: ty.polls.is_some(), details: &self.details };
+        let had_pauses = match role {
+            Role::Stop | Role::Single if F::Details::IS_ANY => self.ending.had_pauses(),
+            Role::Stop | Role::Single => ty.ending_of(event).had_pauses(),
+            _ => false,
+        };
+        let end = End { key, thread, at, had_pauses, details: &self.details };
         match role {
             Role::Start => {
                 let details = with_labels(spans, &self.details);
@@ -378,13 +386,17 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let out = &mut self.details;
         out.clear();
         let mut values = event.fields();
-        for key in &ty.keys {
+        self.ending = Ending::default();
+        for (place, key) in ty.keys.iter().enumerate() {
             // A field that an older version of the type did not have.
             if values.is_exhausted() {
                 break;
             }
             match values.next() {
-                Some(Ok((_, value))) => values::field::<F::Details>(out, key, &value),
+                Some(Ok((_, value))) => {
+                    self.ending.note(ty, place, &value);
+                    values::field::<F::Details>(out, key, &value);
+                }
                 Some(Err(_)) => {
                     self.counts.payloads += 1;
                     break;

@@ -37,8 +37,9 @@ pub(super) struct EventType {
     pub(super) counter: Option<CounterEvent>,
     /// Which field states how long a span took.
     duration: Option<usize>,
-    /// Which field states how often a span was polled.
-    pub(super) polls: Option<usize>,
+    /// Which fields state how often a span was polled, and how it ended.
+    polls: Option<usize>,
+    outcome: Option<usize>,
 }
 
 /// The types that the source has defined.
@@ -130,6 +131,7 @@ impl EventType {
             counter: CounterEvent::of(metadata),
             duration: position("duration"),
             polls: position("polls"),
+            outcome: position("outcome"),
         }
     }
 
@@ -141,6 +143,17 @@ impl EventType {
         }
     }
 
+    /// What an event says of how its span ended.
+    pub(super) fn ending_of(&self, event: &Event<'_>) -> Ending {
+        let mut ending = Ending::default();
+        let known = self.polls.map_or(0, |place| place + 1);
+        for (place, field) in event.fields().enumerate().take(known) {
+            let Ok((_, value)) = field else { break };
+            ending.note(self, place, &value);
+        }
+        ending
+    }
+
     /// How long the span took that an event ends, in nanoseconds, if the event states that.
     pub(super) fn duration_of(&self, event: &Event<'_>) -> Option<i64> {
         let (_, value) = event.fields().nth(self.duration?)?.ok()?;
@@ -149,6 +162,37 @@ impl EventType {
             Value::I64(nanos) => Some(nanos.max(0)),
             _ => None,
         }
+    }
+}
+
+/// What the end of a span states: how often it was polled, and whether it was cancelled.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ending {
+    polls: u64,
+    is_cancelled: bool,
+}
+
+impl Ending {
+    /// Takes note of the field at a place.
+    #[inline]
+    pub(super) fn note(&mut self, ty: &EventType, place: usize, value: &Value<'_>) {
+        if ty.polls == Some(place) {
+            self.polls = match value {
+                Value::U32(polls) => (*polls).into(),
+                // In traces that were of Heph.
+                Value::U64(polls) => *polls,
+                Value::I64(polls) => polls.unsigned_abs(),
+                _ => u64::MAX,
+            };
+        } else if ty.outcome == Some(place) {
+            self.is_cancelled = matches!(value, Value::Text(text) if text == "cancelled");
+        }
+    }
+
+    /// Whether the span had pauses. A span that is no future states no poll, or one from its begin
+    /// to its end, as a future that was never pending. One that was cancelled waited for another.
+    pub(super) fn had_pauses(self) -> bool {
+        self.polls > u64::from(!self.is_cancelled)
     }
 }
 
