@@ -464,10 +464,11 @@ fn wall_time(cursor: &mut Cursor<'_>) -> Read<WallTime> {
 }
 
 fn utf16(bytes: &[u8]) -> String {
-    // Most texts are ASCII.
-    if bytes.chunks_exact(2).all(|unit| unit[0] < 0x80 && unit[1] == 0) {
-        return bytes.chunks_exact(2).map(|unit| char::from(unit[0])).collect();
-    }
+    // Most texts are ASCII. Without branches, the processor takes many units at once.
     let units = bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]));
+    if units.clone().fold(0, |all, unit| all | unit) < 0x80 {
+        let text = units.map(|unit| unit as u8).collect();
+        return String::from_utf8(text).unwrap_or_default();
+    }
     char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
 }

@@ -137,8 +137,13 @@ fn event(out: &mut Vec<u8>, at: i64, ty: u64, track: u64, parts: [&[u8]; 4]) {
     head.uint(packet::SEQUENCE, SEQUENCE_ID);
     head.begin(packet::TRACK_EVENT, size);
     packet.begin(packet::PACKET, head.bytes().len() + size);
-    for part in [packet.bytes(), head.bytes(), body.bytes()].into_iter().chain(parts) {
+    for part in [packet.bytes(), head.bytes(), body.bytes()] {
         out.extend_from_slice(part);
+    }
+    for part in parts {
+        if !part.is_empty() {
+            out.extend_from_slice(part);
+        }
     }
 }
 
