@@ -86,12 +86,12 @@ pub trait PayloadEncoder: Sized {
     #[doc(hidden)]
     const ONLY_FIXED_SIZES: bool = false;
 
-    /// Whether this takes the values of a whole event as NetTrace has them: see
+    /// Whether this takes values as NetTrace has them: see
     /// [`payload`](Self::payload).
     #[doc(hidden)]
     const TAKES_PAYLOADS: bool = false;
 
-    /// All values of an event at once, in the bytes that NetTrace has for them. Called only if
+    /// The next values of an event, in the bytes that NetTrace has for them. Called only if
     /// [`TAKES_PAYLOADS`](Self::TAKES_PAYLOADS).
     #[doc(hidden)]
     #[inline(always)]

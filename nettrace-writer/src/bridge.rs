@@ -161,6 +161,44 @@ impl SpanIds {
         Entry { entered: frames::enter_span(&begun), not_send: PhantomData }
     }
 
+    /// [`enter`](Self::enter) for ids that are read where they are needed, so that they are copied
+    /// once. `span` returns them and the `tracestate`. It must neither emit nor change what is in
+    /// force. `None`: `span` has returned `None`.
+    ///
+    /// ```
+    /// use nettrace_writer::{
+    ///     Context,
+    ///     bridge::{SpanIds, Within},
+    /// };
+    ///
+    /// let (ids, _, begun) = SpanIds::begin(Within::Nothing);
+    /// begun.leave();
+    /// let words = ids.to_words();
+    /// let entry = SpanIds::enter_by(|| Some((SpanIds::from_words(words)?, None)));
+    /// assert_eq!(Context::current().span_id(), Some(ids.span_id()));
+    /// entry.expect("these are the words of ids").leave();
+    /// assert!(SpanIds::enter_by(|| None).is_none());
+    /// ```
+    #[inline(always)]
+    pub fn enter_by(
+        span: impl FnOnce() -> Option<(Self, Option<Arc<TraceState>>)>,
+    ) -> Option<Entry> {
+        let span = || {
+            let (Self { ids, number }, state) = span()?;
+            Some(Begun { ids, number, state })
+        };
+        let entered = frames::enter_span_by(span)?;
+        Some(Entry { entered, not_send: PhantomData })
+    }
+
+    /// A number that no other span of the process has, and that [`unique_number`] never returns.
+    /// Not 0.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number & !frames::SAMPLED_OUT
+    }
+
     /// Whether the span is in a tree that is [sampled out](crate::Sampling). It then has the ids of
     /// the tree's root or of the root's caller. Its events need not be emitted: they are left out.
     /// Only its Start counts.

@@ -6,8 +6,6 @@ use nettrace_writer::{
     event::{EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
 };
 
-use crate::sync::panicking;
-
 /// The start of a span, told late.
 pub(crate) struct Late {
     pub(crate) ty: &'static EventType,
@@ -69,8 +67,8 @@ impl TraceEvent for Mark {
     fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
 }
 
-/// The end of a span.
-pub(crate) struct Stop {
+/// The end of a span. `IS_OK`: the thread does not panic.
+pub(crate) struct Stop<const IS_OK: bool> {
     pub(crate) ty: &'static EventType,
     pub(crate) duration: Elapsed,
     /// Nanoseconds.
@@ -78,7 +76,10 @@ pub(crate) struct Stop {
     pub(crate) polls: u32,
 }
 
-impl TraceEvent for Stop {
+/// [`Outcome::Ok`] as NetTrace has it: the number of its code units, and those.
+const OK: [u8; 6] = [2, 0, b'o', 0, b'k', 0];
+
+impl<const IS_OK: bool> TraceEvent for Stop<IS_OK> {
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }
@@ -92,11 +93,30 @@ impl TraceEvent for Stop {
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         let duration = self.duration.nanos_at(encoder);
-        let outcome = if panicking() { Outcome::Panicked } else { Outcome::Ok };
         encoder.duration_nanos(duration);
-        outcome.encode_field(encoder);
+        match IS_OK {
+            // With bytes that the compiler knows, it knows the size of the payload.
+            true if E::TAKES_PAYLOADS => encoder.payload(&OK),
+            true => Outcome::Ok.encode_field(encoder),
+            false => Outcome::Panicked.encode_field(encoder),
+        }
         encoder.u32(self.polls);
         encoder.duration_nanos(self.busy);
         encoder.duration_nanos(duration.saturating_sub(self.busy));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_format::payload::{NetTraceEncoder, VecBuffer};
+    use nettrace_writer::{Outcome, event::TraceField as _};
+
+    use super::OK;
+
+    #[test]
+    fn the_usual_outcome_is_encoded_as_any_other() {
+        let mut encoder = NetTraceEncoder::new(VecBuffer::new());
+        Outcome::Ok.encode_field(&mut encoder);
+        assert_eq!(encoder.finish().into_payload().as_deref(), Ok(&OK[..]));
     }
 }

@@ -21,9 +21,9 @@ use crate::{
     sites::Site,
     spans::{Busy, New, Row, Spans, Told},
     stack, stats,
-    sync::{AtomicU64, Ordering},
-    values::{Recorded, Taken, Values},
-    words::{Visited, Words},
+    sync::{AtomicU64, Ordering, panicking},
+    values::{BeganSpan, Recorded, Taken, Values},
+    words::Visited,
 };
 
 /// Records the spans and events of one subscriber.
@@ -316,9 +316,10 @@ impl Recorder {
     /// There is one handle less. Returns whether it was the last.
     #[inline]
     pub(crate) fn dropped(&self, id: u64) -> bool {
-        let is_last = self.row(id).is_some_and(Row::dropped);
+        let Some(row) = self.row(id) else { return false };
+        let is_last = row.dropped();
         if is_last {
-            self.close(id);
+            self.close_row(id, row);
         }
         is_last
     }
@@ -343,22 +344,34 @@ impl Recorder {
         crate::log::note(callsite.metadata);
         let changes = bridge::changes();
         if !callsite.is_wanted() {
-            return self.begin_of::<Words>(callsite, id, within, changes, None);
+            return self.begin_untold(callsite, id, within, changes);
         }
         if callsite.has_words() {
             let mut visited = Visited::new();
             match visited.visit(|visitor| attributes.record(visitor)) {
                 Ok(words) => {
-                    let id = self.begin_of(callsite, id, within, changes, Some(words));
+                    let id = self.begin_of(callsite, id, within, changes, words);
                     mem::forget(visited); // there is nothing to drop
                     id
                 }
-                Err(values) => self.begin_of(callsite, id, within, changes, Some(&*values)),
+                Err(values) => self.begin_of_values(callsite, id, within, changes, values),
             }
         } else {
             let values = Taken::of(|visitor| attributes.record(visitor));
-            self.begin_of(callsite, id, within, changes, Some(&*values))
+            self.begin_of_values(callsite, id, within, changes, values)
         }
+    }
+
+    #[inline(never)]
+    fn begin_of_values(
+        &self,
+        callsite: &'static Callsite,
+        id: Option<u64>,
+        within: Within,
+        changes: u32,
+        values: Taken,
+    ) -> Option<u64> {
+        self.begin_of(callsite, id, within, changes, &*values)
     }
 
     /// A span begins. `changes` is the last change of the sessions that the caller knew of when it
@@ -370,13 +383,52 @@ impl Recorder {
         id: Option<u64>,
         within: Within,
         changes: u32,
-        values: Option<&R>,
+        values: &R,
     ) -> Option<u64> {
-        let start =
-            values.and_then(|values| Some((callsite.event_type(values.signature())?, values)));
+        let Some(ty) = callsite.event_type(values.signature()) else {
+            return self.begin_untold(callsite, id, within, changes);
+        };
         self.tell_entered();
+        let begun = match within {
+            Within::Current => values.begin(ty, bridge::Within::Current),
+            within => self.begin_elsewhere(within, ty, values),
+        };
+        self.open(callsite, id, Told { changes, sessions: ty.enabled() }, begun)
+    }
+
+    /// A span begins that says where.
+    #[inline(never)]
+    fn begin_elsewhere<R: Recorded>(
+        &self,
+        within: Within,
+        ty: &'static EventType,
+        values: &R,
+    ) -> BeganSpan {
+        self.in_writer(within, |within| values.begin(ty, within))
+    }
+
+    /// A span begins whose Start nobody wants, or whose type was refused.
+    #[cold]
+    #[inline(never)]
+    fn begin_untold(
+        &self,
+        callsite: &'static Callsite,
+        id: Option<u64>,
+        within: Within,
+        changes: u32,
+    ) -> Option<u64> {
+        self.tell_entered();
+        let (ids, state, entry) = self.in_writer(within, SpanIds::begin);
+        entry.leave();
+        let told = Told { changes, sessions: 0 };
+        self.open(callsite, id, told, (ids, state, Began::now()))
+    }
+
+    /// Calls `f` with the place where a span begins.
+    #[inline(always)]
+    fn in_writer<R>(&self, within: Within, f: impl FnOnce(bridge::Within<'_>) -> R) -> R {
         let parent;
-        let within = match within {
+        f(match within {
             Within::Current => bridge::Within::Current,
             Within::Nothing => bridge::Within::Nothing,
             Within::Span(id) => {
@@ -390,16 +442,18 @@ impl Recorder {
                     None => bridge::Within::Nothing,
                 }
             }
-        };
-        let ((ids, state, began), sessions) = match start {
-            Some((ty, values)) => (values.begin(ty, within), ty.enabled()),
-            None => {
-                let (ids, state, entry) = SpanIds::begin(within);
-                entry.leave();
-                ((ids, state, Began::now()), 0)
-            }
-        };
-        let told = Told { changes, sessions };
+        })
+    }
+
+    /// Keeps a span that has begun.
+    #[inline(always)]
+    fn open(
+        &self,
+        callsite: &'static Callsite,
+        id: Option<u64>,
+        told: Told,
+        (ids, state, began): BeganSpan,
+    ) -> Option<u64> {
         let new = New { callsite, ids, state, began, told };
         let opened = match id {
             Some(id) => self.spans.open(id, new),
@@ -488,9 +542,9 @@ impl Recorder {
         let Some(row) = self.row(id) else { return };
         self.tell_late(row);
         // The ids are read where they are used: a copy would be read back before it is written.
-        let enter = || Some(row.ids()?.enter(row.state()));
+        let enter = || SpanIds::enter_by(|| Some((row.ids()?, row.state())));
         if stack::push(self.number, id, enter) && self.polls {
-            self.mark(row.callsite(self.naming), Part::Resume);
+            self.mark(row, Part::Resume);
         }
     }
 
@@ -500,12 +554,14 @@ impl Recorder {
         if let Some(nanos) = stack::pop(self.number, id) {
             row.left(nanos);
             if self.polls {
-                self.within(id, || self.mark(row.callsite(self.naming), Part::Suspend));
+                self.within(id, || self.mark(row, Part::Suspend));
             }
         }
     }
 
-    fn mark(&self, callsite: Option<&'static Callsite>, part: Part) {
+    #[inline(never)]
+    fn mark(&self, row: &Row, part: Part) {
+        let callsite = row.callsite(self.naming);
         if let Some(ty) = callsite.and_then(|callsite| callsite.other_type(part)) {
             Mark(ty).emit();
         }
@@ -514,14 +570,22 @@ impl Recorder {
     /// The last handle of a span is gone.
     #[inline]
     pub(crate) fn close(&self, id: u64) {
-        let Some(row) = self.row(id) else { return };
+        if let Some(row) = self.row(id) {
+            self.close_row(id, row);
+        }
+    }
+
+    #[inline(always)]
+    fn close_row(&self, id: u64, row: &Row) {
         if !self.is_silent() {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let (Some(ty), Some(ids)) = (stop, row.ids()) {
-                let Busy { nanos: busy, polls } = row.busy();
-                let polls = u32::try_from(polls).unwrap_or(u32::MAX);
-                ids.emit(row.state(), &Stop { ty, duration: row.began().elapsed(), busy, polls });
+                if panicking() {
+                    Self::stop::<false>(ty, &ids, row);
+                } else {
+                    Self::stop_here::<true>(ty, &ids, row);
+                }
             }
         }
         if self.has_own_ids {
@@ -529,6 +593,20 @@ impl Recorder {
         } else {
             row.close();
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn stop<const IS_OK: bool>(ty: &'static EventType, ids: &SpanIds, row: &Row) {
+        Self::stop_here::<IS_OK>(ty, ids, row);
+    }
+
+    #[inline(always)]
+    fn stop_here<const IS_OK: bool>(ty: &'static EventType, ids: &SpanIds, row: &Row) {
+        let Busy { nanos: busy, polls } = row.busy();
+        let polls = u32::try_from(polls).unwrap_or(u32::MAX);
+        let stop = Stop::<IS_OK> { ty, duration: row.began().elapsed(), busy, polls };
+        ids.emit(row.state(), &stop);
     }
 
     /// The innermost span that this thread has entered.

@@ -5,16 +5,18 @@
 //! begin, and the row is given back when the last handle is gone, so the words need no order of
 //! their own. The row's id is stored last (release) and read first (acquire).
 //!
-//! A registry gives its spans ids, so their rows are found by a hash. The subscriber chooses ids
-//! itself, and puts the place of the row in them. A thread takes the row that it gave back last, so
-//! that threads do not share rows.
+//! A registry gives its spans ids, so their rows are found by a hash. It uses its own places again,
+//! and counts in an id's highest bits how often. Among the first rows the hash leaves those bits
+//! out, so that a place of the registry has the same row each time, which is in the cache. The
+//! subscriber chooses ids itself, and puts the place of the row in them. A thread takes the row
+//! that it gave back last, so that threads do not share rows.
 //!
 //! The table grows by levels, and nothing moves. Rows of spans that have ended are used again, so
 //! a program that opens and closes spans for ever needs no more memory. Rejected:
 //! `tracing-subscriber`'s extensions, which allocate for each span and lock for each access.
 //! Rejected: `sharded-slab`, which gives keys of its own, where the ids of a registry are given.
 
-use std::{cell::Cell, sync::Arc};
+use std::{cell::Cell, iter, sync::Arc};
 
 use nettrace_context::TraceState;
 use nettrace_writer::{
@@ -37,10 +39,19 @@ const LEVELS: usize = 9;
 const PLACE_BITS: u32 = 25;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
 
+/// The highest bits of a registry's id, which count how often its place was used. (A registry that
+/// has more of them, or none, loses nothing but rows of the first level.)
+const GENERATION_BITS: u32 = 13;
+
 /// A row that nobody has.
 const FREE: u64 = 0;
 /// A row that somebody is filling.
 const FILLING: u64 = u64::MAX;
+
+/// Bit of [`Row::rare`]: the span has inherited a `tracestate`.
+const STATE: u32 = 1;
+/// Bit of [`Row::rare`]: `busy` is not all of the time that the span was entered.
+const MORE_BUSY: u32 = 2;
 
 /// A span that is open.
 #[derive(Debug)]
@@ -63,7 +74,8 @@ pub(crate) struct Row {
     more_busy: [AtomicU64; 2],
     /// Handles beyond the first.
     clones: AtomicU32,
-    has_state: AtomicU32,
+    /// What few spans have: [`STATE`], [`MORE_BUSY`].
+    rare: AtomicU32,
     state: Mutex<Option<Arc<TraceState>>>,
 }
 
@@ -80,7 +92,7 @@ impl Row {
             busy_elsewhere: AtomicU64::new(0),
             more_busy: [const { AtomicU64::new(0) }; 2],
             clones: AtomicU32::new(0),
-            has_state: AtomicU32::new(0),
+            rare: AtomicU32::new(0),
             state: Mutex::new(None),
         }
     }
@@ -96,10 +108,19 @@ impl Row {
     /// The `tracestate` that it has inherited. Takes a lock if there is one.
     #[inline]
     pub(crate) fn state(&self) -> Option<Arc<TraceState>> {
-        if self.has_state.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
+        if self.rare.load(Ordering::Relaxed) & STATE == 0 { None } else { self.state_there() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn state_there(&self) -> Option<Arc<TraceState>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_state(&self, state: Option<Arc<TraceState>>) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 
     #[inline]
@@ -133,29 +154,46 @@ impl Row {
         // Relaxed: only the sum counts. The thread on which the span began is the only one that
         // changes its word, so it needs no exchange. What a signal handler adds in between is lost.
         let word = Busy { nanos, polls: 1 }.to_word();
-        let (busy, before) = if self.thread.load(Ordering::Relaxed) == thread() {
+        if self.thread.load(Ordering::Relaxed) == thread() {
             let before = self.busy.load(Ordering::Relaxed);
             self.busy.store(before + word, Ordering::Relaxed);
-            (&self.busy, before)
+            if before & Busy::NEARLY_FULL != 0 {
+                self.spill(Busy::from_word(self.busy.swap(0, Ordering::Relaxed)));
+            }
         } else {
-            let busy = &self.busy_elsewhere;
-            (busy, busy.fetch_add(word, Ordering::Relaxed))
-        };
-        if before & Busy::NEARLY_FULL != 0 {
+            self.left_elsewhere(word);
+        }
+    }
+
+    /// [`left`](Self::left) on another thread than the one where the span began.
+    #[inline(never)]
+    fn left_elsewhere(&self, word: u64) {
+        let busy = &self.busy_elsewhere;
+        if busy.fetch_add(word, Ordering::Relaxed) & Busy::NEARLY_FULL != 0 {
             self.spill(Busy::from_word(busy.swap(0, Ordering::Relaxed)));
+        } else if self.rare.load(Ordering::Relaxed) & MORE_BUSY == 0 {
+            self.rare.fetch_or(MORE_BUSY, Ordering::Relaxed);
         }
     }
 
     #[cold]
+    #[inline(never)]
     fn spill(&self, busy: Busy) {
         self.more_busy[0].fetch_add(busy.nanos, Ordering::Relaxed);
         self.more_busy[1].fetch_add(busy.polls, Ordering::Relaxed);
+        self.rare.fetch_or(MORE_BUSY, Ordering::Relaxed);
     }
 
     /// How long it was entered, and how often.
     #[inline]
     pub(crate) fn busy(&self) -> Busy {
         let here = Busy::from_word(self.busy.load(Ordering::Relaxed));
+        if self.rare.load(Ordering::Relaxed) & MORE_BUSY == 0 { here } else { self.more(here) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn more(&self, here: Busy) -> Busy {
         let elsewhere = Busy::from_word(self.busy_elsewhere.load(Ordering::Relaxed));
         let [nanos, polls] = &self.more_busy;
         Busy {
@@ -185,8 +223,8 @@ impl Row {
     /// Gives the row back.
     #[inline]
     pub(crate) fn close(&self) {
-        if self.has_state.load(Ordering::Relaxed) != 0 {
-            *self.state.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.rare.load(Ordering::Relaxed) & STATE != 0 {
+            self.set_state(None);
         }
         // Pairs with the acquire in `take`: the next span's words come after this one's.
         self.id.store(FREE, Ordering::Release);
@@ -218,26 +256,36 @@ impl Busy {
     }
 }
 
-thread_local! {
-    /// The row of the first level that this thread gave back last, or would like to begin with.
-    static NEAR: Cell<usize> = Cell::new(hash(bridge::unique_number()) as usize % FIRST);
+/// What a thread has.
+#[derive(Debug)]
+struct Here {
     /// The thread's number, which no other one has. 0: it has none yet.
-    static THREAD: Cell<u64> = const { Cell::new(0) };
+    thread: Cell<u64>,
+    /// The row of the first level that this thread gave back last, or would like to begin with.
+    near: Cell<usize>,
+}
+
+thread_local! {
+    static HERE: Here = const { Here { thread: Cell::new(0), near: Cell::new(0) } };
 }
 
 /// The number of this thread.
 #[inline]
 fn thread() -> u64 {
-    match THREAD.get() {
+    match HERE.with(|here| here.thread.get()) {
         0 => first_thread(),
         number => number,
     }
 }
 
 #[cold]
+#[inline(never)]
 fn first_thread() -> u64 {
     let number = bridge::unique_number();
-    THREAD.set(number);
+    HERE.with(|here| {
+        here.thread.set(number);
+        here.near.set((hash(number) >> 32) as usize);
+    });
     number
 }
 
@@ -272,40 +320,54 @@ impl Told {
 /// The open spans of one subscriber.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    levels: [OnceLock<Box<[Row]>>; LEVELS],
+    first: OnceLock<Box<[Row; FIRST]>>,
+    /// The levels after the first.
+    levels: [OnceLock<Box<[Row]>>; LEVELS - 1],
 }
 
 impl Spans {
     pub(crate) const fn new() -> Self {
-        Self { levels: [const { OnceLock::new() }; LEVELS] }
+        Self { first: OnceLock::new(), levels: [const { OnceLock::new() }; LEVELS - 1] }
     }
 
     /// The span with this id.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&self, id: u64) -> Option<&Row> {
-        let hash = hash(id);
-        for level in &self.levels {
-            let rows = level.get()?;
-            for probe in 0..PROBES {
-                let row = rows.get(place(hash, probe, rows.len()))?;
-                // Pairs with the release in `fill`.
-                if row.id.load(Ordering::Acquire) == id {
-                    return Some(row);
-                }
-            }
-        }
-        None
+        let row = &self.first.get()?[near_place(id, 0)];
+        // Pairs with the release in `fill`.
+        if row.id.load(Ordering::Acquire) == id { Some(row) } else { self.search(id) }
+    }
+
+    /// [`find`](Self::find) for a span that is not in the first of its places.
+    #[inline(never)]
+    fn search(&self, id: u64) -> Option<&Row> {
+        let first = self.first.get()?;
+        // Pairs with the release in `fill`.
+        let is_it = |row: &&Row| row.id.load(Ordering::Acquire) == id;
+        let found = (1..PROBES).map(|probe| &first[near_place(id, probe)]).find(is_it);
+        let others = self.levels.iter().map_while(OnceLock::get);
+        let mut others = others.flat_map(|rows| places(id, rows).map(|place| &rows[place]));
+        found.or_else(|| others.find(is_it))
     }
 
     /// The span whose id [`open_anywhere`](Self::open_anywhere) has chosen.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(&self, id: u64) -> Option<&Row> {
-        let mut place = (id & PLACE) as usize;
+        let place = (id & PLACE) as usize;
+        let row = if place < FIRST { &self.first.get()?[place] } else { self.beyond_first(place)? };
+        // Pairs with the release in `fill`.
+        (row.id.load(Ordering::Acquire) == id).then_some(row)
+    }
+
+    /// The row at a place beyond the first level.
+    #[cold]
+    #[inline(never)]
+    fn beyond_first(&self, place: usize) -> Option<&Row> {
+        let mut place = place - FIRST;
         for level in &self.levels {
             let rows = level.get()?;
             if let Some(row) = rows.get(place) {
-                // Pairs with the release in `fill`.
-                return (row.id.load(Ordering::Acquire) == id).then_some(row);
+                return Some(row);
             }
             place -= rows.len();
         }
@@ -315,8 +377,11 @@ impl Spans {
     /// Keeps a span under an id that no open span has. Returns `None` if there is no room.
     #[inline(always)]
     pub(crate) fn open(&self, id: u64, new: New) -> Option<u64> {
-        let (row, _) = self.take(hash(id))?;
-        row.fill(id, new);
+        let row = match self.take_at(near_place(id, 0)) {
+            Some(row) => row,
+            None => self.take((0..PROBES).map(|probe| near_place(id, probe)), id)?.0,
+        };
+        row.fill(id, thread(), new);
         Some(id)
     }
 
@@ -325,50 +390,56 @@ impl Spans {
     /// `None` if there is no room.
     #[inline(always)]
     pub(crate) fn open_anywhere(&self, new: New) -> Option<u64> {
-        let near = NEAR.try_with(Cell::get).unwrap_or(0);
-        let (row, place) = match self.take_near(near) {
-            Some(taken) => taken,
-            None => self.take(hash(bridge::unique_number()))?,
+        let thread = thread();
+        let mut place = HERE.with(|here| here.near.get()) % FIRST;
+        let row = match self.take_at(place) {
+            Some(row) => row,
+            None => {
+                let near = (place..place + PROBES).map(|place| place % FIRST);
+                let (row, taken) = self.take(near, bridge::unique_number())?;
+                place = taken;
+                row
+            }
         };
-        let _ = NEAR.try_with(|near| near.set(place + 1));
-        let id = bridge::unique_number() << PLACE_BITS | place as u64;
-        row.fill(id, new);
+        HERE.with(|here| here.near.set(place + 1));
+        let id = new.ids.number() << PLACE_BITS | place as u64;
+        row.fill(id, thread, new);
         Some(id)
     }
 
     /// Gives the row of a span back whose id [`open_anywhere`](Self::open_anywhere) has chosen.
     #[inline]
     pub(crate) fn close_at(&self, id: u64, row: &Row) {
-        let _ = NEAR.try_with(|near| near.set((id & PLACE) as usize));
+        HERE.with(|here| here.near.set((id & PLACE) as usize));
         row.close();
     }
 
-    /// Takes a free row of the first level, near to a place.
+    /// Takes a row of the first level if it is free.
     #[inline(always)]
-    fn take_near(&self, near: usize) -> Option<(&Row, usize)> {
-        let rows = self.levels[0].get()?;
-        let mut places = (near..near + PROBES).map(|place| place % FIRST);
-        places.find_map(|place| {
-            let row = rows.get(place)?;
-            (row.id.load(Ordering::Relaxed) == FREE && row.take()).then_some((row, place))
-        })
+    fn take_at(&self, place: usize) -> Option<&Row> {
+        let row = self.first.get()?.get(place)?;
+        row.take().then_some(row)
     }
 
-    /// Takes a free row among those that a hash has. Returns its place, too.
-    #[inline]
-    fn take(&self, hash: u64) -> Option<(&Row, usize)> {
-        let mut before = 0;
-        for (number, level) in self.levels.iter().enumerate() {
-            let rows = level.get_or_init(|| {
-                std::iter::repeat_with(Row::new).take(FIRST << (2 * number)).collect()
-            });
-            for probe in 0..PROBES {
-                let place = place(hash, probe, rows.len());
-                let row = rows.get(place)?;
-                // Relaxed: the exchange decides.
-                if row.id.load(Ordering::Relaxed) == FREE && row.take() {
-                    return Some((row, before + place));
-                }
+    /// Takes a free row: in the first level at one of these places, in another one where the id may
+    /// be. Returns its place, too.
+    #[cold]
+    #[inline(never)]
+    fn take(&self, near: impl Iterator<Item = usize>, id: u64) -> Option<(&Row, usize)> {
+        let first = self.first.get_or_init(|| {
+            let rows: Box<[Row]> = new_rows(FIRST);
+            rows.try_into().unwrap_or_else(|_| unreachable!("they are so many"))
+        });
+        let mut near = near.map(|place| (&first[place % FIRST], place % FIRST));
+        if let Some(taken) = near.find(|(row, _)| row.take()) {
+            return Some(taken);
+        }
+        let mut before = FIRST;
+        for (number, level) in (1..).zip(&self.levels) {
+            let rows = level.get_or_init(|| new_rows(FIRST << (2 * number)));
+            let mut places = places(id, rows).map(|place| (&rows[place], before + place));
+            if let Some(taken) = places.find(|(row, _)| row.take()) {
+                return Some(taken);
             }
             before += rows.len();
         }
@@ -376,16 +447,33 @@ impl Spans {
     }
 }
 
+fn new_rows(count: usize) -> Box<[Row]> {
+    iter::repeat_with(Row::new).take(count).collect()
+}
+
+/// A place that an id has in the first level.
+#[inline(always)]
+fn near_place(id: u64, probe: usize) -> usize {
+    place(hash(id << GENERATION_BITS), probe, FIRST)
+}
+
+/// The places that an id has in another level.
+fn places(id: u64, rows: &[Row]) -> impl Iterator<Item = usize> + use<> {
+    let (hash, len) = (hash(id), rows.len());
+    (0..PROBES).map(move |probe| place(hash, probe, len))
+}
+
 impl Row {
-    #[inline]
+    /// Takes the row if it is free.
+    #[inline(always)]
     fn take(&self) -> bool {
-        // Acquire pairs with the release in `close`.
-        let taken = self.id.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
-        taken.is_ok()
+        let take = || self.id.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed);
+        // Acquire pairs with the release in `close`. Relaxed: the exchange decides.
+        self.id.load(Ordering::Relaxed) == FREE && take().is_ok()
     }
 
     #[inline(always)]
-    fn fill(&self, id: u64, new: New) {
+    fn fill(&self, id: u64, thread: u64, new: New) {
         let row = self;
         row.callsite.store(new.callsite.address(), Ordering::Relaxed);
         for (word, value) in row.ids.iter().zip(new.ids.to_words()) {
@@ -393,14 +481,14 @@ impl Row {
         }
         row.began.store(new.began.to_word(), Ordering::Relaxed);
         row.told.store(new.told.to_word(), Ordering::Relaxed);
-        row.thread.store(thread(), Ordering::Relaxed);
+        row.thread.store(thread, Ordering::Relaxed);
         row.busy.store(0, Ordering::Relaxed);
         row.busy_elsewhere.store(0, Ordering::Relaxed);
         row.more_busy.iter().for_each(|more| more.store(0, Ordering::Relaxed));
         row.clones.store(0, Ordering::Relaxed);
-        row.has_state.store(new.state.is_some().into(), Ordering::Relaxed);
+        row.rare.store(if new.state.is_some() { STATE } else { 0 }, Ordering::Relaxed);
         if new.state.is_some() {
-            *row.state.lock().unwrap_or_else(PoisonError::into_inner) = new.state;
+            row.set_state(new.state);
         }
         row.id.store(id, Ordering::Release);
     }

@@ -135,7 +135,12 @@ impl Recorded for Words {
 
     #[inline(always)]
     fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan {
-        SpanIds::begin_with(within, &Plain { ty, words: self })
+        let Self { words, len, .. } = self;
+        match *len {
+            1 => SpanIds::begin_with(within, &Few::<1> { ty, words }),
+            2 => SpanIds::begin_with(within, &Few::<2> { ty, words }),
+            _ => SpanIds::begin_with(within, &Plain { ty, words: self }),
+        }
     }
 }
 

@@ -269,6 +269,14 @@ pub(crate) fn enter_span(span: &Begun) -> Entered {
     at_end(with_frames(|frames| frames.push_span(span))).unwrap_or(Entered::NOTHING)
 }
 
+/// [`enter_span`] for a span that `span` returns while the frames are borrowed. `None` if it
+/// returns `None`.
+#[inline(always)]
+pub(crate) fn enter_span_by(span: impl FnOnce() -> Option<Begun>) -> Option<Entered> {
+    let entered = at_end(with_frames(|frames| Some(frames.push_begun(span()?))));
+    entered.unwrap_or(Some(Entered::NOTHING))
+}
+
 /// Puts in force what a snapshot has, and nothing else. Also if the same is in force: what is
 /// forgotten within the scope must end with it.
 pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {

@@ -59,6 +59,18 @@ impl Frames {
         }
     }
 
+    /// [`push_span`](Self::push_span) for a span that is not needed any more.
+    #[inline(always)]
+    pub(super) fn push_begun(&mut self, Begun { ids, number, state }: Begun) -> Entered {
+        match self.frames.get_mut(self.depth..) {
+            Some([outer, next, ..]) if outer.start == outer.end => {
+                let labels = outer.start..outer.end;
+                next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last)
+            }
+            _ => self.push_span_below_labels(&Begun { ids, number, state }),
+        }
+    }
+
     /// [`push_span`](Self::push_span) if there are labels, or no free frame.
     #[cold]
     #[inline(never)]
