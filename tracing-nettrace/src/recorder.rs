@@ -1,12 +1,10 @@
 //! What the layer and the subscriber have in common: how spans and events are recorded.
 
+mod begin;
+
 use std::mem;
 
-use nettrace_writer::{
-    Context, Emit, Level, bridge,
-    bridge::{Began, SpanIds},
-    event::EventType,
-};
+use nettrace_writer::{Context, Emit, Level, bridge, bridge::SpanIds, event::EventType};
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
     subscriber::NoSubscriber,
@@ -19,10 +17,10 @@ use crate::{
     parts::{Follows, Late, Mark, Stop},
     schema::Part,
     sites::Site,
-    spans::{Busy, New, Row, Spans, Told},
+    spans::{Busy, Row, Spans, Told},
     stack, stats,
     sync::{AtomicU64, Ordering, panicking},
-    values::{BeganSpan, Recorded, Taken, Values},
+    values::{Recorded, Taken, Values},
     words::Visited,
 };
 
@@ -322,147 +320,6 @@ impl Recorder {
             self.close_row(id, row);
         }
         is_last
-    }
-
-    /// A span begins under an id that no open span has, or under one that is chosen. Returns the
-    /// id.
-    #[inline]
-    pub(crate) fn begin(
-        &self,
-        attributes: &span::Attributes<'_>,
-        id: Option<u64>,
-        within: Within,
-    ) -> Option<u64> {
-        if self.is_silent() {
-            return id;
-        }
-        let Some(callsite) = Callsite::of(attributes.metadata(), self.naming) else {
-            stats::SPANS_REFUSED.add(1);
-            return id;
-        };
-        #[cfg(feature = "log")]
-        crate::log::note(callsite.metadata);
-        let changes = bridge::changes();
-        if !callsite.is_wanted() {
-            return self.begin_untold(callsite, id, within, changes);
-        }
-        if callsite.has_words() {
-            let mut visited = Visited::new();
-            match visited.visit(|visitor| attributes.record(visitor)) {
-                Ok(words) => {
-                    let id = self.begin_of(callsite, id, within, changes, words);
-                    mem::forget(visited); // there is nothing to drop
-                    id
-                }
-                Err(values) => self.begin_of_values(callsite, id, within, changes, values),
-            }
-        } else {
-            let values = Taken::of(|visitor| attributes.record(visitor));
-            self.begin_of_values(callsite, id, within, changes, values)
-        }
-    }
-
-    #[inline(never)]
-    fn begin_of_values(
-        &self,
-        callsite: &'static Callsite,
-        id: Option<u64>,
-        within: Within,
-        changes: u32,
-        values: Taken,
-    ) -> Option<u64> {
-        self.begin_of(callsite, id, within, changes, &*values)
-    }
-
-    /// A span begins. `changes` is the last change of the sessions that the caller knew of when it
-    /// asked whether the span is wanted.
-    #[inline(always)]
-    fn begin_of<R: Recorded>(
-        &self,
-        callsite: &'static Callsite,
-        id: Option<u64>,
-        within: Within,
-        changes: u32,
-        values: &R,
-    ) -> Option<u64> {
-        let Some(ty) = callsite.event_type(values.signature()) else {
-            return self.begin_untold(callsite, id, within, changes);
-        };
-        self.tell_entered();
-        let begun = match within {
-            Within::Current => values.begin(ty, bridge::Within::Current),
-            within => self.begin_elsewhere(within, ty, values),
-        };
-        self.open(callsite, id, Told { changes, sessions: ty.enabled() }, begun)
-    }
-
-    /// A span begins that says where.
-    #[inline(never)]
-    fn begin_elsewhere<R: Recorded>(
-        &self,
-        within: Within,
-        ty: &'static EventType,
-        values: &R,
-    ) -> BeganSpan {
-        self.in_writer(within, |within| values.begin(ty, within))
-    }
-
-    /// A span begins whose Start nobody wants, or whose type was refused.
-    #[cold]
-    #[inline(never)]
-    fn begin_untold(
-        &self,
-        callsite: &'static Callsite,
-        id: Option<u64>,
-        within: Within,
-        changes: u32,
-    ) -> Option<u64> {
-        self.tell_entered();
-        let (ids, state, entry) = self.in_writer(within, SpanIds::begin);
-        entry.leave();
-        let told = Told { changes, sessions: 0 };
-        self.open(callsite, id, told, (ids, state, Began::now()))
-    }
-
-    /// Calls `f` with the place where a span begins.
-    #[inline(always)]
-    fn in_writer<R>(&self, within: Within, f: impl FnOnce(bridge::Within<'_>) -> R) -> R {
-        let parent;
-        f(match within {
-            Within::Current => bridge::Within::Current,
-            Within::Nothing => bridge::Within::Nothing,
-            Within::Span(id) => {
-                let row = self.row(id);
-                parent = row.and_then(|row| {
-                    self.tell_late(row);
-                    Some((row.ids()?, row.state()))
-                });
-                match &parent {
-                    Some((ids, state)) => bridge::Within::Span(ids, state.clone()),
-                    None => bridge::Within::Nothing,
-                }
-            }
-        })
-    }
-
-    /// Keeps a span that has begun.
-    #[inline(always)]
-    fn open(
-        &self,
-        callsite: &'static Callsite,
-        id: Option<u64>,
-        told: Told,
-        (ids, state, began): BeganSpan,
-    ) -> Option<u64> {
-        let new = New { callsite, ids, state, began, told };
-        let opened = match id {
-            Some(id) => self.spans.open(id, new),
-            None => self.spans.open_anywhere(new),
-        };
-        if opened.is_none() {
-            stats::SPANS_REFUSED.add(1);
-        }
-        opened.or(id)
     }
 
     /// Fields of an open span become known.
