@@ -113,10 +113,6 @@ pub(crate) trait Writer: Debug + Send + Sync {
         None
     }
 
-    fn relabel_row(&self, _row: &[u8], _labels: u32, _out: &mut Vec<u8>) -> Option<usize> {
-        None
-    }
-
     fn event_block(
         &mut self,
         _first_ts: u64,

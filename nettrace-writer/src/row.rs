@@ -106,6 +106,18 @@ impl<'a> EscapeBytes<'a> {
         Some(Self { kind: Escape::from_byte(*kind)?, data: rest.get(..len)? })
     }
 
+    /// The ids in an escape for a [span](Escape::Span) at a place, and the place of what follows. If
+    /// there are not eight more bytes, this may be `None` all the same.
+    #[inline(always)]
+    pub(crate) fn span_at(bytes: &[u8], start: usize) -> Option<(&[u8; 32], usize)> {
+        const LEN: usize = ESCAPE_HEAD + 32;
+        let found = bytes.get(start..)?.first_chunk::<{ LEN + 8 }>()?;
+        // All before the start of the previous escapes, in one comparison.
+        let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let is_span = word(found) << 16 == word(&Escape::Span.head(32, 0)) << 16;
+        Some((found[ESCAPE_HEAD..].first_chunk()?, start + LEN)).filter(|_| is_span)
+    }
+
     /// How many bytes the escape takes.
     pub(crate) fn len(&self) -> usize {
         ESCAPE_HEAD + self.data.len()

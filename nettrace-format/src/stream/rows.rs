@@ -113,12 +113,6 @@ impl Stream {
         self.writer.change_row(row, change, out)
     }
 
-    /// [`change_row`](Self::change_row) for a row that has another label list and no other change.
-    #[inline]
-    pub fn relabel_row(&self, row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
-        self.writer.relabel_row(row, labels, out)
-    }
-
     /// Appends the part of an event block before its `rows_len` bytes of rows, and returns the part
     /// after them.
     ///

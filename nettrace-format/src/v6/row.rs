@@ -256,7 +256,7 @@ pub fn change_row(row: &[u8], change: &RowChange, out: &mut Vec<u8>) -> Option<u
 /// assert_eq!(relabel_row(&[0, 50, 20, 5, 0, 0, 0, 0], 300, &mut out), Some(2));
 /// assert_eq!(out, [RowFlags::LABELS, 50, 0xAC, 2]);
 /// ```
-#[inline]
+#[inline(always)]
 pub fn relabel_row(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
     let Some(start) = row.first_chunk::<8>() else { return relabel_slowly(row, labels, out) };
     let (flags, word) = (start[0], u64::from_le_bytes(*start));

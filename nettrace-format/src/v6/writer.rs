@@ -150,10 +150,6 @@ impl Writer for Blocks {
         v6::change_row(row, change, out)
     }
 
-    fn relabel_row(&self, row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
-        v6::relabel_row(row, labels, out)
-    }
-
     fn event_block(
         &mut self,
         first_ts: u64,

@@ -95,16 +95,25 @@ impl Interned {
 
     /// [`id`](Self::id) for the label list of a span. Span ids need no hash: they are random, or
     /// another service's. In that case a bad choice costs definitions and nothing else.
+    #[inline(always)]
     pub(super) fn id_of_span(&mut self, span: &IdBytes) -> (u32, bool) {
-        if self.spans.is_empty() {
-            self.spans.resize(SPANS, ([0; 32], 0));
-        }
         let place = usize::from(u16::from_le_bytes([span[16], span[17]])) % SPANS;
-        let (known, id) = self.spans[place];
-        if known == *span {
-            return (id, false);
+        let Some((known, id)) = self.spans.get_mut(place) else {
+            return self.id_of_first_span(span, place);
+        };
+        if *known == *span {
+            return (*id, false);
         }
         self.last += 1;
+        (*known, *id) = (*span, self.last);
+        (self.last, true)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn id_of_first_span(&mut self, span: &IdBytes, place: usize) -> (u32, bool) {
+        self.last += 1;
+        self.spans.resize(SPANS, ([0; 32], 0));
         self.spans[place] = (*span, self.last);
         (self.last, true)
     }

@@ -127,47 +127,56 @@ impl IdList {
 
     #[inline(always)]
     fn with_mark(ids: &IdBytes, mark: u8) -> Self {
-        let activity = |at: usize| {
-            let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
-            let span = SpanId::from_u64(u64::from_le_bytes(*bytes))?;
-            Some(ActivityId::from_span_id(span, ids::process()).to_bytes_le())
-        };
-        let mut bytes = [0; MAX_ID_BYTES];
-        bytes[0] = ACTIVITY_ID;
-        bytes[1..17].copy_from_slice(&activity(16).unwrap_or_default());
-        // The compiler knows where each label is.
-        let len = if let Some(parent) = activity(24) {
-            bytes[17] = RELATED_ACTIVITY_ID;
-            bytes[18..34].copy_from_slice(&parent);
-            put_own::<34>(&mut bytes, ids, mark)
-        } else {
-            put_own::<17>(&mut bytes, ids, mark)
-        };
-        Self { bytes, len }
+        let mut list = Self { bytes: [0; MAX_ID_BYTES], len: 0 };
+        with_list(ids, mark, |bytes| {
+            list.len = bytes.len();
+            list.bytes[..bytes.len()].copy_from_slice(bytes);
+        });
+        list
+    }
+
+    /// Appends the list, in which the last label is marked as such.
+    #[inline(always)]
+    pub(crate) fn append_ended(ids: &IdBytes, out: &mut Vec<u8>) {
+        with_list(ids, LAST_LABEL, |bytes| out.extend_from_slice(bytes));
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
+}
 
-    /// Appends the list.
-    #[inline(always)]
-    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
-        // All bytes, so that their number is constant.
-        let len = out.len() + self.len;
-        out.extend_from_slice(&self.bytes);
-        out.truncate(len);
+/// Calls `f` with the list. It has one of two lengths. There is code for each, in which the
+/// compiler knows where each label is.
+#[inline(always)]
+fn with_list(ids: &IdBytes, mark: u8, mut f: impl FnMut(&[u8])) {
+    let activity = |at: usize| {
+        let bytes = ids[at..at + 8].first_chunk().expect("eight bytes");
+        let span = SpanId::from_u64(u64::from_le_bytes(*bytes))?;
+        Some(ActivityId::from_span_id(span, ids::process()).to_bytes_le())
+    };
+    let own = activity(16).unwrap_or_default();
+    if let Some(parent) = activity(24) {
+        let mut bytes = list::<MAX_ID_BYTES>(ids, &own, mark);
+        bytes[17] = RELATED_ACTIVITY_ID;
+        bytes[18..34].copy_from_slice(&parent);
+        f(&bytes);
+    } else {
+        f(&list::<{ MAX_ID_BYTES - 17 }>(ids, &own, mark));
     }
 }
 
-/// Puts the ids of the trace and of the span at a place. Returns where they end.
+/// The list of a span, with room for the activity of the parent.
 #[inline(always)]
-fn put_own<const AT: usize>(bytes: &mut [u8; MAX_ID_BYTES], ids: &IdBytes, mark: u8) -> usize {
-    bytes[AT] = TRACE_ID;
-    bytes[AT + 1..][..16].copy_from_slice(&ids[..16]);
-    bytes[AT + 17] = SPAN_ID | mark;
-    bytes[AT + 18..][..8].copy_from_slice(&ids[16..24]);
-    AT + 26
+fn list<const LEN: usize>(ids: &IdBytes, activity: &[u8; 16], mark: u8) -> [u8; LEN] {
+    let mut bytes = [0; LEN];
+    bytes[0] = ACTIVITY_ID;
+    bytes[1..17].copy_from_slice(activity);
+    bytes[LEN - 26] = TRACE_ID;
+    bytes[LEN - 25..LEN - 9].copy_from_slice(&ids[..16]);
+    bytes[LEN - 9] = SPAN_ID | mark;
+    bytes[LEN - 8..].copy_from_slice(&ids[16..24]);
+    bytes
 }
 
 /// The labels of a span with these ids.

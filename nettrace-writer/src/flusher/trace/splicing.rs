@@ -13,7 +13,7 @@ use std::ops::Range;
 use nettrace_format::{
     FormatError, Row,
     content::RowHeader,
-    v6::{RowChange, RowState, decode_row},
+    v6::{RowChange, RowState, decode_row, relabel_row},
 };
 
 use crate::{
@@ -183,7 +183,18 @@ impl Trace {
         rows: &mut Vec<u8>,
     ) {
         while let Some(&start) = splice.escapes.last() {
-            if start >= run.start {
+            let span = EscapeBytes::span_at(bytes, start).filter(|_| start >= run.start);
+            if let Some((span, row)) = span.filter(|&(_, row)| bytes[row] != ESCAPE) {
+                // The usual case has code of its own, without calls.
+                splice.copy(rows, bytes, run.start..start);
+                run.start = row;
+                let new = self.pending_span_here(span);
+                told.labels = Some((Escape::Span, row - span.len()..row));
+                if new != *labels {
+                    *labels = new;
+                    run.start += relabel_row(&bytes[row..], new, rows).unwrap_or(0);
+                }
+            } else if start >= run.start {
                 let Some(escape) = bytes.get(start..).and_then(EscapeBytes::at) else { return };
                 let row = start + escape.len();
                 let is_labels = matches!(escape.kind, Escape::Labels | Escape::Span);
@@ -196,7 +207,7 @@ impl Trace {
                 told.labels = Some((escape.kind, row - escape.data.len()..row));
                 if new != *labels {
                     *labels = new;
-                    let replaced = self.stream.relabel_row(&bytes[row..], new, rows);
+                    let replaced = relabel_row_elsewhere(&bytes[row..], new, rows);
                     debug_assert!(replaced.is_some(), "producers write plain rows");
                     run.start += replaced.unwrap_or(0);
                 }
@@ -252,10 +263,17 @@ impl Trace {
     }
 
     /// [`pending_list`](Self::pending_list) for the labels of a span.
+    #[inline(never)]
     fn pending_span(&mut self, span: &IdBytes) -> u32 {
+        self.pending_span_here(span)
+    }
+
+    /// [`pending_span`](Self::pending_span) in the code of the caller.
+    #[inline(always)]
+    fn pending_span_here(&mut self, span: &IdBytes) -> u32 {
         let (id, is_new) = self.label_lists.id_of_span(span);
         if is_new {
-            IdList::ended(span).append_to(&mut self.pending.lists);
+            IdList::append_ended(span, &mut self.pending.lists);
         }
         id
     }
@@ -309,6 +327,12 @@ impl Trace {
         }
         Ok(())
     }
+}
+
+/// [`relabel_row`] off the usual way.
+#[inline(never)]
+fn relabel_row_elsewhere(row: &[u8], labels: u32, out: &mut Vec<u8>) -> Option<usize> {
+    relabel_row(row, labels, out)
 }
 
 impl Splice {
