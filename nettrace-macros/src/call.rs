@@ -259,9 +259,19 @@ impl Call<'_> {
     /// The items of `SpanEvents` that tell of the Start.
     pub(crate) fn about_start(&self) -> TokenStream {
         if self.mode == Mode::Single {
-            return quote!(
+            let release = self.kept().map(|_| {
+                quote! {
+                    #[inline]
+                    fn release(&mut self) {
+                        self.__kept = ::core::option::Option::None;
+                    }
+                }
+            });
+            return quote! {
                 const IS_SINGLE: ::core::primitive::bool = true;
-            );
+
+                #release
+            };
         }
         let (krate, ty) = (self.krate, self.first_type());
         quote! {

@@ -69,7 +69,7 @@ impl SpanIds {
     #[inline(always)]
     pub fn begin(within: Within<'_>) -> (Self, Option<Arc<TraceState>>, Entry) {
         let mut begun = None;
-        let entered = within.above(|above| frames::begin_span(above, &mut begun, 0));
+        let entered = within.above(|above| frames::begin_span(above, &mut begun, None));
         let Some(mut begun) = begun else { unreachable!("it makes one") };
         if begun.is_undecided() {
             begun.decide(&entered, None, false);

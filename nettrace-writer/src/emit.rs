@@ -3,6 +3,7 @@
 pub(crate) mod apart;
 mod origin;
 pub(crate) mod sampled_out;
+pub(crate) mod single;
 mod slow;
 
 use std::{cell::Cell, hint, mem, num::NonZero};
@@ -466,9 +467,22 @@ fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
     ty: &'static EventType,
     now: u64,
 ) -> Placed {
+    let hint = || FixedSize::hint(event);
+    place_with::<T, USUAL, GENERAL>(buffer, event, ty, now, hint)
+}
+
+/// [`place`] for an event whose size `hint` tells.
+#[inline(always)]
+fn place_with<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    now: u64,
+    hint: impl FnOnce() -> SizeHint,
+) -> Placed {
     let record = &buffer.record;
     let unwinding = Unwinding(buffer);
-    let hint = FixedSize::hint(event);
+    let hint = hint();
     let fixed = if let SizeHint::Fixed(len) = hint { Some(len) } else { None };
     // In the usual mode the clock is the counter.
     let at = if USUAL { now } else { 0 };

@@ -169,7 +169,9 @@ pub use nettrace_event as __private;
 pub mod __traced {
     pub use crate::span::{
         SpanHere,
-        call::{AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, is_wanted},
+        call::{
+            AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, emit_single, is_wanted,
+        },
         kept::{Kept, Value, Values},
     };
 }

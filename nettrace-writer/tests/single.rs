@@ -16,8 +16,8 @@ use std::{
 use nettrace_event::{EventType, PayloadEncoder};
 use nettrace_reader::{Reader, Value};
 use nettrace_writer::{
-    __traced::Kept, Clock, Context, FutureExt, Outcome, Parent, Sampling, Session, TraceField,
-    TraceSpan, sink::MemorySink, traced,
+    __traced::Kept, Clock, Context, FutureExt, Label, Outcome, Parent, Sampling, Session,
+    TraceField, TraceSpan, enter_labels, sink::MemorySink, traced,
 };
 
 use crate::span_support::{block_on, inside, pending, poll_and_drop, seen, texts, unheard};
@@ -52,6 +52,33 @@ fn the_event_has_the_values_of_the_start_and_comes_last() {
     assert!(events[0].span.is_some());
     assert_eq!((events[1].span, events[1].level, events[1].keywords), (events[0].span, 3, 4));
     assert_eq!(events[2].span, None);
+}
+
+#[traced(provider = "Labelled", mode = single)]
+fn labelled() {}
+
+#[test]
+fn the_event_has_the_labels_around_the_span_as_well() {
+    let sink = MemorySink::new();
+    let session = Session::builder().sink(sink.clone()).provider("Labelled").start().unwrap();
+    labelled();
+    let scope = enter_labels(&[Label::Int("key", 1)]).unwrap();
+    labelled();
+    labelled();
+    drop(scope);
+    labelled();
+    assert_eq!(session.finish().unwrap().written, 4);
+    let bytes = sink.bytes();
+    let mut reader = Reader::new(&bytes[..]).unwrap().sorted();
+    let (mut spans, mut labelled) = (Vec::new(), Vec::new());
+    while let Some(event) = reader.next_event().unwrap() {
+        let shown: Vec<_> = event.labels().iter().map(|label| format!("{label:?}")).collect();
+        spans.extend(shown.iter().find(|label| label.contains("SpanId")).cloned());
+        labelled.push(shown.iter().any(|label| label.contains("key")));
+    }
+    assert_eq!(labelled, [false, true, true, false]);
+    spans.dedup();
+    assert_eq!(spans.len(), 4);
 }
 
 #[traced(provider = "Calls", mode = single, name = "outer", ret, err, fields = [fails])]

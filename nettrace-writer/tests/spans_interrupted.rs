@@ -15,6 +15,7 @@ use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
     SpanEvents, TraceEvent,
     bridge::{SpanIds, Within},
+    traced,
 };
 use testkit::process::one_at_a_time;
 
@@ -223,6 +224,71 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
     }
     assert!(ticks(AFTER).all(|tick| span_of(tick).is_none()));
     let recorded = ticks(OUTSIDE).count() + ticks(WITHIN).count();
+    assert!(recorded > spans.len() / 20, "{recorded} of {}", spans.len());
+}
+
+/// Returns the id of its span.
+#[cfg(target_arch = "x86_64")]
+#[traced(provider = "Spans-Interrupted", mode = single, fields = [value])]
+fn alone(value: u64) -> u64 {
+    Context::current().span_id().map_or(0, |id| id.to_u64())
+}
+
+/// The event of a span that has no other has the span's ids, and no other event has them later,
+/// whatever a handler does at any instruction.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_span_of_one_event_keeps_its_ids_to_itself_at_any_instruction() {
+    const WITHIN: u64 = 1;
+    const AFTER: u64 = 2;
+    let _alone = one_at_a_time();
+    let (sink, builder) = memory("Spans-Interrupted");
+    // As above.
+    let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+    let actions: [fn(); 3] = [
+        || Tick { value: WITHIN }.emit(),
+        || {
+            let _scope = Context::from(caller()).enter();
+            Tick { value: WITHIN }.emit();
+        },
+        || {
+            alone(0);
+        },
+    ];
+    drop(Context::none().enter());
+    alone(0);
+    let all = steps::at(u64::MAX, || (), || alone(0)).1;
+    let stride = all / 20 + 1;
+    let mut spans = Vec::new();
+    for number in (1..all).step_by(stride as usize) {
+        for action in actions {
+            let value = 10 + spans.len() as u64;
+            spans.push(steps::at(number, action, || alone(value)).0);
+            Tick { value: AFTER }.emit();
+        }
+    }
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let events = read(&sink.bytes());
+    let value_of = |event: &Seen| {
+        u64::from_le_bytes(*event.payload.last_chunk().expect("eight bytes of payload"))
+    };
+    let is = |event: &Seen, name, value| event.name == name && value_of(event) == value;
+    for (span, value) in spans.iter().zip(10..) {
+        let event = events.iter().find(|event| is(event, "alone", value));
+        assert_eq!(event.and_then(span_of), Some(*span), "{value}");
+    }
+    let after: Vec<_> = events.iter().filter(|event| is(event, "Tick", AFTER)).collect();
+    assert_eq!(after.len(), spans.len());
+    assert!(after.iter().all(|tick| span_of(tick).is_none()));
+    for run in events.split(|event| is(event, "Tick", AFTER)) {
+        let own = run.iter().find(|event| event.name == "alone" && value_of(event) >= 10);
+        let own = own.and_then(span_of);
+        for span in run.iter().filter(|event| value_of(event) < 10).filter_map(span_of) {
+            assert!(!spans.contains(&span) || Some(span) == own, "{run:#?}");
+        }
+    }
+    let recorded = events.iter().filter(|event| is(event, "Tick", WITHIN)).count();
     assert!(recorded > spans.len() / 20, "{recorded} of {}", spans.len());
 }
 

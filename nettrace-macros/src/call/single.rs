@@ -131,29 +131,42 @@ impl Call<'_> {
     /// The statement that records the event, of which `__end` tells.
     pub(super) fn emit_single(&self) -> TokenStream {
         let krate = self.krate;
-        let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
+        let copied =
+            self.is_future.then(|| quote!(let (__polls, __busy) = (__end.polls, __end.busy);));
+        let polled = self.is_future.then(|| quote!(polls: __polls, busy: __busy,));
         let idents: Vec<_> = self.start.iter().map(|field| &field.ident).collect();
         let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
         let values = self.kept().map(|_| {
             quote! {
-                let __values = match &self.__kept {
+                let __values = match __kept {
                     ::core::option::Option::Some(kept) => kept.values(),
                     ::core::option::Option::None => #krate::__traced::Values::NONE,
                 };
             }
         });
+        // Values of the stop may be places, which must stay where they are.
+        let moved = self.stop.is_empty().then(|| quote!(move));
+        let kept = self.kept().map(|_| quote!(let __kept = &self.__kept;));
         quote! {
-            #krate::Emit::emit(#krate::__private::Made(|| {
-                #values
-                __Call {
-                    started: __end.started,
-                    duration: __end.duration,
-                    outcome: __end.outcome,
-                    #polled
-                    #(#idents: __values.value(),)*
-                    #(#stop),*
-                }
-            }));
+            // Copies, so that nothing refers to the whole of `__end`.
+            #kept
+            let (__started, __duration, __outcome) =
+                (__end.started, __end.duration, __end.outcome);
+            #copied
+            #krate::__traced::emit_single(
+                &#krate::__private::Made(#moved || {
+                    #values
+                    __Call {
+                        started: __started,
+                        duration: __duration,
+                        outcome: __outcome,
+                        #polled
+                        #(#idents: __values.value(),)*
+                        #(#stop),*
+                    }
+                }),
+                __end,
+            );
         }
     }
 }

@@ -37,7 +37,7 @@ use self::{
 };
 
 use super::{
-    ids::{self, Block},
+    ids::{self, Block, Secret},
     labels::LabelError,
 };
 use crate::{
@@ -286,6 +286,13 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
 #[inline(always)]
 pub(crate) fn leave(entered: &Entered) {
+    leave_from::<()>(entered);
+}
+
+/// [`leave`] in the code of a caller that a type stands for: see `begin_here`.
+#[expect(clippy::extra_unused_type_parameters, reason = "makes a function for each caller")]
+#[inline(always)]
+pub(crate) fn leave_from<Caller>(entered: &Entered) {
     if entered.is_something() {
         let left = with_frames(|frames| frames.pop(entered));
         if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {
@@ -468,8 +475,9 @@ impl Frames {
         let Some([outer, next, ..]) = self.frames.get_mut(self.depth..) else {
             return self.begin_span_after_growth(above, begun);
         };
-        let (span, number) = new_span(&mut self.block);
-        let (ids, state) = ids_of(span, above, outer);
+        let secret = Secret::get();
+        let (span, number) = new_span(&mut self.block, secret);
+        let (ids, state) = ids_of(span, secret, above, outer);
         let labels = outer.start..outer.end;
         // Not read back from there: the processor would wait until it is written. There is nothing
         // to drop, and the code for that would need registers here.

@@ -68,21 +68,38 @@ pub(crate) fn first_of_block() -> u64 {
     NEXT_BLOCK.fetch_add(BLOCK, Ordering::Relaxed) + 1
 }
 
-/// The span id that a number stands for. `None` for one of all numbers.
-#[inline]
-pub(crate) fn span_id(number: u64) -> Option<SpanId> {
-    SpanId::from_u64(scramble(number ^ secret()))
-}
+/// What the ids of this process are made with, besides numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Secret(u64);
 
-/// The trace id of a trace that begins with this span. Two spans never have the same.
-#[inline]
-pub(crate) fn trace_id(root: SpanId) -> TraceId {
-    // One multiplication is enough, because the bits of a span id are mixed already.
-    let product = u128::from(root.to_u64() ^ secret().rotate_left(32)) * u128::from(FACTOR);
-    let (upper, lower) = ((product >> 64) as u64, product as u64);
-    // The first half is a bijection of the span id.
-    let id = u128::from(lower ^ lower >> 32) << 64 | u128::from((upper ^ lower).max(1));
-    TraceId::from_bytes(id.to_be_bytes()).expect("a part is not 0")
+impl Secret {
+    /// The present one. Whoever makes several ids asks once.
+    #[inline(always)]
+    pub(crate) fn get() -> Self {
+        // Relaxed: the word is the whole state.
+        match SECRET.load(Ordering::Relaxed) {
+            0 => Self(choose_secret()),
+            secret => Self(secret),
+        }
+    }
+
+    /// The span id that a number stands for. `None` for one of all numbers.
+    #[inline(always)]
+    pub(crate) fn span_id(self, number: u64) -> Option<SpanId> {
+        SpanId::from_u64(scramble(number ^ self.0))
+    }
+
+    /// The trace id of a trace that begins with this span. Two spans never have the same.
+    #[inline(always)]
+    pub(crate) fn trace_id(self, root: SpanId) -> TraceId {
+        // One multiplication is enough, because the bits of a span id are mixed already.
+        let product = u128::from(root.to_u64() ^ self.0.rotate_left(32)) * u128::from(FACTOR);
+        let (upper, lower) = ((product >> 64) as u64, product as u64);
+        // The first half is a bijection of the span id. The second half has bits of the whole
+        // product: W3C wants the last seven bytes to be random.
+        let id = u128::from(lower ^ lower >> 32) | u128::from((upper ^ lower).max(1)) << 64;
+        TraceId::from_bytes(id.to_le_bytes()).expect("a part is not 0")
+    }
 }
 
 /// The process's id in the system.
@@ -113,15 +130,6 @@ pub(crate) fn after_fork() {
     }
 }
 
-#[inline]
-fn secret() -> u64 {
-    // Relaxed: the word is the whole state.
-    match SECRET.load(Ordering::Relaxed) {
-        0 => choose_secret(),
-        secret => secret,
-    }
-}
-
 #[cold]
 #[inline(never)]
 fn choose_secret() -> u64 {
@@ -137,11 +145,12 @@ fn choose_secret() -> u64 {
 
 const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 
-/// A bijection of 64 bits: each bit of the argument changes about half of the result's bits.
-#[inline]
-fn scramble(mut bits: u64) -> u64 {
-    bits = (bits ^ bits >> 32).wrapping_mul(FACTOR);
-    bits = (bits ^ bits >> 32).wrapping_mul(FACTOR);
+/// A bijection of 64 bits: each of the lower bits of the argument changes about half of the
+/// result's bits. (Numbers that follow each other differ in lower bits.)
+#[inline(always)]
+fn scramble(bits: u64) -> u64 {
+    let bits = bits.wrapping_mul(FACTOR);
+    let bits = (bits ^ bits >> 32).wrapping_mul(FACTOR);
     bits ^ bits >> 32
 }
 
@@ -149,7 +158,7 @@ fn scramble(mut bits: u64) -> u64 {
 mod tests {
     use std::{collections::HashSet, thread};
 
-    use super::{BLOCK, Block, SpanId, scramble, span_id, trace_id};
+    use super::{BLOCK, Block, Secret, SpanId, scramble};
 
     #[test]
     fn no_id_comes_twice() {
@@ -157,8 +166,9 @@ mod tests {
             let mut block = Block::EMPTY;
             let ids = (0..3 * BLOCK).map(|_| {
                 let number = block.number();
-                let span = span_id(number).unwrap();
-                (number, span, trace_id(span))
+                let secret = Secret::get();
+                let span = secret.span_id(number).unwrap();
+                (number, span, secret.trace_id(span))
             });
             ids.collect()
         };
@@ -183,7 +193,7 @@ mod tests {
         for number in 0..IDS {
             let id = scramble(number);
             (0..64).for_each(|bit| set[bit] += (id >> bit) as u32 & 1);
-            let trace = trace_id(SpanId::from_u64(id.max(1)).unwrap());
+            let trace = Secret::get().trace_id(SpanId::from_u64(id.max(1)).unwrap());
             let trace = u128::from_be_bytes(trace.to_bytes());
             (0..128).for_each(|bit| set_in_traces[bit] += (trace >> bit) as u32 & 1);
         }

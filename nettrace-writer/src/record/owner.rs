@@ -231,6 +231,7 @@ impl Record {
     }
 
     /// How many numbers have been used without a row since the last row of the current chunk.
+    #[inline(always)]
     pub(crate) fn gap(&self) -> u64 {
         self.gap.load(Ordering::Relaxed)
     }

@@ -1,13 +1,21 @@
 //! What the code of `#[traced]` calls.
 
-use std::{fmt, mem::ManuallyDrop};
+use std::{
+    fmt,
+    mem::{self, ManuallyDrop},
+};
 
 use nettrace_event::{
-    EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceField, encoding,
+    EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceEvent, TraceField,
+    encoding,
 };
 
 use super::{End, EnteredSpan, Outcome, Parent, Sampling, SpanEvents};
-use crate::{context::frames, emit::sampled_out::leave_out, sessions};
+use crate::{
+    context::frames,
+    emit::{sampled_out::leave_out, single},
+    sessions,
+};
 
 /// Whether anybody listens to a span whose Start has this type.
 #[inline(always)]
@@ -34,6 +42,14 @@ pub fn count_if_sampled_out(ty: &'static EventType) {
     if frames::is_sampled_out() {
         leave_out(ty, ty.enabled());
     }
+}
+
+/// Records the event of a span of one event, which has ended so.
+#[inline(always)]
+pub fn emit_single<T: TraceEvent>(event: T, end: &End) {
+    // A copy, so that nothing refers to the whole of `end`.
+    let span = end.single;
+    single::emit_single(event, span.as_ref());
 }
 
 /// The span of a call, if somebody listens. What begins and ends it is out of line, so that a
@@ -110,16 +126,39 @@ impl<E: SpanEvents> Call<E> {
 
     #[inline(never)]
     fn end_now(&mut self, stop: impl FnOnce(&mut E, End)) {
-        if let Some(span) = &mut *self.span {
-            span.end_where_it_is(stop);
-        }
-        // Where it is, because it is large.
-        *self.span = None;
+        self.end_where_it_is(|span| span.end_where_it_is(stop));
     }
 
     #[inline(never)]
     fn drop_now(&mut self) {
-        *self.span = None;
+        self.end_where_it_is(EnteredSpan::end_at_drop);
+    }
+
+    /// Calls `end`, and drops the span where it is, because it is large.
+    #[inline(always)]
+    fn end_where_it_is<F: FnOnce(&mut EnteredSpan<E>)>(&mut self, end: F) {
+        let unwinding = Unwinding(&mut self.span);
+        if let Some(span) = &mut **unwinding.0 {
+            end(span);
+            span.release::<F>();
+        }
+        // Does not drop anything.
+        *unwinding.0 = ManuallyDrop::new(None);
+        mem::forget(unwinding);
+    }
+}
+
+/// Releases a span whose end unwinds.
+struct Unwinding<'a, E: SpanEvents>(&'a mut ManuallyDrop<Option<EnteredSpan<E>>>);
+
+impl<E: SpanEvents> Drop for Unwinding<'_, E> {
+    #[cold]
+    #[inline(never)]
+    fn drop(&mut self) {
+        if let Some(span) = &mut **self.0 {
+            span.release::<Self>();
+        }
+        *self.0 = ManuallyDrop::new(None);
     }
 }
 

@@ -48,6 +48,7 @@ use crate::{
         Context, NotAcrossAwait,
         frames::{self, Above, Begun, Entered, Snapshot},
     },
+    emit::single::Single,
     sync::thread,
 };
 
@@ -126,6 +127,8 @@ pub struct End {
     pub polls: u32,
     /// The time in its future's polls. 0 if it was no future.
     pub busy: Elapsed,
+    /// The span, if one event tells of all of it.
+    single: Option<Single>,
 }
 
 /// The events of one span. The macros implement this.
@@ -145,6 +148,12 @@ pub trait SpanEvents {
 
     /// Records the Stop. The span is in force.
     fn stop(&mut self, end: &End);
+
+    /// Drops what the events keep. For the code of `#[traced]`, whose events have nothing else to
+    /// be dropped.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn release(&mut self) {}
 
     /// Records that a poll of the span's future begins. The span is in force.
     fn resume(&mut self) {}
@@ -264,7 +273,7 @@ impl<E: SpanEvents> Span<E> {
         };
         // A span that is to be decided may have no Start.
         let start = E::start_type().filter(|_| sampling.is_none());
-        let word = start.map_or(0, EventType::enabled);
+        let word = start.map(EventType::enabled);
         let scope = Scope(frames::begin_span(above, &mut self.open, word));
         match &mut self.open {
             Some(open) if sampling.is_some() || open.is_undecided() => {
@@ -332,7 +341,7 @@ impl<E: SpanEvents> Span<E> {
     }
 
     /// As [`end`](Self::end). `stop` records the Stop.
-    #[inline]
+    #[inline(always)]
     fn end_with(
         &mut self,
         outcome: Outcome,
@@ -340,12 +349,13 @@ impl<E: SpanEvents> Span<E> {
         busy: Elapsed,
         stop: impl FnOnce(&mut E, End),
     ) {
-        if self.open.is_some() {
+        if let Some(Begun { ids, number, .. }) = self.open {
+            let (started, duration) = (self.started.time(), self.started.elapsed());
+            let single = E::IS_SINGLE.then_some(Single { ids, number });
+            let end = End { started, duration, outcome, polls, busy, single };
             self.open = None;
             // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
             if self.started.is_known() {
-                let (started, duration) = (self.started.time(), self.started.elapsed());
-                let end = End { started, duration, outcome, polls, busy };
                 stop(&mut self.events, end);
             }
         }
@@ -540,6 +550,31 @@ impl<E: SpanEvents> EnteredSpan<E> {
         }
     }
 
+    /// What dropping does first.
+    #[inline(always)]
+    fn end_at_drop(&mut self) {
+        let Some(Entry { was_panicking, outcome, .. }) = self.entry else { return };
+        if self.span.open.is_none() {
+            return; // the span has ended
+        }
+        self.return_here();
+        let panicked = !was_panicking && thread::panicking();
+        let otherwise = if panicked { Outcome::Panicked } else { Outcome::Ok };
+        self.span.end(outcome.unwrap_or(otherwise), 0, Elapsed::ZERO);
+    }
+
+    /// Leaves the scope of a span that has ended, and drops what the span has. Then there is
+    /// nothing left to drop. `Caller` stands for the function that calls this.
+    #[inline(always)]
+    fn release<Caller>(&mut self) {
+        const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
+        if let Some(Entry { scope, .. }) = &self.entry {
+            frames::leave_from::<Caller>(&scope.0);
+        }
+        self.span.open = None;
+        self.span.events.release();
+    }
+
     /// Puts the span in force, if it is not or if others are within it.
     #[inline]
     fn return_here(&mut self) {
@@ -551,14 +586,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
 impl<E: SpanEvents> Drop for EnteredSpan<E> {
     #[inline]
     fn drop(&mut self) {
-        let Some(Entry { was_panicking, outcome, .. }) = self.entry else { return };
-        if self.span.open.is_none() {
-            return; // the span has ended
-        }
-        self.return_here();
-        let panicked = !was_panicking && thread::panicking();
-        let otherwise = if panicked { Outcome::Panicked } else { Outcome::Ok };
-        self.span.end(outcome.unwrap_or(otherwise), 0, Elapsed::ZERO);
+        self.end_at_drop();
     }
 }
 

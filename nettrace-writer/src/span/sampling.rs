@@ -165,7 +165,7 @@ mod tests {
     use nettrace_context::{TraceFlags, TraceId, TraceState};
 
     use super::{BITS, Sampling};
-    use crate::context::ids;
+    use crate::context::ids::Secret;
 
     fn trace(random: u64) -> TraceId {
         // The other bits must not count.
@@ -200,7 +200,9 @@ mod tests {
         const TRACES: u64 = 1 << 16;
         for ratio in [0.5, 0.1, 0.01] {
             let sampling = Sampling::ratio(ratio);
-            let traces = (1..=TRACES).filter_map(ids::span_id).map(ids::trace_id);
+            let secret = Secret::get();
+            let spans = (1..=TRACES).filter_map(|number| secret.span_id(number));
+            let traces = spans.map(|span| secret.trace_id(span));
             let kept = traces.filter(|&trace| sampling.keeps(trace, None));
             let (kept, expected) = (kept.count() as f64, ratio * TRACES as f64);
             // Eight standard deviations: the secret differs from run to run.

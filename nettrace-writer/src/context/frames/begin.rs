@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nettrace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
-    Block, Entered, Frame, Ids, SAMPLED_OUT, Snapshot, at_end, ids,
+    Block, Entered, Frame, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
     span_ids::{OPEN, OUT},
     with_frames,
 };
@@ -94,36 +94,43 @@ pub(crate) fn begin_sampled_out() -> Option<Begun> {
 ///
 /// `begun` is `None`. The span is written there, because it is large.
 ///
-/// `word` is that of the type of the event that comes next, or 0 if that is not known. If that
-/// event goes to one buffer, the ids go there now, while they are at hand.
+/// `word` is that of the type of the event that comes next, if that is known. If that event goes to
+/// one buffer, the ids go there now, while they are at hand.
 #[inline(always)]
-pub(crate) fn begin_span(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
-    match above {
-        Above::Current => begin_in_current(begun, word),
-        above => begin_above(above, begun, word),
+pub(crate) fn begin_span(
+    above: Above<'_>,
+    begun: &mut Option<Begun>,
+    word: Option<u32>,
+) -> Entered {
+    match (above, word) {
+        (Above::Current, Some(word)) => begin_in_current(begun, word),
+        (Above::Current, None) => begin_in_current_unwritten(begun),
+        (above, word) => begin_above(above, begun, word.unwrap_or(0)),
     }
 }
 
 /// [`begin_span`] in the span in force.
 #[inline(never)]
 fn begin_in_current(begun: &mut Option<Begun>, word: u32) -> Entered {
-    begin_here::<true>(Above::Current, begun, word)
+    begin_here::<0>(Above::Current, begun, word)
+}
+
+/// [`begin_span`] in the span in force, if it is not known which event comes next.
+#[inline(never)]
+fn begin_in_current_unwritten(begun: &mut Option<Begun>) -> Entered {
+    begin_here::<1>(Above::Current, begun, 0)
 }
 
 /// [`begin_span`] anywhere else.
 #[inline(never)]
 fn begin_above(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
-    begin_here::<false>(above, begun, word)
+    begin_here::<2>(above, begun, word)
 }
 
-/// The parameter makes two functions of this, and so of the closure in it: the standard library's
+/// The parameter makes three functions of this, and so of the closure in it: the standard library's
 /// function that calls the closure is inlined if it has one caller.
 #[inline(always)]
-fn begin_here<const IN_CURRENT: bool>(
-    above: Above<'_>,
-    begun: &mut Option<Begun>,
-    word: u32,
-) -> Entered {
+fn begin_here<const CALLER: u8>(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
     let buffer = local::buffer_of(word);
     match at_end(with_frames(|frames| frames.begin_span(&above, begun, buffer))) {
         Ok(entered) => entered,
@@ -140,8 +147,9 @@ fn begin_here<const IN_CURRENT: bool>(
 pub(crate) fn new_ids(above: Above<'_>) -> Option<Begun> {
     let begun = with_frames(|frames| {
         let outer = frames.frames.get(frames.depth).filter(|outer| outer.start == outer.end)?;
-        let (span, number) = new_span(&mut frames.block);
-        let (ids, state) = ids_of(span, &above, outer);
+        let secret = Secret::get();
+        let (span, number) = new_span(&mut frames.block, secret);
+        let (ids, state) = ids_of(span, secret, &above, outer);
         (!ids.is_marked()).then_some(Begun { ids, number, state })
     });
     begun.ok().flatten()
@@ -151,32 +159,34 @@ pub(crate) fn new_ids(above: Above<'_>) -> Option<Begun> {
 #[inline(never)]
 fn begin_nowhere(above: &Above<'_>) -> Begun {
     // See `ids`.
-    let (span, number) = new_span(&mut { Block::EMPTY });
-    let (ids, state) = ids_of(span, above, &Frame::default());
+    let secret = Secret::get();
+    let (span, number) = new_span(&mut { Block::EMPTY }, secret);
+    let (ids, state) = ids_of(span, secret, above, &Frame::default());
     Begun { ids, number, state }
 }
 
 /// A span id, and the number that it was made from.
-#[inline]
-pub(super) fn new_span(block: &mut Block) -> (SpanId, u64) {
+#[inline(always)]
+pub(super) fn new_span(block: &mut Block, secret: Secret) -> (SpanId, u64) {
     let number = block.number();
-    match ids::span_id(number) {
+    match secret.span_id(number) {
         Some(span) => (span, number),
-        None => next_span(block),
+        None => next_span(block, secret),
     }
 }
 
 /// [`new_span`] after the one number that stands for no span.
 #[cold]
 #[inline(never)]
-fn next_span(block: &mut Block) -> (SpanId, u64) {
-    new_span(block)
+fn next_span(block: &mut Block, secret: Secret) -> (SpanId, u64) {
+    new_span(block, secret)
 }
 
 /// The ids of a new span, and what it has of `tracestate`.
 #[inline(always)]
 pub(super) fn ids_of(
     span: SpanId,
+    secret: Secret,
     above: &Above<'_>,
     outer: &Frame,
 ) -> (Ids, Option<Arc<TraceState>>) {
@@ -189,7 +199,7 @@ pub(super) fn ids_of(
         Some(parent) => (Ids { span, related: Some(parent.span), ..parent }, state.clone()),
         None => {
             let flags = TraceFlags::RANDOM.with_sampled(true);
-            (Ids { related, ..Ids::new(ids::trace_id(span), span, flags) }, None)
+            (Ids { related, ..Ids::new(secret.trace_id(span), span, flags) }, None)
         }
     }
 }

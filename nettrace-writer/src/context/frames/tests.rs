@@ -91,7 +91,7 @@ fn too_much_is_refused_and_changes_nothing() {
 /// A span below the one in force, which is not in force.
 fn child() -> Begun {
     let mut begun = None;
-    leave(&begin_span(Above::Current, &mut begun, 0));
+    leave(&begin_span(Above::Current, &mut begun, None));
     begun.unwrap()
 }
 
