@@ -13,6 +13,7 @@ use nettrace_cli::lines_of;
 use nettrace_parquet::{Options, Tables, write};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::de::IgnoredAny;
+use testkit::csv;
 
 use crate::{Way, bounded};
 
@@ -36,7 +37,7 @@ fn lines(way: Way, bytes: &[u8]) {
     lines_of(&mut events, is_csv, &mut out).expect("a Vec");
     let expected = events.totals().events;
     if is_csv {
-        let rows = rows_of(std::str::from_utf8(&out).expect("UTF-8"));
+        let rows = csv::rows(std::str::from_utf8(&out).expect("UTF-8"));
         assert_eq!(rows.len() as u64, 1 + expected);
         for row in &rows {
             assert_eq!(row.len(), COLUMNS, "{row:?}");
@@ -54,32 +55,6 @@ fn lines(way: Way, bytes: &[u8]) {
         }
         assert_eq!(objects, expected);
     }
-}
-
-/// The rows of CSV, as RFC 4180 describes them.
-fn rows_of(csv: &str) -> Vec<Vec<String>> {
-    let (mut rows, mut row, mut value) = (Vec::new(), Vec::new(), String::new());
-    let mut chars = csv.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if value.is_empty() => loop {
-                match chars.next().expect("quotes come in pairs") {
-                    '"' if chars.next_if_eq(&'"').is_some() => value.push('"'),
-                    '"' => break,
-                    c => value.push(c),
-                }
-            },
-            ',' => row.push(std::mem::take(&mut value)),
-            '\n' => {
-                row.push(std::mem::take(&mut value));
-                rows.push(std::mem::take(&mut row));
-            }
-            '\r' | '"' => panic!("{c:?} outside of quotes"),
-            c => value.push(c),
-        }
-    }
-    assert!(row.is_empty() && value.is_empty(), "the last row has no end");
-    rows
 }
 
 fn tables(way: Way, bytes: &[u8], is_partitioned: bool) {

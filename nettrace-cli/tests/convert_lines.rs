@@ -4,6 +4,7 @@ mod program;
 
 use program::{nettrace, stderr, stdout, strict_json};
 use testkit::{
+    csv,
     reference::dotnet_traces,
     streams::{hostile, odd, samples, v5_samples},
 };
@@ -19,28 +20,6 @@ fn sources() -> Vec<(String, Vec<u8>)> {
     let small = small.filter(|(_, bytes)| bytes.len() < 100_000);
     all.extend(small.map(|(path, bytes)| (path.display().to_string(), bytes)));
     all
-}
-
-/// The rows of CSV, by the rules of RFC 4180.
-fn rows(text: &str) -> Vec<Vec<String>> {
-    let mut rows = vec![vec![String::new()]];
-    let mut chars = text.chars().peekable();
-    let mut is_quoted = false;
-    while let Some(c) = chars.next() {
-        let row = rows.last_mut().unwrap();
-        match c {
-            '"' if is_quoted && chars.peek() == Some(&'"') => {
-                row.last_mut().unwrap().push('"');
-                chars.next();
-            }
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => row.push(String::new()),
-            '\n' if !is_quoted => rows.push(vec![String::new()]),
-            c => row.last_mut().unwrap().push(c),
-        }
-    }
-    assert_eq!(rows.pop(), Some(vec![String::new()]), "the last line has an end");
-    rows
 }
 
 #[test]
@@ -65,7 +44,7 @@ fn csv_has_the_values_of_json() {
             // No trace at all.
             continue;
         }
-        let mut rows = rows(stdout(&converted)).into_iter();
+        let mut rows = csv::rows(stdout(&converted)).into_iter();
         let header = rows.next().unwrap();
         for line in stdout(&dumped).lines() {
             let event = strict_json(line);

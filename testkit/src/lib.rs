@@ -5,6 +5,7 @@
 //! - [`reference`](mod@reference) finds and runs the reference reader.
 //! - [`activities`] runs PerfView's own computation of activities.
 //! - [`browser`] finds Chromium, and what drives it.
+//! - [`csv`] reads CSV.
 //! - [`allocations`] counts the allocations of a thread.
 //! - [`perfetto`] reads traces of Perfetto, and runs Perfetto.
 //! - [`process`] runs one test of a test program in a process of its own.
@@ -21,6 +22,7 @@ pub mod activities;
 pub mod agreed;
 pub mod allocations;
 pub mod browser;
+pub mod csv;
 pub mod engines;
 pub mod perfetto;
 pub mod process;
