@@ -45,18 +45,9 @@ impl Frames {
     /// Adds a frame with a span and the labels in force.
     #[inline(always)]
     pub(super) fn push_span(&mut self, span: &Begun) -> Entered {
-        match self.frames.get_mut(self.depth..) {
-            Some([outer, next, ..]) if outer.start == outer.end => {
-                let (labels, state) = (outer.start..outer.end, span.state.clone());
-                let number = span.number;
-                next.set_span((span.ids, number), state, labels, &mut self.depth, &mut self.last)
-            }
-            _ => {
-                // A copy, so that the span need not be in memory for the case above.
-                let Begun { ids, number, ref state } = *span;
-                self.push_span_below_labels(&Begun { ids, number, state: state.clone() })
-            }
-        }
+        // A copy, so that the span need not be in memory.
+        let Begun { ids, number, ref state } = *span;
+        self.push_begun(Begun { ids, number, state: state.clone() })
     }
 
     /// [`push_span`](Self::push_span) for a span that is not needed any more.
