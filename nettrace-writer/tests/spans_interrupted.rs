@@ -161,6 +161,31 @@ fn a_handler_at_any_instruction_has_no_labels_of_a_span_that_has_ended() {
     assert!(before > runs / 20, "{before} of {runs}");
 }
 
+/// Makes spans, each interrupted by one of the actions, at about `places` instructions that are
+/// equally far from each other. `span` makes one with a value, 10 or more, and returns its id. A
+/// `Tick` with the value `after` follows each.
+#[cfg(target_arch = "x86_64")]
+fn interrupted_spans(
+    places: u64,
+    actions: [fn(); 3],
+    after: u64,
+    span: impl Fn(u64) -> u64,
+) -> Vec<u64> {
+    drop(Context::none().enter());
+    span(0);
+    let all = steps::at(u64::MAX, || (), || span(0)).1;
+    let stride = all / places + 1;
+    let mut spans = Vec::new();
+    for number in (1..all).step_by(stride as usize) {
+        for action in actions {
+            let value = 10 + spans.len() as u64;
+            spans.push(steps::at(number, action, || span(value)).0);
+            Tick { value: after }.emit();
+        }
+    }
+    spans
+}
+
 /// Events of a span that is not in force have its ids, and no other events do, whatever a handler
 /// does at any instruction.
 #[test]
@@ -191,18 +216,7 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
             ids.emit(state, &Tick { value: WITHIN });
         },
     ];
-    drop(Context::none().enter());
-    apart(0);
-    let all = steps::at(u64::MAX, || (), || apart(0)).1;
-    let stride = all / 12 + 1;
-    let mut spans = Vec::new();
-    for number in (1..all).step_by(stride as usize) {
-        for action in actions {
-            let value = 10 + spans.len() as u64;
-            spans.push(steps::at(number, action, || apart(value)).0);
-            Tick { value: AFTER }.emit();
-        }
-    }
+    let spans = interrupted_spans(12, actions, AFTER, apart);
     let stats = session.finish().unwrap();
     check(&sink.bytes(), &stats);
     let events = read(&sink.bytes());
@@ -255,18 +269,7 @@ fn a_span_of_one_event_keeps_its_ids_to_itself_at_any_instruction() {
             alone(0);
         },
     ];
-    drop(Context::none().enter());
-    alone(0);
-    let all = steps::at(u64::MAX, || (), || alone(0)).1;
-    let stride = all / 20 + 1;
-    let mut spans = Vec::new();
-    for number in (1..all).step_by(stride as usize) {
-        for action in actions {
-            let value = 10 + spans.len() as u64;
-            spans.push(steps::at(number, action, || alone(value)).0);
-            Tick { value: AFTER }.emit();
-        }
-    }
+    let spans = interrupted_spans(20, actions, AFTER, alone);
     let stats = session.finish().unwrap();
     check(&sink.bytes(), &stats);
     let events = read(&sink.bytes());
