@@ -294,9 +294,7 @@ impl EventBuilder {
     /// ```
     pub fn add_utf16(&mut self, name: &str, units: &[u16]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR16, format::UTF, units.len());
-        self.payload.append(|payload| {
-            units.iter().for_each(|unit| payload.put_array(&unit.to_ne_bytes()));
-        });
+        self.payload.append(|payload| payload.put_all(units, u16::to_ne_bytes));
         self
     }
 
@@ -316,9 +314,7 @@ impl EventBuilder {
     /// ```
     pub fn add_utf32(&mut self, name: &str, text: &[char]) -> &mut Self {
         self.add_raw(name, encoding::STRING_LENGTH16_CHAR32, format::UTF, text.len());
-        self.payload.append(|payload| {
-            text.iter().for_each(|&c| payload.put_array(&u32::from(c).to_ne_bytes()));
-        });
+        self.payload.append(|payload| payload.put_all(text, |c| u32::from(c).to_ne_bytes()));
         self
     }
 
