@@ -20,8 +20,8 @@ pub(super) const MAX_ID: u64 = i32::MAX as u64;
 pub(super) struct Tracks {
     last: u64,
     processes: HashMap<Option<u64>, u64>,
-    /// The process that was asked for last, and its track. No track is 0.
-    recent: (Option<u64>, u64),
+    /// The process that was asked for last, and its track.
+    recent: Option<(Option<u64>, u64)>,
 }
 
 /// A track that is described.
@@ -34,7 +34,7 @@ struct Track<'a> {
 
 impl Tracks {
     pub(super) fn new() -> Self {
-        Self { last: 0, processes: HashMap::new(), recent: (None, 0) }
+        Self { last: 0, processes: HashMap::new(), recent: None }
     }
 
     fn next(&mut self) -> u64 {
@@ -44,11 +44,11 @@ impl Tracks {
 
     /// The track of a process.
     pub(super) fn process(&mut self, process: Option<u64>, out: &mut Vec<u8>) -> u64 {
-        if self.recent.0 == process && self.recent.1 != 0 {
-            return self.recent.1;
+        if let Some((_, uuid)) = self.recent.filter(|&(recent, _)| recent == process) {
+            return uuid;
         }
         if let Some(uuid) = self.processes.get(&process) {
-            self.recent = (process, *uuid);
+            self.recent = Some((process, *uuid));
             return *uuid;
         }
         if self.processes.len() >= PROCESSES {
@@ -56,7 +56,7 @@ impl Tracks {
         }
         let uuid = self.next();
         self.processes.insert(process, uuid);
-        self.recent = (process, uuid);
+        self.recent = Some((process, uuid));
         let name = match process {
             Some(id) => format!("process {id}"),
             None => "process".to_owned(),
