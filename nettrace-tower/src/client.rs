@@ -15,7 +15,7 @@ use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
     headers::inject,
-    request::size,
+    request::{self, size},
     tracked::Tracked,
 };
 
@@ -56,11 +56,12 @@ pub struct ClientLayer {
 }
 
 impl ClientLayer {
-    /// A layer that does not know the route of a request.
+    /// A layer that knows the route of calls of gRPC, `/package.Service/Method`, and of no other
+    /// request.
     #[must_use]
     pub fn new() -> Self {
         Side::Client.register();
-        Self { route: |_| None, sampling: None }
+        Self { route: request::grpc_method, sampling: None }
     }
 
     /// Says what the route of a request is: the pattern of its path. It should have few different

@@ -55,6 +55,8 @@ pub(crate) enum Server<'a> {
         request_bytes: Option<u64>,
         /// The bytes of the response's body that were sent.
         response_bytes: u64,
+        /// The status of a call of gRPC, such as 5 for `NOT_FOUND`.
+        grpc_status: Option<u16>,
     },
 }
 
@@ -89,6 +91,8 @@ pub(crate) enum Client<'a> {
         request_bytes: Option<u64>,
         /// The bytes of the response's body that were received.
         response_bytes: u64,
+        /// The status of a call of gRPC, such as 5 for `NOT_FOUND`.
+        grpc_status: Option<u16>,
     },
 }
 
@@ -132,6 +136,7 @@ pub(crate) struct Exchange {
     is_head: bool,
     is_connect: bool,
     status: u16,
+    grpc_status: Option<u16>,
     is_error: bool,
     request_bytes: Option<u64>,
     response_bytes: u64,
@@ -146,6 +151,7 @@ impl Exchange {
             is_head: method == Method::HEAD,
             is_connect: method == Method::CONNECT,
             status: 0,
+            grpc_status: None,
             is_error: false,
             request_bytes,
             response_bytes: 0,
@@ -181,13 +187,14 @@ impl Exchange {
     /// response without a body.
     pub(crate) fn trailers(&mut self, headers: &HeaderMap) {
         let Some(status) = headers.get("grpc-status") else { return };
+        // What is no number is UNKNOWN.
+        let status = status.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+        self.grpc_status = Some(status);
         self.is_error |= match self.side {
             // UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS are
             // the server's faults, as 500 and above are in HTTP.
-            Side::Server => {
-                matches!(status.as_bytes(), b"2" | b"4" | b"12" | b"13" | b"14" | b"15")
-            }
-            Side::Client => status.as_bytes() != b"0",
+            Side::Server => matches!(status, 2 | 4 | 12 | 13 | 14 | 15),
+            Side::Client => status != 0,
         };
     }
 
@@ -209,7 +216,7 @@ impl Exchange {
 impl SpanEvents for Exchange {
     fn stop(&mut self, end: &End) {
         let End { duration, outcome, polls, busy, .. } = *end;
-        let Self { status, request_bytes, response_bytes, .. } = *self;
+        let Self { status, request_bytes, response_bytes, grpc_status, .. } = *self;
         match self.side {
             Side::Server => Server::Stop {
                 duration,
@@ -219,6 +226,7 @@ impl SpanEvents for Exchange {
                 status,
                 request_bytes,
                 response_bytes,
+                grpc_status,
             }
             .emit(),
             Side::Client => Client::Stop {
@@ -229,6 +237,7 @@ impl SpanEvents for Exchange {
                 status,
                 request_bytes,
                 response_bytes,
+                grpc_status,
             }
             .emit(),
         }

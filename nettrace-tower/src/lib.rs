@@ -36,9 +36,9 @@
 //!
 //! | event | fields |
 //! |---|---|
-//! | `ServerRequestStart` | `method`; `route`: the pattern that has matched, never the path, empty if unknown; `peer` |
+//! | `ServerRequestStart` | `method`; `route`: the pattern that has matched, or the method of a call of gRPC, empty if unknown; `peer` |
 //! | `ClientRequestStart` | `method`; `route`; `authority`: host and port |
-//! | `ServerRequestStop`, `ClientRequestStop` | `duration`, `outcome`, `polls` and `busy`, as for all spans; `status`, 0 without a response; `request_bytes`, if the request says how long its body is; `response_bytes`, counted |
+//! | `ServerRequestStop`, `ClientRequestStop` | `duration`, `outcome`, `polls` and `busy`, as for all spans; `status`, 0 without a response; `request_bytes`, if the request says how long its body is; `response_bytes`, counted; `grpc_status`, if there is one |
 //!
 //! # What it costs
 //!

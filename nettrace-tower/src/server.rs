@@ -57,10 +57,10 @@ use crate::{
 ///     .layer(ServerLayer::new());
 /// ```
 ///
-/// With feature `axum`, the route is axum's `MatchedPath`, and the peer its
-/// `ConnectInfo<SocketAddr>`, if the server is made by `into_make_service_with_connect_info`.
-/// Without it, both are unknown unless [`route`](Self::route) and [`peer`](Self::peer) say how to
-/// find them.
+/// The route of a call of gRPC is its method, `/package.Service/Method`. With feature `axum`, the
+/// route of other requests is axum's `MatchedPath`, and the peer its `ConnectInfo<SocketAddr>`, if
+/// the server is made by `into_make_service_with_connect_info`. Otherwise both are unknown unless
+/// [`route`](Self::route) and [`peer`](Self::peer) say how to find them.
 ///
 /// While nobody listens, a request costs one load and one branch, and the search for `traceparent`
 /// among its headers. If it is there, the caller's span is in force, so that requests that are made
@@ -74,7 +74,8 @@ pub struct ServerLayer {
 }
 
 impl ServerLayer {
-    /// A layer that takes route and peer from axum, if feature `axum` is on.
+    /// A layer that knows the route of calls of gRPC, and takes route and peer of other requests
+    /// from axum, if feature `axum` is on.
     #[must_use]
     pub fn new() -> Self {
         Side::Server.register();
@@ -87,9 +88,6 @@ impl ServerLayer {
     /// ```
     /// use http::request::Parts;
     /// use nettrace_tower::ServerLayer;
-    ///
-    /// // Of gRPC: `/package.Service/Method`.
-    /// let layer = ServerLayer::new().route(|request| Some(request.uri.path()));
     ///
     /// // Whatever an own router has found out.
     /// #[derive(Clone)]
@@ -107,7 +105,8 @@ impl ServerLayer {
         self
     }
 
-    /// Says who sent a request.
+    /// Says who sent a request. With tonic:
+    /// `request.extensions.get::<TcpConnectInfo>()?.remote_addr()`.
     ///
     /// ```
     /// use nettrace_tower::ServerLayer;
