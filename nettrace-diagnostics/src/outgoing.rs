@@ -2,16 +2,20 @@
 
 use std::{
     io::{self, Write as _},
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process,
     time::Instant,
 };
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::{
+    io::ioctl_fionbio,
+    net::{SocketAddrUnix, connect},
+};
 
 use crate::{
     ports::{Delay, advertisement},
+    socket::new_socket,
     watch::{Seen, Watch},
 };
 
@@ -74,8 +78,8 @@ impl Outgoing {
     }
 
     fn try_to_connect(&self, cookie: [u8; 16]) -> io::Result<UnixStream> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket: OwnedFd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        let socket = new_socket()?;
+        ioctl_fionbio(&socket, true)?;
         connect(&socket, &self.address)?;
         let mut stream = UnixStream::from(socket);
         // There is room for it, because nothing was written before.

@@ -20,7 +20,7 @@ use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{Mode, fchmod},
     io::Errno,
-    net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with},
+    net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen},
 };
 
 use crate::error::Error;
@@ -107,13 +107,13 @@ impl Listening {
     pub(crate) fn new(path: PathBuf) -> Result<Self, Error> {
         let failed = |cause: io::Error| Error::Bind { path: path.clone(), cause };
         let address = SocketAddrUnix::new(&*path).map_err(|_| path_too_long(path.clone()))?;
-        let mut socket = socket(&address);
+        let mut socket = listen_at(&address);
         if matches!(&socket, Err(Errno::ADDRINUSE)) {
             if !is_stale(&path) {
                 return Err(Error::InUse { path });
             }
             fs::remove_file(&path).map_err(failed)?;
-            socket = self::socket(&address);
+            socket = listen_at(&address);
         }
         let listener = UnixListener::from(socket.map_err(|errno| failed(errno.into()))?);
         // The modes are right already where the system takes them from the socket.
@@ -128,9 +128,27 @@ pub(crate) fn path_too_long(path: PathBuf) -> Error {
     Error::PathTooLong { path, limit: LONGEST_PATH }
 }
 
-fn socket(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
-    let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+/// A socket that programs do not inherit which this process starts.
+#[cfg(not(target_vendor = "apple"))]
+pub(crate) fn new_socket() -> Result<OwnedFd, Errno> {
+    use rustix::net::{SocketFlags, socket_with};
+
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// A socket that programs do not inherit which this process starts, unless it starts one in the
+/// middle: these systems can say so only afterwards.
+#[cfg(target_vendor = "apple")]
+pub(crate) fn new_socket() -> Result<OwnedFd, Errno> {
+    use rustix::io::{FdFlags, fcntl_setfd};
+
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+    fcntl_setfd(&socket, FdFlags::CLOEXEC)?;
+    Ok(socket)
+}
+
+fn listen_at(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+    let socket = new_socket()?;
     // Linux takes the modes of the file from the socket, so nobody else can connect in between.
     let _ = fchmod(&socket, Mode::RUSR | Mode::WUSR);
     bind(&socket, address)?;

@@ -174,22 +174,42 @@ pub(crate) fn msrv(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     some(seen.ran(), "no test ran with the oldest compiler")
 }
 
-/// Checks every member for Windows. Uses the standard library of the current toolchain if it has
-/// one for Windows. Otherwise it builds the library from source, with the oldest compiler.
+/// Checks every member for Windows, but for those that need a C compiler for it.
 pub(crate) fn windows(workspace: &Workspace, _: &mut Tally) -> Result<()> {
-    const TARGET: &str = "x86_64-pc-windows-gnu";
-    // SQLite would need a C compiler for Windows.
-    let without = ["--exclude", "service", "--exclude", "bridge"];
-    let check = ["check", "--workspace", "--locked", "--target", TARGET];
-    let step = if compiler::has_target(TARGET)? {
-        Step::cargo().args(check).args(without)
+    let members = ["--workspace", "--exclude", "service", "--exclude", "bridge"];
+    check_for("x86_64-pc-windows-gnu", &members, workspace)
+}
+
+/// Checks for macOS what users link and run.
+pub(crate) fn macos(workspace: &Workspace, _: &mut Tally) -> Result<()> {
+    let members = [
+        "--package=nettrace-writer",
+        "--package=nettrace-diagnostics",
+        "--package=nettrace-metrics",
+        "--package=nettrace-tail",
+        "--package=nettrace-tower",
+        "--package=tracing-nettrace",
+        "--package=eventheader-writer",
+        "--package=nettrace-cli",
+        // Parquet is portable, and compiles for long.
+        "--no-default-features",
+    ];
+    check_for("aarch64-apple-darwin", &members, workspace)
+}
+
+/// Checks members for another system. Uses the standard library of the current toolchain if it has
+/// one for that system. Otherwise it builds the library from source, with the oldest compiler.
+fn check_for(target: &str, members: &[&str], workspace: &Workspace) -> Result<()> {
+    let check = ["check", "--locked", "--target", target];
+    let step = if compiler::has_target(target)? {
+        Step::cargo().args(check).args(members)
     } else {
         let old = compiler::oldest_with_source(workspace)?;
-        let step = old.cargo().args(check).args(without).arg("-Zbuild-std=std,panic_abort");
+        let step = old.cargo().args(check).args(members).arg("-Zbuild-std=std,panic_abort");
         // Building the library needs an unstable feature. The checked code uses none.
         step.env("RUSTC_BOOTSTRAP", "1")
     };
-    step.env("CARGO_TARGET_DIR", workspace.target.join("windows")).run()
+    step.env("CARGO_TARGET_DIR", workspace.target.join(target)).run()
 }
 
 /// The test programs in which the architecture can matter, besides the libraries' unit tests: those
