@@ -32,6 +32,7 @@ use crate::{
     shared::Shared,
     span::{Elapsed, Started},
     stats::Stats,
+    sync::{AtomicU64, Ordering},
 };
 
 /// The ids of a span that another library keeps: six words, without a reference count.
@@ -39,7 +40,7 @@ use crate::{
 /// ```
 /// use nettrace_writer::{
 ///     Context,
-///     bridge::{SpanIds, Within},
+///     bridge::{IdWords, SpanIds, Within},
 /// };
 ///
 /// let (outer, _, entry) = SpanIds::begin(Within::Current);
@@ -53,8 +54,10 @@ use crate::{
 /// assert_eq!(inner.parent_id(), Some(outer.span_id()));
 /// entry.leave();
 ///
-/// // Six words are enough to keep it in a table of atomics.
-/// assert_eq!(SpanIds::from_words(inner.to_words()), Some(inner));
+/// // A table of spans has them in words that threads share.
+/// let words = IdWords::new();
+/// words.set(&inner);
+/// assert_eq!(words.get(), Some(inner));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanIds {
@@ -76,60 +79,6 @@ impl SpanIds {
         }
         let Begun { ids, number, state } = begun;
         (Self { ids, number }, state, Entry { entered, not_send: PhantomData })
-    }
-
-    /// Makes ids as [`begin`](Self::begin) does, and records the event that tells of the span's
-    /// start. Nothing is in force afterwards. Also returns the time of the event.
-    ///
-    /// ```
-    /// use nettrace_writer::{
-    ///     Session, TraceEvent,
-    ///     bridge::{SpanIds, Within},
-    ///     sink::MemorySink,
-    /// };
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Docs", opcode = 1)]
-    /// struct WorkStart;
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Docs", opcode = 2)]
-    /// struct WorkStop;
-    ///
-    /// let session = Session::builder().sink(MemorySink::new()).start()?;
-    /// let (ids, state, _began) = SpanIds::begin_with(Within::Current, &WorkStart);
-    /// ids.emit(state, &WorkStop);
-    /// assert_eq!(session.finish()?.written, 2);
-    /// # Ok::<(), nettrace_writer::Error>(())
-    /// ```
-    #[inline(always)]
-    pub fn begin_with<T: TraceEvent>(
-        within: Within<'_>,
-        start: &T,
-    ) -> (Self, Option<Arc<TraceState>>, Began) {
-        let Some(Begun { ids, number, state }) = within.above(frames::new_ids) else {
-            return Self::begin_in_force(within, start);
-        };
-        match emit_in(start, start.event_type(), &ids, number) {
-            Some(at) => (Self { ids, number }, state, Began(Started::at_event(at))),
-            None => {
-                let began = Self { ids, number }.emit_in_force(state.clone(), start);
-                (Self { ids, number }, state, began)
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_in_force<T: TraceEvent>(
-        within: Within<'_>,
-        start: &T,
-    ) -> (Self, Option<Arc<TraceState>>, Began) {
-        let (ids, state, entry) = Self::begin(within);
-        start.emit();
-        let began = Began::at_last_event();
-        entry.leave();
-        (ids, state, began)
     }
 
     /// Records an event in the span, as if the span were entered for it.
@@ -168,15 +117,16 @@ impl SpanIds {
     /// ```
     /// use nettrace_writer::{
     ///     Context,
-    ///     bridge::{SpanIds, Within},
+    ///     bridge::{IdWords, SpanIds, Within},
     /// };
     ///
     /// let (ids, _, begun) = SpanIds::begin(Within::Nothing);
     /// begun.leave();
-    /// let words = ids.to_words();
-    /// let entry = SpanIds::enter_by(|| Some((SpanIds::from_words(words)?, None)));
+    /// let words = IdWords::new();
+    /// words.set(&ids);
+    /// let entry = SpanIds::enter_by(|| Some((words.get()?, None)));
     /// assert_eq!(Context::current().span_id(), Some(ids.span_id()));
-    /// entry.expect("these are the words of ids").leave();
+    /// entry.expect("the words are set").leave();
     /// assert!(SpanIds::enter_by(|| None).is_none());
     /// ```
     #[inline(always)]
@@ -226,26 +176,132 @@ impl SpanIds {
         self.ids.related
     }
 
-    /// The ids as numbers, for [`from_words`](Self::from_words).
-    #[inline]
-    #[must_use]
-    pub fn to_words(&self) -> [u64; 6] {
-        let [a, b, c, d, e] = self.ids.to_words();
-        [a, b, c, d, e, self.number]
-    }
-
-    /// Ids from their [words](Self::to_words). `None` if no ids have these words.
-    #[inline]
-    #[must_use]
-    pub fn from_words([a, b, c, d, e, number]: [u64; 6]) -> Option<Self> {
-        Some(Self { ids: Ids::from_words([a, b, c, d, e])?, number })
-    }
-
     /// The span as a context: to enter it elsewhere, or as the parent of a
     /// [`Span`](crate::Span).
     #[must_use]
     pub fn context(&self, state: Option<Arc<TraceState>>) -> Context {
         Context::of_span(self.ids, state)
+    }
+}
+
+/// [`SpanIds`] in words that threads share, for a table of spans. Their order with other words is
+/// the table's business.
+///
+/// Each word is stored and loaded by itself. The processor waits for a load of two words that have
+/// been stored one by one, and that is how compilers copy what is not atomic.
+#[derive(Debug)]
+pub struct IdWords([AtomicU64; 6]);
+
+impl IdWords {
+    /// No ids.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self([const { AtomicU64::new(0) }; 6])
+    }
+
+    /// The ids. `None` if there are none.
+    #[inline(always)]
+    #[must_use]
+    pub fn get(&self) -> Option<SpanIds> {
+        // Relaxed: see the type.
+        let [a, b, c, d, e, number] = &self.0;
+        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+        let ids = Ids::from_words([load(a), load(b), load(c), load(d), load(e)])?;
+        Some(SpanIds { ids, number: load(number) })
+    }
+
+    /// Keeps ids.
+    #[inline]
+    pub fn set(&self, ids: &SpanIds) {
+        ids.ids.store(ids.number, &self.0);
+    }
+
+    /// [`SpanIds::number`] of the ids.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.0[5].load(Ordering::Relaxed) & !frames::SAMPLED_OUT
+    }
+
+    /// Makes ids as [`SpanIds::begin`] does, keeps them, and records the event that tells of the
+    /// span's start. Nothing is in force afterwards. Returns the `tracestate` that the span
+    /// inherits, and the time of the event.
+    ///
+    /// ```
+    /// use nettrace_writer::{
+    ///     Session, TraceEvent,
+    ///     bridge::{IdWords, Within},
+    ///     sink::MemorySink,
+    /// };
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs", opcode = 1)]
+    /// struct WorkStart;
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs", opcode = 2)]
+    /// struct WorkStop;
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let words = IdWords::new();
+    /// let (state, _began) = words.begin(Within::Current, &WorkStart);
+    /// words.get().expect("they are set").emit(state, &WorkStop);
+    /// assert_eq!(session.finish()?.written, 2);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn begin<T: TraceEvent>(
+        &self,
+        within: Within<'_>,
+        start: &T,
+    ) -> (Option<Arc<TraceState>>, Began) {
+        let made = match &within {
+            Within::Current => frames::new_ids_in_current(&self.0),
+            within => within.above(|above| frames::new_ids(above, &self.0)),
+        };
+        let Some(state) = made else { return self.begin_in_force(within, start) };
+        let at = self
+            .get()
+            .and_then(|SpanIds { ids, number }| emit_in(start, start.event_type(), &ids, number));
+        match at {
+            Some(at) => (state, Began(Started::at_event(at))),
+            None => self.emit_in_force(state, start),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn begin_in_force<T: TraceEvent>(
+        &self,
+        within: Within<'_>,
+        start: &T,
+    ) -> (Option<Arc<TraceState>>, Began) {
+        let (ids, state, entry) = SpanIds::begin(within);
+        self.set(&ids);
+        start.emit();
+        let began = Began::at_last_event();
+        entry.leave();
+        (state, began)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn emit_in_force<T: TraceEvent>(
+        &self,
+        state: Option<Arc<TraceState>>,
+        start: &T,
+    ) -> (Option<Arc<TraceState>>, Began) {
+        let began = match self.get() {
+            Some(ids) => ids.emit_in_force(state.clone(), start),
+            None => Began::now(),
+        };
+        (state, began)
+    }
+}
+
+impl Default for IdWords {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

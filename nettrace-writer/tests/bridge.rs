@@ -1,12 +1,15 @@
 //! What crates that bring another library's events and spans need.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "counts, in threads")]
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
 
-use nettrace_context::ActivityId;
+use nettrace_context::{ActivityId, TraceState};
 use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
-    bridge::{self, Began, SpanIds, Within},
+    bridge::{self, Began, IdWords, SpanIds, Within},
     enter_labels,
     event::{EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema},
     sink::MemorySink,
@@ -144,8 +147,10 @@ fn ids_are_in_force_below_labels() {
     assert!(root.parent_id().is_none() && root.trace_id() != outer.trace_id());
     assert_eq!(begin(Within::Span(&root, None)).parent_id(), Some(root.span_id()));
     assert_eq!(root.context(None).span_id(), Some(root.span_id()));
-    assert_eq!(SpanIds::from_words(root.to_words()), Some(root));
-    assert_eq!(SpanIds::from_words([0; 6]), None);
+    let words = IdWords::default();
+    assert_eq!(words.get(), None);
+    words.set(&root);
+    assert_eq!((words.get(), words.number()), (Some(root), root.number()));
     session.finish().unwrap();
 
     let bytes = memory.bytes();
@@ -153,6 +158,16 @@ fn ids_are_in_force_below_labels() {
     let event = reader.next_event().unwrap().unwrap();
     let labels = format!("{:?}", event.labels());
     assert!(labels.contains("\"route\"") && labels.contains(&outer.span_id().to_u64().to_string()));
+}
+
+/// Begins a span.
+fn begin_with(
+    within: Within<'_>,
+    start: &impl TraceEvent,
+) -> (SpanIds, Option<Arc<TraceState>>, Began) {
+    let words = IdWords::new();
+    let (state, began) = words.begin(within, start);
+    (words.get().unwrap(), state, began)
 }
 
 /// Of each event: its number, its span, the parent's activity, and whether it has another label.
@@ -197,7 +212,7 @@ fn an_event_of_a_span_needs_no_entry() {
         };
         note(None, false).emit();
         // What the ids are is known only after the event.
-        let (root, state, began) = SpanIds::begin_with(Within::Current, &Made(ty, 1));
+        let (root, state, began) = begin_with(Within::Current, &Made(ty, 1));
         note(Some(&root), false);
         assert!(root.parent_id().is_none() && state.is_none());
         assert!(began.elapsed().as_nanos() < 1 << 60);
@@ -207,7 +222,7 @@ fn an_event_of_a_span_needs_no_entry() {
         root.emit(None, &note(Some(&root), false));
         let entry = root.enter(None);
         note(Some(&root), false).emit();
-        let (child, ..) = SpanIds::begin_with(Within::Current, &Made(ty, 6));
+        let (child, ..) = begin_with(Within::Current, &Made(ty, 6));
         assert_eq!(child.parent_id(), Some(root.span_id()));
         note(Some(&child), false);
         root.emit(None, &note(Some(&root), false));
@@ -224,11 +239,11 @@ fn an_event_of_a_span_needs_no_entry() {
             child.emit(None, &note(Some(&child), true));
             note(Some(&root), true).emit();
             let number = 16;
-            let (other, ..) = SpanIds::begin_with(Within::Nothing, &Made(ty, number));
+            let (other, ..) = begin_with(Within::Nothing, &Made(ty, number));
             assert_eq!(note(Some(&other), true).1, number);
         }
         entry.leave();
-        let (other, ..) = SpanIds::begin_with(Within::Span(&child, None), &Made(ty, 17));
+        let (other, ..) = begin_with(Within::Span(&child, None), &Made(ty, 17));
         assert_eq!(other.parent_id(), Some(child.span_id()));
         note(Some(&other), false);
         note(None, false).emit();

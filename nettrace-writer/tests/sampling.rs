@@ -17,7 +17,7 @@ use nettrace_reader::Label as Read;
 use nettrace_writer::{
     Context, Emit, EnteredSpan, FutureExt, Label, Origin, Parent, Sampling, Session, Span,
     SpanEvents, Stats, TraceEvent, TraceSpan,
-    bridge::{SpanIds, Within},
+    bridge::{IdWords, SpanIds, Within},
     enter_labels,
     sink::MemorySink,
     traced,
@@ -413,9 +413,10 @@ fn spans_of_another_library_are_left_out_with_the_tree() {
         assert_eq!(Some(ids.span_id()), Context::current().span_id());
         drop(outer);
         assert!(ids.context(None).is_sampled_out());
-        let words = ids.to_words();
+        let words = IdWords::new();
+        words.set(&ids);
         thread::spawn(move || {
-            let ids = SpanIds::from_words(words).unwrap();
+            let ids = words.get().unwrap();
             let entry = ids.enter(None);
             let (child, _, begun) = SpanIds::begin(Within::Current);
             Tick { number: 2 }.emit();

@@ -14,7 +14,7 @@ use nettrace_reader::Label;
 use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
     SpanEvents, TraceEvent,
-    bridge::{SpanIds, Within},
+    bridge::{IdWords, Within},
     traced,
 };
 use testkit::process::one_at_a_time;
@@ -199,8 +199,9 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
     // Without rounds of the flusher: an event that meets one takes the slow path.
     let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
     let apart = |value| {
-        let (ids, state, began) =
-            SpanIds::begin_with(Within::Current, &WorkStart { value, text: "" });
+        let words = IdWords::new();
+        let (state, began) = words.begin(Within::Current, &WorkStart { value, text: "" });
+        let ids = words.get().unwrap();
         ids.emit(state, &WorkStop { value, duration: began.elapsed() });
         ids.span_id().to_u64()
     };
@@ -211,9 +212,9 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
             Tick { value: WITHIN }.emit();
         },
         || {
-            let (ids, state, _) =
-                SpanIds::begin_with(Within::Nothing, &WorkStart { value: 0, text: "" });
-            ids.emit(state, &Tick { value: WITHIN });
+            let words = IdWords::new();
+            let (state, _) = words.begin(Within::Nothing, &WorkStart { value: 0, text: "" });
+            words.get().unwrap().emit(state, &Tick { value: WITHIN });
         },
     ];
     let spans = interrupted_spans(12, actions, AFTER, apart);

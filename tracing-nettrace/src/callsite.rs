@@ -90,6 +90,8 @@ pub(crate) struct Callsite {
     pub(crate) provider: &'static str,
     pub(crate) level: Level,
     pub(crate) keywords: u64,
+    /// What [`at`](Self::at) finds it by.
+    word: AtomicU64,
     /// Whether some session wants it (bit 0), and the number of the change that is known (above).
     wanted: AtomicU64,
     /// Whether records of the crate `log` come from here, which `tracing-log` has made events.
@@ -100,6 +102,9 @@ pub(crate) struct Callsite {
     records: Types,
     others: [OnceLock<Option<&'static EventType>>; Part::OTHERS],
 }
+
+/// The address of metadata is an even number.
+const _: () = assert!(align_of::<Metadata<'_>>() > 1);
 
 /// The callsites of all namings.
 static CALLSITES: Table<&'static Callsite, 2> = Table::new();
@@ -130,18 +135,28 @@ impl Callsite {
         CALLSITES.find(key(ptr::from_ref(metadata).addr(), naming), is_it).copied()
     }
 
-    /// The callsite whose metadata has this address.
+    /// The callsite with this [word](Self::to_word).
     #[inline]
-    pub(crate) fn at(address: u64, naming: &'static Naming) -> Option<&'static Self> {
+    pub(crate) fn at(word: u64, naming: &'static Naming) -> Option<&'static Self> {
+        if word & 1 == 0 {
+            return Self::at_address(word, naming);
+        }
+        CALLSITES.first((word >> 1) as usize).copied()
+    }
+
+    #[inline(never)]
+    fn at_address(address: u64, naming: &'static Naming) -> Option<&'static Self> {
         let is_it = |other: &&Self| {
             ptr::from_ref(other.metadata).addr() as u64 == address && ptr::eq(other.naming, naming)
         };
         CALLSITES.find(key(address as usize, naming), is_it).copied()
     }
 
-    /// The address of its metadata.
-    pub(crate) fn address(&self) -> u64 {
-        ptr::from_ref(self.metadata).addr() as u64
+    /// A number to [find](Self::at) it by: if it is in the first of its places, that place (with
+    /// bit 0), and otherwise the address of its metadata, which is an even number.
+    #[inline]
+    pub(crate) fn to_word(&self) -> u64 {
+        self.word.load(Ordering::Relaxed)
     }
 
     #[cold]
@@ -161,6 +176,7 @@ impl Callsite {
                 provider,
                 level,
                 keywords,
+                word: AtomicU64::new(ptr::from_ref(metadata).addr() as u64),
                 wanted: AtomicU64::new(u64::MAX),
                 is_of_log: is_of_log(metadata),
                 events: Types::default(),
@@ -168,15 +184,26 @@ impl Callsite {
                 others: [const { OnceLock::new() }; Part::OTHERS],
             }))
         };
-        CALLSITES.find_or_make(key(ptr::from_ref(metadata).addr(), naming), is_it, make).copied()
+        let key = key(ptr::from_ref(metadata).addr(), naming);
+        let callsite = *CALLSITES.find_or_make(key, is_it, make)?;
+        if CALLSITES.first(key.near).is_some_and(|first| ptr::eq(*first, callsite)) {
+            callsite.word.store((key.near as u64) << 1 | 1, Ordering::Relaxed);
+        }
+        Some(callsite)
     }
 
     /// Whether some session wants it. Asks the sessions again if they have changed.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
+        self.is_wanted_after(bridge::changes())
+    }
+
+    /// [`is_wanted`](Self::is_wanted) after so many changes, which the caller has just read.
+    #[inline]
+    pub(crate) fn is_wanted_after(&self, changes: u32) -> bool {
         // Relaxed: the word is the whole state. An event may miss a session that has just begun.
         let wanted = self.wanted.load(Ordering::Relaxed);
-        if wanted >> 1 == u64::from(bridge::changes()) { wanted & 1 != 0 } else { self.ask() }
+        if wanted >> 1 == u64::from(changes) { wanted & 1 != 0 } else { self.ask() }
     }
 
     #[cold]

@@ -95,12 +95,12 @@ where
 
     #[inline]
     fn on_enter(&self, id: &Id, _: Context<'_, S>) {
-        self.0.enter(id.into_u64());
+        self.0.enter::<false>(id.into_u64());
     }
 
     #[inline]
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        self.0.exit(id.into_u64());
+        self.0.exit::<false>(id.into_u64());
     }
 
     #[inline]

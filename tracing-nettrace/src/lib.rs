@@ -82,12 +82,14 @@
 
 mod callsite;
 mod init;
+mod kept;
 mod layer;
 #[cfg(feature = "log")]
 mod log;
 mod options;
 mod parts;
 mod recorder;
+mod row;
 mod schema;
 mod scratch;
 mod sites;

@@ -15,9 +15,10 @@ use crate::{
     callsite::{Callsite, Naming, is_of_log},
     options::Options,
     parts::{Follows, Late, Mark, Stop},
+    row::{Busy, Row, Told},
     schema::Part,
     sites::Site,
-    spans::{Busy, Row, Spans, Told},
+    spans::Spans,
     stack, stats,
     sync::{AtomicU64, Ordering, panicking},
     values::{Recorded, Taken, Values},
@@ -80,15 +81,16 @@ impl Recorder {
     pub(crate) fn new(options: Options) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         bridge::on_change(ask_callsites_again);
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Self {
             naming: options.naming.shared(),
             polls: options.polls,
             directives: options.directives,
             keep: options.keep,
             level: AtomicU64::new(u64::MAX),
-            spans: Spans::new(),
+            spans: Spans::new(number),
             has_own_ids: false,
-            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            number,
         }
     }
 
@@ -99,7 +101,13 @@ impl Recorder {
 
     #[inline]
     fn row(&self, id: u64) -> Option<&Row> {
-        if self.has_own_ids { self.spans.at(id) } else { self.spans.find(id) }
+        if self.has_own_ids { self.row_of::<true>(id) } else { self.row_of::<false>(id) }
+    }
+
+    /// [`row`](Self::row) for a caller that knows whether spans have ids of their own.
+    #[inline(always)]
+    fn row_of<const OWN_IDS: bool>(&self, id: u64) -> Option<&Row> {
+        if OWN_IDS { self.spans.at(id) } else { self.spans.find(id) }
     }
 
     /// Whether some session wants a callsite now. Called for each callsite when sessions change.
@@ -311,13 +319,13 @@ impl Recorder {
         }
     }
 
-    /// There is one handle less. Returns whether it was the last.
+    /// There is one handle less of a span with an id of its own. Returns whether it was the last.
     #[inline]
     pub(crate) fn dropped(&self, id: u64) -> bool {
-        let Some(row) = self.row(id) else { return false };
+        let Some(row) = self.row_of::<true>(id) else { return false };
         let is_last = row.dropped();
         if is_last {
-            self.close_row(id, row);
+            self.close_row::<true>(id, row);
         }
         is_last
     }
@@ -395,8 +403,8 @@ impl Recorder {
     }
 
     #[inline]
-    pub(crate) fn enter(&self, id: u64) {
-        let Some(row) = self.row(id) else { return };
+    pub(crate) fn enter<const OWN_IDS: bool>(&self, id: u64) {
+        let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
         self.tell_late(row);
         // The ids are read where they are used: a copy would be read back before it is written.
         let enter = || SpanIds::enter_by(|| Some((row.ids()?, row.state())));
@@ -406,8 +414,8 @@ impl Recorder {
     }
 
     #[inline]
-    pub(crate) fn exit(&self, id: u64) {
-        let Some(row) = self.row(id) else { return };
+    pub(crate) fn exit<const OWN_IDS: bool>(&self, id: u64) {
+        let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
         if let Some(nanos) = stack::pop(self.number, id) {
             row.left(nanos);
             if self.polls {
@@ -424,42 +432,45 @@ impl Recorder {
         }
     }
 
-    /// The last handle of a span is gone.
+    /// The last handle of a registry's span is gone.
     #[inline]
     pub(crate) fn close(&self, id: u64) {
-        if let Some(row) = self.row(id) {
-            self.close_row(id, row);
+        if let Some(row) = self.row_of::<false>(id) {
+            self.close_row::<false>(id, row);
         }
     }
 
     #[inline(always)]
-    fn close_row(&self, id: u64, row: &Row) {
+    fn close_row<const OWN_IDS: bool>(&self, id: u64, row: &Row) {
         if !self.is_silent() {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let (Some(ty), Some(ids)) = (stop, row.ids()) {
                 if panicking() {
-                    Self::stop::<false>(ty, &ids, row);
+                    Self::stop_panicking(ty, row);
                 } else {
-                    Self::stop_here::<true>(ty, &ids, row);
+                    Self::stop_here::<true>(ty, ids, row);
                 }
             }
         }
-        if self.has_own_ids {
+        if OWN_IDS {
             self.spans.close_at(id, row);
         } else {
-            row.close();
+            self.spans.close(id, row);
         }
     }
 
+    /// Reads the ids again: a reference would keep those of the usual way in memory.
     #[cold]
     #[inline(never)]
-    fn stop<const IS_OK: bool>(ty: &'static EventType, ids: &SpanIds, row: &Row) {
-        Self::stop_here::<IS_OK>(ty, ids, row);
+    fn stop_panicking(ty: &'static EventType, row: &Row) {
+        if let Some(ids) = row.ids() {
+            Self::stop_here::<false>(ty, ids, row);
+        }
     }
 
     #[inline(always)]
-    fn stop_here<const IS_OK: bool>(ty: &'static EventType, ids: &SpanIds, row: &Row) {
+    fn stop_here<const IS_OK: bool>(ty: &'static EventType, ids: SpanIds, row: &Row) {
         let Busy { nanos: busy, polls } = row.busy();
         let polls = u32::try_from(polls).unwrap_or(u32::MAX);
         let stop = Stop::<IS_OK> { ty, duration: row.began().elapsed(), busy, polls };

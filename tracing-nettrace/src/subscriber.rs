@@ -81,12 +81,12 @@ impl tracing_core::Subscriber for Subscriber {
 
     #[inline]
     fn enter(&self, id: &Id) {
-        self.0.enter(id.into_u64());
+        self.0.enter::<true>(id.into_u64());
     }
 
     #[inline]
     fn exit(&self, id: &Id) {
-        self.0.exit(id.into_u64());
+        self.0.exit::<true>(id.into_u64());
     }
 
     fn clone_span(&self, id: &Id) -> Id {

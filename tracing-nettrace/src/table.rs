@@ -54,6 +54,12 @@ impl<T, const LEVELS: usize> Table<T, LEVELS> {
         if is_it(first) { Some(first) } else { self.search(key, is_it) }
     }
 
+    /// The value in the place that is the first of this number.
+    #[inline(always)]
+    pub(crate) fn first(&self, near: usize) -> Option<&T> {
+        self.first[near % FIRST].get()
+    }
+
     #[cold]
     #[inline(never)]
     fn search(&self, key: Key, is_it: impl Fn(&T) -> bool) -> Option<&T> {

@@ -24,7 +24,7 @@ use std::{
 use nettrace_context::TraceState;
 use nettrace_writer::{
     Emit,
-    bridge::{Began, SpanIds, Within},
+    bridge::{Began, IdWords, Within},
     event::{ArrayLayout, EventType, FieldType, PayloadEncoder, StrEncoding, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -430,8 +430,8 @@ impl Visit for Values {
     }
 }
 
-/// A span that has begun, the `tracestate` that it has inherited, and when it began.
-pub(crate) type BeganSpan = (SpanIds, Option<Arc<TraceState>>, Began);
+/// Of a span that has begun: the `tracestate` that it has inherited, and when it began.
+pub(crate) type BeganSpan = (Option<Arc<TraceState>>, Began);
 
 /// The values of an event, wherever they are.
 pub(crate) trait Recorded {
@@ -441,8 +441,8 @@ pub(crate) trait Recorded {
     /// Emits them as an event of a type that has their signature.
     fn emit(&self, ty: &'static EventType);
 
-    /// Begins a span, and emits them as its Start: see [`SpanIds::begin_with`].
-    fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan;
+    /// Begins a span, and emits them as its Start: see [`IdWords::begin`].
+    fn begin(&self, ty: &'static EventType, within: Within<'_>, ids: &IdWords) -> BeganSpan;
 }
 
 impl Recorded for Values {
@@ -461,11 +461,11 @@ impl Recorded for Values {
     }
 
     #[inline(always)]
-    fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan {
+    fn begin(&self, ty: &'static EventType, within: Within<'_>, ids: &IdWords) -> BeganSpan {
         if self.is_plain {
-            SpanIds::begin_with(within, &Plain { ty, values: self })
+            ids.begin(within, &Plain { ty, values: self })
         } else {
-            SpanIds::begin_with(within, &OneByOne { ty, values: self })
+            ids.begin(within, &OneByOne { ty, values: self })
         }
     }
 }

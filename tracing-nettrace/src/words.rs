@@ -9,7 +9,7 @@ use std::{error::Error, fmt};
 
 use nettrace_writer::{
     Emit,
-    bridge::{self, SpanIds, Within},
+    bridge::{self, IdWords, Within},
     event::{EventType, PayloadEncoder, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -134,12 +134,12 @@ impl Recorded for Words {
     }
 
     #[inline(always)]
-    fn begin(&self, ty: &'static EventType, within: Within<'_>) -> BeganSpan {
+    fn begin(&self, ty: &'static EventType, within: Within<'_>, ids: &IdWords) -> BeganSpan {
         let Self { words, len, .. } = self;
         match *len {
-            1 => SpanIds::begin_with(within, &Few::<1> { ty, words }),
-            2 => SpanIds::begin_with(within, &Few::<2> { ty, words }),
-            _ => SpanIds::begin_with(within, &Plain { ty, words: self }),
+            1 => ids.begin(within, &Few::<1> { ty, words }),
+            2 => ids.begin(within, &Few::<2> { ty, words }),
+            _ => ids.begin(within, &Plain { ty, words: self }),
         }
     }
 }

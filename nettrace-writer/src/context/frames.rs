@@ -26,7 +26,7 @@ use nettrace_context::TraceState;
 use nettrace_format::v6::Label;
 
 pub(crate) use self::{
-    begin::{Above, Begun, begin_sampled_out, begin_span, new_ids},
+    begin::{Above, Begun, begin_sampled_out, begin_span, new_ids, new_ids_in_current},
     list::decode,
     span_ids::{IdBytes, IdList, Ids, SAMPLED_OUT, labels},
 };
@@ -212,12 +212,14 @@ pub(crate) fn is_sampled_out() -> bool {
 
 #[inline(always)]
 fn set_innermost(serial: u64, version: u64) {
-    INNERMOST.with(|innermost| {
+    // The values are moved: a closure with references to them would stand out of line.
+    let old = INNERMOST.with(move |innermost| {
         innermost.serial.set(serial);
-        if innermost.version.replace(version) != version {
-            local::labels_changed();
-        }
+        innermost.version.replace(version)
     });
+    if old != version {
+        local::labels_changed();
+    }
 }
 
 /// Whether a scope is the innermost one.

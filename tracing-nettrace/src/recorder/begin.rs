@@ -4,7 +4,7 @@ use std::mem;
 
 use nettrace_writer::{
     bridge,
-    bridge::{Began, SpanIds},
+    bridge::{Began, IdWords, SpanIds},
     event::EventType,
 };
 use tracing_core::span;
@@ -12,7 +12,7 @@ use tracing_core::span;
 use super::{Recorder, Within};
 use crate::{
     callsite::Callsite,
-    spans::{New, Told},
+    row::{New, Told},
     stats,
     values::{BeganSpan, Recorded, Taken},
     words::Visited,
@@ -38,7 +38,7 @@ impl Recorder {
         #[cfg(feature = "log")]
         crate::log::note(callsite.metadata);
         let changes = bridge::changes();
-        if !callsite.is_wanted() {
+        if !callsite.is_wanted_after(changes) {
             return self.begin_untold(callsite, id, within, changes);
         }
         if callsite.has_words() {
@@ -84,22 +84,29 @@ impl Recorder {
             return self.begin_untold(callsite, id, within, changes);
         };
         self.tell_entered();
-        let begun = match within {
-            Within::Current => values.begin(ty, bridge::Within::Current),
-            within => self.begin_elsewhere(within, ty, values),
-        };
-        self.open(callsite, id, Told { changes, sessions: ty.enabled() }, begun)
+        let told = Told { changes, sessions: ty.enabled() };
+        match within {
+            Within::Current => {
+                self.open(callsite, id, told, |ids| values.begin(ty, bridge::Within::Current, ids))
+            }
+            within => self.begin_elsewhere(callsite, id, within, told, ty, values),
+        }
     }
 
     /// A span begins that says where.
     #[inline(never)]
     fn begin_elsewhere<R: Recorded>(
         &self,
+        callsite: &'static Callsite,
+        id: Option<u64>,
         within: Within,
+        told: Told,
         ty: &'static EventType,
         values: &R,
-    ) -> BeganSpan {
-        self.in_writer(within, |within| values.begin(ty, within))
+    ) -> Option<u64> {
+        self.open(callsite, id, told, |ids| {
+            self.in_writer(within, |within| values.begin(ty, within, ids))
+        })
     }
 
     /// A span begins whose Start nobody wants, or whose type was refused.
@@ -113,10 +120,12 @@ impl Recorder {
         changes: u32,
     ) -> Option<u64> {
         self.tell_entered();
-        let (ids, state, entry) = self.in_writer(within, SpanIds::begin);
-        entry.leave();
-        let told = Told { changes, sessions: 0 };
-        self.open(callsite, id, told, (ids, state, Began::now()))
+        self.open(callsite, id, Told { changes, sessions: 0 }, |words| {
+            let (ids, state, entry) = self.in_writer(within, SpanIds::begin);
+            entry.leave();
+            words.set(&ids);
+            (state, Began::now())
+        })
     }
 
     /// Calls `f` with the place where a span begins.
@@ -140,23 +149,36 @@ impl Recorder {
         })
     }
 
-    /// Keeps a span that has begun.
+    /// Keeps a span, which `begin` begins. It sets the ids.
     #[inline(always)]
     fn open(
         &self,
         callsite: &'static Callsite,
         id: Option<u64>,
         told: Told,
-        (ids, state, began): BeganSpan,
+        begin: impl FnOnce(&IdWords) -> BeganSpan,
     ) -> Option<u64> {
-        let new = New { callsite, ids, state, began, told };
-        let opened = match id {
-            Some(id) => self.spans.open(id, new),
-            None => self.spans.open_anywhere(new),
+        let taken = match id {
+            Some(id) => self.spans.take_for(id),
+            None => self.spans.take_anywhere(),
         };
-        if opened.is_none() {
-            stats::SPANS_REFUSED.add(1);
-        }
-        opened.or(id)
+        let Some(taken) = taken else {
+            refused(|| drop(begin(&IdWords::new())));
+            return id;
+        };
+        let (state, began) = begin(taken.ids());
+        let new = New { callsite, state, began, told };
+        Some(match id {
+            Some(id) => taken.open(id, new),
+            None => taken.open_with_own_id(new),
+        })
     }
+}
+
+/// A span begins for which there is no row.
+#[cold]
+#[inline(never)]
+fn refused(begin: impl FnOnce()) {
+    stats::SPANS_REFUSED.add(1);
+    begin();
 }

@@ -9,7 +9,7 @@ use super::{
     span_ids::{OPEN, OUT},
     with_frames,
 };
-use crate::{Sampling, local};
+use crate::{Sampling, local, sync::AtomicU64};
 
 /// Where a span begins.
 #[derive(Debug)]
@@ -141,18 +141,38 @@ fn begin_here<const CALLER: u8>(above: Above<'_>, begun: &mut Option<Begun>, wor
     }
 }
 
-/// Makes ids for a span and puts nothing in force. `None` if that is not all there is to do, so
-/// that [`begin_span`] must do it: labels are in force, or something is to be decided for the span.
+/// Makes ids for a span, stores their words, and puts nothing in force. Returns the `tracestate`
+/// that the span inherits. `None` if that is not all there is to do, so that [`begin_span`] must do
+/// it: labels are in force, or something is to be decided for the span.
+#[inline(never)]
+pub(crate) fn new_ids(above: Above<'_>, words: &[AtomicU64; 6]) -> Option<Option<Arc<TraceState>>> {
+    new_ids_here::<0>(above, words)
+}
+
+/// [`new_ids`] in the span in force.
+#[inline(never)]
+pub(crate) fn new_ids_in_current(words: &[AtomicU64; 6]) -> Option<Option<Arc<TraceState>>> {
+    new_ids_here::<1>(Above::Current, words)
+}
+
+/// The parameter makes two functions of this: see `begin_here`.
 #[inline(always)]
-pub(crate) fn new_ids(above: Above<'_>) -> Option<Begun> {
-    let begun = with_frames(|frames| {
+fn new_ids_here<const CALLER: u8>(
+    above: Above<'_>,
+    words: &[AtomicU64; 6],
+) -> Option<Option<Arc<TraceState>>> {
+    let made = with_frames(|frames| {
         let outer = frames.frames.get(frames.depth).filter(|outer| outer.start == outer.end)?;
         let secret = Secret::get();
         let (span, number) = new_span(&mut frames.block, secret);
         let (ids, state) = ids_of(span, secret, &above, outer);
-        (!ids.is_marked()).then_some(Begun { ids, number, state })
+        if ids.is_marked() {
+            return None;
+        }
+        ids.store(number, words);
+        Some(state)
     });
-    begun.ok().flatten()
+    made.ok().flatten()
 }
 
 #[cold]

@@ -4,6 +4,7 @@ use nettrace_context::{ActivityId, SpanId, TraceFlags, TraceId};
 use nettrace_format::v6::{LAST_LABEL, Label};
 
 use super::{decode, ids};
+use crate::sync::{AtomicU64, Ordering};
 
 /// The most bytes that the ids of a span take in a label list: two activity ids, a trace id and a
 /// span id, each with its kind.
@@ -74,16 +75,20 @@ impl Ids {
         TraceFlags::from_bits(self.flags as u8)
     }
 
-    /// Five words: what a chunk has of them, and the flags.
-    #[inline]
-    pub(crate) fn to_words(self) -> [u64; 5] {
+    /// Stores them in five words, which are what a chunk has of them and the flags, and the span's
+    /// number in a sixth. The words need no order: see [`IdWords`](crate::bridge::IdWords).
+    #[inline(always)]
+    pub(crate) fn store(&self, number: u64, words: &[AtomicU64; 6]) {
         let [upper, lower] = self.trace;
         let related = self.related.map_or(0, SpanId::to_u64);
-        [upper, lower, self.span.to_u64(), related, self.flags]
+        let values = [upper, lower, self.span.to_u64(), related, self.flags, number];
+        for (word, value) in words.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
     }
 
-    /// From their [words](Self::to_words). `None` if no ids have these words.
-    #[inline]
+    /// From their first five [words](Self::store). `None` if no ids have these words.
+    #[inline(always)]
     pub(crate) fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
         let span = SpanId::from_u64(span).filter(|_| upper | lower != 0)?;
         Some(Self { trace: [upper, lower], span, related: SpanId::from_u64(related), flags })
