@@ -135,7 +135,9 @@ fn register_as_another() {
         command: c"Live_Another u32 number".as_ptr().expose_provenance() as u64,
         index: 0,
     };
+    let register: u32 = 0xC008_2A00;
+    // C libraries differ in the type of the number.
     // SAFETY: the kernel writes the last member of the request, and a bit of a static word.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), 0xC008_2A00, &raw mut request) };
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), register as _, &raw mut request) };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
 }

@@ -30,6 +30,27 @@ struct Inner {
     value: u64,
 }
 
+/// A thread that gets signals.
+#[derive(Clone, Copy)]
+struct Target(libc::pthread_t);
+
+// SAFETY: any thread may send a signal to another. Some C libraries name threads by pointers.
+unsafe impl Sync for Target {}
+
+impl Target {
+    fn current() -> Self {
+        // SAFETY: takes no arguments.
+        Self(unsafe { libc::pthread_self() })
+    }
+
+    /// # Safety
+    /// The thread has not ended.
+    unsafe fn kill(&self, signal: i32) {
+        // SAFETY: the caller's.
+        unsafe { libc::pthread_kill(self.0, signal) };
+    }
+}
+
 #[test]
 fn an_event_inside_of_an_encoding_is_counted_and_leaves_a_gap() {
     static SCHEMA: EventSchema = schema("Reentry-Nested", "Outer", 7, VALUE);
@@ -258,14 +279,13 @@ fn under_signals(work: impl FnOnce()) {
     // SAFETY: the pointer is to a live structure.
     let result = unsafe { libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()) };
     assert_eq!(result, 0);
-    // SAFETY: takes no arguments.
-    let target = unsafe { libc::pthread_self() };
+    let target = Target::current();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 // SAFETY: the target waits for this thread, so it is alive.
-                unsafe { libc::pthread_kill(target, libc::SIGUSR1) };
+                unsafe { target.kill(libc::SIGUSR1) };
                 std::thread::sleep(Duration::from_micros(20));
             }
         });
@@ -458,8 +478,7 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
     // SAFETY: the pointer is to a live structure.
     let result = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()) };
     assert_eq!(result, 0);
-    // SAFETY: takes no arguments.
-    let target = unsafe { libc::pthread_self() };
+    let target = Target::current();
     hold.hold();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -470,7 +489,7 @@ fn the_first_event_of_a_type_is_counted_where_a_handler_may_not_register_it() {
             for signal in 0..SIGNALS {
                 // SAFETY: the target waits for the flush, which waits for this thread, so it is
                 // alive.
-                unsafe { libc::pthread_kill(target, libc::SIGUSR2) };
+                unsafe { target.kill(libc::SIGUSR2) };
                 while FIRSTS.load(Ordering::SeqCst) == signal {
                     std::thread::sleep(Duration::from_millis(1));
                 }
