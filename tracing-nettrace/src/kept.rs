@@ -10,9 +10,9 @@
 //! whether they are there. When the thread begins to keep rows, it registers a destructor
 //! elsewhere.
 //!
-//! A signal handler may begin and end spans between any two instructions here. If it leaves as many
-//! open as before, nothing is lost. Otherwise the table may lose a row, or a place may stand here
-//! whose row is not kept any more. A row says itself who keeps it, so that no two spans have it.
+//! A signal handler may begin and end spans between any two instructions here. Then the table may
+//! lose a row, which nobody takes any more, or a place may stand here whose row is not kept. A row
+//! says itself who keeps it, so that no two spans have it.
 
 use std::{
     cell::Cell,
