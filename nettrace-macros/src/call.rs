@@ -180,10 +180,15 @@ impl Call<'_> {
     }
 
     /// The type of the Start, or of the only event.
-    fn first_type(&self) -> TokenStream {
+    pub(crate) fn first_type(&self) -> TokenStream {
+        self.type_at(0)
+    }
+
+    /// The type at a place in the list of types.
+    fn type_at(&self, at: usize) -> TokenStream {
         let krate = self.krate;
         let elided = self.has_lifetime().then(|| quote!(<'_>));
-        quote!(<__Call #elided as #krate::__private::TraceEvent>::event_types()[0])
+        quote!(<__Call #elided as #krate::__private::TraceEvent>::event_types()[#at])
     }
 
     /// A function that records the Start.
@@ -194,16 +199,28 @@ impl Call<'_> {
             return quote!(|| #krate::__traced::count_if_sampled_out(#ty));
         }
         let made = self.start.iter().map(|field| &field.made);
-        let idents = self.start.iter().map(|field| &field.ident);
-        let places = self.start.iter().map(|field| &field.place);
+        let start = self.start_event();
         quote! {
             || {
                 #(#made)*
-                #krate::Emit::emit(#krate::__private::Made(
-                    || __Call::Start { #(#idents: &#places),* },
-                ));
+                #krate::Emit::emit(#start);
             }
         }
+    }
+
+    /// The Start, of values that are made.
+    pub(crate) fn start_event(&self) -> TokenStream {
+        let krate = self.krate;
+        let idents = self.start.iter().map(|field| &field.ident);
+        let places = self.start.iter().map(|field| &field.place);
+        quote! {
+            #krate::__private::Made(|| __Call::Start { #(#idents: &#places),* })
+        }
+    }
+
+    /// Whether there is a Start whose values are all there, so that none is to be made.
+    pub(crate) fn start_is_given(&self) -> bool {
+        self.mode == Mode::Pair && self.start.iter().all(|field| field.made.is_empty())
     }
 
     /// The statement that records the Stop, of which `__end` tells.
@@ -267,19 +284,51 @@ impl Call<'_> {
                     }
                 }
             });
+            let stop_alone = self.is_plain().then(|| {
+                let krate = self.krate;
+                let emit = self.emit_alone();
+                quote! {
+                    #[inline(always)]
+                    fn stop_alone(
+                        &mut self,
+                        __end: &#krate::End,
+                        __span: &#krate::__traced::Alone<'_>,
+                    ) {
+                        #emit
+                    }
+                }
+            });
             return quote! {
                 const IS_SINGLE: ::core::primitive::bool = true;
 
                 #release
+
+                #stop_alone
             };
         }
         let (krate, ty) = (self.krate, self.first_type());
+        let plain_stop = self.is_plain().then(|| {
+            let ty = self.type_at(1);
+            quote! {
+                #[inline(always)]
+                fn plain_stop() -> ::core::option::Option<&'static #krate::__private::EventType> {
+                    ::core::option::Option::Some(#ty)
+                }
+            }
+        });
         quote! {
             #[inline(always)]
             fn start_type() -> ::core::option::Option<&'static #krate::__private::EventType> {
                 ::core::option::Option::Some(#ty)
             }
+
+            #plain_stop
         }
+    }
+
+    /// Whether what ends the span is a call that has nothing to tell but the time and the outcome.
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.is_future && self.stop.is_empty()
     }
 
     fn has_lifetime(&self) -> bool {

@@ -168,9 +168,10 @@ pub use nettrace_event as __private;
 #[doc(hidden)]
 pub mod __traced {
     pub use crate::span::{
-        SpanHere,
+        Alone, SpanHere,
         call::{
-            AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, emit_single, is_wanted,
+            AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, emit_alone,
+            emit_single, is_wanted,
         },
         kept::{Kept, Value, Values},
     };

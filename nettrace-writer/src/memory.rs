@@ -354,6 +354,15 @@ impl Cursor {
         (limit > ATTENTION).then(|| Self::new(at, limit.saturating_sub(at as usize)))
     }
 
+    /// A cursor for the next `len` bytes of a busy record's chunk. `None` if they do not fit, if
+    /// there is no chunk, or if the next event must take the slow path.
+    #[inline(always)]
+    pub(crate) fn for_next(record: &Record, len: usize) -> Option<Self> {
+        // M2: as in `to_limit`. What is no address is below every position.
+        let at = record.pos();
+        (at as usize + len <= record.limit()).then(|| Self::new(at, len))
+    }
+
     /// A separate cursor for at most `max` of the bytes that are left.
     pub(crate) fn split(&self, max: usize) -> Self {
         Self::new(self.position(), self.room().min(max))

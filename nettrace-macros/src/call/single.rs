@@ -131,6 +131,20 @@ impl Call<'_> {
     /// The statement that records the event, of which `__end` tells.
     pub(super) fn emit_single(&self) -> TokenStream {
         let krate = self.krate;
+        let emit = quote!(#krate::__traced::emit_single);
+        self.emit_by(&emit, None)
+    }
+
+    /// The same where the span's ids are at hand, in `__span`.
+    pub(super) fn emit_alone(&self) -> TokenStream {
+        let krate = self.krate;
+        let emit = quote!(#krate::__traced::emit_alone);
+        self.emit_by(&emit, Some(quote!(, __span)))
+    }
+
+    /// The same by a function, to which the usual event is passed with other arguments.
+    fn emit_by(&self, function: &TokenStream, arguments: Option<TokenStream>) -> TokenStream {
+        let krate = self.krate;
         let copied =
             self.is_future.then(|| quote!(let (__polls, __busy) = (__end.polls, __end.busy);));
         let polled = self.is_future.then(|| quote!(polls: __polls, busy: __busy,));
@@ -147,26 +161,37 @@ impl Call<'_> {
         // Values of the stop may be places, which must stay where they are.
         let moved = self.stop.is_empty().then(|| quote!(move));
         let kept = self.kept().map(|_| quote!(let __kept = &self.__kept;));
+        let emit = |function: &TokenStream, outcome, arguments: Option<TokenStream>| {
+            let (polled, idents) = (polled.clone(), idents.iter());
+            let (values, stop) = (values.clone(), stop.clone());
+            quote! {
+                #function(&#krate::__private::Made(#moved || {
+                    #values
+                    __Call {
+                        started: __started,
+                        duration: __duration,
+                        outcome: #outcome,
+                        #polled
+                        #(#idents: __values.value(),)*
+                        #(#stop),*
+                    }
+                }) #arguments);
+            }
+        };
+        let emit_ok = emit(function, quote!(#krate::Outcome::Ok), arguments);
+        let emit_other = emit(&quote!(#krate::__traced::emit_single), quote!(__outcome), None);
         quote! {
             // Copies, so that nothing refers to the whole of `__end`.
             #kept
             let (__started, __duration, __outcome) =
                 (__end.started, __end.duration, __end.outcome);
             #copied
-            #krate::__traced::emit_single(
-                &#krate::__private::Made(#moved || {
-                    #values
-                    __Call {
-                        started: __started,
-                        duration: __duration,
-                        outcome: __outcome,
-                        #polled
-                        #(#idents: __values.value(),)*
-                        #(#stop),*
-                    }
-                }),
-                __end,
-            );
+            // The size of the usual outcome is known when this is compiled.
+            if let #krate::Outcome::Ok = __outcome {
+                #emit_ok
+            } else {
+                #emit_other
+            }
         }
     }
 }

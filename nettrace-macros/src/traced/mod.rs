@@ -156,12 +156,23 @@ impl<'a> Spec<'a> {
             );
         }
         let (result, ty) = (local("__result"), &self.output.ty);
-        let handler = self.handler(None, &quote!(&#result));
+        let end = if self.call.is_plain() && !self.output.is_never() {
+            quote! {
+                #krate::__traced::Call::end_as(#span, {
+                    #[allow(unused_imports)]
+                    use #krate::__traced::AnyReturned as _;
+                    #krate::__traced::Returned(&#result).outcome()
+                })
+            }
+        } else {
+            let handler = self.handler(None, &quote!(&#result));
+            quote!(#krate::__traced::Call::end_with(#span, #handler))
+        };
         parse_quote!({
             let mut #span = #krate::__traced::Call::off();
             #begin
             let #result = #krate::__traced::call(move || -> #ty #body);
-            #krate::__traced::Call::end_with(#span, #handler);
+            #end;
             #result
         })
     }
@@ -207,6 +218,14 @@ impl<'a> Spec<'a> {
         };
         let begun = match sample {
             None => match (is_call, parent) {
+                (true, None) if call.mode == Mode::Single => {
+                    let ty = call.first_type();
+                    quote!(#guard::begin_single(#given, #ty))
+                }
+                (true, None) if call.start_is_given() => {
+                    let start = call.start_event();
+                    quote!(#guard::begin_with_event(#given, #start))
+                }
                 (true, None) => quote!(#guard::begin(#given, #emit_start)),
                 (true, Some(parent)) => quote!(#guard::begin_in(#given, #parent, #emit_start)),
                 (false, _) => quote!(#guard::begin(#given, #given_parent, #emit_start)),

@@ -26,7 +26,10 @@ use nettrace_context::TraceState;
 use nettrace_format::v6::Label;
 
 pub(crate) use self::{
-    begin::{Above, Begun, begin_sampled_out, begin_span, new_ids, new_ids_in_current},
+    begin::{
+        Above, Begun, begin_event, begin_in_current, begin_sampled_out, begin_span, new_ids,
+        new_ids_in_current,
+    },
     list::decode,
     span_ids::{IdBytes, IdList, Ids, SAMPLED_OUT, labels},
 };
@@ -106,10 +109,39 @@ impl Frame {
         last: &mut u64,
     ) -> Entered {
         self.set(number, Some(ids), false, labels, state);
-        (*depth, *last) = (*depth + 1, *last + 1);
-        self.serial = *last;
-        set_innermost(*last, number);
-        Entered { depth: *depth, serial: *last }
+        let entered = Entered { depth: *depth + 1, serial: *last + 1 };
+        self.serial = entered.serial;
+        (*depth, *last) = (entered.depth, entered.serial);
+        // Another span is in force, with hardly any exception.
+        INNERMOST.with(|innermost| {
+            innermost.serial.set(entered.serial);
+            innermost.version.set(number);
+        });
+        local::labels_changed();
+        entered
+    }
+}
+
+/// Where a span that begins is written: in its frame, and for whoever began it.
+struct Place<'a> {
+    next: &'a mut Frame,
+    labels: Range<usize>,
+    depth: &'a mut usize,
+    last: &'a mut u64,
+    begun: &'a mut Option<Begun>,
+    entered: &'a mut Entered,
+}
+
+impl Place<'_> {
+    /// Puts a span in force that has no labels and no `tracestate`: see [`Frames::begin_span`].
+    #[inline(always)]
+    fn begin(self, span: (Ids, u64), buffer: Option<&ThreadBuffer>) -> Option<&ThreadBuffer> {
+        let (ids, number) = span;
+        // Not read back from there: the processor would wait until it is written. There is nothing
+        // to drop, and the code for that would need registers here.
+        mem::forget(self.begun.replace(Begun { ids, number, state: None }));
+        *self.entered = self.next.set_span(span, None, self.labels, self.depth, self.last);
+        buffer.filter(|buffer| !ids.is_marked() && write_span(buffer, &ids, number))
     }
 }
 
@@ -466,33 +498,57 @@ impl Frames {
         entered
     }
 
-    /// `buffer` is the one that the next event goes to, if that is known.
+    /// `buffer` is the one that the next event goes to, if that is known. If the ids are in it,
+    /// this returns it, busy.
     #[inline(always)]
-    fn begin_span(
+    fn begin_span<'b>(
         &mut self,
         above: &Above<'_>,
         begun: &mut Option<Begun>,
-        buffer: Option<&ThreadBuffer>,
-    ) -> Entered {
+        entered: &mut Entered,
+        buffer: Option<&'b ThreadBuffer>,
+    ) -> Option<&'b ThreadBuffer> {
         let Some([outer, next, ..]) = self.frames.get_mut(self.depth..) else {
-            return self.begin_span_after_growth(above, begun);
+            self.begin_span_after_growth(above, begun, entered);
+            return None;
         };
+        let is_plain = outer.start == outer.end && outer.state.is_none();
+        if !(is_plain && matches!(above, Above::Current)) {
+            return self.begin_span_otherwise(above, begun, entered, buffer);
+        }
         let secret = Secret::get();
         let (span, number) = new_span(&mut self.block, secret);
+        let (depth, last) = (&mut self.depth, &mut self.last);
+        let place = Place { labels: outer.start..outer.end, next, depth, last, begun, entered };
+        // Each kind of span has code of its own, so that a child's ids are copied in large pieces.
+        match &outer.ids {
+            Some(parent) => {
+                let related = Some(parent.span);
+                place.begin((Ids { span, related, ..*parent }, number), buffer)
+            }
+            None => place.begin((Ids::of_root(span, secret), number), buffer),
+        }
+    }
+
+    /// [`begin_span`](Self::begin_span) for a span that is not simply one in the span in force, or
+    /// that has labels or a `tracestate`.
+    #[inline(never)]
+    fn begin_span_otherwise<'b>(
+        &mut self,
+        above: &Above<'_>,
+        begun: &mut Option<Begun>,
+        entered: &mut Entered,
+        buffer: Option<&'b ThreadBuffer>,
+    ) -> Option<&'b ThreadBuffer> {
+        let secret = Secret::get();
+        let (span, number) = new_span(&mut self.block, secret);
+        let outer = &self.frames[self.depth];
+        let has_labels = outer.start < outer.end;
         let (ids, state) = ids_of(span, secret, above, outer);
-        let labels = outer.start..outer.end;
-        // Not read back from there: the processor would wait until it is written. There is nothing
-        // to drop, and the code for that would need registers here.
-        mem::forget(begun.replace(Begun { ids, number, state: state.clone() }));
-        if !labels.is_empty() {
-            return self.push_span_below_labels(&Begun { ids, number, state });
-        }
-        let entered = next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last);
-        match buffer {
-            Some(buffer) if !ids.is_marked() => write_span(buffer, &ids, number),
-            _ => {}
-        }
-        entered
+        *begun = Some(Begun { ids, number, state: state.clone() });
+        *entered = self.push_begun(Begun { ids, number, state });
+        let is_written = |buffer: &&_| !ids.is_marked() && write_span(buffer, &ids, number);
+        buffer.filter(|_| !has_labels).filter(is_written)
     }
 
     /// Changes the ids of a span that is in force, and whether it is sampled out.
@@ -507,9 +563,14 @@ impl Frames {
 
     #[cold]
     #[inline(never)]
-    fn begin_span_after_growth(&mut self, above: &Above<'_>, begun: &mut Option<Begun>) -> Entered {
+    fn begin_span_after_growth(
+        &mut self,
+        above: &Above<'_>,
+        begun: &mut Option<Begun>,
+        entered: &mut Entered,
+    ) {
         grow(&mut self.frames);
-        self.begin_span(above, begun, None)
+        self.begin_span(above, begun, entered, None);
     }
 
     /// Ends a scope, which was not [`NOTHING`](Entered::NOTHING).

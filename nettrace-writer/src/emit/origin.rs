@@ -147,14 +147,16 @@ pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32
     out.put(bytes);
 }
 
+/// How many bytes the escape for a span without labels takes.
+pub(super) const SPAN_LEN: usize = ESCAPE_HEAD + size_of::<IdBytes>();
+
 /// Writes the escape for a span without labels.
 #[inline(always)]
 pub(super) fn span(out: &mut Cursor, ids: &Ids, previous: u32) {
-    const LEN: usize = size_of::<IdBytes>();
     // In one piece, so that there is one check whether it fits.
-    let space = out.space(ESCAPE_HEAD + LEN).and_then(<[u8]>::split_first_chunk_mut);
+    let space = out.space(SPAN_LEN).and_then(<[u8]>::split_first_chunk_mut);
     if let Some((head, bytes)) = space {
-        *head = Escape::Span.head(LEN, previous);
+        *head = Escape::Span.head(size_of::<IdBytes>(), previous);
         if let Some(bytes) = bytes.first_chunk_mut() {
             ids.write(bytes);
         }

@@ -155,20 +155,24 @@ pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
 /// Makes a span the labels of the next row, whatever is in force. Otherwise as [`relabel`].
 #[inline(always)]
 pub(super) fn relabel_as(record: &Record, ids: &Ids, version: u64) -> bool {
-    let write = |out: &mut Cursor| origin::span(out, ids, record.last_escapes());
-    record.labels() == version || (record.goes_on() && write_escape(record, version, write))
+    record.labels() == version || write_ids(record, ids, version)
+}
+
+/// [`relabel`] in the code of a caller whose labels have hardly ever been written.
+#[inline(always)]
+pub(super) fn relabel_here(buffer: &ThreadBuffer) -> bool {
+    frames::version() == buffer.record.labels() || write_labels_here(buffer)
 }
 
 #[inline(never)]
 fn write_labels(buffer: &ThreadBuffer) -> bool {
+    write_labels_here(buffer)
+}
+
+#[inline(always)]
+fn write_labels_here(buffer: &ThreadBuffer) -> bool {
     let record = &buffer.record;
-    // A chunk's first row needs its number, and a chunk without rows must not have escapes.
-    if !record.goes_on() {
-        return false;
-    }
-    let written = frames::with_span(|ids, version| {
-        write_escape(record, version, |out| origin::span(out, ids, record.last_escapes()))
-    });
+    let written = frames::with_span(|ids, version| write_ids(record, ids, version));
     written.unwrap_or_else(|| write_list(record))
 }
 
@@ -182,30 +186,55 @@ fn write_list(record: &Record) -> bool {
     written == Some(true)
 }
 
-/// Writes the ids of the span that has just been put in force into a buffer, and makes it the
-/// current one. If that fails, the next event writes them.
+/// Writes the ids of the span that has just been put in force into a buffer, makes it the current
+/// one, and leaves its record busy. If that fails, which this returns, the next event writes them.
 #[inline(always)]
-pub(crate) fn write_span(buffer: &ThreadBuffer, ids: &Ids, version: u64) {
+pub(crate) fn write_span(buffer: &ThreadBuffer, ids: &Ids, version: u64) -> bool {
     let record = &buffer.record;
-    if record.begin_usual() {
-        let write = |out: &mut Cursor| origin::span(out, ids, record.last_escapes());
-        if record.goes_on() && write_escape(record, version, write) {
-            local::make_current(buffer);
-        }
+    if !record.begin_usual() {
+        return false;
+    }
+    let written = write_ids(record, ids, version);
+    if written {
+        local::make_current(buffer);
+    } else {
         record.end_usual();
     }
+    written
+}
+
+/// Writes an escape for a span without labels, if it fits.
+#[inline(always)]
+fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
+    let goes_on = goes_on(record);
+    let Some(mut out) = Cursor::for_next(record, origin::SPAN_LEN) else { return false };
+    debug_assert!(goes_on);
+    origin::span(&mut out, ids, record.last_escapes());
+    record.add_labels(out.position(), version);
+    true
 }
 
 /// Writes an escape for the labels of a version, if it fits.
 #[inline(always)]
 fn write_escape(record: &Record, version: u64, write: impl FnOnce(&mut Cursor)) -> bool {
+    let goes_on = goes_on(record);
     let Some(mut out) = Cursor::to_limit(record) else { return false };
+    debug_assert!(goes_on);
     write(&mut out);
     if out.overflowed() {
         return false;
     }
     record.add_labels(out.position(), version);
     true
+}
+
+/// Whether the chunk has a row, and the next row need not tell of numbers without a row. An escape
+/// for labels must not come otherwise. Where `limit` is an address, that is so: see
+/// [`Record::goes_on`]. This is asked before `limit` is read, because a signal handler that
+/// interrupts the event may leave a note.
+#[inline(always)]
+fn goes_on(record: &Record) -> bool {
+    !cfg!(debug_assertions) || record.goes_on()
 }
 
 /// Seals a jumbo chunk after its one event.

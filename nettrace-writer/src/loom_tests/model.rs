@@ -187,9 +187,11 @@ impl Model {
 
     /// The calls of `emit::slow::relabel`, with labels that always have changed.
     fn relabel(&self, record: &Record) -> bool {
-        if !record.goes_on() || Cursor::to_limit(record).is_none_or(|rest| rest.room() < ROW) {
+        let goes_on = record.goes_on();
+        if Cursor::to_limit(record).is_none_or(|rest| rest.room() < ROW) {
             return false;
         }
+        assert!(goes_on, "an address in `limit` says so");
         let pos = record.pos();
         let version = record.labels() + 1;
         let end = self.put(self.chunk_at(pos), pos, [LABELS, version as u8]);

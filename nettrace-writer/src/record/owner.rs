@@ -443,8 +443,11 @@ impl Record {
     }
 
     /// Whether the current chunk has a row, and the next row need not tell of numbers without a
-    /// row. (An event that is refused later leaves a note.) Busy owner only.
-    #[inline(always)]
+    /// row. Busy owner only.
+    ///
+    /// That is so wherever `limit` is an address. Whoever installs a chunk or clears a note writes
+    /// a row that tells of such numbers, or leaves a note, or seals the chunk, before it ends the
+    /// event. Whoever uses a number without a row leaves a note.
     pub(crate) fn goes_on(&self) -> bool {
         let nested = self.nested.load(Ordering::Relaxed);
         self.pos() != self.start.load(Ordering::Relaxed)

@@ -10,11 +10,16 @@ use nettrace_event::{
     encoding,
 };
 
-use super::{End, EnteredSpan, Outcome, Parent, Sampling, SpanEvents};
+use super::{
+    Alone, Elapsed, End, EnteredSpan, Entry, Outcome, Parent, Sampling, Scope, Span, SpanEvents,
+    Started,
+};
 use crate::{
-    context::frames,
+    Emit as _,
+    context::frames::{self, Begun, Entered},
     emit::{sampled_out::leave_out, single},
     sessions,
+    sync::thread,
 };
 
 /// Whether anybody listens to a span whose Start has this type.
@@ -46,10 +51,14 @@ pub fn count_if_sampled_out(ty: &'static EventType) {
 
 /// Records the event of a span of one event, which has ended so.
 #[inline(always)]
-pub fn emit_single<T: TraceEvent>(event: T, end: &End) {
-    // A copy, so that nothing refers to the whole of `end`.
-    let span = end.single;
-    single::emit_single(event, span.as_ref());
+pub fn emit_single<T: TraceEvent>(event: T) {
+    single::emit_single(event);
+}
+
+/// [`emit_single`] in the code of the caller, whose span's ids are at hand.
+#[inline(always)]
+pub fn emit_alone<T: TraceEvent>(event: T, Alone(span): &Alone<'_>) {
+    single::emit_alone(event, (&span.ids, span.number));
 }
 
 /// The span of a call, if somebody listens. What begins and ends it is out of line, so that a
@@ -116,6 +125,44 @@ impl<E: SpanEvents> Call<E> {
         }
     }
 
+    /// [`begin`](Self::begin) with a Start that takes no code of the application to make. It is
+    /// recorded where the ids are made.
+    #[inline(never)]
+    pub fn begin_with_event(&mut self, events: impl FnOnce() -> E, start: impl TraceEvent) {
+        if frames::is_sampled_out() {
+            return start.emit();
+        }
+        self.span = ManuallyDrop::new(Some(EnteredSpan::off(events())));
+        if let Some(span) = &mut *self.span {
+            span.begin_with_event(start);
+        }
+    }
+
+    /// [`begin`](Self::begin) for a span whose one event has this type.
+    #[inline(never)]
+    pub fn begin_single(&mut self, events: impl FnOnce() -> E, ty: &'static EventType) {
+        if frames::is_sampled_out() {
+            return count_if_sampled_out(ty);
+        }
+        self.span = ManuallyDrop::new(Some(EnteredSpan::off(events())));
+        if let Some(span) = &mut *self.span {
+            span.begin_single(ty);
+        }
+    }
+
+    /// Ends the span with an outcome, if its last event tells of no more than that and the time.
+    #[inline(always)]
+    pub fn end_as(mut self, outcome: Outcome) {
+        if let Some(span) = &mut *self.span {
+            match E::plain_stop() {
+                Some(ty) => span.end_plain(ty, Some(outcome)),
+                None => self.end_alone(Some(outcome)),
+            }
+            // There is nothing left to drop.
+            mem::forget(self);
+        }
+    }
+
     /// Ends the span. `stop` records the Stop: see [`EnteredSpan::end_with`].
     #[inline(always)]
     pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
@@ -132,6 +179,12 @@ impl<E: SpanEvents> Call<E> {
     #[inline(never)]
     fn drop_now(&mut self) {
         self.end_where_it_is(EnteredSpan::end_at_drop);
+    }
+
+    /// Ends a span of one event.
+    #[inline(never)]
+    fn end_alone(&mut self, outcome: Option<Outcome>) {
+        self.end_where_it_is(|span| span.end_alone(outcome));
     }
 
     /// Calls `end`, and drops the span where it is, because it is large.
@@ -165,9 +218,210 @@ impl<E: SpanEvents> Drop for Unwinding<'_, E> {
 impl<E: SpanEvents> Drop for Call<E> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.span.is_some() {
-            self.drop_now();
+        if let Some(span) = &mut *self.span {
+            match E::plain_stop() {
+                Some(ty) => span.end_plain(ty, None),
+                None if E::IS_SINGLE => self.end_alone(None),
+                None => self.drop_now(),
+            }
         }
+    }
+}
+
+impl<E: SpanEvents> EnteredSpan<E> {
+    /// [`begin_here`](Self::begin_here) in the span in force, with a Start that takes no code of
+    /// the application to make.
+    #[inline(always)]
+    fn begin_with_event<T: TraceEvent>(&mut self, start: T) {
+        let ty = start.event_type();
+        let Some(Entry { scope, .. }) = entry_of_nothing(&mut self.entry) else { return };
+        match frames::begin_event(&mut self.span.open, &mut scope.0, ty.enabled()) {
+            Some(buffer) => self.span.started = single::emit_first(start, ty, buffer),
+            None => self.begin_otherwise(start),
+        }
+    }
+
+    /// [`begin_here`](Self::begin_here) in the span in force, for a span of one event.
+    #[inline(always)]
+    fn begin_single(&mut self, ty: &'static EventType) {
+        let Some(Entry { scope, .. }) = entry_of_nothing(&mut self.entry) else { return };
+        frames::begin_in_current(&mut self.span.open, &mut scope.0);
+        match &self.span.open {
+            Some(open) if !open.is_undecided() => self.span.started = Started::now(),
+            _ => self.decide_and_start(|| count_if_sampled_out(ty)),
+        }
+    }
+
+    /// Goes on with [`begin_with_event`](Self::begin_with_event) if the ids are not in the chunk
+    /// yet.
+    #[cold]
+    #[inline(never)]
+    fn begin_otherwise(&mut self, start: impl TraceEvent) {
+        self.decide_and_start(|| start.emit());
+    }
+
+    #[inline]
+    fn decide_and_start(&mut self, start: impl FnOnce()) {
+        if let (Some(open), Some(Entry { scope, .. })) = (&mut self.span.open, &self.entry) {
+            if open.is_undecided() {
+                open.decide(&scope.0, None, open.ids.related.is_none());
+            }
+        }
+        self.span.start(start);
+    }
+
+    /// Records the event of a span that has no other. The span is still to be dropped.
+    #[inline(always)]
+    fn end_alone(&mut self, outcome: Option<Outcome>) {
+        let Self { span: Span { open, started, events }, entry, .. } = self;
+        let (Some(span), Some(entry)) = (open, entry) else { return };
+        if !frames::return_to(&entry.scope.0) {
+            enter_again(span, &mut entry.scope);
+        }
+        // If it is sampled out, there is no event.
+        if started.is_known() {
+            let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
+            let (duration, busy) = (started.elapsed(), Elapsed::ZERO);
+            let end = End { started: started.time(), duration, outcome, polls: 0, busy };
+            events.stop_alone(&end, &Alone(span));
+        }
+    }
+
+    /// Ends the span, and drops what it has. Then there is nothing left to drop.
+    #[inline(always)]
+    fn end_plain(&mut self, ty: &'static EventType, outcome: Option<Outcome>) {
+        const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
+        let Self { span: Span { open, started, .. }, entry, .. } = self;
+        end_plain(open, entry, *started, ty, outcome);
+    }
+}
+
+impl Entry {
+    /// The outcome of a call that ends now, and did not return a result.
+    #[inline(always)]
+    fn outcome_now(&self) -> Outcome {
+        let has_panicked = !self.was_panicking && thread::panicking();
+        if has_panicked { Outcome::Panicked } else { Outcome::Ok }
+    }
+}
+
+/// The entry of a span that is put in force next.
+#[inline(always)]
+fn entry_of_nothing(entry: &mut Option<Entry>) -> Option<&mut Entry> {
+    let scope = Scope(Entered::NOTHING);
+    // There is nothing to drop.
+    mem::forget(entry.replace(Entry { scope, was_panicking: thread::panicking(), outcome: None }));
+    entry.as_mut()
+}
+
+/// Ends the span of a call whose Stop is plain. All such calls share this code. So it is in the
+/// processor's caches if any of them has just ended.
+#[inline(never)]
+fn end_plain(
+    open: &mut Option<Begun>,
+    entry: &mut Option<Entry>,
+    started: Started,
+    ty: &'static EventType,
+    outcome: Option<Outcome>,
+) {
+    let (Some(span), Some(entry)) = (&*open, entry) else { return };
+    if !frames::return_to(&entry.scope.0) {
+        enter_again(span, &mut entry.scope);
+    }
+    // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
+    if started.is_known() {
+        let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
+        let (duration, ids) = (started.elapsed(), (&span.ids, span.number));
+        if let Outcome::Ok = outcome {
+            single::emit_last(&OkStop { ty, duration }, ty, ids, Some(OkStop::LEN));
+        } else {
+            stop_unusually(&PlainStop { ty, duration, outcome }, span);
+        }
+    }
+    frames::leave_from::<PlainStop>(&entry.scope.0);
+    if span.state.is_some() {
+        release(open);
+    }
+}
+
+/// Enters a span whose scope has ended with one around it.
+#[cold]
+#[inline(never)]
+fn enter_again(span: &Begun, scope: &mut Scope) {
+    *scope = Scope(frames::enter_span(span));
+}
+
+#[cold]
+#[inline(never)]
+fn release(open: &mut Option<Begun>) {
+    *open = None;
+}
+
+/// Records a Stop that says more than that all went well.
+#[cold]
+#[inline(never)]
+fn stop_unusually(stop: &PlainStop, span: &Begun) {
+    single::emit_last(stop, stop.ty, (&span.ids, span.number), None);
+}
+
+/// A Stop that tells of the time and the outcome, and of nothing else. The types of such events
+/// have the same fields.
+struct PlainStop {
+    ty: &'static EventType,
+    duration: Elapsed,
+    outcome: Outcome,
+}
+
+impl TraceEvent for PlainStop {
+    // As for all events of `#[traced]`: see `Made`.
+    const COMES_ALONE: bool = true;
+    const LEAVES_OUT: bool = false;
+
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    #[inline(always)]
+    fn event_type(&self) -> &'static EventType {
+        self.ty
+    }
+
+    #[inline(always)]
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        self.duration.encode_field(encoder);
+        self.outcome.encode_field(encoder);
+    }
+}
+
+/// A [`PlainStop`] whose outcome is [`Outcome::Ok`], so that its size is known.
+struct OkStop {
+    ty: &'static EventType,
+    duration: Elapsed,
+}
+
+impl OkStop {
+    /// The size of the payload: the duration and `ok`. If it is another, the event takes the slow
+    /// path.
+    const LEN: usize = 8 + 2 + 2 * "ok".len();
+}
+
+impl TraceEvent for OkStop {
+    const COMES_ALONE: bool = PlainStop::COMES_ALONE;
+    const LEAVES_OUT: bool = PlainStop::LEAVES_OUT;
+
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    #[inline(always)]
+    fn event_type(&self) -> &'static EventType {
+        self.ty
+    }
+
+    #[inline(always)]
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        let Self { ty, duration } = *self;
+        PlainStop { ty, duration, outcome: Outcome::Ok }.encode(encoder);
     }
 }
 

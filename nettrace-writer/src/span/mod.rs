@@ -48,7 +48,6 @@ use crate::{
         Context, NotAcrossAwait,
         frames::{self, Above, Begun, Entered, Snapshot},
     },
-    emit::single::Single,
     sync::thread,
 };
 
@@ -127,9 +126,12 @@ pub struct End {
     pub polls: u32,
     /// The time in its future's polls. 0 if it was no future.
     pub busy: Elapsed,
-    /// The span, if one event tells of all of it.
-    single: Option<Single>,
 }
+
+/// A span in force whose one event comes next.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Alone<'a>(&'a Begun);
 
 /// The events of one span. The macros implement this.
 pub trait SpanEvents {
@@ -146,8 +148,23 @@ pub trait SpanEvents {
         None
     }
 
+    /// The type of the Stop, if that tells of the time and the outcome, and of nothing else.
+    #[doc(hidden)]
+    #[inline(always)]
+    #[must_use]
+    fn plain_stop() -> Option<&'static EventType> {
+        None
+    }
+
     /// Records the Stop. The span is in force.
     fn stop(&mut self, end: &End);
+
+    /// [`stop`](Self::stop), if one event tells of the whole span, and the span's ids are at hand.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn stop_alone(&mut self, end: &End, _: &Alone<'_>) {
+        self.stop(end);
+    }
 
     /// Drops what the events keep. For the code of `#[traced]`, whose events have nothing else to
     /// be dropped.
@@ -349,10 +366,9 @@ impl<E: SpanEvents> Span<E> {
         busy: Elapsed,
         stop: impl FnOnce(&mut E, End),
     ) {
-        if let Some(Begun { ids, number, .. }) = self.open {
+        if self.open.is_some() {
             let (started, duration) = (self.started.time(), self.started.elapsed());
-            let single = E::IS_SINGLE.then_some(Single { ids, number });
-            let end = End { started, duration, outcome, polls, busy, single };
+            let end = End { started, duration, outcome, polls, busy };
             self.open = None;
             // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
             if self.started.is_known() {

@@ -9,7 +9,11 @@ use super::{
     span_ids::{OPEN, OUT},
     with_frames,
 };
-use crate::{Sampling, local, sync::AtomicU64};
+use crate::{
+    Sampling,
+    local::{self, ThreadBuffer},
+    sync::AtomicU64,
+};
 
 /// Where a span begins.
 #[derive(Debug)]
@@ -102,41 +106,64 @@ pub(crate) fn begin_span(
     begun: &mut Option<Begun>,
     word: Option<u32>,
 ) -> Entered {
-    match (above, word) {
-        (Above::Current, Some(word)) => begin_in_current(begun, word),
-        (Above::Current, None) => begin_in_current_unwritten(begun),
-        (above, word) => begin_above(above, begun, word.unwrap_or(0)),
+    let mut entered = Entered::NOTHING;
+    let buffer = match (above, word) {
+        (Above::Current, Some(word)) => begin_event(begun, &mut entered, word),
+        (Above::Current, None) => {
+            begin_in_current(begun, &mut entered);
+            return entered;
+        }
+        (above, word) => begin_above(above, begun, &mut entered, word.unwrap_or(0)),
+    };
+    if let Some(buffer) = buffer {
+        buffer.record.end_usual();
     }
+    entered
 }
 
-/// [`begin_span`] in the span in force.
+/// [`begin_span`] in the span in force, for an event that comes at once. `entered` is nothing. If
+/// this returns a buffer, it is the current one, has the ids, and is busy with the event.
 #[inline(never)]
-fn begin_in_current(begun: &mut Option<Begun>, word: u32) -> Entered {
-    begin_here::<0>(Above::Current, begun, word)
+pub(crate) fn begin_event<'b>(
+    begun: &mut Option<Begun>,
+    entered: &mut Entered,
+    word: u32,
+) -> Option<&'b ThreadBuffer> {
+    begin_here::<0>(Above::Current, begun, entered, word)
 }
 
 /// [`begin_span`] in the span in force, if it is not known which event comes next.
 #[inline(never)]
-fn begin_in_current_unwritten(begun: &mut Option<Begun>) -> Entered {
-    begin_here::<1>(Above::Current, begun, 0)
+pub(crate) fn begin_in_current(begun: &mut Option<Begun>, entered: &mut Entered) {
+    begin_here::<1>(Above::Current, begun, entered, 0);
 }
 
 /// [`begin_span`] anywhere else.
 #[inline(never)]
-fn begin_above(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
-    begin_here::<2>(above, begun, word)
+fn begin_above<'b>(
+    above: Above<'_>,
+    begun: &mut Option<Begun>,
+    entered: &mut Entered,
+    word: u32,
+) -> Option<&'b ThreadBuffer> {
+    begin_here::<2>(above, begun, entered, word)
 }
 
 /// The parameter makes three functions of this, and so of the closure in it: the standard library's
 /// function that calls the closure is inlined if it has one caller.
 #[inline(always)]
-fn begin_here<const CALLER: u8>(above: Above<'_>, begun: &mut Option<Begun>, word: u32) -> Entered {
+fn begin_here<'b, const CALLER: u8>(
+    above: Above<'_>,
+    begun: &mut Option<Begun>,
+    entered: &mut Entered,
+    word: u32,
+) -> Option<&'b ThreadBuffer> {
     let buffer = local::buffer_of(word);
-    match at_end(with_frames(|frames| frames.begin_span(&above, begun, buffer))) {
-        Ok(entered) => entered,
+    match at_end(with_frames(|frames| frames.begin_span(&above, begun, entered, buffer))) {
+        Ok(buffer) => buffer,
         Err(_) => {
             *begun = Some(begin_nowhere(&above));
-            Entered::NOTHING
+            None
         }
     }
 }
@@ -217,9 +244,15 @@ pub(super) fn ids_of(
     };
     match parent {
         Some(parent) => (Ids { span, related: Some(parent.span), ..parent }, state.clone()),
-        None => {
-            let flags = TraceFlags::RANDOM.with_sampled(true);
-            (Ids { related, ..Ids::new(secret.trace_id(span), span, flags) }, None)
-        }
+        None => (Ids { related, ..Ids::of_root(span, secret) }, None),
+    }
+}
+
+impl Ids {
+    /// The ids of a span that begins a trace.
+    #[inline(always)]
+    pub(super) fn of_root(span: SpanId, secret: Secret) -> Self {
+        let flags = TraceFlags::RANDOM.with_sampled(true);
+        Self::new(secret.trace_id(span), span, flags)
     }
 }
