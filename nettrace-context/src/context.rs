@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::{fmt, ops::Deref, str};
 
 use crate::{
-    hex::{self, HexError},
+    hex::{self, NoDigit},
     id::{SpanId, TraceId},
     state::TraceState,
 };
@@ -34,12 +34,9 @@ pub enum TraceParentError {
     ZeroSpan,
 }
 
-impl From<HexError> for TraceParentError {
-    fn from(error: HexError) -> Self {
-        match error {
-            HexError::Length => Self::Form,
-            HexError::Digit => Self::Digit,
-        }
+impl From<NoDigit> for TraceParentError {
+    fn from(_: NoDigit) -> Self {
+        Self::Digit
     }
 }
 
@@ -130,7 +127,7 @@ impl TraceContext {
         Self { trace, span, flags, state: None }
     }
 
-    /// Reads the header `traceparent`.
+    /// Reads the header `traceparent`, which is text, or bytes as libraries for HTTP have them.
     ///
     /// If the version is above 00, it reads only the parts that version 00 has, as the standard
     /// requires.
@@ -145,7 +142,7 @@ impl TraceContext {
     /// ```
     /// use nettrace_context::{TraceContext, TraceParentError};
     ///
-    /// let read = |header| TraceContext::from_traceparent(header);
+    /// let read = |header: &str| TraceContext::from_traceparent(header);
     /// let context = read("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00")?;
     /// assert_eq!(context.span_id().to_string(), "00f067aa0ba902b7");
     /// assert_eq!(
@@ -154,26 +151,28 @@ impl TraceContext {
     /// );
     /// # Ok::<(), TraceParentError>(())
     /// ```
-    pub fn from_traceparent(header: &str) -> Result<Self, TraceParentError> {
-        let (parts, rest) =
-            header.as_bytes().split_first_chunk::<LEN>().ok_or(TraceParentError::Form)?;
-        let part = |start, end| &parts[start..end];
-        let [version] = hex::read(part(0, 2))?;
-        match version {
+    #[inline]
+    pub fn from_traceparent(header: impl AsRef<[u8]>) -> Result<Self, TraceParentError> {
+        Self::read(header.as_ref())
+    }
+
+    fn read(header: &[u8]) -> Result<Self, TraceParentError> {
+        let (parts, rest) = header.split_first_chunk::<LEN>().ok_or(TraceParentError::Form)?;
+        match hex::read_byte(part(parts, 0))? {
             0xff => return Err(TraceParentError::Version),
             0 if !rest.is_empty() => return Err(TraceParentError::Form),
             _ => {}
         }
-        let is_dash = |byte: &u8| *byte == b'-';
-        if ![2, 35, 52].iter().all(|&at| is_dash(&parts[at])) || !rest.first().is_none_or(is_dash) {
+        let has_dashes = parts[2] == b'-' && parts[35] == b'-' && parts[52] == b'-';
+        if !has_dashes || rest.first().is_some_and(|byte| *byte != b'-') || !rest.is_ascii() {
             return Err(TraceParentError::Form);
         }
-        let trace = hex::read(part(3, 35))?;
-        let span = hex::read(part(36, 52))?;
-        let [flags] = hex::read(part(53, 55))?;
+        let trace = TraceId::read(&part(parts, 3))?;
+        let span = SpanId::read(&part(parts, 36))?;
+        let flags = hex::read_byte(part(parts, 53))?;
         Ok(Self {
-            trace: TraceId::from_bytes(trace).ok_or(TraceParentError::ZeroTrace)?,
-            span: SpanId::from_bytes(span).ok_or(TraceParentError::ZeroSpan)?,
+            trace: trace.ok_or(TraceParentError::ZeroTrace)?,
+            span: span.ok_or(TraceParentError::ZeroSpan)?,
             flags: TraceFlags::from_bits(flags),
             state: None,
         })
@@ -199,22 +198,46 @@ impl TraceContext {
     /// assert!(TraceContext::from_headers(parent, ["no member"])?.state().is_none());
     /// # Ok::<(), nettrace_context::TraceParentError>(())
     /// ```
+    #[inline]
     pub fn from_headers<'a>(
-        traceparent: &str,
+        traceparent: impl AsRef<[u8]>,
         tracestate: impl IntoIterator<Item = &'a str>,
     ) -> Result<Self, TraceParentError> {
-        let context = Self::from_traceparent(traceparent)?;
-        Ok(match TraceState::from_headers(tracestate) {
-            Ok(state) => context.with_state(state),
-            Err(_) => context,
-        })
+        let mut context = Self::from_traceparent(traceparent)?;
+        let mut headers = tracestate.into_iter().peekable();
+        // Most requests have none.
+        if headers.peek().is_some() {
+            if let Ok(state) = TraceState::from_headers(headers) {
+                context = context.with_state(state);
+            }
+        }
+        Ok(context)
     }
 
     /// This context with another state.
     #[must_use]
-    pub fn with_state(mut self, state: TraceState) -> Self {
-        self.state = (!state.is_empty()).then(|| Arc::new(state));
-        self
+    pub fn with_state(self, state: TraceState) -> Self {
+        let state = (!state.is_empty()).then(|| Arc::new(state));
+        Self { state, ..self }
+    }
+
+    /// This context with a state that others have too: see [`shared_state`](Self::shared_state).
+    ///
+    /// ```
+    /// use nettrace_context::{TraceContext, TraceState};
+    ///
+    /// # let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let state = TraceState::from_headers(["rojo=1"])?;
+    /// let context = TraceContext::from_traceparent(parent)?.with_state(state);
+    /// let other = TraceContext::from_traceparent(parent)?;
+    /// let other = other.with_shared_state(context.shared_state());
+    /// assert_eq!(other, context);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_shared_state(self, state: Option<Arc<TraceState>>) -> Self {
+        let state = state.filter(|state| !state.is_empty());
+        Self { state, ..self }
     }
 
     /// This context with other flags.
@@ -254,15 +277,27 @@ impl TraceContext {
         self.state.as_deref()
     }
 
+    /// The [state](Self::state), to be kept without a copy of it.
+    #[must_use]
+    pub fn shared_state(&self) -> Option<Arc<TraceState>> {
+        self.state.clone()
+    }
+
     /// The header `traceparent`, of version 00. Does not allocate.
     #[must_use]
     pub fn to_traceparent(&self) -> TraceParent {
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        hex::write(&self.trace.to_bytes(), &mut text[3..35]);
-        hex::write(&self.span.to_bytes(), &mut text[36..52]);
-        hex::write(&[self.flags.0], &mut text[53..]);
+        text[3..35].copy_from_slice(&self.trace.digits());
+        text[36..52].copy_from_slice(&self.span.digits());
+        text[53..].copy_from_slice(&hex::digits_of_byte(self.flags.0));
         TraceParent(text)
     }
+}
+
+/// So many bytes of a header, from `at` on.
+#[inline]
+fn part<const N: usize>(header: &[u8; LEN], at: usize) -> [u8; N] {
+    header[at..].first_chunk().copied().unwrap_or([0; N])
 }
 
 /// The text of a header `traceparent`.
@@ -270,6 +305,12 @@ impl TraceContext {
 pub struct TraceParent([u8; LEN]);
 
 impl TraceParent {
+    /// The bytes of the text, which are ASCII.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; LEN] {
+        &self.0
+    }
+
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -289,6 +330,12 @@ impl Deref for TraceParent {
 impl AsRef<str> for TraceParent {
     fn as_ref(&self) -> &str {
         self.as_str()
+    }
+}
+
+impl AsRef<[u8]> for TraceParent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -1,39 +1,139 @@
-//! Bytes as lowercase hexadecimal digits.
+//! Numbers as lowercase hexadecimal digits, eight digits at a time in one word.
 
-/// Why digits cannot be read.
+/// A character is not a lowercase hexadecimal digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HexError {
-    /// There are not two digits for each byte.
-    Length,
-    /// A character is not a lowercase hexadecimal digit.
-    Digit,
+pub(crate) struct NoDigit;
+
+/// Reads a number of sixteen digits.
+#[inline]
+pub(crate) const fn read(digits: &[u8; 16]) -> Result<u64, NoDigit> {
+    let [a, b, c, d, e, f, g, h, rest @ ..] = *digits;
+    let (upper, wrong) = read_eight([a, b, c, d, e, f, g, h]);
+    let (lower, wrong_too) = read_eight(rest);
+    match wrong | wrong_too {
+        0 => Ok((upper as u64) << 32 | lower as u64),
+        _ => Err(NoDigit),
+    }
 }
 
-/// Reads two lowercase digits for each of `N` bytes.
-pub(crate) fn read<const N: usize>(digits: &[u8]) -> Result<[u8; N], HexError> {
-    if digits.len() != 2 * N {
-        return Err(HexError::Length);
-    }
-    let mut bytes = [0; N];
-    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = digit(pair[0])? << 4 | digit(pair[1])?;
-    }
-    Ok(bytes)
+/// Reads a number of 32 digits.
+#[inline]
+pub(crate) fn read_long(digits: &[u8; 32]) -> Result<u128, NoDigit> {
+    let (upper, lower) = digits.split_at(16);
+    let half = |digits: &[u8]| read(digits.first_chunk().ok_or(NoDigit)?);
+    Ok(u128::from(half(upper)?) << 64 | u128::from(half(lower)?))
 }
 
-fn digit(digit: u8) -> Result<u8, HexError> {
+/// Reads a number of two digits.
+#[inline]
+pub(crate) const fn read_byte([upper, lower]: [u8; 2]) -> Result<u8, NoDigit> {
+    match (number(upper), number(lower)) {
+        (Ok(upper), Ok(lower)) => Ok(upper << 4 | lower),
+        _ => Err(NoDigit),
+    }
+}
+
+#[inline]
+const fn number(digit: u8) -> Result<u8, NoDigit> {
     match digit {
         b'0'..=b'9' => Ok(digit - b'0'),
         b'a'..=b'f' => Ok(digit - b'a' + 10),
-        _ => Err(HexError::Digit),
+        _ => Err(NoDigit),
     }
 }
 
-/// Writes two digits for each byte. `digits` must have that length.
-pub(crate) fn write(bytes: &[u8], digits: &mut [u8]) {
+/// The digits of a number.
+#[inline]
+pub(crate) const fn digits(number: u64) -> [u8; 16] {
+    let upper = eight_digits((number >> 32) as u32) as u128;
+    let lower = eight_digits(number as u32) as u128;
+    (upper | lower << 64).to_le_bytes()
+}
+
+/// The digits of a number of 16 bytes.
+#[inline]
+pub(crate) fn long_digits(number: u128) -> [u8; 32] {
+    let mut all = [0; 32];
+    let (upper, lower) = all.split_at_mut(16);
+    upper.copy_from_slice(&digits((number >> 64) as u64));
+    lower.copy_from_slice(&digits(number as u64));
+    all
+}
+
+/// The digits of a number below 256.
+#[inline]
+pub(crate) const fn digits_of_byte(number: u8) -> [u8; 2] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for (byte, pair) in bytes.iter().zip(digits.chunks_exact_mut(2)) {
-        pair[0] = DIGITS[usize::from(byte >> 4)];
-        pair[1] = DIGITS[usize::from(byte & 15)];
+    [DIGITS[(number >> 4) as usize], DIGITS[(number & 15) as usize]]
+}
+
+/// A word whose bytes are all this number.
+const fn all(number: u8) -> u64 {
+    u64::from_le_bytes([number; 8])
+}
+
+/// The number that eight digits stand for, and 0 if all of them are lowercase digits.
+#[inline]
+const fn read_eight(digits: [u8; 8]) -> (u32, u64) {
+    let digits = u64::from_le_bytes(digits);
+    // Letters have bit 6, and `a` has 1 in its lower half.
+    let numbers = (digits & all(15)) + (digits >> 6 & all(1)) * 9;
+    // Only digits have a number below 16 that is spelled as they are.
+    let wrong = numbers & all(0xf0) | spelled(numbers) ^ digits;
+    // Each even byte is the upper half of the odd one after it. The rest moves the odd ones
+    // together.
+    let bytes = (numbers << 4 | numbers >> 8) & 0x00FF_00FF_00FF_00FF;
+    let bytes = (bytes | bytes >> 8) & 0x0000_FFFF_0000_FFFF;
+    (((bytes | bytes >> 16) as u32).swap_bytes(), wrong)
+}
+
+/// The digits of a number, the first in the lowest byte: the reverse of [`read_eight`].
+#[inline]
+const fn eight_digits(number: u32) -> u64 {
+    let bytes = number.swap_bytes() as u64;
+    let bytes = (bytes | bytes << 16) & 0x0000_FFFF_0000_FFFF;
+    let bytes = (bytes | bytes << 8) & 0x00FF_00FF_00FF_00FF;
+    spelled((bytes >> 4 | bytes << 8) & all(15))
+}
+
+/// The digits of eight numbers below 16. Numbers from 16 to 24 get some other character.
+#[inline]
+const fn spelled(numbers: u64) -> u64 {
+    let letters = (numbers + all(6)) >> 4 & all(1);
+    numbers + all(b'0') + letters * (b'a' - b'0' - 10) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_has_one_spelling_at_every_place() {
+        for byte in 0..=u8::MAX {
+            let digits_of_it = digits_of_byte(byte);
+            assert_eq!(digits_of_it, *alloc::format!("{byte:02x}").as_bytes());
+            assert_eq!(read_byte(digits_of_it), Ok(byte));
+            for place in 0..8 {
+                let number = u64::from(byte) << (8 * place) | 0x0123_4567_89ab_cdef;
+                assert_eq!(digits(number), *alloc::format!("{number:016x}").as_bytes());
+                assert_eq!(read(&digits(number)), Ok(number));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_lowercase_digit_is_refused_at_every_place() {
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        for wrong in (0..=u8::MAX).filter(|byte| !is_digit(byte)) {
+            for place in 0..16 {
+                for others in *b"09af" {
+                    let mut digits = [others; 16];
+                    digits[place] = wrong;
+                    assert_eq!(read(&digits), Err(NoDigit), "{wrong} at {place}");
+                }
+            }
+            assert_eq!(read_byte([wrong, b'0']), Err(NoDigit), "{wrong}");
+            assert_eq!(read_byte([b'0', wrong]), Err(NoDigit), "{wrong}");
+        }
     }
 }

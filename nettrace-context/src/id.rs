@@ -6,7 +6,7 @@ use core::{
     str::FromStr,
 };
 
-use crate::hex::{self, HexError};
+use crate::hex::{self, NoDigit};
 
 /// Why a text is not a valid id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +63,18 @@ impl TraceId {
     pub const fn to_bytes(self) -> [u8; 16] {
         self.0.get().to_be_bytes()
     }
+
+    /// The id with these digits. `None` if all are zero.
+    #[inline]
+    pub(crate) fn read(digits: &[u8; 32]) -> Result<Option<Self>, NoDigit> {
+        Ok(NonZeroU128::new(hex::read_long(digits)?).map(Self))
+    }
+
+    /// The digits.
+    #[inline]
+    pub(crate) fn digits(self) -> [u8; 32] {
+        hex::long_digits(self.0.get())
+    }
 }
 
 /// The id of a span: 8 bytes that are not all zero.
@@ -113,13 +125,26 @@ impl SpanId {
     pub const fn to_u64(self) -> u64 {
         self.0.get()
     }
+
+    /// The id with these digits. `None` if all are zero.
+    #[inline]
+    pub(crate) fn read(digits: &[u8; 16]) -> Result<Option<Self>, NoDigit> {
+        hex::read(digits).map(Self::from_u64)
+    }
+
+    /// The digits.
+    #[inline]
+    pub(crate) fn digits(self) -> [u8; 16] {
+        hex::digits(self.to_u64())
+    }
 }
 
 impl FromStr for TraceId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        Self::from_bytes(read(text.as_bytes())?).ok_or(IdError::Zero)
+        let digits = text.as_bytes().try_into().map_err(|_| IdError::Length { digits: 32 })?;
+        Self::read(digits)?.ok_or(IdError::Zero)
     }
 }
 
@@ -127,15 +152,15 @@ impl FromStr for SpanId {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        Self::from_bytes(read(text.as_bytes())?).ok_or(IdError::Zero)
+        let digits = text.as_bytes().try_into().map_err(|_| IdError::Length { digits: 16 })?;
+        Self::read(digits)?.ok_or(IdError::Zero)
     }
 }
 
-fn read<const N: usize>(digits: &[u8]) -> Result<[u8; N], IdError> {
-    hex::read(digits).map_err(|error| match error {
-        HexError::Length => IdError::Length { digits: 2 * N },
-        HexError::Digit => IdError::Digit,
-    })
+impl From<NoDigit> for IdError {
+    fn from(_: NoDigit) -> Self {
+        Self::Digit
+    }
 }
 
 impl fmt::Display for TraceId {

@@ -35,7 +35,7 @@ fn a_header_reads_back() {
 
 #[test]
 fn unknown_flags_are_not_passed_on() {
-    let context = TraceContext::from_traceparent(&header("00", TRACE, SPAN, "fd")).unwrap();
+    let context = TraceContext::from_traceparent(header("00", TRACE, SPAN, "fd")).unwrap();
     assert_eq!(context.to_traceparent().as_str(), header("00", TRACE, SPAN, "01"));
 }
 
@@ -50,6 +50,19 @@ fn later_versions_are_read_as_version_00() {
     assert_eq!(error(&(header("00", TRACE, SPAN, "01") + "-")), TraceParentError::Form);
     assert_eq!(error(&(header("00", TRACE, SPAN, "01") + " ")), TraceParentError::Form);
     assert_eq!(error(&header("ff", TRACE, SPAN, "01")), TraceParentError::Version);
+}
+
+#[test]
+fn a_header_need_not_be_text() {
+    let mut bytes = header("01", TRACE, SPAN, "01").into_bytes();
+    assert!(TraceContext::from_traceparent(&bytes).is_ok());
+    bytes.extend(b"-more");
+    assert!(TraceContext::from_traceparent(&bytes).is_ok());
+    bytes.push(0xff);
+    assert_eq!(TraceContext::from_traceparent(&bytes), Err(TraceParentError::Form));
+    bytes[10] = 0xff;
+    bytes.pop();
+    assert_eq!(TraceContext::from_traceparent(&bytes), Err(TraceParentError::Digit));
 }
 
 #[test]
@@ -83,7 +96,7 @@ fn each_digit_counts() {
 
 #[test]
 fn a_child_keeps_all_but_the_span() {
-    let parent = TraceContext::from_headers(&header("00", TRACE, SPAN, "03"), ["a=1"]).unwrap();
+    let parent = TraceContext::from_headers(header("00", TRACE, SPAN, "03"), ["a=1"]).unwrap();
     let child = parent.child(SpanId::from_u64(7).unwrap());
     assert_eq!(child.trace_id(), parent.trace_id());
     assert_eq!((child.flags(), child.state()), (parent.flags(), parent.state()));
@@ -205,7 +218,7 @@ proptest! {
         };
         let context = TraceContext::new(trace, span, TraceFlags::from_bits(bits));
         let text = context.to_traceparent();
-        prop_assert_eq!(TraceContext::from_traceparent(&text), Ok(context));
+        prop_assert_eq!(TraceContext::from_traceparent(text), Ok(context));
         prop_assert_eq!(trace.to_string().parse(), Ok(trace));
         prop_assert_eq!(span.to_string().parse(), Ok(span));
     }
