@@ -54,9 +54,10 @@ impl<B: Body> Body for TracedBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let mut this = self.project();
         let Some(mut body) = this.body.as_mut().as_pin_mut() else { return Poll::Ready(None) };
+        let mut polled = Poll::Pending;
         this.tracked.poll(|exchange| {
-            let polled = body.as_mut().poll_frame(cx);
-            let outcome = exchange.and_then(|exchange| match &polled {
+            polled = body.as_mut().poll_frame(cx);
+            exchange.and_then(|exchange| match &polled {
                 Poll::Pending => None,
                 Poll::Ready(None) => Some(exchange.outcome()),
                 Poll::Ready(Some(Err(_))) => Some(Outcome::Err),
@@ -64,9 +65,9 @@ impl<B: Body> Body for TracedBody<B> {
                     note(exchange, frame);
                     body.is_end_stream().then(|| exchange.outcome())
                 }
-            });
-            (polled, outcome)
-        })
+            })
+        });
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -7,16 +7,15 @@ use std::{
 
 use http::{Request, Response, header::HOST, request::Parts};
 use http_body::Body;
-use nettrace_writer::{Context, Emit, Parent, PolledSpan, Sampling, Span};
+use nettrace_writer::{__private::Made, Context, Emit, Parent, PolledSpan, Sampling};
 use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
-    headers::inject,
+    headers::{self, inject},
     request::{self, size},
-    tracked::Tracked,
 };
 
 /// Records each request that a client makes as a span, and sends the span's ids with it.
@@ -135,22 +134,37 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if !Side::Client.is_listened_to() {
-            inject(&Context::current(), request.headers_mut());
-            return ResponseFuture::new(Tracked::Nothing, || self.inner.call(request));
+        if Side::Client.is_listened_to() {
+            return self.call_in_span(request);
         }
+        inject(&Context::current(), request.headers_mut());
+        ResponseFuture::unheard(None, || self.inner.call(request))
+    }
+}
+
+impl<S> Client<S> {
+    #[inline]
+    fn call_in_span<B: Body>(&mut self, request: Request<B>) -> ResponseFuture<S::Future>
+    where
+        S: Service<Request<B>>,
+    {
         let (mut parts, body) = request.into_parts();
         let exchange = Exchange::new(Side::Client, &parts.method, size(&parts.headers, &body));
-        let (current, sampling) = (Parent::Current, self.layer.sampling);
-        let span = Span::begin_sampled(exchange, current, sampling, || {
-            let route = (self.layer.route)(&parts).unwrap_or_default();
-            let (method, authority) = (parts.method.as_str(), authority(&parts));
-            events::Client::Start { method, route, authority }.emit();
+        let mut span = PolledSpan::off(exchange);
+        span.begin(Parent::Current, self.layer.sampling, || {
+            if !Side::Client.is_left_out() {
+                let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
+                let (route, authority) = (route.unwrap_or_default(), authority(&parts));
+                Made(|| events::Client::Start { method, route, authority }).emit();
+            }
         });
-        inject(&span.context(), &mut parts.headers);
-        let request = Request::from_parts(parts, body);
-        let tracked = Tracked::Span(PolledSpan::new(span));
-        ResponseFuture::new(tracked, || self.inner.call(request))
+        if let Some(context) = span.span().trace_context() {
+            headers::write(&context, &mut parts.headers);
+        }
+        let before = span.before_polls();
+        let future = self.inner.call(Request::from_parts(parts, body));
+        before.end();
+        ResponseFuture::of_span(span, future)
     }
 }
 
@@ -159,5 +173,7 @@ fn authority(request: &Parts) -> &str {
     let of_uri = request.uri.authority().map(|authority| authority.as_str());
     let of_header = || request.headers.get(HOST)?.to_str().ok();
     let authority = of_uri.or_else(of_header).unwrap_or_default();
-    authority.rsplit_once('@').map_or(authority, |(_, host)| host)
+    // Not by `rsplit_once`: texts of this length are not worth what it does first.
+    let at = authority.bytes().rposition(|byte| byte == b'@');
+    at.map_or(authority, |at| &authority[at + 1..])
 }

@@ -2,9 +2,10 @@
 
 use std::net::SocketAddr;
 
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderName, Method, StatusCode};
 use nettrace_writer::{
-    Elapsed, Emit, End, Outcome, Session, SpanEvents, TraceEvent, event::EventType,
+    __private::Made, __traced::is_left_out, Elapsed, Emit, End, Outcome, Session, SpanEvents,
+    TraceEvent, event::EventType,
 };
 
 /// The provider of all events of this crate.
@@ -23,6 +24,8 @@ pub const KEYWORD_SERVER: u64 = 0x1;
 
 /// The keyword of requests that a [`ClientLayer`](crate::ClientLayer) makes.
 pub const KEYWORD_CLIENT: u64 = 0x2;
+
+static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// A request that is answered here.
 #[derive(TraceEvent)]
@@ -120,11 +123,23 @@ impl Side {
     /// and keywords, so whoever listens to one listens to the other.
     #[inline]
     pub(crate) fn is_listened_to(self) -> bool {
-        let types: &[&EventType] = match self {
-            Self::Server => Server::event_types(),
-            Self::Client => Client::event_types(),
-        };
-        types[0].enabled() != 0
+        self.start().enabled() != 0
+    }
+
+    /// Whether the span that is in force is sampled out. Its Start is counted then.
+    #[inline]
+    pub(crate) fn is_left_out(self) -> bool {
+        let start = self.start();
+        is_left_out(start, start.enabled())
+    }
+
+    /// The type of the Start.
+    #[inline]
+    fn start(self) -> &'static EventType {
+        match self {
+            Self::Server => Server::event_types()[0],
+            Self::Client => Client::event_types()[0],
+        }
     }
 }
 
@@ -186,7 +201,7 @@ impl Exchange {
     /// Headers that can have the status of a call of gRPC: those after the body, and those of a
     /// response without a body.
     pub(crate) fn trailers(&mut self, headers: &HeaderMap) {
-        let Some(status) = headers.get("grpc-status") else { return };
+        let Some(status) = headers.get(&GRPC_STATUS) else { return };
         // What is no number is UNKNOWN.
         let status = status.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(2);
         self.grpc_status = Some(status);
@@ -218,7 +233,7 @@ impl SpanEvents for Exchange {
         let End { duration, outcome, polls, busy, .. } = *end;
         let Self { status, request_bytes, response_bytes, grpc_status, .. } = *self;
         match self.side {
-            Side::Server => Server::Stop {
+            Side::Server => Made(|| Server::Stop {
                 duration,
                 outcome,
                 polls,
@@ -227,9 +242,9 @@ impl SpanEvents for Exchange {
                 request_bytes,
                 response_bytes,
                 grpc_status,
-            }
+            })
             .emit(),
-            Side::Client => Client::Stop {
+            Side::Client => Made(|| Client::Stop {
                 duration,
                 outcome,
                 polls,
@@ -238,7 +253,7 @@ impl SpanEvents for Exchange {
                 request_bytes,
                 response_bytes,
                 grpc_status,
-            }
+            })
             .emit(),
         }
     }

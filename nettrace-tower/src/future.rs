@@ -3,12 +3,12 @@
 use std::{
     fmt,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context as TaskContext, Poll, ready},
 };
 
 use http::{Response, header::CONTENT_LENGTH};
 use http_body::Body;
-use nettrace_writer::Outcome;
+use nettrace_writer::{Context, Outcome, PolledSpan};
 use pin_project_lite::pin_project;
 
 use crate::{body::TracedBody, events::Exchange, tracked::Tracked};
@@ -35,11 +35,19 @@ pin_project! {
 }
 
 impl<F> ResponseFuture<F> {
-    /// `call` makes the future.
+    /// `call` makes the future, while nobody listens.
     #[inline]
-    pub(crate) fn new(mut tracked: Tracked, call: impl FnOnce() -> F) -> Self {
-        let future = tracked.within(call);
-        Self { tracked, future: Some(future) }
+    pub(crate) fn unheard(caller: Option<Context>, call: impl FnOnce() -> F) -> Self {
+        let tracked = caller.map_or(Tracked::Nothing, Tracked::Caller);
+        let mut this = Self { tracked, future: None };
+        this.future = Some(this.tracked.within(call));
+        this
+    }
+
+    /// `future` was made while the span was in force.
+    #[inline]
+    pub(crate) fn of_span(span: PolledSpan<Exchange>, future: F) -> Self {
+        Self { tracked: Tracked::Span(span), future: Some(future) }
     }
 }
 
@@ -51,18 +59,19 @@ where
     type Output = Result<Response<TracedBody<B>>, E>;
 
     #[inline]
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+    fn poll(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
         // It is `None` only while this is being dropped.
         let Some(future) = this.future.as_mut().as_pin_mut() else { return Poll::Pending };
-        let polled = this.tracked.poll(|exchange| {
-            let polled = future.poll(cx);
-            let outcome = exchange.and_then(|exchange| match &polled {
+        // Not returned by the closure: a response is large, and would be moved once more.
+        let mut polled = Poll::Pending;
+        this.tracked.poll(|exchange| {
+            polled = future.poll(cx);
+            exchange.and_then(|exchange| match &polled {
                 Poll::Ready(Ok(response)) => head(exchange, response),
                 Poll::Ready(Err(_)) => Some(Outcome::Err),
                 Poll::Pending => None,
-            });
-            (polled, outcome)
+            })
         });
         let response = ready!(polled)?;
         let tracked = this.tracked.take();

@@ -1,11 +1,14 @@
 //! The headers of W3C Trace Context in a request.
 
-use http::{HeaderMap, HeaderName, HeaderValue, header::Entry};
-use nettrace_context::TraceContext;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use nettrace_context::{TraceContext, TraceState};
 use nettrace_writer::Context;
 
-static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+// Constants to insert, and the same in memory to look up.
+const PARENT: HeaderName = HeaderName::from_static("traceparent");
+const STATE: HeaderName = HeaderName::from_static("tracestate");
+static TRACEPARENT: HeaderName = PARENT;
+static TRACESTATE: HeaderName = STATE;
 
 /// Reads `traceparent` and `tracestate`: where the caller of a request is in its trace.
 ///
@@ -29,12 +32,23 @@ static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// ```
 #[must_use]
 pub fn extract(headers: &HeaderMap) -> Option<TraceContext> {
-    let mut parents = headers.get_all(&TRACEPARENT).iter();
-    let (Some(parent), None) = (parents.next(), parents.next()) else { return None };
+    let parent = headers.get(&TRACEPARENT)?;
+    // Most requests have no name twice, and no state.
+    let is_twice = || headers.get_all(&TRACEPARENT).iter().nth(1).is_some();
+    if headers.len() > headers.keys_len() && is_twice() {
+        return None;
+    }
+    let context = TraceContext::from_traceparent(parent).ok()?;
+    if !headers.contains_key(&TRACESTATE) {
+        return Some(context);
+    }
     let states = headers.get_all(&TRACESTATE).iter();
     // What is no text is no valid member either.
     let states = states.map(|state| state.to_str().unwrap_or("not text"));
-    TraceContext::from_headers(parent.to_str().ok()?, states).ok()
+    Some(match TraceState::from_headers(states) {
+        Ok(state) => context.with_state(state),
+        Err(_) => context,
+    })
 }
 
 /// Writes the span of `context` into `traceparent` and `tracestate`, in place of what is there. If
@@ -53,17 +67,19 @@ pub fn extract(headers: &HeaderMap) -> Option<TraceContext> {
 /// assert_eq!(extract(&headers), Context::current().trace_context());
 /// ```
 pub fn inject(context: &Context, headers: &mut HeaderMap) {
-    let Some(context) = context.trace_context() else { return };
+    if let Some(context) = context.trace_context() {
+        write(&context, headers);
+    }
+}
+
+/// Writes both headers, in place of what is there.
+pub(crate) fn write(context: &TraceContext, headers: &mut HeaderMap) {
     // The texts of both consist of printable ASCII characters, so no conversion fails.
-    if let Ok(parent) = HeaderValue::from_str(&context.to_traceparent()) {
-        headers.insert(&TRACEPARENT, parent);
+    if let Ok(parent) = HeaderValue::from_bytes(context.to_traceparent().as_bytes()) {
+        headers.insert(PARENT, parent);
     }
     match context.state().map(|state| HeaderValue::from_str(state.as_str())) {
-        Some(Ok(state)) => drop(headers.insert(&TRACESTATE, state)),
-        _ => {
-            if let Entry::Occupied(stale) = headers.entry(&TRACESTATE) {
-                stale.remove_entry_mult();
-            }
-        }
+        Some(Ok(state)) => drop(headers.insert(STATE, state)),
+        _ => drop(headers.remove(&TRACESTATE)),
     }
 }

@@ -19,7 +19,7 @@ use std::{
 
 use http::{Request, Response, request::Parts};
 use http_body::Body;
-use nettrace_writer::{Context, Emit, Parent, PolledSpan, Sampling, Span};
+use nettrace_writer::{__private::Made, Context, Emit, Parent, PolledSpan, Sampling};
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -28,7 +28,6 @@ use crate::{
     future::ResponseFuture,
     headers::extract,
     request::{self, size},
-    tracked::Tracked,
 };
 
 /// Records each request that a service answers as a span.
@@ -199,20 +198,38 @@ where
         let is_listened_to = Side::Server.is_listened_to();
         let caller = if self.layer.ignores_callers { None } else { extract(request.headers()) };
         let caller = caller.map(Context::from);
-        if !is_listened_to {
-            let tracked = caller.map_or(Tracked::Nothing, Tracked::Caller);
-            return ResponseFuture::new(tracked, || self.inner.call(request));
+        if is_listened_to {
+            self.call_in_span(request, caller)
+        } else {
+            ResponseFuture::unheard(caller, || self.inner.call(request))
         }
+    }
+}
+
+impl<S> Server<S> {
+    #[inline]
+    fn call_in_span<B: Body>(
+        &mut self,
+        request: Request<B>,
+        caller: Option<Context>,
+    ) -> ResponseFuture<S::Future>
+    where
+        S: Service<Request<B>>,
+    {
         let (parts, body) = request.into_parts();
         let exchange = Exchange::new(Side::Server, &parts.method, size(&parts.headers, &body));
         let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
-        let span = Span::begin_sampled(exchange, parent, self.layer.sampling, || {
-            let route = (self.layer.route)(&parts).unwrap_or_default();
-            let peer = (self.layer.peer)(&parts);
-            events::Server::Start { method: parts.method.as_str(), route, peer }.emit();
+        let mut span = PolledSpan::off(exchange);
+        span.begin(parent, self.layer.sampling, || {
+            if !Side::Server.is_left_out() {
+                let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
+                let (route, peer) = (route.unwrap_or_default(), (self.layer.peer)(&parts));
+                Made(|| events::Server::Start { method, route, peer }).emit();
+            }
         });
-        let request = Request::from_parts(parts, body);
-        let tracked = Tracked::Span(PolledSpan::new(span));
-        ResponseFuture::new(tracked, || self.inner.call(request))
+        let before = span.before_polls();
+        let future = self.inner.call(Request::from_parts(parts, body));
+        before.end();
+        ResponseFuture::of_span(span, future)
     }
 }

@@ -15,20 +15,14 @@ pub(crate) enum Tracked {
 }
 
 impl Tracked {
-    /// Polls by `f`, which gets what is known of the request if somebody listens. If it returns an
+    /// Polls by `f`, which gets what is known of the request if it is recorded. If it returns an
     /// outcome, the span ends.
     #[inline]
-    pub(crate) fn poll<R>(
-        &mut self,
-        f: impl FnOnce(Option<&mut Exchange>) -> (R, Option<Outcome>),
-    ) -> R {
+    pub(crate) fn poll(&mut self, f: impl FnOnce(Option<&mut Exchange>) -> Option<Outcome>) {
+        let is_recorded = matches!(self, Self::Span(span) if span.span().is_recorded());
         match self {
-            Self::Span(span) => span.poll(|exchange| f(Some(exchange))),
-            Self::Caller(context) => {
-                let _scope = context.enter();
-                f(None).0
-            }
-            Self::Nothing => f(None).0,
+            Self::Span(span) if is_recorded => span.poll(|exchange| ((), f(Some(exchange)))),
+            other => drop(other.within(|| f(None))),
         }
     }
 

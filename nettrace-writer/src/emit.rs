@@ -258,7 +258,7 @@ fn emit_usual<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &ThreadBu
 /// Whether the event is in a tree that sampling left out, and is left out with it. It is counted
 /// then.
 #[inline]
-fn is_left_out(ty: &'static EventType, word: u32) -> bool {
+pub fn is_left_out(ty: &'static EventType, word: u32) -> bool {
     frames::is_sampled_out() && leave_out(ty, word)
 }
 

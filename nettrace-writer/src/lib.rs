@@ -167,13 +167,16 @@ pub use nettrace_event as __private;
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __traced {
-    pub use crate::span::{
-        Alone, SpanHere,
-        call::{
-            AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, emit_alone,
-            emit_single, is_wanted,
+    pub use crate::{
+        emit::is_left_out,
+        span::{
+            Alone, SpanHere,
+            call::{
+                AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, emit_alone,
+                emit_single, is_wanted,
+            },
+            kept::{Kept, Value, Values},
         },
-        kept::{Kept, Value, Values},
     };
 }
 

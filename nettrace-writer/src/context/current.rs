@@ -132,12 +132,7 @@ impl Context {
     /// [`TraceContext::to_traceparent`]. `None` if there is no span.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
-        let ids = self.snapshot.ids?;
-        let context = TraceContext::new(ids.trace(), ids.span, ids.flags());
-        Some(match &self.snapshot.state {
-            Some(state) => context.with_state(TraceState::clone(state)),
-            None => context,
-        })
+        Some(self.snapshot.ids?.trace_context(self.snapshot.state.clone()))
     }
 
     /// The id of the trace. `None` if there is no span.
@@ -190,8 +185,7 @@ impl Context {
 impl From<TraceContext> for Context {
     fn from(context: TraceContext) -> Self {
         let ids = Ids::of_caller(context.trace_id(), context.span_id(), context.flags());
-        let state = context.state().cloned().map(Arc::new);
-        Self { snapshot: Snapshot::of_span(ids, state) }
+        Self { snapshot: Snapshot::of_span(ids, context.shared_state()) }
     }
 }
 

@@ -32,6 +32,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
+use nettrace_context::TraceContext;
 use nettrace_event::{EventType, FieldType, PayloadEncoder, TraceField};
 
 use self::elapsed::Busy;
@@ -327,6 +328,14 @@ impl<E: SpanEvents> Span<E> {
         self.open.as_ref().map_or_else(Context::none, |open| {
             Context::of(Snapshot::of_span(open.ids, open.state.clone()))
         })
+    }
+
+    /// What another service needs to go on with the trace: the same as of the
+    /// [context](Self::context), which need not be made. `None` if nobody listens to the span.
+    #[must_use]
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        let Begun { ids, state, .. } = self.open.as_ref()?;
+        Some(ids.trace_context(state.clone()))
     }
 
     #[inline]

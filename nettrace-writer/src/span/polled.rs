@@ -5,8 +5,8 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use super::{Busy, End, Outcome, Scope, Span, SpanEvents, SpanHere, Started};
-use crate::context::frames::Entered;
+use super::{Busy, End, Outcome, Parent, Sampling, Scope, Span, SpanEvents, SpanHere, Started};
+use crate::context::frames::{self, Entered};
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
 /// what [`in_span`](crate::FutureExt::in_span) is for a future.
@@ -40,6 +40,40 @@ impl<E: SpanEvents> PolledSpan<E> {
     pub(super) fn here(SpanHere { span, mut scope }: SpanHere<E>) -> Self {
         let entered = mem::replace(&mut scope.0, Entered::NOTHING);
         Self::entered(span, entered)
+    }
+
+    /// A span that has not begun, and that nobody listens to until [`begin`](Self::begin).
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn off(events: E) -> Self {
+        Self::new(Span::off(events))
+    }
+
+    /// Begins a span that is [`off`](Self::off), where it is in memory. `start` records the Start.
+    /// The span is in force here until [`before_polls`](Self::before_polls), which must come next, has
+    /// ended. For `nettrace-tower`.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
+        if parent.is_sampled_out() {
+            start();
+            self.span.open = frames::begin_sampled_out();
+        } else {
+            let mut scope = self.span.make_ids(parent, sampling);
+            self.span.start(start);
+            self.entered = mem::replace(&mut scope.0, Entered::NOTHING);
+        }
+    }
+
+    /// Does what [`within`](Self::within) does around the code from here to the call of
+    /// [`Before::end`], after [`begin`](Self::begin). No closure, because what it takes would be
+    /// moved once more.
+    #[doc(hidden)]
+    #[inline]
+    pub fn before_polls(&mut self) -> Before<'_, E> {
+        let scope = self.scope_here();
+        self.is_polled = true;
+        Before { span: self, _scope: scope }
     }
 
     #[inline(always)]
@@ -119,6 +153,22 @@ impl<E: SpanEvents> PolledSpan<E> {
     #[inline(always)]
     fn scope_here(&mut self) -> Scope {
         Scope(mem::replace(&mut self.entered, Entered::NOTHING))
+    }
+}
+
+/// What comes before the first poll of a span.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Before<'a, E: SpanEvents> {
+    span: &'a mut PolledSpan<E>,
+    _scope: Scope,
+}
+
+impl<E: SpanEvents> Before<'_, E> {
+    /// Ends it. If this is dropped without, the span's outcome is [`Outcome::Panicked`].
+    #[inline]
+    pub fn end(self) {
+        self.span.is_polled = false;
     }
 }
 

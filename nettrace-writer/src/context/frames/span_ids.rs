@@ -1,6 +1,8 @@
 //! The ids of a span, and the label list that they make.
 
-use nettrace_context::{ActivityId, SpanId, TraceFlags, TraceId};
+use std::sync::Arc;
+
+use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId, TraceState};
 use nettrace_format::v6::{LAST_LABEL, Label};
 
 use super::{decode, ids};
@@ -73,6 +75,11 @@ impl Ids {
 
     pub(crate) fn flags(&self) -> TraceFlags {
         TraceFlags::from_bits(self.flags as u8)
+    }
+
+    /// The span as another service needs it.
+    pub(crate) fn trace_context(&self, state: Option<Arc<TraceState>>) -> TraceContext {
+        TraceContext::new(self.trace(), self.span, self.flags()).with_shared_state(state)
     }
 
     /// Stores them in five words, which are what a chunk has of them and the flags, and the span's
