@@ -38,7 +38,7 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 24] = [
+const ROWS: [Row; 31] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("string_16", "an event of a text of 16 bytes", 1),
@@ -59,6 +59,13 @@ const ROWS: [Row; 24] = [
     row("disabled_emit_with", "`emit_with` while nobody listens", 0),
     row("disabled_labels", "`enter_labels` while nobody listens, and leave", 0),
     row("disabled_traced", "a `#[traced]` call while nobody listens", 0),
+    requests("bare_request", "a request without a layer: what the next rows have in common"),
+    requests("server_request", "a request through `ServerLayer`: Start and Stop"),
+    requests("client_request", "a request through `ClientLayer`: Start and Stop"),
+    requests("sampled_out_server", "a request through `ServerLayer` that is sampled out"),
+    requests("sampled_out_client", "a request through `ClientLayer` inside of such a trace"),
+    requests("disabled_server", "a request through `ServerLayer` while nobody listens"),
+    requests("disabled_client", "a request through `ClientLayer` while nobody listens"),
     row("tracepoint", "a tracepoint's event of five numbers and a text, to `write`", 0),
     row("counter_add", "`add` of a counter, which nobody reads", 0),
     row("histogram_record", "`record` of a histogram, which nobody reads", 0),
@@ -67,6 +74,11 @@ const ROWS: [Row; 24] = [
 
 const fn row(name: &'static str, what: &'static str, events: u64) -> Row {
     Row { name, what, times: (100_000, 300_000), events }
+}
+
+/// A row that takes long, and has few surprises.
+const fn requests(name: &'static str, what: &'static str) -> Row {
+    Row { times: (10_000, 30_000), ..row(name, what, 0) }
 }
 
 /// The file of bounds, in the workspace.

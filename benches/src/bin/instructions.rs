@@ -19,11 +19,14 @@ use std::{
 use benches::{
     events::{Disabled, One, PROVIDER, Text, Two, Work},
     floor::Floor,
+    requests::{self, Caller},
 };
 use nettrace_metrics::{Counter, Histogram, Meter};
+use nettrace_tower::{ClientLayer, ServerLayer};
 use nettrace_writer::{
     Clock, Emit, Label, Origin, Sampling, Session, TraceSpan, enter_labels, traced,
 };
+use tower_layer::Layer as _;
 use tracing::{info, info_span, subscriber::set_global_default};
 
 static METER: Meter = Meter::new("Instructions");
@@ -141,6 +144,29 @@ fn run(row: &str, count: u64) -> bool {
         "tracepoint" => as_tracepoints(count, |number| {
             eventheader_writer::Emit::emit(Work::new(number));
         }),
+        "bare_request" => {
+            let caller = Caller::new("01");
+            repeat(count, |_| caller.call(&mut caller.service()));
+        }
+        "server_request" => recording(2 * count, || serve(count, "01")),
+        "client_request" => recording(2 * count, || ask(count)),
+        "sampled_out_server" => recording(1, || {
+            Two { a: 1, b: 1 }.emit();
+            serve(count, "00");
+        }),
+        "sampled_out_client" => recording(1, || {
+            Two { a: 1, b: 1 }.emit();
+            let _outer = Outer.enter();
+            ask(count);
+        }),
+        // Somebody has listened, so that the thread and the types are known.
+        "disabled_server" | "disabled_client" => {
+            recording(4, || {
+                serve(1, "01");
+                ask(1);
+            });
+            if row == "disabled_server" { serve(count, "01") } else { ask(count) }
+        }
         "counter_add" => repeat(count, |number| COUNTER.add(number)),
         "histogram_record" => repeat(count, |number| HISTOGRAM.record((number & 1_023) as f64)),
         _ => return false,
@@ -168,6 +194,7 @@ fn recording(events: u64, work: impl FnOnce()) {
         .file("/dev/null")
         .provider(PROVIDER)
         .provider("instructions")
+        .provider(nettrace_tower::PROVIDER)
         .clock(Clock::Counter)
         .budget(BUDGET)
         .flush_interval(Duration::from_secs(3_600))
@@ -197,6 +224,24 @@ fn unheard(count: u64, work: impl FnMut(u64)) {
     };
     recording(3, register);
     repeat(count, work);
+}
+
+/// Requests that arrive, with the caller's decision about sampling.
+fn serve(count: u64, flags: &str) {
+    let caller = Caller::new(flags);
+    let layer = ServerLayer::new().route(requests::route).peer(requests::peer);
+    let mut server = layer.sampling(Sampling::caller()).layer(caller.service());
+    repeat(count, |_| caller.call(&mut server));
+}
+
+/// Requests that are made, inside of the span that is in force.
+fn ask(count: u64) {
+    let caller = Caller::new("01");
+    let mut client = ClientLayer::new().layer(caller.service());
+    repeat(count, |_| {
+        caller.reset();
+        caller.call(&mut client);
+    });
 }
 
 #[traced(provider = "Bench")]
