@@ -1,0 +1,104 @@
+//! What is in force, for the rows of events.
+
+#[cfg(feature = "user_events")]
+use nettrace_format::v6::Label;
+
+#[cfg(feature = "user_events")]
+use super::decode;
+use super::{FRAMES, Ids, LAST, id_list, version};
+use crate::sync::{Ordering, compiler_fence};
+
+/// What is in force on a thread, for its rows.
+pub(crate) enum InForce<'a> {
+    /// Nothing.
+    Nothing,
+    /// A span without labels.
+    Span(&'a Ids),
+    /// Labels, and the ids of a span if they are not empty. Both parts together are a label list of
+    /// version 6.
+    Labels(&'a [u8], &'a [u8]),
+}
+
+/// Calls `f` with the span in force and the version, if nothing else is in force. Returns `None`
+/// if something else is, or if that cannot be read: see [`with_current`].
+#[inline(always)]
+pub(crate) fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
+    let called = FRAMES.try_with(|frames| {
+        let frames = frames.try_borrow().ok()?;
+        // A signal handler does not change the frames meanwhile. See `with_frames`.
+        compiler_fence(Ordering::SeqCst);
+        let frame = frames.innermost()?;
+        let result = match &frame.ids {
+            Some(ids) if frame.start == frame.end => Some(f(ids, frame.version)),
+            _ => None,
+        };
+        compiler_fence(Ordering::SeqCst);
+        result
+    });
+    called.ok().flatten()
+}
+
+/// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
+/// be read: a signal handler interrupted a change of it.
+#[inline(always)]
+pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
+    let mut f = Some(f);
+    let called = FRAMES.try_with(|frames| {
+        let frames = frames.try_borrow().ok()?;
+        compiler_fence(Ordering::SeqCst);
+        let list;
+        let (version, current) = match frames.innermost() {
+            None => (0, InForce::Nothing),
+            Some(frame) => {
+                let current = match &frame.ids {
+                    Some(ids) if frame.start == frame.end => InForce::Span(ids),
+                    None if frame.start == frame.end => InForce::Nothing,
+                    ids => {
+                        let labels = frames.bytes.get(frame.start..frame.end).unwrap_or_default();
+                        match ids {
+                            Some(ids) if !frame.has_ids => {
+                                list = id_list(*ids);
+                                InForce::Labels(list.as_bytes(), labels)
+                            }
+                            _ => InForce::Labels(&[], labels),
+                        }
+                    }
+                };
+                (frame.version, current)
+            }
+        };
+        let result = f.take()?(version, current);
+        compiler_fence(Ordering::SeqCst);
+        Some(result)
+    });
+    called.unwrap_or_else(|_| {
+        // The frames are gone.
+        let ids = LAST.get();
+        Some(f.take()?(version(), ids.as_ref().map_or(InForce::Nothing, InForce::Span)))
+    })
+}
+
+/// The activity in force, and the one that it was started from.
+#[cfg(feature = "user_events")]
+pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
+    if version() == 0 {
+        return (None, None);
+    }
+    let activity = |ids: &[u8], labels: &[u8]| {
+        let (mut id, mut related) = (None, None);
+        for label in decode(ids).chain(decode(labels)) {
+            match label {
+                Label::ActivityId(bytes) => id = Some(bytes),
+                Label::RelatedActivityId(bytes) => related = Some(bytes),
+                _ => {}
+            }
+        }
+        (id, related)
+    };
+    let of_current = with_current(|_, current| match current {
+        InForce::Nothing => (None, None),
+        InForce::Span(ids) => activity(id_list(*ids).as_bytes(), &[]),
+        InForce::Labels(ids, labels) => activity(ids, labels),
+    });
+    of_current.unwrap_or_default()
+}
