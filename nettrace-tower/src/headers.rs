@@ -1,7 +1,7 @@
 //! The headers of W3C Trace Context in a request.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use nettrace_context::{TraceContext, TraceState};
+use nettrace_context::TraceContext;
 use nettrace_writer::Context;
 
 // Constants to insert, and the same in memory to look up.
@@ -38,17 +38,13 @@ pub fn extract(headers: &HeaderMap) -> Option<TraceContext> {
     if headers.len() > headers.keys_len() && is_twice() {
         return None;
     }
-    let context = TraceContext::from_traceparent(parent).ok()?;
     if !headers.contains_key(&TRACESTATE) {
-        return Some(context);
+        return TraceContext::from_traceparent(parent).ok();
     }
     let states = headers.get_all(&TRACESTATE).iter();
     // What is no text is no valid member either.
     let states = states.map(|state| state.to_str().unwrap_or("not text"));
-    Some(match TraceState::from_headers(states) {
-        Ok(state) => context.with_state(state),
-        Err(_) => context,
-    })
+    TraceContext::from_headers(parent, states).ok()
 }
 
 /// Writes the span of `context` into `traceparent` and `tracestate`, in place of what is there. If

@@ -19,7 +19,6 @@ use crate::{
     context::frames::{self, Begun, Entered},
     emit::{sampled_out::leave_out, single},
     sessions,
-    sync::thread,
 };
 
 /// Whether anybody listens to a span whose Start has this type.
@@ -275,9 +274,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
     fn end_alone(&mut self, outcome: Option<Outcome>) {
         let Self { span: Span { open, started, events }, entry, .. } = self;
         let (Some(span), Some(entry)) = (open, entry) else { return };
-        if !frames::return_to(&entry.scope.0) {
-            enter_again(span, &mut entry.scope);
-        }
+        entry.scope.return_to(span);
         // If it is sampled out, there is no event.
         if started.is_known() {
             let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
@@ -296,21 +293,11 @@ impl<E: SpanEvents> EnteredSpan<E> {
     }
 }
 
-impl Entry {
-    /// The outcome of a call that ends now, and did not return a result.
-    #[inline(always)]
-    fn outcome_now(&self) -> Outcome {
-        let has_panicked = !self.was_panicking && thread::panicking();
-        if has_panicked { Outcome::Panicked } else { Outcome::Ok }
-    }
-}
-
 /// The entry of a span that is put in force next.
 #[inline(always)]
 fn entry_of_nothing(entry: &mut Option<Entry>) -> Option<&mut Entry> {
-    let scope = Scope(Entered::NOTHING);
     // There is nothing to drop.
-    mem::forget(entry.replace(Entry { scope, was_panicking: thread::panicking(), outcome: None }));
+    mem::forget(entry.replace(Entry::new(Scope(Entered::NOTHING))));
     entry.as_mut()
 }
 
@@ -325,15 +312,14 @@ fn end_plain(
     outcome: Option<Outcome>,
 ) {
     let (Some(span), Some(entry)) = (&*open, entry) else { return };
-    if !frames::return_to(&entry.scope.0) {
-        enter_again(span, &mut entry.scope);
-    }
+    entry.scope.return_to(span);
     // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
     if started.is_known() {
         let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
         let (duration, ids) = (started.elapsed(), (&span.ids, span.number));
         if let Outcome::Ok = outcome {
-            single::emit_last(&OkStop { ty, duration }, ty, ids, Some(OkStop::LEN));
+            let stop = PlainStop { ty, duration, outcome: Outcome::Ok };
+            single::emit_last(&stop, ty, ids, Some(PlainStop::LEN_IF_OK));
         } else {
             stop_unusually(&PlainStop { ty, duration, outcome }, span);
         }
@@ -342,13 +328,6 @@ fn end_plain(
     if span.state.is_some() {
         release(open);
     }
-}
-
-/// Enters a span whose scope has ended with one around it.
-#[cold]
-#[inline(never)]
-fn enter_again(span: &Begun, scope: &mut Scope) {
-    *scope = Scope(frames::enter_span(span));
 }
 
 #[cold]
@@ -372,6 +351,12 @@ struct PlainStop {
     outcome: Outcome,
 }
 
+impl PlainStop {
+    /// The size of the payload if the outcome is [`Outcome::Ok`]: the duration and `ok`. If it is
+    /// another, the event takes the slow path.
+    const LEN_IF_OK: usize = 8 + 2 + 2 * "ok".len();
+}
+
 impl TraceEvent for PlainStop {
     // As for all events of `#[traced]`: see `Made`.
     const COMES_ALONE: bool = true;
@@ -390,38 +375,6 @@ impl TraceEvent for PlainStop {
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         self.duration.encode_field(encoder);
         self.outcome.encode_field(encoder);
-    }
-}
-
-/// A [`PlainStop`] whose outcome is [`Outcome::Ok`], so that its size is known.
-struct OkStop {
-    ty: &'static EventType,
-    duration: Elapsed,
-}
-
-impl OkStop {
-    /// The size of the payload: the duration and `ok`. If it is another, the event takes the slow
-    /// path.
-    const LEN: usize = 8 + 2 + 2 * "ok".len();
-}
-
-impl TraceEvent for OkStop {
-    const COMES_ALONE: bool = PlainStop::COMES_ALONE;
-    const LEAVES_OUT: bool = PlainStop::LEAVES_OUT;
-
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.ty
-    }
-
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let Self { ty, duration } = *self;
-        PlainStop { ty, duration, outcome: Outcome::Ok }.encode(encoder);
     }
 }
 

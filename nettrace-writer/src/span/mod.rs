@@ -220,6 +220,23 @@ impl Scope {
         open.decide(&self.0, sampling, is_first);
         self
     }
+
+    /// Puts the span whose scope this is in force again, if its scope has ended or if others are
+    /// within it.
+    #[inline(always)]
+    fn return_to(&mut self, span: &Begun) {
+        if !frames::return_to(&self.0) {
+            self.enter_again(span);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enter_again(&mut self, span: &Begun) {
+        // A scope around this one has ended before it, and this one with it.
+        *self = Self(Entered::NOTHING);
+        *self = Self(frames::enter_span(span));
+    }
 }
 
 impl Drop for Scope {
@@ -277,6 +294,25 @@ impl<E: SpanEvents> Span<E> {
         start();
         if is_recorded {
             self.started = Started::of_span::<E>();
+        }
+    }
+
+    /// Begins a span that is [`off`](Self::off) where it is in memory, and puts it in force in
+    /// `scope`. If the parent is sampled out, nothing is put in force.
+    #[inline(always)]
+    fn begin_here(
+        &mut self,
+        scope: &mut Scope,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        start: impl FnOnce(),
+    ) {
+        if parent.is_sampled_out() {
+            start();
+            self.open = frames::begin_sampled_out();
+        } else {
+            *scope = self.make_ids(parent, sampling);
+            self.start(start);
         }
     }
 
@@ -350,13 +386,11 @@ impl<E: SpanEvents> Span<E> {
         self.end(outcome, 0, Elapsed::ZERO);
     }
 
-    /// Puts the span in force again, if its scope has ended or if others are within it.
+    /// [`Scope::return_to`] for the scope of this span.
     #[inline]
     fn return_to(&self, scope: &mut Scope) {
-        if !frames::return_to(&scope.0) {
-            // A scope around this one has ended before it, and this one with it.
-            *scope = Scope(Entered::NOTHING);
-            *scope = self.scope();
+        if let Some(open) = &self.open {
+            scope.return_to(open);
         }
     }
 
@@ -419,13 +453,7 @@ impl<E: SpanEvents> SpanHere<E> {
         start: impl FnOnce(),
     ) -> Self {
         let mut here = Self::off(events);
-        if parent.is_sampled_out() {
-            start();
-            here.span.open = frames::begin_sampled_out();
-        } else {
-            here.scope = here.span.make_ids(parent, sampling.into());
-            here.span.start(start);
-        }
+        here.span.begin_here(&mut here.scope, parent, sampling.into(), start);
         here
     }
 }
@@ -489,6 +517,13 @@ impl Entry {
     #[inline]
     fn new(scope: Scope) -> Self {
         Self { scope, was_panicking: thread::panicking(), outcome: None }
+    }
+
+    /// The outcome of a span that ends now, if nobody has said what it is.
+    #[inline(always)]
+    fn outcome_now(&self) -> Outcome {
+        let has_panicked = !self.was_panicking && thread::panicking();
+        if has_panicked { Outcome::Panicked } else { Outcome::Ok }
     }
 }
 
@@ -578,14 +613,13 @@ impl<E: SpanEvents> EnteredSpan<E> {
     /// What dropping does first.
     #[inline(always)]
     fn end_at_drop(&mut self) {
-        let Some(Entry { was_panicking, outcome, .. }) = self.entry else { return };
-        if self.span.open.is_none() {
+        let Self { span, entry: Some(entry), .. } = self else { return };
+        if span.open.is_none() {
             return; // the span has ended
         }
-        self.return_here();
-        let panicked = !was_panicking && thread::panicking();
-        let otherwise = if panicked { Outcome::Panicked } else { Outcome::Ok };
-        self.span.end(outcome.unwrap_or(otherwise), 0, Elapsed::ZERO);
+        span.return_to(&mut entry.scope);
+        let outcome = entry.outcome.unwrap_or_else(|| entry.outcome_now());
+        span.end(outcome, 0, Elapsed::ZERO);
     }
 
     /// Leaves the scope of a span that has ended, and drops what the span has. Then there is

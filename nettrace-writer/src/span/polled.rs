@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{Busy, End, Outcome, Parent, Sampling, Scope, Span, SpanEvents, SpanHere, Started};
-use crate::context::frames::{self, Entered};
+use crate::context::frames::Entered;
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
 /// what [`in_span`](crate::FutureExt::in_span) is for a future.
@@ -55,14 +55,9 @@ impl<E: SpanEvents> PolledSpan<E> {
     #[doc(hidden)]
     #[inline]
     pub fn begin(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
-        if parent.is_sampled_out() {
-            start();
-            self.span.open = frames::begin_sampled_out();
-        } else {
-            let mut scope = self.span.make_ids(parent, sampling);
-            self.span.start(start);
-            self.entered = mem::replace(&mut scope.0, Entered::NOTHING);
-        }
+        let mut scope = Scope(Entered::NOTHING);
+        self.span.begin_here(&mut scope, parent, sampling, start);
+        self.entered = mem::replace(&mut scope.0, Entered::NOTHING);
     }
 
     /// Does what [`within`](Self::within) does around the code from here to the call of
