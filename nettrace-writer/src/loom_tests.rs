@@ -8,86 +8,24 @@
 //! most models the owner has emitted its first event before the flusher begins, and emits one or
 //! two more while the flusher does a round.
 
+mod explore;
 mod model;
 mod pool;
 
-use loom::{model::Builder, sync::Arc};
-use std::sync::atomic;
+use loom::sync::Arc;
 
+use self::{
+    explore::{
+        BUSY, DROPPED, EPOCHS, LABELS, MOVED_ON, ROWS, SEALING, SEIZED, STILL, Tally, UNPROVED,
+        assert_met, explore,
+    },
+    model::{Flusher, Model, Outcome},
+};
 use crate::{
     idle::Sleep,
-    loom_tests::model::{Flusher, Model, Outcome},
     record::{Floor, MODE_FENCE, Record},
     sync::thread,
 };
-
-/// Counts what happened in all executions of a model.
-#[derive(Clone, Default)]
-struct Tally(std::sync::Arc<[atomic::AtomicUsize; 12]>);
-
-impl Tally {
-    fn add(&self, what: usize, by: usize) {
-        self.0[what].fetch_add(by, atomic::Ordering::Relaxed);
-    }
-
-    fn of(&self, what: usize) -> usize {
-        self.0[what].load(atomic::Ordering::Relaxed)
-    }
-}
-
-/// Executions of the model.
-const EXECUTIONS: usize = 0;
-/// Records that had to be asked a second time.
-const MOVED_ON: usize = 1;
-/// Chunks that the flusher seized.
-const SEIZED: usize = 2;
-/// Visits while the owner was sealing its chunk.
-const SEALING: usize = 3;
-/// Events dropped.
-const DROPPED: usize = 4;
-/// Rows that a model found.
-const ROWS: usize = 5;
-/// Threads that a round did not wait for.
-const BUSY: usize = 6;
-/// Rounds that asked nobody, and rests.
-const STILL: usize = 7;
-/// Large chunks that were merged while other threads took chunks.
-const MERGED: usize = 8;
-/// Visits to owners of which the flusher could not know whether they were writing.
-const UNPROVED: usize = 10;
-
-/// Changes of labels that a model found.
-const LABELS: usize = 11;
-/// Epochs that began.
-const EPOCHS: usize = 9;
-
-/// Explores all executions of a model with at most that many preemptions: switches from a thread
-/// that could go on. `LOOM_MAX_PREEMPTIONS` replaces the bound.
-///
-/// Loom's authors say that 2 or 3 preemptions are enough to find most bugs. A model has 3 if it
-/// then takes some ten seconds or less, otherwise 2. Only the model with two emitting threads has
-/// 1. With 2 the models notice each of the safeguards that `cargo xtask mutants` takes out.
-fn explore(
-    name: &str,
-    preemptions: usize,
-    model: impl Fn(&Tally) + Send + Sync + 'static,
-) -> Tally {
-    let mut builder = Builder::new();
-    builder.preemption_bound.get_or_insert(preemptions);
-    builder.max_branches = 20_000;
-    let tally = Tally::default();
-    let counts = tally.clone();
-    builder.check(move || {
-        counts.add(EXECUTIONS, 1);
-        model(&counts);
-    });
-    println!(
-        "{name}: {:?} (executions, moved on, seized, sealing, dropped, rows, busy, still, merged, \
-         epochs, unproved)",
-        tally.0
-    );
-    tally
-}
 
 fn tell(tally: &Tally, flusher: &Flusher<'_>) {
     for source in &flusher.sources {
@@ -132,13 +70,6 @@ fn with_one_owner(
     (0..2).for_each(|_| flusher.round());
     tell(tally, &flusher);
     check(tally, &flusher, record);
-}
-
-/// Fails if one of these never happened.
-fn assert_met(tally: &Tally, kinds: &[usize]) {
-    for &kind in kinds {
-        assert!(tally.of(kind) > 0, "nothing of kind {kind}: the model is too weak");
-    }
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use loom::{cell::UnsafeCell, sync::Arc};
 
 use crate::{
-    loom_tests::{DROPPED, MERGED, assert_met, explore, model::Model},
+    loom_tests::{
+        explore::{DROPPED, MERGED, assert_met, explore},
+        model::Model,
+    },
     pool::{Layout, Pool},
     sync::thread,
 };
