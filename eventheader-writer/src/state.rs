@@ -23,18 +23,10 @@
 //! The kernel may set a word before the registering thread has published where events go. Another
 //! thread that emits in between waits for it. A signal handler on the registering thread does not
 //! wait; its event counts as [`disabled`](crate::Counters::disabled).
-//!
-//! # fork
-//!
-//! The child inherits the descriptor. Its words are registered for it, by the kernel or by
-//! [`registrar`], so its events are written like the parent's. The lock is held during the `fork`,
-//! so the child finds its content consistent. A type that another thread was registering at that
-//! moment is not registered in the child; [`retry`] registers it.
-//!
-//! # Unloading and exit
-//!
-//! At `exit`, and when a library that contains this crate is unloaded, every word is unregistered
-//! before its memory is reused. From then on nothing is registered.
+
+mod points;
+mod process;
+mod status;
 
 use std::{
     cell::Cell,
@@ -44,7 +36,7 @@ use std::{
     io,
     ops::{Deref, DerefMut},
     path::PathBuf,
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError, TryLockError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -53,11 +45,13 @@ use nettrace_event::{
     registry::{self, Backend, BackendEntry},
 };
 
+use self::points::TypePoint;
+pub(crate) use self::points::{Channel, RuntimePoint, type_point};
+pub use self::status::{Status, TracepointStatus, status};
 use crate::{
     header::{self, Preamble},
     registrar,
-    sync::{AtomicU32, AtomicU64, Ordering, pause},
-    sys,
+    sync::{AtomicU32, Ordering},
     tracefs::{self, Availability},
 };
 
@@ -66,77 +60,6 @@ pub(crate) const KERNEL: u32 = 1 << KERNEL_BIT;
 
 /// The least time between a failed registration and the next try, unless somebody asks for one.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// How many times the end of the process tries to take the lock, with a pause of a millisecond
-/// after each try.
-const UNLOAD_TRIES: u32 = 500;
-
-/// The current tracepoints of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Status {
-    /// Whether events can go to the kernel.
-    pub availability: Availability,
-    /// The tracepoints that are registered with the kernel or wait for that, by name. Types with
-    /// the same name share one.
-    pub tracepoints: Vec<TracepointStatus>,
-    /// The types that cannot be tracepoints, each with the reason. Their events are not written.
-    pub refused: Vec<String>,
-}
-
-/// One tracepoint of this process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TracepointStatus {
-    /// Its name, without `user_events:`.
-    pub name: String,
-    /// The write index, with which its events begin; `None` while it waits to be registered.
-    pub write_index: Option<u32>,
-    /// Whether somebody listens.
-    pub enabled: bool,
-    /// The number of event types and run-time tracepoints that share it.
-    pub types: usize,
-    /// Why the kernel refused it, if it did: the error number (`errno`).
-    pub error: Option<i32>,
-}
-
-/// The tracepoints that are registered, that wait, and that were refused.
-///
-/// ```
-/// for tracepoint in eventheader_writer::status().tracepoints {
-///     println!("user_events:{} enabled: {}", tracepoint.name, tracepoint.enabled);
-/// }
-/// ```
-#[must_use]
-pub fn status() -> Status {
-    let state = lock();
-    let mut tracepoints: Vec<TracepointStatus> = Vec::new();
-    for entry in &state.entries {
-        let enabled = entry.word.load(Ordering::Relaxed) & KERNEL != 0 && entry.is_registered;
-        let write_index = entry.is_registered.then(|| entry.channel.write_index()).flatten();
-        match tracepoints.iter_mut().find(|known| known.name == entry.name) {
-            Some(known) => {
-                known.types += 1;
-                known.enabled |= enabled;
-                known.write_index = known.write_index.or(write_index);
-                known.error = known.error.or(entry.error);
-            }
-            None => tracepoints.push(TracepointStatus {
-                name: entry.name.clone(),
-                write_index,
-                enabled,
-                types: 1,
-                error: entry.error,
-            }),
-        }
-    }
-    tracepoints.sort_by(|a, b| a.name.cmp(&b.name));
-    Status {
-        availability: state.availability.clone(),
-        tracepoints,
-        refused: state.refused.iter().map(|(_, words)| words.clone()).collect(),
-    }
-}
 
 /// Tries to register the waiting types and tracepoints. Call it after mounting tracefs or granting
 /// rights. Returns the result.
@@ -204,53 +127,10 @@ pub(crate) fn install() {
     // harmless. Waiting for another thread would not be: a child of `fork` does not have that
     // thread.
     if HAS_HANDLERS.load(Ordering::Relaxed) == 0 {
-        sys::at_fork(before_fork, in_parent, in_child);
-        sys::at_unload(at_unload);
+        process::accompany();
         HAS_HANDLERS.store(1, Ordering::Relaxed);
     }
     registry::install(&BACKEND);
-}
-
-/// Where the events of a tracepoint go: descriptor and write index in one word, so that both are
-/// read at once.
-#[derive(Debug)]
-pub(crate) struct Channel(AtomicU64);
-
-impl Channel {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU64::new(u64::MAX))
-    }
-
-    /// The descriptor and the write index, if set.
-    #[inline(always)]
-    pub(crate) fn load(&self) -> Option<(i32, u32)> {
-        // Relaxed: both numbers are in the one word, and refer to objects of the kernel.
-        let value = self.0.load(Ordering::Relaxed);
-        (value != u64::MAX).then_some(((value >> 32) as i32, value as u32))
-    }
-
-    fn write_index(&self) -> Option<u32> {
-        self.load().map(|(_, index)| index)
-    }
-
-    fn store(&self, fd: i32, index: u32) {
-        self.0.store(u64::from(fd as u32) << 32 | u64::from(index), Ordering::Relaxed);
-    }
-}
-
-/// The constant part of a type's events, and where they go.
-#[derive(Debug)]
-pub(crate) struct TypePoint {
-    pub(crate) preamble: Preamble,
-    pub(crate) channel: Channel,
-}
-
-/// The point of a type, by its index in the registry; `None` if the type is not registered or was
-/// refused.
-#[inline(always)]
-pub(crate) fn type_point(index: u32) -> Option<&'static TypePoint> {
-    let leaf = POINTS.get(index as usize / LEAF)?.get()?;
-    leaf.get(index as usize % LEAF)?.get()
 }
 
 /// Waits for a registration that is under way. Returns `false` if a signal handler has interrupted
@@ -262,14 +142,6 @@ pub(crate) fn settle() -> bool {
         drop(lock());
     }
     !is_own
-}
-
-/// A tracepoint that is registered at run time: its word, and where its events go. It is never
-/// freed, but reused.
-#[derive(Debug)]
-pub(crate) struct RuntimePoint {
-    pub(crate) word: AtomicU32,
-    pub(crate) channel: Channel,
 }
 
 /// Registers a tracepoint at run time.
@@ -294,15 +166,10 @@ pub(crate) fn unregister_runtime(point: &'static RuntimePoint) {
         // The kernel may still set the word, so it must not be reused.
         return;
     }
-    point.channel.0.store(u64::MAX, Ordering::Relaxed);
+    point.channel.clear();
     point.word.store(0, Ordering::Relaxed);
     state.free.push(point);
 }
-
-const LEAF: usize = 128;
-type Leaf = Box<[OnceLock<TypePoint>]>;
-static POINTS: [OnceLock<Leaf>; registry::MAX_TYPES as usize / LEAF + 1] =
-    [const { OnceLock::new() }; registry::MAX_TYPES as usize / LEAF + 1];
 
 static STATE: Mutex<State> = Mutex::new(State::new());
 
@@ -420,10 +287,8 @@ impl State {
         if self.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
             return;
         }
-        let (index, schema) = (ty.index() as usize, ty.schema());
-        let Some(leaf) = POINTS.get(index / LEAF) else { return };
-        let leaf = leaf.get_or_init(|| (0..LEAF).map(|_| OnceLock::new()).collect());
-        let slot = &leaf[index % LEAF];
+        let schema = ty.schema();
+        let Some(slot) = points::slot(ty.index()) else { return };
         if slot.get().is_none() {
             match Preamble::of_schema(schema) {
                 Ok(preamble) => {
@@ -582,57 +447,6 @@ impl Backend for Tracepoints {
         } else {
             lock().describe(ty);
         }
-    }
-}
-
-thread_local! {
-    /// The locks that this thread holds during a `fork`, in the order of their release.
-    static FORKING: Cell<Option<(registrar::Held, Locked)>> = const { Cell::new(None) };
-}
-
-extern "C" fn before_fork() {
-    // Without thread locals the thread is ending. The `fork` then goes on without the locks.
-    let _ = FORKING.try_with(|forking| {
-        // Called twice, or in a signal handler that interrupted the holder. That `fork` also goes
-        // on without the locks.
-        if LOCKED_HERE.get() {
-            return;
-        }
-        let state = lock();
-        forking.set(Some((registrar::hold(), state)));
-    });
-}
-
-extern "C" fn in_parent() {
-    let _ = FORKING.try_with(Cell::take);
-}
-
-extern "C" fn in_child() {
-    let is_forgotten = registrar::after_fork();
-    if let Ok(Some((held, mut state))) = FORKING.try_with(Cell::take) {
-        drop(held);
-        if is_forgotten {
-            state.register_again();
-        }
-    }
-    // Undoes a registration that another thread had begun, and its lock.
-    registry::after_fork(0);
-}
-
-extern "C" fn at_unload() {
-    // A registration takes microseconds. A thread that is stopped during one must not delay the
-    // exit for ever.
-    for _ in 0..UNLOAD_TRIES {
-        let mut state = match STATE.try_lock() {
-            Ok(state) => state,
-            Err(TryLockError::Poisoned(error)) => error.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                pause();
-                continue;
-            }
-        };
-        state.is_closed = true;
-        return state.unregister_all();
     }
 }
 

@@ -3,7 +3,7 @@
 use nettrace_event::{EventSchema, Level, ProviderSchema};
 
 use super::*;
-use crate::sync;
+use crate::{sync, sys};
 
 const fn schema(name: &'static str, id: u16) -> EventSchema {
     EventSchema {
@@ -88,7 +88,7 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
         std::panic::resume_unwind(Box::new(()));
     });
     assert!(held.is_err() && STATE.is_poisoned());
-    at_unload();
+    process::at_unload();
     assert!([&FIRST, &SECOND, &THIRD].iter().all(|ty| ty.enabled() == 0));
     let late = register_runtime("State_Tests_L1K0".to_owned());
     assert_eq!(late.word.load(Ordering::Relaxed), 0);

@@ -1,0 +1,71 @@
+//! What an application is told of its tracepoints.
+
+use super::{KERNEL, lock};
+use crate::{sync::Ordering, tracefs::Availability};
+
+/// The current tracepoints of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Status {
+    /// Whether events can go to the kernel.
+    pub availability: Availability,
+    /// The tracepoints that are registered with the kernel or wait for that, by name. Types with
+    /// the same name share one.
+    pub tracepoints: Vec<TracepointStatus>,
+    /// The types that cannot be tracepoints, each with the reason. Their events are not written.
+    pub refused: Vec<String>,
+}
+
+/// One tracepoint of this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TracepointStatus {
+    /// Its name, without `user_events:`.
+    pub name: String,
+    /// The write index, with which its events begin; `None` while it waits to be registered.
+    pub write_index: Option<u32>,
+    /// Whether somebody listens.
+    pub enabled: bool,
+    /// The number of event types and run-time tracepoints that share it.
+    pub types: usize,
+    /// Why the kernel refused it, if it did: the error number (`errno`).
+    pub error: Option<i32>,
+}
+
+/// The tracepoints that are registered, that wait, and that were refused.
+///
+/// ```
+/// for tracepoint in eventheader_writer::status().tracepoints {
+///     println!("user_events:{} enabled: {}", tracepoint.name, tracepoint.enabled);
+/// }
+/// ```
+#[must_use]
+pub fn status() -> Status {
+    let state = lock();
+    let mut tracepoints: Vec<TracepointStatus> = Vec::new();
+    for entry in &state.entries {
+        let enabled = entry.word.load(Ordering::Relaxed) & KERNEL != 0 && entry.is_registered;
+        let write_index = entry.is_registered.then(|| entry.channel.write_index()).flatten();
+        match tracepoints.iter_mut().find(|known| known.name == entry.name) {
+            Some(known) => {
+                known.types += 1;
+                known.enabled |= enabled;
+                known.write_index = known.write_index.or(write_index);
+                known.error = known.error.or(entry.error);
+            }
+            None => tracepoints.push(TracepointStatus {
+                name: entry.name.clone(),
+                write_index,
+                enabled,
+                types: 1,
+                error: entry.error,
+            }),
+        }
+    }
+    tracepoints.sort_by(|a, b| a.name.cmp(&b.name));
+    Status {
+        availability: state.availability.clone(),
+        tracepoints,
+        refused: state.refused.iter().map(|(_, words)| words.clone()).collect(),
+    }
+}
