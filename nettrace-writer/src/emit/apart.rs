@@ -2,7 +2,10 @@
 
 use nettrace_event::{EventType, PayloadEncoder, TraceEvent};
 
-use super::{Placed, place, slow::relabel_as};
+use super::{
+    in_place::{Placed, place},
+    slow::relabel_as,
+};
 use crate::{
     clock,
     context::frames::{Ids, SAMPLED_OUT},

@@ -7,9 +7,11 @@ use nettrace_event::{EventType, TraceEvent};
 use nettrace_format::payload::{FixedSize, SizeHint};
 
 use super::{
-    Placed, emit_somewhere, is_left_out,
+    general::emit_somewhere,
+    in_place::{Placed, place, place_with},
+    is_left_out,
     origin::NO_ORIGIN,
-    place, place_with, record_or_move_on, see_listener,
+    record_or_move_on, see_listener,
     slow::{relabel, relabel_as, relabel_here},
 };
 use crate::{

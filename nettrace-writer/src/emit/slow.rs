@@ -9,7 +9,8 @@ use nettrace_format::{
 };
 
 use super::{
-    Outcome, Unwinding, begin, encode, full_fence, now,
+    general::{Outcome, begin, full_fence, now},
+    in_place::{Unwinding, encode},
     origin::{self, Origin},
 };
 use crate::{

@@ -4,7 +4,7 @@
 //! puts a frame in force that says so ([`frames`](crate::context::frames)). Spans, contexts and
 //! futures inherit that as they inherit the trace. Events need not ask: a thread whose innermost
 //! frame is sampled out has no current buffer, so they take the path of events after a change of
-//! labels, which asks ([`emit`](crate::emit)).
+//! labels, which asks ([`emit`](mod@crate::emit)).
 //!
 //! A span that is sampled out gets no id. In force are the ids of the caller, with the flag
 //! "sampled" cleared, or those of a root without a caller. So `traceparent` names a span that

@@ -1,0 +1,180 @@
+//! An event in the general case: several sessions, a thread's first event, a context.
+
+use std::{cell::Cell, hint};
+
+use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
+
+use super::{
+    in_place::{Placed, Unwinding, place},
+    origin::{NO_ORIGIN, Origin},
+    see_listener,
+    slow::{record_slowly, relabel},
+};
+#[cfg(feature = "user_events")]
+use crate::tracepoints;
+use crate::{
+    barrier, clock,
+    local::{self, Attached, ThreadBuffer},
+    record::{MODE_FENCE, MODE_MONOTONIC, Record},
+    sessions,
+};
+
+const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
+
+/// How an attempt to record an event ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The event is recorded or counted.
+    Done,
+    /// The session is over, and the event is not counted.
+    Closed,
+}
+
+/// Records an event in the general case: several sessions, a thread's first event, a context.
+#[cold]
+#[inline(never)]
+pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
+    event: &T,
+    ty: &'static EventType,
+    mut word: u32,
+    origin: &Origin<'_>,
+) {
+    if word == NOT_REGISTERED {
+        // The word may be old: another thread may have registered the type meanwhile.
+        if !ty.is_registered() && !sessions::register(ty) {
+            return;
+        }
+        word = ty.enabled();
+    }
+    see_listener();
+    let rest = Remaining(Cell::new(word & SESSION_MASK));
+    // `black_box` keeps the optimiser from adapting the fast path to the uses of the event below.
+    // The fast path then has the same instructions with tracepoints and without.
+    let event = hint::black_box(event);
+    #[cfg(feature = "user_events")]
+    tracepoints::write(event, ty, word);
+    while let Some(slot) = rest.next() {
+        // Read again for each slot: encoding a row for another session may have run code that ended
+        // this slot's session and began one that does not want the type.
+        let is_wanted = || {
+            let is_wanted = ty.enabled() & (1 << slot) != 0;
+            see_listener();
+            is_wanted
+        };
+        if let Some(buffer) = local::buffer(slot).filter(|_| is_wanted()) {
+            if attempt(buffer, event, ty, origin) == Outcome::Done {
+                continue;
+            }
+            // The buffer belongs to a session that is over. Another session may have the slot now.
+            local::detach(slot, buffer);
+        }
+        let (attached, has_waited) = attach(slot);
+        if !has_waited && !is_wanted() {
+            // The word was read before the slot's last session ended. The session that has the slot
+            // now does not want the type.
+            continue;
+        }
+        match attached {
+            Attached::ForGood => {
+                if let Some(buffer) = local::buffer(slot) {
+                    attempt(buffer, event, ty, origin);
+                }
+            }
+            Attached::Once(buffer) => {
+                attempt(buffer.buffer(), event, ty, origin);
+            }
+            Attached::No | Attached::Full(_) => {}
+        }
+    }
+}
+
+/// Records an event in those of the sessions that listen to it whose bits are given.
+pub(crate) fn emit_to<T: TraceEvent + ?Sized>(event: &T, sessions: u32) {
+    let ty = event.event_type();
+    if ty.is_registered() || sessions::register(ty) {
+        let word = ty.enabled() & sessions & SESSION_MASK;
+        if word != 0 {
+            emit_somewhere(event, ty, word, &NO_ORIGIN);
+        }
+    }
+}
+
+/// Gets a buffer for the session in a slot. Also returns whether the event has waited for one,
+/// which it does if the session blocks.
+fn attach(slot: u32) -> (Attached, bool) {
+    let mut attached = local::attach(slot, true);
+    let mut has_waited = false;
+    while let Attached::Full(session) = attached {
+        has_waited = true;
+        local::holding_locks(|| session.wait_for_room());
+        attached = local::attach_after_wait(&session);
+    }
+    (attached, has_waited)
+}
+
+/// The slots that an event has yet to go to. If its encoding panics for one session, the event is
+/// counted in the others as well.
+struct Remaining(Cell<u32>);
+
+impl Remaining {
+    fn next(&self) -> Option<u32> {
+        let slots = self.0.get();
+        self.0.set(slots & slots.wrapping_sub(1));
+        (slots != 0).then(|| slots.trailing_zeros())
+    }
+}
+
+impl Drop for Remaining {
+    fn drop(&mut self) {
+        while let Some(slot) = self.next() {
+            if local::buffer(slot).is_none() {
+                local::attach(slot, false);
+            }
+            if let Some(buffer) = local::buffer(slot).filter(|buffer| begin(&buffer.record)) {
+                drop(Unwinding(buffer));
+            }
+        }
+    }
+}
+
+/// Records into one buffer, with a context or without.
+pub(super) fn attempt<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    origin: &Origin<'_>,
+) -> Outcome {
+    let record = &buffer.record;
+    if !begin(record) {
+        record.refuse_nested();
+        return Outcome::Done;
+    }
+    if origin.is_empty() {
+        let place = || place::<T, false, true>(buffer, event, ty, now(record.mode()));
+        if relabel(buffer) && matches!(place(), Placed::Done) {
+            return Outcome::Done;
+        }
+    }
+    record_slowly(buffer, event, ty, origin)
+}
+
+/// Announces an event, and executes a fence if the record's mode asks for one.
+pub(super) fn begin(record: &Record) -> bool {
+    let begun = record.begin();
+    if begun && record.mode() & MODE_FENCE != 0 {
+        full_fence();
+    }
+    begun
+}
+
+/// The fence of an owner that executes its own. It also keeps the clock from being read early. (On
+/// AArch64 the clock may be read early in spite of it. There the floor bounds the time: see
+/// [`record`](crate::record).)
+pub(super) fn full_fence() {
+    barrier::full();
+    clock::ordered();
+}
+
+pub(super) fn now(mode: u32) -> u64 {
+    if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
+}

@@ -1,0 +1,173 @@
+//! A plain row, written in place: the last of what the fast path does.
+
+use std::mem;
+
+use nettrace_event::{EventType, TraceEvent};
+use nettrace_format::{
+    payload::{Buffer as _, FixedSize, NetTraceEncoder, SizeHint},
+    v6::RowFlags,
+};
+
+use crate::{
+    local::ThreadBuffer,
+    memory::{Cursor, Window},
+    record::Reason,
+    row,
+};
+
+/// The result of an attempt to write a plain row in place.
+pub(super) enum Placed {
+    /// The row is written, and the event is over.
+    Done,
+    /// Nothing is written: the row is not like the one before, or comes late after it, or has text
+    /// that is not ASCII. The event goes on with [`place_otherwise`](super::place_otherwise).
+    Otherwise,
+    /// Nothing is written: the event goes on with [`record_slowly`](super::slow::record_slowly).
+    Slowly,
+}
+
+/// Writes the row of an event that has begun, if it is a plain row that fits.
+///
+/// `USUAL` says that the record has the usual mode.
+///
+/// If `GENERAL` is true, the row may have any shape and come at any time. If it is false, this
+/// writes only rows that have the shape of the row before, come less than [`row::NEAR`] ticks after
+/// it, and have only ASCII text. That keeps the function short.
+#[inline(always)]
+pub(super) fn place<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    now: u64,
+) -> Placed {
+    let hint = || FixedSize::hint(event);
+    place_with::<T, USUAL, GENERAL>(buffer, event, ty, now, hint)
+}
+
+/// [`place`] for an event whose size `hint` tells.
+#[inline(always)]
+pub(super) fn place_with<T: TraceEvent + ?Sized, const USUAL: bool, const GENERAL: bool>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    now: u64,
+    hint: impl FnOnce() -> SizeHint,
+) -> Placed {
+    let record = &buffer.record;
+    let unwinding = Unwinding(buffer);
+    let hint = hint();
+    let fixed = if let SizeHint::Fixed(len) = hint { Some(len) } else { None };
+    // In the usual mode the clock is the counter.
+    let at = if USUAL { now } else { 0 };
+    // If the clock went back the slow path handles it.
+    let delta = record.ticks_since_last(now);
+    if !GENERAL && (delta >= row::NEAR || !record.is_like_last(ty, fixed)) {
+        mem::forget(unwinding);
+        return Placed::Otherwise;
+    }
+    // The size of the payload, if it is known already.
+    let known = match hint {
+        SizeHint::Plain { size, units } if !GENERAL => {
+            if units > row::MAX_SHORT_PAYLOAD.saturating_sub(size) / 2 {
+                mem::forget(unwinding);
+                return Placed::Otherwise;
+            }
+            Some(size + 2 * units)
+        }
+        _ => fixed,
+    };
+    let window = Window::open(record, known.unwrap_or(0));
+    let Some(window) = window.filter(|_| !GENERAL || delta < row::MAX_DELTA) else {
+        mem::forget(unwinding);
+        return Placed::Slowly;
+    };
+    let old = (GENERAL && T::LEAVES_OUT).then(|| record.shape());
+    let id = if GENERAL { ty.index_in_rows() } else { 0 };
+    let end = match known {
+        Some(len) if GENERAL || fixed.is_some() => {
+            let payload = if GENERAL {
+                let (size, size_len, flag) = row::size(len as u32, old);
+                let (head, head_len) = row::head(id, old, delta, flag);
+                encode(event, window.fixed(head, head_len, size, size_len), at)
+            } else {
+                let (head, head_len) = row::head_like(delta, 0);
+                encode(event, window.same(head, head_len), at)
+            };
+            (payload.len() == len && !payload.overflowed()).then(|| payload.position())
+        }
+        Some(len) => {
+            let rest = row::delta_and_size(delta, len as u32);
+            let (room, end) = window.sized(RowFlags::PAYLOAD_LEN, rest);
+            let payload = encode_plain(event, room, at);
+            (payload.len() == len && !payload.overflowed()).then_some(end)
+        }
+        None => {
+            let flag = RowFlags::PAYLOAD_LEN;
+            let (head, head_len) =
+                if GENERAL { row::head(id, old, delta, flag) } else { row::head_like(delta, flag) };
+            let (size, room) = window.variable(head, head_len);
+            let payload =
+                if GENERAL { encode(event, room, at) } else { encode_plain(event, room, at) };
+            (payload.len() <= row::MAX_SHORT_PAYLOAD && !payload.overflowed()).then(|| {
+                size.set(row::padded2(payload.len() as u32));
+                payload.position()
+            })
+        }
+    };
+    mem::forget(unwinding);
+    // If it does not fit here or needs another path, the bytes written so far are beyond `pos` and
+    // do not count.
+    let Some(end) = end else {
+        return if GENERAL { Placed::Slowly } else { Placed::Otherwise };
+    };
+    if GENERAL {
+        record.set_last(ty, id, fixed);
+    }
+    if USUAL {
+        record.commit_usual(end, now);
+    } else {
+        record.commit(end, now);
+    }
+    Placed::Done
+}
+
+/// Encodes the payload. `counter` is that of [`NetTraceEncoder::at`].
+#[inline(always)]
+pub(super) fn encode<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor, counter: u64) -> Cursor {
+    let mut encoder = NetTraceEncoder::new(cursor).at(counter);
+    event.encode(&mut encoder);
+    encoder.finish()
+}
+
+/// [`encode`] for an event whose texts are ASCII. Any other event is refused.
+#[inline(always)]
+fn encode_plain<T: TraceEvent + ?Sized>(event: &T, cursor: Cursor, counter: u64) -> Cursor {
+    let mut encoder = NetTraceEncoder::plain(cursor).at(counter);
+    event.encode(&mut encoder);
+    encoder.finish()
+}
+
+/// Counts the event as dropped if its encoding unwinds, and ends it, so that the record does not
+/// stay busy.
+pub(super) struct Unwinding<'a>(pub(super) &'a ThreadBuffer);
+
+impl Drop for Unwinding<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        let (record, pool) = (&self.0.record, &self.0.session.pool);
+        let held = record.held();
+        if held.is_none() && record.is_closed() {
+            // The record's numbers may be final already. Unless it has waited, the event counts as
+            // one emitted after the session's end.
+            record.seal(pool);
+            record.end();
+            return;
+        }
+        if held.is_none() {
+            // The flusher asked for the chunk during the encoding. Seal it before the event gets
+            // its number, which has no row.
+            record.seal(pool);
+        }
+        record.drop_event(pool, held, Reason::Panicked);
+    }
+}
