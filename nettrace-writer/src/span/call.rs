@@ -11,8 +11,8 @@ use nettrace_event::{
 };
 
 use super::{
-    Alone, Elapsed, End, EnteredSpan, Entry, Outcome, Parent, Sampling, Scope, Span, SpanEvents,
-    Started,
+    Alone, Elapsed, End, EnteredSpan, Outcome, Parent, Sampling, Span, SpanEvents, Started,
+    entered::Entry, scope::Scope,
 };
 use crate::{
     Emit as _,

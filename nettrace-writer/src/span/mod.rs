@@ -20,165 +20,42 @@
 pub(crate) mod call;
 mod derived;
 mod elapsed;
+mod entered;
+mod events;
 mod future;
 pub(crate) mod kept;
+mod outcome;
 mod polled;
 mod sampling;
+mod scope;
 
 use std::{
     fmt,
-    marker::PhantomData,
-    mem,
     ops::{Deref, DerefMut},
 };
 
 use nettrace_context::TraceContext;
-use nettrace_event::{EventType, FieldType, PayloadEncoder, TraceField};
+use nettrace_event::EventType;
 
-use self::elapsed::Busy;
 pub(crate) use self::elapsed::{Started, set_frequency, set_time_of_day};
 pub use self::{
     derived::TraceSpan,
     elapsed::{Elapsed, StartTime},
+    entered::EnteredSpan,
+    events::{Alone, End, SpanEvents},
     future::InSpan,
+    outcome::Outcome,
     polled::PolledSpan,
     sampling::Sampling,
 };
+use self::{entered::Entry, scope::Scope};
 use crate::{
     context::{
-        Context, NotAcrossAwait,
+        Context,
         frames::{self, Above, Begun, Entered, Snapshot},
     },
     sync::thread,
 };
-
-/// How a span ended. Recorded as text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// `ok`: it returned, and not an error.
-    Ok,
-    /// `err`: it returned an error.
-    Err,
-    /// `cancelled`: its future was dropped before it was ready.
-    Cancelled,
-    /// `panicked`: it unwound.
-    Panicked,
-}
-
-impl Outcome {
-    /// The text that is recorded.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Err => "err",
-            Self::Cancelled => "cancelled",
-            Self::Panicked => "panicked",
-        }
-    }
-
-    /// The outcome of a call that returned `result`.
-    pub fn of<T, E>(result: &Result<T, E>) -> Self {
-        if result.is_ok() { Self::Ok } else { Self::Err }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl TraceField for Outcome {
-    const TYPE: FieldType = <str as TraceField>::TYPE;
-
-    #[inline(always)]
-    fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        // The compiler knows each text, and makes a few stores of it. The usual one comes first.
-        if let Self::Ok = self {
-            return <str as TraceField>::encode_field("ok", encoder);
-        }
-        unusual();
-        match self {
-            Self::Cancelled => <str as TraceField>::encode_field("cancelled", encoder),
-            Self::Panicked => <str as TraceField>::encode_field("panicked", encoder),
-            _ => <str as TraceField>::encode_field("err", encoder),
-        }
-    }
-}
-
-/// Keeps the compiler from making one table of a usual case and of those that come after this.
-#[cold]
-#[inline(never)]
-fn unusual() {}
-
-/// What a span's Stop tells of it.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct End {
-    /// When it began.
-    pub started: StartTime,
-    /// The time from start to end.
-    pub duration: Elapsed,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// How often its future was polled. 0 if it was no future.
-    pub polls: u32,
-    /// The time in its future's polls. 0 if it was no future.
-    pub busy: Elapsed,
-}
-
-/// A span in force whose one event comes next.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Alone<'a>(&'a Begun);
-
-/// The events of one span. The macros implement this.
-pub trait SpanEvents {
-    /// Whether one event tells of the whole span. [`stop`](Self::stop) records it, and there is no
-    /// Start.
-    const IS_SINGLE: bool = false;
-
-    /// The type of the Start. If this is known, the span's ids are in the chunk before the Start
-    /// comes, so that the Start takes the usual way of an event.
-    #[doc(hidden)]
-    #[inline(always)]
-    #[must_use]
-    fn start_type() -> Option<&'static EventType> {
-        None
-    }
-
-    /// The type of the Stop, if that tells of the time and the outcome, and of nothing else.
-    #[doc(hidden)]
-    #[inline(always)]
-    #[must_use]
-    fn plain_stop() -> Option<&'static EventType> {
-        None
-    }
-
-    /// Records the Stop. The span is in force.
-    fn stop(&mut self, end: &End);
-
-    /// [`stop`](Self::stop), if one event tells of the whole span, and the span's ids are at hand.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn stop_alone(&mut self, end: &End, _: &Alone<'_>) {
-        self.stop(end);
-    }
-
-    /// Drops what the events keep. For the code of `#[traced]`, whose events have nothing else to
-    /// be dropped.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn release(&mut self) {}
-
-    /// Records that a poll of the span's future begins. The span is in force.
-    fn resume(&mut self) {}
-
-    /// Records that a poll of the span's future ends. The span is in force.
-    fn suspend(&mut self) {}
-}
 
 /// Where a span begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -204,45 +81,6 @@ impl Parent<'_> {
     #[inline(always)]
     fn is_sampled_out(self) -> bool {
         matches!(self, Self::Current) && frames::is_sampled_out()
-    }
-}
-
-/// Ends what was entered, also if the span's events unwind.
-#[derive(Debug)]
-struct Scope(Entered);
-
-impl Scope {
-    /// [`Begun::decide`] for the span whose scope this is. Takes the scope along, which need not be
-    /// in memory otherwise.
-    #[cold]
-    #[inline(never)]
-    fn decide(self, open: &mut Begun, sampling: Option<Sampling>, is_first: bool) -> Self {
-        open.decide(&self.0, sampling, is_first);
-        self
-    }
-
-    /// Puts the span whose scope this is in force again, if its scope has ended or if others are
-    /// within it.
-    #[inline(always)]
-    fn return_to(&mut self, span: &Begun) {
-        if !frames::return_to(&self.0) {
-            self.enter_again(span);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn enter_again(&mut self, span: &Begun) {
-        // A scope around this one has ended before it, and this one with it.
-        *self = Self(Entered::NOTHING);
-        *self = Self(frames::enter_span(span));
-    }
-}
-
-impl Drop for Scope {
-    #[inline]
-    fn drop(&mut self) {
-        frames::leave(&self.0);
     }
 }
 
@@ -348,13 +186,8 @@ impl<E: SpanEvents> Span<E> {
     /// Puts the span in force on this thread until the returned guard is dropped. That also ends
     /// the span.
     pub fn enter(self) -> EnteredSpan<E> {
-        match &self.open {
-            Some(open) => {
-                let scope = Scope(frames::enter_span(open));
-                EnteredSpan::new(self, scope)
-            }
-            None => EnteredSpan { span: self, entry: None, not_send: PhantomData },
-        }
+        let entry = self.open.as_ref().map(|open| Entry::new(Scope(frames::enter_span(open))));
+        EnteredSpan::new(self, entry)
     }
 
     /// The context of the span, for others to be its children. Empty if nobody listens to the span.
@@ -484,187 +317,5 @@ impl<E: SpanEvents> DerefMut for Span<E> {
 impl<E: SpanEvents> fmt::Debug for Span<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Span").field("open", &self.open).finish_non_exhaustive()
-    }
-}
-
-/// A span that is in force on this thread. It ends when this is dropped.
-///
-/// Dereferences to the span's events, where fields are that become known later.
-///
-/// Must not be held across an `.await`: a future has [`in_span`](crate::FutureExt::in_span). The
-/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
-/// that.
-///
-/// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until an
-/// outer scope ends.
-#[must_use = "the span ends when this is dropped; keep it in a variable (`let _ = …` drops it at \
-              once)"]
-pub struct EnteredSpan<E: SpanEvents> {
-    span: Span<E>,
-    /// `None` if nobody listens.
-    entry: Option<Entry>,
-    not_send: PhantomData<NotAcrossAwait>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    scope: Scope,
-    was_panicking: bool,
-    outcome: Option<Outcome>,
-}
-
-impl Entry {
-    #[inline]
-    fn new(scope: Scope) -> Self {
-        Self { scope, was_panicking: thread::panicking(), outcome: None }
-    }
-
-    /// The outcome of a span that ends now, if nobody has said what it is.
-    #[inline(always)]
-    fn outcome_now(&self) -> Outcome {
-        let has_panicked = !self.was_panicking && thread::panicking();
-        if has_panicked { Outcome::Panicked } else { Outcome::Ok }
-    }
-}
-
-impl<E: SpanEvents> EnteredSpan<E> {
-    /// A span that nobody listens to.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn off(events: E) -> Self {
-        Self { span: Span::off(events), entry: None, not_send: PhantomData }
-    }
-
-    /// Begins a span and enters it. `start` records the Start.
-    #[doc(hidden)]
-    #[inline]
-    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        Self::begin_sampled(events, parent, None, start)
-    }
-
-    /// [`begin`](Self::begin) for a span that decides if it is a root. `None` decides nothing.
-    #[doc(hidden)]
-    #[inline]
-    pub fn begin_sampled(
-        events: E,
-        parent: Parent<'_>,
-        sampling: impl Into<Option<Sampling>>,
-        start: impl FnOnce(),
-    ) -> Self {
-        let mut span = Self::off(events);
-        if parent.is_sampled_out() {
-            start();
-            // What is in force is all that this could put in force.
-        } else {
-            span.begin_here(parent, sampling.into(), start);
-        }
-        span
-    }
-
-    /// [`begin_sampled`](Self::begin_sampled) for a span that is [`off`](Self::off), and whose
-    /// parent is not sampled out.
-    #[inline]
-    fn begin_here(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
-        // First, so that nothing that may unwind comes between the ids and their scope.
-        let was_panicking = thread::panicking();
-        let scope = self.span.make_ids(parent, sampling);
-        // There is nothing to drop.
-        mem::forget(self.entry.replace(Entry { scope, was_panicking, outcome: None }));
-        self.span.start(start);
-    }
-
-    #[inline]
-    fn new(span: Span<E>, scope: Scope) -> Self {
-        Self { span, entry: Some(Entry::new(scope)), not_send: PhantomData }
-    }
-
-    /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
-    #[inline]
-    #[must_use]
-    pub fn is_recorded(&self) -> bool {
-        self.span.is_recorded()
-    }
-
-    /// Says how the span ends. Without this it is [`Outcome::Panicked`] if the thread unwinds and
-    /// did not when the span was entered, and otherwise [`Outcome::Ok`].
-    pub fn set_outcome(&mut self, outcome: Outcome) {
-        if let Some(entry) = &mut self.entry {
-            entry.outcome = Some(outcome);
-        }
-    }
-
-    /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
-    /// may know better.
-    #[doc(hidden)]
-    #[inline]
-    pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
-        self.end_where_it_is(stop);
-    }
-
-    /// [`end_with`](Self::end_with). The span is still to be dropped.
-    #[inline]
-    fn end_where_it_is(&mut self, stop: impl FnOnce(&mut E, End)) {
-        if self.is_recorded() {
-            self.return_here();
-            self.span.end_with(Outcome::Ok, 0, Elapsed::ZERO, stop);
-        }
-    }
-
-    /// What dropping does first.
-    #[inline(always)]
-    fn end_at_drop(&mut self) {
-        let Self { span, entry: Some(entry), .. } = self else { return };
-        if span.open.is_none() {
-            return; // the span has ended
-        }
-        span.return_to(&mut entry.scope);
-        let outcome = entry.outcome.unwrap_or_else(|| entry.outcome_now());
-        span.end(outcome, 0, Elapsed::ZERO);
-    }
-
-    /// Leaves the scope of a span that has ended, and drops what the span has. Then there is
-    /// nothing left to drop. `Caller` stands for the function that calls this.
-    #[inline(always)]
-    fn release<Caller>(&mut self) {
-        const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
-        if let Some(Entry { scope, .. }) = &self.entry {
-            frames::leave_from::<Caller>(&scope.0);
-        }
-        self.span.open = None;
-        self.span.events.release();
-    }
-
-    /// Puts the span in force, if it is not or if others are within it.
-    #[inline]
-    fn return_here(&mut self) {
-        let Some(Entry { scope, .. }) = &mut self.entry else { return };
-        self.span.return_to(scope);
-    }
-}
-
-impl<E: SpanEvents> Drop for EnteredSpan<E> {
-    #[inline]
-    fn drop(&mut self) {
-        self.end_at_drop();
-    }
-}
-
-impl<E: SpanEvents> Deref for EnteredSpan<E> {
-    type Target = E;
-
-    fn deref(&self) -> &E {
-        &self.span
-    }
-}
-
-impl<E: SpanEvents> DerefMut for EnteredSpan<E> {
-    fn deref_mut(&mut self) -> &mut E {
-        &mut self.span
-    }
-}
-
-impl<E: SpanEvents> fmt::Debug for EnteredSpan<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnteredSpan").field("span", &self.span).finish_non_exhaustive()
     }
 }

@@ -5,7 +5,10 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use super::{Busy, End, Outcome, Parent, Sampling, Scope, Span, SpanEvents, SpanHere, Started};
+use super::{
+    End, Outcome, Parent, Sampling, Span, SpanEvents, SpanHere, Started, elapsed::Busy,
+    scope::Scope,
+};
 use crate::context::frames::Entered;
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:

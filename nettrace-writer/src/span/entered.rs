@@ -1,0 +1,201 @@
+//! Spans that are guards: in force on one thread, from begin to end.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    mem,
+    ops::{Deref, DerefMut},
+};
+
+use super::{Elapsed, End, Outcome, Parent, Sampling, Span, SpanEvents, scope::Scope};
+use crate::{
+    context::{NotAcrossAwait, frames},
+    sync::thread,
+};
+
+/// A span that is in force on this thread. It ends when this is dropped.
+///
+/// Dereferences to the span's events, where fields are that become known later.
+///
+/// Must not be held across an `.await`: a future has [`in_span`](crate::FutureExt::in_span). The
+/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
+/// that.
+///
+/// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until an
+/// outer scope ends.
+#[must_use = "the span ends when this is dropped; keep it in a variable (`let _ = …` drops it at \
+              once)"]
+pub struct EnteredSpan<E: SpanEvents> {
+    pub(super) span: Span<E>,
+    /// `None` if nobody listens.
+    pub(super) entry: Option<Entry>,
+    not_send: PhantomData<NotAcrossAwait>,
+}
+
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) scope: Scope,
+    was_panicking: bool,
+    outcome: Option<Outcome>,
+}
+
+impl Entry {
+    #[inline]
+    pub(super) fn new(scope: Scope) -> Self {
+        Self { scope, was_panicking: thread::panicking(), outcome: None }
+    }
+
+    /// The outcome of a span that ends now, if nobody has said what it is.
+    #[inline(always)]
+    pub(super) fn outcome_now(&self) -> Outcome {
+        let has_panicked = !self.was_panicking && thread::panicking();
+        if has_panicked { Outcome::Panicked } else { Outcome::Ok }
+    }
+}
+
+impl<E: SpanEvents> EnteredSpan<E> {
+    /// A span that nobody listens to.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn off(events: E) -> Self {
+        Self::new(Span::off(events), None)
+    }
+
+    /// Begins a span and enters it. `start` records the Start.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+        Self::begin_sampled(events, parent, None, start)
+    }
+
+    /// [`begin`](Self::begin) for a span that decides if it is a root. `None` decides nothing.
+    #[doc(hidden)]
+    #[inline]
+    pub fn begin_sampled(
+        events: E,
+        parent: Parent<'_>,
+        sampling: impl Into<Option<Sampling>>,
+        start: impl FnOnce(),
+    ) -> Self {
+        let mut span = Self::off(events);
+        if parent.is_sampled_out() {
+            start();
+            // What is in force is all that this could put in force.
+        } else {
+            span.begin_here(parent, sampling.into(), start);
+        }
+        span
+    }
+
+    /// [`begin_sampled`](Self::begin_sampled) for a span that is [`off`](Self::off), and whose
+    /// parent is not sampled out.
+    #[inline]
+    pub(super) fn begin_here(
+        &mut self,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        start: impl FnOnce(),
+    ) {
+        // First, so that nothing that may unwind comes between the ids and their scope.
+        let was_panicking = thread::panicking();
+        let scope = self.span.make_ids(parent, sampling);
+        // There is nothing to drop.
+        mem::forget(self.entry.replace(Entry { scope, was_panicking, outcome: None }));
+        self.span.start(start);
+    }
+
+    #[inline(always)]
+    pub(super) fn new(span: Span<E>, entry: Option<Entry>) -> Self {
+        Self { span, entry, not_send: PhantomData }
+    }
+
+    /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
+    #[inline]
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.span.is_recorded()
+    }
+
+    /// Says how the span ends. Without this it is [`Outcome::Panicked`] if the thread unwinds and
+    /// did not when the span was entered, and otherwise [`Outcome::Ok`].
+    pub fn set_outcome(&mut self, outcome: Outcome) {
+        if let Some(entry) = &mut self.entry {
+            entry.outcome = Some(outcome);
+        }
+    }
+
+    /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
+    /// may know better.
+    #[doc(hidden)]
+    #[inline]
+    pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
+        self.end_where_it_is(stop);
+    }
+
+    /// [`end_with`](Self::end_with). The span is still to be dropped.
+    #[inline]
+    pub(super) fn end_where_it_is(&mut self, stop: impl FnOnce(&mut E, End)) {
+        if self.is_recorded() {
+            self.return_here();
+            self.span.end_with(Outcome::Ok, 0, Elapsed::ZERO, stop);
+        }
+    }
+
+    /// What dropping does first.
+    #[inline(always)]
+    pub(super) fn end_at_drop(&mut self) {
+        let Self { span, entry: Some(entry), .. } = self else { return };
+        if span.open.is_none() {
+            return; // the span has ended
+        }
+        span.return_to(&mut entry.scope);
+        let outcome = entry.outcome.unwrap_or_else(|| entry.outcome_now());
+        span.end(outcome, 0, Elapsed::ZERO);
+    }
+
+    /// Leaves the scope of a span that has ended, and drops what the span has. Then there is
+    /// nothing left to drop. `Caller` stands for the function that calls this.
+    #[inline(always)]
+    pub(super) fn release<Caller>(&mut self) {
+        const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
+        if let Some(Entry { scope, .. }) = &self.entry {
+            frames::leave_from::<Caller>(&scope.0);
+        }
+        self.span.open = None;
+        self.span.events.release();
+    }
+
+    /// Puts the span in force, if it is not or if others are within it.
+    #[inline]
+    fn return_here(&mut self) {
+        let Some(Entry { scope, .. }) = &mut self.entry else { return };
+        self.span.return_to(scope);
+    }
+}
+
+impl<E: SpanEvents> Drop for EnteredSpan<E> {
+    #[inline]
+    fn drop(&mut self) {
+        self.end_at_drop();
+    }
+}
+
+impl<E: SpanEvents> Deref for EnteredSpan<E> {
+    type Target = E;
+
+    fn deref(&self) -> &E {
+        &self.span
+    }
+}
+
+impl<E: SpanEvents> DerefMut for EnteredSpan<E> {
+    fn deref_mut(&mut self) -> &mut E {
+        &mut self.span
+    }
+}
+
+impl<E: SpanEvents> fmt::Debug for EnteredSpan<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnteredSpan").field("span", &self.span).finish_non_exhaustive()
+    }
+}
