@@ -21,7 +21,7 @@ pub(crate) struct Release {
     lists: Map<u32, (SpanOf, bool)>,
     /// How many rows of each thread are left out.
     left_out: Map<u64, u32>,
-    /// The latest time in the stream.
+    /// The latest time in the stream, or the time of its beginning.
     latest: u64,
     told: Told,
     rows: Vec<u8>,
@@ -30,11 +30,12 @@ pub(crate) struct Release {
 impl Release {
     pub(crate) fn new(roles: Roles, mut told: Told) -> Self {
         told.restart();
+        let latest = roles.begins();
         Self {
             roles,
             lists: Map::default(),
             left_out: Map::default(),
-            latest: 0,
+            latest,
             told,
             rows: Vec::new(),
         }

@@ -123,6 +123,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Roles {
     roles: Map<u32, Role>,
     per_second: u64,
+    /// The time at which the stream begins. Nothing in it is older.
+    begins: u64,
 }
 
 impl Roles {
@@ -134,7 +136,13 @@ impl Roles {
         if reader.major_version() != 6 {
             return Err(Malformed);
         }
-        Ok(Self { roles: Map::default(), per_second: reader.trace().ticks_per_second })
+        let trace = reader.trace();
+        let (per_second, begins) = (trace.ticks_per_second, trace.sync_ticks);
+        Ok(Self { roles: Map::default(), per_second, begins })
+    }
+
+    pub(crate) fn begins(&self) -> u64 {
+        self.begins
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Role> {

@@ -302,6 +302,28 @@ fn a_stream_that_cannot_go_on_is_counted() {
     assert_eq!((last.numbers, last.told), (vec![4], Some([0, 0, 0, 0, 1])));
 }
 
+/// A rotation can begin a stream that ends before any row of it is kept.
+#[test]
+fn a_stream_without_rows_tells_the_counts_at_a_time_of_its_own() {
+    let flaky = Flaky::default();
+    let mut source = Source::new(Tail::new(flaky.clone()).window(Duration::ZERO));
+    let span = Some((1, 2));
+    row(&mut source, Ty::RootStart, 1, span);
+    row(&mut source, Ty::RootStop, 2, span);
+    source.write().unwrap();
+    source.start();
+    source.write().unwrap(); // types alone
+    source.start();
+    source.point(1_000_003);
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    let streams = flaky.memory.lock().unwrap();
+    assert_eq!(streams.len(), 3);
+    for stream in streams.iter() {
+        assert_eq!(read(&stream.bytes()).told, Some([2, 1, 0, 0, 0]));
+    }
+}
+
 #[test]
 fn another_format_is_refused() {
     let tail = Tail::new(MemorySink::new());

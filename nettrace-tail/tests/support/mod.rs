@@ -32,6 +32,8 @@ pub(crate) enum Ty {
     Single,
 }
 
+/// The time at which each stream begins. Nothing in it is older.
+pub(crate) const BEGIN: u64 = 1;
 /// The least ticks of a root that are slow: a tick is a microsecond.
 pub(crate) const SLOW: u64 = 1_000;
 const KEY: (&str, &str) = ("nettrace.tail", "1ms");
@@ -125,7 +127,7 @@ impl<S: Sink> Source<S> {
         v6::stream_header(&mut header);
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis(1_700_000_000_000),
-            sync_ticks: 0,
+            sync_ticks: BEGIN,
             ticks_per_second: 1_000_000,
             pointer_size: 8,
             key_values: &[],
