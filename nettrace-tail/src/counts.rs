@@ -25,8 +25,9 @@ pub struct TailCounts {
     /// Those of the kept spans that had not ended when their Start had to be written: they took
     /// longer than the window, or memory was short, or the session ended.
     pub undecided_spans: u64,
-    /// Events that were held back when the sink asked for a new stream after an error, and that are
-    /// in no stream. The session counts them as written.
+    /// Events that are in no stream: they were held back when the sink asked for a new stream after
+    /// an error, or when the session ended while the sink failed. The session counts them as
+    /// written.
     pub lost_events: u64,
 }
 
@@ -81,7 +82,7 @@ impl TailCounter {
 }
 
 /// The event type and the thread of the counts. Sessions count both from 1, and never come so far.
-const TYPE: u32 = 0x7FFF_FF00;
+pub(crate) const TYPE: u32 = 0x7FFF_FF00;
 const THREAD: u64 = 0x7FFF_FF00;
 
 static SCHEMA: EventSchema = EventSchema {

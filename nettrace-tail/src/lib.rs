@@ -357,9 +357,8 @@ impl<S: Sink> Tail<S> {
         }
     }
 
-    /// Begins a stream at once, without what was held back.
-    fn start_now(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
-        let roles = Roles::of_stream(header).map_err(|Malformed| malformed())?;
+    /// Drops what is held back or on its way. It is in no stream.
+    fn lose(&mut self) {
         for held in self.held.drain(..) {
             if let What::Blocks(bytes) = held.what {
                 self.counts.lost_events += count_rows(&bytes);
@@ -368,6 +367,12 @@ impl<S: Sink> Tail<S> {
         self.held_bytes = 0;
         self.counts.lost_events += self.queue.clear();
         self.counter.set(&self.counts);
+    }
+
+    /// Begins a stream at once, without what was held back.
+    fn start_now(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let roles = Roles::of_stream(header).map_err(|Malformed| malformed())?;
+        self.lose();
         let told = self.release.take().map(Release::abandon).unwrap_or_default();
         self.release = Some(Release::new(roles, told));
         self.queue.stream(header.to_vec(), end);
@@ -438,6 +443,7 @@ impl<S: Sink> Sink for Tail<S> {
         let ended = self.end_stream(&mut out).map_err(|Malformed| malformed());
         self.queue.blocks(out);
         let sent = self.queue.send(&mut self.sink);
+        self.lose(); // what the sink has not taken
         self.trees = Trees::default();
         self.note_memory();
         let finished = self.sink.finish();

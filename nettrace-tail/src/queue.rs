@@ -7,7 +7,10 @@ use std::{
 
 use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 
-use crate::blocks::{Malformed, Rows, blocks};
+use crate::{
+    blocks::{Malformed, Rows, blocks},
+    counts,
+};
 
 /// Something that the sink within has not taken yet.
 #[derive(Debug)]
@@ -132,14 +135,14 @@ impl Queue {
     }
 }
 
-/// The rows in whole blocks.
+/// The session's events in whole blocks.
 pub(crate) fn count_rows(bytes: &[u8]) -> u64 {
     let mut count = 0;
     for block in blocks(bytes).flatten() {
         if block.is(nettrace_format::v6::BlockKind::Event) {
             let Ok(mut rows) = Rows::new(block.body) else { continue };
-            while let Ok(Some(_)) = rows.next() {
-                count += 1;
+            while let Ok(Some((header, _))) = rows.next() {
+                count += u64::from(header.metadata_id != counts::TYPE);
             }
         }
     }

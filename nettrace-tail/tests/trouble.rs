@@ -144,6 +144,9 @@ fn a_session_that_ends_on_a_full_disk_leaves_a_complete_file() {
     // Whole blocks of one thread, up to where the disk ended.
     assert!((1..5_000).contains(&there) && lost == 0, "{there} events, {lost} lost");
     assert_eq!(stats.attempted, 5_000 * (EVENTS + 1));
+    let counts = counter.get();
+    assert!(counts.left_out_events > 0 && counts.lost_events > 0, "{counts:?}");
+    assert_eq!(there + counts.left_out_events + counts.lost_events, stats.written, "{counts:?}");
 }
 
 /// `finish` writes what is held back of threads that emit on.
