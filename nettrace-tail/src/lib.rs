@@ -93,7 +93,8 @@
 //! - Delay: an event is in the file when the window is over, also if the session is flushed. While
 //!   nobody emits that can take a second more.
 //! - A process that is killed loses the window, besides what a session loses without a tail
-//!   decision.
+//!   decision. One that exits without [`finish`](nettrace_writer::Session::finish) does not (on
+//!   Unix): what is held back is decided upon then.
 //!
 //! The session must write version 6.
 

@@ -3,10 +3,14 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::ErrorKind,
-    mem,
-    sync::atomic::{AtomicBool, Ordering},
+    mem, process,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +23,11 @@ use nettrace_writer::{
     sink::{FileSink, MemorySink, RotationOptions},
     traced,
 };
-use testkit::{process::one_at_a_time, reference::judged, small_disk::SmallDisk};
+use testkit::{
+    process::{is_rerun, one_at_a_time, rerun},
+    reference::judged,
+    small_disk::SmallDisk,
+};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -147,6 +155,51 @@ fn a_session_that_ends_on_a_full_disk_leaves_a_complete_file() {
     let counts = counter.get();
     assert!(counts.left_out_events > 0 && counts.lost_events > 0, "{counts:?}");
     assert_eq!(there + counts.left_out_events + counts.lost_events, stats.written, "{counts:?}");
+}
+
+/// A process that exits without `finish` leaves what was held back, of all threads.
+#[test]
+#[cfg(unix)]
+fn an_exit_writes_what_is_held_back() {
+    if let Some(path) = is_rerun() {
+        let tail = Tail::new(FileSink::new(path)).window(HOUR);
+        let session = Session::builder().sink(tail).provider("Tail-Trouble").start().unwrap();
+        mem::forget(session);
+        let (said, heard) = mpsc::channel();
+        for thread in 0..2 {
+            let said = said.clone();
+            thread::spawn(move || {
+                (1..=500).for_each(|number| drop(request(thread * 1_000 + number)));
+                said.send(()).unwrap();
+                thread::sleep(HOUR);
+            });
+        }
+        (0..2).for_each(|_| heard.recv().unwrap());
+        // Others emit meanwhile.
+        thread::spawn(|| {
+            for number in 0.. {
+                Step { number }.emit();
+                thread::sleep(Duration::from_micros(100));
+            }
+        });
+        thread::spawn(|| process::exit(17)).join().unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("exit.nettrace");
+    let output = rerun("an_exit_writes_what_is_held_back", path.to_str().unwrap());
+    assert_eq!(output.status.code(), Some(17), "{}", String::from_utf8_lossy(&output.stderr));
+    let bytes = fs::read(&path).unwrap();
+    assert_eq!(events(&bytes).1, 0);
+    let mut kept = BTreeSet::new();
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    while let Some(event) = reader.next_event().unwrap() {
+        if event.metadata().name == "requestStart" {
+            kept.insert(u64::from_le_bytes(event.payload[..8].try_into().unwrap()));
+        }
+    }
+    let failed = (0..2).flat_map(|thread| (1..=500).map(move |number| thread * 1_000 + number));
+    let failed = failed.filter(|number| request(*number).is_err());
+    assert_eq!(kept, failed.collect());
 }
 
 /// `finish` writes what is held back of threads that emit on.

@@ -14,9 +14,11 @@
 //! # Process exit
 //!
 //! `exit` (and a return from `main`) flushes every session that was not finished, by a handler that
-//! waits two seconds at most for all of them. It also waits for sessions that another thread is
-//! finishing, unless that thread has given up on the sink. `_exit`, `abort` and a signal flush
-//! nothing. Then the events of the last flush interval, and of the time of one write, are missing.
+//! waits two seconds at most for all of them. A session whose sink [holds something
+//! back](crate::sink::Sink::holds_back) then ends as if it were finished. The handler also waits for
+//! sessions that another thread is finishing, unless that thread has given up on the sink. `_exit`,
+//! `abort` and a signal flush nothing. Then the events of the last flush interval, and of the time
+//! of one write, are missing.
 //!
 //! Invariants:
 //!

@@ -35,6 +35,9 @@ pub(crate) enum Command {
     Wake,
     /// Do a round that ends with a sequence point, and answer when the sink has it.
     Flush(Sender<Option<Error>>),
+    /// The process exits: do such a round, and end a stream of which the sink holds something back.
+    /// Answer when the sink has it.
+    Exit(Sender<()>),
     /// Do the last round.
     Finish,
 }

@@ -75,6 +75,14 @@ impl Flusher {
         }
     }
 
+    /// Ends a session that nobody has finished when the process exits.
+    pub(super) fn finish_at_exit(&mut self) -> Result<(), Error> {
+        if let Some(slot) = &self.slot {
+            slot.hush();
+        }
+        self.finish()
+    }
+
     /// Ends a session whose sink panicked, so that threads with a buffer, and threads that wait,
     /// learn of its end.
     pub(super) fn abandon(&mut self) {

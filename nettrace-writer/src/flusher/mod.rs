@@ -282,6 +282,15 @@ impl Flusher {
                     let _ = self.round(true, LAST_PATIENCE);
                     let _ = answer.send(self.trouble());
                 }
+                Some(Command::Exit(answer)) => {
+                    let _ = self.round(true, LAST_PATIENCE);
+                    if self.sink.holds_back() {
+                        let result = self.finish_at_exit();
+                        let _ = answer.send(());
+                        return result;
+                    }
+                    let _ = answer.send(());
+                }
                 Some(Command::Finish) => return self.finish(),
                 Some(Command::Wake) => {
                     let _ = self.round(false, self.patience());

@@ -89,7 +89,7 @@ extern "C" fn at_exit() {
         .iter()
         .filter_map(|session| {
             let (done, answer) = crossbeam_channel::bounded(1);
-            session.try_send(Command::Flush(done)).then_some(answer)
+            session.try_send(Command::Exit(done)).then_some(answer)
         })
         .collect();
     for answer in asked {

@@ -411,7 +411,9 @@ pub trait Sink: Send {
     /// `false`.
     ///
     /// While it does, the session calls [`write`](Self::write) with an empty batch if it has
-    /// nothing to write: once in each flush interval, once a second while nobody emits.
+    /// nothing to write: once in each flush interval, once a second while nobody emits. If the
+    /// process exits while the sink holds something back, the session calls
+    /// [`finish`](Self::finish).
     fn holds_back(&self) -> bool {
         false
     }
