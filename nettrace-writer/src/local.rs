@@ -82,7 +82,7 @@ const SLOTS: usize = SESSION_BITS as usize + 1;
 
 struct ExitGuard;
 
-/// Stands for a buffer of no session: what [`current`] reads of it is 0.
+/// Stands for a buffer of no session: what [`with_current`] reads of it is 0.
 static NOBODY: Nobody = Nobody([0; size_of::<Record>()]);
 
 #[repr(C, align(128))]

@@ -37,6 +37,8 @@ pub(crate) enum Error {
     Lines(String),
     /// Something takes more instructions than its bound. Says what.
     Grown(String),
+    /// The code map and the modules differ. Says how.
+    CodeMap(String),
     /// A manifest or the list of names cannot be read. Says why.
     Manifest(String),
     /// This machine lacks something that a lane needs.
@@ -93,9 +95,11 @@ impl fmt::Display for Error {
                 "more instructions than before: {what}; make it shorter, or raise the bound and \
                  say why"
             ),
-            Self::Seam(what) | Self::Lines(what) | Self::Manifest(what) | Self::Missing(what) => {
-                write!(f, "{what}")
-            }
+            Self::Seam(what)
+            | Self::Lines(what)
+            | Self::CodeMap(what)
+            | Self::Manifest(what)
+            | Self::Missing(what) => write!(f, "{what}"),
         }
     }
 }
