@@ -37,7 +37,8 @@ impl SpanEvents for Work {
 /// A span, which `known` gets.
 fn work(number: u64, known: &Known) -> EnteredSpan<Work> {
     let parent = path(&Context::current());
-    let span = EnteredSpan::begin(Work, Parent::Current, || WorkStart { number }.emit());
+    let span =
+        EnteredSpan::begin_sampled(Work, Parent::Current, None, || WorkStart { number }.emit());
     known.lock().insert((path(&Context::current()).expect("a span"), parent));
     span
 }

@@ -50,7 +50,9 @@ impl SpanEvents for Work {
 }
 
 fn work(value: u64) -> EnteredSpan<Work> {
-    EnteredSpan::begin(Work(value), Parent::Current, || WorkStart { value, text: "" }.emit())
+    EnteredSpan::begin_sampled(Work(value), Parent::Current, None, || {
+        WorkStart { value, text: "" }.emit()
+    })
 }
 
 fn span_of(event: &Seen) -> Option<u64> {

@@ -162,7 +162,8 @@ impl<E: SpanEvents> Call<E> {
         }
     }
 
-    /// Ends the span. `stop` records the Stop: see [`EnteredSpan::end_with`].
+    /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
+    /// may know better.
     #[inline(always)]
     pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
         if self.span.is_some() {

@@ -61,14 +61,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
         Self::new(Span::off(events), None)
     }
 
-    /// Begins a span and enters it. `start` records the Start.
-    #[doc(hidden)]
-    #[inline]
-    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        Self::begin_sampled(events, parent, None, start)
-    }
-
-    /// [`begin`](Self::begin) for a span that decides if it is a root. `None` decides nothing.
+    /// As [`Span::begin_sampled`]. Enters the span, too.
     #[doc(hidden)]
     #[inline]
     pub fn begin_sampled(
@@ -124,15 +117,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
         }
     }
 
-    /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
-    /// may know better.
-    #[doc(hidden)]
-    #[inline]
-    pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
-        self.end_where_it_is(stop);
-    }
-
-    /// [`end_with`](Self::end_with). The span is still to be dropped.
+    /// Ends the span, which is still to be dropped: see [`Call::end_with`](super::call::Call).
     #[inline]
     pub(super) fn end_where_it_is(&mut self, stop: impl FnOnce(&mut E, End)) {
         if self.is_recorded() {
