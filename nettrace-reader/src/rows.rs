@@ -276,32 +276,12 @@ impl Rows {
         Some(at)
     }
 
-    /// The high bit of the metadata id means "not sorted", as in the reference reader. The
-    /// specification says the opposite.
     fn plain_header(&mut self, body: &[u8]) -> Option<usize> {
         let end = self.position + PLAIN_HEADER;
         let mut cursor = Cursor::new(body.get(self.position..end)?, 0);
-        let mut read = || -> Read<(u32, Header)> {
-            let size = cursor.u32()?;
-            let metadata_id = cursor.u32()?;
-            Ok((
-                size,
-                Header {
-                    metadata_id: metadata_id & 0x7FFF_FFFF,
-                    is_sorted: metadata_id & 0x8000_0000 == 0,
-                    sequence_number: cursor.u32()?,
-                    thread: cursor.u64()?,
-                    capture_thread: cursor.u64()?,
-                    processor: cursor.u32()?,
-                    stack_id: cursor.u32()?,
-                    timestamp: cursor.u64()?,
-                    label_list: cursor.u32()?,
-                    payload_size: cursor.u32()?,
-                    ..Header::default()
-                },
-            ))
-        };
-        let (size, header) = read().ok()?;
+        let (size, mut header) = plain_head(&mut cursor).ok()?;
+        header.label_list = cursor.u32().ok()?;
+        header.payload_size = cursor.u32().ok()?;
         // The size counts everything after it.
         if u64::from(size) != u64::from(header.payload_size) + PLAIN_HEADER as u64 - 4 {
             return None;
@@ -344,6 +324,28 @@ impl Rows {
     }
 }
 
+/// What the headers of all uncompressed rows begin with: the row's size, and the fields up to its
+/// time.
+///
+/// The high bit of the metadata id means "not sorted", as in the reference reader. The specification
+/// of version 6 says the opposite.
+fn plain_head(cursor: &mut Cursor<'_>) -> Read<(u32, Header)> {
+    let size = cursor.u32()?;
+    let metadata_id = cursor.u32()?;
+    let header = Header {
+        metadata_id: metadata_id & 0x7FFF_FFFF,
+        is_sorted: metadata_id & 0x8000_0000 == 0,
+        sequence_number: cursor.u32()?,
+        thread: cursor.u64()?,
+        capture_thread: cursor.u64()?,
+        processor: cursor.u32()?,
+        stack_id: cursor.u32()?,
+        timestamp: cursor.u64()?,
+        ..Header::default()
+    };
+    Ok((size, header))
+}
+
 /// The header of an uncompressed row of version 4 or 5.
 struct PlainV5 {
     header: Header,
@@ -354,28 +356,10 @@ struct PlainV5 {
 impl PlainV5 {
     fn read(row: &[u8]) -> Option<Self> {
         let mut cursor = Cursor::new(row, 0);
-        let mut read = || -> Read<(u32, Header)> {
-            let size = cursor.u32()?;
-            let metadata_id = cursor.u32()?;
-            Ok((
-                size,
-                Header {
-                    metadata_id: metadata_id & 0x7FFF_FFFF,
-                    is_sorted: metadata_id & 0x8000_0000 == 0,
-                    sequence_number: cursor.u32()?,
-                    thread: cursor.u64()?,
-                    capture_thread: cursor.u64()?,
-                    processor: cursor.u32()?,
-                    stack_id: cursor.u32()?,
-                    timestamp: cursor.u64()?,
-                    activity_id: cursor.array()?,
-                    related_activity_id: cursor.array()?,
-                    payload_size: cursor.u32()?,
-                    label_list: 0,
-                },
-            ))
-        };
-        let (size, header) = read().ok()?;
+        let (size, mut header) = plain_head(&mut cursor).ok()?;
+        header.activity_id = cursor.array().ok()?;
+        header.related_activity_id = cursor.array().ok()?;
+        header.payload_size = cursor.u32().ok()?;
         let least = u64::from(header.payload_size) + PLAIN_V5_HEADER as u64 - 4;
         let padding = u64::from(size).checked_sub(least).filter(|padding| *padding < 4)?;
         Some(Self { header, padding: padding as usize })
