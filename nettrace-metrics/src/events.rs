@@ -74,48 +74,46 @@ event! {
     }
 }
 
-event! {
+/// A value of an instrument: which one it is, and the fields in between.
+macro_rules! value {
+    (#[doc = $doc:literal] $name:ident($id:literal) { $($fields:tt)* }) => {
+        event! {
+            #[doc = $doc]
+            $name(id = $id, version = 2, keywords = VALUES) {
+                session = "sessionId": text,
+                meter = "meterName": text,
+                version = "meterVersion": text,
+                name = "instrumentName": text,
+                unit = "unit": text,
+                tags = "tags": text,
+                $($fields)*
+                instrument = "instrumentId": i32,
+            }
+        }
+    };
+}
+
+value! {
     /// How much a counter has grown in an interval, and its sum.
-    CounterRateValuePublished(id = 4, version = 2, keywords = VALUES) {
-        session = "sessionId": text,
-        meter = "meterName": text,
-        version = "meterVersion": text,
-        name = "instrumentName": text,
-        unit = "unit": text,
-        tags = "tags": text,
+    CounterRateValuePublished(4) {
         rate = "rate": text,
         value = "value": text,
-        instrument = "instrumentId": i32,
     }
 }
 
-event! {
+value! {
     /// The last value of a gauge. Without text it has ended.
-    GaugeValuePublished(id = 5, version = 2, keywords = VALUES) {
-        session = "sessionId": text,
-        meter = "meterName": text,
-        version = "meterVersion": text,
-        name = "instrumentName": text,
-        unit = "unit": text,
-        tags = "tags": text,
+    GaugeValuePublished(5) {
         last = "lastValue": text,
-        instrument = "instrumentId": i32,
     }
 }
 
-event! {
+value! {
     /// The distribution of the values of an interval.
-    HistogramValuePublished(id = 6, version = 2, keywords = VALUES) {
-        session = "sessionId": text,
-        meter = "meterName": text,
-        version = "meterVersion": text,
-        name = "instrumentName": text,
-        unit = "unit": text,
-        tags = "tags": text,
+    HistogramValuePublished(6) {
         quantiles = "quantiles": text,
         count = "count": i32,
         sum = "sum": f64,
-        instrument = "instrumentId": i32,
     }
 }
 
@@ -202,18 +200,11 @@ event! {
     }
 }
 
-event! {
+value! {
     /// How much an up-down counter has changed in an interval, and its sum.
-    UpDownCounterRateValuePublished(id = 16, version = 2, keywords = VALUES) {
-        session = "sessionId": text,
-        meter = "meterName": text,
-        version = "meterVersion": text,
-        name = "instrumentName": text,
-        unit = "unit": text,
-        tags = "tags": text,
+    UpDownCounterRateValuePublished(16) {
         rate = "rate": text,
         value = "value": text,
-        instrument = "instrumentId": i32,
     }
 }
 

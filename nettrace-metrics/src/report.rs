@@ -402,47 +402,26 @@ impl Last {
 fn publish(to: &OnlyIn, session: &str, of: &Instrument, tags: &str, now: &Value, before: &Last) {
     let (meter, version) = (&*of.meter.name, &*of.meter.version);
     let (name, unit, instrument) = (&*of.name, &*of.unit, of.id);
+    /// Emits an event with the fields that say which instrument it is about, and with these.
+    macro_rules! emit {
+        ($event:ident { $($field:ident),* }) => {
+            to.emit(&events::$event {
+                session, meter, version, name, unit, tags, $($field,)* instrument,
+            })
+        };
+    }
     match now {
         Value::Counter(now) => {
             let (rate, value) = (&*before.increase(*now).to_string(), &*now.to_string());
-            to.emit(&events::CounterRateValuePublished {
-                session,
-                meter,
-                version,
-                name,
-                unit,
-                tags,
-                rate,
-                value,
-                instrument,
-            });
+            emit!(CounterRateValuePublished { rate, value });
         }
         Value::UpDownCounter(now) => {
             let (rate, value) = (&*before.increase(*now).to_string(), &*now.to_string());
-            to.emit(&events::UpDownCounterRateValuePublished {
-                session,
-                meter,
-                version,
-                name,
-                unit,
-                tags,
-                rate,
-                value,
-                instrument,
-            });
+            emit!(UpDownCounterRateValuePublished { rate, value });
         }
         Value::Gauge(now) => {
             let last = &*now.to_string();
-            to.emit(&events::GaugeValuePublished {
-                session,
-                meter,
-                version,
-                name,
-                unit,
-                tags,
-                last,
-                instrument,
-            });
+            emit!(GaugeValuePublished { last });
         }
         Value::Histogram { .. } => {
             let (distribution, sum) = before.distribution(now);
@@ -451,18 +430,9 @@ fn publish(to: &OnlyIn, session: &str, of: &Instrument, tags: &str, now: &Value,
                 Some(format!("{quantile}={value}"))
             };
             let quantiles: Vec<_> = QUANTILES.into_iter().filter_map(quantile).collect();
-            to.emit(&events::HistogramValuePublished {
-                session,
-                meter,
-                version,
-                name,
-                unit,
-                tags,
-                quantiles: &quantiles.join(";"),
-                count: i32::try_from(distribution.count).unwrap_or(i32::MAX),
-                sum,
-                instrument,
-            });
+            let quantiles = &*quantiles.join(";");
+            let count = i32::try_from(distribution.count).unwrap_or(i32::MAX);
+            emit!(HistogramValuePublished { quantiles, count, sum });
         }
     }
 }
