@@ -327,8 +327,8 @@ impl Rows {
 /// What the headers of all uncompressed rows begin with: the row's size, and the fields up to its
 /// time.
 ///
-/// The high bit of the metadata id means "not sorted", as in the reference reader. The specification
-/// of version 6 says the opposite.
+/// The high bit of the metadata id means "not sorted", as in the reference reader. The
+/// specification says the opposite.
 fn plain_head(cursor: &mut Cursor<'_>) -> Read<(u32, Header)> {
     let size = cursor.u32()?;
     let metadata_id = cursor.u32()?;

@@ -1,7 +1,8 @@
 //! The commands that CI and developers run. `cargo xtask help` lists them.
 //!
 //! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
-//! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their own.
+//! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their
+//! own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
 //! not vary, and [`mca`] simulates them; [`load`] compares the service with and without recorders.
 //! [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
