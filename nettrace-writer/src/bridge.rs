@@ -25,14 +25,18 @@ use crate::{
         Context, NotAcrossAwait,
         frames::{self, Above, Begun, Entered, Ids, Snapshot},
     },
-    emit::{Emit as _, apart::emit_in, emit_to as emit_to_sessions},
+    emit::{
+        Emit as _,
+        apart::{emit_begun, emit_in},
+        emit_to as emit_to_sessions,
+    },
     local,
     session::Session,
     sessions,
     shared::Shared,
     span::{Elapsed, Started},
     stats::Stats,
-    sync::{AtomicU64, Ordering},
+    sync::{AtomicU64, Ordering, fence},
 };
 
 /// The ids of a span that another library keeps: six words, without a reference count.
@@ -85,8 +89,8 @@ impl SpanIds {
     #[inline(always)]
     pub fn emit<T: TraceEvent>(&self, state: Option<Arc<TraceState>>, event: &T) {
         let Self { ids, number } = *self;
-        let is_done =
-            frames::has_no_labels() && emit_in(event, event.event_type(), &ids, number).is_some();
+        let is_done = frames::has_no_labels()
+            && emit_in(event, event.event_type(), number, || Some(ids)).is_some();
         if !is_done {
             Self { ids, number }.emit_in_force(state, event);
         }
@@ -255,17 +259,80 @@ impl IdWords {
         within: Within<'_>,
         start: &T,
     ) -> (Option<Arc<TraceState>>, Began) {
-        let made = match &within {
-            Within::Current => frames::new_ids_in_current(&self.0),
-            within => within.above(|above| frames::new_ids(above, &self.0)),
-        };
+        let ty = start.event_type();
+        if let Within::Current = within {
+            let word = ty.enabled();
+            // As in `emit_enabled`.
+            fence(Ordering::Acquire);
+            if let Some(buffer) = frames::begin_apart(&self.0, word) {
+                return match emit_begun(start, ty, buffer) {
+                    Some(at) => (None, Began(Started::at_event(at))),
+                    None => self.emit_in_force(None, start),
+                };
+            }
+        }
+        self.begin_otherwise(within, start)
+    }
+
+    /// [`begin`](Self::begin) if it is not the usual: a span in a plain one of this thread, and one
+    /// session.
+    #[inline(never)]
+    fn begin_otherwise<T: TraceEvent>(
+        &self,
+        within: Within<'_>,
+        start: &T,
+    ) -> (Option<Arc<TraceState>>, Began) {
+        let made = within.above(|above| frames::new_ids(above, &self.0));
         let Some(state) = made else { return self.begin_in_force(within, start) };
-        let at = self
-            .get()
-            .and_then(|SpanIds { ids, number }| emit_in(start, start.event_type(), &ids, number));
-        match at {
+        let number = self.0[5].load(Ordering::Relaxed);
+        match emit_in(start, start.event_type(), number, || Some(self.get()?.ids)) {
             Some(at) => (state, Began(Started::at_event(at))),
             None => self.emit_in_force(state, start),
+        }
+    }
+
+    /// Records an event in the span, as [`SpanIds::emit`] does. `state` returns the `tracestate`.
+    /// Both are read only if they are needed: mostly the event before this one has the same ids. If
+    /// there are no ids, nothing is recorded.
+    ///
+    /// ```
+    /// use nettrace_writer::{
+    ///     Session, TraceEvent,
+    ///     bridge::{IdWords, Within},
+    ///     sink::MemorySink,
+    /// };
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Docs")]
+    /// struct Work;
+    ///
+    /// let session = Session::builder().sink(MemorySink::new()).start()?;
+    /// let words = IdWords::new();
+    /// words.emit(|| None, &Work); // There is no span.
+    /// let (state, _began) = words.begin(Within::Current, &Work);
+    /// words.emit(|| state, &Work);
+    /// assert_eq!(session.finish()?.written, 2);
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[inline(always)]
+    pub fn emit<T: TraceEvent>(&self, state: impl FnOnce() -> Option<Arc<TraceState>>, event: &T) {
+        let number = self.0[5].load(Ordering::Relaxed);
+        let is_done = frames::has_no_labels()
+            && emit_in(event, event.event_type(), number, || Some(self.get()?.ids)).is_some();
+        if !is_done {
+            self.emit_otherwise(state, event);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn emit_otherwise<T: TraceEvent>(
+        &self,
+        state: impl FnOnce() -> Option<Arc<TraceState>>,
+        event: &T,
+    ) {
+        if let Some(ids) = self.get() {
+            ids.emit_in_force(state(), event);
         }
     }
 
@@ -354,6 +421,27 @@ impl Entry {
     #[inline]
     pub fn leave(self) {
         frames::leave(&self.entered);
+    }
+
+    /// [`leave`](Self::leave) in the code of the caller. `Caller` is a type that no other caller
+    /// names here: each has a function of its own.
+    ///
+    /// ```
+    /// use nettrace_writer::{
+    ///     Context,
+    ///     bridge::{SpanIds, Within},
+    /// };
+    ///
+    /// struct Here;
+    ///
+    /// let (ids, state, begun) = SpanIds::begin(Within::Nothing);
+    /// begun.leave();
+    /// ids.enter(state).leave_here::<Here>();
+    /// assert!(Context::current().span_id().is_none());
+    /// ```
+    #[inline(always)]
+    pub fn leave_here<Caller>(self) {
+        frames::leave_from::<Caller>(&self.entered);
     }
 }
 

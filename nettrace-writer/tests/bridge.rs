@@ -170,6 +170,14 @@ fn begin_with(
     (words.get().unwrap(), state, began)
 }
 
+/// Records an event of a span whose ids stand in words.
+fn emit_by_words(ids: &SpanIds, event: &impl TraceEvent) {
+    let words = IdWords::new();
+    words.emit(|| panic!("there is no span"), event);
+    words.set(ids);
+    words.emit(|| None, event);
+}
+
 /// Of each event: its number, its span, the parent's activity, and whether it has another label.
 type Seen = (u64, Option<u64>, Option<[u8; 16]>, bool);
 
@@ -219,7 +227,7 @@ fn an_event_of_a_span_needs_no_entry() {
         assert!(Context::current().span_id().is_none());
         note(None, false).emit();
         root.emit(None, &note(Some(&root), false));
-        root.emit(None, &note(Some(&root), false));
+        emit_by_words(&root, &note(Some(&root), false));
         let entry = root.enter(None);
         note(Some(&root), false).emit();
         let (child, ..) = begin_with(Within::Current, &Made(ty, 6));
@@ -227,7 +235,7 @@ fn an_event_of_a_span_needs_no_entry() {
         note(Some(&child), false);
         root.emit(None, &note(Some(&root), false));
         note(Some(&root), false).emit();
-        child.emit(None, &note(Some(&child), false));
+        emit_by_words(&child, &note(Some(&child), false));
         note(Some(&root), false).emit();
         let inner = child.enter(None);
         child.emit(None, &note(Some(&child), false));
@@ -236,7 +244,7 @@ fn an_event_of_a_span_needs_no_entry() {
         child.emit(None, &note(Some(&child), false));
         {
             let _labels = enter_labels(&[Label::Str("route", "/cart")]).unwrap();
-            child.emit(None, &note(Some(&child), true));
+            emit_by_words(&child, &note(Some(&child), true));
             note(Some(&root), true).emit();
             let number = 16;
             let (other, ..) = begin_with(Within::Nothing, &Made(ty, number));
@@ -252,6 +260,32 @@ fn an_event_of_a_span_needs_no_entry() {
             assert_eq!(seen(&memory.bytes()), expected);
         }
     }
+}
+
+/// A span inherits the `tracestate` of the one around it, and its events need no entry either.
+#[test]
+fn a_span_inherits_the_state_around_it() {
+    let _alone = one_at_a_time();
+    let ty = made("State", 4);
+    let (session, memory) = start("Bridge");
+    let (root, ..) = begin_with(Within::Nothing, &Made(ty, 0));
+    let tracestate = TraceState::from_headers(["vendor=1"]).unwrap();
+    let caller = root.context(None).trace_context().unwrap().with_state(tracestate.clone());
+    let scope = Context::from(caller).enter();
+    let (outer, state, _) = begin_with(Within::Current, &Made(ty, 1));
+    assert_eq!(state.as_deref(), Some(&tracestate));
+    let entry = outer.enter(state);
+    let (inner, state, _) = begin_with(Within::Current, &Made(ty, 2));
+    assert_eq!((state.as_deref(), inner.parent_id()), (Some(&tracestate), Some(outer.span_id())));
+    let words = IdWords::new();
+    words.set(&inner);
+    words.emit(|| state, &Made(ty, 3));
+    entry.leave();
+    drop(scope);
+    session.finish().unwrap();
+    let spans: Vec<_> = seen(&memory.bytes()).into_iter().map(|seen| seen.1).collect();
+    let id = |span: &SpanIds| Some(span.span_id().to_u64());
+    assert_eq!(spans, [id(&root), id(&outer), id(&inner), id(&inner)]);
 }
 
 #[test]

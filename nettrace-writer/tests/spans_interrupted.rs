@@ -204,7 +204,12 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
         let words = IdWords::new();
         let (state, began) = words.begin(Within::Current, &WorkStart { value, text: "" });
         let ids = words.get().unwrap();
-        ids.emit(state, &WorkStop { value, duration: began.elapsed() });
+        let stop = WorkStop { value, duration: began.elapsed() };
+        if value % 2 == 0 {
+            ids.emit(state, &stop);
+        } else {
+            words.emit(|| state, &stop);
+        }
         ids.span_id().to_u64()
     };
     let actions: [fn(); 3] = [

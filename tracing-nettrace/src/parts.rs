@@ -6,6 +6,8 @@ use nettrace_writer::{
     event::{EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
 };
 
+use crate::row::{Busy, Row};
+
 /// The start of a span, told late.
 pub(crate) struct Late {
     pub(crate) ty: &'static EventType,
@@ -68,18 +70,17 @@ impl TraceEvent for Mark {
 }
 
 /// The end of a span. `IS_OK`: the thread does not panic.
-pub(crate) struct Stop<const IS_OK: bool> {
+///
+/// The row is read where the payload is written, so that nothing of it is copied before that.
+pub(crate) struct Stop<'a, const IS_OK: bool> {
     pub(crate) ty: &'static EventType,
-    pub(crate) duration: Elapsed,
-    /// Nanoseconds.
-    pub(crate) busy: u64,
-    pub(crate) polls: u32,
+    pub(crate) row: &'a Row,
 }
 
 /// [`Outcome::Ok`] as NetTrace has it: the number of its code units, and those.
 const OK: [u8; 6] = [2, 0, b'o', 0, b'k', 0];
 
-impl<const IS_OK: bool> TraceEvent for Stop<IS_OK> {
+impl<const IS_OK: bool> TraceEvent for Stop<'_, IS_OK> {
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }
@@ -92,7 +93,13 @@ impl<const IS_OK: bool> TraceEvent for Stop<IS_OK> {
     /// As [`Part::own_fields`](crate::schema::Part) has it.
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        let duration = self.duration.nanos_at(encoder);
+        // Only the size counts then, and the compiler would not leave out what only this reads.
+        let (began, Busy { nanos: busy, polls }) = if E::ONLY_FIXED_SIZES {
+            (Elapsed::ZERO, Busy::ZERO)
+        } else {
+            (self.row.began().elapsed(), self.row.busy())
+        };
+        let duration = began.nanos_at(encoder);
         encoder.duration_nanos(duration);
         match IS_OK {
             // With bytes that the compiler knows, it knows the size of the payload.
@@ -100,9 +107,9 @@ impl<const IS_OK: bool> TraceEvent for Stop<IS_OK> {
             true => Outcome::Ok.encode_field(encoder),
             false => Outcome::Panicked.encode_field(encoder),
         }
-        encoder.u32(self.polls);
-        encoder.duration_nanos(self.busy);
-        encoder.duration_nanos(duration.saturating_sub(self.busy));
+        encoder.u32(u32::try_from(polls).unwrap_or(u32::MAX));
+        encoder.duration_nanos(busy);
+        encoder.duration_nanos(duration.saturating_sub(busy));
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     callsite::{Callsite, Naming, is_of_log},
     options::Options,
     parts::{Follows, Late, Mark, Stop},
-    row::{Busy, Row, Told},
+    row::{Row, Told},
     schema::Part,
     sites::Site,
     spans::Spans,
@@ -406,8 +406,14 @@ impl Recorder {
     pub(crate) fn enter<const OWN_IDS: bool>(&self, id: u64) {
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
         self.tell_late(row);
-        // The ids are read where they are used: a copy would be read back before it is written.
-        let enter = || SpanIds::enter_by(|| Some((row.ids()?, row.state())));
+        // The ids are read where they are used, after all calls: a copy would be read back before
+        // it is written.
+        let enter = || {
+            SpanIds::enter_by(|| {
+                let state = row.state();
+                Some((row.ids()?, state))
+            })
+        };
         if stack::push(self.number, id, enter) && self.polls {
             self.mark(row, Part::Resume);
         }
@@ -416,7 +422,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn exit<const OWN_IDS: bool>(&self, id: u64) {
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
-        if let Some(nanos) = stack::pop(self.number, id) {
+        if let Some(nanos) = stack::pop::<OWN_IDS>(self.number, id) {
             row.left(nanos);
             if self.polls {
                 self.within(id, || self.mark(row, Part::Suspend));
@@ -445,11 +451,11 @@ impl Recorder {
         if !self.is_silent() {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
-            if let (Some(ty), Some(ids)) = (stop, row.ids()) {
+            if let Some(ty) = stop {
                 if panicking() {
                     Self::stop_panicking(ty, row);
                 } else {
-                    Self::stop_here::<true>(ty, ids, row);
+                    Self::stop_here::<true>(ty, row);
                 }
             }
         }
@@ -460,21 +466,15 @@ impl Recorder {
         }
     }
 
-    /// Reads the ids again: a reference would keep those of the usual way in memory.
     #[cold]
     #[inline(never)]
     fn stop_panicking(ty: &'static EventType, row: &Row) {
-        if let Some(ids) = row.ids() {
-            Self::stop_here::<false>(ty, ids, row);
-        }
+        Self::stop_here::<false>(ty, row);
     }
 
     #[inline(always)]
-    fn stop_here<const IS_OK: bool>(ty: &'static EventType, ids: SpanIds, row: &Row) {
-        let Busy { nanos: busy, polls } = row.busy();
-        let polls = u32::try_from(polls).unwrap_or(u32::MAX);
-        let stop = Stop::<IS_OK> { ty, duration: row.began().elapsed(), busy, polls };
-        ids.emit(row.state(), &stop);
+    fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row) {
+        row.ids.emit(|| row.state(), &Stop::<IS_OK> { ty, row });
     }
 
     /// The innermost span that this thread has entered.

@@ -165,7 +165,7 @@ impl Row {
     }
 
     /// How long it was entered, and how often.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn busy(&self) -> Busy {
         let here = Busy::from_word(self.busy.load(Ordering::Relaxed));
         if self.rare.load(Ordering::Relaxed) & MORE_BUSY == 0 { here } else { self.more(here) }
@@ -286,6 +286,7 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
+    pub(crate) const ZERO: Self = Self { nanos: 0, polls: 0 };
     const BITS: u32 = 44;
     /// Half of the nanoseconds that a word can have.
     const HALF: u64 = 1 << (Self::BITS - 1);

@@ -47,39 +47,50 @@ pub(crate) fn push(owner: u64, id: u64, enter: impl FnOnce() -> Option<Entry>) -
     pushed.ok().flatten().unwrap_or(false)
 }
 
+/// For [`pop`]: which of its callers has a function of its own.
+struct Popped<const CALLER: bool>;
+
 /// Leaves a span. Returns the nanoseconds since it was entered. `None` if it was not entered on
 /// this thread, or has been entered before that and is not left.
 #[inline]
-pub(crate) fn pop(owner: u64, id: u64) -> Option<u64> {
+pub(crate) fn pop<const CALLER: bool>(owner: u64, id: u64) -> Option<u64> {
     let popped = STACK.try_with(|stack| {
         let mut stack = stack.try_borrow_mut().ok()?;
-        if let [others @ .., last] = &mut **stack {
-            // As below, for a span that is left before any other, within one that is in force.
-            let is_simple = |outer: &Entered| !outer.is_left && outer.entry.is_some();
-            if last.is(owner, id) && others.last().is_none_or(is_simple) {
-                let nanos = last.entry.is_some().then(|| last.began.elapsed().as_nanos());
-                if let Some(entry) = last.entry.take() {
-                    entry.leave();
-                }
+        // A span that is left before any other, within one that is in force.
+        let is_simple = |outer: &Entered| !outer.is_left && outer.entry.is_some();
+        match &mut **stack {
+            [others @ .., last] if last.is(owner, id) && others.last().is_none_or(is_simple) => {
+                let nanos = last.entry.take().map(|entry| {
+                    let nanos = last.began.elapsed().as_nanos();
+                    entry.leave_here::<Popped<CALLER>>();
+                    nanos
+                });
                 stack.pop();
-                return nanos;
+                nanos
             }
+            _ => pop_otherwise(&mut stack, owner, id),
         }
-        let entered = stack.iter_mut().rev().find(|entered| entered.is(owner, id))?;
-        entered.is_left = true;
-        let nanos = entered.entry.is_some().then(|| entered.began.elapsed().as_nanos());
-        for entered in stack.iter_mut().rev() {
-            match &entered.entry {
-                Some(_) if !entered.is_left => break,
-                _ => drop(entered.entry.take().map(Entry::leave)),
-            }
-        }
-        while stack.last().is_some_and(|last| last.is_left) {
-            stack.pop();
-        }
-        nanos
     });
     popped.ok().flatten()
+}
+
+/// [`pop`] for a span that has others within it, or is within one that is left or entered twice.
+#[cold]
+#[inline(never)]
+fn pop_otherwise(stack: &mut Vec<Entered>, owner: u64, id: u64) -> Option<u64> {
+    let entered = stack.iter_mut().rev().find(|entered| entered.is(owner, id))?;
+    entered.is_left = true;
+    let nanos = entered.entry.is_some().then(|| entered.began.elapsed().as_nanos());
+    for entered in stack.iter_mut().rev() {
+        match &entered.entry {
+            Some(_) if !entered.is_left => break,
+            _ => drop(entered.entry.take().map(Entry::leave)),
+        }
+    }
+    while stack.last().is_some_and(|last| last.is_left) {
+        stack.pop();
+    }
+    nanos
 }
 
 thread_local! {

@@ -30,8 +30,8 @@ use nettrace_format::v6::Label;
 pub(crate) use self::in_force::activity;
 pub(crate) use self::{
     begin::{
-        Above, Begun, begin_event, begin_in_current, begin_sampled_out, begin_span, new_ids,
-        new_ids_in_current,
+        Above, Begun, begin_apart, begin_event, begin_in_current, begin_sampled_out, begin_span,
+        new_ids,
     },
     in_force::{InForce, with_current, with_span},
     list::decode,
@@ -300,7 +300,7 @@ pub(crate) fn enter_span(span: &Begun) -> Entered {
 /// returns `None`.
 #[inline(always)]
 pub(crate) fn enter_span_by(span: impl FnOnce() -> Option<Begun>) -> Option<Entered> {
-    let entered = at_end(with_frames(|frames| Some(frames.push_begun(span()?))));
+    let entered = at_end(with_frames(|frames| frames.push_span_by(span)));
     entered.unwrap_or(Some(Entered::NOTHING))
 }
 

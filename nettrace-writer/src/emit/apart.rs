@@ -4,12 +4,12 @@ use nettrace_event::{EventType, PayloadEncoder, TraceEvent};
 
 use super::{
     in_place::{Placed, place},
-    slow::relabel_as,
+    slow::write_ids,
 };
 use crate::{
     clock,
     context::frames::{Ids, SAMPLED_OUT},
-    local,
+    local::{self, ThreadBuffer},
     sync::{Ordering, fence},
 };
 
@@ -34,20 +34,22 @@ impl<T: TraceEvent> TraceEvent for Apart<'_, T> {
     }
 }
 
-/// Records an event in a span, as if that were in force, and no labels. Returns the time of the
-/// event by the processor's counter.
+/// Records an event in a span, as if that were in force, and no labels. `ids` are those of the
+/// span, which `version` names. They are read only if the row before is not in the same span.
+/// Returns the time of the event by the processor's counter.
 ///
-/// `None`: nothing is recorded, because the event is not an ordinary one of a single session. The
-/// caller then puts the span in force, and emits the event.
+/// `None`: nothing is recorded, because the event is not an ordinary one of a single session, or
+/// because there are no ids. The caller then puts the span in force, and emits the event.
 #[inline(always)]
 pub(crate) fn emit_in<T: TraceEvent>(
     event: &T,
     ty: &'static EventType,
-    ids: &Ids,
     version: u64,
+    ids: impl FnOnce() -> Option<Ids>,
 ) -> Option<u64> {
     let word = ty.enabled();
-    if !word.is_power_of_two() || version & SAMPLED_OUT != 0 {
+    // Neither no span nor one that is sampled out, in one comparison.
+    if !word.is_power_of_two() || version as i64 <= 0 {
         return None;
     }
     // As in `emit_enabled`.
@@ -57,17 +59,52 @@ pub(crate) fn emit_in<T: TraceEvent>(
     if !record.begin_usual() {
         return None;
     }
-    if record.labels() != version {
-        // From here on, the buffer's labels are not those in force. A signal handler that emits
-        // meanwhile finds the record busy, and does not make the buffer the current one.
-        local::labels_changed();
-    }
-    if relabel_as(record, ids, version) {
-        let now = clock::counter();
-        if let Placed::Done = place::<_, true, true>(buffer, &Apart(event), ty, now) {
-            return Some(now);
-        }
+    if record.labels() == version || relabel_apart(buffer, version, ids) {
+        return emit_begun(event, ty, buffer);
     }
     record.end();
+    None
+}
+
+const _: () = assert!(SAMPLED_OUT == 1 << 63);
+
+/// Makes a span that is not in force the labels of the next row.
+#[inline(always)]
+fn relabel_apart(buffer: &ThreadBuffer, version: u64, ids: impl FnOnce() -> Option<Ids>) -> bool {
+    // From here on, the buffer's labels are not those in force. A signal handler that emits
+    // meanwhile finds the record busy, and does not make the buffer the current one.
+    local::labels_changed();
+    ids().is_some_and(|ids| write_ids(&buffer.record, &ids, version))
+}
+
+/// Writes the ids of a new span, which is not put in force, into a buffer, and leaves its record
+/// busy. If that fails, which this returns, the record is idle.
+#[inline(always)]
+pub(crate) fn write_span_apart(buffer: &ThreadBuffer, ids: &Ids, version: u64) -> bool {
+    let record = &buffer.record;
+    if !record.begin_usual() {
+        return false;
+    }
+    // As in `relabel_apart`.
+    local::labels_changed();
+    let written = write_ids(record, ids, version);
+    if !written {
+        record.end_usual();
+    }
+    written
+}
+
+/// Records an event for which a buffer has ids and is busy. The rest is as for [`emit_in`].
+#[inline(always)]
+pub(crate) fn emit_begun<T: TraceEvent>(
+    event: &T,
+    ty: &'static EventType,
+    buffer: &ThreadBuffer,
+) -> Option<u64> {
+    let now = clock::counter();
+    if let Placed::Done = place::<_, true, true>(buffer, &Apart(event), ty, now) {
+        return Some(now);
+    }
+    buffer.record.end();
     None
 }

@@ -206,7 +206,7 @@ pub(crate) fn write_span(buffer: &ThreadBuffer, ids: &Ids, version: u64) -> bool
 
 /// Writes an escape for a span without labels, if it fits.
 #[inline(always)]
-fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
+pub(super) fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
     let goes_on = goes_on(record);
     let Some(mut out) = Cursor::for_next(record, origin::SPAN_LEN) else { return false };
     debug_assert!(goes_on);

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     Sampling,
+    emit::apart::write_span_apart,
     local::{self, ThreadBuffer},
     sync::AtomicU64,
 };
@@ -173,21 +174,6 @@ fn begin_here<'b, const CALLER: u8>(
 /// it: labels are in force, or something is to be decided for the span.
 #[inline(never)]
 pub(crate) fn new_ids(above: Above<'_>, words: &[AtomicU64; 6]) -> Option<Option<Arc<TraceState>>> {
-    new_ids_here::<0>(above, words)
-}
-
-/// [`new_ids`] in the span in force.
-#[inline(never)]
-pub(crate) fn new_ids_in_current(words: &[AtomicU64; 6]) -> Option<Option<Arc<TraceState>>> {
-    new_ids_here::<1>(Above::Current, words)
-}
-
-/// The parameter makes two functions of this: see `begin_here`.
-#[inline(always)]
-fn new_ids_here<const CALLER: u8>(
-    above: Above<'_>,
-    words: &[AtomicU64; 6],
-) -> Option<Option<Arc<TraceState>>> {
     let made = with_frames(|frames| {
         let outer = frames.frames.get(frames.depth).filter(|outer| outer.start == outer.end)?;
         let secret = Secret::get();
@@ -200,6 +186,31 @@ fn new_ids_here<const CALLER: u8>(
         Some(state)
     });
     made.ok().flatten()
+}
+
+/// [`new_ids`] in the span in force, for an event that comes at once and goes to one buffer. The
+/// ids go there now, while they are at hand. `word` is that of the event's type.
+///
+/// If this returns a buffer, it has the ids and is busy with the event, and the span inherits no
+/// `tracestate`. `None`: that is not all there is to do, or not possible. No word is stored then.
+#[inline(never)]
+pub(crate) fn begin_apart<'b>(words: &[AtomicU64; 6], word: u32) -> Option<&'b ThreadBuffer> {
+    let buffer = local::buffer_of(word)?;
+    let begun = with_frames(|frames| {
+        let outer = frames.frames.get(frames.depth)?;
+        if outer.start != outer.end || outer.state.is_some() {
+            return None;
+        }
+        let secret = Secret::get();
+        let (span, number) = new_span(&mut frames.block, secret);
+        let (ids, _) = ids_of(span, secret, &Above::Current, outer);
+        if ids.is_marked() || !write_span_apart(buffer, &ids, number) {
+            return None;
+        }
+        ids.store(number, words);
+        Some(buffer)
+    });
+    begun.ok().flatten()
 }
 
 #[cold]
