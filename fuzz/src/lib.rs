@@ -20,8 +20,11 @@ pub use testkit::streams;
 pub mod changes;
 pub mod heph;
 mod objects;
+mod report;
+mod spans;
 mod tables;
 
+pub use report::check_report;
 pub use tables::check_tables;
 
 /// The limit for definitions and waiting events, in bytes.
@@ -247,7 +250,10 @@ pub fn seeds() -> Vec<(String, Vec<u8>)> {
     let random = [("random", random(2, 0)), ("v5-random", random(2, 1))];
     let random = random.map(|(name, bytes)| (name.to_owned(), bytes));
     let runtime = ("runtime".to_owned(), streams::runtime::sample());
-    samples.chain(random).filter(|(_, bytes)| bytes.len() < 800).chain([runtime]).collect()
+    let spans = [("spans", false), ("v5-spans", true)];
+    let spans = spans.map(|(name, is_old)| (name.to_owned(), spans::stream(is_old)));
+    let small = samples.chain(random).filter(|(_, bytes)| bytes.len() < 800);
+    small.chain([runtime]).chain(spans).collect()
 }
 
 /// A random sound stream: of version 6 if the seed is even, otherwise of version 4 or 5.
