@@ -38,7 +38,7 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 31] = [
+const ROWS: [Row; 33] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
     row("string_16", "an event of a text of 16 bytes", 1),
@@ -50,6 +50,8 @@ const ROWS: [Row; 31] = [
     row("traced_poll", "each further poll of an async call", 0),
     row("sampled_out_root", "a `#[traced]` call that decides against its trace", 0),
     row("sampled_out_call", "a `#[traced]` call inside of such a trace", 0),
+    row("sampled_out_future", "an async call of one poll inside of such a trace", 0),
+    row("sampled_out_poll", "each further poll of an async call inside of such a trace", 0),
     row("sampled_out_event", "an event inside of such a trace", 0),
     Row { times: (3_000, 9_000), ..row("labels", "two labels, two events, leave", 0) },
     row("tracing_event", "an event of `tracing`: two `u64`, a message", 0),

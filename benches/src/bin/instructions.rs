@@ -89,15 +89,23 @@ fn run(row: &str, count: u64) -> bool {
             });
         }),
         // Nothing is recorded but one event, so that the thread has a buffer.
-        "sampled_out_root" | "sampled_out_call" | "sampled_out_event" => recording(1, || {
+        "sampled_out_root" | "sampled_out_call" | "sampled_out_future" | "sampled_out_poll"
+        | "sampled_out_event" => recording(1, || {
             Two { a: 1, b: 1 }.emit();
             let outer = (row != "sampled_out_root").then(|| Outer.enter());
+            let mut waiting = pin!(waiting(1));
             repeat(count, |number| match row {
                 "sampled_out_root" => {
                     black_box(sampled_out(number));
                 }
                 "sampled_out_call" => {
                     black_box(call(number));
+                }
+                "sampled_out_future" => {
+                    black_box(is_ready(pin!(future_inside(number))));
+                }
+                "sampled_out_poll" => {
+                    black_box(is_ready(waiting.as_mut()));
                 }
                 _ => Two { a: number, b: number }.emit(),
             });
@@ -284,6 +292,18 @@ async fn single_future(number: u64) -> u64 {
 
 #[traced(provider = "Bench")]
 async fn never_ready(number: u64) -> u64 {
+    pending::<()>().await;
+    number
+}
+
+// These are like two above. A function of one caller is part of that.
+#[traced(provider = "Bench", fields = [number])]
+async fn future_inside(number: u64) -> u64 {
+    black_box(number)
+}
+
+#[traced(provider = "Bench")]
+async fn waiting(number: u64) -> u64 {
     pending::<()>().await;
     number
 }
