@@ -4,13 +4,14 @@
 
 mod span_support;
 
-use crate::span_support::{seen, texts};
+use crate::span_support::{block_on, seen, texts};
 
 /// Functions that must compile as if the attribute were not there.
 mod shapes {
     use std::{
         cell::{Ref, RefCell},
         fmt::Debug,
+        future::ready,
         rc::Rc,
     };
 
@@ -138,6 +139,16 @@ mod shapes {
         cell.borrow()
     }
 
+    #[rustfmt::skip]
+    #[deny(unused_braces)]
+    #[traced(provider = "Calls")]
+    pub(super) fn on_one_line(number: u32) -> u32 { number }
+
+    #[rustfmt::skip]
+    #[deny(unused_braces)]
+    #[traced(provider = "Calls")]
+    pub(super) async fn awaited_on_one_line(number: u32) -> u32 { ready(number).await }
+
     #[traced(provider = "Calls")]
     #[track_caller]
     pub(super) fn caller() -> u32 {
@@ -207,6 +218,8 @@ fn functions_of_every_shape_work() {
         assert_eq!(read, Ok(7));
         assert_eq!(shapes::twice_in_c(4), 8);
         assert_eq!(*shapes::documented(&5.into()), 5);
+        assert_eq!(shapes::on_one_line(6), 6);
+        assert_eq!(block_on(shapes::awaited_on_one_line(6)), 6);
         assert_eq!(shapes::caller(), line!());
         assert_eq!(shapes::recurse(2), Ok(2));
         assert_eq!(shapes::Square.area(2), 18);
@@ -231,6 +244,8 @@ fn functions_of_every_shape_work() {
             "readStart()",
             "twiceStart()",
             "documentedStart()",
+            "on_one_lineStart()",
+            "awaited_on_one_lineStart()",
             "callerStart()",
             "recurseStart(depth=2)",
             "recurseStart(depth=1)",

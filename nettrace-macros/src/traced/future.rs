@@ -7,7 +7,7 @@ use syn::{
     visit_mut::{self, VisitMut},
 };
 
-use super::{Guard, Spec, local};
+use super::{Guard, Spec, as_value, local};
 use crate::error::Errors;
 
 impl Spec<'_> {
@@ -18,7 +18,7 @@ impl Spec<'_> {
         let (span, future) = (local("__span"), local("__future"));
         let in_span = self.in_span();
         let begin = self.begin(Guard::Here);
-        let block = &inner.block;
+        let block = as_value(&inner.block);
         // Says what the block returns, which the compiler knew from the function.
         let ty = &self.output.ty;
         let returned = local("__return");

@@ -14,7 +14,7 @@ mod output;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Expr, ItemFn, Path, ext::IdentExt, parse_quote, spanned::Spanned};
+use syn::{Block, Expr, ItemFn, Path, ext::IdentExt, parse_quote, spanned::Spanned};
 
 use self::output::{Future, Output};
 use crate::{
@@ -122,7 +122,7 @@ impl<'a> Spec<'a> {
     }
 
     /// The function's new block.
-    fn block(&self, function: &ItemFn, errors: &mut Errors) -> syn::Block {
+    fn block(&self, function: &ItemFn, errors: &mut Errors) -> Block {
         if function.sig.asyncness.is_some() {
             let body = &function.block;
             let future = self.future(&parse_quote!(async move #body));
@@ -135,12 +135,13 @@ impl<'a> Spec<'a> {
         }
     }
 
-    fn sync_block(&self, function: &ItemFn, errors: &mut Errors) -> syn::Block {
+    fn sync_block(&self, function: &ItemFn, errors: &mut Errors) -> Block {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
         let begin = self.begin(Guard::Call(&span));
         if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
+            let body = as_value(body);
             return parse_quote!({
                 let mut #span = #krate::__traced::Call::off();
                 #begin
@@ -382,6 +383,12 @@ impl Text {
     fn span(&self) -> Span {
         self.variant.span()
     }
+}
+
+/// The user's block as the value of another one. If it is on one line, the compiler would say that
+/// its braces are not necessary.
+fn as_value(block: &Block) -> TokenStream {
+    quote!(#[allow(unused_braces)] #block)
 }
 
 /// A variable that the user's code cannot see.
