@@ -9,6 +9,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
     task::{Context as TaskContext, Poll},
+    time::Duration,
 };
 
 use axum::{
@@ -365,8 +366,10 @@ fn a_client_that_goes_away_cancels() {
 
 #[test]
 fn a_panic_is_told() {
+    const SHORTLY: Duration = Duration::from_millis(2);
     let inner = service_fn(async |_: Request<Body>| {
         if Context::current().span_id().is_some() {
+            std::thread::sleep(SHORTLY);
             panic!("a handler fails");
         }
         Ok::<_, Infallible>(Response::new(Body::empty()))
@@ -376,7 +379,12 @@ fn a_panic_is_told() {
         tokio::spawn(async move { service.oneshot(get_of("/")).await.map(drop) }).await
     });
     assert!(joined.unwrap_err().is_panic());
-    request(&events, "Server").1.assert_fields(&[("outcome", "panicked"), ("status", "0")]);
+    let stop = request(&events, "Server").1;
+    stop.assert_fields(&[("outcome", "panicked"), ("status", "0"), ("polls", "1")]);
+    // The time of the poll that unwound counts.
+    let nanos = |field| stop.field(field).parse::<u128>().unwrap();
+    let busy = nanos("busy");
+    assert!((SHORTLY.as_nanos()..=nanos("duration")).contains(&busy), "{stop:?}");
 
     // In the service itself, before there is a future.
     let unwinds =

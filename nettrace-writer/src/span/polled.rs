@@ -111,10 +111,12 @@ impl<E: SpanEvents> PolledSpan<E> {
         // A span that began just now has the time of its Start, and one that ends now has that of
         // its Stop. So a future that is ready at once reads no clock besides its events.
         let began = if is_here { self.span.started } else { Started::now() };
+        let counted = Counted { busy: &mut self.busy, began };
         let result = f(&mut self.span);
         let outcome = outcome(&result);
-        if outcome.is_none() {
-            self.busy.add(began);
+        match outcome {
+            None => drop(counted),
+            Some(_) => mem::forget(counted),
         }
         self.span.return_to(&mut scope);
         self.span.suspend();
@@ -151,6 +153,19 @@ impl<E: SpanEvents> PolledSpan<E> {
     #[inline(always)]
     fn scope_here(&mut self) -> Scope {
         Scope(mem::replace(&mut self.entered, Entered::NOTHING))
+    }
+}
+
+/// Counts the time of a poll when it is dropped. A poll that unwinds drops it too.
+struct Counted<'a> {
+    busy: &'a mut Busy,
+    began: Started,
+}
+
+impl Drop for Counted<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.busy.add(self.began);
     }
 }
 
