@@ -11,7 +11,8 @@ use std::{
     rc::Rc,
 };
 
-use nettrace_writer::{Context, traced};
+use nettrace_reader::{Reader, Value};
+use nettrace_writer::{Context, Session, sink::MemorySink, traced};
 
 use crate::span_support::{block_on, inside, pending, poll_and_drop, seen, texts};
 
@@ -89,6 +90,31 @@ fn the_outcome_is_known() {
             "fails_by_another_nameStop(outcome=err, polls=2)",
         ]
     );
+}
+
+#[traced(provider = "Timed")]
+async fn at_once() {}
+
+/// Also of events that take the slow path: the first of a type, and the first in a chunk.
+#[test]
+fn a_future_that_is_ready_at_once_is_busy_all_the_time() {
+    let memory = MemorySink::new();
+    let session = Session::builder().sink(memory.clone()).provider("Timed").start().unwrap();
+    for _ in 0..10_000 {
+        block_on(at_once());
+    }
+    let stats = session.finish().unwrap();
+    let bytes = memory.bytes();
+    let mut events = Reader::new(&bytes[..]).unwrap().sorted();
+    let mut stops = 0;
+    while let Some(event) = events.next_event().unwrap() {
+        let fields: Vec<_> = event.fields().map(Result::unwrap).collect();
+        if let [("duration", duration), _, ("polls", Value::U32(1)), ("busy", busy)] = &fields[..] {
+            assert_eq!(busy, duration, "Stop {stops}");
+            stops += 1;
+        }
+    }
+    assert_eq!((stats.dropped(), stops * 2), (0, stats.written));
 }
 
 #[traced(provider = "Calls", polls)]

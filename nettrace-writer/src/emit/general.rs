@@ -178,3 +178,9 @@ pub(super) fn full_fence() {
 pub(super) fn now(mode: u32) -> u64 {
     if mode & MODE_MONOTONIC != 0 { clock::monotonic() } else { clock::counter() }
 }
+
+/// The counter at an event with the time `now`, for [`encode`](super::in_place::encode): 0 if that
+/// time is of another clock.
+pub(super) fn counter_at(record: &Record, now: u64) -> u64 {
+    if record.mode() & MODE_MONOTONIC != 0 { 0 } else { now }
+}

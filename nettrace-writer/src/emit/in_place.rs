@@ -8,6 +8,7 @@ use nettrace_format::{
     v6::RowFlags,
 };
 
+use super::general::counter_at;
 use crate::{
     local::ThreadBuffer,
     memory::{Cursor, Window},
@@ -58,7 +59,7 @@ pub(super) fn place_with<T: TraceEvent + ?Sized, const USUAL: bool, const GENERA
     let hint = hint();
     let fixed = if let SizeHint::Fixed(len) = hint { Some(len) } else { None };
     // In the usual mode the clock is the counter.
-    let at = if USUAL { now } else { 0 };
+    let at = if USUAL { now } else { counter_at(record, now) };
     // If the clock went back the slow path handles it.
     let delta = record.ticks_since_last(now);
     if !GENERAL && (delta >= row::NEAR || !record.is_like_last(ty, fixed)) {

@@ -9,7 +9,7 @@ use nettrace_format::{
 };
 
 use super::{
-    general::{Outcome, begin, full_fence, now},
+    general::{Outcome, begin, counter_at, full_fence, now},
     in_place::{Unwinding, encode},
     origin::{self, Origin},
 };
@@ -310,7 +310,7 @@ fn write_row<T: TraceEvent + ?Sized>(
     let room = out.room();
     let unwinding = Unwinding(buffer);
     let is_fixed = FixedSize::of(event).is_some();
-    let payload = encode(event, out.split(MAX_PAYLOAD), 0);
+    let payload = encode(event, out.split(MAX_PAYLOAD), counter_at(record, now));
     mem::forget(unwinding);
     if payload.refusal().is_some() {
         return Err(NotWritten::TooLarge);
