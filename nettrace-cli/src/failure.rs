@@ -44,6 +44,9 @@ pub(crate) enum Failure {
     #[cfg(feature = "parquet")]
     #[error("{0} is for tables: --to parquet or arrow, or an OUT that ends in .parquet or .arrow")]
     OnlyTables(&'static str),
+    /// A format of several files, with standard output.
+    #[error("{0} is a folder of files, which cannot go to standard output: give OUT a name")]
+    NeedsFolder(&'static str),
     /// Tables by host, of a trace that does not say its host.
     #[cfg(feature = "parquet")]
     #[error("the trace does not say its host, by a key-value host.name: add --host NAME")]
@@ -84,6 +87,18 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// A folder cannot be written. The error may begin with the folder's name, or with that of a
+    /// file in it.
+    pub(crate) fn folder(out: &Path, error: io::Error) -> Self {
+        let name = out.display().to_string();
+        let text = error.to_string();
+        let error = match text.strip_prefix(&*name).and_then(|rest| rest.strip_prefix(": ")) {
+            Some(why) => io::Error::new(error.kind(), why),
+            None => error,
+        };
+        Self::Destination(name, error)
+    }
+
     /// Writes the message to standard error and returns the exit code. `file` is what the command
     /// reads. The message begins with its name, unless it is standard input or the message itself
     /// names a file.
@@ -107,6 +122,7 @@ impl Failure {
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::NoTarget(_)
             | Self::OnlyFlameGraphs(_)
+            | Self::NeedsFolder(_)
             | Self::NotInHeph(_)
             | Self::NothingMoreInHeph => 2,
             #[cfg(feature = "parquet")]

@@ -37,7 +37,9 @@ fn a_folder_of_tables() {
     // A result is replaced by force alone.
     let again = nettrace(&["convert", "-", path], &source);
     assert_eq!(again.status.code(), Some(2));
-    assert!(stderr(&again).contains("it has tables; --force replaces them"), "{}", stderr(&again));
+    let expected =
+        format!("nettrace: cannot write {path}: it has tables; --force replaces them\n");
+    assert_eq!(stderr(&again), expected);
     let forced = nettrace(&["convert", "-", path, "--force", "--to", "arrow"], &source);
     assert_eq!(forced.status.code(), Some(0), "{}", stderr(&forced));
     assert_eq!(listed(&out), ["events.arrow", "spans.arrow", "stacks.arrow", "types"]);
@@ -49,6 +51,21 @@ fn a_folder_of_tables() {
     assert!(stderr(&refused).contains("it has other files"), "{}", stderr(&refused));
     assert_eq!(listed(&out).len(), 5);
     assert_eq!(listed(folder.path()), ["tables.parquet"]);
+}
+
+#[test]
+fn standard_output_is_no_folder() {
+    let (_, source) = samples::all().into_iter().find(|(name, _)| *name == "scalars").unwrap();
+    for (to, title) in [("parquet", "Parquet"), ("arrow", "Arrow")] {
+        let output = nettrace(&["convert", "-", "-", "--to", to], &source);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let expected = format!(
+            "nettrace: {title} is a folder of files, which cannot go to standard output: \
+             give OUT a name\n"
+        );
+        assert_eq!((stdout(&output), stderr(&output)), ("", &*expected));
+        assert!(!Path::new("-").exists());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Conversion to tables: the crate `nettrace-parquet`.
 
-use std::{io, path::Path};
+use std::path::Path;
 
 use nettrace_parquet::{Options, Tables};
 use nettrace_views::Target;
@@ -74,10 +74,10 @@ fn options(start: &Start<'_>) -> Result<Options, Failure> {
 
 fn begin(tables: Tables, start: &Start<'_>, out: &Path) -> Result<Box<dyn Target>, Failure> {
     nettrace_parquet::target(tables, start.trace, start.version, out, &options(start)?)
-        .map_err(|error| Failure::Destination(out.display().to_string(), error))
+        .map_err(|error| Failure::folder(out, error))
 }
 
 fn size(start: &Start<'_>, out: &Path) -> Result<u64, Failure> {
-    let failed = |error: io::Error| Failure::Destination(out.display().to_string(), error);
-    nettrace_parquet::size(start.trace, out, &options(start)?).map_err(failed)
+    let size = nettrace_parquet::size(start.trace, out, &options(start)?);
+    size.map_err(|error| Failure::folder(out, error))
 }

@@ -111,9 +111,12 @@ pub(super) fn run_other(
             file(other.title, &mut events, destination, |out| begin(&start, out))
         }
         Begin::Folder { begin, size } => {
+            if task.out.as_os_str() == "-" {
+                return Err(Failure::NeedsFolder(other.title));
+            }
             let target = begin(&start, task.out)?;
-            let failed = |error| Failure::Destination(task.out.display().to_string(), error);
-            let written = drive(&mut events, target).map_err(failed)?;
+            let written = drive(&mut events, target);
+            let written = written.map_err(|error| Failure::folder(task.out, error))?;
             finish(other.title, &events, written, size(&start, task.out)?)
         }
     }
