@@ -154,7 +154,9 @@ impl Call<'_> {
                 Suspend,
             }
         });
+        // Of references to the types that were written, Clippy would say what nobody can change.
         quote! {
+            #[allow(clippy::borrowed_box, clippy::ref_option_ref)]
             #[derive(#krate::TraceEvent)]
             #[trace_event(#keys)]
             enum __Call #lifetime {

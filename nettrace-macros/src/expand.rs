@@ -52,7 +52,10 @@ pub(crate) fn trace_event(container: &Container<'_>, events: &[Event<'_>]) -> To
     let encoder = encoder_ident();
 
     quote! {
-        #[allow(deprecated, unused_qualifications)]
+        // The types of fields were written elsewhere, where Clippy has its say about them.
+        #[allow(
+            deprecated, unused_qualifications, clippy::borrowed_box, clippy::ref_option_ref
+        )]
         const _: () = {
             // A static only allows the lifetime `'static`. Here the fields have their types as
             // written, so a wrong type is reported once, not once for each lifetime.

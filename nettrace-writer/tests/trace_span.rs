@@ -45,6 +45,14 @@ fn checkout(cart: &str) -> Checkout<'_> {
 #[trace_event(provider = "Calls", name = "job", polls)]
 struct Job;
 
+/// Types of which Clippy has something to say if references to them are written.
+#[derive(TraceSpan)]
+#[trace_event(provider = "Calls", later = [reason: Box<str>])]
+struct Boxed<'a> {
+    name: Box<str>,
+    title: Option<&'a str>,
+}
+
 #[test]
 fn the_start_has_the_fields_and_the_stop_what_became_known() {
     let events = seen(|| {
@@ -88,6 +96,15 @@ fn outcomes_are_given_or_found() {
     });
     assert!(events[1].starts_with("CheckoutStop(outcome=err"), "{events:?}");
     assert_eq!(events[3], "jobStop(outcome=panicked, polls=0)");
+}
+
+#[test]
+fn fields_can_have_types_of_which_clippy_has_an_opinion() {
+    let events = texts(|| {
+        Boxed { name: "n".into(), title: Some("t") }.enter().record_reason("r".into());
+    });
+    let stop = "BoxedStop(outcome=ok, polls=0, reason=[r])";
+    assert_eq!(events, ["BoxedStart(name=n, title=[t])", stop]);
 }
 
 #[test]

@@ -139,6 +139,11 @@ mod shapes {
         cell.borrow()
     }
 
+    #[traced(provider = "Calls", fields = [name, title, copied: Option<&str> = title])]
+    pub(super) fn boxes(name: Box<str>, title: Option<&str>) -> Box<str> {
+        name
+    }
+
     #[rustfmt::skip]
     #[deny(unused_braces)]
     #[traced(provider = "Calls")]
@@ -218,6 +223,7 @@ fn functions_of_every_shape_work() {
         assert_eq!(read, Ok(7));
         assert_eq!(shapes::twice_in_c(4), 8);
         assert_eq!(*shapes::documented(&5.into()), 5);
+        assert_eq!(*shapes::boxes("n".into(), None), *"n");
         assert_eq!(shapes::on_one_line(6), 6);
         assert_eq!(block_on(shapes::awaited_on_one_line(6)), 6);
         assert_eq!(shapes::caller(), line!());
@@ -244,6 +250,7 @@ fn functions_of_every_shape_work() {
             "readStart()",
             "twiceStart()",
             "documentedStart()",
+            "boxesStart(name=n, title=[], copied=[])",
             "on_one_lineStart()",
             "awaited_on_one_lineStart()",
             "callerStart()",
