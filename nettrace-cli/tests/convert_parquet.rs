@@ -33,12 +33,18 @@ fn a_folder_of_tables() {
     assert!(stderr(&output).contains(" left_out=0 bytes="), "{}", stderr(&output));
     assert_eq!(listed(&out), ["events.parquet", "spans.parquet", "stacks.parquet", "types"]);
     assert_eq!(listed(folder.path()), ["tables.parquet"]);
+    // As private as a trace.
+    #[cfg(unix)]
+    for (path, mode) in [(out.clone(), 0o700), (out.join("events.parquet"), 0o600)] {
+        use std::os::unix::fs::PermissionsExt as _;
+        let permissions = fs::metadata(path).unwrap().permissions();
+        assert_eq!(permissions.mode() & 0o777, mode);
+    }
 
     // A result is replaced by force alone.
     let again = nettrace(&["convert", "-", path], &source);
     assert_eq!(again.status.code(), Some(2));
-    let expected =
-        format!("nettrace: cannot write {path}: it has tables; --force replaces them\n");
+    let expected = format!("nettrace: cannot write {path}: it has tables; --force replaces them\n");
     assert_eq!(stderr(&again), expected);
     let forced = nettrace(&["convert", "-", path, "--force", "--to", "arrow"], &source);
     assert_eq!(forced.status.code(), Some(0), "{}", stderr(&forced));

@@ -8,6 +8,7 @@ mod live_support;
 use std::{
     env,
     fs::{self, File},
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{self, Command, Output},
     thread,
@@ -107,6 +108,7 @@ fn collect_ends_after_a_duration_or_a_signal() {
     succeeded(&output);
     assert!(begun.elapsed() >= Duration::from_millis(700));
     let path = folder.join(format!("{program}-{pid}.nettrace"));
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let events = complete(&path);
     assert!(events > 0, "{events}");
     let said = text(&output.stderr);

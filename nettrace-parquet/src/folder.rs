@@ -64,9 +64,13 @@ impl Folder {
 
     fn hidden(parent: &Path, out: &Path, kind: Kind, force: bool) -> io::Result<Self> {
         let process = std::process::id();
+        #[cfg_attr(not(unix), allow(unused_mut, reason = "there are no modes"))]
+        let mut folder = fs::DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
         for number in 0..NAMES {
             let hidden = parent.join(format!(".nettrace-{process}-{number}"));
-            match fs::create_dir(&hidden) {
+            match folder.create(&hidden) {
                 Ok(()) => {
                     return Ok(Self { hidden: Some(hidden), out: out.to_owned(), kind, force });
                 }

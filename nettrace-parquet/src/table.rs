@@ -311,7 +311,11 @@ impl Append {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path);
         Ok(Self { file: Some(file.map_err(|error| at(&path, error))?), path })
     }
 

@@ -4,7 +4,7 @@ use std::{
     ffi::OsString,
     fs::File,
     io::{self, ErrorKind, IsTerminal as _, Read as _, Write},
-    os::unix::net::UnixStream,
+    os::unix::{fs::OpenOptionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -157,6 +157,7 @@ fn default_path(target: &Target) -> Result<PathBuf, Failure> {
 fn create(path: &Path, force: bool) -> Result<File, Failure> {
     let mut options = File::options();
     options.write(true).create_new(!force).create(force).truncate(force);
+    options.mode(0o600);
     options.open(path).map_err(|error| {
         let error = match error.kind() {
             ErrorKind::AlreadyExists => {
