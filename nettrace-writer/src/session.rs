@@ -336,7 +336,8 @@ impl Session {
     /// far as it was written, and [`finish_with_stats`](Self::finish_with_stats) returns the
     /// counts.
     ///
-    /// - [`Error::Sink`]: the sink still fails.
+    /// - [`Error::Sink`]: the sink still fails. Or it has failed, and the trace cannot tell what
+    ///   was lost: in versions 4 and 5 a stream tells losses only if it has an event.
     /// - [`Error::FinishTimeout`]: the sink blocks.
     /// - [`Error::Format`]: the format cannot hold something.
     /// - [`Error::FlusherDied`]: the sink has panicked.

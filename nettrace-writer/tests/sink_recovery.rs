@@ -238,6 +238,41 @@ fn a_rotation_goes_on_in_the_next_file_where_one_takes_no_more() {
     }
 }
 
+/// Every event is lost, and then there is room again. In versions 4 and 5 a stream without events
+/// cannot tell losses, so the error is not over.
+#[test]
+fn a_session_that_lost_all_events_succeeds_only_if_the_trace_tells_it() {
+    const TEST: &str = "a_session_that_lost_all_events_succeeds_only_if_the_trace_tells_it";
+    if !process::alone(TEST) {
+        return;
+    }
+    let before = getrlimit(Resource::Fsize);
+    for format in FORMATS {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        let session = builder(format).sink(FileSink::new(&path)).start().unwrap();
+        limit(Resource::Fsize, fs::metadata(&path).unwrap().len() + 10);
+        emit(0..100);
+        assert_eq!(failing(&session).0, ErrorKind::FileTooLarge, "{format:?}");
+        setrlimit(Resource::Fsize, before).unwrap();
+        session.flush().unwrap();
+        let (stats, result) = session.finish_with_stats();
+        assert_eq!((stats.attempted, stats.lost_in_sink), (100, 100), "{format:?} {stats:?}");
+        let told = ids(format, &fs::read(&path).unwrap());
+        match format {
+            Format::V6 | Format::Heph => {
+                result.unwrap();
+                assert_eq!(told, (vec![], 100), "{format:?}");
+            }
+            _ => {
+                let text = result.unwrap_err().to_string();
+                assert!(text.starts_with("cannot write the trace"), "{format:?}: {text}");
+                assert_eq!(told, (vec![], 0), "{format:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_file_goes_on_when_the_disk_has_room_again() {
     let _alone = one_at_a_time();

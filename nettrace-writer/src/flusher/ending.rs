@@ -69,7 +69,7 @@ impl Flusher {
         }
         debug_assert!(!complete || self.session.pool.is_unused(), "every chunk has come home");
         self.close_books(complete);
-        match (self.trouble(), ended) {
+        match (self.trouble().or_else(|| self.untold()), ended) {
             (Some(error), _) => Err(error),
             (None, ended) => ended.map_err(Error::Sink),
         }

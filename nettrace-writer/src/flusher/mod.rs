@@ -52,7 +52,7 @@ use crate::{
     record::Sealed,
     sessions::Slot,
     shared::{Command, Shared},
-    sink::Sink,
+    sink::{Sink, failure::Failure},
     sync::Ordering,
 };
 
@@ -124,12 +124,16 @@ pub(crate) struct Flusher {
     stream: StreamState,
     /// How many bytes of blocks are in the stream, and how many rows are in the last block.
     stream_len: u64,
+    /// How many rows of it the sink has.
+    stream_rows: u64,
     last_rows: u64,
     /// Whether what is written now is the session's last.
     ends: bool,
     /// A final error: nothing is written after it.
     failed: Option<Error>,
     trouble: Option<Trouble>,
+    /// The last failure of the sink that could pass, whether or not it has.
+    last_failure: Option<Failure>,
     notices: Notices,
     last_round: Stopwatch,
     /// When the next round is due, counted from the last one.
@@ -196,10 +200,12 @@ impl Flusher {
             collected: Vec::new(),
             stream: StreamState::Empty,
             stream_len: 0,
+            stream_rows: 0,
             last_rows: 0,
             ends: false,
             failed: None,
             trouble: None,
+            last_failure: None,
             notices,
             last_round: Stopwatch::start(),
             due_after: schedule.flush_interval,

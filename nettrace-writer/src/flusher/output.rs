@@ -125,6 +125,10 @@ impl Output {
         self.len
     }
 
+    pub(super) fn rows(&self) -> u64 {
+        self.total_rows
+    }
+
     /// Whether to hand the batch over now. Large writes are cheap, but chunks should come back
     /// while they are in the caches.
     pub(super) fn is_full(&self) -> bool {

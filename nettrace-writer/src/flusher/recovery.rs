@@ -107,6 +107,7 @@ impl Flusher {
         let written = self.out.write(sink, &self.session.pool);
         self.session.add_written(written.rows, written.lost, written.bytes);
         self.stream_len += written.bytes;
+        self.stream_rows += written.rows;
         if written.blocks > 0 {
             self.last_rows = written.last_rows;
         }
@@ -183,12 +184,19 @@ impl Flusher {
             self.fail(Error::Sink(error));
             return;
         }
-        let failed = Stopwatch::start();
-        self.trouble = Some(Trouble { failure: Failure::of(&error), failed, waits: true });
+        let (failure, failed) = (Failure::of(&error), Stopwatch::start());
+        self.last_failure = Some(failure.clone());
+        self.trouble = Some(Trouble { failure, failed, waits: true });
         if matches!(self.stream, StreamState::Open) && self.sink.wants_restart() {
             // The next stream can tell the losses even if no row comes.
             self.stream = StreamState::Closed;
         }
+    }
+
+    /// The last failure of the sink, if the last stream cannot tell what was lost.
+    pub(super) fn untold(&self) -> Option<Error> {
+        let failure = self.last_failure.as_ref()?;
+        (self.dirty && !self.tells_losses()).then(|| Error::Sink(failure.error()))
     }
 
     /// The error, if any, that keeps the sink from having received everything.

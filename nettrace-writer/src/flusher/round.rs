@@ -300,7 +300,7 @@ impl Flusher {
             let left_out = self.trace.left_out();
             match self.start_stream(oldest) {
                 Ok(()) => {
-                    (self.stream, self.stream_len) = (StreamState::Empty, 0);
+                    (self.stream, self.stream_len, self.stream_rows) = (StreamState::Empty, 0, 0);
                     self.trouble = None;
                 }
                 Err(error) => {
@@ -343,7 +343,7 @@ impl Flusher {
         while self.dirty && self.writes() {
             let is_all = self.declare_who_owes()?;
             let fits_twice = self.has_room(self.out.len() + self.trace.closing_size());
-            if !introduces && (self.stream.is_empty() || !(fits_twice || self.ends)) {
+            if !introduces && (!self.tells_losses() || !(fits_twice || self.ends)) {
                 // This point would tell nothing, or take the room of the last one.
                 return Ok(());
             }
@@ -362,6 +362,12 @@ impl Flusher {
             }
         }
         Ok(())
+    }
+
+    /// Whether a sequence point in the stream tells losses. Definitions without rows can be there
+    /// if the sink has kept a part of a batch.
+    pub(super) fn tells_losses(&self) -> bool {
+        !self.trace.removes_threads_at_points() || self.stream_rows + self.out.rows() > 0
     }
 
     /// Declares the threads that a sequence point must name because they have lost events. Returns
@@ -517,7 +523,7 @@ impl Flusher {
         self.unplaced.told = self.unplaced.told.max(self.session.unplaced());
         self.remove(Who::Unplaced)?;
         self.remove(Who::Forgotten)?;
-        let can_tell = self.writes() && !self.stream.is_empty();
+        let can_tell = self.writes() && self.tells_losses();
         if self.trace.removes_threads_at_points() && can_tell {
             // This point claims an order that holds: everything in hand is written, and nothing
             // will follow.
