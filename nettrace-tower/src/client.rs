@@ -35,6 +35,25 @@ use crate::{
 /// let client = ServiceBuilder::new().layer(ClientLayer::new()).service(client);
 /// ```
 ///
+/// A client with requests of its own type goes into a function first. With reqwest:
+///
+/// ```
+/// use http::{Request, Response};
+/// use nettrace_tower::ClientLayer;
+/// use reqwest::{Body, Client};
+/// use tower::{ServiceBuilder, service_fn};
+///
+/// let client = Client::new();
+/// let client = service_fn(move |request: Request<Body>| {
+///     let client = client.clone();
+///     async move {
+///         let response = client.execute(request.try_into()?).await?;
+///         Ok::<_, reqwest::Error>(Response::<Body>::from(response))
+///     }
+/// });
+/// let client = ServiceBuilder::new().layer(ClientLayer::new()).service(client);
+/// ```
+///
 /// A client that takes no layer can use [`inject`] instead.
 ///
 /// The span ends when the body of the response ends or is dropped. Its outcome is

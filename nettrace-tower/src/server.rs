@@ -59,7 +59,8 @@ use crate::{
 /// The route of a call of gRPC is its method, `/package.Service/Method`. With feature `axum`, the
 /// route of other requests is axum's `MatchedPath`, and the peer its `ConnectInfo<SocketAddr>`, if
 /// the server is made by `into_make_service_with_connect_info`. Otherwise both are unknown unless
-/// [`route`](Self::route) and [`peer`](Self::peer) say how to find them.
+/// [`route`](Self::route) and [`peer`](Self::peer) say how to find them. What axum's `nest_service`
+/// and `fallback` answer has no `MatchedPath`.
 ///
 /// While nobody listens, a request costs one load and one branch, and the search for `traceparent`
 /// among its headers. If it is there, the caller's span is in force, so that requests that are made

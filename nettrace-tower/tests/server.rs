@@ -160,6 +160,22 @@ fn a_path_that_no_pattern_matches_is_not_recorded() {
 }
 
 #[test]
+fn what_axum_matches_without_a_pattern_has_no_route() {
+    let inner = Router::new().route("/item", get(async || "inner"));
+    let app = Router::new()
+        .nest_service("/nested", inner)
+        .fallback(async || "fallback")
+        .layer(ServerLayer::new());
+    for path in ["/nested/item", "/elsewhere"] {
+        let app = app.clone();
+        let ask = async { app.oneshot(get_of(path)).await.unwrap().status() };
+        let (status, events) = record(1, ask);
+        assert_eq!(status, 200);
+        request(&events, "Server").0.assert_fields(&[("route", "")]);
+    }
+}
+
+#[test]
 fn whoever_asks_for_the_path_gets_it() {
     let inner =
         service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
