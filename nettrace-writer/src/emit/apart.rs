@@ -4,7 +4,7 @@ use nettrace_event::{EventType, PayloadEncoder, TraceEvent};
 
 use super::{
     in_place::{Placed, place},
-    slow::write_ids,
+    slow::{begin_with_ids, write_ids},
 };
 use crate::{
     clock,
@@ -81,15 +81,10 @@ fn relabel_apart(buffer: &ThreadBuffer, version: u64, ids: impl FnOnce() -> Opti
 /// busy. If that fails, which this returns, the record is idle.
 #[inline(always)]
 pub(crate) fn write_span_apart(buffer: &ThreadBuffer, ids: &Ids, version: u64) -> bool {
-    let record = &buffer.record;
-    if !record.begin_usual() {
-        return false;
-    }
-    // As in `relabel_apart`.
-    local::labels_changed();
-    let written = write_ids(record, ids, version);
-    if !written {
-        record.end_usual();
+    let written = begin_with_ids(&buffer.record, ids, version);
+    if written {
+        // As in `relabel_apart`. The record is still busy.
+        local::labels_changed();
     }
     written
 }

@@ -191,14 +191,22 @@ fn write_list(record: &Record) -> bool {
 /// one, and leaves its record busy. If that fails, which this returns, the next event writes them.
 #[inline(always)]
 pub(crate) fn write_span(buffer: &ThreadBuffer, ids: &Ids, version: u64) -> bool {
-    let record = &buffer.record;
+    let written = begin_with_ids(&buffer.record, ids, version);
+    if written {
+        local::make_current(buffer);
+    }
+    written
+}
+
+/// Writes the ids of a span into a buffer, and leaves its record busy. If that fails, which this
+/// returns, the record is idle.
+#[inline(always)]
+pub(super) fn begin_with_ids(record: &Record, ids: &Ids, version: u64) -> bool {
     if !record.begin_usual() {
         return false;
     }
     let written = write_ids(record, ids, version);
-    if written {
-        local::make_current(buffer);
-    } else {
+    if !written {
         record.end_usual();
     }
     written

@@ -77,19 +77,22 @@ impl Flusher {
 
     /// Ends a session that nobody has finished when the process exits.
     pub(super) fn finish_at_exit(&mut self) -> Result<(), Error> {
+        self.hush();
+        self.finish()
+    }
+
+    /// Has no type of event say any more that this session listens.
+    fn hush(&self) {
         if let Some(slot) = &self.slot {
             slot.hush();
         }
-        self.finish()
     }
 
     /// Ends a session whose sink panicked, so that threads with a buffer, and threads that wait,
     /// learn of its end.
     pub(super) fn abandon(&mut self) {
         self.failed = Some(Error::FlusherDied);
-        if let Some(slot) = &self.slot {
-            slot.hush();
-        }
+        self.hush();
         self.close();
         let mut complete = false;
         for _ in 0..3 {

@@ -290,12 +290,11 @@ impl Flusher {
                 }
                 Some(Command::Exit(answer)) => {
                     let _ = self.round(true, LAST_PATIENCE);
-                    if self.sink.holds_back() {
-                        let result = self.finish_at_exit();
-                        let _ = answer.send(());
+                    let ended = self.sink.holds_back().then(|| self.finish_at_exit());
+                    let _ = answer.send(());
+                    if let Some(result) = ended {
                         return result;
                     }
-                    let _ = answer.send(());
                 }
                 Some(Command::Finish) => return self.finish(),
                 Some(Command::Wake) => {
