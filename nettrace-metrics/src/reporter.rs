@@ -204,9 +204,7 @@ fn run() {
     loop {
         let now = Instant::now();
         let state: &mut State = state(&mut locked);
-        let changes = state.changes;
-        if let Some(index) = state.reports.iter().position(|one| one.has_to_do(now, changes)) {
-            let mut report = state.reports.swap_remove(index);
+        if let Some(mut report) = next(&mut state.reports, now, state.changes) {
             state.busy = Some(report.id);
             drop(locked);
             let is_live = report.work(now);
@@ -222,6 +220,13 @@ fn run() {
     }
 }
 
+/// Takes a report that has something to do. They take turns: what is put back comes last. So a
+/// report is served even if others are due again each time that they have been.
+fn next(reports: &mut Vec<Report>, now: Instant, changes: u64) -> Option<Report> {
+    let index = reports.iter().position(|one| one.has_to_do(now, changes))?;
+    Some(reports.remove(index))
+}
+
 fn put_back(report: Report, is_live: bool) -> Locked {
     let mut locked = lock();
     let state = state(&mut locked);
@@ -234,4 +239,29 @@ fn put_back(report: Report, is_live: bool) -> Locked {
     }
     CHANGED.notify_all();
     locked
+}
+
+#[cfg(all(test, not(nettrace_loom)))]
+mod tests {
+    use nettrace_writer::sink::MemorySink;
+
+    use super::*;
+
+    #[test]
+    fn reports_that_are_always_due_take_turns() {
+        let session = Session::builder().sink(MemorySink::new()).start().unwrap();
+        let to = OnlyIn::new(&session);
+        let what = || What::EventCounters { meters: Vec::new(), except: None };
+        let report = |id| Report::new(id, to.clone(), what(), Duration::from_secs(1));
+        let mut reports: Vec<_> = (1..=3).map(report).collect();
+        let mut served = Vec::new();
+        for _ in 0..6 {
+            // None of them begins, so each is due.
+            let report = next(&mut reports, Instant::now(), 0).unwrap();
+            served.push(report.id);
+            reports.push(report);
+        }
+        assert_eq!(served, [1, 2, 3, 1, 2, 3]);
+        session.finish().unwrap();
+    }
 }
