@@ -178,6 +178,25 @@ fn counters_of_a_process_of_ours_are_what_it_counts() {
 }
 
 #[test]
+fn counters_say_which_names_nothing_comes_of() {
+    let folder = tempdir().unwrap();
+    let diagnostics = Options::new().directory(folder.path()).listen().unwrap();
+    let given = Meter::new("Contoso-Given").counter("given").build();
+    given.add(1);
+    let pid = process::id().to_string();
+    let names = ["Contoso-Given", "Contoso-Gievn", "--interval", "200ms", "--duration", "3s"];
+    let mut command = nettrace(folder.path(), &[&["counters", "-p", &pid], &names[..]].concat());
+    let output = command.output().unwrap();
+    assert!(succeeded(&output).contains(" Contoso-Given/given 1"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    let [said] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    let start = "nettrace: nothing has come of Contoso-Gievn so far; the meters of the process: ";
+    let meters = said.strip_prefix(start).unwrap_or_else(|| panic!("{said}"));
+    assert!(meters.split(", ").any(|meter| meter == "Contoso-Given"), "{said}");
+    diagnostics.stop();
+}
+
+#[test]
 fn counters_of_dotnet_are_shown() {
     let Some(dotnet) = Dotnet::start() else { return };
     let command = dotnet.nettrace(&["counters", "System.Runtime", "--json"]);

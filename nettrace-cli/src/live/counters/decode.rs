@@ -100,6 +100,11 @@ pub(super) enum Report {
         provider: String,
         name: String,
     },
+    /// The process has an instrument of a meter. It need not be reported.
+    Published {
+        meter: String,
+        instrument: String,
+    },
     /// Something that the user should know.
     Note(String),
 }
@@ -163,6 +168,9 @@ fn of_meter(event: &str, fields: &Fields<'_>) -> Option<Report> {
         "HistogramValuePublished" => Kind::Histogram,
         "BeginInstrumentReporting" => return Some(Report::Begins { provider }),
         "EndInstrumentReporting" => return Some(Report::Ends { provider, name }),
+        "InstrumentPublished" => {
+            return Some(Report::Published { meter: provider, instrument: name });
+        }
         _ => return note(event, fields).map(Report::Note),
     };
     let series = Series { provider, name, tags: owned("tags"), unit: owned("unit") };
@@ -320,6 +328,9 @@ mod tests {
         assert_eq!(of_meter("EndInstrumentReporting", &with(&[])), Some(ends));
         let begins = Report::Begins { provider: "Shop".to_owned() };
         assert_eq!(of_meter("BeginInstrumentReporting", &with(&[])), Some(begins));
+        let published =
+            Report::Published { meter: "Shop".to_owned(), instrument: "orders".to_owned() };
+        assert_eq!(of_meter("InstrumentPublished", &with(&[])), Some(published));
         assert_eq!(of_meter("Collection", &with(&[])), None);
         let error = fields(&[("sessionId", "SHARED"), ("errorMessage", "no such meter")]);
         let said = Some(Report::Note("the process says: no such meter".to_owned()));

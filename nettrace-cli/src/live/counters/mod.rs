@@ -1,6 +1,7 @@
 //! The command `counters`: the meters and EventCounters of a live process.
 
 mod decode;
+mod missing;
 mod show;
 
 use std::{
@@ -8,7 +9,7 @@ use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     io::Write,
     str::FromStr,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use jiff::Timestamp;
@@ -17,6 +18,7 @@ use nettrace_reader::Event;
 
 use self::{
     decode::{METRICS, Report, SESSION, Sample, Series, report},
+    missing::Missing,
     show::Style,
 };
 use super::{
@@ -29,8 +31,12 @@ use crate::{args::Limits, failure::Failure, summary};
 
 /// The events of a meter that have values.
 const TIME_SERIES: u64 = 2;
+/// The events that name the instruments of a process, whatever the client wants of them.
+const PUBLISHING: u64 = 4;
 /// The shortest interval of a process, whatever it is asked for.
 const SHORTEST: Duration = Duration::from_millis(100);
+/// How long after the first interval a name without values is an oversight, perhaps.
+const GRACE: Duration = Duration::from_millis(500);
 /// How often lines are printed, if values can come more often.
 const MOST_OFTEN: Duration = Duration::from_millis(200);
 
@@ -87,16 +93,20 @@ impl FromStr for Name {
 impl Name {
     /// Whether values of an instrument are shown.
     fn selects(&self, provider: &str, instrument: &str) -> bool {
-        let is_name = match self.name.strip_suffix('*') {
+        self.is_of(provider)
+            && (self.instruments.is_empty()
+                || self.instruments.iter().any(|one| one.eq_ignore_ascii_case(instrument)))
+    }
+
+    /// Whether a meter or provider has this name.
+    fn is_of(&self, provider: &str) -> bool {
+        match self.name.strip_suffix('*') {
             Some(prefix) => {
                 let start = provider.get(..prefix.len());
                 start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
             }
             None => provider.eq_ignore_ascii_case(&self.name),
-        };
-        is_name
-            && (self.instruments.is_empty()
-                || self.instruments.iter().any(|one| one.eq_ignore_ascii_case(instrument)))
+        }
     }
 }
 
@@ -108,7 +118,7 @@ fn wanted(options: &CountersOptions, names: &[Name]) -> Vec<Wanted> {
     let client = format!("{:016x}{:016x}", hasher(), hasher());
     let metrics = Wanted {
         name: METRICS.to_owned(),
-        keywords: TIME_SERIES,
+        keywords: TIME_SERIES | PUBLISHING,
         level: 4,
         arguments: format!(
             "SessionId={SESSION};Metrics={};RefreshInterval={seconds};MaxTimeSeries={};\
@@ -143,6 +153,7 @@ struct Values {
     meters: HashSet<String>,
     notes: Vec<String>,
     said: HashSet<String>,
+    missing: Missing,
 }
 
 impl View for Values {
@@ -154,6 +165,13 @@ impl View for Values {
 }
 
 impl Values {
+    /// Keeps what the user should know, once.
+    fn note(&mut self, note: String) {
+        if self.said.insert(note.clone()) {
+            self.notes.push(note);
+        }
+    }
+
     fn take(&mut self, report: Report, is_meter: bool) {
         match report {
             Report::Begins { provider } => {
@@ -166,18 +184,22 @@ impl Values {
                     .retain(|series, _| (&series.provider, &series.name) != (&provider, &name));
             }
             Report::Ended(series) => drop(self.last.remove(&series)),
-            Report::Note(note) => {
-                if self.said.insert(note.clone()) {
-                    self.notes.push(note);
-                }
-            }
+            Report::Published { meter, instrument } => self.missing.publish(meter, instrument),
+            Report::Note(note) => self.note(note),
             Report::Value(mut sample) => {
                 if is_meter {
                     sample.divide_rate(self.interval);
                 }
                 let Series { provider, name, .. } = &sample.series;
                 let is_again = !is_meter && self.meters.contains(provider);
-                if is_again || !self.names.iter().any(|one| one.selects(provider, name)) {
+                let mut is_wanted = false;
+                for (index, _) in
+                    self.names.iter().enumerate().filter(|(_, one)| one.selects(provider, name))
+                {
+                    is_wanted = true;
+                    self.missing.see(index);
+                }
+                if is_again || !is_wanted {
                     return;
                 }
                 match &mut self.new {
@@ -222,20 +244,28 @@ pub(crate) fn run(
         writeln!(out, "{}", show::CSV_COLUMNS)?;
         out.flush()?;
     }
+    let begun = Instant::now();
     watch.run(values, &mut |values| {
+        if begun.elapsed() >= interval + GRACE {
+            for note in values.missing.tell(&values.names) {
+                values.note(note);
+            }
+        }
+        if let (Out::Screen(rows, columns), None) = (Out::of_stdout(), &values.new) {
+            // Notes stay below the table, which would overwrite what stands elsewhere.
+            let mut lines = show::table(&title, values.last.values());
+            lines.truncate(rows.saturating_sub(1 + values.notes.len()).max(1));
+            lines.extend(values.notes.iter().cloned());
+            draw(out, &lines, rows, columns)?;
+            return Ok(out.flush()?);
+        }
         for note in values.notes.drain(..) {
             summary::say(Some(format_args!("nettrace: {note}")))?;
         }
-        match (Out::of_stdout(), &mut values.new) {
-            (_, Some(new)) => {
-                for (time, sample) in new.drain(..) {
-                    style.write(out, time, &sample)?;
-                }
+        if let Some(new) = &mut values.new {
+            for (time, sample) in new.drain(..) {
+                style.write(out, time, &sample)?;
             }
-            (Out::Screen(rows, columns), None) => {
-                draw(out, &show::table(&title, values.last.values()), rows, columns)?;
-            }
-            (Out::Lines, None) => {}
         }
         Ok(out.flush()?)
     })
