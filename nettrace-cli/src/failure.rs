@@ -16,6 +16,9 @@ pub(crate) enum Failure {
     /// The file cannot be opened.
     #[error("cannot open {0}: {1}")]
     Open(String, #[source] io::Error),
+    /// The file is no trace: what it is, and what to do.
+    #[error("this is no trace, but {0}; {1}")]
+    Foreign(&'static str, &'static str),
     /// The trace is damaged, or could not be read.
     #[error(transparent)]
     Trace(#[from] nettrace_reader::Error),
@@ -117,7 +120,7 @@ impl Failure {
             None => crate::summary::say(Some(format_args!("nettrace: {self}"))),
         };
         ExitCode::from(match self {
-            Self::Broken(_) | Self::Format(_) | Self::TooMuch(..) => 1,
+            Self::Broken(_) | Self::Foreign(..) | Self::Format(_) | Self::TooMuch(..) => 1,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::NoTarget(_)

@@ -22,6 +22,7 @@ mod convert;
 mod dump;
 mod failure;
 mod filter;
+mod foreign;
 mod headers;
 mod heph;
 mod info;
@@ -43,7 +44,10 @@ mod view;
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(said) => return print(&said),
+    };
     let stdout = io::stdout();
     let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
     let file = args.command.file().map(Path::to_owned);
@@ -56,6 +60,16 @@ pub fn main() -> ExitCode {
             let _ = out.flush();
             failure.report(file.as_deref())
         }
+    }
+}
+
+/// Prints what the parser says instead of arguments: help or the version, or what is wrong.
+fn print(said: &clap::Error) -> ExitCode {
+    // The parser's own `exit` takes no notice of a device that is full.
+    let printed = said.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(error) if !said.use_stderr() => Failure::Output(error).report(None),
+        _ => ExitCode::from(u8::try_from(said.exit_code()).unwrap_or(2)),
     }
 }
 

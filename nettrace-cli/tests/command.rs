@@ -249,6 +249,62 @@ fn a_reader_that_has_enough_is_no_error() {
     }
 }
 
+/// What is lost must not look like success.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_device_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.nettrace");
+    std::fs::write(&path, samples::order()).unwrap();
+    let file = path.to_str().unwrap();
+    for args in [
+        &["help"][..],
+        &["--help"],
+        &["--version"],
+        &["dump", "--help"],
+        &["completions", "bash"],
+        &["info", file],
+        &["dump", file],
+        &["dump", "--json", file],
+        &["headers", file],
+        &["verify", file],
+        &["convert", file, "-", "--to", "v6"],
+        &["convert", file, "-", "--to", "perfetto"],
+        &["report", file, "-o", "-"],
+    ] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nettrace"));
+        let output = command.args(args).stdout(full).output().unwrap();
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {said}");
+        assert!(said.contains("nettrace: cannot write "), "{args:?} {said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_called_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (name, bytes, what) in [
+        ("a.nettrace.gz", &b"\x1f\x8b\x08\0\0\0\0\0\0\x03"[..], "compressed by gzip; unpack it"),
+        ("a.zst", b"\x28\xb5\x2f\xfd\x04\x50", "compressed by zstd; unpack it"),
+        ("a.trace.zip", b"PK\x03\x04\x14\0\0\0\x08\0", "a ZIP archive; unpack it first: unzip"),
+        ("a.etl", b"\0\0\x01\0\0\0\x01\0\0\0", "a trace of Windows (.etl); PerfView"),
+        ("a.speedscope.json", b"{\"a\":1}", "JSON, perhaps what a conversion has made; give"),
+    ] {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        for command in ["info", "dump", "tree", "headers", "verify"] {
+            let output = nettrace(&[command, path.to_str().unwrap()], b"");
+            assert_eq!(output.status.code(), Some(1), "{command} {name}");
+            let said = stderr(&output);
+            let start = format!("nettrace: {}: this is no trace, but {what}", path.display());
+            assert!(said.starts_with(&start), "{said}");
+        }
+    }
+    let said = nettrace(&["info", "-"], b"\x1f\x8b");
+    assert!(stderr(&said).starts_with("nettrace: this is no trace, but compressed by gzip"));
+}
+
 #[test]
 fn completions() {
     for shell in ["bash", "zsh", "fish"] {

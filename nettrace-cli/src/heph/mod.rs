@@ -20,6 +20,7 @@ use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
     args::Limits,
     failure::Failure,
+    foreign,
     source::{self, Bytes, Meanwhile, Source},
     spelling::FileTime,
     summary::say,
@@ -37,15 +38,18 @@ pub(crate) enum Trace {
     Heph(Bytes),
 }
 
-/// Opens a trace and recognizes its format. Everything but a Heph trace counts as NetTrace.
+/// Opens a trace and recognizes its format. Everything that is unknown counts as NetTrace.
 pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Trace, Failure> {
     let mut source = source::open(file, meanwhile)?;
     let mut first = Vec::new();
     (&mut source)
-        .take(4)
+        .take(foreign::LONGEST as u64)
         .read_to_end(&mut first)
         .map_err(|error| Failure::Open(file.display().to_string(), error))?;
     let is_heph = is_heph(&first);
+    if let Some((what, advice)) = foreign::tell(&first, file).filter(|_| !is_heph) {
+        return Err(Failure::Foreign(what, advice));
+    }
     let source = io::Cursor::new(first).chain(source);
     if is_heph {
         return Ok(Trace::Heph(Box::new(source)));
