@@ -123,6 +123,27 @@ fn collect_ends_after_a_duration_or_a_signal() {
     succeeded(&emit_during(nettrace(folder, &other)));
     assert_eq!(complete(&path), 0);
 
+    // The new file is as private as any, and has no name but its own. A link leads nowhere else.
+    let (open, linked) = (folder.join("open.nettrace"), folder.join("linked.nettrace"));
+    fs::write(&open, "old").unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::hard_link(&open, folder.join("other")).unwrap();
+    std::os::unix::fs::symlink(&open, &linked).unwrap();
+    let into = |path: &Path| {
+        let mut command = nettrace(folder, &[&again[..], &["--force", "-o"]].concat());
+        command.arg(path).output().unwrap()
+    };
+    let output = into(&linked);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("it is a symbolic link"), "{}", text(&output.stderr));
+    assert_eq!(fs::read(&open).unwrap(), b"old");
+    succeeded(&into(&open));
+    complete(&open);
+    assert_eq!(fs::metadata(&open).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read(folder.join("other")).unwrap(), b"old");
+    // A device is no file that would be replaced.
+    succeeded(&into(Path::new("/dev/null")));
+
     // By name, to standard output, until a signal.
     let mut command = nettrace(folder, &["collect", "-n", &program, "-o", "-"]);
     command.args(["--providers", "Contoso-Live:1:info:key=value"]);

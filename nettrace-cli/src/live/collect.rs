@@ -2,7 +2,7 @@
 
 use std::{
     ffi::OsString,
-    fs::File,
+    fs::{self, File},
     io::{self, ErrorKind, IsTerminal as _, Read as _, Write},
     os::unix::{fs::OpenOptionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
@@ -42,7 +42,7 @@ pub(crate) struct CollectOptions {
     /// The file, or - for standard output [default: PROGRAM-PID.nettrace]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
-    /// Replace the file if it exists
+    /// Replace the file if it exists. A symbolic link is refused
     #[arg(long)]
     force: bool,
     /// The memory for events in the process, in MB
@@ -88,13 +88,15 @@ pub(crate) fn run(
         Some(path) => Some(path.clone()),
         None => Some(default_path(&target)?),
     };
-    let mut file = match &path {
-        Some(path) => Some(create(path, options.force)?),
+    let place = match &path {
+        Some(path) => Some(Place::find(path, options.force)?),
         None => None,
     };
     let wanted = wanted(options);
     let stacks = options.stacks || options.profile.contains(&Profile::SampledThreadTime);
     let live = target.collect_with(&wanted, options.buffer, stacks)?;
+    // Not before: a process that refuses leaves the old file as it is, and no empty one.
+    let mut file = place.map(Place::create).transpose()?;
     if let Some(launched) = &mut launched {
         launched.resume()?;
     }
@@ -107,7 +109,10 @@ pub(crate) fn run(
             let path = path.as_deref().unwrap_or(Path::new(""));
             let failed = |error| Failure::Destination(path.display().to_string(), error);
             copy(&target, live, &signals, end, &mut |bytes| file.write_all(bytes).map_err(failed))?;
-            report(path, limits)?;
+            // What has gone to a device or a pipe cannot be read again.
+            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+                report(path, limits)?;
+            }
         }
         None => copy(&target, live, &signals, end, &mut |bytes| {
             out.write_all(bytes)?;
@@ -154,19 +159,47 @@ fn default_path(target: &Target) -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(format!("{name}-{}.nettrace", target.pid)))
 }
 
-fn create(path: &Path, force: bool) -> Result<File, Failure> {
-    let mut options = File::options();
-    options.write(true).create_new(!force).create(force).truncate(force);
-    options.mode(0o600);
-    options.open(path).map_err(|error| {
-        let error = match error.kind() {
-            ErrorKind::AlreadyExists => {
-                io::Error::new(ErrorKind::AlreadyExists, "it exists; --force replaces it")
+/// Where a trace goes.
+enum Place<'a> {
+    /// A file with a name that nothing has yet.
+    New(&'a Path),
+    /// A file that the new one replaces.
+    Old(&'a Path),
+    /// A device or named pipe.
+    Stream(&'a Path),
+}
+
+impl<'a> Place<'a> {
+    /// A symbolic link is refused, as by sessions and conversions: in a folder that others can
+    /// write to, it would lead to a file of its maker's choice.
+    fn find(path: &'a Path, force: bool) -> Result<Self, Failure> {
+        let failed = |error| Failure::Destination(path.display().to_string(), error);
+        let refuse = |why: &'static str| Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
+        match fs::symlink_metadata(path).map(|metadata| metadata.file_type()) {
+            Ok(kind) if kind.is_symlink() => refuse("it is a symbolic link; name its target"),
+            Ok(kind) if kind.is_dir() => refuse("it is a directory"),
+            Ok(kind) if !kind.is_file() => Ok(Self::Stream(path)),
+            Ok(_) if force => Ok(Self::Old(path)),
+            Ok(_) => refuse("it exists; --force replaces it"),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::New(path)),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn create(self) -> Result<File, Failure> {
+        let (Self::New(path) | Self::Old(path) | Self::Stream(path)) = self;
+        let mut options = File::options();
+        options.write(true);
+        let made = match self {
+            Self::Stream(_) => options.open(path),
+            Self::New(_) => options.create_new(true).mode(0o600).open(path),
+            // A file of its own: the old one may be open to others, or have other names.
+            Self::Old(_) => {
+                fs::remove_file(path).and_then(|()| options.create_new(true).mode(0o600).open(path))
             }
-            _ => error,
         };
-        Failure::Destination(path.display().to_string(), error)
-    })
+        made.map_err(|error| Failure::Destination(path.display().to_string(), error))
+    }
 }
 
 /// Copies the trace until its end, which comes some time after `end`, after a signal, or when the
