@@ -255,6 +255,35 @@ fn value_of_result(number: i32) -> Result<i32, ()> {
     if number < 0 { Err(()) } else { Ok(number) }
 }
 
+/// A type that is no `core::result::Result`, but has its name.
+mod verdict {
+    #[derive(Debug)]
+    pub(crate) struct Result<T>(pub(crate) T);
+}
+
+#[traced(provider = "Calls", ret)]
+fn own_result(number: i32) -> verdict::Result<i32> {
+    verdict::Result(number)
+}
+
+#[traced(provider = "Calls", ret)]
+async fn own_result_later(number: i32) -> verdict::Result<i32> {
+    verdict::Result(number)
+}
+
+#[test]
+fn a_type_of_the_user_that_is_named_result_is_a_value() {
+    let calls = || {
+        assert_eq!(own_result(7).0, 7);
+        let mut later = Box::pin(own_result_later(8));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(later.as_mut().poll(&mut context).is_ready());
+    };
+    let stops: Vec<_> = texts(calls).into_iter().filter(|text| text.contains("Stop")).collect();
+    assert_eq!(stops[0], "own_resultStop(outcome=ok, ret=[Result(7)])");
+    assert!(stops[1].contains("outcome=ok") && stops[1].contains("ret=[Result(8)]"), "{stops:?}");
+}
+
 #[test]
 fn results_are_recorded_if_asked_for() {
     let calls = || {

@@ -320,8 +320,13 @@ impl<'a> Spec<'a> {
                 let with_err = no_ret.cloned().chain(shown_err);
                 let ok = quote_spanned!(at=> ::core::result::Result::Ok(#value));
                 let not_ok = quote_spanned!(at=> ::core::result::Result::Err(#error));
+                // Without `err`, it can be a type of the user that is named so.
+                let result = match err {
+                    Some(_) => output.clone(),
+                    None => quote!(#krate::__traced::Returned(#output).value()),
+                };
                 quote! {
-                    match #output {
+                    match #result {
                         #ok => #events.returned(&#end, #(#with_ret),*),
                         #not_ok => {
                             #end.outcome = #krate::Outcome::Err;

@@ -1,6 +1,7 @@
 //! What the code of `#[traced]` calls.
 
 use std::{
+    convert::Infallible,
     fmt,
     mem::{self, ManuallyDrop},
 };
@@ -386,31 +387,51 @@ pub fn call<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// The value that a call returned. Its method `outcome` is this type's for a `Result`, and
-/// [`AnyReturned`]'s for every other type.
+/// The value that a call returned. Its methods are this type's for a `Result`, and
+/// [`AnyReturned`]'s for every other type, also for another one with that name.
 #[derive(Debug)]
 pub struct Returned<'a, T>(pub &'a T);
 
-impl<T, E> Returned<'_, Result<T, E>> {
+impl<'a, T, E> Returned<'a, Result<T, E>> {
     /// By the variant.
     #[inline]
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         Outcome::of(self.0)
     }
+
+    /// What is in the variant.
+    ///
+    /// # Errors
+    /// The error of the call.
+    #[inline(always)]
+    pub fn value(&self) -> Result<&'a T, &'a E> {
+        self.0.as_ref()
+    }
 }
 
 /// The outcome of a call that did not return a `Result`.
-pub trait AnyReturned {
+pub trait AnyReturned<T> {
     /// It returned.
     #[inline]
     #[must_use]
     fn outcome(&self) -> Outcome {
         Outcome::Ok
     }
+
+    /// The whole.
+    ///
+    /// # Errors
+    /// Never.
+    fn value(&self) -> Result<&T, Infallible>;
 }
 
-impl<T> AnyReturned for Returned<'_, T> {}
+impl<T> AnyReturned<T> for Returned<'_, T> {
+    #[inline(always)]
+    fn value(&self) -> Result<&T, Infallible> {
+        Ok(self.0)
+    }
+}
 
 /// A returned value or an error, recorded as text.
 #[derive(Clone, Copy)]
