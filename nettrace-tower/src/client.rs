@@ -54,6 +54,23 @@ use crate::{
 /// let client = ServiceBuilder::new().layer(ClientLayer::new()).service(client);
 /// ```
 ///
+/// A client of tonic is made of a channel with this layer. Only the channel adds host and port to a
+/// request. So give them to the client as well, or the spans have an empty `authority`:
+///
+/// ```
+/// use nettrace_tower::ClientLayer;
+/// use tonic::transport::Endpoint;
+/// use tonic_health::pb::health_client::HealthClient;
+/// use tower::ServiceBuilder;
+///
+/// # async fn client() {
+/// let endpoint = Endpoint::from_static("http://[::1]:50051");
+/// let origin = endpoint.uri().clone();
+/// let channel = ServiceBuilder::new().layer(ClientLayer::new()).service(endpoint.connect_lazy());
+/// let client = HealthClient::with_origin(channel, origin);
+/// # }
+/// ```
+///
 /// A client that takes no layer can use [`inject`] instead.
 ///
 /// The span ends when the body of the response ends or is dropped. Its outcome is

@@ -19,7 +19,8 @@ use tower::ServiceBuilder;
 
 /// Asks for the health of a service that there is, of one that there is not, and for one answer of
 /// a stream without an end.
-async fn ask() {
+/// Returns where that was.
+async fn ask() -> String {
     let (reporter, health) = health_reporter();
     reporter.set_service_status("shop", ServingStatus::Serving).await;
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -33,10 +34,11 @@ async fn ask() {
         .serve_with_incoming_shutdown(TcpIncoming::from(listener), async { drop(stopped.await) });
     let server = tokio::spawn(server);
 
-    let channel = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let channel = channel.connect().await.unwrap();
-    let mut client =
-        HealthClient::new(ServiceBuilder::new().layer(ClientLayer::new()).service(channel));
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let origin = endpoint.uri().clone();
+    let channel = endpoint.connect().await.unwrap();
+    let channel = ServiceBuilder::new().layer(ClientLayer::new()).service(channel);
+    let mut client = HealthClient::with_origin(channel, origin);
     let of = |service: &str| HealthCheckRequest { service: service.to_owned() };
     client.check(of("shop")).await.unwrap();
     client.check(of("bank")).await.unwrap_err();
@@ -45,6 +47,7 @@ async fn ask() {
     drop((changes, client));
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
+    address.to_string()
 }
 
 /// The Starts and Stops of a side, in the order of the Starts.
@@ -57,8 +60,11 @@ fn calls<'a>(events: &'a [Seen], side: &str) -> Vec<(&'a Seen, &'a Seen)> {
 
 #[test]
 fn calls_of_grpc_tell_their_method_and_their_status() {
-    let ((), events) = record(2, ask());
+    let (address, events) = record(2, ask());
     let (clients, servers) = (calls(&events, "Client"), calls(&events, "Server"));
+    for (start, _) in &clients {
+        assert_eq!(start.field("authority"), address);
+    }
 
     let methods = ["Check", "Check", "Watch"].map(|name| format!("/grpc.health.v1.Health/{name}"));
     for side in [&clients, &servers] {
