@@ -11,7 +11,7 @@ use crate::{
     spans::{Begin, Place},
     stacks::Samples,
     timeline::{Relieve, Timeline},
-    tree::{Amount, SampleTree, SpanTree},
+    tree::{Amount, CUT_SAMPLES, CUT_SPANS, SampleTree, SpanTree},
 };
 
 /// What the widths of a flame graph are.
@@ -118,6 +118,7 @@ pub(crate) fn begin<W: Write>(
         spans: SpanTree::default(),
         interval: interval(trace),
         other: 0,
+        cut: (0, ""),
         failure: None,
     };
     Timeline::new(sink, Profiler::new(profile), Vec::new(), trace, version, options)
@@ -134,6 +135,8 @@ pub(crate) struct Flames {
     interval: Option<u64>,
     /// Samples or spans that the choice leaves out.
     other: u64,
+    /// Those that count as their first frames, and what is said of them.
+    cut: (u64, &'static str),
     failure: Option<String>,
 }
 
@@ -150,7 +153,10 @@ impl Flames {
         self.spans.complete();
         let (spans, texts) = (&self.spans.root, &self.spans.texts);
         let by = self.by.unwrap_or(if samples > 0 { By::Cpu } else { By::Spans });
-        self.other = if by == By::Cpu { spans.total().count } else { samples };
+        (self.other, self.cut) = match by {
+            By::Cpu => (spans.total().count, (self.samples.cut, CUT_SAMPLES)),
+            By::Spans => (samples, (self.spans.cut, CUT_SPANS)),
+        };
         let mut lines = Vec::new();
         let names = &self.samples.frames.names;
         let mut add = |stack: &[u32], number: u64| {
@@ -252,7 +258,7 @@ impl Profile for Flames {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.samples.cut, "inner frames of samples, as there are too many stacks");
+        left_out.add(self.cut.0, self.cut.1);
         let by_cpu = self.by == Some(By::Cpu) || self.by.is_none();
         let what = if by_cpu { "spans (--by spans)" } else { "samples (--by cpu)" };
         left_out.add(self.other, what);

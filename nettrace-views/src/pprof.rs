@@ -20,7 +20,7 @@ use crate::{
     spans::{Begin, Place},
     stacks::Samples,
     timeline::{Relieve, Timeline},
-    tree::{SampleTree, SpanTree},
+    tree::{CUT_SAMPLES, CUT_SPANS, SampleTree, SpanTree},
 };
 
 /// The numbers of fields of `Profile`.
@@ -223,6 +223,7 @@ impl Profile for Pprof {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.samples.cut, "inner frames of samples, as there are too many stacks");
+        left_out.add(self.samples.cut, CUT_SAMPLES);
+        left_out.add(self.spans.cut, CUT_SPANS);
     }
 }

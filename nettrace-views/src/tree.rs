@@ -1,6 +1,6 @@
 //! Stacks with how much each took: of samples, and of spans by their parents.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 use crate::{
     ids::Key,
@@ -14,6 +14,15 @@ const PENDING: usize = 1 << 16;
 /// How many different stacks are kept. Further ones count as their first frames.
 const NODES: usize = 1 << 21;
 
+/// How many frames of a stack are kept. Inner ones count as the last of these. Without a limit, the
+/// text of a recursion's stacks grows with the square of its depth.
+const DEPTH: usize = 1024;
+
+/// What is said of samples and spans that these limits concern.
+pub(crate) const CUT_SAMPLES: &str =
+    "inner frames of samples, as there are too many stacks or levels";
+pub(crate) const CUT_SPANS: &str = "stacks of spans, as there are too many levels";
+
 /// How much a stack took itself: how often, and how long in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amount {
@@ -26,15 +35,62 @@ pub(crate) struct Amount {
 pub(crate) struct Node {
     pub(crate) own: Amount,
     pub(crate) inside: HashMap<u32, Node>,
+    /// How many levels are inside. Only trees of spans know it.
+    levels: usize,
+    /// How many of its own are of stacks that were cut here.
+    cut: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Self) {
+        self.count += other.count;
+        self.nanos = self.nanos.saturating_add(other.nanos);
+    }
 }
 
 impl Node {
-    fn merge(&mut self, other: Self) {
-        self.own.count += other.own.count;
-        self.own.nanos = self.own.nanos.saturating_add(other.own.nanos);
-        for (name, node) in other.inside {
-            self.inside.entry(name).or_default().merge(node);
+    /// Takes time that is proportional to the nodes that both have.
+    fn merge(&mut self, mut other: Self) {
+        self.own.add(other.own);
+        self.cut += other.cut;
+        self.levels = self.levels.max(other.levels);
+        if self.inside.len() < other.inside.len() {
+            std::mem::swap(&mut self.inside, &mut other.inside);
         }
+        for (name, node) in other.inside {
+            self.put(name, node);
+        }
+    }
+
+    /// Adds a node inside.
+    fn put(&mut self, name: u32, node: Self) {
+        self.levels = self.levels.max(node.levels + 1);
+        match self.inside.entry(name) {
+            Entry::Occupied(same) => same.into_mut().merge(node),
+            Entry::Vacant(place) => {
+                place.insert(node);
+            }
+        }
+    }
+
+    /// Leaves so many levels inside. What is in the others becomes a part of the last one.
+    fn cut(&mut self, levels: usize) {
+        if self.levels <= levels {
+            return;
+        }
+        self.levels = levels;
+        if levels > 0 {
+            return self.inside.values_mut().for_each(|node| node.cut(levels - 1));
+        }
+        let whole = self.own.count - self.cut;
+        self.own = self.total();
+        self.cut = self.own.count - whole;
+        self.inside = HashMap::new();
+    }
+
+    /// How many stacks were cut, here and inside.
+    fn total_cut(&self) -> u64 {
+        self.inside.values().fold(self.cut, |sum, node| sum + node.total_cut())
     }
 
     /// Visits all stacks that took something themselves, in the order of their names.
@@ -54,11 +110,7 @@ impl Node {
     /// How often, and how long, with everything inside.
     pub(crate) fn total(&self) -> Amount {
         let mut total = self.own;
-        for node in self.inside.values() {
-            let inside = node.total();
-            total.count += inside.count;
-            total.nanos = total.nanos.saturating_add(inside.nanos);
-        }
+        self.inside.values().for_each(|node| total.add(node.total()));
         total
     }
 }
@@ -84,8 +136,9 @@ impl SampleTree {
         for (stack, count) in samples.stacks.iter().zip(counts).filter(|(_, count)| *count > 0) {
             let mut node = &mut self.root;
             let mut is_cut = false;
-            for frame in self.frames.of(stack, &samples.symbols) {
-                if self.nodes >= NODES && !node.inside.contains_key(&frame) {
+            for (depth, frame) in self.frames.of(stack, &samples.symbols).into_iter().enumerate() {
+                let has_room = self.nodes < NODES || node.inside.contains_key(&frame);
+                if !has_room || depth >= DEPTH {
                     is_cut = true;
                     break;
                 }
@@ -109,6 +162,8 @@ pub(crate) struct SpanTree {
     /// What is inside of spans that have not ended, and how long it took.
     pending: HashMap<Key, (Node, u64)>,
     pub(crate) root: Node,
+    /// Spans that count as one around them, once the tree is complete.
+    pub(crate) cut: u64,
 }
 
 impl SpanTree {
@@ -139,7 +194,12 @@ impl SpanTree {
         }
         let name = self.name(span);
         let nanos = took.saturating_sub(took_inside);
-        let node = Node { own: Amount { count: 1, nanos }, inside: inside.inside };
+        let mut node = Node { own: Amount { count: 1, nanos }, cut: 0, ..inside };
+        if node.levels >= 2 * DEPTH {
+            // However many spans are around it, these levels are too deep. Not at each span: a cut
+            // looks at all nodes.
+            node.cut(DEPTH);
+        }
         if self.pending.len() >= PENDING {
             // Most of them are children of spans that had ended, or are not in the trace.
             for (_, (node, _)) in std::mem::take(&mut self.pending) {
@@ -154,7 +214,7 @@ impl SpanTree {
             }
             None => &mut self.root,
         };
-        above.inside.entry(name).or_default().merge(node);
+        above.put(name, node);
     }
 
     /// Completes the tree: spans whose parents have not ended are roots.
@@ -162,5 +222,7 @@ impl SpanTree {
         for (_, (node, _)) in std::mem::take(&mut self.pending) {
             self.root.merge(node);
         }
+        self.root.cut(DEPTH);
+        self.cut = self.root.total_cut();
     }
 }

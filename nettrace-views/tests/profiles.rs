@@ -6,6 +6,7 @@ mod sources;
 use std::collections::BTreeMap;
 
 use flate2::read::GzDecoder;
+use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::Reader;
 use nettrace_views::{By, Folded, LeftOut, Options, View, write};
 use serde_json::Value as Json;
@@ -238,6 +239,52 @@ fn spans_by_their_parents() {
     assert_eq!(text(bytes), "Shop!outer 70000\nShop!outer;Shop!inner 30000\n");
     let left_out: Vec<_> = left_out.lines().collect();
     assert_eq!(left_out, [(1, "events that are neither spans nor samples")]);
+}
+
+/// A recursion of 20,000 spans. Stacks have 1,024 levels at most: each of the first 1,023 spans has
+/// its own, and all others are in the last one. The time is proportional to the spans.
+#[test]
+fn spans_that_are_very_deep() {
+    const SPANS: u64 = 20_000;
+    let label = |span: u64| vec![[&[4][..], &span.to_le_bytes()].concat()];
+    let activity =
+        |span: u64| ActivityId::from_span_id(SpanId::from_u64(span).unwrap(), 77).to_bytes_le();
+    let mut stream = Stream::new();
+    stream.thread(5);
+    for (id, name, opcode) in [(1, "deepStart", 1), (2, "deepStop", 2)] {
+        stream.metadata(&EventType::new(id, "Shop", id, name).optional(&[8, 4, 1, opcode]));
+    }
+    for span in 1..=SPANS {
+        let mut labels = label(span);
+        if span > 1 {
+            labels.push([&[2][..], &activity(span - 1)].concat());
+        }
+        stream.label_lists(span as u32, &[&labels]);
+        let row = Row::new(5, span as u32, 1000 + span).metadata(1).labels(span as u32);
+        stream.events(&[row]);
+    }
+    for span in (1..=SPANS).rev() {
+        let number = (2 * SPANS + 1 - span) as u32;
+        let row = Row::new(5, number, 1000 + u64::from(number)).metadata(2).labels(span as u32);
+        stream.events(&[row]);
+    }
+    let source = stream.end();
+    let options = Options::default().by(By::Spans);
+    let (folded, left_out) = convert_with(View::Folded, &source, &options).unwrap();
+    let folded = text(folded);
+    let lines: Vec<_> = folded.lines().map(|line| line.rsplit_once(' ').unwrap()).collect();
+    let levels = |line: &(&str, &str)| line.0.split(';').count();
+    assert!(lines.iter().map(levels).eq(1..=1024));
+    let took: Vec<u64> = lines.iter().map(|line| line.1.parse().unwrap()).collect();
+    assert!(took[..1023].iter().all(|nanos| *nanos == 2_000), "{took:?}");
+    assert_eq!(took.iter().sum::<u64>(), (2 * SPANS - 1) * 1_000);
+    let cut = (SPANS - 1024, "stacks of spans, as there are too many levels");
+    assert_eq!(left_out.lines().collect::<Vec<_>>(), [cut]);
+    let (svg, _) = convert_with(View::FlameGraph, &source, &options).unwrap();
+    assert!(text(svg).contains("Shop!deep"));
+    let (bytes, left_out) = convert_with(View::Pprof, &source, &Options::default()).unwrap();
+    let spans: u64 = pprof(&bytes).values().map(|values| values[2]).sum();
+    assert_eq!((spans, left_out.lines().last()), (SPANS, Some(cut)));
 }
 
 #[test]
