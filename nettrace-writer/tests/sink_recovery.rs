@@ -19,7 +19,7 @@ use std::{
 
 use nettrace_writer::{
     Emit, Error, Format, Session, SessionBuilder, Stats, TraceEvent,
-    sink::{FileSink, RotationOptions, StreamSink},
+    sink::{Batch, FileSink, MemorySink, RotationOptions, Sink, StreamEnd, StreamSink, WriteError},
 };
 use parking_lot::Mutex;
 use rustix::{
@@ -395,4 +395,36 @@ fn a_closed_pipe_ends_the_trace() {
     }
     assert_eq!((stats.attempted, stats.written, stats.lost_in_sink), (20, 10, 10), "{stats:?}");
     assert_eq!(stats.sink_errors, 1, "nothing is tried again");
+}
+
+/// Fails, and says that it kept more than there was.
+struct Boastful(MemorySink);
+
+impl Sink for Boastful {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        self.0.start(header, end)
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        self.0.write(batch)?;
+        Err(WriteError::new(ErrorKind::StorageFull.into(), u64::MAX))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.0.finish()
+    }
+}
+
+#[test]
+fn a_sink_cannot_have_kept_more_than_there_was() {
+    let memory = MemorySink::new();
+    let session = builder(Format::V6).sink(Boastful(memory.clone())).start().unwrap();
+    for round in 0..4 {
+        emit(4 * round..4 * round + 4);
+        assert_eq!(failing(&session).0, ErrorKind::StorageFull);
+    }
+    let (stats, _) = session.finish_with_stats();
+    assert_eq!((stats.written, stats.lost_in_sink), (16, 0));
+    assert_eq!(stats.bytes, memory.len() as u64);
+    assert_eq!(ids(Format::V6, &memory.bytes()), ((0..16).collect(), 0));
 }

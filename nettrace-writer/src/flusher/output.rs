@@ -154,7 +154,8 @@ impl Output {
                 Ok(()) => self.len,
                 Err(WriteError { source, kept }) => {
                     written.error = Some(source);
-                    kept
+                    // The counts stay right even if a sink says nonsense.
+                    kept.min(self.len)
                 }
             };
             written.blocks = self.block_ends.partition_point(|&end| end <= kept);
