@@ -177,26 +177,26 @@ unsafe trait Zero {}
 unsafe impl Zero for ChunkHeader {}
 
 impl Table<ChunkHeader> {
-    /// Zeroed headers. There may be very many; headers that are never used take no pages.
+    /// Zeroed headers. There may be very many; headers that are never used take no pages. Returns
+    /// `None` if there is not enough memory.
     #[cfg(not(nettrace_loom))]
-    pub(crate) fn headers(count: usize) -> Self {
-        fn zeroed<T: Zero>(count: usize) -> Box<[T]> {
+    pub(crate) fn headers(count: usize) -> Option<Self> {
+        fn zeroed<T: Zero>(count: usize) -> Option<Box<[T]>> {
             let Ok(layout) = Layout::array::<T>(count) else { unreachable!("less than chunks") };
             assert!(layout.size() > 0, "a header at least");
             // SAFETY: the size is not zero.
-            let start = unsafe { alloc::alloc_zeroed(layout) };
-            let Some(start) = NonNull::new(start) else { alloc::handle_alloc_error(layout) };
+            let start = NonNull::new(unsafe { alloc::alloc_zeroed(layout) })?;
             let items = NonNull::slice_from_raw_parts(start.cast(), count);
             // SAFETY: just allocated with the layout of this slice, and zeros are values of `T`.
-            unsafe { Box::from_raw(items.as_ptr()) }
+            Some(unsafe { Box::from_raw(items.as_ptr()) })
         }
-        Self::new(zeroed(count))
+        zeroed(count).map(Self::new)
     }
 
     /// Headers that the models can follow.
     #[cfg(nettrace_loom)]
-    pub(crate) fn headers(count: usize) -> Self {
-        Self::new((0..count).map(|_| ChunkHeader::default()).collect())
+    pub(crate) fn headers(count: usize) -> Option<Self> {
+        Some(Self::new((0..count).map(|_| ChunkHeader::default()).collect()))
     }
 }
 

@@ -111,7 +111,7 @@ impl Pool {
         let (small, large) = (if parts > 1 { chunks * parts } else { 0 }, chunks);
         let total = small + large + jumbos;
         Some(Self {
-            headers: Table::headers((chunks * parts + jumbos) as usize),
+            headers: Table::headers((chunks * parts + jumbos) as usize)?,
             memory,
             chunk_size,
             // A multiple of a cache line.

@@ -5,14 +5,16 @@
 
 mod trace_support;
 
-use std::{sync::mpsc, thread};
+use std::{fs, sync::mpsc, thread};
 
 use nettrace_event::{EventSchema, EventType, FieldSchema, FieldType};
 use nettrace_reader::Rule;
 use nettrace_writer::{
-    Emit, Format, Label, OnFull, Origin, Session, TraceEvent, enter_labels, sink::StreamSink,
+    Emit, Error, Format, Label, OnFull, Origin, Session, TraceEvent, enter_labels,
+    sink::{MemorySink, StreamSink},
 };
-use testkit::process::alone;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use testkit::process::{alone, skipped_in_emulator};
 
 use crate::trace_support::{Hostile, memory, resident, schema, sound};
 
@@ -102,5 +104,30 @@ fn any_number_of_threads_ends_before_a_sequence_point() {
         assert_eq!(stats.attempted, stats.written + stats.dropped(), "{stats:?}");
         let (events, lost) = sound(&sink.bytes(), &[] as &[Rule]);
         assert_eq!((events, lost), (stats.written, stats.drops.total()), "{stats:?}");
+    }
+}
+
+/// A budget needs more memory than its chunks: each of them has a header. If there is room for the
+/// one but not for the other, that is an error as well, and the process goes on.
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn a_budget_without_room_is_an_error() {
+    // Its headers take more than an allocator has in store for a thread.
+    const BUDGET: usize = 4 << 30;
+    if skipped_in_emulator("the limit would be the emulator's")
+        || !alone("a_budget_without_room_is_an_error")
+    {
+        return;
+    }
+    let start = |budget| Session::builder().sink(MemorySink::new()).budget(budget).start();
+    let pages = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    let maximum = getrlimit(Resource::As).maximum;
+    for beside in [0, 1 << 20, 4 << 20] {
+        let current = Some(pages * 4096 + BUDGET as u64 + beside);
+        setrlimit(Resource::As, Rlimit { current, maximum }).unwrap();
+        let error = start(BUDGET).unwrap_err();
+        assert!(matches!(error, Error::BudgetTooLarge { given: BUDGET }), "{error}");
+        start(BUDGET / 2).unwrap().finish().unwrap();
     }
 }
