@@ -12,6 +12,10 @@ use crate::{
 /// With more spans than this, the shortest ones of a tree are forgotten.
 const MOST_SPANS: usize = 1000;
 
+/// How many spans are kept for the sake of one that is inside of them. One can be inside of very
+/// many: of one after another, if each begins when the one before has ended.
+const MOST_AROUND: usize = 100;
+
 /// How many events inside of one span are kept.
 const MOST_EVENTS: usize = 100;
 
@@ -156,8 +160,8 @@ impl Tree {
         }
     }
 
-    /// Keeps the longest spans, about as many as `most`, and those around them. `last` is the time
-    /// of the last event.
+    /// Keeps the longest spans, about as many as `most`, with the nearest ones around them. `last`
+    /// is the time of the last event.
     pub(crate) fn forget(&mut self, most: usize, last: i64) {
         if self.spans.len() <= most {
             return;
@@ -172,9 +176,9 @@ impl Tree {
             if count >= most {
                 break;
             }
-            // The span and those around it.
             let mut next = Some(at);
-            while let Some(at) = next.filter(|at| !stays[*at]) {
+            for _ in 0..=MOST_AROUND {
+                let Some(at) = next.filter(|at| !stays[*at]) else { break };
                 stays[at] = true;
                 count += 1;
                 next = self.parent_of(at);
@@ -256,5 +260,35 @@ impl Span {
     fn bytes(&self) -> usize {
         let events: usize = self.events.iter().map(|(_, text)| text.len() + 40).sum();
         SPAN_BYTES + self.start_text.len() + self.stop_text.len() + events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_context::SpanId;
+
+    use super::{MOST_AROUND, MOST_SPANS, Span, State, Tree};
+    use crate::ids::Key;
+
+    /// Each span begins when the one around it has ended, as in a task that starts itself again.
+    #[test]
+    fn a_chain_of_spans_is_bounded() {
+        let key = Key::Span(None, SpanId::from_u64(1).unwrap());
+        let mut tree = Tree::new(None, None);
+        let mut last = None;
+        for at in 0..10_000 {
+            if let Some(before) = last.and_then(|before| tree.span(before)) {
+                // One of them took longer than the others.
+                (before.state, before.end) = (State::Ended, Some(at + if at == 5 { 9 } else { 0 }));
+            }
+            let span = Span { start: Some(at), ..Span::new(key, 0, at, State::Started) };
+            last = Some(tree.add(last, span));
+            assert!(tree.spans.len() <= 2 * MOST_SPANS, "{at}");
+        }
+        tree.forget(MOST_SPANS, 10_000);
+        assert!(tree.spans.len() <= MOST_SPANS + MOST_AROUND);
+        assert_eq!(tree.spans.len() as u64 + tree.forgotten, 10_000);
+        assert!(tree.spans.iter().any(|span| span.start == Some(4)), "the longest");
+        assert_eq!(tree.walk().len(), tree.spans.len());
     }
 }
