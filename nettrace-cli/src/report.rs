@@ -105,5 +105,7 @@ impl Describe for AsTree {
 
 fn text(written: io::Result<Vec<u8>>) -> String {
     // A vector takes everything.
-    written.map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+    let text = written.unwrap_or_default();
+    String::from_utf8(text)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }

@@ -121,6 +121,9 @@ pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl fmt::Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+            return f.write_str(self.0);
+        }
         let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
         let mut rest = self.0;
         while let Some(at) = rest.find(is_control) {

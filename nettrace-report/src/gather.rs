@@ -335,6 +335,9 @@ fn stated(event: &Event<'_>, (duration, outcome): Fields) -> (Option<i64>, Optio
 
 /// The text, or its begin if it is longer than so many characters.
 pub(crate) fn clip(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

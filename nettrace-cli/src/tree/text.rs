@@ -181,9 +181,12 @@ impl<'a> Tree<'a> {
     }
 }
 
+/// Room for the text of most events.
+const USUAL: usize = 128;
+
 /// An event inside: its name, message, fields, and the labels that are not ids.
 pub(crate) fn event(event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(USUAL);
     write_what(event, payload, &mut out)?;
     write_labels(event, &mut out)?;
     Ok(out)
@@ -195,7 +198,7 @@ pub(crate) fn details(
     payload: &Payload<'_>,
     is_start: bool,
 ) -> io::Result<Vec<u8>> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(USUAL);
     write_fields(payload, told_apart(is_start), &mut out)?;
     if is_start {
         write_labels(event, &mut out)?;
