@@ -135,6 +135,10 @@ impl Session {
             sequence_point_interval: builder.sequence_point_interval,
             prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
         };
+        // The thread comes first: if there can be none, the sink is not started, and makes no file.
+        let (reporter, report) = crossbeam_channel::bounded(1);
+        let (hand_over, handed_over) = crossbeam_channel::bounded(1);
+        let thread = Flusher::spawn(handed_over, reporter).map_err(Error::Thread)?;
         let flusher = Flusher::start(
             Arc::clone(&shared),
             Arc::clone(&slot),
@@ -144,11 +148,11 @@ impl Session {
             builder.key_values,
             Notices::new(builder.on_sink_change.take()),
         )?;
-        let (reporter, report) = crossbeam_channel::bounded(1);
-        let flusher = flusher.spawn(reporter).map_err(Error::Thread)?;
+        // The thread waits for it.
+        let _ = hand_over.send(flusher);
         slot.listen(&shared);
         let finish_timeout = builder.finish_timeout;
-        let inner = Inner { shared, slot, flusher, report, finish_timeout, path };
+        let inner = Inner { shared, slot, flusher: thread, report, finish_timeout, path };
         Ok(Self { inner: ManuallyDrop::new(inner) })
     }
 

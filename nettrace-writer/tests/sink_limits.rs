@@ -12,6 +12,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use nettrace_writer::sink::{FileSink, Sink};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use sink_support::{
     Blocks, STREAM_END, child, child_path, complete, header, judged, visible, write,
 };
@@ -76,9 +77,9 @@ fn a_full_disk_keeps_what_fits() {
 fn limited() {
     let Some(path) = child_path() else { return };
     let limit = |current| {
-        let maximum = rustix::process::getrlimit(rustix::process::Resource::Fsize).maximum;
-        let limit = rustix::process::Rlimit { current: Some(current), maximum };
-        rustix::process::setrlimit(rustix::process::Resource::Fsize, limit).unwrap();
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        let limit = Rlimit { current: Some(current), maximum };
+        setrlimit(Resource::Fsize, limit).unwrap();
     };
     limit(50_000);
     fill(&path, ErrorKind::FileTooLarge, || {
@@ -86,6 +87,36 @@ fn limited() {
         assert!((49_000..=50_000).contains(&length), "{length} bytes");
         limit(100_000);
     });
+}
+
+/// Without a thread there is no session, and no file of it. An old one stays.
+#[test]
+#[cfg(target_os = "linux")]
+fn without_a_thread_no_file_is_made() {
+    if !testkit::process::alone("without_a_thread_no_file_is_made") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let [old, new] = ["old", "new"].map(|name| directory.path().join(name));
+    fs::write(&old, "old").unwrap();
+    let start = |path: &Path| {
+        let sessions = nettrace_writer::Session::builder().file(path).overwrite(true);
+        sessions.chunk_size(4 << 10).budget(256 << 10).start()
+    };
+    let before = getrlimit(Resource::As);
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    let kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
+    // The stack of a thread takes more, and no thread has ended that would have left one.
+    let room = (kib << 10) + (1 << 20);
+    setrlimit(Resource::As, Rlimit { current: Some(room), maximum: before.maximum }).unwrap();
+    let failed = [&old, &new].map(|path| start(path).unwrap_err());
+    setrlimit(Resource::As, before).unwrap();
+    for error in failed {
+        assert!(matches!(error, nettrace_writer::Error::Thread(_)), "{error}");
+    }
+    assert_eq!(fs::read(&old).unwrap(), b"old");
+    assert!(!new.exists());
 }
 
 #[test]

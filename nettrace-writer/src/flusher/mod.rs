@@ -240,25 +240,30 @@ impl Flusher {
         Ok(())
     }
 
-    /// Runs the flusher on a thread of its own. The thread takes no signals: they are meant for the
+    /// Runs a flusher on a thread of its own, once it is handed over. The thread ends if the other
+    /// side of `handed_over` is dropped instead. It takes no signals: they are meant for the
     /// application's threads, and a write to a closed pipe must be an error even if the application
     /// has restored SIGPIPE.
     ///
     /// Sends to `report` how the session ended.
-    pub(crate) fn spawn(mut self, report: Sender<Report>) -> std::io::Result<OwnThread> {
+    pub(crate) fn spawn(
+        handed_over: Receiver<Self>,
+        report: Sender<Report>,
+    ) -> std::io::Result<OwnThread> {
         OwnThread::start(c"nettrace-flusher", move || {
+            let Ok(mut flusher) = handed_over.recv() else { return };
             // A sink is foreign code. If it panics the application must go on.
-            let run = panic::catch_unwind(panic::AssertUnwindSafe(|| self.run()));
+            let run = panic::catch_unwind(panic::AssertUnwindSafe(|| flusher.run()));
             let result = run.unwrap_or_else(|_| {
-                self.abandon();
+                flusher.abandon();
                 Err(Error::FlusherDied)
             });
-            self.notices.end(&self.session, &result);
-            let stays = self.leave_sink();
+            flusher.notices.end(&flusher.session, &result);
+            let stays = flusher.leave_sink();
             // This fails if nobody waits for the report any more.
             let _ = report.send(Report { result, stays });
             if stays {
-                self.stay();
+                flusher.stay();
             }
         })
     }
