@@ -39,6 +39,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use axum::serve::ListenerExt as _;
 use clap::Parser;
 use nettrace_writer::{Format, Sampling};
 use serde_json::{Map, json};
@@ -185,6 +186,9 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
 async fn serve(args: &Args, store: Store) -> Result<Load, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
+    // Otherwise the second line of a report waits until the client acknowledges the first one, for
+    // 40 ms: Nagle's algorithm and delayed acknowledgements wait for each other.
+    let listener = listener.tap_io(|connection| drop(connection.set_nodelay(true)));
     let (stop, stopped) = oneshot::channel::<()>();
     let app = app::router(store, args.tracing(), args.sampling());
     let app = app.into_make_service_with_connect_info::<SocketAddr>();
