@@ -19,7 +19,9 @@ const WAYS: [&str; 3] = ["none", "nettrace", "fmt"];
 const ROUNDS: usize = 5;
 
 /// What the service is told unless the command line says so.
-const OPTIONS: [&str; 2] = ["--seconds", "5"];
+/// Seven requests in a hundred wait, so 16 at once would leave processors idle. Requests a second
+/// would then say little about what a recorder costs.
+const OPTIONS: [&str; 4] = ["--seconds", "5", "--at-once", "64"];
 
 pub(crate) const HELP: &str = "\
 Usage: cargo xtask load [ROUNDS] [OPTION of the service ...]
@@ -27,10 +29,13 @@ Usage: cargo xtask load [ROUNDS] [OPTION of the service ...]
 Runs the example service without a recorder, with a session, and with `tracing` and JSON lines, in
 turns: 5 rounds of 5 s each. Prints medians, and ratios to the run without a recorder of the same
 round: the median, and in brackets the first and the third quartile. Latencies are those of requests
-that neither wait nor fail.
+that neither wait nor fail. CPU is processor time of the whole process for each request; `busy` is
+how many processors that is.
 
-  cargo xtask load 15                              as many requests as there can be
+  cargo xtask load 15                              64 requests at once
   cargo xtask load 15 --seconds 15 --rate 1000     a thousand requests a second
+
+Requests a second are a measure only if all processors are busy.
 
 Wants a machine with nothing else to do.";
 
@@ -50,8 +55,19 @@ pub(crate) fn run(workspace: &Workspace, arguments: &[&str]) -> Result<()> {
         }
     }
     println!(
-        "{:<10}{:>11}  {:<19}{:>7}{:>8}  {:<19}{:>8}{:>10}{:>9}",
-        "", "requests/s", "of none", "p50 µs", "p99 µs", "of none", "CPU s", "its own s", "B/event"
+        "{:<10}{:>11}  {:<19}{:>7}  {:<19}{:>7}  {:<19}{:>7}  {:<19}{:>5}{:>10}{:>9}",
+        "",
+        "requests/s",
+        "of none",
+        "p50 µs",
+        "of none",
+        "p99 µs",
+        "of none",
+        "CPU µs",
+        "of none",
+        "busy",
+        "its own s",
+        "B/event"
     );
     for (way, name) in WAYS.iter().enumerate() {
         println!("{}", line(name, &runs[way], &runs[0]));
@@ -73,23 +89,30 @@ fn run_once(workspace: &Workspace, way: &str, options: &[&str]) -> Result<Value>
 /// What the runs of a way come to, beside those without a recorder.
 fn line(name: &str, runs: &[Value], without: &[Value]) -> String {
     let of = |key: &str| median(runs.iter().map(|run| number(run, key)).collect());
-    let ratio = |key: &str| {
+    let ratio_of = |value: &dyn Fn(&Value) -> f64| {
         let pairs = runs.iter().zip(without);
-        let ratios = pairs.map(|(run, without)| number(run, key) / number(without, key));
+        let ratios = pairs.map(|(run, without)| value(run) / value(without));
         let [first, middle, third] = quartiles(ratios.collect());
         format!("{middle:.3} ({first:.3}, {third:.3})")
     };
-    let bytes = runs.iter().map(|run| number(run, "bytes") / number(run, "events").max(1.0));
+    let ratio = |key: &str| ratio_of(&|run| number(run, key));
+    let cpu = |run: &Value| number(run, "cpu_seconds") * 1e6 / number(run, "requests");
+    let busy = |run: &Value| number(run, "cpu_seconds") / number(run, "seconds");
+    let bytes = |run: &Value| number(run, "bytes") / number(run, "events").max(1.0);
+    let each = |value: &dyn Fn(&Value) -> f64| median(runs.iter().map(value).collect());
     format!(
-        "{name:<10}{:>11.0}  {:<19}{:>7.0}{:>8.0}  {:<19}{:>8.2}{:>10.2}{:>9.1}",
+        "{name:<10}{:>11.0}  {:<19}{:>7.0}  {:<19}{:>7.0}  {:<19}{:>7.1}  {:<19}{:>5.2}{:>10.2}{:>9.1}",
         of("requests_per_second"),
         ratio("requests_per_second"),
         of("p50_us"),
+        ratio("p50_us"),
         of("p99_us"),
         ratio("p99_us"),
-        of("cpu_seconds"),
+        each(&cpu),
+        ratio_of(&cpu),
+        each(&busy),
         of("recorder_cpu_seconds"),
-        median(bytes.collect()),
+        each(&bytes),
     )
 }
 
@@ -134,20 +157,21 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_one_round() {
-        let run = |rate: f64, p99: u32| {
+        let run = |rate: f64, p99: u32, cpu: f64| {
             json!({
-                "requests_per_second": rate, "p50_us": 100, "p99_us": p99, "cpu_seconds": 1.5,
-                "recorder_cpu_seconds": 0.25, "bytes": 700, "events": 10,
+                "requests": rate * 2.0, "seconds": 2.0, "requests_per_second": rate, "p50_us": 100,
+                "p99_us": p99, "cpu_seconds": cpu, "recorder_cpu_seconds": 0.25, "bytes": 700,
+                "events": 10,
             })
         };
         // The machine is half as fast in the second round.
-        let without = [run(1_000.0, 200), run(500.0, 400)];
-        let line = line("x", &[run(900.0, 220), run(450.0, 440)], &without);
+        let without = [run(1_000.0, 200, 2.0), run(500.0, 400, 2.0)];
+        let line = line("x", &[run(900.0, 220, 2.25), run(450.0, 440, 2.25)], &without);
         let words: Vec<_> = line.split_whitespace().collect();
         assert_eq!(words[..4], ["x", "675", "0.900", "(0.900,"]);
-        assert_eq!(
-            words[5..],
-            ["100", "330", "1.100", "(1.100,", "1.100)", "1.50", "0.25", "70.0"]
-        );
+        assert_eq!(words[5..9], ["100", "1.000", "(1.000,", "1.000)"]);
+        assert_eq!(words[9..13], ["330", "1.100", "(1.100,", "1.100)"]);
+        assert_eq!(words[13..17], ["1875.0", "1.250", "(1.250,", "1.250)"]);
+        assert_eq!(words[17..], ["1.12", "0.25", "70.0"]);
     }
 }
