@@ -176,6 +176,7 @@ pub mod __traced {
                 emit_single, is_wanted,
             },
             kept::{Kept, Value, Values},
+            single::SingleCall,
         },
     };
 }

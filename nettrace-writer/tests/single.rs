@@ -13,6 +13,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use nettrace_context::TraceContext;
 use nettrace_event::{EventType, PayloadEncoder};
 use nettrace_reader::{Reader, Value};
 use nettrace_writer::{
@@ -120,6 +121,71 @@ fn spans_nest_and_tell_what_they_returned() {
     assert_eq!(events[1].related, events[2].activity);
     assert_eq!((events[1].trace, events[0].span), (events[2].trace, events[1].span));
     assert_eq!(events[2].related, None);
+}
+
+#[traced(provider = "Calls", mode = single, fields = [number, name])]
+fn around(number: u8, name: &str, body: impl FnOnce()) -> usize {
+    body();
+    name.len()
+}
+
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        around(6, "unwinds around it", || {});
+    }
+}
+
+/// Whatever is done to the scopes around a call and within it, the event has the ids of the call,
+/// and what was in force before it is in force after it.
+#[test]
+fn a_call_returns_to_its_span_and_leaves_it() {
+    let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let caller = TraceContext::from_headers(header, ["vendor=1"]).unwrap();
+    let state = || Context::current().trace_context().and_then(|context| context.state().cloned());
+    let events = seen(|| {
+        around(1, "forgets", || {
+            inside(1);
+            mem::forget(enter_labels(&[Label::Int("forgotten", 1)]));
+            mem::forget(Context::from(caller.clone()).enter());
+        });
+        let mut outer = Some(Context::from(caller.clone()).enter());
+        around(2, "has a state", || {
+            assert_eq!(state().as_ref(), caller.state());
+            inside(2);
+            around(3, "is within", || assert_eq!(state().as_ref(), caller.state()));
+        });
+        around(4, "ends after what is around it", || {
+            inside(4);
+            outer = None;
+        });
+        assert!(outer.is_none() && Context::current().trace_context().is_none());
+        let panics = AssertUnwindSafe(|| around(5, "panics", || panic!("on purpose")));
+        panic::catch_unwind(panics).unwrap_err();
+        assert!(Context::current().trace_context().is_none());
+        let panics = AssertUnwindSafe(|| {
+            let _ends = Ends;
+            panic!("on purpose");
+        });
+        panic::catch_unwind(panics).unwrap_err();
+    });
+    let texts: Vec<_> = events.iter().map(|event| &*event.text).collect();
+    let expected = [
+        "Inside(number=1)",
+        "around(outcome=ok, number=1, name=forgets)",
+        "Inside(number=2)",
+        "around(outcome=ok, number=3, name=is within)",
+        "around(outcome=ok, number=2, name=has a state)",
+        "Inside(number=4)",
+        "around(outcome=ok, number=4, name=ends after what is around it)",
+        "around(outcome=panicked, number=5, name=panics)",
+        "around(outcome=ok, number=6, name=unwinds around it)",
+    ];
+    assert_eq!(texts, expected);
+    let spans: Vec<_> = events.iter().map(|event| event.span).collect();
+    assert_eq!((spans[0], spans[2], spans[5]), (spans[1], spans[4], spans[6]));
+    assert!(spans.iter().all(Option::is_some) && spans[3] != spans[4]);
 }
 
 #[derive(TraceSpan)]
@@ -239,7 +305,7 @@ fn a_tracepoint_has_the_bytes_that_an_event_would_have() {
         fields: Fields<'a>,
     }
 
-    struct Replayed(Kept<8>);
+    struct Replayed(Kept<8, 0>);
 
     impl nettrace_writer::TraceEvent for Replayed {
         fn event_types() -> &'static [&'static EventType] {
@@ -251,7 +317,7 @@ fn a_tracepoint_has_the_bytes_that_an_event_would_have() {
         }
 
         fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-            self.0.values().value::<Fields<'_>>().encode_field(encoder);
+            self.0.values().first::<Fields<'_>>().encode_field(encoder);
         }
     }
 

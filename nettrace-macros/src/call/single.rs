@@ -82,19 +82,23 @@ impl Call<'_> {
             return None;
         }
         let krate = self.krate;
-        let (encoder, room) = (encoder_ident(), self.room());
+        let (encoder, kept) = (encoder_ident(), self.kept_type());
         let idents: Vec<_> = self.start.iter().map(|field| &field.ident).collect();
         let locals = (0..idents.len()).map(local);
         let types = self
             .start
             .iter()
             .map(|StartField { ty, ty_span, .. }| quote_spanned!(*ty_span=> &'call #ty));
-        let calls = self.start.iter().enumerate().map(|(at, field)| encode(field, at, krate));
+        let calls = self.start.iter().enumerate().map(|(at, field)| {
+            let mark = at.checked_sub(1).map(|mark| quote!(#encoder.mark(#mark);));
+            let call = encode(field, at, krate);
+            quote!(#mark #call)
+        });
         Some(quote! {
             #[allow(clippy::all, clippy::pedantic)]
             #[inline(always)]
             fn __keep<'call>(
-                #encoder: &mut #krate::__traced::Kept<#room>,
+                #encoder: &mut #kept,
                 #(#locals: #types),*
             ) {
                 #(#calls)*
@@ -109,9 +113,15 @@ impl Call<'_> {
 
     /// The type of `__kept`.
     pub(crate) fn kept(&self) -> Option<TokenStream> {
-        let (krate, room) = (self.krate, self.room());
+        let kept = self.kept_type();
         let is_kept = self.mode == super::Mode::Single && !self.start.is_empty();
-        is_kept.then(|| quote!(::core::option::Option<#krate::__traced::Kept<#room>>))
+        is_kept.then(|| quote!(::core::option::Option<#kept>))
+    }
+
+    fn kept_type(&self) -> TokenStream {
+        let (krate, room) = (self.krate, self.room());
+        let marks = self.start.len().saturating_sub(1);
+        quote!(#krate::__traced::Kept<#room, #marks>)
     }
 
     /// An expression that keeps the fields, for `__kept`.
@@ -162,7 +172,11 @@ impl Call<'_> {
         let moved = self.stop.is_empty().then(|| quote!(move));
         let kept = self.kept().map(|_| quote!(let __kept = &self.__kept;));
         let emit = |function: &TokenStream, outcome, arguments: Option<TokenStream>| {
-            let (polled, idents) = (polled.clone(), idents.iter());
+            let polled = polled.clone();
+            let fields = idents.iter().enumerate().map(|(at, ident)| match at.checked_sub(1) {
+                None => quote!(#ident: __values.first(),),
+                Some(mark) => quote!(#ident: __values.after(#mark),),
+            });
             let (values, stop) = (values.clone(), stop.clone());
             quote! {
                 #function(&#krate::__private::Made(#moved || {
@@ -172,7 +186,7 @@ impl Call<'_> {
                         duration: __duration,
                         outcome: #outcome,
                         #polled
-                        #(#idents: __values.value(),)*
+                        #(#fields)*
                         #(#stop),*
                     }
                 }) #arguments);

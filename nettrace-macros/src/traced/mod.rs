@@ -139,11 +139,11 @@ impl<'a> Spec<'a> {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
-        let begin = self.begin(Guard::Call(&span));
+        let (call, begin) = (self.call_type(), self.begin(Guard::Call(&span)));
         if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
             let body = as_value(body);
             return parse_quote!({
-                let mut #span = #krate::__traced::Call::off();
+                let mut #span = #call::off();
                 #begin
                 #body
             });
@@ -159,7 +159,7 @@ impl<'a> Spec<'a> {
         let (result, ty) = (local("__result"), &self.output.ty);
         let end = if self.call.is_plain() && !self.output.is_never() {
             quote! {
-                #krate::__traced::Call::end_as(#span, {
+                #call::end_as(#span, {
                     #[allow(unused_imports)]
                     use #krate::__traced::AnyReturned as _;
                     #krate::__traced::Returned(&#result).outcome()
@@ -167,15 +167,32 @@ impl<'a> Spec<'a> {
             }
         } else {
             let handler = self.handler(None, &quote!(&#result));
-            quote!(#krate::__traced::Call::end_with(#span, #handler))
+            quote!(#call::end_with(#span, #handler))
         };
         parse_quote!({
-            let mut #span = #krate::__traced::Call::off();
+            let mut #span = #call::off();
             #begin
             let #result = #krate::__traced::call(move || -> #ty #body);
             #end;
             #result
         })
+    }
+
+    /// Whether a call is a span in the one in force whose one event tells of nothing that the call
+    /// returns.
+    fn is_alone(&self) -> bool {
+        let is_current = self.parent.is_none() && self.sample.is_none();
+        self.call.mode == Mode::Single && self.call.is_plain() && is_current
+    }
+
+    /// What keeps the span of a call.
+    fn call_type(&self) -> TokenStream {
+        let krate = self.call.krate;
+        if self.is_alone() {
+            quote!(#krate::__traced::SingleCall)
+        } else {
+            quote!(#krate::__traced::Call)
+        }
     }
 
     /// An expression for a span that has begun, or a statement that begins the span of a call.
@@ -205,9 +222,7 @@ impl<'a> Spec<'a> {
         let current = quote!(#krate::Parent::Current);
         let given_parent = parent.as_ref().unwrap_or(&current);
         let (guard, given, otherwise) = match guard {
-            Guard::Call(place) => {
-                (quote!(#krate::__traced::Call), quote!(&mut #place, || #events), None)
-            }
+            Guard::Call(place) => (self.call_type(), quote!(&mut #place, || #events), None),
             Guard::Here => {
                 let span = quote!(#krate::__traced::SpanHere);
                 (span.clone(), events, otherwise(&span))
@@ -219,9 +234,9 @@ impl<'a> Spec<'a> {
         };
         let begun = match sample {
             None => match (is_call, parent) {
-                (true, None) if call.mode == Mode::Single => {
+                (true, None) if self.is_alone() => {
                     let ty = call.first_type();
-                    quote!(#guard::begin_single(#given, #ty))
+                    quote!(#guard::begin(#given, #ty))
                 }
                 (true, None) if call.start_is_given() => {
                     let start = call.start_event();

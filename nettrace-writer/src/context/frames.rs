@@ -30,8 +30,8 @@ use nettrace_format::v6::Label;
 pub(crate) use self::in_force::activity;
 pub(crate) use self::{
     begin::{
-        Above, Begun, begin_apart, begin_event, begin_in_current, begin_sampled_out, begin_span,
-        new_ids,
+        Above, Begun, begin_apart, begin_event, begin_in_current, begin_plain, begin_sampled_out,
+        begin_span, new_ids,
     },
     in_force::{InForce, with_current, with_span},
     list::decode,
@@ -106,11 +106,7 @@ impl Frame {
         self.serial = entered.serial;
         (*depth, *last) = (entered.depth, entered.serial);
         // Another span is in force, with hardly any exception.
-        INNERMOST.with(|innermost| {
-            innermost.serial.set(entered.serial);
-            innermost.version.set(number);
-        });
-        local::labels_changed();
+        change_innermost(entered.serial, number);
         entered
     }
 }
@@ -245,6 +241,16 @@ fn set_innermost(serial: u64, version: u64) {
     if old != version {
         local::labels_changed();
     }
+}
+
+/// [`set_innermost`] for a version that is another one.
+#[inline(always)]
+fn change_innermost(serial: u64, version: u64) {
+    INNERMOST.with(move |innermost| {
+        innermost.serial.set(serial);
+        innermost.version.set(version);
+    });
+    local::labels_changed();
 }
 
 /// Whether a scope is the innermost one.
@@ -495,7 +501,8 @@ impl Frames {
                 }
                 let (serial, version) = (outer.serial, outer.version);
                 self.depth = depth;
-                set_innermost(serial, version);
+                // Something else is in force, with hardly any exception.
+                change_innermost(serial, version);
             }
             _ => self.cut_off(entered),
         }

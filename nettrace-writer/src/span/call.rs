@@ -138,18 +138,6 @@ impl<E: SpanEvents> Call<E> {
         }
     }
 
-    /// [`begin`](Self::begin) for a span whose one event has this type.
-    #[inline(never)]
-    pub fn begin_single(&mut self, events: impl FnOnce() -> E, ty: &'static EventType) {
-        if frames::is_sampled_out() {
-            return count_if_sampled_out(ty);
-        }
-        self.span = ManuallyDrop::new(Some(EnteredSpan::off(events())));
-        if let Some(span) = &mut *self.span {
-            span.begin_single(ty);
-        }
-    }
-
     /// Ends the span with an outcome, if its last event tells of no more than that and the time.
     #[inline(always)]
     pub fn end_as(mut self, outcome: Outcome) {
@@ -239,17 +227,6 @@ impl<E: SpanEvents> EnteredSpan<E> {
         match frames::begin_event(&mut self.span.open, &mut scope.0, ty.enabled()) {
             Some(buffer) => self.span.started = single::emit_first(start, ty, buffer),
             None => self.begin_otherwise(start),
-        }
-    }
-
-    /// [`begin_here`](Self::begin_here) in the span in force, for a span of one event.
-    #[inline(always)]
-    fn begin_single(&mut self, ty: &'static EventType) {
-        let Some(Entry { scope, .. }) = entry_of_nothing(&mut self.entry) else { return };
-        frames::begin_in_current(&mut self.span.open, &mut scope.0);
-        match &self.span.open {
-            Some(open) if !open.is_undecided() => self.span.started = Started::now(),
-            _ => self.decide_and_start(|| count_if_sampled_out(ty)),
         }
     }
 

@@ -21,50 +21,56 @@ use nettrace_event::{
 };
 
 /// Values that were encoded at the start of a span. Up to `N` bytes of them take no allocation.
-pub struct Kept<const N: usize> {
+/// Before each but the first comes one of `M` marks.
+pub struct Kept<const N: usize, const M: usize> {
     inline: [u8; N],
+    /// The size of all values.
     len: usize,
     /// All bytes, if they are more than `N`.
     more: Vec<u8>,
-    /// Where the next value is read.
-    at: Cell<usize>,
+    /// Where each value but the first begins.
+    marks: [usize; M],
 }
 
-impl<const N: usize> Kept<N> {
+impl<const N: usize, const M: usize> Kept<N, M> {
     /// Keeps what `values` encodes.
     #[inline(always)]
     pub fn new(values: impl FnOnce(&mut Self)) -> Self {
-        let mut kept = Self { inline: [0; N], len: 0, more: Vec::new(), at: Cell::new(0) };
+        let mut kept = Self { inline: [0; N], len: 0, more: Vec::new(), marks: [0; M] };
         values(&mut kept);
         kept
     }
 
-    /// The values, to be read from the first on.
+    /// Says that the value after this mark comes next.
+    #[inline(always)]
+    pub fn mark(&mut self, mark: usize) {
+        self.marks[mark] = self.len;
+    }
+
+    /// The values.
     #[inline(always)]
     #[must_use]
     pub fn values(&self) -> Values<'_> {
-        let bytes = if self.more.is_empty() { &self.inline[..self.len] } else { &*self.more };
-        self.at.set(0);
-        Values { bytes, at: Some(&self.at) }
+        // What is not written is 0, as is what is missing.
+        let bytes = if self.len <= N { &self.inline } else { &*self.more };
+        Values { bytes, marks: &self.marks }
     }
 
     #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
         match self.inline.get_mut(self.len..self.len + bytes.len()) {
-            Some(to) if self.more.is_empty() => {
-                to.copy_from_slice(bytes);
-                self.len += bytes.len();
-            }
-            _ => self.put_more(bytes),
+            Some(to) => to.copy_from_slice(bytes),
+            None => self.put_more(bytes),
         }
+        self.len += bytes.len();
     }
 
     #[cold]
     #[inline(never)]
     fn put_more(&mut self, bytes: &[u8]) {
-        if self.more.is_empty() {
+        if let Some(inline) = self.inline.get(..self.len) {
             self.more.reserve(2 * N + bytes.len());
-            self.more.extend_from_slice(&self.inline[..self.len]);
+            self.more.extend_from_slice(inline);
         }
         self.more.extend_from_slice(bytes);
     }
@@ -76,7 +82,7 @@ impl<const N: usize> Kept<N> {
     }
 }
 
-impl<const N: usize> fmt::Debug for Kept<N> {
+impl<const N: usize, const M: usize> fmt::Debug for Kept<N, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Kept").finish_non_exhaustive()
     }
@@ -92,7 +98,7 @@ macro_rules! numbers {
     )*};
 }
 
-impl<const N: usize> PayloadEncoder for Kept<N> {
+impl<const N: usize, const M: usize> PayloadEncoder for Kept<N, M> {
     type Mark = ();
 
     numbers! {
@@ -177,54 +183,69 @@ impl<const N: usize> PayloadEncoder for Kept<N> {
     }
 }
 
-/// Reads kept values, one after the other.
+/// Kept values.
 #[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     bytes: &'a [u8],
-    /// `None`: nothing was kept.
-    at: Option<&'a Cell<usize>>,
+    /// Where each value but the first begins.
+    marks: &'a [usize],
 }
 
 impl<'a> Values<'a> {
     /// Those of a span that keeps none.
-    pub const NONE: Self = Self { bytes: &[], at: None };
+    pub const NONE: Self = Self { bytes: &[], marks: &[] };
 
-    /// A value, which is read when it is encoded. Values must be encoded in their order.
+    /// The first value.
     #[inline(always)]
     #[must_use]
-    pub fn value<T: ?Sized>(self) -> Value<'a, T> {
-        Value { values: self, ty: PhantomData }
+    pub fn first<T: ?Sized>(self) -> Value<'a, T> {
+        Value { bytes: self.bytes, ty: PhantomData }
     }
 
+    /// The value after a mark.
+    #[inline(always)]
+    #[must_use]
+    pub fn after<T: ?Sized>(self, mark: usize) -> Value<'a, T> {
+        let bytes = self.marks.get(mark).and_then(|at| self.bytes.get(*at..));
+        Value { bytes: bytes.unwrap_or_default(), ty: PhantomData }
+    }
+}
+
+/// Reads a kept value.
+struct Reader<'a> {
+    /// What is left.
+    bytes: Cell<&'a [u8]>,
+}
+
+impl<'a> Reader<'a> {
     /// The next bytes: none if there are not so many, because a value's own implementation has not
     /// encoded what its type says.
     #[inline(always)]
-    fn take(self, len: usize) -> Option<&'a [u8]> {
-        let at = self.at?;
-        let bytes = self.bytes.get(at.get()..)?.get(..len)?;
-        at.set(at.get() + len);
-        Some(bytes)
+    fn take(&self, len: usize) -> Option<&'a [u8]> {
+        let (taken, left) = self.bytes.get().split_at_checked(len)?;
+        self.bytes.set(left);
+        Some(taken)
     }
 
     #[inline(always)]
-    fn array<const N: usize>(self) -> [u8; N] {
+    fn array<const N: usize>(&self) -> [u8; N] {
         self.take(N).and_then(<[u8]>::first_chunk).copied().unwrap_or([0; N])
     }
 
     #[inline(always)]
-    fn count(self) -> usize {
+    fn count(&self) -> usize {
         u32::from_le_bytes(self.array()) as usize
     }
 
     #[inline(always)]
-    fn text(self) -> &'a str {
+    fn text(&self) -> &'a str {
         let bytes = self.take(self.count()).unwrap_or_default();
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
     /// Encodes the next value, which has this type.
     #[inline(always)]
-    fn encode<E: PayloadEncoder>(self, ty: &'static FieldType, encoder: &mut E) {
+    fn encode<E: PayloadEncoder>(&self, ty: &'static FieldType, encoder: &mut E) {
         macro_rules! number {
             ($($variant:ident $method:ident: $ty:ty;)*) => {
                 match *ty {
@@ -251,7 +272,7 @@ impl<'a> Values<'a> {
 
     /// [`encode`](Self::encode) for the types that take more than a few instructions.
     #[inline(never)]
-    fn encode_other<E: PayloadEncoder>(self, ty: &'static FieldType, encoder: &mut E) {
+    fn encode_other<E: PayloadEncoder>(&self, ty: &'static FieldType, encoder: &mut E) {
         match *ty {
             FieldType::Char => {
                 let char = char::from_u32(u32::from_le_bytes(self.array()));
@@ -293,14 +314,14 @@ impl<'a> Values<'a> {
         }
     }
 
-    fn ip_addr(self) -> IpAddr {
+    fn ip_addr(&self) -> IpAddr {
         match self.array() {
             [4] => Ipv4Addr::from(self.array::<4>()).into(),
             _ => Ipv6Addr::from(self.array::<16>()).into(),
         }
     }
 
-    fn socket_addr(self) -> SocketAddr {
+    fn socket_addr(&self) -> SocketAddr {
         let (ip, port) = (self.ip_addr(), u16::from_le_bytes(self.array()));
         match ip {
             IpAddr::V4(ip) => SocketAddrV4::new(ip, port).into(),
@@ -316,7 +337,8 @@ impl<'a> Values<'a> {
 #[derive(Clone, Copy)]
 #[allow(missing_debug_implementations, reason = "a text of its own, in place of the kept one")]
 pub struct Value<'a, T: ?Sized> {
-    values: Values<'a>,
+    /// Those of the value, and of all after it.
+    bytes: &'a [u8],
     ty: PhantomData<fn(&T)>,
 }
 
@@ -326,7 +348,7 @@ impl<T: ?Sized> Value<'_, T> {
         if E::ONLY_FIXED_SIZES {
             encode_size(ty, encoder);
         } else {
-            self.values.encode(ty, encoder);
+            Reader { bytes: Cell::new(self.bytes) }.encode(ty, encoder);
         }
     }
 }

@@ -28,6 +28,7 @@ mod outcome;
 mod polled;
 mod sampling;
 mod scope;
+pub(crate) mod single;
 
 use std::{
     fmt,

@@ -1,11 +1,11 @@
 //! Spans that begin.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use nettrace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
-    Block, Entered, Frame, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
+    Block, Entered, Frame, Frames, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
     span_ids::{OPEN, OUT},
     with_frames,
 };
@@ -139,6 +139,15 @@ pub(crate) fn begin_in_current(begun: &mut Option<Begun>, entered: &mut Entered)
     begin_here::<1>(Above::Current, begun, entered, 0);
 }
 
+/// [`begin_in_current`] for a span that takes nothing but ids and a frame. `put` gets the span,
+/// while the frames are borrowed, and returns where its scope is to be written. Does nothing if
+/// labels or a `tracestate` are in force, if something is to be decided for the span, or if no
+/// frame is free.
+#[inline(always)]
+pub(crate) fn begin_plain<'a>(put: impl FnOnce(Begun) -> &'a mut Entered) {
+    let _ = with_frames(|frames| frames.begin_plain(put));
+}
+
 /// [`begin_span`] anywhere else.
 #[inline(never)]
 fn begin_above<'b>(
@@ -211,6 +220,46 @@ pub(crate) fn begin_apart<'b>(words: &[AtomicU64; 6], word: u32) -> Option<&'b T
         Some(buffer)
     });
     begun.ok().flatten()
+}
+
+impl Frames {
+    /// See [`begin_plain`].
+    #[inline(always)]
+    fn begin_plain<'a>(&mut self, put: impl FnOnce(Begun) -> &'a mut Entered) {
+        let Some([outer, next, ..]) = self.frames.get_mut(self.depth..) else { return };
+        let is_undecided = outer.ids.as_ref().is_some_and(Ids::is_marked);
+        if outer.start != outer.end || outer.state.is_some() || is_undecided {
+            return;
+        }
+        let secret = Secret::get();
+        let (span, number) = new_span(&mut self.block, secret);
+        let (labels, depth, last) = (outer.start..outer.end, &mut self.depth, &mut self.last);
+        let place = PlainPlace { next, labels, depth, last, put };
+        // As in `begin_span`.
+        match &outer.ids {
+            Some(parent) => {
+                place.begin((Ids { span, related: Some(parent.span), ..*parent }, number));
+            }
+            None => place.begin((Ids::of_root(span, secret), number)),
+        }
+    }
+}
+
+/// As [`Place`](super::Place).
+struct PlainPlace<'a, P> {
+    next: &'a mut Frame,
+    labels: Range<usize>,
+    depth: &'a mut usize,
+    last: &'a mut u64,
+    put: P,
+}
+
+impl<'e, P: FnOnce(Begun) -> &'e mut Entered> PlainPlace<'_, P> {
+    #[inline(always)]
+    fn begin(self, (ids, number): (Ids, u64)) {
+        let entered = (self.put)(Begun { ids, number, state: None });
+        *entered = self.next.set_span((ids, number), None, self.labels, self.depth, self.last);
+    }
 }
 
 #[cold]
