@@ -288,7 +288,8 @@ impl Window {
         let rest_at = self.at.wrapping_add(1).cast::<[u8; 4]>();
         // SAFETY: M3: the four bytes after it, within the HEAD_ROOM as well.
         unsafe { rest_at.write_unaligned(rest.to_le_bytes()) };
-        (Cursor::new(self.at.wrapping_add(5), self.payload), self.at.wrapping_add(5 + self.payload))
+        let payload = self.at.wrapping_add(5);
+        (Cursor::new(payload, self.payload), payload.wrapping_add(self.payload))
     }
 
     /// Writes the header of a row whose size, of two bytes, is set later. Returns a cursor for the

@@ -34,22 +34,20 @@ pub(super) unsafe fn plain(from: *const u8, len: usize, to: *mut u8) -> bool {
         };
     }
     if len > 16 {
-        let mut at = 0;
+        let (mut at, mut seen) = (0, Bytes::plain());
         while at < len - 16 {
             // SAFETY: 16 bytes and units from `at` on, which is less than `len - 16`.
-            let go_on = unsafe {
+            unsafe {
                 let bytes = Bytes::load(from.add(at));
-                bytes.are_plain() && bytes.widen(to.add(at), to.add(at + 8))
-            };
-            if !go_on {
-                return false;
+                seen = seen.and(bytes);
+                bytes.widen(to.add(at), to.add(at + 8));
             }
             at += 16;
         }
         // SAFETY: the last 16 of more than 16 bytes and units.
         return unsafe {
             let bytes = Bytes::load(from.add(len - 16));
-            bytes.are_plain() && bytes.widen(to.add(len - 16), to.add(len - 8))
+            seen.and(bytes).are_plain() && bytes.widen(to.add(len - 16), to.add(len - 8))
         };
     }
     if len >= 4 {
@@ -110,6 +108,23 @@ impl Bytes {
             let first = arch::_mm_cvtsi32_si128(first as i32);
             let second = arch::_mm_cvtsi32_si128(second as i32);
             Self(arch::_mm_unpacklo_epi32(first, second))
+        }
+    }
+
+    /// Plain bytes.
+    #[inline(always)]
+    fn plain() -> Self {
+        // SAFETY: the target has SSE2.
+        Self(unsafe { arch::_mm_set1_epi8(1) })
+    }
+
+    /// Bytes that are plain if these and the others are.
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: the target has SSE2.
+        unsafe {
+            let are_plain = arch::_mm_cmpgt_epi8(other.0, arch::_mm_setzero_si128());
+            Self(arch::_mm_and_si128(self.0, are_plain))
         }
     }
 
@@ -187,6 +202,24 @@ impl Bytes {
         let both = u64::from(first) | u64::from(second) << 32;
         // SAFETY: the target has Neon.
         Self(unsafe { arch::vcombine_u8(arch::vcreate_u8(both), arch::vcreate_u8(0)) })
+    }
+
+    /// Plain bytes.
+    #[inline(always)]
+    fn plain() -> Self {
+        // SAFETY: the target has Neon.
+        Self(unsafe { arch::vdupq_n_u8(1) })
+    }
+
+    /// Bytes that are plain if these and the others are.
+    #[inline(always)]
+    fn and(self, other: Self) -> Self {
+        // SAFETY: the target has Neon.
+        unsafe {
+            let (this, other) =
+                (arch::vreinterpretq_s8_u8(self.0), arch::vreinterpretq_s8_u8(other.0));
+            Self(arch::vreinterpretq_u8_s8(arch::vminq_s8(this, other)))
+        }
     }
 
     /// Whether all are ASCII and none is 0.
