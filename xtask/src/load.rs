@@ -101,7 +101,8 @@ fn line(name: &str, runs: &[Value], without: &[Value]) -> String {
     let bytes = |run: &Value| number(run, "bytes") / number(run, "events").max(1.0);
     let each = |value: &dyn Fn(&Value) -> f64| median(runs.iter().map(value).collect());
     format!(
-        "{name:<10}{:>11.0}  {:<19}{:>7.0}  {:<19}{:>7.0}  {:<19}{:>7.1}  {:<19}{:>5.2}{:>10.2}{:>9.1}",
+        "{name:<10}{:>11.0}  {:<19}{:>7.0}  {:<19}{:>7.0}  {:<19}{:>7.1}  {:<19}{:>5.2}\
+         {:>10.2}{:>9.1}",
         of("requests_per_second"),
         ratio("requests_per_second"),
         of("p50_us"),
