@@ -6,8 +6,10 @@
 //! ns. So the delta is padded, which readers accept: to two bytes below 2^14 ticks, otherwise to
 //! four. A branch makes the choice. The processor predicts it, so the position does not wait. The
 //! metadata id and the payload size are written only if they differ from the row before. A branch
-//! picks out the rows that differ in nothing. Their header has a constant length ([`head_like`]).
-//! Any other header is put together without a branch.
+//! picks out the rows that differ in nothing. Their header has a constant length ([`head_like`]). A
+//! row of another type and of a fixed size, a little later, writes both whether its size differs or
+//! not ([`head_whole`]): at most a byte or two, and the header's length depends on its type alone.
+//! Any other header is put together without a branch ([`head`]).
 //!
 //! A producer writes no sequence number, thread, stack or label list. The flusher inserts them in
 //! the first row of a block and after an *escape*. An escape stands before a row and says what is
@@ -26,6 +28,9 @@ pub(crate) const MAX_SHORT_PAYLOAD: usize = (1 << 14) - 1;
 pub(crate) const NEAR: u64 = 1 << 14;
 /// Deltas of this or more take the slow path.
 pub(crate) const MAX_DELTA: u64 = 1 << 28;
+
+/// Bytes of the header of [`head_like`].
+pub(crate) const LIKE_HEAD: usize = 3;
 
 /// First byte of an escape.
 pub(crate) const ESCAPE: u8 = 32;
@@ -162,7 +167,22 @@ pub(crate) fn head(id: u32, old: Option<Shape>, delta: u64, len_flag: u8) -> (u6
 /// [`head`] for a row of the same type as the one before. `delta` is below [`NEAR`].
 #[inline(always)]
 pub(crate) fn head_like(delta: u64, len_flag: u8) -> (u64, usize) {
-    (u64::from(padded2(delta as u32) << 8 | u32::from(len_flag)), 3)
+    (u64::from(padded2(delta as u32) << 8 | u32::from(len_flag)), LIKE_HEAD)
+}
+
+/// The header of a row of another type than the one before, with the metadata id and the payload's
+/// size. Its length does not depend on the row before. Returns a word to be stored whole, and how
+/// many of its bytes count (at most 7). `delta` is below [`NEAR`], `len` is at most
+/// [`MAX_SHORT_PAYLOAD`].
+#[inline(always)]
+pub(crate) fn head_whole(id: u32, delta: u64, len: u32) -> (u64, usize) {
+    let (size, size_len) = if len < 0x80 { (len, 1) } else { (padded2(len), 2) };
+    let rest = u64::from(padded2(delta as u32) | size << 16);
+    let flags = u32::from(RowFlags::METADATA | RowFlags::PAYLOAD_LEN);
+    let start = u64::from((id & 0xffff) << 8 | flags);
+    let id_len = id >> 16;
+    // The flags have a byte.
+    (start | rest << 8 << (8 * id_len), (3 + id_len + size_len) as usize)
 }
 
 /// What follows the flags of a row of the same type as the one before: the delta and the payload's
@@ -206,7 +226,7 @@ mod tests {
 
     use super::{
         HEAD_ROOM, MAX_DELTA, MAX_SHORT_PAYLOAD, NEAR, Shape, delta_and_size, head, head_like,
-        padded2, size,
+        head_whole, padded2, size,
     };
 
     fn in_rows(id: u32) -> u32 {
@@ -231,6 +251,13 @@ mod tests {
                         });
                         let (size_bytes, size_len, flag) = size(len, old);
                         let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
+                        if delta < NEAR && old.is_none() && len as usize <= MAX_SHORT_PAYLOAD {
+                            let whole = head_bytes | u64::from(size_bytes) << (8 * head_len);
+                            assert_eq!(
+                                head_whole(in_rows(id), delta, len),
+                                (whole, head_len + size_len)
+                            );
+                        }
                         if delta < NEAR && old.is_some() && old_id == id {
                             assert_eq!(head_like(delta, flag), (head_bytes, head_len));
                             if len as usize <= MAX_SHORT_PAYLOAD {

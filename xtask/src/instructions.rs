@@ -38,9 +38,10 @@ struct Row {
     events: u64,
 }
 
-const ROWS: [Row; 33] = [
+const ROWS: [Row; 34] = [
     row("floor", "the floor: counter, 24 bytes into a ring", 1),
     row("two_u64", "an event of two `u64`", 1),
+    row("other_type", "two events, each of another type than the one before", 2),
     row("string_16", "an event of a text of 16 bytes", 1),
     row("traced", "a `#[traced]` call: Start and Stop", 0),
     row("traced_u64", "a `#[traced]` call with a `u64`: Start and Stop", 0),

@@ -17,7 +17,7 @@ use std::{
 };
 
 use benches::{
-    events::{Disabled, One, PROVIDER, Text, Two, Work},
+    events::{Disabled, One, PROVIDER, Text, Three, Two, Work},
     floor::Floor,
     requests::{self, Caller},
 };
@@ -59,6 +59,12 @@ fn run(row: &str, count: u64) -> bool {
         }
         "two_u64" | "first_10000" => recording(count, || {
             repeat(count, |number| Two { a: number, b: number }.emit());
+        }),
+        "other_type" => recording(2 * count, || {
+            repeat(count, |number| {
+                One { a: number }.emit();
+                Three { a: number, b: number, c: 7 }.emit();
+            });
         }),
         "string_16" => recording(count, || {
             repeat(count, |_| Text { text: black_box("sixteen letters!") }.emit());
