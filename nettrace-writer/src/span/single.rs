@@ -13,7 +13,7 @@ use crate::{
 /// The span of a call that has one event, if somebody listens: [`Call`](super::call::Call) for a
 /// span in the one in force whose event tells of nothing that the call returns.
 ///
-/// What is not of the event's type is in [`Single`].
+/// What is not of the event's type is in `Single`.
 #[derive(Debug)]
 pub struct SingleCall<E: SpanEvents> {
     /// Dropped by `end`, and not once more by the compiler's own code.
