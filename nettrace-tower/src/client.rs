@@ -209,6 +209,11 @@ fn authority(request: &Parts) -> &str {
     let of_uri = request.uri.authority().map(|authority| authority.as_str());
     let of_header = || request.headers.get(HOST)?.to_str().ok();
     let authority = of_uri.or_else(of_header).unwrap_or_default();
+    // Few have a name. To look at all bytes costs less than to stop at the first that is found,
+    // because the compiler looks at many at a time.
+    if !authority.bytes().fold(false, |has_user, byte| has_user | (byte == b'@')) {
+        return authority;
+    }
     // Not by `rsplit_once`: texts of this length are not worth what it does first.
     let at = authority.bytes().rposition(|byte| byte == b'@');
     at.map_or(authority, |at| &authority[at + 1..])

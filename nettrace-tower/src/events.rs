@@ -8,6 +8,8 @@ use nettrace_writer::{
     TraceEvent, event::EventType,
 };
 
+use crate::headers;
+
 /// The provider of all events of this crate.
 ///
 /// ```
@@ -201,7 +203,7 @@ impl Exchange {
     /// Headers that can have the status of a call of gRPC: those after the body, and those of a
     /// response without a body.
     pub(crate) fn trailers(&mut self, headers: &HeaderMap) {
-        let Some(status) = headers.get(&GRPC_STATUS) else { return };
+        let Some(status) = headers::get_rare(headers, &GRPC_STATUS) else { return };
         // What is no number is UNKNOWN.
         let status = status.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(2);
         self.grpc_status = Some(status);

@@ -10,6 +10,33 @@ const STATE: HeaderName = HeaderName::from_static("tracestate");
 static TRACEPARENT: HeaderName = PARENT;
 static TRACESTATE: HeaderName = STATE;
 
+/// In so many headers, [`get`] and [`has`] compare each name.
+const FEW: usize = 8;
+
+/// The first header of this name, which is not one of HTTP's own.
+///
+/// The map hashes such a name byte by byte, which takes longer than to compare it with a few names:
+/// their lengths differ.
+fn get<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    if headers.len() > FEW {
+        return headers.get(name);
+    }
+    headers.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
+}
+
+/// As [`get`], for a header that is seldom there.
+pub(crate) fn get_rare<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
+    if has(headers, name) { headers.get(name) } else { None }
+}
+
+/// Whether there is a header of this name, which is not one of HTTP's own.
+fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
+    if headers.len() > FEW {
+        return headers.contains_key(name);
+    }
+    headers.keys().any(|other| other == name)
+}
+
 /// Reads `traceparent` and `tracestate`: where the caller of a request is in its trace.
 ///
 /// `None` if there is no `traceparent`, more than one, or one that breaks a rule of the standard. A
@@ -32,13 +59,13 @@ static TRACESTATE: HeaderName = STATE;
 /// ```
 #[must_use]
 pub fn extract(headers: &HeaderMap) -> Option<TraceContext> {
-    let parent = headers.get(&TRACEPARENT)?;
+    let parent = get(headers, &TRACEPARENT)?;
     // Most requests have no name twice, and no state.
     let is_twice = || headers.get_all(&TRACEPARENT).iter().nth(1).is_some();
     if headers.len() > headers.keys_len() && is_twice() {
         return None;
     }
-    if !headers.contains_key(&TRACESTATE) {
+    if !has(headers, &TRACESTATE) {
         return TraceContext::from_traceparent(parent).ok();
     }
     let states = headers.get_all(&TRACESTATE).iter();
@@ -76,6 +103,7 @@ pub(crate) fn write(context: &TraceContext, headers: &mut HeaderMap) {
     }
     match context.state().map(|state| HeaderValue::from_str(state.as_str())) {
         Some(Ok(state)) => drop(headers.insert(STATE, state)),
-        _ => drop(headers.remove(&TRACESTATE)),
+        _ if has(headers, &TRACESTATE) => drop(headers.remove(&TRACESTATE)),
+        _ => {}
     }
 }
