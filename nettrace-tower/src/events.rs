@@ -145,34 +145,54 @@ impl Side {
     }
 }
 
-/// What becomes known of a request before it ends.
+/// What becomes known of a request before it ends. It is moved with the request's future, so it is
+/// small.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    side: Side,
-    /// `HEAD` or `CONNECT`, whose responses have no body.
-    is_head: bool,
-    is_connect: bool,
-    status: u16,
-    grpc_status: Option<u16>,
-    is_error: bool,
-    request_bytes: Option<u64>,
+    /// [`UNKNOWN`], or how long the request's body is.
+    request_bytes: u64,
     response_bytes: u64,
-    /// How long the response's body is, if the head says so.
-    expected_bytes: Option<u64>,
+    /// How long the response's body is, if the head says so. Otherwise [`UNKNOWN`].
+    expected_bytes: u64,
+    status: u16,
+    /// 0 if there is none.
+    grpc_status: u16,
+    has_grpc_status: bool,
+    is_error: bool,
+    side: Side,
+    bodiless: Bodiless,
+}
+
+/// No body has so many bytes.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Which responses have no body, by the method of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bodiless {
+    /// None.
+    Never,
+    /// All: `HEAD`.
+    Always,
+    /// Those of success: `CONNECT`.
+    IfSuccess,
 }
 
 impl Exchange {
     pub(crate) fn new(side: Side, method: &Method, request_bytes: Option<u64>) -> Self {
         Self {
-            side,
-            is_head: method == Method::HEAD,
-            is_connect: method == Method::CONNECT,
-            status: 0,
-            grpc_status: None,
-            is_error: false,
-            request_bytes,
+            request_bytes: request_bytes.unwrap_or(UNKNOWN),
             response_bytes: 0,
-            expected_bytes: None,
+            expected_bytes: UNKNOWN,
+            status: 0,
+            grpc_status: 0,
+            has_grpc_status: false,
+            is_error: false,
+            side,
+            bodiless: match *method {
+                Method::HEAD => Bodiless::Always,
+                Method::CONNECT => Bodiless::IfSuccess,
+                _ => Bodiless::Never,
+            },
         }
     }
 
@@ -189,10 +209,15 @@ impl Exchange {
             Side::Client => status.is_server_error() || status.is_client_error(),
         };
         self.trailers(headers);
-        self.expected_bytes = expected_bytes;
+        self.expected_bytes = expected_bytes.unwrap_or(UNKNOWN);
         let is_bodiless = status.is_informational()
             || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
-        !(self.is_head || is_bodiless || self.is_connect && status.is_success())
+        !(is_bodiless
+            || match self.bodiless {
+                Bodiless::Never => false,
+                Bodiless::Always => true,
+                Bodiless::IfSuccess => status.is_success(),
+            })
     }
 
     /// Some bytes of the response's body.
@@ -206,7 +231,7 @@ impl Exchange {
         let Some(status) = headers::get_rare(headers, &GRPC_STATUS) else { return };
         // What is no number is UNKNOWN.
         let status = status.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(2);
-        self.grpc_status = Some(status);
+        (self.grpc_status, self.has_grpc_status) = (status, true);
         self.is_error |= match self.side {
             // UNKNOWN, DEADLINE_EXCEEDED, UNIMPLEMENTED, INTERNAL, UNAVAILABLE and DATA_LOSS are
             // the server's faults, as 500 and above are in HTTP.
@@ -223,7 +248,7 @@ impl Exchange {
     /// How it ends if its body is dropped.
     pub(crate) fn outcome_if_dropped(&self) -> Outcome {
         // Whoever writes a body of known length may not ask for its end.
-        let is_complete = self.expected_bytes.is_some_and(|all| self.response_bytes >= all);
+        let is_complete = self.response_bytes >= self.expected_bytes;
         // A client that has its answer may not want the body.
         let is_answered = self.side == Side::Client && self.status != 0;
         if is_complete || is_answered { self.outcome() } else { Outcome::Cancelled }
@@ -233,7 +258,9 @@ impl Exchange {
 impl SpanEvents for Exchange {
     fn stop(&mut self, end: &End) {
         let End { duration, outcome, polls, busy, .. } = *end;
-        let Self { status, request_bytes, response_bytes, grpc_status, .. } = *self;
+        let Self { status, response_bytes, .. } = *self;
+        let request_bytes = Some(self.request_bytes).filter(|bytes| *bytes != UNKNOWN);
+        let grpc_status = self.has_grpc_status.then_some(self.grpc_status);
         match self.side {
             Side::Server => Made(|| Server::Stop {
                 duration,

@@ -21,7 +21,18 @@ impl Tracked {
     pub(crate) fn poll(&mut self, f: impl FnOnce(Option<&mut Exchange>) -> Option<Outcome>) {
         let is_recorded = matches!(self, Self::Span(span) if span.span().is_recorded());
         match self {
-            Self::Span(span) if is_recorded => span.poll(|exchange| ((), f(Some(exchange)))),
+            Self::Span(span) if is_recorded => {
+                let mut has_ended = false;
+                span.poll(|exchange| {
+                    let outcome = f(Some(exchange));
+                    has_ended = outcome.is_some();
+                    ((), outcome)
+                });
+                // It is in force no more, so that it need not be looked at either.
+                if has_ended {
+                    *self = Self::Nothing;
+                }
+            }
             other => drop(other.within(|| f(None))),
         }
     }
