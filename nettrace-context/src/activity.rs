@@ -184,7 +184,7 @@ const fn swapped(low: u64) -> u64 {
 
 impl fmt::Display for ActivityId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = hex::long_digits(u128::from_be_bytes(self.to_bytes()));
+        let digits: [u8; 32] = hex::digits(&self.to_bytes());
         let digits = core::str::from_utf8(&digits).unwrap_or_default();
         for (index, group) in [0..8, 8..12, 12..16, 16..20, 20..32].into_iter().enumerate() {
             f.write_str(if index > 0 { "-" } else { "" })?;

@@ -1,4 +1,4 @@
-//! Numbers as lowercase hexadecimal digits, eight digits at a time in one word.
+//! Numbers as lowercase hexadecimal digits, many at a time.
 
 /// A character is not a lowercase hexadecimal digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,21 +42,21 @@ const fn number(digit: u8) -> Result<u8, NoDigit> {
     }
 }
 
-/// The digits of a number.
-#[inline]
-pub(crate) const fn digits(number: u64) -> [u8; 16] {
-    let upper = eight_digits((number >> 32) as u32) as u128;
-    let lower = eight_digits(number as u32) as u128;
-    (upper | lower << 64).to_le_bytes()
-}
-
-/// The digits of a number of 16 bytes.
-#[inline]
-pub(crate) fn long_digits(number: u128) -> [u8; 32] {
-    let mut all = [0; 32];
-    let (upper, lower) = all.split_at_mut(16);
-    upper.copy_from_slice(&digits((number >> 64) as u64));
-    lower.copy_from_slice(&digits(number as u64));
+/// The digits of bytes, two for each.
+///
+/// The compiler makes this a few instructions for all of them. It is not inlined: bytes that come in
+/// registers would be taken apart first.
+#[inline(never)]
+pub(crate) fn digits<const BYTES: usize, const DIGITS: usize>(bytes: &[u8; BYTES]) -> [u8; DIGITS] {
+    const { assert!(DIGITS == 2 * BYTES) };
+    let mut all = [0; DIGITS];
+    for (digits, byte) in all.chunks_exact_mut(2).zip(bytes) {
+        let byte = u16::from(*byte);
+        let numbers = (byte >> 4 | byte << 8) & 0x0f0f;
+        let letters = (numbers + 0x0606) >> 4 & 0x0101;
+        let pair = numbers + 0x3030 + letters * u16::from(b'a' - b'0' - 10);
+        digits.copy_from_slice(&pair.to_le_bytes());
+    }
     all
 }
 
@@ -87,15 +87,6 @@ const fn read_eight(digits: [u8; 8]) -> (u32, u64) {
     (((bytes | bytes >> 16) as u32).swap_bytes(), wrong)
 }
 
-/// The digits of a number, the first in the lowest byte: the reverse of [`read_eight`].
-#[inline]
-const fn eight_digits(number: u32) -> u64 {
-    let bytes = number.swap_bytes() as u64;
-    let bytes = (bytes | bytes << 16) & 0x0000_FFFF_0000_FFFF;
-    let bytes = (bytes | bytes << 8) & 0x00FF_00FF_00FF_00FF;
-    spelled((bytes >> 4 | bytes << 8) & all(15))
-}
-
 /// The digits of eight numbers below 16. Numbers from 16 to 24 get some other character.
 #[inline]
 const fn spelled(numbers: u64) -> u64 {
@@ -115,8 +106,9 @@ mod tests {
             assert_eq!(read_byte(digits_of_it), Ok(byte));
             for place in 0..8 {
                 let number = u64::from(byte) << (8 * place) | 0x0123_4567_89ab_cdef;
-                assert_eq!(digits(number), *alloc::format!("{number:016x}").as_bytes());
-                assert_eq!(read(&digits(number)), Ok(number));
+                let digits: [u8; 16] = digits(&number.to_be_bytes());
+                assert_eq!(digits, *alloc::format!("{number:016x}").as_bytes());
+                assert_eq!(read(&digits), Ok(number));
             }
         }
     }

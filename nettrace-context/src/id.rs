@@ -73,7 +73,7 @@ impl TraceId {
     /// The digits.
     #[inline]
     pub(crate) fn digits(self) -> [u8; 32] {
-        hex::long_digits(self.0.get())
+        hex::digits(&self.to_bytes())
     }
 }
 
@@ -135,7 +135,7 @@ impl SpanId {
     /// The digits.
     #[inline]
     pub(crate) fn digits(self) -> [u8; 16] {
-        hex::digits(self.to_u64())
+        hex::digits(&self.to_bytes())
     }
 }
 
