@@ -167,8 +167,13 @@ impl TraceContext {
         if !has_dashes || rest.first().is_some_and(|byte| *byte != b'-') || !rest.is_ascii() {
             return Err(TraceParentError::Form);
         }
-        let trace = TraceId::read(&part(parts, 3))?;
-        let span = SpanId::read(&part(parts, 36))?;
+        // Both ids at once take fewer instructions than one after the other.
+        let mut digits = [0; 48];
+        digits[..32].copy_from_slice(&parts[3..35]);
+        digits[32..].copy_from_slice(&parts[36..52]);
+        let ids: [u8; 24] = hex::read(&digits)?;
+        let trace = TraceId::from_bytes(part(&ids, 0));
+        let span = SpanId::from_bytes(part(&ids, 16));
         let flags = hex::read_byte(part(parts, 53))?;
         Ok(Self {
             trace: trace.ok_or(TraceParentError::ZeroTrace)?,
@@ -294,10 +299,10 @@ impl TraceContext {
     }
 }
 
-/// So many bytes of a header, from `at` on.
+/// So many bytes from `at` on.
 #[inline]
-fn part<const N: usize>(header: &[u8; LEN], at: usize) -> [u8; N] {
-    header[at..].first_chunk().copied().unwrap_or([0; N])
+fn part<const N: usize, const ALL: usize>(bytes: &[u8; ALL], at: usize) -> [u8; N] {
+    bytes[at..].first_chunk().copied().unwrap_or([0; N])
 }
 
 /// The text of a header `traceparent`.

@@ -1,27 +1,32 @@
-//! Numbers as lowercase hexadecimal digits, many at a time.
+//! Bytes as lowercase hexadecimal digits. The loops are written so that the compiler makes few
+//! instructions of them: no step depends on the one before, and nothing returns early.
 
 /// A character is not a lowercase hexadecimal digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NoDigit;
 
-/// Reads a number of sixteen digits.
-#[inline]
-pub(crate) const fn read(digits: &[u8; 16]) -> Result<u64, NoDigit> {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = *digits;
-    let (upper, wrong) = read_eight([a, b, c, d, e, f, g, h]);
-    let (lower, wrong_too) = read_eight(rest);
-    match wrong | wrong_too {
-        0 => Ok((upper as u64) << 32 | lower as u64),
-        _ => Err(NoDigit),
+/// Reads bytes of two digits each. Not inlined, as [`digits`].
+#[inline(never)]
+pub(crate) fn read<const DIGITS: usize, const BYTES: usize>(
+    digits: &[u8; DIGITS],
+) -> Result<[u8; BYTES], NoDigit> {
+    const { assert!(DIGITS == 2 * BYTES) };
+    let (mut numbers, mut wrong) = ([0; DIGITS], [0; DIGITS]);
+    for ((digit, number), wrong) in digits.iter().zip(&mut numbers).zip(&mut wrong) {
+        // Letters have bit 6, and `a` has 1 in its lower half.
+        *number = (digit & 15) + (digit >> 6 & 1) * 9;
+        // Only digits have a number below 16 that is spelled as they are.
+        let letter = if *number > 9 { b'a' - b'0' - 10 } else { 0 };
+        *wrong = *number & 0xf0 | (*number + b'0' + letter) ^ digit;
     }
-}
-
-/// Reads a number of 32 digits.
-#[inline]
-pub(crate) fn read_long(digits: &[u8; 32]) -> Result<u128, NoDigit> {
-    let (upper, lower) = digits.split_at(16);
-    let half = |digits: &[u8]| read(digits.first_chunk().ok_or(NoDigit)?);
-    Ok(u128::from(half(upper)?) << 64 | u128::from(half(lower)?))
+    if wrong.iter().fold(0, |all, wrong| all | wrong) != 0 {
+        return Err(NoDigit);
+    }
+    let mut bytes = [0; BYTES];
+    for (byte, pair) in bytes.iter_mut().zip(numbers.chunks_exact(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(bytes)
 }
 
 /// Reads a number of two digits.
@@ -67,33 +72,6 @@ pub(crate) const fn digits_of_byte(number: u8) -> [u8; 2] {
     [DIGITS[(number >> 4) as usize], DIGITS[(number & 15) as usize]]
 }
 
-/// A word whose bytes are all this number.
-const fn all(number: u8) -> u64 {
-    u64::from_le_bytes([number; 8])
-}
-
-/// The number that eight digits stand for, and 0 if all of them are lowercase digits.
-#[inline]
-const fn read_eight(digits: [u8; 8]) -> (u32, u64) {
-    let digits = u64::from_le_bytes(digits);
-    // Letters have bit 6, and `a` has 1 in its lower half.
-    let numbers = (digits & all(15)) + (digits >> 6 & all(1)) * 9;
-    // Only digits have a number below 16 that is spelled as they are.
-    let wrong = numbers & all(0xf0) | spelled(numbers) ^ digits;
-    // Each even byte is the upper half of the odd one after it. The rest moves the odd ones
-    // together.
-    let bytes = (numbers << 4 | numbers >> 8) & 0x00FF_00FF_00FF_00FF;
-    let bytes = (bytes | bytes >> 8) & 0x0000_FFFF_0000_FFFF;
-    (((bytes | bytes >> 16) as u32).swap_bytes(), wrong)
-}
-
-/// The digits of eight numbers below 16. Numbers from 16 to 24 get some other character.
-#[inline]
-const fn spelled(numbers: u64) -> u64 {
-    let letters = (numbers + all(6)) >> 4 & all(1);
-    numbers + all(b'0') + letters * (b'a' - b'0' - 10) as u64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +86,7 @@ mod tests {
                 let number = u64::from(byte) << (8 * place) | 0x0123_4567_89ab_cdef;
                 let digits: [u8; 16] = digits(&number.to_be_bytes());
                 assert_eq!(digits, *alloc::format!("{number:016x}").as_bytes());
-                assert_eq!(read(&digits), Ok(number));
+                assert_eq!(read(&digits), Ok(number.to_be_bytes()));
             }
         }
     }
@@ -121,8 +99,13 @@ mod tests {
                 for others in *b"09af" {
                     let mut digits = [others; 16];
                     digits[place] = wrong;
-                    assert_eq!(read(&digits), Err(NoDigit), "{wrong} at {place}");
+                    assert_eq!(read::<16, 8>(&digits), Err(NoDigit), "{wrong} at {place}");
                 }
+            }
+            for place in 0..48 {
+                let mut digits = [b'a'; 48];
+                digits[place] = wrong;
+                assert_eq!(read::<48, 24>(&digits), Err(NoDigit), "{wrong} at {place}");
             }
             assert_eq!(read_byte([wrong, b'0']), Err(NoDigit), "{wrong}");
             assert_eq!(read_byte([b'0', wrong]), Err(NoDigit), "{wrong}");

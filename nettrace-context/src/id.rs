@@ -67,7 +67,7 @@ impl TraceId {
     /// The id with these digits. `None` if all are zero.
     #[inline]
     pub(crate) fn read(digits: &[u8; 32]) -> Result<Option<Self>, NoDigit> {
-        Ok(NonZeroU128::new(hex::read_long(digits)?).map(Self))
+        hex::read(digits).map(Self::from_bytes)
     }
 
     /// The digits.
@@ -129,7 +129,7 @@ impl SpanId {
     /// The id with these digits. `None` if all are zero.
     #[inline]
     pub(crate) fn read(digits: &[u8; 16]) -> Result<Option<Self>, NoDigit> {
-        hex::read(digits).map(Self::from_u64)
+        hex::read(digits).map(Self::from_bytes)
     }
 
     /// The digits.
