@@ -49,8 +49,8 @@ const fn number(digit: u8) -> Result<u8, NoDigit> {
 
 /// The digits of bytes, two for each.
 ///
-/// The compiler makes this a few instructions for all of them. It is not inlined: bytes that come in
-/// registers would be taken apart first.
+/// The compiler makes this a few instructions for all of them. It is not inlined: bytes that come
+/// in registers would be taken apart first.
 #[inline(never)]
 pub(crate) fn digits<const BYTES: usize, const DIGITS: usize>(bytes: &[u8; BYTES]) -> [u8; DIGITS] {
     const { assert!(DIGITS == 2 * BYTES) };

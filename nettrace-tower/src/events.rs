@@ -228,7 +228,15 @@ impl Exchange {
     /// Headers that can have the status of a call of gRPC: those after the body, and those of a
     /// response without a body.
     pub(crate) fn trailers(&mut self, headers: &HeaderMap) {
-        let Some(status) = headers::get_rare(headers, &GRPC_STATUS) else { return };
+        if headers::has(headers, &GRPC_STATUS) {
+            self.grpc(headers);
+        }
+    }
+
+    /// The status of a call of gRPC, which is here.
+    #[inline(never)]
+    fn grpc(&mut self, headers: &HeaderMap) {
+        let Some(status) = headers.get(&GRPC_STATUS) else { return };
         // What is no number is UNKNOWN.
         let status = status.to_str().ok().and_then(|text| text.parse().ok()).unwrap_or(2);
         (self.grpc_status, self.has_grpc_status) = (status, true);

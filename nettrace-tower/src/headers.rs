@@ -24,13 +24,9 @@ fn get<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue>
     headers.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
 }
 
-/// As [`get`], for a header that is seldom there.
-pub(crate) fn get_rare<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a HeaderValue> {
-    if has(headers, name) { headers.get(name) } else { None }
-}
-
 /// Whether there is a header of this name, which is not one of HTTP's own.
-fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
+#[inline]
+pub(crate) fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
     if headers.len() > FEW {
         return headers.contains_key(name);
     }

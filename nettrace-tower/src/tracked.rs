@@ -1,5 +1,7 @@
 //! What is in force while a response and its body are polled.
 
+use std::mem;
+
 use nettrace_writer::{Context, Outcome, PolledSpan};
 
 use crate::events::Exchange;
@@ -28,9 +30,11 @@ impl Tracked {
                     has_ended = outcome.is_some();
                     ((), outcome)
                 });
-                // It is in force no more, so that it need not be looked at either.
+                // It is in force no more, so that it need not be looked at either. What it has had
+                // to drop, it has dropped.
                 if has_ended {
-                    *self = Self::Nothing;
+                    const { assert!(!mem::needs_drop::<Exchange>()) };
+                    mem::forget(self.take());
                 }
             }
             other => drop(other.within(|| f(None))),
@@ -52,6 +56,6 @@ impl Tracked {
 
     /// Leaves nothing in its place.
     pub(crate) fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Nothing)
+        mem::replace(self, Self::Nothing)
     }
 }
