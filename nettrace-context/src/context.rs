@@ -122,6 +122,7 @@ impl TraceContext {
     /// let expected = "00-abababababababababababababababab-0000000000000001-00";
     /// assert_eq!(&*context.to_traceparent(), expected);
     /// ```
+    #[inline]
     #[must_use]
     pub const fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
         Self { trace, span, flags, state: None }
@@ -239,6 +240,7 @@ impl TraceContext {
     /// assert_eq!(other, context);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[inline]
     #[must_use]
     pub fn with_shared_state(self, state: Option<Arc<TraceState>>) -> Self {
         let state = state.filter(|state| !state.is_empty());

@@ -93,13 +93,14 @@ pub fn inject(context: &Context, headers: &mut HeaderMap) {
 
 /// Writes both headers, in place of what is there.
 pub(crate) fn write(context: &TraceContext, headers: &mut HeaderMap) {
+    let had_state = has(headers, &TRACESTATE);
     // The texts of both consist of printable ASCII characters, so no conversion fails.
     if let Ok(parent) = HeaderValue::from_bytes(context.to_traceparent().as_bytes()) {
         headers.insert(PARENT, parent);
     }
     match context.state().map(|state| HeaderValue::from_str(state.as_str())) {
         Some(Ok(state)) => drop(headers.insert(STATE, state)),
-        _ if has(headers, &TRACESTATE) => drop(headers.remove(&TRACESTATE)),
+        _ if had_state => drop(headers.remove(&TRACESTATE)),
         _ => {}
     }
 }
