@@ -330,7 +330,7 @@ impl SessionBuilder {
     }
 
     /// The most memory that a thread takes at a time, in bytes: 4 KiB to 1 MiB. The default is
-    /// 32 KiB, or less if the budget is below 2 MiB.
+    /// 64 KiB. It is 32 KiB if the budget is below 32 MiB, and less if the budget is below 2 MiB.
     ///
     /// A thread that writes little takes only a part of that, about 2 KiB. Sizes below 8 KiB are
     /// not divided. An idle thread holds no memory.
@@ -515,6 +515,8 @@ impl SessionBuilder {
                 let (least, most) = (*CHUNK_SIZES.start(), *CHUNK_SIZES.end());
                 return Err(Error::ChunkSize { given, least, most });
             }
+            // Large chunks cost fewer instructions an event. Small ones serve more threads.
+            None if self.budget >= 32 << 20 => 64 << 10,
             None => (self.budget / 64).next_power_of_two().clamp(*CHUNK_SIZES.start(), 32 << 10),
         };
         let jumbos = jumbos(self.budget);

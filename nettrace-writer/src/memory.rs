@@ -252,14 +252,11 @@ impl Window {
     /// written.
     #[inline(always)]
     pub(crate) fn open(record: &Record, payload: usize) -> Option<Self> {
-        // M2: the record is busy. If `limit` is an address it is the end of the chunk that `pos` is
-        // in.
+        // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
+        // the chunk that `pos` is in. If not, it is below every position, and the room negative.
         let (at, limit) = (record.pos(), record.limit());
-        (payload <= MAX_PAYLOAD && at as usize + HEAD_ROOM + payload <= limit).then_some(Self {
-            at,
-            limit,
-            payload,
-        })
+        let room = limit.wrapping_sub(at as usize) as isize;
+        (payload <= MAX_PAYLOAD && payload as isize <= room).then_some(Self { at, limit, payload })
     }
 
     /// Writes the header of a row with its payload's size. Returns a cursor for exactly the payload
@@ -298,7 +295,7 @@ impl Window {
     pub(crate) fn variable(self, head: u64, head_len: usize) -> (SizeField, Cursor) {
         let size_at = self.head(head, head_len);
         let body = size_at.wrapping_add(2);
-        (SizeField(size_at), Cursor::new(body, self.limit - body as usize))
+        (SizeField(size_at), Cursor::new(body, self.limit + HEAD_ROOM - body as usize))
     }
 
     #[inline(always)]
@@ -349,14 +346,14 @@ impl Cursor {
     /// or if the next event must take the slow path.
     #[inline(always)]
     pub(crate) fn to_limit(record: &Record) -> Option<Self> {
-        // M2: the record is busy. If `limit` is an address it is the end of the chunk that `pos` is
-        // in.
+        // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
+        // the chunk that `pos` is in.
         let (at, limit) = (record.pos(), record.limit());
-        (limit > ATTENTION).then(|| Self::new(at, limit.saturating_sub(at as usize)))
+        (limit > ATTENTION).then(|| Self::new(at, (limit + HEAD_ROOM).saturating_sub(at as usize)))
     }
 
-    /// A cursor for the next `len` bytes of a busy record's chunk. `None` if they do not fit, if
-    /// there is no chunk, or if the next event must take the slow path.
+    /// A cursor for the next `len` bytes of a busy record's chunk. `None` if they do not fit with
+    /// the header of a row, if there is no chunk, or if the next event must take the slow path.
     #[inline(always)]
     pub(crate) fn for_next(record: &Record, len: usize) -> Option<Self> {
         // M2: as in `to_limit`. What is no address is below every position.

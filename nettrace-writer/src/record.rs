@@ -9,13 +9,13 @@
 //!
 //! 1. [`begin`](Record::begin): set `busy`, then execute the [light
 //!    barrier](crate::barrier::light).
-//! 2. Read the clock. Write a row at `pos` if the row ends below `limit`.
+//! 2. Read the clock. Write a row at `pos` if its payload, from there on, would end below `limit`.
 //! 3. [`commit`](Record::commit): advance `pos`, `ts` and `own`, then clear `busy` (release).
 //!
-//! The flusher controls the owner through `limit`. It holds the end address of the chunk while the
-//! owner may write there. It holds [`SEIZED`] if the flusher has asked for the chunk, or if there
-//! is no chunk. It holds [`ATTENTION`] if the owner left itself a note. Unless it holds an address,
-//! the next event takes the slow path.
+//! The flusher controls the owner through `limit`. While the owner may write, it holds the end
+//! address of the chunk, less what a row's header may take. It holds [`SEIZED`] if the flusher has
+//! asked for the chunk, or if there is no chunk. It holds [`ATTENTION`] if the owner left itself a
+//! note. Unless it holds an address, the next event takes the slow path.
 //!
 //! The flusher handles a round in four steps:
 //!
@@ -152,7 +152,7 @@ pub(crate) use self::{
 
 use crate::{
     pool::NONE,
-    row::Shape,
+    row::{self, Shape},
     sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize},
 };
 
@@ -165,6 +165,15 @@ pub(crate) const MODE_MONOTONIC: u32 = 2;
 pub(crate) const SEIZED: usize = 0;
 /// Value of `limit`: the owner has a chunk, but must do something else before the next row.
 pub(crate) const ATTENTION: usize = 1;
+
+/// The position before there is a chunk: above what is no address in `limit`, as every position.
+const NOWHERE: *mut u8 = std::ptr::without_provenance_mut(64);
+
+/// The value of `limit` for a chunk: a row with so many bytes of payload fits if it begins so many
+/// bytes before that address. Its header takes at most [`HEAD_ROOM`](row::HEAD_ROOM) bytes.
+fn limit_of(start: *mut u8, size: usize) -> usize {
+    start as usize + size - row::HEAD_ROOM
+}
 
 /// Why events were not recorded, counted by the thread that emitted them.
 ///
@@ -226,7 +235,7 @@ pub(crate) struct Record {
     busy: AtomicU32,
     /// The session's bit in the words of event types. Constant.
     pub(crate) word: u32,
-    /// An address, [`SEIZED`] or [`ATTENTION`].
+    /// [`limit_of`] the chunk, [`SEIZED`] or [`ATTENTION`].
     limit: AtomicUsize,
     /// Where the next row goes.
     pos: AtomicPtr<u8>,
@@ -288,7 +297,7 @@ impl Record {
             busy: AtomicU32::new(mode << 1),
             word: 0,
             limit: AtomicUsize::new(SEIZED),
-            pos: AtomicPtr::new(std::ptr::null_mut()),
+            pos: AtomicPtr::new(NOWHERE),
             ts: AtomicU64::new(0),
             id: AtomicU32::new(Shape::NONE.id),
             len: AtomicU32::new(Shape::NONE.len),
@@ -299,7 +308,7 @@ impl Record {
             nested: AtomicU64::new(0),
             folded: AtomicU64::new(0),
             gap: AtomicU64::new(0),
-            start: AtomicPtr::new(std::ptr::null_mut()),
+            start: AtomicPtr::new(NOWHERE),
             filled: AtomicBool::new(false),
             large: AtomicBool::new(false),
             epoch: AtomicU32::new(0),

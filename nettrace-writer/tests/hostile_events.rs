@@ -245,8 +245,9 @@ struct Plenty<'a> {
 
 #[test]
 fn large_events_are_not_lost_while_memory_is_free() {
-    // Only the large events themselves can ask for a round.
+    // Only the large events themselves, which are larger than a chunk, can ask for a round.
     let (sink, builder) = memory("Hostile-Plenty");
+    let builder = builder.chunk_size(32 << 10);
     let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
     let bytes = vec![1; 20_000];
     for burst in 1..=10 {

@@ -77,7 +77,7 @@ fn two_thousand_threads_that_emit_a_little_lose_nothing() {
     const THREADS: u64 = 2_000;
     const TURNS: u64 = 10;
     const EACH: u64 = 5;
-    // If each had a chunk of 32 KiB there would be room for 950.
+    // If each had a chunk of 64 KiB there would be room for 475.
     let (sink, builder) = memory("Many-Threads");
     let session = builder.budget(32 << 20).start().unwrap();
     // A thread that has emitted waits until the flusher has had a round, so nothing depends on how

@@ -18,6 +18,7 @@ use crate::{
     memory::Cursor,
     pool::{Layout, Pool},
     record::{Floor, MODE_FENCE, Reason, Record},
+    row::HEAD_ROOM,
     sync::{AtomicU64, Ordering, thread},
 };
 
@@ -155,7 +156,7 @@ impl Model {
             return self.emit_slowly(record, id, |_| {});
         }
         let (pos, limit) = (record.pos(), record.limit());
-        if pos as usize + ROW > limit || ts < record.ts() {
+        if pos as usize + ROW > limit + HEAD_ROOM || ts < record.ts() {
             return self.emit_slowly(record, id, |moment| {
                 if moment == ENCODING {
                     encode();

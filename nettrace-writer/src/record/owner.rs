@@ -17,7 +17,7 @@ use nettrace_event::EventType;
 use crate::{
     barrier,
     pool::{NONE, Pool},
-    record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED},
+    record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED, limit_of},
     row::Shape,
     sync::{LoadOwn as _, Ordering, fence},
 };
@@ -406,7 +406,7 @@ impl Record {
         self.last.store(0, Ordering::Relaxed);
         self.id.store(Shape::NONE.id, Ordering::Relaxed);
         self.len.store(Shape::NONE.len, Ordering::Relaxed);
-        self.limit.store(start as usize + size, Ordering::Relaxed);
+        self.limit.store(limit_of(start, size), Ordering::Relaxed);
         // Release pairs with the acquire in `ask`: a flusher that sees the chunk sees its header,
         // and its store to `limit` comes after the store above.
         self.chunk.store(chunk, Ordering::Release);
@@ -439,13 +439,13 @@ impl Record {
     /// that of the current chunk. Busy owner only.
     pub(crate) fn clear_note(&self, (start, size): (*mut u8, usize)) {
         if crate::mutant::takes_out("note_by_store") {
-            self.limit.store(start as usize + size, Ordering::Relaxed);
+            self.limit.store(limit_of(start, size), Ordering::Relaxed);
             return;
         }
         // An exchange, not a store, so that a request of the flusher survives.
         let _ = self.limit.compare_exchange(
             ATTENTION,
-            start as usize + size,
+            limit_of(start, size),
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
