@@ -48,6 +48,10 @@ pub fn main() -> ExitCode {
         Ok(args) => args,
         Err(said) => return print(&said),
     };
+    // The crate would read the variable in a program with the setuid bit, too. Nothing else has set
+    // the folder.
+    #[cfg(unix)]
+    let _ = tempfile::env::override_temp_dir(&nettrace_diagnostics::__client::temporary_folder());
     let stdout = io::stdout();
     let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
     let file = args.command.file().map(Path::to_owned);

@@ -8,6 +8,8 @@ use std::{
     process,
 };
 
+use nettrace_writer::__process::all_variables;
+
 use crate::protocol::{self, InfoVersion, Refusal, code, put_text, put_u32, put_u64};
 
 /// The version of .NET whose protocol this is, and what it really is. Tools compare the first part.
@@ -118,7 +120,7 @@ fn command_line(arguments: impl Iterator<Item = OsString>) -> String {
 
 /// The answer to ProcessEnvironment: a message with the size of what follows it.
 pub(crate) fn environment() -> Vec<u8> {
-    let variables: Vec<_> = env::vars_os().collect();
+    let variables: Vec<_> = all_variables().collect();
     let mut following = Vec::new();
     put_u32(&mut following, variables.len() as u32);
     for (name, value) in &variables {

@@ -75,6 +75,12 @@ impl From<Malformed> for ClientError {
     }
 }
 
+/// The folder for temporary files, in which tools look for sockets.
+#[must_use]
+pub fn temporary_folder() -> PathBuf {
+    socket::directory()
+}
+
 /// A process that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {

@@ -1,14 +1,18 @@
 //! The session that the environment asks for: its variables, and its start and end.
 
 use std::{
-    env, fmt,
+    fmt,
     io::{self, Write as _},
     path::PathBuf,
     process,
     time::Duration,
 };
 
-use nettrace_writer::{FilterError, ProviderFilter, Session, sink::FileOptions};
+use nettrace_writer::{
+    __process::{ignores, variable},
+    FilterError, ProviderFilter, Session,
+    sink::FileOptions,
+};
 
 use crate::sync::{Mutex, TryLockError, lock};
 
@@ -78,9 +82,13 @@ impl Variables<'_> {
     }
 }
 
+fn of_this_process(name: &str) -> Option<String> {
+    Some(variable(name)?.to_string_lossy().into_owned())
+}
+
 /// Whether the environment forbids that tools attach.
 pub(crate) fn forbids_to_listen() -> bool {
-    forbidden(&Variables(&|name: &str| Some(env::var_os(name)?.to_string_lossy().into_owned())))
+    forbidden(&Variables(&of_this_process))
 }
 
 /// Any of the variables is enough, and a value that is no number forbids nothing, as in .NET.
@@ -197,8 +205,15 @@ pub(crate) fn start() -> Option<PathBuf> {
 }
 
 fn begin() -> Option<(Session, PathBuf)> {
-    let variables = |name: &str| Some(env::var_os(name)?.to_string_lossy().into_owned());
-    let plan = match plan(&Variables(&variables)) {
+    for name in ["NETTRACE_OUTPUT", "DOTNET_EnableEventPipe", "DOTNET_DiagnosticPorts"] {
+        if ignores(name) {
+            say(format_args!(
+                "{name} is ignored, like all variables: this program has more rights than who has \
+                 started it"
+            ));
+        }
+    }
+    let plan = match plan(&Variables(&of_this_process)) {
         Ok(plan) => plan?,
         Err(bad) => {
             say(format_args!("{bad}"));

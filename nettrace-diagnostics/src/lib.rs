@@ -44,6 +44,11 @@
 //!
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded.
 //!
+//! A program that has more rights than who starts it reads no variable at all, neither these nor
+//! those below, nor `TMPDIR`: one with the setuid or setgid bit, or with capabilities of its file.
+//! Its starter would choose a file that it writes. A line on standard error says so if a variable
+//! asks for a trace or a port. Have such a program start its session in code.
+//!
 //! # Switched off
 //!
 //! Who runs a process can forbid that tools attach to it: with `NETTRACE_LISTEN=0`, and with

@@ -5,7 +5,9 @@
 //! is. Then it is like any other: the tool sends a command, or nothing for as long as it likes. As
 //! soon as it has begun to, this process opens the next one.
 
-use std::{env, path::PathBuf, process, time::Duration};
+use std::{path::PathBuf, process, time::Duration};
+
+use nettrace_writer::__process::variable;
 
 use crate::{
     environment::say,
@@ -42,7 +44,7 @@ pub(crate) fn take() -> Ports {
     if lock(&TAKEN_BY).replace(process::id()) == Some(process::id()) {
         return Ports::default();
     }
-    let variable = |name: &str| Some(env::var_os(name)?.to_string_lossy().into_owned());
+    let variable = |name: &str| Some(variable(name)?.to_string_lossy().into_owned());
     let mut ports = Ports::default();
     if let Some(text) = variable("DOTNET_DiagnosticPorts") {
         ports.ports = parse(&text, &mut |problem| {

@@ -1,7 +1,7 @@
 //! The socket: its name, who may connect, and its removal.
 
 use std::{
-    env, fs,
+    fs,
     io::{self, ErrorKind, IoSlice, Write as _},
     net::Shutdown,
     os::{
@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_writer::__process::variable;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{Mode, fchmod},
@@ -36,7 +37,7 @@ const LONGEST_PATH: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// The folder in which tools look for sockets.
 pub(crate) fn directory() -> PathBuf {
-    let set = env::var_os("TMPDIR").filter(|folder| !folder.is_empty());
+    let set = variable("TMPDIR").filter(|folder| !folder.is_empty());
     set.map_or_else(|| PathBuf::from("/tmp"), PathBuf::from)
 }
 

@@ -7,8 +7,9 @@ mod support;
 
 use std::{
     fs,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
     path::Path,
-    process::{self, Output, Stdio},
+    process::{self, Command, Output, Stdio},
 };
 
 use nettrace_diagnostics::{from_environment, listen};
@@ -16,7 +17,7 @@ use nettrace_reader::Reader;
 use nettrace_writer::Emit as _;
 use tempfile::tempdir;
 use testkit::{
-    process::{is_rerun, this_program},
+    process::{copy_program, is_rerun, skipped_in_emulator, this_program},
     reference::{Trace, ask},
 };
 
@@ -179,5 +180,78 @@ fn the_environment_forbids_to_listen() {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{variable}");
         let (_, output) = run("listen", folder.path(), &[(variable, "1")]);
         assert_eq!(said(&output), [""; 0], "{variable}");
+    }
+}
+
+/// Nobody's user and group.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn a_program_with_more_rights_than_its_starter_reads_no_variable() {
+    const NAME: &str = "a_program_with_more_rights_than_its_starter_reads_no_variable";
+    if is_rerun().is_some() {
+        println!("as {}", rustix::process::geteuid().as_raw());
+        println!("path={:?}", from_environment());
+        // In `/tmp`, which has no say in what the test asks for.
+        if let Ok(diagnostics) = listen() {
+            println!("socket={}", diagnostics.path().display());
+            diagnostics.stop();
+        }
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can make a program with more rights than its starter");
+        return;
+    }
+    if skipped_in_emulator("it is started without its emulator") {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let open = |mode| fs::Permissions::from_mode(mode);
+    fs::set_permissions(folder.path(), open(0o755)).unwrap();
+    let program = folder.path().join("program");
+    copy_program(&std::env::current_exe().unwrap(), &program);
+    let private = folder.path().join("private");
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, open(0o700)).unwrap();
+    let victim = private.join("victim");
+    let path = |name: &str| private.join(name).display().to_string();
+    let own = [("NETTRACE_OUTPUT", path("victim")), ("TMPDIR", path(""))];
+    let ports = format!("{},listen,nosuspend", path("port"));
+    let dotnet = [
+        ("DOTNET_EnableEventPipe", "1".to_owned()),
+        ("DOTNET_EventPipeOutputPath", path("victim")),
+        ("DOTNET_DiagnosticPorts", ports),
+        ("DOTNET_DefaultDiagnosticPortSuspend", "1".to_owned()),
+        ("TMPDIR", path("")),
+    ];
+    // A program of root's, and one of its group. The latter can do nothing here, but is asked too.
+    for (mode, is_setuid) in [(0o755, false), (0o4755, true), (0o2755, false)] {
+        fs::set_permissions(&program, open(mode)).unwrap();
+        for (variables, name) in [(&own[..], own[0].0), (&dotnet[..], dotnet[0].0)] {
+            fs::write(&victim, "root's").unwrap();
+            let mut command = Command::new(&program);
+            command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+            command.env("NETTRACE_RERUN", "child").envs(variables.iter().cloned());
+            command.current_dir("/").uid(NOBODY).gid(NOBODY);
+            let output = command.output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let out = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(output.status.success(), "{out}\n{said}");
+            if mode == 0o755 {
+                // Without more rights, the variables are read, and lead nowhere.
+                assert!(said.contains("did not start"), "{said}");
+                continue;
+            }
+            if is_setuid && !out.contains("as 0\n") {
+                println!("skipped: programs in {} get no more rights", folder.path().display());
+                return;
+            }
+            let mut is_obeyed = !said.contains(&format!("{name} is ignored"));
+            is_obeyed |= !out.contains("path=None") || !out.contains("socket=/tmp/");
+            is_obeyed |= fs::read(&victim).unwrap() != b"root's";
+            is_obeyed |= fs::read_dir(&private).unwrap().count() != 1;
+            assert!(!is_obeyed, "{mode:o}, {name}: {out}\n{said}");
+        }
     }
 }

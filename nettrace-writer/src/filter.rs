@@ -1,11 +1,11 @@
 //! Filters, which select the events that a session records by provider, level and keywords; and
 //! their text form.
 
-use std::{env, ffi::OsStr, fmt, str::FromStr};
+use std::{ffi::OsStr, fmt, str::FromStr};
 
 use nettrace_event::{EventSchema, Level};
 
-use crate::{config::SessionBuilder, error::Error};
+use crate::{config::SessionBuilder, environment, error::Error};
 
 /// Selects events of one provider, of providers with a common prefix, or of all providers.
 ///
@@ -339,8 +339,9 @@ impl SessionBuilder {
     /// the builder was given before, so those serve as the default.
     ///
     /// The variable holds filters in their [text form](ProviderFilter#text-form). A variable that
-    /// is empty or blank counts as not set. If its filters cannot be read, [`start`](Self::start)
-    /// fails.
+    /// is empty or blank counts as not set. So does any in a program that has more rights than who
+    /// starts it: one with the setuid or setgid bit, or with capabilities of its file. If the
+    /// filters cannot be read, [`start`](Self::start) fails.
     ///
     /// ```
     /// use nettrace_writer::{Session, sink::MemorySink};
@@ -356,7 +357,7 @@ impl SessionBuilder {
     /// ```
     pub fn providers_from_env(mut self, variable: impl AsRef<OsStr>) -> Self {
         let variable = variable.as_ref();
-        let Some(text) = env::var_os(variable) else { return self };
+        let Some(text) = environment::variable(variable) else { return self };
         let text = text.to_str().ok_or(FilterError::NotUnicode);
         if text.as_ref().is_ok_and(|text| text.trim_ascii().is_empty()) {
             return self;

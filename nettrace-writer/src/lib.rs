@@ -110,6 +110,7 @@ cfg_if::cfg_if! {
         mod config;
         mod context;
         mod emit;
+        mod environment;
         mod error;
         mod filter;
         mod flusher;
@@ -187,6 +188,7 @@ pub mod __traced {
 pub mod __process {
     use std::{ffi::CStr, io};
 
+    pub use crate::environment::{all as all_variables, ignores, variable};
     use crate::{clock, flusher::OwnThread};
 
     #[cfg(unix)]

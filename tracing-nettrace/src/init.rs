@@ -1,8 +1,8 @@
 //! The one line in `main`.
 
-use std::{env, path::PathBuf};
+use std::path::PathBuf;
 
-use nettrace_writer::{Session, SessionBuilder, Stats};
+use nettrace_writer::{__process::variable, Session, SessionBuilder, Stats};
 use tracing_core::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use tracing_subscriber::filter::{ParseError, Targets};
 
@@ -95,7 +95,8 @@ impl Init {
     }
 
     /// Takes the directives from an environment variable. If it is not set or empty, they are
-    /// `info`.
+    /// `info`, and so they are in a program that has more rights than who starts it: one with the
+    /// setuid or setgid bit, or with capabilities of its file.
     pub fn directives_from_env(mut self, variable: impl Into<String>) -> Self {
         self.directives = Source::Variable(variable.into());
         self
@@ -126,7 +127,8 @@ impl Init {
         let directives = match self.directives {
             Source::Text(text) => text,
             Source::Variable(name) => {
-                let set = env::var(name).ok().filter(|text| !text.trim().is_empty());
+                let set = variable(name).and_then(|text| text.into_string().ok());
+                let set = set.filter(|text| !text.trim().is_empty());
                 set.unwrap_or_else(|| DEFAULT.into())
             }
         };

@@ -1,4 +1,5 @@
-//! Checks that only one module of a crate, its seam, names atomics and threads.
+//! Checks that only one module of a crate, its seam, names atomics and threads, and that only one
+//! module of all crates reads variables of the environment.
 //!
 //! `clippy.toml` bans the types and functions. That is enough for a crate without a seam. But
 //! clippy follows re-exports, so in a crate with a seam it would fire on every legitimate use of
@@ -29,6 +30,17 @@ const SEAMS: &[(&str, &str)] = &[
     ("nettrace-event/src/registry/lock.rs", "the lock of that list, which a fork replaces"),
 ];
 
+/// The files of published packages that may read variables of the environment. Others would obey it
+/// in a program with the setuid bit.
+const READERS: &[(&str, &str)] = &[
+    ("nettrace-writer/src/environment.rs", "asks whose environment it is"),
+    ("nettrace-writer/src/mutant.rs", "in models and mutants alone"),
+    ("nettrace-metrics/src/mutant.rs", "in models and mutants alone"),
+];
+
+/// The functions that do so. The folder for temporary files and the user's home are variables, too.
+const READS: [&str; 6] = ["home_dir", "temp_dir", "var", "var_os", "vars", "vars_os"];
+
 /// Keywords that may precede a path from the root, such as `::std::sync`.
 const KEYWORDS: [&str; 6] = ["as", "dyn", "impl", "in", "mut", "return"];
 
@@ -39,11 +51,18 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         sources(&package.folder.join("src"), &mut files)?;
     }
     let mut findings = Vec::new();
+    let mut reading = Vec::new();
     let mut used = Vec::new();
     for file in &files {
         let text = fs::read_to_string(file)
             .map_err(|source| Error::File { path: file.clone(), source })?;
         let name = file.strip_prefix(&workspace.root).unwrap_or(file).to_string_lossy();
+        let lines = lines_that_read_variables(&text);
+        if READERS.iter().all(|(reader, _)| *reader != name) {
+            reading.extend(lines.iter().map(|line| format!("{name}:{line}")));
+        } else if lines.is_empty() {
+            reading.push(format!("{name} reads none, but is listed in xtask/src/seam.rs"));
+        }
         let lines = lines_that_name(&text);
         if let Some((seam, _)) = SEAMS.iter().find(|(seam, _)| *seam == name) {
             used.extend((!lines.is_empty()).then_some(*seam));
@@ -60,6 +79,13 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             "atomics, threads or loom are named outside a seam; take them from the crate's seam \
              (`crate::sync`), or list the file in xtask/src/seam.rs with its reason:\n  {}",
             findings.join("\n  ")
+        )));
+    }
+    if !reading.is_empty() {
+        return Err(Error::Seam(format!(
+            "variables of the environment are read outside of nettrace-writer/src/environment.rs, \
+             which knows when they must not be obeyed:\n  {}",
+            reading.join("\n  ")
         )));
     }
     if !idle.is_empty() {
@@ -131,6 +157,26 @@ fn lines_that_name(text: &str) -> Vec<usize> {
     lines
 }
 
+/// The lines, from 1, that read variables of the environment, or import what does.
+fn lines_that_read_variables(text: &str) -> Vec<usize> {
+    let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let words = words(code);
+    let mut lines = Vec::new();
+    for (index, _) in words.iter().enumerate().filter(|(_, (word, _))| *word == "env") {
+        let mut rest = words[index + 1..].iter();
+        if rest.next().is_none_or(|(word, _)| *word != "::") {
+            continue;
+        }
+        let is_list = words.get(index + 2).is_some_and(|(word, _)| *word == "{");
+        let end = if is_list { "}" } else { ";" };
+        let named = rest.take_while(|(word, _)| *word != end);
+        let named = named.take(if is_list { usize::MAX } else { 1 });
+        lines.extend(named.filter(|(word, _)| READS.contains(word)).map(|(_, line)| *line));
+    }
+    lines.dedup();
+    lines
+}
+
 /// Splits code into names, `::` and other characters, each with its line. Comments are left out.
 fn words(code: &str) -> Vec<(&str, usize)> {
     let mut words = Vec::new();
@@ -193,6 +239,17 @@ mod tests {
         check("mod thread;\nfn f(std: u8) { thread(std) }", &[]);
         check("thread_local! { static A: u8 = 0; }", &[]);
         check("let a = (std::mem::size_of::<u8>(), thread);", &[]);
+    }
+
+    #[test]
+    fn variables_are_found() {
+        let check = |text: &str, lines: &[usize]| {
+            assert_eq!(lines_that_read_variables(text), lines, "{text}");
+        };
+        check("use std::{env, fs};\nfn f() { env::var_os(NAME) }", &[2]);
+        check("use std::env::{self, args,\n    vars};\nstd::env::temp_dir();", &[2, 3]);
+        check("use std::env::var;", &[1]);
+        check("env!(\"CARGO\"); env::args(); env::current_exe(); // env::var\nlet var = 1;", &[]);
     }
 
     #[test]
