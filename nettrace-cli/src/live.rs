@@ -7,7 +7,11 @@ mod providers;
 mod top;
 mod watch;
 
-use std::{io::Write, path::Path};
+use std::{
+    io::{ErrorKind, Write},
+    path::Path,
+    time::Duration,
+};
 
 use nettrace_diagnostics::__client::{ClientError, Info, Target};
 
@@ -18,7 +22,10 @@ pub(crate) use self::{
     top::{TopOptions, run as top},
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, summary};
+
+/// How long all processes together may take to say what they are.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Which process to ask.
 #[derive(Clone, Debug, clap::Args)]
@@ -35,10 +42,15 @@ pub(crate) struct Which {
 /// Lists the processes that can be asked.
 pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    for target in all()? {
-        let [program, version, command_line] = match target.info() {
+    let targets = all()?;
+    for (target, info) in targets.iter().zip(Target::info_of_all(&targets, PATIENCE)) {
+        let [program, version, command_line] = match info {
             Ok(info) => [name_of(&info), info.version, info.command_line],
-            Err(error) if has_died(&error) => continue,
+            Err(error) if is_not_for_us(&error) => continue,
+            Err(error @ ClientError::Foreign { .. }) => {
+                summary::say(Some(format_args!("nettrace: left out: {error}")))?;
+                continue;
+            }
             Err(error) => ["?".to_owned(), String::new(), format!("({error})")],
         };
         rows.push([target.pid.to_string(), program, version, command_line]);
@@ -55,9 +67,18 @@ fn all() -> Result<Vec<Target>, Failure> {
     Target::all().map_err(|error| Failure::Process(format!("cannot list the sockets: {error}")))
 }
 
-/// Whether nobody listens there any more. Then a dead process has left its socket behind.
-fn has_died(error: &ClientError) -> bool {
-    matches!(error, ClientError::Io { .. })
+/// Whether nobody listens there any more, as a dead process has left its socket behind; or whether
+/// the process is another user's.
+fn is_not_for_us(error: &ClientError) -> bool {
+    let ClientError::Io { cause, .. } = error else { return false };
+    matches!(
+        cause.kind(),
+        ErrorKind::ConnectionRefused
+            | ErrorKind::ConnectionReset
+            | ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::UnexpectedEof
+    )
 }
 
 /// The name of the program. Old versions of .NET do not state it.
@@ -72,31 +93,47 @@ fn name_of(info: &Info) -> String {
 /// Finds the process.
 fn find(which: &Which) -> Result<Target, Failure> {
     if let Some(pid) = which.pid {
-        let found = all()?.into_iter().find(|target| target.pid == pid);
-        return found.ok_or_else(|| {
-            Failure::Process(format!(
+        let mut refused = None;
+        for target in all()?.into_iter().filter(|target| target.pid == pid) {
+            match target.check() {
+                Ok(()) => return Ok(target),
+                Err(error) => refused = Some(error),
+            }
+        }
+        return Err(match refused {
+            Some(error) => error.into(),
+            None => Failure::Process(format!(
                 "process {pid} has no diagnostics socket; it must call \
                  `nettrace_diagnostics::listen` or be of .NET, and have the same TMPDIR and user"
-            ))
+            )),
         });
     }
     let name = which.name.as_deref().unwrap_or_default();
     let mut named = Vec::new();
     let mut mentioned = Vec::new();
-    for target in all()? {
-        let Ok(info) = target.info() else { continue };
-        if name_of(&info) == name {
-            named.push(target);
-        } else if info.command_line.contains(name) {
-            mentioned.push(target);
+    let mut silent = Vec::new();
+    let targets = all()?;
+    let infos = Target::info_of_all(&targets, PATIENCE);
+    for (target, info) in targets.into_iter().zip(infos) {
+        match info {
+            Ok(info) if name_of(&info) == name => named.push(target),
+            Ok(info) if info.command_line.contains(name) => mentioned.push(target),
+            Err(error) if !is_not_for_us(&error) => silent.push(error.to_string()),
+            Ok(_) | Err(_) => {}
         }
     }
     let mut found = if named.is_empty() { mentioned } else { named };
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Failure::Process(format!(
-            "no process with a diagnostics socket is named {name}; `nettrace ps` lists them"
-        ))),
+        0 => {
+            let mut words = format!(
+                "no process with a diagnostics socket is named {name}; `nettrace ps` lists them"
+            );
+            for why in silent {
+                words += &format!("\nleft out: {why}");
+            }
+            Err(Failure::Process(words))
+        }
         _ => {
             let ids: Vec<_> = found.iter().map(|target| target.pid.to_string()).collect();
             Err(Failure::Process(format!(

@@ -8,16 +8,28 @@ use std::{
     io::{self, ErrorKind, Read as _, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::poll,
+    io::{Errno, ioctl_fionbio},
+    net::{SocketAddrUnix, connect},
 };
 
 use crate::{
+    peer,
     protocol::{self, Collect, EventFilter, HEADER, Malformed, Reader, event_pipe, process, set},
     socket,
+    sync::{Builder, ScopedJoinHandle, scope},
 };
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long this waits before it tries again to connect to a process with many clients.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The stack of a thread that asks.
+const STACK: usize = 256 << 10;
 /// The most bytes of an environment.
 const MOST_ENVIRONMENT: u32 = 64 << 20;
 
@@ -32,6 +44,16 @@ pub enum ClientError {
         path: PathBuf,
         /// What the system said.
         cause: io::Error,
+    },
+    /// The socket is not the process's, so it was not asked.
+    #[error("the socket {} is not that of process {pid}: {why}", path.display())]
+    Foreign {
+        /// The process.
+        pid: u32,
+        /// The socket.
+        path: PathBuf,
+        /// Whose it is.
+        why: String,
     },
     /// The process has refused it.
     #[error("the process refuses: {}", words(*code, text))]
@@ -84,7 +106,7 @@ pub fn temporary_folder() -> PathBuf {
 /// A process that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The id that the socket's name states.
+    /// Its id. The name of the socket states it, or the id that the process has for itself.
     pub pid: u32,
     /// The socket.
     pub path: PathBuf,
@@ -134,13 +156,24 @@ pub struct Live {
 }
 
 impl Target {
-    /// The processes that have a socket in the folder where tools look for them, in the order of
-    /// their ids. Processes that have died are left out.
+    /// The sockets in the folder where tools look for them, in the order of the processes. Those of
+    /// processes that have died are left out. Whose they are is asked before anything is sent.
     ///
     /// # Errors
     /// The folder cannot be read.
     pub fn all() -> io::Result<Vec<Self>> {
         Self::all_in(&socket::directory())
+    }
+
+    /// The socket of one process, in the folder where tools look for it, if there is one.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn of(pid: u32) -> io::Result<Option<Self>> {
+        let folder = socket::directory();
+        let named = named_in(&folder)?.into_iter();
+        let mut own = named.filter(|(named, began, _)| *named == pid && lives(pid, *began));
+        Ok(own.next().map(|(pid, _, path)| Self { pid, path }))
     }
 
     /// The same of any folder.
@@ -149,19 +182,26 @@ impl Target {
     /// The folder cannot be read.
     pub fn all_in(folder: &Path) -> io::Result<Vec<Self>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(folder)? {
-            let path = entry?.path();
-            let Some((pid, began)) = path.file_name().and_then(|name| ids(name.to_str()?)) else {
-                continue;
+        for (pid, began, path) in named_in(folder)? {
+            // A process in a container has other ids for itself.
+            let pid = match lives(pid, began) {
+                true => Some(pid),
+                false => try_to_connect(&path)
+                    .ok()
+                    .and_then(|stream| peer::known_to_itself_as(&stream, pid)),
             };
-            // A process of .NET states 0 where it does not know.
-            let lives = socket::start_time(pid).is_some_and(|now| began == 0 || now == began);
-            if lives || !cfg!(target_os = "linux") {
-                found.push(Self { pid, path });
-            }
+            found.extend(pid.map(|pid| Self { pid, path }));
         }
         found.sort_by_key(|target| target.pid);
         Ok(found)
+    }
+
+    /// Whether the socket is the process's.
+    ///
+    /// # Errors
+    /// It is not, or nobody listens there.
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.connect(Instant::now() + PATIENCE).map(drop)
     }
 
     /// What the process says of itself.
@@ -169,15 +209,47 @@ impl Target {
     /// # Errors
     /// It does not answer, or not in time.
     pub fn info(&self) -> Result<Info, ClientError> {
+        self.info_until(Instant::now() + PATIENCE)
+    }
+
+    /// What each of these processes says of itself. They are asked all at once.
+    ///
+    /// # Errors
+    /// One does not answer, or not in time.
+    #[must_use]
+    pub fn info_of_all(targets: &[Self], patience: Duration) -> Vec<Result<Info, ClientError>> {
+        let deadline = Instant::now() + patience;
+        scope(|scope| {
+            let ask = |target: &Self| {
+                let target = target.clone();
+                let asking = Builder::new().stack_size(STACK);
+                asking.spawn_scoped(scope, move || target.info_until(deadline))
+            };
+            let asking: Vec<_> = targets.iter().map(ask).collect();
+            let answer =
+                |(target, asking): (&Self, io::Result<ScopedJoinHandle<'_, _>>)| match asking {
+                    Ok(thread) => {
+                        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    }
+                    Err(cause) => Err(target.failed(cause)),
+                };
+            targets.iter().zip(asking).map(answer).collect()
+        })
+    }
+
+    fn info_until(&self, deadline: Instant) -> Result<Info, ClientError> {
+        let ask = |id| {
+            let message = protocol::message(set::PROCESS, id, &[]);
+            self.receive(self.send(&message, deadline)?, deadline)
+        };
         for (version, id) in [(3, process::INFO_3), (2, process::INFO_2)] {
-            match self.ask(set::PROCESS, id, &[]) {
+            match ask(id) {
                 Ok((payload, _)) => return Info::read(version, &payload),
                 Err(error) if error.is_unknown_command() => {}
                 Err(error) => return Err(error),
             }
         }
-        let (payload, _) = self.ask(set::PROCESS, process::INFO, &[])?;
-        Info::read(1, &payload)
+        Info::read(1, &ask(process::INFO)?.0)
     }
 
     /// Lets the process go on, if it waits for that at this socket.
@@ -193,13 +265,14 @@ impl Target {
     /// # Errors
     /// It does not answer, or not in time.
     pub fn environment(&self) -> Result<Vec<String>, ClientError> {
+        let deadline = Instant::now() + PATIENCE;
         let (payload, mut stream) = self.ask(set::PROCESS, process::ENVIRONMENT, &[])?;
         let size = Reader::new(&payload).u32()?;
         if size > MOST_ENVIRONMENT {
             return Err(ClientError::Answer(format!("an environment of {size} bytes")));
         }
         let mut bytes = vec![0; size as usize];
-        stream.read_exact(&mut bytes).map_err(|cause| self.failed(cause))?;
+        read_until(&mut stream, &mut bytes, deadline).map_err(|cause| self.failed(cause))?;
         Ok(Reader::new(&bytes).list(4, Reader::text)?)
     }
 
@@ -263,7 +336,7 @@ impl Target {
         let mut payload = Vec::new();
         protocol::put_u64(&mut payload, id);
         let message = protocol::message(set::EVENT_PIPE, event_pipe::STOP_TRACING, &payload);
-        let stream = self.send(&message).map_err(|cause| self.failed(cause))?;
+        let stream = self.send(&message, Instant::now() + PATIENCE)?;
         Ok(Stopping { target: self.clone(), stream })
     }
 
@@ -281,24 +354,50 @@ impl Target {
             return Err(ClientError::Answer("the message would exceed 64 KiB".to_owned()));
         }
         let message = protocol::message(set, id, payload);
-        let stream = self.send(&message).map_err(|cause| self.failed(cause))?;
-        self.receive(stream)
+        let deadline = Instant::now() + PATIENCE;
+        self.receive(self.send(&message, deadline)?, deadline)
     }
 
-    fn send(&self, message: &[u8]) -> io::Result<UnixStream> {
-        let mut stream = UnixStream::connect(&self.path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        match stream.write_all(message) {
+    /// Connects, and makes sure that the process is at the other end.
+    fn connect(&self, deadline: Instant) -> Result<UnixStream, ClientError> {
+        let stream = loop {
+            match try_to_connect(&self.path) {
+                // As many clients wait as the system allows.
+                Err(Errno::AGAIN) if Instant::now() < deadline => {
+                    let _ = poll(&mut [], PAUSE.try_into().ok().as_ref());
+                }
+                Err(Errno::AGAIN) => return Err(self.failed(ErrorKind::TimedOut.into())),
+                connected => break connected.map_err(|errno| self.failed(errno.into()))?,
+            }
+        };
+        peer::belongs_to(&stream, self.pid).map_err(|why| ClientError::Foreign {
+            pid: self.pid,
+            path: self.path.clone(),
+            why,
+        })?;
+        stream.set_nonblocking(false).map_err(|cause| self.failed(cause))?;
+        Ok(stream)
+    }
+
+    fn send(&self, message: &[u8], deadline: Instant) -> Result<UnixStream, ClientError> {
+        let mut stream = self.connect(deadline)?;
+        // A socket takes a message at once, so this is its end as well.
+        let written =
+            stream.set_write_timeout(left(deadline)).and_then(|()| stream.write_all(message));
+        match written {
             // The process may have refused the connection, and its answer may say why.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
-            sent => sent?,
+            written => written.map_err(|cause| self.failed(cause))?,
         }
         Ok(stream)
     }
 
-    fn receive(&self, mut stream: UnixStream) -> Result<(Vec<u8>, UnixStream), ClientError> {
-        let answer = read_message(&mut stream).map_err(|cause| self.failed(cause))?;
+    fn receive(
+        &self,
+        mut stream: UnixStream,
+        deadline: Instant,
+    ) -> Result<(Vec<u8>, UnixStream), ClientError> {
+        let answer = read_message(&mut stream, deadline).map_err(|cause| self.failed(cause))?;
         let payload = answer[HEADER..].to_vec();
         match (answer[16], answer[17]) {
             (set::SERVER, protocol::server::OK) => Ok((payload, stream)),
@@ -330,25 +429,75 @@ impl Stopping {
     /// # Errors
     /// There is no such session, or the process does not answer.
     pub fn answer(self) -> Result<(), ClientError> {
-        self.target.receive(self.stream).map(drop)
+        self.target.receive(self.stream, Instant::now() + PATIENCE).map(drop)
     }
 }
 
-fn read_message(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+/// A connection that does not block.
+fn try_to_connect(path: &Path) -> Result<UnixStream, Errno> {
+    let socket = socket::new_socket()?;
+    ioctl_fionbio(&socket, true)?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket.into())
+}
+
+/// The time until then, at least the shortest that a socket takes for one.
+fn left(deadline: Instant) -> Option<Duration> {
+    Some(deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)))
+}
+
+/// Fills a buffer. The other side does not gain time by sending little at a time.
+fn read_until(stream: &mut UnixStream, mut room: &mut [u8], deadline: Instant) -> io::Result<()> {
+    while !room.is_empty() {
+        if deadline <= Instant::now() {
+            return Err(io::Error::new(ErrorKind::TimedOut, "it has not answered in time"));
+        }
+        stream.set_read_timeout(left(deadline))?;
+        match stream.read(room) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => room = &mut room[count..],
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn read_message(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
     let mut message = vec![0; HEADER];
-    stream.read_exact(&mut message)?;
+    read_until(stream, &mut message, deadline)?;
     let size = protocol::size(&message).ok().flatten();
     let size = size.ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "not a message"))?;
     message.resize(size, 0);
-    stream.read_exact(&mut message[HEADER..])?;
+    read_until(stream, &mut message[HEADER..], deadline)?;
     Ok(message)
+}
+
+/// The processes that the names of sockets state, and when they began.
+fn named_in(folder: &Path) -> io::Result<Vec<(u32, u64, PathBuf)>> {
+    let mut named = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let ids = path.file_name().and_then(|name| ids(name.to_str()?));
+        named.extend(ids.map(|(pid, began)| (pid, began, path)));
+    }
+    Ok(named)
+}
+
+/// Whether there is this process. One of .NET states 0 where it does not know when it began.
+fn lives(pid: u32, began: u64) -> bool {
+    let now = socket::start_time(pid);
+    !cfg!(target_os = "linux") || now.is_some_and(|now| began == 0 || now == began)
 }
 
 /// The process and its start time in the name of a socket.
 fn ids(name: &str) -> Option<(u32, u64)> {
     let (pid, began) =
         name.strip_prefix("dotnet-diagnostic-")?.strip_suffix("-socket")?.split_once('-')?;
-    Some((pid.parse().ok()?, began.parse().ok()?))
+    let (pid, began) = (pid.parse().ok()?, began.parse().ok()?);
+    // One spelling of each, or a process could have any number of sockets.
+    (name == format!("dotnet-diagnostic-{pid}-{began}-socket")).then_some((pid, began))
 }
 
 impl Info {

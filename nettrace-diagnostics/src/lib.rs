@@ -61,7 +61,8 @@
 //!
 //! The process makes the socket `dotnet-diagnostic-PID-TIME-socket` in the folder `TMPDIR`, or else
 //! `/tmp`. Only its own user and root may connect: the modes of the socket say so (0600), and on
-//! Linux the server also asks the system for the client's user. `TIME` is when the process began:
+//! Linux the server also asks the system for the client's user. A client in another namespace of
+//! users counts as another user. `TIME` is when the process began:
 //! on Linux as `/proc/PID/stat` states it, on other systems 0. The socket is removed at `exit`. A
 //! process that is killed leaves it behind. A later process with the same path replaces it, if
 //! nobody listens there.
@@ -178,6 +179,8 @@ mod sync;
 mod connection;
 #[cfg(unix)]
 mod outgoing;
+#[cfg(unix)]
+mod peer;
 #[cfg(unix)]
 mod process;
 #[cfg(unix)]

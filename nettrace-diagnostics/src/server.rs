@@ -417,7 +417,8 @@ impl Server {
             return;
         }
         if !socket::is_allowed(&stream) {
-            let words = "the process belongs to another user";
+            let words = "the process belongs to another user, or has a namespace of users without \
+                         yours (`nsenter --user` leads into it)";
             return self.refuse(stream, kept, &Refusal::new(code::ACCESS_DENIED, words));
         }
         let deadline = Instant::now() + self.options.patience;

@@ -7,7 +7,7 @@ use std::{
     os::{
         fd::OwnedFd,
         unix::{
-            fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
+            fs::{FileTypeExt as _, MetadataExt as _},
             net::{UnixListener, UnixStream},
         },
     },
@@ -17,9 +17,13 @@ use std::{
 };
 
 use nettrace_writer::__process::variable;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use rustix::fs::fchmod;
+#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+use rustix::fs::{AtFlags, OFlags};
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::{Mode, fchmod},
+    fs::Mode,
     io::Errno,
     net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen},
 };
@@ -108,18 +112,16 @@ impl Listening {
     pub(crate) fn new(path: PathBuf) -> Result<Self, Error> {
         let failed = |cause: io::Error| Error::Bind { path: path.clone(), cause };
         let address = SocketAddrUnix::new(&*path).map_err(|_| path_too_long(path.clone()))?;
-        let mut socket = listen_at(&address);
+        let mut socket = listen_at(&path, &address);
         if matches!(&socket, Err(Errno::ADDRINUSE)) {
             if !is_stale(&path) {
                 return Err(Error::InUse { path });
             }
             fs::remove_file(&path).map_err(failed)?;
-            socket = listen_at(&address);
+            socket = listen_at(&path, &address);
         }
         let listener = UnixListener::from(socket.map_err(|errno| failed(errno.into()))?);
-        // The modes are right already where the system takes them from the socket.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
-        let file = file_at(&path).map_err(failed)?;
+        let file = own_socket_at(&path).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
         Ok(Self { listener, address: Address { path, file } })
     }
@@ -148,13 +150,71 @@ pub(crate) fn new_socket() -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-fn listen_at(address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
+/// A socket that listens at a path, with a file that is for its user alone from the first moment.
+/// The modes of a file at that path are never changed: in a folder that others can write to, it
+/// may be theirs by then, or lead to any other.
+fn listen_at(path: &Path, address: &SocketAddrUnix) -> Result<OwnedFd, Errno> {
     let socket = new_socket()?;
-    // Linux takes the modes of the file from the socket, so nobody else can connect in between.
-    let _ = fchmod(&socket, Mode::RUSR | Mode::WUSR);
-    bind(&socket, address)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        // The system takes the modes of the file from the socket.
+        let _ = path;
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        bind(&socket, address)?;
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = address;
+        bind_privately(&socket, path)?;
+    }
     listen(&socket, BACKLOG)?;
     Ok(socket)
+}
+
+/// Gives a socket its file where the system does not take the modes from the socket: in a folder
+/// that only this user may enter, from which it comes to its path.
+#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+fn bind_privately(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
+    const NAME: &str = "s";
+
+    let private = path.with_file_name(format!(".nettrace-{}", process::id()));
+    // One that a process of this id has left behind.
+    let _ = fs::remove_file(private.join(NAME)).and_then(|()| fs::remove_dir(&private));
+    rustix::fs::mkdir(&private, Mode::RWXU)?;
+    let make = || {
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&private, flags, Mode::empty())?;
+        let found = rustix::fs::fstat(&folder)?;
+        let is_ours = found.st_uid == rustix::process::geteuid().as_raw();
+        if !is_ours || Mode::from_raw_mode(found.st_mode) != Mode::RWXU {
+            return Err(Errno::PERM);
+        }
+        bind(socket, &SocketAddrUnix::new(private.join(NAME))?)?;
+        // In the folder that was opened, whatever is at its path now.
+        rustix::fs::chmodat(&folder, NAME, Mode::RUSR | Mode::WUSR, AtFlags::empty())?;
+        if fs::symlink_metadata(path).is_ok() {
+            let _ = rustix::fs::unlinkat(&folder, NAME, AtFlags::empty());
+            return Err(Errno::ADDRINUSE);
+        }
+        rustix::fs::renameat(&folder, NAME, rustix::fs::CWD, path)
+    };
+    let made = make();
+    let _ = fs::remove_dir(&private);
+    made
+}
+
+/// Which file a socket is that was made at a path, unless another has taken its place.
+fn own_socket_at(path: &Path) -> io::Result<(u64, u64)> {
+    let found = fs::symlink_metadata(path)?;
+    let is_ours = found.uid() == rustix::process::geteuid().as_raw();
+    if !found.file_type().is_socket() || !is_ours {
+        return Err(io::Error::other("somebody has exchanged it"));
+    }
+    if found.mode() & 0o600 != 0o600 {
+        let _ = fs::remove_file(path);
+        return Err(io::Error::other("the umask takes rights from the process's own user"));
+    }
+    Ok((found.dev(), found.ino()))
 }
 
 /// Whether there is a socket that nobody listens at.
@@ -170,11 +230,13 @@ fn is_stale(path: &Path) -> bool {
 
 /// Whether the process at the other end may use this one: it has the same user, or is root's.
 ///
-/// The modes of the socket already say so. This holds as well if somebody has changed them.
+/// The modes of the socket already say so. This holds as well if somebody has changed them. Users
+/// that this process's namespace does not have all look like `nobody`: they are refused, unless
+/// this process is `nobody`'s. Then the modes alone decide.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_allowed(stream: &UnixStream) -> bool {
-    rustix::net::sockopt::socket_peercred(stream)
-        .is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+    let own = rustix::process::geteuid().as_raw();
+    crate::peer::peer(stream).is_ok_and(|peer| peer.uid == 0 || peer.uid == own)
 }
 
 /// The modes of the socket decide.
@@ -216,4 +278,68 @@ pub(crate) fn send(
 /// Ends a connection in both directions, also if a child of a `fork` has a copy of its descriptor.
 pub(crate) fn close(stream: &Stream) {
     let _ = stream.shutdown(Shutdown::Both);
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a neighbour's thread")]
+mod tests {
+    use std::{
+        os::unix::fs::{PermissionsExt as _, symlink},
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_private_from_the_first_moment() {
+        let folder = tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let mode = || fs::symlink_metadata(&path).unwrap().permissions().mode() & 0o777;
+        // Before anything else can happen to the file.
+        let socket = listen_at(&path, &SocketAddrUnix::new(&*path).unwrap()).unwrap();
+        assert_eq!(mode(), 0o600);
+        drop(socket);
+        fs::remove_file(&path).unwrap();
+        // As other systems do it.
+        let socket = new_socket().unwrap();
+        bind_privately(&socket, &path).unwrap();
+        listen(&socket, BACKLOG).unwrap();
+        assert_eq!(mode(), 0o600);
+        UnixStream::connect(&path).unwrap();
+        let other = new_socket().unwrap();
+        assert_eq!(bind_privately(&other, &path), Err(Errno::ADDRINUSE));
+        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_neighbour_who_exchanges_the_socket_changes_no_file_of_others() {
+        let folder = tempdir().unwrap();
+        let [path, aside, victim] = ["socket", "aside", "victim"].map(|it| folder.path().join(it));
+        fs::write(&victim, "").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o644)).unwrap();
+        let over = AtomicBool::new(false);
+        let exchange = || {
+            while !over.load(Ordering::Relaxed) {
+                if fs::rename(&path, &aside).is_ok() {
+                    let _ = symlink(&victim, &path);
+                }
+            }
+        };
+        let mut made = 0;
+        thread::scope(|scope| {
+            scope.spawn(exchange);
+            for _ in 0..2_000 {
+                made += u32::from(Listening::new(path.clone()).is_ok());
+                let _ = fs::remove_file(&path);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        println!("{made} of 2000 were made before they were exchanged");
+        let mode = fs::metadata(&victim).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o644);
+    }
 }

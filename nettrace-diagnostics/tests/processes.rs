@@ -195,7 +195,8 @@ fn another_user_is_refused() {
     const NAME: &str = "another_user_is_refused";
     if is_rerun().is_some() {
         // As another user.
-        let target = Target { pid: 0, path: folder().join(std::env::var("SOCKET").unwrap()) };
+        let pid = std::os::unix::process::parent_id();
+        let target = Target { pid, path: folder().join(std::env::var("SOCKET").unwrap()) };
         match target.info().unwrap_err() {
             ClientError::Refused { code: 0x8007_0005, text } => println!("refused: {text}"),
             ClientError::Io { cause, .. } => println!("denied: {:?}", cause.kind()),
@@ -374,6 +375,71 @@ fn a_hundred_clients_that_vanish_at_any_moment_hurt_nobody() {
     let (events, lost) = counts(&reader.join().unwrap().unwrap());
     assert!(events > 100 && lost == 0, "{events} events, {lost} lost");
     drop(load);
+}
+
+/// This program, listening in a folder, in namespaces of its own.
+fn apart(test: &str, folder: &Path, namespaces: &[&str], user: Option<u32>) -> process::Child {
+    let mut command = Command::new("unshare");
+    command.args(namespaces).args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
+    command.arg(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env("NETTRACE_RERUN", "listen").env(FOLDER, folder).stdin(Stdio::piped());
+    user.map(|user| command.uid(user).gid(user));
+    command.spawn().unwrap()
+}
+
+#[test]
+fn a_process_in_a_container_is_found_and_asked_by_its_id_outside() {
+    const NAME: &str = "a_process_in_a_container_is_found_and_asked_by_its_id_outside";
+    if is_rerun().is_some() {
+        Options::new().directory(folder()).listen().unwrap();
+        let _load = Load::start(1);
+        drop(std::io::stdin().read_to_end(&mut Vec::new()));
+        return;
+    }
+    let can = Command::new("unshare").args(["--pid", "--fork", "--mount-proc", "true"]).output();
+    if skipped_in_emulator("it is started without its emulator") {
+        return;
+    }
+    if !can.is_ok_and(|output| output.status.success()) {
+        println!("skipped: no namespaces can be made here");
+        return;
+    }
+    // Of the same users, and of others: there nobody is root, and root is not at all.
+    for (namespaces, user) in [(&[][..], None), (&["--user", "--map-root-user"], Some(65_534))] {
+        let folder = tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let mut child = apart(NAME, folder.path(), namespaces, user);
+        let found = || Target::all_in(folder.path()).unwrap().pop();
+        let mut is_over = false;
+        until("a socket is there", || {
+            is_over = child.try_wait().unwrap().is_some();
+            is_over || found().is_some()
+        });
+        if is_over {
+            println!("skipped: nobody cannot make a namespace of users here");
+            continue;
+        }
+        let target = found().unwrap();
+        let name = target.path.file_name().unwrap().to_string_lossy().into_owned();
+        assert!(name.starts_with("dotnet-diagnostic-1-"), "{name}");
+        assert!(target.pid != 1 && target.pid != child.id(), "{target:?}");
+        match (user, target.info()) {
+            (None, info) => {
+                assert_eq!(info.unwrap().pid, 1);
+                let live = target.collect(&[all_of("Contoso-Attach")], 4).unwrap();
+                let reader = reads(live.stream);
+                target.stop(live.id).unwrap();
+                assert_eq!(counts(&reader.join().unwrap().unwrap()).1, 0);
+            }
+            (Some(_), Err(ClientError::Refused { text, .. })) => {
+                assert!(text.contains("has a namespace of users without yours"), "{text}");
+            }
+            (Some(_), info) => panic!("{info:?}"),
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 
 use nettrace_diagnostics::__client::Target;
 
-use super::{all, collect::Signals};
+use super::collect::Signals;
 use crate::{failure::Failure, summary};
 
 /// The variable by which a process waits at its own socket until a tool resumes it.
@@ -66,7 +66,7 @@ impl Launched {
         let begun = Instant::now();
         let mut is_silent = true;
         loop {
-            if let Some(target) = all()?.into_iter().find(|target| target.pid == pid) {
+            if let Some(target) = Target::of(pid).map_err(Failure::Output)? {
                 // The file appears a moment before the process listens at it.
                 if target.info().is_ok() {
                     return Ok(Self { program, target });
