@@ -21,6 +21,7 @@ mod clock;
 mod convert;
 mod dump;
 mod failure;
+mod file_name;
 mod filter;
 mod foreign;
 mod headers;

@@ -1,16 +1,22 @@
 //! `ps` and `collect`, with a process of Rust, and with one of .NET.
 
 #![cfg(unix)]
-#![expect(clippy::disallowed_methods, reason = "a test sleeps")]
+#![expect(clippy::disallowed_methods, reason = "a test sleeps, and has other processes")]
 
 mod live_support;
 
 use std::{
     env,
     fs::{self, File},
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::{self, Command, Output},
+    io::{Read as _, Write as _},
+    os::unix::{
+        fs::{PermissionsExt as _, symlink},
+        net::{UnixListener, UnixStream},
+        process::CommandExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{self, Command, Output, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +25,10 @@ use live_support::{Dotnet, interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::{Diagnostics, Options};
 use nettrace_writer::{Emit as _, TraceEvent};
 use tempfile::{TempDir, tempdir};
-use testkit::reference::{Trace, ask};
+use testkit::{
+    process::{copy_program, is_rerun, skipped_in_emulator, this_program},
+    reference::{Trace, ask},
+};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Contoso-Live", keywords = 1, level = Informational)]
@@ -198,4 +207,265 @@ fn a_process_of_dotnet_is_listed_and_collected() {
     verdict.assert_accepted();
     assert!(verdict.number("events") > 0, "{}", verdict.totals);
     assert!(said.contains(&format!("{} events", verdict.number("events"))), "{said}");
+}
+
+/// The name of the socket of a process, as tools look for it.
+fn socket_of(pid: u32) -> String {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let began = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
+    format!("dotnet-diagnostic-{pid}-{began}-socket")
+}
+
+/// One test of this program in a process of its own, with a folder.
+fn child(test: &str, folder: &Path) -> Command {
+    let mut command = this_program();
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
+    command.env("NETTRACE_RERUN", folder).stdin(Stdio::piped()).stdout(Stdio::null());
+    command
+}
+
+/// Waits until the test that has started this process ends.
+fn wait_for_the_end() {
+    drop(std::io::stdin().read_to_end(&mut Vec::new()));
+}
+
+#[test]
+fn a_socket_that_is_not_its_process_s_is_left_out() {
+    const NAME: &str = "a_socket_that_is_not_its_process_s_is_left_out";
+    if let Some(folder) = is_rerun() {
+        // Another user's process, which answers under the name of its parent.
+        let diagnostics = Options::new().directory(&folder).listen().unwrap();
+        let name = socket_of(std::os::unix::process::parent_id());
+        fs::rename(diagnostics.path(), Path::new(&folder).join(name)).unwrap();
+        return wait_for_the_end();
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can start a process of another user");
+        return;
+    }
+    if skipped_in_emulator("it is started without its emulator") || cfg!(not(target_os = "linux")) {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let program = folder.path().join("program");
+    copy_program(&env::current_exe().unwrap(), &program);
+    let mut command = Command::new(&program);
+    command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+    command.env("NETTRACE_RERUN", folder.path()).stdin(Stdio::piped()).stdout(Stdio::null());
+    let mut neighbour = command.uid(65_534).gid(65_534).spawn().unwrap();
+    let spoofed = folder.path().join(socket_of(process::id()));
+    until("the neighbour listens", || spoofed.exists());
+
+    let output = nettrace(folder.path(), &["ps"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(succeeded(&output), "", "{said}");
+    let why = format!("process {} of user 65534 listens there", neighbour.id());
+    assert!(said.contains("left out") && said.contains(&why), "{said}");
+    let (pid, name) = (process::id().to_string(), "program");
+    for which in [["-p", &*pid], ["-n", name]] {
+        for command in ["collect", "top", "counters"] {
+            let mut arguments = vec![command, which[0], which[1], "--duration", "0.1"];
+            arguments.extend((command == "collect").then_some("--force"));
+            let output = nettrace(folder.path(), &arguments).output().unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert!(said.contains(&why), "{arguments:?}: {said}");
+        }
+    }
+    drop(neighbour.stdin.take());
+    neighbour.wait().unwrap();
+}
+
+#[test]
+fn silent_sockets_take_no_more_time_than_one() {
+    const NAME: &str = "silent_sockets_take_no_more_time_than_one";
+    if let Some(folder) = is_rerun() {
+        let path = Path::new(&folder).join(socket_of(process::id()));
+        let _listener = UnixListener::bind(path).unwrap();
+        return wait_for_the_end();
+    }
+    let here = Here::new();
+    let folder = here.folder.path();
+    let mut silent: Vec<_> = (0..20).map(|_| child(NAME, folder).spawn().unwrap()).collect();
+    // And many names of one process.
+    let zeros =
+        |count: usize| format!("dotnet-diagnostic-{}{}-0-socket", "0".repeat(count), process::id());
+    let names: Vec<_> = (0..20).map(|zero| UnixListener::bind(folder.join(zeros(zero)))).collect();
+    let sockets = || fs::read_dir(folder).unwrap().count();
+    until("all listen", || sockets() == 41);
+
+    let begun = Instant::now();
+    let listed = succeeded(&nettrace(folder, &["ps"]).output().unwrap());
+    let took = begun.elapsed();
+    println!("{took:?} for ps");
+    let pid = process::id().to_string();
+    let rows = |id: &str| listed.lines().filter(|line| line.trim_start().starts_with(id)).count();
+    assert_eq!(rows(&pid), 2, "{listed}");
+    assert!(silent.iter().all(|child| rows(&child.id().to_string()) == 1), "{listed}");
+    assert_eq!(listed.matches("has not answered in time").count(), 21, "{listed}");
+    // Each may take five seconds, and so may all.
+    assert!(took < Duration::from_secs(3 * 5), "{took:?}");
+    let program = env::current_exe().unwrap().file_stem().unwrap().to_str().unwrap().to_owned();
+    let arguments = ["collect", "-n", &program, "-o", "a.nettrace", "--duration", "0.1"];
+    let begun = Instant::now();
+    succeeded(&nettrace(folder, &arguments).output().unwrap());
+    assert!(begun.elapsed() < Duration::from_secs(3 * 5), "{:?}", begun.elapsed());
+    for child in &mut silent {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+    drop(names);
+}
+
+/// A process that says of itself and sends what it likes: this one, in a folder.
+struct Liar {
+    folder: TempDir,
+    /// What it was asked to end.
+    stops: mpsc::Receiver<()>,
+}
+
+impl Liar {
+    fn new(program: &str, trace: Vec<u8>, ends: bool) -> Self {
+        let folder = tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(socket_of(process::id()))).unwrap();
+        let (tell, stops) = mpsc::channel();
+        let texts = ["/bin/x", "Linux", "x64", program, "10.0", "linux-x64"];
+        let head = [&[1, 0, 0, 0][..], &u64::from(process::id()).to_le_bytes(), &[7; 16]].concat();
+        let info = texts.iter().fold(head, |all, one| [all, wire(one)].concat());
+        // It ends with the process.
+        thread::spawn(move || {
+            let mut kept = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let Ok((set, id)) = request(&mut stream) else { continue };
+                let answer = match (set, id) {
+                    (4, _) => answer(&info),
+                    (2, 1) => {
+                        let _ = tell.send(());
+                        Vec::new()
+                    }
+                    _ => [&answer(&1_u64.to_le_bytes())[..], &trace].concat(),
+                };
+                let _ = stream.write_all(&answer);
+                if !ends && set == 2 {
+                    kept.push(stream);
+                }
+            }
+        });
+        Self { folder, stops }
+    }
+
+    /// A folder for the command to be in, two levels below the one that is looked at.
+    fn place(&self) -> PathBuf {
+        let place = self.folder.path().join("a/b");
+        fs::create_dir_all(&place).unwrap();
+        place
+    }
+
+    fn collect(&self, more: &[&str]) -> Command {
+        let pid = process::id().to_string();
+        let arguments = [&["collect", "-p", &pid, "--duration", "0.2"], more].concat();
+        let mut command = nettrace(self.folder.path(), &arguments);
+        command.current_dir(self.place());
+        command
+    }
+}
+
+/// A text as the protocol has it.
+fn wire(text: &str) -> Vec<u8> {
+    let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
+    let count = u32::try_from(units.len()).unwrap().to_le_bytes();
+    [count.to_vec(), units.iter().flat_map(|unit| unit.to_le_bytes()).collect()].concat()
+}
+
+fn answer(payload: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(20 + payload.len()).unwrap().to_le_bytes();
+    [&b"DOTNET_IPC_V1\0"[..], &size, &[0xff, 0, 0, 0], payload].concat()
+}
+
+fn request(stream: &mut UnixStream) -> std::io::Result<(u8, u8)> {
+    let mut head = [0; 20];
+    stream.read_exact(&mut head)?;
+    let size = usize::from(u16::from_le_bytes([head[14], head[15]]));
+    stream.read_exact(&mut vec![0; size - 20])?;
+    Ok((head[16], head[17]))
+}
+
+/// All files below a folder, without sockets.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => found.extend(files(&entry.path())),
+            kind if kind.is_file() => found.push(entry.path()),
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn what_a_process_calls_itself_leads_to_no_other_folder() {
+    let trace = nettrace_reader::example();
+    let pid = process::id();
+    for (name, file) in [
+        ("../../x", format!("_.._x-{pid}.nettrace")),
+        ("--help\u{202E}", format!("help_-{pid}.nettrace")),
+        (".bashrc", format!("bashrc-{pid}.nettrace")),
+    ] {
+        let liar = Liar::new(name, trace.clone(), true);
+        let path = liar.place().join(&file);
+        succeeded(&liar.collect(&[]).output().unwrap());
+        assert_eq!(files(liar.folder.path()), [path], "{name:?}");
+    }
+    // Whatever is there already stays, and nobody reads what is recorded.
+    let liar = Liar::new("../../x", trace, true);
+    let path = liar.place().join(format!("_.._x-{pid}.nettrace"));
+    let other = liar.place().join("other");
+    for force in [&[][..], &["--force"]] {
+        let refused = |words: &str| {
+            let output = liar.collect(force).output().unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains(words), "{said}");
+            fs::remove_file(&path).unwrap();
+        };
+        symlink(&other, &path).unwrap();
+        refused("it is a symbolic link");
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        refused("it is no file");
+    }
+    assert_eq!(files(liar.folder.path()), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn what_is_no_trace_makes_no_file() {
+    let example = nettrace_reader::example();
+    for bytes in [&b"root::0:0::/:/bin/sh\n"[..], b"", &example[..20], &[0; 3 << 20]] {
+        let liar = Liar::new("shop", bytes.to_vec(), true);
+        let old = liar.place().join("old");
+        fs::write(&old, "old").unwrap();
+        for more in [&[][..], &["-o", "new"], &["-o", "old", "--force"], &["-o", "-"]] {
+            let output = liar.collect(more).output().unwrap();
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{said}");
+            assert!(said.contains("what the process sends is no trace"), "{said}");
+            assert_eq!((output.stdout.len(), fs::read(&old).unwrap()), (0, b"old".to_vec()));
+            assert_eq!(files(liar.folder.path()), std::slice::from_ref(&old));
+        }
+    }
+}
+
+#[test]
+fn a_process_that_does_not_end_its_trace_is_given_up() {
+    let liar = Liar::new("shop", nettrace_reader::example(), false);
+    let child = liar.collect(&["-o", "new"]).spawn().unwrap();
+    liar.stops.recv_timeout(Duration::from_secs(240)).unwrap();
+    // It has been asked to end, and is silent. The user has had enough.
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("the process does not end the trace"), "{said}");
+    assert!(fs::metadata(liar.place().join("new")).unwrap().len() > 0);
 }

@@ -41,10 +41,9 @@ impl<'a, W: Write> Destination<'a, W> {
             Ok(kind) if kind.is_file() && !force => {
                 return refuse("it exists; --force replaces it");
             }
-            Ok(kind) if !kind.is_file() => Place::Stream(
-                OpenOptions::new().write(true).open(path).map_err(|e| failed(path, e))?,
-                path.to_owned(),
-            ),
+            Ok(kind) if !kind.is_file() => {
+                Place::Stream(open_stream(path).map_err(|e| failed(path, e))?, path.to_owned())
+            }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(path, error)),
             _ => Place::File(NewFile::create(path, force).map_err(|e| failed(path, e))?),
         };
@@ -78,6 +77,22 @@ impl<'a, W: Write> Destination<'a, W> {
         }
         Ok(self.written)
     }
+}
+
+/// Opens a device or named pipe. It fails if somebody has put something else in its place.
+pub(crate) fn open_stream(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NOFOLLOW.bits() as i32,
+    );
+    let file = options.open(path)?;
+    if file.metadata()?.is_file() {
+        return Err(refusal("it was a device or pipe, and is a file now"));
+    }
+    Ok(file)
 }
 
 /// A file under a hidden name. It is removed unless it is published.

@@ -11,14 +11,21 @@ use std::{
 
 use clap::ValueHint;
 use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted};
+use nettrace_reader as trace;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Profile, Provider, Which, find, launch::Launched};
-use crate::{args::Limits, failure::Failure, summary};
+use crate::{
+    args::Limits, convert::destination::open_stream, failure::Failure, file_name, summary,
+};
 
 /// How much is read at a time.
 const CHUNK: usize = 64 << 10;
+/// More bytes than a trace has before the end of its first block.
+const LONGEST_HEAD: usize = 1 << 20;
+/// How long a process may take to end its trace.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to collect, from which process, and where to.
 #[derive(Clone, Debug, clap::Args)]
@@ -89,14 +96,12 @@ pub(crate) fn run(
         None => Some(default_path(&target)?),
     };
     let place = match &path {
-        Some(path) => Some(Place::find(path, options.force)?),
+        Some(path) => Some(Place::find(path, options.force, options.out.is_some())?),
         None => None,
     };
     let wanted = wanted(options);
     let stacks = options.stacks || options.profile.contains(&Profile::SampledThreadTime);
     let live = target.collect_with(&wanted, options.buffer, stacks)?;
-    // Not before: a process that refuses leaves the old file as it is, and no empty one.
-    let mut file = place.map(Place::create).transpose()?;
     if let Some(launched) = &mut launched {
         launched.resume()?;
     }
@@ -104,20 +109,15 @@ pub(crate) fn run(
     if end.is_none() && io::stderr().is_terminal() {
         summary::say(Some(format_args!("recording process {}; Ctrl-C ends it", target.pid)))?;
     }
-    match &mut file {
-        Some(file) => {
-            let path = path.as_deref().unwrap_or(Path::new(""));
-            let failed = |error| Failure::Destination(path.display().to_string(), error);
-            copy(&target, live, &signals, end, &mut |bytes| file.write_all(bytes).map_err(failed))?;
-            // What has gone to a device or a pipe cannot be read again.
-            if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
-                report(path, limits)?;
-            }
+    let held = Some(Vec::new());
+    let mut copied = Copied { held, place, path: path.as_deref(), file: None, out, limits };
+    copy(&target, live, &signals, end, &mut |bytes| copied.take(bytes))?;
+    copied.end()?;
+    if let (Some(file), Some(path)) = (&copied.file, &path) {
+        // What has gone to a device or a pipe cannot be read again.
+        if file.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            report(path, limits)?;
         }
-        None => copy(&target, live, &signals, end, &mut |bytes| {
-            out.write_all(bytes)?;
-            Ok(out.flush()?)
-        })?,
     }
     match launched {
         Some(launched) => launched.wait(&signals),
@@ -154,9 +154,69 @@ fn wanted(options: &CollectOptions) -> Vec<Wanted> {
     wanted
 }
 
+/// A name in the current folder: what the process calls itself leads to no other.
 fn default_path(target: &Target) -> Result<PathBuf, Failure> {
-    let name = super::name_of(&target.info()?);
+    let name = file_name::part(&super::name_of(&target.info()?));
     Ok(PathBuf::from(format!("{name}-{}.nettrace", target.pid)))
+}
+
+/// Where the bytes go that a process sends. Until they are known to be a trace, nowhere: a process
+/// that refuses, or sends something else, leaves an old file as it is, and no empty one.
+struct Copied<'a, W: Write> {
+    /// What has come so far. `None`: it is a trace.
+    held: Option<Vec<u8>>,
+    /// `None`: standard output, or the file is made.
+    place: Option<Place<'a>>,
+    path: Option<&'a Path>,
+    file: Option<File>,
+    out: &'a mut W,
+    limits: Limits,
+}
+
+impl<W: Write> Copied<'_, W> {
+    fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(mut held) = self.held.take() else { return self.write(bytes) };
+        held.extend_from_slice(bytes);
+        match self.limits.options().open(&held[..]) {
+            Ok(_) => {
+                self.file = self.place.take().map(Place::create).transpose()?;
+                self.write(&held)
+            }
+            Err(error) => {
+                let is_short = matches!(error.kind(), trace::ErrorKind::Truncated { .. });
+                if !is_short || held.len() > LONGEST_HEAD {
+                    return Err(no_trace(&error));
+                }
+                self.held = Some(held);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        match (&mut self.file, self.path) {
+            (Some(file), Some(path)) => {
+                let failed = |error| Failure::Destination(path.display().to_string(), error);
+                file.write_all(bytes).map_err(failed)
+            }
+            _ => {
+                self.out.write_all(bytes)?;
+                Ok(self.out.flush()?)
+            }
+        }
+    }
+
+    /// Nothing follows.
+    fn end(&self) -> Result<(), Failure> {
+        match self.held.as_ref().map(|held| self.limits.options().open(&held[..])) {
+            Some(Err(error)) => Err(no_trace(&error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn no_trace(error: &trace::Error) -> Failure {
+    Failure::Process(format!("what the process sends is no trace: {error}"))
 }
 
 /// Where a trace goes.
@@ -172,13 +232,17 @@ enum Place<'a> {
 impl<'a> Place<'a> {
     /// A symbolic link is refused, as by sessions and conversions: in a folder that others can
     /// write to, it would lead to a file of its maker's choice.
-    fn find(path: &'a Path, force: bool) -> Result<Self, Failure> {
+    ///
+    /// A device or pipe must be named by the user. Anybody can put one where the name of a process
+    /// leads, and read there.
+    fn find(path: &'a Path, force: bool, is_named: bool) -> Result<Self, Failure> {
         let failed = |error| Failure::Destination(path.display().to_string(), error);
         let refuse = |why: &'static str| Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
         match fs::symlink_metadata(path).map(|metadata| metadata.file_type()) {
             Ok(kind) if kind.is_symlink() => refuse("it is a symbolic link; name its target"),
             Ok(kind) if kind.is_dir() => refuse("it is a directory"),
-            Ok(kind) if !kind.is_file() => Ok(Self::Stream(path)),
+            Ok(kind) if !kind.is_file() && is_named => Ok(Self::Stream(path)),
+            Ok(kind) if !kind.is_file() => refuse("it is no file"),
             Ok(_) if force => Ok(Self::Old(path)),
             Ok(_) => refuse("it exists; --force replaces it"),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::New(path)),
@@ -191,7 +255,7 @@ impl<'a> Place<'a> {
         let mut options = File::options();
         options.write(true);
         let made = match self {
-            Self::Stream(_) => options.open(path),
+            Self::Stream(_) => open_stream(path),
             Self::New(_) => options.create_new(true).mode(0o600).open(path),
             // A file of its own: the old one may be open to others, or have other names.
             Self::Old(_) => {
@@ -213,31 +277,39 @@ fn copy(
 ) -> Result<(), Failure> {
     let Live { id, mut stream } = live;
     let mut stopping = None;
+    let mut end = end;
     let mut chunk = vec![0; CHUNK];
     loop {
-        let is_due = end.is_some_and(|end| end <= Instant::now()) || signals.came();
-        if is_due && stopping.is_none() {
+        if end.is_some_and(|end| end <= Instant::now()) || signals.came() {
+            if stopping.is_some() {
+                // It is silent, or somebody is tired of waiting. What has come is written.
+                return Err(Failure::Process("the process does not end the trace".to_owned()));
+            }
             // The process answers when it has written everything, so read on until then.
             stopping = Some(target.begin_stop(id));
+            end = Some(Instant::now() + PATIENCE);
         }
-        if stopping.is_none() {
-            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            // Rounded up, so that the time is over when this wakes.
-            let left = left.map(|left| left + Duration::from_millis(1));
-            let mut polled =
-                [PollFd::new(&stream, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
-            let timeout = left.and_then(|left| left.try_into().ok());
-            match poll(&mut polled, timeout.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => return Err(Failure::Process(errno.to_string())),
-            }
-            if polled[0].revents().is_empty() {
-                continue;
-            }
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        // Rounded up, so that the time is over when this wakes.
+        let left = left.map(|left| left + Duration::from_millis(1));
+        let mut polled =
+            [PollFd::new(&stream, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
+        let timeout = left.and_then(|left| left.try_into().ok());
+        match poll(&mut polled, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(Failure::Process(errno.to_string())),
+        }
+        if polled[0].revents().is_empty() {
+            continue;
         }
         match stream.read(&mut chunk) {
             Ok(0) => break,
-            Ok(count) => write(&chunk[..count])?,
+            Ok(count) => {
+                write(&chunk[..count])?;
+                if stopping.is_some() {
+                    end = Some(Instant::now() + PATIENCE);
+                }
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(cause) => {
                 return Err(ClientError::Io { path: target.path.clone(), cause }.into());

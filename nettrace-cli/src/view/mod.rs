@@ -13,6 +13,7 @@ use nettrace_views::View;
 use crate::{
     args::Limits,
     failure::Failure,
+    file_name,
     heph::Original,
     report::{self, Content},
     source::Source,
@@ -129,9 +130,7 @@ fn announce(address: &str, end: Result<(), Failure>, out: &mut impl Write) -> Re
 /// files removes it.
 fn keep(page: &[u8], trace: &Path) -> io::Result<std::path::PathBuf> {
     let stem = trace.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
-    let stem: String = stem.unwrap_or_default().chars().map(plain).take(60).collect();
-    let prefix = format!("nettrace-{}-", stem.trim_matches(['-', '.']));
+    let prefix = format!("nettrace-{}-", file_name::part(&stem.unwrap_or_default()));
     let mut file = tempfile::Builder::new().prefix(&prefix).suffix(".html").tempfile()?;
     file.write_all(page)?;
     let (_, path) = file.keep().map_err(|error| error.error)?;
