@@ -6,13 +6,14 @@
 mod live_support;
 
 use std::{
+    cell::Cell,
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::BufReader,
+    io::{BufReader, Read as _},
     path::Path,
     process::{self, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use live_support::{Dotnet, interrupt, nettrace, succeeded, until, until_enough};
@@ -175,6 +176,86 @@ fn counters_of_a_process_of_ours_are_what_it_counts() {
     let enough = |lines: &[String]| lines.iter().any(|line| line.ends_with(expected));
     assert!(until_enough(command, || (), enough).contains(expected));
     diagnostics.stop();
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn counters_go_on_beside_clients_that_are_killed_or_hang() {
+    const NAME: &str = "counters_go_on_beside_clients_that_are_killed_or_hang";
+    if is_rerun().is_some() {
+        nettrace_diagnostics::listen().unwrap();
+        thread::spawn(|| {
+            loop {
+                ORDERS.add(1);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        process::exit(0);
+    }
+    let folder = tempdir().unwrap();
+    let mut program = this_program();
+    program.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).stdin(Stdio::piped());
+    program.env("NETTRACE_RERUN", "count").env("TMPDIR", folder.path()).stdout(Stdio::null());
+    let mut program = program.spawn().unwrap();
+    let pid = program.id().to_string();
+    let arguments = ["counters", "-p", &pid, "Contoso-Shop", "--interval", "100ms", "--json"];
+    let once = || nettrace(folder.path(), &[&arguments[..], &["--duration", "0.2"]].concat());
+    until("it counts", || !once().output().unwrap().stdout.is_empty());
+    let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
+    let size = || (count("task"), count("fd"));
+    // The last session ends as soon as its thread gets a processor.
+    let mut before = size();
+    until("nobody is attached", || {
+        thread::sleep(Duration::from_millis(100));
+        std::mem::replace(&mut before, size()) == before
+    });
+
+    // Each client lives a while longer than the one before it, so they are killed at every moment
+    // of their lives. Every fifth hangs instead.
+    let (mut clients, mut hanging) = (Vec::<(Instant, process::Child)>::new(), Vec::new());
+    let mut lives = Duration::ZERO;
+    let mut killed = 0;
+    let (all_killed, after) = (Cell::new(false), Cell::new(None));
+    let hurt = || {
+        if clients.len() < 4 && killed < 80 {
+            let mut command = nettrace(folder.path(), &arguments);
+            // Nobody reads what it prints, so the one that hangs at last has a full pipe.
+            clients.push((Instant::now() + lives, command.stderr(Stdio::null()).spawn().unwrap()));
+            lives = (lives + Duration::from_millis(4)).min(Duration::from_millis(300));
+        }
+        let now = Instant::now();
+        if let Some(index) = clients.iter().position(|(end, _)| *end <= now) {
+            let (_, mut client) = clients.swap_remove(index);
+            killed += 1;
+            if killed % 5 == 0 {
+                let id = rustix::process::Pid::from_child(&client);
+                rustix::process::kill_process(id, rustix::process::Signal::STOP).unwrap();
+                hanging.push(client);
+            } else {
+                client.kill().unwrap();
+                client.wait().unwrap();
+            }
+        }
+        all_killed.set(killed >= 80);
+    };
+    // The one in the middle gets a value in each interval, up to the end.
+    let text = until_enough(nettrace(folder.path(), &arguments), hurt, |lines| {
+        if all_killed.get() && after.get().is_none() {
+            after.set(Some(lines.len()));
+        }
+        after.get().is_some_and(|after| lines.len() >= after + 5)
+    });
+    let values: Vec<_> = objects(&text).iter().map(|one| one["value"].as_f64().unwrap()).collect();
+    println!("{} values beside {killed} clients, {} of them hanging", values.len(), hanging.len());
+    assert!(values.is_sorted() && values.first() < values.last(), "{values:?}");
+    for mut client in hanging {
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+    until("nothing is left of them", || size() <= before);
+    drop(program.stdin.take());
+    assert!(program.wait().unwrap().success());
 }
 
 #[test]
