@@ -130,7 +130,7 @@ fn find(which: &Which) -> Result<Target, Failure> {
                 "no process with a diagnostics socket is named {name}; `nettrace ps` lists them"
             );
             for why in silent {
-                words += &format!("\nleft out: {why}");
+                words += &format!("; left out: {why}");
             }
             Err(Failure::Process(words))
         }

@@ -288,10 +288,12 @@ fn silent_sockets_take_no_more_time_than_one() {
     let here = Here::new();
     let folder = here.folder.path();
     let mut silent: Vec<_> = (0..20).map(|_| child(NAME, folder).spawn().unwrap()).collect();
-    // And many names of one process.
-    let zeros =
-        |count: usize| format!("dotnet-diagnostic-{}{}-0-socket", "0".repeat(count), process::id());
-    let names: Vec<_> = (0..20).map(|zero| UnixListener::bind(folder.join(zeros(zero)))).collect();
+    // And many names of one process, of which only the first may be one.
+    let zeros = |zeros: usize| format!("{}{}-0", "0".repeat(zeros), process::id());
+    let times = |time: usize| format!("{}-{time}", process::id());
+    let names = (0..10).map(zeros).chain((1..11).map(times));
+    let paths = names.map(|name| folder.join(format!("dotnet-diagnostic-{name}-socket")));
+    let names: Vec<_> = paths.map(|path| UnixListener::bind(path).unwrap()).collect();
     let sockets = || fs::read_dir(folder).unwrap().count();
     until("all listen", || sockets() == 41);
 

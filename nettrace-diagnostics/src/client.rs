@@ -176,7 +176,7 @@ impl Target {
         Ok(own.next().map(|(pid, _, path)| Self { pid, path }))
     }
 
-    /// The same of any folder.
+    /// What [`all`](Self::all) returns, of any folder.
     ///
     /// # Errors
     /// The folder cannot be read.
@@ -188,7 +188,8 @@ impl Target {
                 true => Some(pid),
                 false => try_to_connect(&path)
                     .ok()
-                    .and_then(|stream| peer::known_to_itself_as(&stream, pid)),
+                    .and_then(|stream| peer::known_to_itself_as(&stream, pid))
+                    .filter(|pid| lives(*pid, began)),
             };
             found.extend(pid.map(|pid| Self { pid, path }));
         }
