@@ -65,8 +65,8 @@ fn status(pid: u32) -> Option<Status> {
 
 /// Whether the process `pid` listens at the other end, and its user has made it do so. If not, why.
 ///
-/// A listener of root's is believed as well: a process that began as root's keeps its socket when it
-/// takes another user.
+/// A listener of root's is believed as well: a process that began as root's keeps its socket when
+/// it takes another user.
 #[cfg(target_os = "linux")]
 pub(crate) fn belongs_to(stream: &UnixStream, pid: u32) -> Result<(), String> {
     let peer = peer(stream).map_err(|error| error.to_string())?;
