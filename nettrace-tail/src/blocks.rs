@@ -1,8 +1,7 @@
 //! The blocks of a session's stream, as far as a tail decision has to understand them.
 
 use nettrace_format::v6::{
-    BLOCK_HEADER, BlockKind, LAST_LABEL, Label, RowHeader, RowState, SequencePointFlags,
-    ThreadSequence, read_label,
+    BLOCK_HEADER, BlockKind, LAST_LABEL, Label, RowHeader, RowState, ThreadSequence, read_label,
 };
 
 /// The bytes are not what a session writes in version 6.
@@ -85,20 +84,17 @@ pub(crate) struct SpanOf {
     pub(crate) span: u64,
 }
 
-/// A label list.
+/// A stack or a label list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct List<'a> {
-    pub(crate) id: u32,
+pub(crate) struct Row<'a> {
     pub(crate) bytes: &'a [u8],
-    /// `None` without a trace id.
+    /// The span of a label list that has a trace.
     pub(crate) span: Option<SpanOf>,
 }
 
-/// Calls `f` with each list of a block of label lists.
-pub(crate) fn lists<'a>(body: &'a [u8], mut f: impl FnMut(List<'a>)) -> Result<(), Malformed> {
-    let (first, count) = (word32(body, 0)?, word32(body, 4)?);
-    let mut rest = body.get(8..).ok_or(Malformed)?;
-    for at in 0..count {
+/// The first id of a block of label lists, and the lists.
+pub(crate) fn lists(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
+    numbered(body, |rest| {
         let (mut len, mut trace, mut span) = (0, None, 0);
         loop {
             let label = rest.get(len..).ok_or(Malformed)?;
@@ -111,35 +107,70 @@ pub(crate) fn lists<'a>(body: &'a [u8], mut f: impl FnMut(List<'a>)) -> Result<(
             }
             len += label_len;
             if is_last {
-                break;
+                return Ok((len, trace.map(|trace| SpanOf { trace, span })));
             }
         }
-        let id = first.checked_add(at).ok_or(Malformed)?;
-        let (bytes, after) = rest.split_at(len);
-        f(List { id, bytes, span: trace.map(|trace| SpanOf { trace, span }) });
+    })
+}
+
+/// The first id of a block of stacks, and the stacks.
+pub(crate) fn stacks(body: &[u8]) -> Result<(u32, Vec<Row<'_>>), Malformed> {
+    numbered(body, |rest| Ok((4 + word32(rest, 0)? as usize, None)))
+}
+
+/// The rows of a block whose ids follow each other. `row` reads the first of the bytes that it
+/// gets, and returns its length.
+fn numbered(
+    body: &[u8],
+    row: impl Fn(&[u8]) -> Result<(usize, Option<SpanOf>), Malformed>,
+) -> Result<(u32, Vec<Row<'_>>), Malformed> {
+    let (first, count) = (word32(body, 0)?, word32(body, 4)?);
+    let mut rest = body.get(8..).ok_or(Malformed)?;
+    let mut rows = Vec::new();
+    for _ in 0..count {
+        let (len, span) = row(rest)?;
+        let (bytes, after) = rest.split_at_checked(len).ok_or(Malformed)?;
+        rows.push(Row { bytes, span });
         rest = after;
     }
-    Ok(())
+    Ok((first, rows))
+}
+
+/// The rows of a block of types: the id of each, and its bytes.
+pub(crate) fn type_rows(body: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
+    let header = usize::from(word16(body, 0)?);
+    sized_rows(body.get(2 + header..).ok_or(Malformed)?)
+}
+
+/// The rows of a block of threads: the index of each, and its bytes. Each row has a size of 16 bits
+/// that does not count itself.
+pub(crate) fn sized_rows(mut bytes: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
+    let mut rows = Vec::new();
+    while !bytes.is_empty() {
+        let len = 2 + usize::from(word16(bytes, 0)?);
+        let (row, after) = bytes.split_at_checked(len).ok_or(Malformed)?;
+        rows.push((varuint(&mut &row[2..])?, row));
+        bytes = after;
+    }
+    Ok(rows)
 }
 
 /// A sequence point.
 #[derive(Debug)]
 pub(crate) struct Point {
     pub(crate) timestamp: u64,
-    pub(crate) flags: SequencePointFlags,
     pub(crate) threads: Vec<ThreadSequence>,
 }
 
 pub(crate) fn point(body: &[u8]) -> Result<Point, Malformed> {
     let timestamp = body.first_chunk().copied().map(u64::from_le_bytes).ok_or(Malformed)?;
     let (flags, count) = (word32(body, 8)?, word32(body, 12)?);
-    let flags =
-        SequencePointFlags { flush_threads: flags & 1 != 0, flush_metadata: flags & 2 != 0 };
     let threads = thread_sequences(body.get(16..).ok_or(Malformed)?)?;
-    if threads.len() != count as usize {
+    // Sessions never flush threads and types.
+    if threads.len() != count as usize || flags != 0 {
         return Err(Malformed);
     }
-    Ok(Point { timestamp, flags, threads })
+    Ok(Point { timestamp, threads })
 }
 
 /// The threads, each with its last number, that fill `bytes`.

@@ -25,9 +25,9 @@ pub struct TailCounts {
     /// Those of the kept spans that had not ended when their Start had to be written: they took
     /// longer than the window, or memory was short, or the session ended.
     pub undecided_spans: u64,
-    /// Events that are in no stream: they were held back when the sink asked for a new stream after
-    /// an error, or when the session ended while the sink failed. The session counts them as
-    /// written.
+    /// Events that are in no stream: they were on their way when the sink asked for a new stream
+    /// after an error, or were held back when the session ended while the sink failed. The session
+    /// counts them as written.
     pub lost_events: u64,
 }
 
@@ -63,8 +63,9 @@ impl TailCounter {
     }
 
     /// About how many bytes of memory are in use: for events that are held back, for those that the
-    /// sink within has not taken yet, and for what is known of trees. See
-    /// [`Tail::memory`](crate::Tail::memory) for the bound.
+    /// sink within has not taken yet, for what is known of trees, and for definitions. It can be a
+    /// fifth more than what is taken for trees. See [`Tail::memory`](crate::Tail::memory) for the
+    /// bound.
     #[must_use]
     pub fn memory(&self) -> u64 {
         self.0.memory.load(Relaxed)
@@ -124,9 +125,9 @@ impl Told {
         *self = Self::default();
     }
 
-    /// Begins anew after a sequence point that ends definitions.
-    pub(crate) fn flush(&mut self) {
-        self.is_defined = false;
+    /// Whether the counts have changed.
+    pub(crate) fn differs(&self, counts: &TailCounts) -> bool {
+        self.counts != *counts
     }
 
     /// Appends an event with the counts, if they have changed.
@@ -136,7 +137,7 @@ impl Told {
         at: u64,
         out: &mut Vec<u8>,
     ) -> Result<(), Malformed> {
-        if self.counts == *counts {
+        if !self.differs(counts) {
             return Ok(());
         }
         self.counts = *counts;

@@ -86,9 +86,10 @@
 //!
 //! # What it costs
 //!
-//! - Memory: what the session writes in one window, up to a [bound](Tail::memory) of 64 MiB, beyond
-//!   which the oldest events are decided upon early. Spans that have not ended then are kept, and
-//!   [counted](TailCounts::undecided_spans).
+//! - Memory: what the session writes in one window, and about 300 bytes for each root, up to a
+//!   [bound](Tail::memory) of 64 MiB. Beyond it, what is known of trees is forgotten of which nothing
+//!   is held back, and what comes of them later is kept. Then the oldest events are decided upon
+//!   early. Spans that have not ended then are kept, and [counted](TailCounts::undecided_spans).
 //! - The session's own thread reads each row twice. Threads that emit do nothing more.
 //! - Delay: an event is in the file when the window is over, also if the session is flushed. While
 //!   nobody emits that can take a second more.
@@ -96,15 +97,22 @@
 //!   decision. One that exits without [`finish`](nettrace_writer::Session::finish) does not (on
 //!   Unix): what is held back is decided upon then.
 //!
+//! Sinks with bounds, such as [`RotatingFiles`](nettrace_writer::sink::RotatingFiles), keep them for
+//! what is written: the tail decision begins a new stream when the next row does not fit, or when
+//! the sink asks for one. It writes what a stream needs to be read alone.
+//!
 //! The session must write version 6.
 
 #![forbid(unsafe_code)]
 
 mod blocks;
 mod counts;
+mod header;
+mod outgoing;
 mod queue;
 mod release;
 mod roles;
+mod table;
 mod trees;
 
 use std::{
@@ -114,16 +122,16 @@ use std::{
 };
 
 use nettrace_format::v6::BlockKind;
-use nettrace_reader::__shared::Map;
 use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
 
 pub use crate::counts::{TailCounter, TailCounts};
 use crate::{
-    blocks::{Malformed, Rows, SpanOf, blocks, lists, point},
-    counts::Told,
+    blocks::{Malformed, Rows, blocks, lists, point},
+    header::Header,
     queue::{Queue, count_rows, malformed},
     release::{Release, With},
     roles::{Asked, Keep, Roles},
+    table::Table,
     trees::Trees,
 };
 
@@ -139,6 +147,7 @@ pub struct Tail<S> {
     asked: Vec<Asked>,
     incoming: Option<Incoming>,
     held: VecDeque<Held>,
+    /// The memory of what is held, besides the list of it.
     held_bytes: usize,
     trees: Trees,
     release: Option<Release>,
@@ -152,8 +161,10 @@ pub struct Tail<S> {
 #[derive(Debug)]
 struct Incoming {
     roles: Roles,
-    /// The label lists since the last sequence point that have a trace.
-    lists: Map<u32, SpanOf>,
+    /// The label lists since the last sequence point.
+    lists: Table,
+    /// How many streams there were when the session began this one.
+    streams: u32,
 }
 
 /// Something that is held back.
@@ -162,14 +173,16 @@ struct Held {
     since: Instant,
     /// Batches are counted from 1.
     batch: u64,
-    /// The time of its oldest row.
-    first: u64,
     what: What,
 }
 
 #[derive(Debug)]
 enum What {
-    Stream { header: Vec<u8>, end: StreamEnd },
+    /// The session's stream begins anew.
+    Stream {
+        header: Header,
+        end: StreamEnd,
+    },
     Blocks(Vec<u8>),
 }
 
@@ -177,7 +190,7 @@ impl Held {
     fn bytes(&self) -> usize {
         match &self.what {
             What::Stream { header, .. } => header.len(),
-            What::Blocks(bytes) => bytes.len(),
+            What::Blocks(bytes) => bytes.capacity(),
         }
     }
 }
@@ -222,8 +235,9 @@ impl<S: Sink> Tail<S> {
         self
     }
 
-    /// Sets about how many bytes are held back at most. The default is 64 MiB. Twice as many if the
-    /// sink fails.
+    /// Sets how many bytes of memory are used at most, with all that is known of trees. The default
+    /// is 64 MiB. What the session flushes at once, at most some MiB, can be in memory besides while
+    /// it is written.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
@@ -271,91 +285,103 @@ impl<S: Sink> Tail<S> {
         let mut bytes = Vec::with_capacity(batch.pieces.iter().map(|piece| piece.len()).sum());
         batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         self.batches += 1;
-        let mut first = u64::MAX;
         for block in blocks(&bytes) {
             let block = block?;
             if block.is(BlockKind::Event) {
                 let mut rows = Rows::new(block.body)?;
                 while let Some((header, payload)) = rows.next()? {
-                    first = first.min(header.timestamp);
-                    let Some(span) = incoming.lists.get(&header.labels) else { continue };
+                    let list = incoming.lists.get(header.labels);
+                    let Some(span) = list.and_then(|(list, _)| list.span) else { continue };
                     let role = incoming.roles.get(header.metadata_id);
-                    self.trees.saw(&header, payload, *span, role, self.batches);
+                    self.trees.saw(&header, payload, span, role, self.batches);
                 }
             } else if block.is(BlockKind::LabelList) {
-                lists(block.body, |list| {
-                    if let Some(span) = list.span {
-                        incoming.lists.insert(list.id, span);
-                    }
-                })?;
+                let (first, rows) = lists(block.body)?;
+                incoming.lists.add(first, &rows)?;
             } else if block.is(BlockKind::SequencePoint) {
                 point(block.body)?;
-                incoming.lists.clear();
+                incoming.lists = Table::default();
             } else if block.is(BlockKind::Metadata) {
                 incoming.roles.define(block.whole, &self.asked)?;
             }
         }
-        self.held_bytes += bytes.len();
-        self.held.push_back(Held {
-            since: now,
-            batch: self.batches,
-            first,
-            what: What::Blocks(bytes),
-        });
+        self.hold_back(now, What::Blocks(bytes));
         Ok(())
     }
 
-    /// Decides about what has been held back for long enough. `all`: about everything.
-    fn decide(&mut self, now: Instant, all: bool) -> Result<(), Malformed> {
-        while let Some(held) = self.held.front() {
-            let is_due = now.saturating_duration_since(held.since) >= self.window;
-            if !(all || is_due || self.is_low()) {
+    fn hold_back(&mut self, since: Instant, what: What) {
+        let held = Held { since, batch: self.batches, what };
+        self.held_bytes += held.bytes();
+        self.held.push_back(held);
+    }
+
+    /// Decides about what has been held back for long enough, and makes room for so many bytes.
+    /// `all`: decides about everything.
+    fn decide(&mut self, now: Instant, all: bool, more: usize) -> io::Result<()> {
+        while !self.queue.has_failed() {
+            let written = self.held.front().map_or(self.batches, |held| held.batch - 1);
+            let is_low = self.bytes() + more > self.memory;
+            if self.trees.forget(now, self.window, written, is_low) {
+                continue;
+            }
+            let is_due = |held: &mut Held| now.saturating_duration_since(held.since) >= self.window;
+            let is_due = self.held.front_mut().is_some_and(is_due);
+            if !(all || is_due || is_low) {
                 break;
             }
             let Some(held) = self.held.pop_front() else { break };
             self.held_bytes -= held.bytes();
-            let mut out = Vec::new();
-            match held.what {
-                What::Stream { header, end } => {
-                    let told = self.end_stream(&mut out)?;
-                    self.queue.blocks(out);
-                    self.release = Some(Release::new(Roles::of_stream(&header)?, told));
-                    self.queue.stream(header, end);
-                }
-                What::Blocks(bytes) => {
-                    let Some(release) = &mut self.release else { return Err(Malformed) };
-                    let mut with = With {
-                        trees: &mut self.trees,
-                        counts: &mut self.counts,
-                        asked: &self.asked,
-                        now,
-                    };
-                    release.batch(&bytes, held.first, &mut with, &mut out)?;
-                    self.queue.blocks(out);
-                }
-            }
-            let is_low = self.is_low();
-            self.trees.forget(now, self.window, held.batch, is_low);
+            self.release(held.what, now).map_err(|Malformed| malformed())?;
+            self.send();
+        }
+        // What a burst took is given back.
+        if self.held.len() < self.held.capacity() / 4 {
+            self.held.shrink_to(self.held.len() * 2);
         }
         self.counter.set(&self.counts);
-        Ok(())
+        self.queue.result()
     }
 
-    fn note_memory(&self) {
-        let bytes = self.held_bytes + self.trees.bytes() + self.queue.bytes();
-        self.counter.set_memory(bytes);
-    }
-
-    fn is_low(&self) -> bool {
-        self.held_bytes + self.trees.bytes() > self.memory
-    }
-
-    /// Ends the stream that is being written.
-    fn end_stream(&mut self, out: &mut Vec<u8>) -> Result<Told, Malformed> {
-        match self.release.take() {
-            Some(release) => release.finish(&self.counts, out),
-            None => Ok(Told::default()),
+    fn release(&mut self, what: What, now: Instant) -> Result<(), Malformed> {
+        let Some(release) = &mut self.release else { return Err(Malformed) };
+        match what {
+            What::Stream { header, end } => {
+                release.goes_on(header, end);
+                Ok(())
+            }
+            What::Blocks(bytes) => release.batch(
+                &bytes,
+                &mut With {
+                    trees: &mut self.trees,
+                    counts: &mut self.counts,
+                    asked: &self.asked,
+                    queue: &mut self.queue,
+                    sink: &mut self.sink,
+                    now,
+                },
+            ),
         }
+    }
+
+    /// Hands over what is decided. If the sink cannot go on with its stream, what was on its way is
+    /// in no stream.
+    fn send(&mut self) {
+        self.queue.send(&mut self.sink);
+        let has_failed = self.queue.has_failed() && !self.queue.is_over();
+        if has_failed && !self.queue.begins_stream() && self.sink.wants_restart() {
+            self.counts.lost_events += self.queue.clear();
+            if let Some(release) = &mut self.release {
+                release.breaks();
+            }
+        }
+    }
+
+    /// How many bytes of memory are in use.
+    fn bytes(&self) -> usize {
+        let lists = self.incoming.as_ref().map_or(0, |incoming| incoming.lists.bytes());
+        let release = self.release.as_ref().map_or(0, Release::bytes);
+        let held = self.held_bytes + self.held.capacity() * size_of::<Held>();
+        held + lists + release + self.trees.bytes() + self.queue.bytes()
     }
 
     /// Drops what is held back or on its way. It is in no stream.
@@ -369,65 +395,50 @@ impl<S: Sink> Tail<S> {
         self.counts.lost_events += self.queue.clear();
         self.counter.set(&self.counts);
     }
-
-    /// Begins a stream at once, without what was held back.
-    fn start_now(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
-        let roles = Roles::of_stream(header).map_err(|Malformed| malformed())?;
-        self.lose();
-        let told = self.release.take().map(Release::abandon).unwrap_or_default();
-        self.release = Some(Release::new(roles, told));
-        self.queue.stream(header.to_vec(), end);
-        self.queue.send(&mut self.sink)
-    }
 }
 
 impl<S: Sink> Sink for Tail<S> {
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
-        let roles = Roles::of_stream(header).map_err(|Malformed| malformed())?;
-        // If the old stream cannot go on, what is held back for it has no place.
-        if self.release.is_none() || self.queue.has_failed() && self.wants_restart() {
-            self.start_now(header, end)?;
-        } else {
-            let what = What::Stream { header: header.to_vec(), end };
-            let (since, batch) = (Instant::now(), self.batches);
-            self.held_bytes += header.len();
-            self.held.push_back(Held { since, batch, first: u64::MAX, what });
+        let parsed = Header::new(header).map_err(|Malformed| malformed())?;
+        let roles = Roles::new(parsed.ticks_per_second());
+        if let Some(release) = &self.release {
+            self.incoming =
+                Some(Incoming { roles, lists: Table::default(), streams: release.streams() });
+            self.hold_back(Instant::now(), What::Stream { header: parsed, end });
+            return Ok(());
         }
-        self.incoming = Some(Incoming { roles, lists: Map::default() });
+        self.sink.start(header, end)?;
+        self.queue.started(&self.sink, header);
+        let release = Release::new(parsed, end);
+        self.incoming =
+            Some(Incoming { roles, lists: Table::default(), streams: release.streams() });
+        self.release = Some(release);
         Ok(())
     }
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         if self.queue.has_failed() {
             // What is held back must not grow while nothing can be written.
-            self.queue.send(&mut self.sink)?;
+            self.queue.send_again(&mut self.sink);
+            self.queue.result()?;
         }
         let now = Instant::now();
         let len = batch.block_ends.last().copied().unwrap_or(0);
         if len > 0 {
+            self.decide(now, false, len as usize)?;
             self.hold(batch, now).map_err(|Malformed| malformed())?;
         }
-        let decided = self.decide(now, false).map_err(|Malformed| malformed());
-        let sent = decided.and_then(|()| self.queue.send(&mut self.sink));
-        self.note_memory();
+        let decided = self.decide(now, false, 0);
+        self.counter.set_memory(self.bytes());
         // The batch is held back, or on its way.
-        sent.map_err(|source| WriteError::new(source, len))
-    }
-
-    fn room(&self) -> u64 {
-        let begins = self.held.iter().rposition(|held| matches!(held.what, What::Stream { .. }));
-        let (room, from) = match begins {
-            None => (self.queue.room(&self.sink), 0),
-            Some(at) => (self.queue.room_of_new(), at + 1),
-        };
-        // What is left may take a little more than it did, where rows around it are missing.
-        let held: usize = self.held.iter().skip(from).map(Held::bytes).sum();
-        room.saturating_sub((held + held / 16) as u64 + counts::MOST)
+        decided.map_err(|source| WriteError::new(source, len))
     }
 
     fn wants_restart(&mut self) -> bool {
-        let begins = self.held.iter().any(|held| matches!(held.what, What::Stream { .. }));
-        !begins && !self.queue.begins_stream() && self.sink.wants_restart()
+        // With a stream of its own the session tells the time of day again, and the files after the
+        // next one begin with that.
+        let streams = self.release.as_ref().map_or(0, Release::streams);
+        self.incoming.as_ref().is_some_and(|incoming| incoming.streams < streams)
     }
 
     fn holds_back(&self) -> bool {
@@ -439,16 +450,29 @@ impl<S: Sink> Sink for Tail<S> {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        let decided = self.decide(Instant::now(), true).map_err(|Malformed| malformed());
-        let mut out = Vec::new();
-        let ended = self.end_stream(&mut out).map_err(|Malformed| malformed());
-        self.queue.blocks(out);
-        let sent = self.queue.send(&mut self.sink);
+        if self.queue.has_failed() {
+            self.queue.send_again(&mut self.sink);
+        }
+        let now = Instant::now();
+        let mut decided = self.decide(now, true, 0);
+        if let (Some(release), false) = (&mut self.release, self.queue.has_failed()) {
+            let mut with = With {
+                trees: &mut self.trees,
+                counts: &mut self.counts,
+                asked: &self.asked,
+                queue: &mut self.queue,
+                sink: &mut self.sink,
+                now,
+            };
+            let ended = release.finish(&mut with).map_err(|Malformed| malformed());
+            self.queue.send(&mut self.sink);
+            decided = decided.and(ended).and(self.queue.result());
+        }
         self.lose(); // what the sink has not taken
-        self.trees = Trees::default();
-        self.note_memory();
-        let finished = self.sink.finish();
-        decided.and(ended.map(drop)).and(sent).and(finished)
+        (self.trees, self.held, self.queue) = Default::default();
+        (self.release, self.incoming) = (None, None);
+        self.counter.set_memory(0);
+        decided.and(self.sink.finish())
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     io::{self, IoSlice},
 };
 
-use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError};
+use nettrace_writer::sink::{Batch, Sink, StreamEnd, WriteError, is_final};
 
 use crate::{
     blocks::{Malformed, Rows, blocks},
@@ -30,12 +30,22 @@ enum Next {
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     next: VecDeque<Next>,
+    /// The sink has not taken everything.
     has_failed: bool,
-    /// How much a new stream takes.
+    /// Why, until that is told.
+    failure: Option<io::Error>,
+    /// The sink is not called again: its failure was final, or a panic.
+    is_over: bool,
+    /// How much a new stream takes, with its header.
     room_of_new: Option<u64>,
 }
 
 impl Queue {
+    /// Notes that the sink has begun its first stream.
+    pub(crate) fn started(&mut self, sink: &impl Sink, header: &[u8]) {
+        self.room_of_new = Some(sink.room().saturating_add(header.len() as u64));
+    }
+
     pub(crate) fn stream(&mut self, header: Vec<u8>, end: StreamEnd) {
         self.next.push_back(Next::Stream { header, end });
     }
@@ -50,17 +60,13 @@ impl Queue {
         self.next.is_empty()
     }
 
-    /// How many bytes wait.
+    /// How many bytes of memory it takes.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = self.next.iter().map(|next| match next {
-            Next::Stream { header, .. } => header.len(),
-            Next::Blocks { bytes, .. } => bytes.len(),
+            Next::Stream { header, .. } => header.capacity(),
+            Next::Blocks { bytes, .. } => bytes.capacity(),
         });
-        bytes.sum()
-    }
-
-    pub(crate) fn has_failed(&self) -> bool {
-        self.has_failed
+        self.next.capacity() * size_of::<Next>() + bytes.sum::<usize>()
     }
 
     /// Whether a stream is yet to begin.
@@ -71,30 +77,59 @@ impl Queue {
     /// Room for blocks in the last stream of the queue.
     pub(crate) fn room(&self, sink: &impl Sink) -> u64 {
         let new = self.next.iter().rposition(|next| matches!(next, Next::Stream { .. }));
-        let (room, from) = match new {
+        let (mut room, from) = match new {
             None => (sink.room(), 0),
-            Some(at) => (self.room_of_new.unwrap_or(u64::MAX), at + 1),
+            Some(at) => (self.room_of_new.unwrap_or(u64::MAX), at),
         };
-        let queued = self.next.iter().skip(from).map(|next| match next {
-            Next::Blocks { bytes, taken } => (bytes.len() - taken) as u64,
-            Next::Stream { .. } => 0,
-        });
-        room.saturating_sub(queued.sum())
+        for next in self.next.iter().skip(from) {
+            room = room.saturating_sub(match next {
+                Next::Blocks { bytes, taken } => (bytes.len() - taken) as u64,
+                Next::Stream { header, .. } => header.len() as u64,
+            });
+        }
+        room
     }
 
-    /// How much a new stream takes, as far as it is known.
-    pub(crate) fn room_of_new(&self) -> u64 {
-        self.room_of_new.unwrap_or(u64::MAX)
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
-    /// Hands over as much as the sink takes.
-    pub(crate) fn send(&mut self, sink: &mut impl Sink) -> io::Result<()> {
-        self.has_failed = true;
+    /// Whether the sink is not called again.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Hands over as much as the sink takes, unless it has failed.
+    pub(crate) fn send(&mut self, sink: &mut impl Sink) {
+        if !self.has_failed {
+            self.send_again(sink);
+        }
+    }
+
+    /// As [`send`](Self::send), also after a failure.
+    pub(crate) fn send_again(&mut self, sink: &mut impl Sink) {
+        if self.is_over {
+            return;
+        }
+        (self.has_failed, self.is_over) = (true, true); // if it panics
+        let sent = self.send_all(sink);
+        self.has_failed = sent.is_err();
+        self.is_over = sent.as_ref().is_err_and(is_final);
+        self.failure = sent.err();
+    }
+
+    /// The failure, if it has not been told.
+    pub(crate) fn result(&mut self) -> io::Result<()> {
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    fn send_all(&mut self, sink: &mut impl Sink) -> io::Result<()> {
         while let Some(next) = self.next.front_mut() {
             match next {
                 Next::Stream { header, end } => {
                     sink.start(header, *end)?;
-                    self.room_of_new = Some(sink.room());
+                    let room = sink.room().saturating_add(header.len() as u64);
+                    self.room_of_new = Some(room);
                 }
                 Next::Blocks { bytes, taken } => {
                     let rest = &bytes[*taken..];
@@ -108,7 +143,7 @@ impl Queue {
                     if let Err(WriteError { source, kept, .. }) =
                         sink.write(&Batch::new(&pieces, &ends))
                     {
-                        *taken += kept as usize;
+                        *taken = bytes.len().min(*taken + kept as usize);
                         if *taken == bytes.len() {
                             self.next.pop_front();
                         }
@@ -118,7 +153,6 @@ impl Queue {
             }
             self.next.pop_front();
         }
-        self.has_failed = false;
         Ok(())
     }
 

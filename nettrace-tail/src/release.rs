@@ -1,208 +1,166 @@
-//! Blocks that are written, without the rows that are left out.
+//! Blocks that are decided upon: which of their rows are written.
 
 use std::time::Instant;
 
-use nettrace_format::v6::{self, BlockKind, RowEncoder, RowHeader, ThreadSequence};
-use nettrace_reader::__shared::Map;
+use nettrace_format::v6::{BlockKind, RowHeader};
+use nettrace_writer::sink::{Sink, StreamEnd};
 
 use crate::{
-    blocks::{Block, Malformed, Rows, SpanOf, blocks, lists, point, thread_sequences},
-    counts::{TailCounts, Told},
+    blocks::{
+        Malformed, Rows, blocks, lists, point, sized_rows, stacks, thread_sequences, type_rows,
+    },
+    counts::TailCounts,
+    header::Header,
+    outgoing::{Outgoing, To},
+    queue::Queue,
     roles::{Asked, Kind, Roles},
     trees::Trees,
 };
 
-/// The stream that is being written.
+/// The session's stream, up to where it is decided upon.
 #[derive(Debug)]
 pub(crate) struct Release {
     roles: Roles,
-    /// The label lists since the last sequence point that have a trace, and whether the stream has
-    /// them. Rows of a list that is left out are left out.
-    lists: Map<u32, (SpanOf, bool)>,
-    /// How many rows of each thread are left out.
-    left_out: Map<u64, u32>,
-    /// The latest time in the stream, or the time of its beginning.
+    out: Outgoing,
+    /// The latest time so far.
     latest: u64,
-    told: Told,
-    rows: Vec<u8>,
+    /// Nothing that comes is older.
+    horizon: u64,
+}
+
+/// What a batch is decided with, and where it goes.
+#[derive(Debug)]
+pub(crate) struct With<'a, S> {
+    pub(crate) trees: &'a mut Trees,
+    pub(crate) counts: &'a mut TailCounts,
+    pub(crate) asked: &'a [Asked],
+    pub(crate) queue: &'a mut Queue,
+    pub(crate) sink: &'a mut S,
+    pub(crate) now: Instant,
 }
 
 impl Release {
-    pub(crate) fn new(roles: Roles, mut told: Told) -> Self {
-        told.restart();
-        let latest = roles.begins();
-        Self {
-            roles,
-            lists: Map::default(),
-            left_out: Map::default(),
-            latest,
-            told,
-            rows: Vec::new(),
-        }
+    pub(crate) fn new(header: Header, end: StreamEnd) -> Self {
+        let begins = header.begins();
+        let roles = Roles::new(header.ticks_per_second());
+        Self { roles, out: Outgoing::new(header, end), latest: begins, horizon: begins }
     }
 
-    /// Ends the stream.
-    pub(crate) fn finish(
-        mut self,
-        counts: &TailCounts,
-        out: &mut Vec<u8>,
-    ) -> Result<Told, Malformed> {
-        self.told.tell(counts, self.latest, out)?;
-        Ok(self.told)
+    /// The session has begun a stream.
+    pub(crate) fn goes_on(&mut self, header: Header, end: StreamEnd) {
+        self.roles = Roles::new(header.ticks_per_second());
+        self.not_before(header.begins());
+        self.out.goes_on(header, end);
     }
 
-    /// Ends the stream where it broke off.
-    pub(crate) fn abandon(self) -> Told {
-        self.told
+    fn not_before(&mut self, horizon: u64) {
+        self.horizon = self.horizon.max(horizon);
+        self.latest = self.latest.max(horizon);
     }
 
-    /// Appends the blocks of a batch. `first` is the time of its oldest row.
-    pub(crate) fn batch(
+    /// How many streams there were.
+    pub(crate) fn streams(&self) -> u32 {
+        self.out.stream()
+    }
+
+    /// The sink cannot go on with the stream that it has.
+    pub(crate) fn breaks(&mut self) {
+        self.out.breaks();
+    }
+
+    /// How many bytes of memory this takes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.out.bytes()
+    }
+
+    /// Decides about the rows of a batch.
+    pub(crate) fn batch<S: Sink>(
         &mut self,
         bytes: &[u8],
-        first: u64,
-        with: &mut With<'_>,
-        out: &mut Vec<u8>,
+        with: &mut With<'_, S>,
     ) -> Result<(), Malformed> {
+        self.out.begin(&mut self.to(with));
         for block in blocks(bytes) {
             let block = block?;
             if block.is(BlockKind::Event) {
-                self.events(&block, with, out)?;
+                let mut rows = Rows::new(block.body)?;
+                while let Some((header, payload)) = rows.next()? {
+                    self.row(header, payload, with)?;
+                }
+                self.out.end_block()?;
             } else if block.is(BlockKind::LabelList) {
-                self.label_lists(&block, first, with, out)?;
+                let (first, rows) = lists(block.body)?;
+                self.out.lists.add(first, &rows)?;
+            } else if block.is(BlockKind::Stack) {
+                let (first, rows) = stacks(block.body)?;
+                self.out.stacks.add(first, &rows)?;
+            } else if block.is(BlockKind::Metadata) {
+                self.roles.define(block.whole, with.asked)?;
+                for (id, row) in type_rows(block.body)? {
+                    self.out.define_type(id.try_into().map_err(|_| Malformed)?, row);
+                }
+            } else if block.is(BlockKind::Thread) {
+                for (index, row) in sized_rows(block.body)? {
+                    self.out.define_thread(index, row);
+                }
             } else if block.is(BlockKind::SequencePoint) {
-                self.sequence_point(&block, with, out)?;
+                let point = point(block.body)?;
+                self.not_before(point.timestamp);
+                let mut to = self.to(with);
+                self.out.point(&point, &mut to)?;
             } else if block.is(BlockKind::RemoveThread) {
-                let threads = self.numbers(thread_sequences(block.body)?);
-                self.left_out.retain(|index, _| threads.iter().all(|gone| gone.thread != *index));
-                v6::remove_thread_block(&threads, out)?;
+                let threads = thread_sequences(block.body)?;
+                let mut to = self.to(with);
+                self.out.remove(&threads, &mut to)?;
             } else {
-                if block.is(BlockKind::Metadata) {
-                    self.roles.define(block.whole, with.asked)?;
-                }
-                out.extend_from_slice(block.whole);
+                return Err(Malformed);
             }
         }
-        Ok(())
+        let mut to = self.to(with);
+        self.out.hand_over(&mut to)
     }
 
-    fn label_lists(
+    /// Ends the stream.
+    pub(crate) fn finish<S: Sink>(&mut self, with: &mut With<'_, S>) -> Result<(), Malformed> {
+        let mut to = self.to(with);
+        self.out.finish(&mut to)
+    }
+
+    fn to<'a, S>(&self, with: &'a mut With<'_, S>) -> To<'a, S> {
+        To {
+            queue: with.queue,
+            sink: with.sink,
+            counts: with.counts,
+            latest: self.latest,
+            horizon: self.horizon,
+        }
+    }
+
+    fn row<S: Sink>(
         &mut self,
-        block: &Block<'_>,
-        first: u64,
-        with: &mut With<'_>,
-        out: &mut Vec<u8>,
+        header: RowHeader,
+        payload: &[u8],
+        with: &mut With<'_, S>,
     ) -> Result<(), Malformed> {
-        let mut runs: Vec<(u32, u32, Vec<u8>)> = Vec::new();
-        lists(block.body, |list| {
-            let is_kept = list.span.is_none_or(|span| with.trees.keeps_some(&span.trace, first));
-            if let Some(span) = list.span {
-                self.lists.insert(list.id, (span, is_kept));
-                with.trees.decided(&span.trace, with.now);
-            }
-            match runs.last_mut() {
-                Some((first, count, rows)) if is_kept && *first + *count == list.id => {
-                    *count += 1;
-                    rows.extend_from_slice(list.bytes);
-                }
-                _ if is_kept => runs.push((list.id, 1, list.bytes.to_vec())),
-                _ => {}
-            }
-        })?;
-        for (first, count, rows) in runs {
-            v6::label_rows_block(first, count, &rows, out)?;
+        self.latest = self.latest.max(header.timestamp);
+        if header.sorted {
+            self.not_before(header.timestamp);
         }
-        Ok(())
-    }
-
-    fn sequence_point(
-        &mut self,
-        block: &Block<'_>,
-        with: &With<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Malformed> {
-        let point = point(block.body)?;
-        self.told.tell(with.counts, self.latest, out)?;
-        let mut threads = self.numbers(point.threads);
-        threads.extend(self.told.thread());
-        v6::sequence_point(point.timestamp, point.flags, &threads, out)?;
-        self.latest = self.latest.max(point.timestamp);
-        self.lists.clear();
-        if point.flags.flush_threads || point.flags.flush_metadata {
-            self.told.flush();
-        }
-        Ok(())
-    }
-
-    /// The numbers of threads, less the rows that are left out.
-    fn numbers(&self, mut threads: Vec<ThreadSequence>) -> Vec<ThreadSequence> {
-        for of in &mut threads {
-            let left_out = self.left_out.get(&of.thread).copied().unwrap_or(0);
-            of.sequence = of.sequence.wrapping_sub(left_out);
-        }
-        threads
-    }
-
-    fn events(
-        &mut self,
-        block: &Block<'_>,
-        with: &mut With<'_>,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Malformed> {
-        let mut encoded = Encoded { rows: std::mem::take(&mut self.rows), ..Encoded::default() };
-        encoded.rows.clear();
-        let mut rows = Rows::new(block.body)?;
-        let mut is_changed = false;
-        // The thread of the rows, and how many of it are left out.
-        let mut thread = None;
-        while let Some((mut header, payload)) = rows.next()? {
-            self.latest = self.latest.max(header.timestamp);
-            let is_kept = self.is_kept(&header, with);
-            let (index, left_out) = match &mut thread {
-                Some((index, left_out)) if *index == header.capture_thread => (index, left_out),
-                other => {
-                    if let Some((index, left_out)) = other.take() {
-                        self.left_out.insert(index, left_out);
-                        encoded.end(out)?;
-                        is_changed = true;
-                    }
-                    let left_out = self.left_out.get(&header.capture_thread).copied();
-                    let (index, left_out) =
-                        other.insert((header.capture_thread, left_out.unwrap_or(0)));
-                    (index, left_out)
-                }
-            };
-            debug_assert_eq!(*index, header.capture_thread);
-            is_changed |= !is_kept || *left_out != 0;
-            if is_kept {
-                header.sequence = header.sequence.wrapping_sub(*left_out);
-                encoded.row(&header, payload);
-            } else {
-                *left_out = left_out.wrapping_add(1);
-                with.counts.left_out_events += 1;
-            }
-        }
-        if let Some((index, left_out @ 1..)) = thread {
-            self.left_out.insert(index, left_out);
-        }
-        if is_changed {
-            encoded.end(out)?;
+        if self.is_kept(&header, with) {
+            let mut to = self.to(with);
+            self.out.row(header, payload, &mut to)
         } else {
-            out.extend_from_slice(block.whole);
+            with.counts.left_out_events += 1;
+            self.out.leave_out(&header)
         }
-        self.rows = encoded.rows;
-        Ok(())
     }
 
-    fn is_kept(&self, header: &RowHeader, with: &mut With<'_>) -> bool {
-        if header.labels == 0 {
-            return true;
-        }
-        let Some(&(span, is_defined)) = self.lists.get(&header.labels) else {
+    fn is_kept<S>(&mut self, header: &RowHeader, with: &mut With<'_, S>) -> bool {
+        let Some(span) = self.out.lists.get(header.labels).and_then(|(list, _)| list.span) else {
             return true; // without a trace
         };
         with.trees.decided(&span.trace, with.now);
-        let is_kept = with.trees.keeps(&span.trace, header.timestamp, is_defined);
+        let is_kept = with.trees.keeps(&span.trace, header.timestamp, self.horizon);
         let role = self.roles.get(header.metadata_id).filter(|role| role.asks.is_some());
         if role.is_some_and(|role| matches!(role.kind, Kind::Start | Kind::Single(_))) {
             let counts = &mut with.counts;
@@ -214,50 +172,5 @@ impl Release {
             }
         }
         is_kept
-    }
-}
-
-/// What a batch is written with.
-#[derive(Debug)]
-pub(crate) struct With<'a> {
-    pub(crate) trees: &'a mut Trees,
-    pub(crate) counts: &'a mut TailCounts,
-    pub(crate) asked: &'a [Asked],
-    pub(crate) now: Instant,
-}
-
-/// The rows of a block that is being written.
-#[derive(Debug, Default)]
-struct Encoded {
-    rows: Vec<u8>,
-    encoder: RowEncoder,
-    times: Option<(u64, u64)>,
-}
-
-impl Encoded {
-    fn row(&mut self, header: &RowHeader, payload: &[u8]) {
-        let at = header.timestamp;
-        match &mut self.times {
-            Some((first, last)) => {
-                (*first, *last) = ((*first).min(at), (*last).max(at));
-                self.encoder.row(header, &mut self.rows);
-            }
-            none => {
-                *none = Some((at, at));
-                self.encoder = RowEncoder::new();
-                self.encoder.full_row(header, &mut self.rows);
-            }
-        }
-        self.rows.extend_from_slice(payload);
-    }
-
-    /// Ends the block, if it has rows.
-    fn end(&mut self, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        if let Some((first, last)) = self.times.take() {
-            out.extend(v6::event_block_header(first, last, true, self.rows.len())?);
-            out.extend_from_slice(&self.rows);
-            self.rows.clear();
-        }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
-use nettrace_reader::{__shared::Map, Item, Metadata, Options, Reader, Type};
+use nettrace_reader::{__shared::Map, Item, Metadata, Options, Type};
 
 use crate::blocks::Malformed;
 
@@ -119,30 +119,15 @@ pub(crate) enum Outcome {
 }
 
 /// What the types of a stream mean, by their ids. Types that mean nothing are not there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Roles {
     roles: Map<u32, Role>,
     per_second: u64,
-    /// The time at which the stream begins. Nothing in it is older.
-    begins: u64,
 }
 
 impl Roles {
-    /// Those of a stream that begins with `header`.
-    pub(crate) fn of_stream(header: &[u8]) -> Result<Self, Malformed> {
-        let mut bytes = header.to_vec();
-        bytes.extend(v6::END_OF_STREAM);
-        let reader = Reader::new(&bytes[..]).map_err(|_| Malformed)?;
-        if reader.major_version() != 6 {
-            return Err(Malformed);
-        }
-        let trace = reader.trace();
-        let (per_second, begins) = (trace.ticks_per_second, trace.sync_ticks);
-        Ok(Self { roles: Map::default(), per_second, begins })
-    }
-
-    pub(crate) fn begins(&self) -> u64 {
-        self.begins
+    pub(crate) fn new(per_second: u64) -> Self {
+        Self { roles: Map::default(), per_second }
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Role> {

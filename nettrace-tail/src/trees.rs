@@ -6,46 +6,61 @@
 //!
 //! Rows come in the order of the stream: one thread after the other, so a span's Stop may come
 //! before its Start. Whatever is decided is decided by the times in the rows.
+//!
+//! Others choose the ids of traces, and how many roots one has. So everything is in maps that are
+//! ordered: a row takes steps in the logarithm of what is known, whatever the ids are, and there is
+//! no hash that could be met. The maps have nodes of one size, give them back as they shrink, and
+//! never move as a whole. So their memory follows from how many entries they have.
 
 use std::{
-    collections::{VecDeque, hash_map::Entry},
+    collections::{BTreeMap, BTreeSet, LinkedList},
     time::{Duration, Instant},
 };
 
 use nettrace_format::v6::RowHeader;
-use nettrace_reader::__shared::{Map, Seeded};
 
 use crate::{
     blocks::SpanOf,
     roles::{Kind, Outcome, Role},
 };
 
-/// About how many bytes a tree takes, besides its roots that have not ended.
-const TREE: usize = 256;
+type TraceId = [u8; 16];
 
-/// About how many bytes a root takes that has not ended.
-const OPEN: usize = 20;
-
-/// The most Stops of a tree that wait for their Start, and the most failures that are remembered.
-const MOST: usize = 64;
-
-/// The end of a root.
-#[derive(Clone, Copy, Debug)]
-struct Stop {
-    span: u64,
-    ended: u64,
-    failed: bool,
+/// What a tree has besides its roots, parts and failures.
+#[derive(Debug)]
+struct Tree {
+    /// The oldest row, and whether it is the start of a root.
+    oldest: u64,
+    /// The last batch with rows of it.
+    last_batch: u64,
+    /// How many Stops wait for their Start, and with how many the old ones are looked for.
+    stops: u32,
+    most_stops: u32,
+    asks: bool,
+    is_decided: bool,
 }
 
-/// The time of roots that overlap. A part also has the rows after it, up to the next part.
+/// The fewest Stops that wait among which the old ones are looked for.
+const STOPS: u32 = 64;
+
+/// One end of a root, whose other end has not come.
+#[derive(Clone, Copy, Debug)]
+enum Root {
+    /// When it began.
+    Open(u64),
+    /// When it ended, of which the Start comes later.
+    Ended { ended: u64, failed: bool },
+}
+
+/// The time of roots that overlap, by when it begins. A part also has the rows after it, up to the
+/// next part. Parts of a tree do not overlap.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    from: u64,
     /// When the last of those that have ended did so.
     ended: u64,
     /// How many have not ended.
     open: u32,
-    /// A root was slow or failed, or was written before it ended.
+    /// A root was slow or failed, something failed within, or rows were written already.
     kept: bool,
     /// Rows were left out already.
     left_out: bool,
@@ -56,13 +71,8 @@ impl Part {
         if self.open > 0 { u64::MAX } else { self.ended }
     }
 
-    fn overlaps(&self, other: &Self) -> bool {
-        self.from <= other.to() && other.from <= self.to()
-    }
-
     fn with(self, other: &Self) -> Self {
         Self {
-            from: self.from.min(other.from),
             ended: self.ended.max(other.ended),
             open: self.open + other.open,
             kept: self.kept || other.kept,
@@ -71,183 +81,21 @@ impl Part {
     }
 }
 
-#[derive(Debug)]
-struct Tree {
-    /// The oldest row, and whether it is the start of a root.
-    oldest: u64,
-    asks: bool,
-    /// When each root began that has not ended, by its id.
-    open: Map<u64, u64>,
-    /// Stops whose Start has not come.
-    stops: Vec<Stop>,
-    /// In the order of time. They do not overlap.
-    parts: Vec<Part>,
-    /// When something failed that is no root.
-    failures: Vec<u64>,
-    /// The last batch with rows of it.
-    last_batch: u64,
-    is_decided: bool,
-}
-
-impl Tree {
-    fn new(hashes: Seeded) -> Self {
-        Self {
-            oldest: u64::MAX,
-            asks: false,
-            open: Map::with_hasher(hashes),
-            stops: Vec::new(),
-            parts: Vec::new(),
-            failures: Vec::new(),
-            last_batch: 0,
-            is_decided: false,
-        }
-    }
-
-    /// Notes a row. `span` is what it belongs to.
-    fn saw_row(
-        &mut self,
-        header: &RowHeader,
-        payload: &[u8],
-        span: u64,
-        role: Option<&Role>,
-        batch: u64,
-    ) {
-        self.last_batch = batch;
-        let at = header.timestamp;
-        let Some(role) = role else { return self.saw(at, false) };
-        let outcome = role.outcome(payload);
-        match (role.kind, role.asks) {
-            (Kind::Start, Some(slow)) => {
-                self.saw(at, true);
-                self.starts(span, at, slow);
-            }
-            (Kind::Stop, Some(slow)) => {
-                self.saw(at, false);
-                let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
-                self.stops(Stop { span, ended: at, failed }, slow);
-            }
-            (Kind::Single(duration), Some(slow)) => {
-                let nanos = duration.and_then(|place| payload.get(place..)?.first_chunk());
-                let nanos = nanos.copied().map_or(0, u64::from_le_bytes);
-                let started = at.saturating_sub(role.ticks(nanos));
-                self.saw(started, true);
-                self.starts(span, started, slow);
-                let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
-                self.stops(Stop { span, ended: at, failed }, slow);
-            }
-            (Kind::Error, _) => {
-                self.saw(at, false);
-                self.failed(at);
-            }
-            _ => {
-                self.saw(at, false);
-                if outcome == Outcome::Failed {
-                    self.failed(at);
-                }
-            }
-        }
-    }
-
-    /// Notes the time of a row, and whether a root began then.
-    fn saw(&mut self, at: u64, begins: bool) {
-        if at < self.oldest || at == self.oldest && begins {
-            (self.oldest, self.asks) = (at, begins);
-        }
-    }
-
-    /// A root begins. Its Stop may have come before.
-    fn starts(&mut self, span: u64, started: u64, slow: u64) {
-        let stop = self.stops.iter().position(|stop| stop.span == span);
-        let part = Part { from: started, ended: started, open: 1, kept: false, left_out: false };
-        let part = match stop.map(|at| self.stops.swap_remove(at)) {
-            Some(stop) => {
-                let ended = stop.ended.max(started);
-                Part { ended, open: 0, kept: stop.failed || ended - started >= slow, ..part }
-            }
-            None => {
-                self.open.insert(span, started);
-                part
-            }
-        };
-        let mut whole = part;
-        // Whatever overlaps with the whole overlaps with this one, or is next to one that does.
-        while let Some(at) = self.parts.iter().position(|other| other.overlaps(&whole)) {
-            whole = self.parts.remove(at).with(&whole);
-        }
-        let at = self.parts.partition_point(|other| other.from < whole.from);
-        self.parts.insert(at, whole);
-    }
-
-    /// A root ends. Its Start may come later.
-    fn stops(&mut self, stop: Stop, slow: u64) {
-        let Some(started) = self.open.remove(&stop.span) else {
-            if self.stops.len() < MOST {
-                self.stops.push(stop);
-            }
-            return;
-        };
-        if let Some(part) = self.part(started) {
-            part.open = part.open.saturating_sub(1);
-            part.ended = part.ended.max(stop.ended);
-            part.kept |= stop.failed || stop.ended.saturating_sub(started) >= slow;
-        }
-    }
-
-    /// Something that is no root has failed.
-    fn failed(&mut self, at: u64) {
-        if self.failures.len() == MOST {
-            // One stands for all that are as old: more is kept than must be.
-            self.failures.sort_unstable();
-            self.failures.drain(1..MOST / 2);
-        }
-        self.failures.push(at);
-    }
-
-    /// The part that has the rows of a time.
-    fn part(&mut self, at: u64) -> Option<&mut Part> {
-        let next = self.parts.partition_point(|part| part.from <= at);
-        self.parts.get_mut(next.saturating_sub(1))
-    }
-
-    /// Whether the rows of the part with the index are kept.
-    fn keeps(&self, at: usize) -> bool {
-        let part = &self.parts[at];
-        let to = self.parts.get(at + 1).map_or(u64::MAX, |next| next.from - 1);
-        let has_failed = || self.failures.iter().any(|failed| (part.from..=to).contains(failed));
-        !part.left_out && (part.kept || part.open > 0 || has_failed())
-    }
-
-    fn bytes(&self) -> usize {
-        TREE + self.open.capacity() * OPEN
-    }
-
-    /// Forgets parts all of whose rows are older than those of the time `from`.
-    fn forget(&mut self, from: u64) {
-        while let [first, next, ..] = &*self.parts {
-            if first.open > 0 || next.from >= from {
-                break;
-            }
-            let next = next.from;
-            self.parts.remove(0);
-            self.failures.retain(|failed| *failed >= next);
-        }
-    }
-}
-
 /// The trees whose rows are held back, or were until recently.
 #[derive(Debug, Default)]
 pub(crate) struct Trees {
-    trees: Map<[u8; 16], Tree>,
-    /// The sum of their bytes.
-    bytes: usize,
-    /// For the maps of trees.
-    hashes: Seeded,
-    /// When to look whether a tree can be forgotten.
-    decided: VecDeque<(Instant, [u8; 16])>,
+    trees: BTreeMap<TraceId, Tree>,
+    /// By their span.
+    roots: BTreeMap<(TraceId, u64), Root>,
+    parts: BTreeMap<(TraceId, u64), Part>,
+    /// When something failed after a part, or before there was one.
+    failures: BTreeSet<(TraceId, u64)>,
+    /// Trees of which rows are written or left out, and since when.
+    decided: LinkedList<(Instant, TraceId)>,
 }
 
 impl Trees {
-    /// Notes a row. `span` is what it belongs to.
+    /// Notes a row of a batch. `span` is what it belongs to.
     pub(crate) fn saw(
         &mut self,
         header: &RowHeader,
@@ -256,47 +104,191 @@ impl Trees {
         role: Option<&Role>,
         batch: u64,
     ) {
-        let tree = match self.trees.entry(span.trace) {
-            Entry::Occupied(tree) => tree.into_mut(),
-            Entry::Vacant(place) => {
-                self.bytes += TREE;
-                place.insert(Tree::new(self.hashes))
+        let SpanOf { trace, span } = span;
+        let at = header.timestamp;
+        let is_root = role.is_some_and(|role| role.asks.is_some());
+        let (oldest, begins) = match role {
+            Some(Role { kind: Kind::Start, .. }) => (at, is_root),
+            Some(role @ Role { kind: Kind::Single(duration), .. }) if is_root => {
+                let nanos = duration.and_then(|place| payload.get(place..)?.first_chunk());
+                let nanos = nanos.copied().map_or(0, u64::from_le_bytes);
+                (at.saturating_sub(role.ticks(nanos)), true)
             }
+            _ => (at, false),
         };
-        let before = tree.bytes();
-        tree.saw_row(header, payload, span.span, role, batch);
-        self.bytes = self.bytes + tree.bytes() - before;
+        self.saw_tree(&trace, oldest, begins, batch);
+        let Some(role) = role else { return };
+        let outcome = role.outcome(payload);
+        let failed = !matches!(outcome, Outcome::Ok | Outcome::Unknown);
+        match (role.kind, role.asks) {
+            (Kind::Start, Some(slow)) => self.starts(trace, span, at, slow),
+            (Kind::Stop, Some(slow)) => self.stops(trace, span, at, failed, slow),
+            (Kind::Single(_), Some(slow)) => {
+                self.starts(trace, span, oldest, slow);
+                self.stops(trace, span, at, failed, slow);
+            }
+            (Kind::Error, _) => self.failed(trace, at),
+            _ if outcome == Outcome::Failed => self.failed(trace, at),
+            _ => {}
+        }
     }
 
-    /// Whether some rows of a trace from the time `from` on may be kept.
-    pub(crate) fn keeps_some(&mut self, trace: &[u8; 16], from: u64) -> bool {
-        let Some(tree) = self.trees.get_mut(trace).filter(|tree| tree.asks) else { return true };
-        tree.forget(from);
-        (0..tree.parts.len()).any(|at| tree.keeps(at))
+    /// Notes the time of a row, and whether a root began then.
+    fn saw_tree(&mut self, trace: &TraceId, at: u64, begins: bool, batch: u64) {
+        let tree = self.trees.entry(*trace).or_insert(Tree {
+            oldest: u64::MAX,
+            last_batch: 0,
+            stops: 0,
+            most_stops: STOPS,
+            asks: false,
+            is_decided: false,
+        });
+        tree.last_batch = batch;
+        if at < tree.oldest || at == tree.oldest && begins {
+            (tree.oldest, tree.asks) = (at, begins);
+        }
+    }
+
+    /// A root begins. Its Stop may have come before.
+    fn starts(&mut self, trace: TraceId, span: u64, started: u64, slow: u64) {
+        let mut part = Part { ended: started, open: 1, kept: false, left_out: false };
+        match self.roots.insert((trace, span), Root::Open(started)) {
+            Some(Root::Ended { ended, failed }) => {
+                self.roots.remove(&(trace, span));
+                if let Some(tree) = self.trees.get_mut(&trace) {
+                    tree.stops = tree.stops.saturating_sub(1);
+                }
+                (part.open, part.ended) = (0, ended.max(started));
+                part.kept = failed || part.ended - started >= slow;
+            }
+            // Two of one id: nobody can tell when the first one ends.
+            Some(Root::Open(first)) => self.ends(trace, first, started, true),
+            None => {}
+        }
+        let mut from = started;
+        // What overlaps is next to each other.
+        while let Some((&key, other)) =
+            self.parts.range((trace, 0)..=(trace, part.to())).next_back()
+        {
+            if other.to() < from {
+                break;
+            }
+            part = part.with(other);
+            from = from.min(key.1);
+            self.parts.remove(&key);
+        }
+        let within = (trace, from)..=(trace, part.to());
+        while let Some(&failure) = self.failures.range(within.clone()).next() {
+            self.failures.remove(&failure);
+            part.kept = true;
+        }
+        self.parts.insert((trace, from), part);
+    }
+
+    /// A root ends. Its Start may come later.
+    fn stops(&mut self, trace: TraceId, span: u64, ended: u64, failed: bool, slow: u64) {
+        let root = Root::Ended { ended, failed };
+        match self.roots.insert((trace, span), root) {
+            Some(Root::Open(started)) => {
+                self.roots.remove(&(trace, span));
+                let is_slow = ended.saturating_sub(started) >= slow;
+                self.ends(trace, started, ended, failed || is_slow);
+            }
+            Some(Root::Ended { .. }) => {}
+            None => {
+                if let Some(tree) = self.trees.get_mut(&trace) {
+                    tree.stops += 1;
+                }
+            }
+        }
+    }
+
+    /// Ends a root in the part that has it.
+    fn ends(&mut self, trace: TraceId, started: u64, ended: u64, kept: bool) {
+        if let Some((_, part)) = self.parts.range_mut((trace, 0)..=(trace, started)).next_back() {
+            part.open = part.open.saturating_sub(1);
+            part.ended = part.ended.max(ended);
+            part.kept |= kept;
+        }
+    }
+
+    /// Something that is no root has failed.
+    fn failed(&mut self, trace: TraceId, at: u64) {
+        match self.parts.range_mut((trace, 0)..=(trace, at)).next_back() {
+            Some((_, part)) if at <= part.to() => part.kept = true,
+            // A part may yet come in between.
+            _ => drop(self.failures.insert((trace, at))),
+        }
     }
 
     /// Whether a trace's rows of the time `at` are kept. Whatever is decided about the first of a
-    /// part is decided about all. `can` is false if their labels are left out.
-    pub(crate) fn keeps(&mut self, trace: &[u8; 16], at: u64, can: bool) -> bool {
-        let Some(tree) = self.trees.get_mut(trace).filter(|tree| tree.asks) else { return can };
-        let next = tree.parts.partition_point(|part| part.from <= at);
-        let index = next.saturating_sub(1);
-        let keeps = can && index < tree.parts.len() && tree.keeps(index);
-        if let Some(part) = tree.parts.get_mut(index) {
-            part.kept |= keeps;
-            part.left_out |= !keeps;
+    /// part is decided about all. Rows that come later are no older than `horizon`.
+    pub(crate) fn keeps(&mut self, trace: &TraceId, at: u64, horizon: u64) -> bool {
+        if !self.trees.get(trace).is_some_and(|tree| tree.asks) {
+            return true;
         }
-        keeps
+        self.forget_old(*trace, horizon);
+        let all = (*trace, 0)..=(*trace, u64::MAX);
+        let mut part = self.parts.range_mut((*trace, 0)..=(*trace, at)).next_back();
+        if part.is_none() {
+            part = self.parts.range_mut(all).next();
+        }
+        let Some((&(_, from), part)) = part else { return true };
+        if !part.left_out && !part.kept && part.open == 0 {
+            let mut later = self.parts.range((*trace, from.saturating_add(1))..=(*trace, u64::MAX));
+            let to = later.next().map_or(u64::MAX, |((_, next), _)| next - 1);
+            let failure = self.failures.range((*trace, from)..=(*trace, to)).next();
+            let keeps = failure.is_some();
+            if let Some(part) = self.parts.get_mut(&(*trace, from)) {
+                (part.kept, part.left_out) = (keeps, !keeps);
+            }
+            return keeps;
+        }
+        part.kept |= !part.left_out;
+        part.kept && !part.left_out
+    }
+
+    /// Forgets of a tree what is older than all rows that are still to come.
+    fn forget_old(&mut self, trace: TraceId, horizon: u64) {
+        let all = (trace, 0)..=(trace, u64::MAX);
+        loop {
+            let mut parts = self.parts.range_mut(all.clone());
+            let Some((&first, part)) = parts.next() else { break };
+            let next = parts.next().map(|((_, next), _)| *next);
+            // Nothing can come in between any more.
+            let end = next.unwrap_or(u64::MAX).min(horizon);
+            while let Some(&failure) = self.failures.range((trace, 0)..(trace, end)).next() {
+                self.failures.remove(&failure);
+                part.kept = true;
+            }
+            if next.is_none_or(|next| next >= horizon) {
+                break;
+            }
+            self.parts.remove(&first);
+        }
+        let Some(tree) = self.trees.get_mut(&trace) else { return };
+        if tree.stops > tree.most_stops {
+            let mut roots = 0;
+            let old = self.roots.range(all).filter_map(|(key, root)| {
+                roots += 1;
+                matches!(root, Root::Ended { ended, .. } if *ended < horizon).then_some(*key)
+            });
+            let old: Vec<_> = old.collect();
+            for key in &old {
+                self.roots.remove(key);
+            }
+            tree.stops -= old.len() as u32;
+            tree.most_stops = STOPS.max(roots);
+        }
     }
 
     /// Whether a root has begun and has not ended.
     pub(crate) fn is_open(&self, root: &SpanOf) -> bool {
-        let tree = self.trees.get(&root.trace);
-        tree.is_some_and(|tree| tree.open.contains_key(&root.span))
+        matches!(self.roots.get(&(root.trace, root.span)), Some(Root::Open(_)))
     }
 
     /// Notes that rows of a tree are written, or left out.
-    pub(crate) fn decided(&mut self, trace: &[u8; 16], now: Instant) {
+    pub(crate) fn decided(&mut self, trace: &TraceId, now: Instant) {
         let tree = self.trees.get_mut(trace).filter(|tree| !tree.is_decided);
         if let Some(tree) = tree {
             tree.is_decided = true;
@@ -304,26 +296,54 @@ impl Trees {
         }
     }
 
-    /// Forgets trees of which no row has come for a while after they were decided. No batch after
-    /// `written` is held back.
-    pub(crate) fn forget(&mut self, now: Instant, window: Duration, written: u64, is_low: bool) {
-        for _ in 0..self.decided.len() {
-            let Some(&(at, trace)) = self.decided.front() else { return };
-            if !is_low && now.saturating_duration_since(at) < window {
-                return;
-            }
-            self.decided.pop_front();
-            match self.trees.get(&trace) {
-                Some(tree) if tree.last_batch > written => self.decided.push_back((now, trace)),
-                _ => {
-                    let tree = self.trees.remove(&trace);
-                    self.bytes -= tree.as_ref().map_or(0, Tree::bytes);
-                }
-            }
+    /// Forgets the tree that was decided upon first, if that is a window ago, or if memory is low.
+    /// Returns `false` if there is none. No batch after `written` is held back: a tree of which
+    /// rows are held back is not forgotten, and is decided upon again.
+    pub(crate) fn forget(
+        &mut self,
+        now: Instant,
+        window: Duration,
+        written: u64,
+        is_low: bool,
+    ) -> bool {
+        let Some(&(at, trace)) = self.decided.front() else { return false };
+        if !is_low && now.saturating_duration_since(at) < window {
+            return false;
+        }
+        self.decided.pop_front();
+        match self.trees.get_mut(&trace) {
+            Some(tree) if tree.last_batch > written => tree.is_decided = false,
+            _ => self.remove(trace),
+        }
+        true
+    }
+
+    fn remove(&mut self, trace: TraceId) {
+        let all = || (trace, 0)..=(trace, u64::MAX);
+        self.trees.remove(&trace);
+        while let Some((&key, _)) = self.roots.range(all()).next() {
+            self.roots.remove(&key);
+        }
+        while let Some((&key, _)) = self.parts.range(all()).next() {
+            self.parts.remove(&key);
+        }
+        while let Some(&key) = self.failures.range(all()).next() {
+            self.failures.remove(&key);
         }
     }
 
+    /// How many bytes of memory all this takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.trees.len() * in_map(size_of::<(TraceId, Tree)>())
+            + self.roots.len() * in_map(size_of::<((TraceId, u64), Root)>())
+            + self.parts.len() * in_map(size_of::<((TraceId, u64), Part)>())
+            + self.failures.len() * in_map(size_of::<(TraceId, u64)>())
+            + self.decided.len() * (size_of::<(Instant, TraceId)>() + 2 * size_of::<usize>())
     }
+}
+
+/// How many bytes an entry takes in an ordered map. A node has room for 11. Entries that come in
+/// the order of their keys leave 6 in it, and one in the node above; others leave more.
+pub(crate) const fn in_map(entry: usize) -> usize {
+    entry * 7 / 4 + 4
 }

@@ -1,4 +1,4 @@
-//! Counts the allocations of a thread.
+//! Counts the allocations of a thread, and their bytes.
 //!
 //! A test program makes [`Counting`] its allocator:
 //!
@@ -19,6 +19,15 @@ use std::{
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// The bytes of this thread, less those of others that it has freed, and the most that were.
+    static BYTES: Cell<(i64, i64)> = const { Cell::new((0, 0)) };
+}
+
+fn add(bytes: i64) {
+    let _ = BYTES.try_with(|cell| {
+        let (now, most) = cell.get();
+        cell.set((now + bytes, most.max(now + bytes)));
+    });
 }
 
 /// The system's allocator, which counts the allocations of each thread.
@@ -29,11 +38,13 @@ pub struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
+        add(layout.size() as i64);
         // SAFETY: the caller's guarantees are those of this call.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        add(-(layout.size() as i64));
         // SAFETY: the caller's guarantees are those of this call.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -45,4 +56,14 @@ pub fn of(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
+}
+
+/// By how many bytes `work` changes the memory of this thread, and by how many at most meanwhile.
+/// Memory that is moved counts twice while it is.
+pub fn bytes_of(work: impl FnOnce()) -> (i64, i64) {
+    let before = BYTES.get().0;
+    BYTES.set((before, before));
+    work();
+    let (now, most) = BYTES.get();
+    (now - before, most - before)
 }

@@ -30,6 +30,7 @@ mod stream;
 
 use std::io;
 
+pub use failure::is_final;
 pub use file::{FileOptions, FileSink};
 pub use file_name::FileNameError;
 pub use memory::MemorySink;

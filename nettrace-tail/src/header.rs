@@ -1,0 +1,116 @@
+//! The beginning of a stream, which can be moved to a later time.
+
+use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
+use nettrace_reader::{Reader, Trace, WallTime};
+
+use crate::blocks::Malformed;
+
+/// The beginning of a stream.
+#[derive(Debug)]
+pub(crate) struct Header {
+    bytes: Vec<u8>,
+    trace: Trace,
+}
+
+impl Header {
+    pub(crate) fn new(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut whole = bytes.to_vec();
+        whole.extend(v6::END_OF_STREAM);
+        let reader = Reader::new(&whole[..]).map_err(|_| Malformed)?;
+        if reader.major_version() != 6 || reader.trace().ticks_per_second == 0 {
+            return Err(Malformed);
+        }
+        Ok(Self { bytes: bytes.to_vec(), trace: reader.trace().clone() })
+    }
+
+    /// Nothing in the stream is older.
+    pub(crate) fn begins(&self) -> u64 {
+        self.trace.sync_ticks
+    }
+
+    pub(crate) fn ticks_per_second(&self) -> u64 {
+        self.trace.ticks_per_second
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// The beginning of a stream in which nothing is older than `ticks`. Whole milliseconds later
+    /// it is another time and another count of ticks for the same clock.
+    pub(crate) fn at(&self, ticks: u64) -> Result<Vec<u8>, Malformed> {
+        let Trace { sync_time, sync_ticks, ticks_per_second, pointer_size, key_values } =
+            &self.trace;
+        let per_second = u128::from(*ticks_per_second);
+        let millis = u128::from(ticks.saturating_sub(*sync_ticks)) * 1_000 / per_second;
+        if millis == 0 {
+            return Ok(self.bytes.clone());
+        }
+        let key_values: Vec<_> = key_values.iter().map(|(key, value)| (&**key, &**value)).collect();
+        let info = TraceInfo {
+            sync_utc: SystemTimeParts::from_unix_millis(unix_millis(sync_time) + millis as i64),
+            sync_ticks: sync_ticks + (millis * per_second / 1_000) as u64,
+            ticks_per_second: *ticks_per_second,
+            pointer_size: *pointer_size,
+            key_values: &key_values,
+        };
+        let mut bytes = Vec::with_capacity(self.bytes.len());
+        v6::stream_header(&mut bytes);
+        v6::trace_block(&info, &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// Milliseconds since 1970, of a time of the Gregorian calendar.
+fn unix_millis(time: &WallTime) -> i64 {
+    let [year, month, day] = [time.year, time.month, time.day].map(i64::from);
+    // Years begin in March, so that a leap day ends one.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
+    let [hour, minute, second] = [time.hour, time.minute, time.second].map(i64::from);
+    let seconds = (days - 719_468) * 86_400 + hour * 3_600 + minute * 60 + second;
+    seconds * 1_000 + i64::from(time.millisecond)
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
+
+    use super::{Header, unix_millis};
+
+    fn header(millis: i64, ticks: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        v6::stream_header(&mut bytes);
+        let info = TraceInfo {
+            sync_utc: SystemTimeParts::from_unix_millis(millis),
+            sync_ticks: ticks,
+            ticks_per_second: 24_000_000,
+            pointer_size: 8,
+            key_values: &[("ProcessId", "17"), ("service", "till")],
+        };
+        v6::trace_block(&info, &mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_later_beginning_is_of_the_same_clock() {
+        const SYNC: i64 = 1_709_164_799_998; // a day before a leap day ends
+        let first = header(SYNC, 5);
+        let parsed = Header::new(&first).unwrap();
+        for (ticks, millis) in [(0, 0), (5, 0), (24_004, 0), (24_005, 1), (24_000_004, 999)] {
+            assert_eq!(
+                parsed.at(ticks).unwrap(),
+                header(SYNC + millis, 5 + millis as u64 * 24_000)
+            );
+        }
+    }
+
+    #[test]
+    fn times_of_four_hundred_years() {
+        for day in (0..146_097).step_by(97) {
+            let millis = day * 86_400_000 + 12_345_678;
+            let parsed = Header::new(&header(millis, 0)).unwrap();
+            assert_eq!(unix_millis(&parsed.trace.sync_time), millis);
+        }
+    }
+}
