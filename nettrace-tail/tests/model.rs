@@ -18,9 +18,9 @@ use proptest::prelude::*;
 
 use crate::support::{Row, SLOW, Source, Ty, read};
 
-/// Keeps each stream in memory.
+/// Keeps each stream in memory. With a bound, that is how long a stream becomes.
 #[derive(Clone, Default)]
-struct Streams(Arc<Mutex<Vec<MemorySink>>>);
+struct Streams(Arc<Mutex<Vec<MemorySink>>>, Option<usize>);
 
 impl Sink for Streams {
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
@@ -34,6 +34,12 @@ impl Sink for Streams {
 
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         self.0.lock().unwrap().last_mut().unwrap().write(batch)
+    }
+
+    fn room(&self) -> u64 {
+        let Some(bound) = self.1 else { return u64::MAX };
+        let len = self.0.lock().unwrap().last().map_or(0, |last| last.bytes().len());
+        bound.saturating_sub(len) as u64
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -234,6 +240,9 @@ fn run<S: Sink>(steps: &[Step], sink: S) -> (Model, S) {
 
 const OK: Outcome = Outcome::Ok;
 
+/// The most bytes of a stream with one row, and the threads that have losses to tell.
+const LEAST: usize = 1_500;
+
 /// The rows of a trace that asks, and whether they are kept.
 struct Tree {
     numbers: Vec<u64>,
@@ -274,8 +283,8 @@ impl Model {
     }
 }
 
-fn check(steps: &[Step], window: Duration, memory: usize) {
-    let streams = Streams::default();
+fn check(steps: &[Step], window: Duration, memory: usize, bound: Option<usize>) {
+    let streams = Streams(Arc::default(), bound);
     let tail = Tail::new(streams.clone()).window(window).memory(memory);
     let counter = tail.counter();
     let (model, _) = run(steps, tail);
@@ -294,6 +303,11 @@ fn check(steps: &[Step], window: Duration, memory: usize) {
         (numbers, told, lost)
     };
     let (kept, told, lost) = numbers(&streams);
+    for stream in streams.0.lock().unwrap().iter().filter(|_| bound.is_some()) {
+        // A row, and the threads that have losses to tell.
+        let len = stream.bytes().len();
+        assert!(len <= bound.unwrap().max(LEAST), "{len} bytes of {bound:?}");
+    }
     let (mut all, _, lost_before) = numbers(&plain);
     assert_eq!((lost, lost_before), (model.lost, model.lost));
     let in_file: HashSet<u64> = kept.iter().copied().collect();
@@ -356,15 +370,24 @@ proptest! {
 
     #[test]
     fn exactly_the_fast_trees_are_left_out(steps in prop::collection::vec(step(), 1..150)) {
-        check(&steps, Duration::from_secs(3_600), usize::MAX);
+        check(&steps, Duration::from_secs(3_600), usize::MAX, None);
+    }
+
+    #[test]
+    fn the_same_is_left_out_of_streams_with_bounds(
+        steps in prop::collection::vec(step(), 1..300),
+        bound in 1_000..8_000_usize,
+    ) {
+        check(&steps, Duration::from_secs(3_600), usize::MAX, Some(bound));
     }
 
     #[test]
     fn what_is_decided_early_is_kept_if_it_is_open(
         steps in prop::collection::vec(step(), 1..150),
         memory in prop::option::of(0..5_000_usize),
+        bound in prop::option::of(1_000..8_000_usize),
     ) {
         let window = if memory.is_some() { Duration::from_secs(3_600) } else { Duration::ZERO };
-        check(&steps, window, memory.unwrap_or(usize::MAX));
+        check(&steps, window, memory.unwrap_or(usize::MAX), bound);
     }
 }
