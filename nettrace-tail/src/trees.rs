@@ -33,6 +33,8 @@ struct Tree {
     oldest: u64,
     /// The last batch with rows of it.
     last_batch: u64,
+    /// Rows up to here were written while a root had not ended.
+    written: Option<u64>,
     /// How many Stops wait for their Start, and with how many the old ones are looked for.
     stops: u32,
     most_stops: u32,
@@ -52,33 +54,16 @@ enum Root {
     Ended { ended: u64, failed: bool },
 }
 
-/// The time of roots that overlap, by when it begins. A part also has the rows after it, up to the
-/// next part. Parts of a tree do not overlap.
+/// The time of roots that have ended and overlap, by when it begins. A part also has the rows after
+/// it, up to the next part or root. Parts of a tree do not overlap.
 #[derive(Clone, Copy, Debug)]
 struct Part {
-    /// When the last of those that have ended did so.
+    /// When the last of them ended.
     ended: u64,
-    /// How many have not ended.
-    open: u32,
     /// A root was slow or failed, something failed within, or rows were written already.
     kept: bool,
     /// Rows were left out already.
     left_out: bool,
-}
-
-impl Part {
-    fn to(&self) -> u64 {
-        if self.open > 0 { u64::MAX } else { self.ended }
-    }
-
-    fn with(self, other: &Self) -> Self {
-        Self {
-            ended: self.ended.max(other.ended),
-            open: self.open + other.open,
-            kept: self.kept || other.kept,
-            left_out: self.left_out && other.left_out,
-        }
-    }
 }
 
 /// The trees whose rows are held back, or were until recently.
@@ -87,8 +72,10 @@ pub(crate) struct Trees {
     trees: BTreeMap<TraceId, Tree>,
     /// By their span.
     roots: BTreeMap<(TraceId, u64), Root>,
+    /// Roots that have not ended, by when they began.
+    open: BTreeSet<(TraceId, u64, u64)>,
     parts: BTreeMap<(TraceId, u64), Part>,
-    /// When something failed after a part, or before there was one.
+    /// When something failed outside of the parts.
     failures: BTreeSet<(TraceId, u64)>,
     /// Trees of which rows are written or left out, and since when.
     decided: LinkedList<(Instant, TraceId)>,
@@ -138,6 +125,7 @@ impl Trees {
         let tree = self.trees.entry(*trace).or_insert(Tree {
             oldest: u64::MAX,
             last_batch: 0,
+            written: None,
             stops: 0,
             most_stops: STOPS,
             asks: false,
@@ -151,48 +139,34 @@ impl Trees {
 
     /// A root begins. Its Stop may have come before.
     fn starts(&mut self, trace: TraceId, span: u64, started: u64, slow: u64) {
-        let mut part = Part { ended: started, open: 1, kept: false, left_out: false };
-        match self.roots.insert((trace, span), Root::Open(started)) {
+        match self.roots.remove(&(trace, span)) {
             Some(Root::Ended { ended, failed }) => {
-                self.roots.remove(&(trace, span));
                 if let Some(tree) = self.trees.get_mut(&trace) {
                     tree.stops = tree.stops.saturating_sub(1);
                 }
-                (part.open, part.ended) = (0, ended.max(started));
-                part.kept = failed || part.ended - started >= slow;
+                let ended = ended.max(started);
+                self.ends(trace, started, ended, failed || ended - started >= slow);
+                return;
             }
             // Two of one id: nobody can tell when the first one ends.
-            Some(Root::Open(first)) => self.ends(trace, first, started, true),
+            Some(Root::Open(first)) => {
+                self.open.remove(&(trace, first, span));
+                self.ends(trace, first, started.max(first), true);
+            }
             None => {}
         }
-        let mut from = started;
-        // What overlaps is next to each other.
-        while let Some((&key, other)) =
-            self.parts.range((trace, 0)..=(trace, part.to())).next_back()
-        {
-            if other.to() < from {
-                break;
-            }
-            part = part.with(other);
-            from = from.min(key.1);
-            self.parts.remove(&key);
-        }
-        let within = (trace, from)..=(trace, part.to());
-        while let Some(&failure) = self.failures.range(within.clone()).next() {
-            self.failures.remove(&failure);
-            part.kept = true;
-        }
-        self.parts.insert((trace, from), part);
+        self.roots.insert((trace, span), Root::Open(started));
+        self.open.insert((trace, started, span));
     }
 
     /// A root ends. Its Start may come later.
     fn stops(&mut self, trace: TraceId, span: u64, ended: u64, failed: bool, slow: u64) {
-        let root = Root::Ended { ended, failed };
-        match self.roots.insert((trace, span), root) {
+        match self.roots.remove(&(trace, span)) {
             Some(Root::Open(started)) => {
-                self.roots.remove(&(trace, span));
-                let is_slow = ended.saturating_sub(started) >= slow;
-                self.ends(trace, started, ended, failed || is_slow);
+                self.open.remove(&(trace, started, span));
+                let ended = ended.max(started);
+                self.ends(trace, started, ended, failed || ended - started >= slow);
+                return;
             }
             Some(Root::Ended { .. }) => {}
             None => {
@@ -201,21 +175,40 @@ impl Trees {
                 }
             }
         }
+        self.roots.insert((trace, span), Root::Ended { ended, failed });
     }
 
-    /// Ends a root in the part that has it.
-    fn ends(&mut self, trace: TraceId, started: u64, ended: u64, kept: bool) {
-        if let Some((_, part)) = self.parts.range_mut((trace, 0)..=(trace, started)).next_back() {
-            part.open = part.open.saturating_sub(1);
-            part.ended = part.ended.max(ended);
-            part.kept |= kept;
+    /// Adds the time of a root to the parts.
+    fn ends(&mut self, trace: TraceId, mut from: u64, ended: u64, kept: bool) {
+        let written = self.trees.get(&trace).and_then(|tree| tree.written);
+        let kept = kept || written.is_some_and(|written| from <= written);
+        let mut part = Part { ended, kept, left_out: false };
+        // What overlaps is next to each other.
+        let before = |parts: &BTreeMap<_, Part>, to| {
+            let last = parts.range((trace, 0)..=(trace, to)).next_back();
+            last.map(|(key, part): (&(TraceId, u64), _)| (*key, *part))
+        };
+        while let Some((key, other)) = before(&self.parts, part.ended) {
+            if other.ended < from {
+                break;
+            }
+            from = from.min(key.1);
+            part.ended = part.ended.max(other.ended);
+            part.kept |= other.kept;
+            self.parts.remove(&key);
         }
+        let within = (trace, from)..=(trace, part.ended);
+        while let Some(&failure) = self.failures.range(within.clone()).next() {
+            self.failures.remove(&failure);
+            part.kept = true;
+        }
+        self.parts.insert((trace, from), part);
     }
 
     /// Something that is no root has failed.
     fn failed(&mut self, trace: TraceId, at: u64) {
         match self.parts.range_mut((trace, 0)..=(trace, at)).next_back() {
-            Some((_, part)) if at <= part.to() => part.kept = true,
+            Some((_, part)) if at <= part.ended => part.kept = true,
             // A part may yet come in between.
             _ => drop(self.failures.insert((trace, at))),
         }
@@ -224,47 +217,71 @@ impl Trees {
     /// Whether a trace's rows of the time `at` are kept. Whatever is decided about the first of a
     /// part is decided about all. Rows that come later are no older than `horizon`.
     pub(crate) fn keeps(&mut self, trace: &TraceId, at: u64, horizon: u64) -> bool {
-        if !self.trees.get(trace).is_some_and(|tree| tree.asks) {
+        let trace = *trace;
+        if !self.trees.get(&trace).is_some_and(|tree| tree.asks) {
             return true;
         }
-        self.forget_old(*trace, horizon);
-        let all = (*trace, 0)..=(*trace, u64::MAX);
-        let mut part = self.parts.range_mut((*trace, 0)..=(*trace, at)).next_back();
-        if part.is_none() {
-            part = self.parts.range_mut(all).next();
+        self.forget_old(trace, horizon);
+        let open = self.first_open(trace);
+        let is_open = |until: u64| open.is_some_and(|open| open <= until);
+        let mut part = self.parts.range((trace, 0)..=(trace, at)).next_back();
+        if part.is_none() && !is_open(at) {
+            part = self.parts.range((trace, 0)..=(trace, u64::MAX)).next();
         }
-        let Some((&(_, from), part)) = part else { return true };
-        if !part.left_out && !part.kept && part.open == 0 {
-            let mut later = self.parts.range((*trace, from.saturating_add(1))..=(*trace, u64::MAX));
-            let to = later.next().map_or(u64::MAX, |((_, next), _)| next - 1);
-            let failure = self.failures.range((*trace, from)..=(*trace, to)).next();
-            let keeps = failure.is_some();
-            if let Some(part) = self.parts.get_mut(&(*trace, from)) {
-                (part.kept, part.left_out) = (keeps, !keeps);
+        let part = part.map(|(&(_, from), part)| (from, *part));
+        let until = part.map_or(at, |(_, part)| part.ended.max(at));
+        if is_open(until) {
+            // A root has not ended, and this is its part.
+            if let Some(tree) = self.trees.get_mut(&trace) {
+                tree.written = tree.written.max(Some(until));
             }
-            return keeps;
         }
-        part.kept |= !part.left_out;
-        part.kept && !part.left_out
+        let Some((from, mut part)) = part else { return true };
+        if part.left_out {
+            return is_open(at);
+        }
+        part.kept |= is_open(until) || {
+            let later = (trace, from.saturating_add(1))..=(trace, u64::MAX);
+            let next = self.parts.range(later).next().map_or(u64::MAX, |((_, next), _)| *next);
+            let next = next.min(open.unwrap_or(u64::MAX));
+            !part.kept && self.failures.range((trace, from)..(trace, next)).next().is_some()
+        };
+        part.left_out = !part.kept;
+        self.parts.insert((trace, from), part);
+        part.kept
+    }
+
+    /// When the first root began that has not ended.
+    fn first_open(&self, trace: TraceId) -> Option<u64> {
+        let mut open = self.open.range((trace, 0, 0)..=(trace, u64::MAX, u64::MAX));
+        open.next().map(|(_, started, _)| *started)
     }
 
     /// Forgets of a tree what is older than all rows that are still to come.
     fn forget_old(&mut self, trace: TraceId, horizon: u64) {
         let all = (trace, 0)..=(trace, u64::MAX);
+        let open = self.first_open(trace).unwrap_or(u64::MAX);
         loop {
             let mut parts = self.parts.range_mut(all.clone());
-            let Some((&first, part)) = parts.next() else { break };
-            let next = parts.next().map(|((_, next), _)| *next);
-            // Nothing can come in between any more.
-            let end = next.unwrap_or(u64::MAX).min(horizon);
+            let first = parts.next();
+            let next = parts.next().map_or(u64::MAX, |((_, next), _)| *next);
+            let next = match &first {
+                Some((_, part)) if part.ended < open => next.min(open),
+                _ => next,
+            };
+            // Nothing can come in between any more. What failed while a root was open is written.
+            let end = next.min(horizon);
+            let mut first = first.map(|(key, part)| (*key, part));
             while let Some(&failure) = self.failures.range((trace, 0)..(trace, end)).next() {
                 self.failures.remove(&failure);
-                part.kept = true;
+                if let Some((_, part)) = &mut first {
+                    part.kept = true;
+                }
             }
-            if next.is_none_or(|next| next >= horizon) {
-                break;
+            match first {
+                Some((first, _)) if next < horizon => drop(self.parts.remove(&first)),
+                _ => break,
             }
-            self.parts.remove(&first);
         }
         let Some(tree) = self.trees.get_mut(&trace) else { return };
         if tree.stops > tree.most_stops {
@@ -321,7 +338,10 @@ impl Trees {
     fn remove(&mut self, trace: TraceId) {
         let all = || (trace, 0)..=(trace, u64::MAX);
         self.trees.remove(&trace);
-        while let Some((&key, _)) = self.roots.range(all()).next() {
+        while let Some((&key, root)) = self.roots.range(all()).next() {
+            if let Root::Open(started) = *root {
+                self.open.remove(&(trace, started, key.1));
+            }
             self.roots.remove(&key);
         }
         while let Some((&key, _)) = self.parts.range(all()).next() {
@@ -336,6 +356,7 @@ impl Trees {
     pub(crate) fn bytes(&self) -> usize {
         self.trees.len() * in_map(size_of::<(TraceId, Tree)>())
             + self.roots.len() * in_map(size_of::<((TraceId, u64), Root)>())
+            + self.open.len() * in_map(size_of::<(TraceId, u64, u64)>())
             + self.parts.len() * in_map(size_of::<((TraceId, u64), Part)>())
             + self.failures.len() * in_map(size_of::<(TraceId, u64)>())
             + self.decided.len() * (size_of::<(Instant, TraceId)>() + 2 * size_of::<usize>())

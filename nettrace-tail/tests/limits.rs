@@ -198,11 +198,11 @@ fn time_grows_with_the_number_of_rows() {
     for (name, shape) in shapes {
         for memory in [usize::MAX, 64 << 10] {
             once_in_three(|| {
-                let [few, many] = [3_000, 24_000].map(|count| time(shape, count, memory));
+                let [few, many] = [2_000, 16_000].map(|count| time(shape, count, memory));
                 let ratio = many.as_secs_f64() / few.as_secs_f64();
                 println!("{name}, {memory}: {few:?}, {many:?} for 8 times as many: {ratio:.1}");
                 // 64 if each row takes as long as there are others.
-                if ratio < 24.0 { Ok(()) } else { Err(format!("{name}: {ratio:.1}")) }
+                if ratio < 32.0 { Ok(()) } else { Err(format!("{name}: {ratio:.1}")) }
             });
         }
     }

@@ -334,6 +334,35 @@ fn a_tree_that_is_left_out_stays_left_out() {
     assert_eq!((read.numbers, read.told), (vec![5], Some([3, 1, 0, 0, 0])));
 }
 
+/// A caller makes many requests in one trace. In each something fails that is no request, after it
+/// on another thread, whose rows come first.
+#[test]
+fn many_failures_of_one_trace_are_all_kept() {
+    let memory = MemorySink::new();
+    let mut source = Source::new(Tail::new(memory.clone()).window(HOUR));
+    let mut expected = Vec::new();
+    for n in 0..300 {
+        let at = |number: u64| 1_000_000 + 10 * n + number;
+        let span = Some((1, 2 + n));
+        let mut row = |thread, number, ty| {
+            let (at, number) = (at(number), 10 * n + number);
+            source.row(thread, Row { at, ty, number, span, duration: 0, outcome: Outcome::Ok });
+            number
+        };
+        let root = [row(2, 1, Ty::RootStart), row(1, 2, Ty::RootStop)];
+        if n % 3 > 0 {
+            expected.extend(root);
+            expected.push(row(1, 3, Ty::Failure));
+        }
+    }
+    source.round();
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    let mut numbers = read(&memory.bytes()).numbers;
+    numbers.sort_unstable();
+    assert_eq!(numbers, expected);
+}
+
 #[test]
 fn what_is_held_back_is_not_lost_when_the_sink_fails() {
     let flaky = Flaky::default();

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::ErrorKind,
+    io::{self, ErrorKind},
     mem, process,
     sync::{
         atomic::{AtomicBool, Ordering},
@@ -20,7 +20,9 @@ use nettrace_reader::{Reader, verify};
 use nettrace_tail::Tail;
 use nettrace_writer::{
     Context, Emit, Error, OnFull, Session, Stats, TraceEvent, TraceSpan,
-    sink::{FileSink, MemorySink, RotationOptions},
+    sink::{
+        Batch, FileSink, MemorySink, RotatingFiles, RotationOptions, Sink, StreamEnd, WriteError,
+    },
     traced,
 };
 use testkit::{
@@ -337,4 +339,106 @@ fn a_file_has_what_was_held_back_before_a_pause() {
     assert!(files.iter().all(|(_, lost)| *lost == 0), "{files:?}");
     let there: u64 = files.iter().map(|(events, _)| events).sum();
     assert_eq!(there + counts.left_out_events, emitted, "{counts:?}");
+}
+
+/// Fails now and then: a write after its first block, or the beginning of a file. Breaks then, or
+/// goes on.
+struct Failing {
+    files: RotatingFiles,
+    calls: u32,
+    breaks: bool,
+    is_broken: bool,
+}
+
+impl Failing {
+    fn fails(&mut self) -> bool {
+        self.calls += 1;
+        self.calls % 7 == 3
+    }
+}
+
+impl Sink for Failing {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        if self.fails() {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        self.is_broken = false;
+        self.files.start(header, end)
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        if batch.block_ends.is_empty() || !self.fails() {
+            return self.files.write(batch);
+        }
+        self.is_broken = self.breaks;
+        let bytes: Vec<u8> = batch.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+        let first = batch.block_ends[0];
+        let pieces = [io::IoSlice::new(&bytes[..first as usize])];
+        self.files.write(&Batch::new(&pieces, &[first]))?;
+        Err(WriteError::new(ErrorKind::StorageFull.into(), first))
+    }
+
+    fn room(&self) -> u64 {
+        self.files.room()
+    }
+
+    fn wants_restart(&mut self) -> bool {
+        self.is_broken || self.files.wants_restart()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.files.finish()
+    }
+}
+
+/// Two sessions at once, each with a tail decision of its own in front of files that fail again and
+/// again: each event is in a file, left out, missing in a file as a gap, or counted as lost on the
+/// way.
+#[test]
+fn two_sessions_account_for_every_event_while_their_sinks_fail() {
+    let _alone = one_at_a_time();
+    let sessions = [false, true].map(|breaks| {
+        let folder = tempfile::tempdir().unwrap();
+        let files = RotationOptions::new(folder.path(), "failing").file_size(32 << 10);
+        let files = files.build().unwrap();
+        let sink = Failing { files, calls: 4, breaks, is_broken: false };
+        let window = Duration::from_millis(if breaks { 5 } else { 1 });
+        let tail = Tail::new(sink).window(window).memory(256 << 10);
+        let counter = tail.counter();
+        let session = Session::builder().sink(tail).provider("Tail-Trouble");
+        let session = session.flush_interval(Duration::from_millis(1)).chunk_size(4_096);
+        (folder, counter, session.prefault(0).start().unwrap(), breaks)
+    });
+    for round in 0..60 {
+        thread::scope(|scope| {
+            for thread in 0..3 {
+                scope.spawn(move || {
+                    (0..50).for_each(|at| drop(request(round * 150 + thread * 50 + at)));
+                });
+            }
+        });
+        for (_, _, session, _) in &sessions {
+            let _ = session.flush();
+        }
+    }
+    for (folder, counter, session, breaks) in sessions {
+        // Until the sink takes everything.
+        until("a flush succeeds", || session.flush().is_ok());
+        let (stats, result) = session.finish_with_stats();
+        let (mut there, mut lost, mut files) = (0, 0, 0);
+        for entry in fs::read_dir(folder.path()).unwrap() {
+            let counts = events(&fs::read(entry.unwrap().path()).unwrap());
+            (there, lost, files) = (there + counts.0, lost + counts.1, files + 1);
+        }
+        let counts = counter.get();
+        println!("{breaks}: {files} files, {there} there, {lost} gaps, {counts:?}, {result:?}");
+        assert!(stats.lost_in_sink > 0 && files > 3, "{stats:?}");
+        assert_eq!(counts.lost_events > 0, breaks || result.is_err(), "{counts:?}");
+        let accounted = there + lost + counts.left_out_events + counts.lost_events;
+        assert_eq!((accounted, stats.attempted), (9_000 * EVENTS, 9_000 * EVENTS), "{counts:?}");
+        assert!(lost <= stats.dropped(), "{stats:?}");
+        if result.is_ok() {
+            assert_eq!(lost, stats.dropped());
+        }
+    }
 }
