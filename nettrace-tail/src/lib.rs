@@ -87,9 +87,9 @@
 //! # What it costs
 //!
 //! - Memory: what the session writes in one window, and about 300 bytes for each root, up to a
-//!   [bound](Tail::memory) of 64 MiB. Beyond it, what is known of trees is forgotten of which nothing
-//!   is held back, and what comes of them later is kept. Then the oldest events are decided upon
-//!   early. Spans that have not ended then are kept, and [counted](TailCounts::undecided_spans).
+//!   [bound](Tail::memory) of 64 MiB. Beyond it, trees are forgotten of which nothing is held back,
+//!   and what comes of them later is kept. Then the oldest events are decided upon early. Spans
+//!   that have not ended then are kept, and [counted](TailCounts::undecided_spans).
 //! - The session's own thread reads each row twice. Threads that emit do nothing more.
 //! - Delay: an event is in the file when the window is over, also if the session is flushed. While
 //!   nobody emits that can take a second more.
@@ -97,7 +97,7 @@
 //!   decision. One that exits without [`finish`](nettrace_writer::Session::finish) does not (on
 //!   Unix): what is held back is decided upon then.
 //!
-//! Sinks with bounds, such as [`RotatingFiles`](nettrace_writer::sink::RotatingFiles), keep them for
+//! The bounds of a sink such as [`RotatingFiles`](nettrace_writer::sink::RotatingFiles) hold for
 //! what is written: the tail decision begins a new stream when the next row does not fit, or when
 //! the sink asks for one. It writes what a stream needs to be read alone.
 //!
@@ -236,8 +236,8 @@ impl<S: Sink> Tail<S> {
     }
 
     /// Sets how many bytes of memory are used at most, with all that is known of trees. The default
-    /// is 64 MiB. What the session flushes at once, at most some MiB, can be in memory besides while
-    /// it is written.
+    /// is 64 MiB. What the session flushes at once, at most some MiB, can be in memory besides
+    /// while it is written.
     #[must_use]
     pub fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;

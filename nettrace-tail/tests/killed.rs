@@ -18,7 +18,7 @@ use nettrace_reader::{Reader, verify};
 use nettrace_tail::Tail;
 use nettrace_writer::{
     Emit, OnFull, Session, TraceEvent,
-    sink::{Batch, FileSink, Sink, StreamEnd, WriteError},
+    sink::{Batch, FileSink, RotationOptions, Sink, StreamEnd, WriteError},
     traced,
 };
 use testkit::{
@@ -27,6 +27,9 @@ use testkit::{
 };
 
 const THREADS: u64 = 3;
+
+/// A file in the folder of a process that writes one file after the other.
+const ROTATES: &str = "rotates";
 
 /// How many events a request has.
 const EVENTS: usize = 6;
@@ -63,12 +66,12 @@ fn inner(thread: u64, number: u64) {
 }
 
 /// Writes down what the sink within has taken, after it has taken it.
-struct Told {
-    sink: FileSink,
+struct Told<S> {
+    sink: S,
     told: File,
 }
 
-impl Sink for Told {
+impl<S: Sink> Sink for Told<S> {
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         self.sink.start(header, end)?;
         self.told.write_all(header)
@@ -78,6 +81,10 @@ impl Sink for Told {
         self.sink.write(batch)?;
         let bytes: Vec<u8> = batch.pieces.iter().flat_map(|piece| piece.to_vec()).collect();
         self.told.write_all(&bytes).map_err(WriteError::from)
+    }
+
+    fn room(&self) -> u64 {
+        self.sink.room()
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -91,11 +98,17 @@ impl Sink for Told {
 fn records() {
     let Some(folder) = is_rerun() else { return };
     let folder = Path::new(&folder);
-    let sink = FileSink::new(folder.join("trace.nettrace"));
-    let told = File::create(folder.join("told.nettrace")).unwrap();
-    let tail = Tail::new(Told { sink, told }).window(Duration::from_millis(20));
-    let session = Session::builder()
-        .sink(tail)
+    let told = File::create(folder.join("told")).unwrap();
+    const WINDOW: Duration = Duration::from_millis(20);
+    let session = if folder.join(ROTATES).exists() {
+        let files = RotationOptions::new(folder, "trace").file_size(16 << 10);
+        let sink = Told { sink: files.build().unwrap(), told };
+        Session::builder().sink(Tail::new(sink).window(WINDOW))
+    } else {
+        let sink = Told { sink: FileSink::new(folder.join("trace.nettrace")), told };
+        Session::builder().sink(Tail::new(sink).window(WINDOW))
+    };
+    let session = session
         .provider("Tail-Killed")
         .flush_interval(Duration::from_millis(2))
         .on_full(OnFull::Block)
@@ -162,8 +175,11 @@ fn a_killed_process_leaves_a_complete_file() {
     let (mut kept, mut undecided) = (0, 0);
     for kill in 0..KILLS {
         let folder = tempfile::tempdir().unwrap();
-        let [trace, told] =
-            ["trace.nettrace", "told.nettrace"].map(|name| folder.path().join(name));
+        let rotates = kill % 2 == 1;
+        if rotates {
+            fs::write(folder.path().join(ROTATES), "").unwrap();
+        }
+        let told = folder.path().join("told");
         let mut command = this_program();
         command
             .args(["--exact", "records", "--ignored", "--nocapture", "--test-threads=1"])
@@ -172,7 +188,7 @@ fn a_killed_process_leaves_a_complete_file() {
         let mut child = Victim(command.spawn().unwrap());
         // There is something that was let through, so something is held back since.
         let patience = Instant::now();
-        while fs::metadata(&told).map_or(0, |told| told.len()) < 20_000 {
+        while fs::metadata(&told).map_or(0, |told| told.len()) < 40_000 {
             assert!(patience.elapsed() < Duration::from_secs(300), "nothing is let through");
             assert!(child.0.try_wait().unwrap().is_none(), "it ended by itself");
             thread::sleep(Duration::from_millis(1));
@@ -181,17 +197,28 @@ fn a_killed_process_leaves_a_complete_file() {
         thread::sleep(Duration::from_micros(random % 50_000));
         child.kill();
 
-        let (bytes, told) = (fs::read(&trace).unwrap(), fs::read(&told).unwrap());
-        let report = verify(&bytes[..]).unwrap();
-        assert!(report.is_sound(), "{kill}: {report:?}");
-        // Threads that emit wait for room, so there is nothing to lose.
-        assert_eq!(report.lost, 0, "{kill}");
-        if let Some(verdict) = judged(&bytes) {
-            verdict.assert_holds(report.events, 0);
+        let paths = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path());
+        let mut paths: Vec<_> =
+            paths.filter(|path| path.extension().is_some_and(|name| name == "nettrace")).collect();
+        paths.sort();
+        assert_eq!(paths.len() > 1, rotates);
+        let mut all = Vec::new();
+        for path in paths {
+            let bytes = fs::read(path).unwrap();
+            let report = verify(&bytes[..]).unwrap();
+            assert!(report.is_sound(), "{kill}: {report:?}");
+            // Threads that emit wait for room, so there is nothing to lose.
+            assert_eq!(report.lost, 0, "{kill}");
+            if let Some(verdict) = judged(&bytes) {
+                verdict.assert_holds(report.events, 0);
+            }
+            all.extend(events(&bytes));
         }
-        let (all, told) = (events(&bytes), events(&told));
-        assert!(!told.is_empty());
-        assert_eq!(all[..told.len().min(all.len())], told, "{kill}: what was let through");
+        if !rotates {
+            let told = events(&fs::read(&told).unwrap());
+            assert!(!told.is_empty());
+            assert_eq!(all[..told.len().min(all.len())], told, "{kill}: what was let through");
+        }
         (kept, undecided) = {
             let (failed, others) = complete(&all);
             (kept + failed, undecided + others)
