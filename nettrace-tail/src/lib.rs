@@ -332,7 +332,9 @@ impl<S: Sink> Tail<S> {
             let Some(held) = self.held.pop_front() else { break };
             self.held_bytes -= held.bytes();
             self.release(held.what, now).map_err(|Malformed| malformed())?;
-            self.send();
+            if !self.queue.has_failed() {
+                self.send();
+            }
         }
         // What a burst took is given back.
         if self.held.len() < self.held.capacity() / 4 {
@@ -363,10 +365,10 @@ impl<S: Sink> Tail<S> {
         }
     }
 
-    /// Hands over what is decided. If the sink cannot go on with its stream, what was on its way is
-    /// in no stream.
+    /// Hands over what is decided, also after a failure. If the sink cannot go on with its stream,
+    /// what was on its way is in no stream.
     fn send(&mut self) {
-        self.queue.send(&mut self.sink);
+        self.queue.send_again(&mut self.sink);
         let has_failed = self.queue.has_failed() && !self.queue.is_over();
         if has_failed && !self.queue.begins_stream() && self.sink.wants_restart() {
             self.counts.lost_events += self.queue.clear();
@@ -419,7 +421,7 @@ impl<S: Sink> Sink for Tail<S> {
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
         if self.queue.has_failed() {
             // What is held back must not grow while nothing can be written.
-            self.queue.send_again(&mut self.sink);
+            self.send();
             self.queue.result()?;
         }
         let now = Instant::now();
@@ -451,7 +453,7 @@ impl<S: Sink> Sink for Tail<S> {
 
     fn finish(&mut self) -> io::Result<()> {
         if self.queue.has_failed() {
-            self.queue.send_again(&mut self.sink);
+            self.send();
         }
         let now = Instant::now();
         let mut decided = self.decide(now, true, 0);

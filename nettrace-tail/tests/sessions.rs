@@ -398,12 +398,14 @@ fn a_stream_that_cannot_go_on_is_counted() {
     let mut source = Source::new(tail);
     tick(&mut source, 1);
     source.write().unwrap();
-    (*flaky.fails.lock().unwrap(), *flaky.breaks.lock().unwrap()) = (true, true);
-    tick(&mut source, 2);
-    tick(&mut source, 3);
+    // It breaks when it is tried again.
+    *flaky.fails.lock().unwrap() = true;
+    (2..=4).for_each(|number| tick(&mut source, number));
+    source.write().unwrap_err();
+    *flaky.breaks.lock().unwrap() = true;
     source.write().unwrap_err();
     *flaky.fails.lock().unwrap() = false;
-    tick(&mut source, 4);
+    tick(&mut source, 5);
     source.write().unwrap();
     // The session has its part in the next stream.
     assert!(source.sink.wants_restart());
@@ -411,12 +413,12 @@ fn a_stream_that_cannot_go_on_is_counted() {
     assert!(!source.sink.wants_restart());
     source.sink.finish().unwrap();
     let counts: TailCounts = counter.get();
-    // The block of the second event was taken before the connection broke.
+    // The blocks of two events were taken before the connection broke.
     assert_eq!(counts.lost_events, 1);
     let streams = flaky.memory.lock().unwrap();
-    assert_eq!(read(&streams[0].bytes()).numbers, [1, 2]);
+    assert_eq!(read(&streams[0].bytes()).numbers, [1, 2, 3]);
     let last = read(&streams[1].bytes());
-    assert_eq!((last.numbers, last.told), (vec![4], Some([0, 0, 0, 0, 1])));
+    assert_eq!((last.numbers, last.told), (vec![5], Some([0, 0, 0, 0, 1])));
 }
 
 /// A session can begin a stream and end it before any row of it is kept.
