@@ -200,7 +200,9 @@ impl SessionBuilder {
     /// Whether [`file`](Self::file) may replace a file of that name. The default is `false`.
     ///
     /// When the session starts, the new trace replaces the old file as a whole. At that moment it
-    /// has no events yet. Programs that have the old file open keep it.
+    /// has no events yet. Programs that have the old file open keep it. A file that another session
+    /// is writing is not replaced: the start fails with an error that names the process. See
+    /// [`FileOptions::overwrite`].
     ///
     /// ```
     /// use nettrace_writer::Session;
