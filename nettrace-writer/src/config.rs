@@ -307,6 +307,11 @@ impl SessionBuilder {
     /// that it has defined, in at most an eighth of the budget or 256 KiB, whichever is more. It
     /// also takes about half a kibibyte for each thread that records.
     ///
+    /// Room is made by the session's thread, which needs a processor for that. Beside thousands of
+    /// threads, or other work, it may get none for seconds. Nothing is lost while what is recorded
+    /// meanwhile fits half of the budget, in pieces of about 2 KiB for each thread. (That is for
+    /// [chunks](Self::chunk_size) of 8 KiB or more, as by default from 512 KiB on.)
+    ///
     /// ```
     /// # use nettrace_writer::{Session, sink::MemorySink};
     /// let session = Session::builder().sink(MemorySink::new()).budget(8 << 20).start()?;
