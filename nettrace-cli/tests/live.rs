@@ -23,7 +23,7 @@ use std::{
 
 use live_support::{Dotnet, interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::{Diagnostics, Options};
-use nettrace_writer::{Emit as _, TraceEvent};
+use nettrace_writer::{Emit as _, Session, TraceEvent};
 use tempfile::{TempDir, tempdir};
 use testkit::{
     process::{copy_program, is_rerun, skipped_in_emulator, this_program},
@@ -168,6 +168,50 @@ fn collect_ends_after_a_duration_or_a_signal() {
     interrupt(&child);
     assert!(child.wait().unwrap().success());
     assert!(complete(&piped) > 100);
+}
+
+#[test]
+fn what_a_process_writes_is_not_replaced() {
+    let here = Here::new();
+    let (folder, pid) = (here.folder.path(), process::id().to_string());
+    let (path, from) = (folder.join("t.nettrace"), folder.join("from.nettrace"));
+    let session = |path| Session::builder().file(path).overwrite(true).provider("Unknown").start();
+    session(&from).unwrap().finish().unwrap();
+    let from = from.to_str().unwrap();
+
+    // A session writes it.
+    let ours = session(&path).unwrap();
+    let before = fs::read(&path).unwrap();
+    for command in [
+        &["collect", "-p", &pid, "--duration", "1s", "--force", "-o", "t.nettrace"][..],
+        &["convert", from, "t.nettrace", "--to", "v5", "--force"],
+        &["report", from, "-o", "t.nettrace", "--force"],
+    ] {
+        let output = nettrace(folder, command).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains("a process is writing it; choose another name"), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+    ours.finish().unwrap();
+
+    // The command writes it.
+    let mut child = nettrace(folder, &["collect", "-p", &pid, "--force", "-o", "t.nettrace"]);
+    let child = child.spawn().unwrap();
+    let mut refusal = String::new();
+    until("it is written", || {
+        (0..100).for_each(|number| Tick { number }.emit());
+        fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 20_000)
+    });
+    if let Err(error) = session(&path) {
+        refusal = error.to_string();
+    }
+    let owner = format!("process {} (`nettrace`) is writing it", child.id());
+    assert!(refusal.contains(&owner), "{refusal}");
+    interrupt(&child);
+    succeeded(&child.wait_with_output().unwrap());
+    assert!(complete(&path) > 100);
+    session(&path).unwrap().finish().unwrap();
 }
 
 #[test]

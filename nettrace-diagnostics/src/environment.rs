@@ -2,15 +2,15 @@
 
 use std::{
     fmt,
-    io::{self, Write as _},
-    path::PathBuf,
+    io::{self, ErrorKind, Write as _},
+    path::{Path as FilePath, PathBuf},
     process,
     time::Duration,
 };
 
 use nettrace_writer::{
     __process::{ignores, variable},
-    FilterError, ProviderFilter, Session,
+    Error, FilterError, ProviderFilter, Session,
     sink::FileOptions,
 };
 
@@ -20,6 +20,8 @@ use crate::sync::{Mutex, TryLockError, lock};
 const BUFFER_MB: usize = 256;
 /// How long `exit` waits for the end of the session.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How many names of its own a process tries if the file is in use.
+const OWN_NAMES: u32 = 100;
 /// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
 const DOTNET_PATH: &str = "trace.nettrace";
 
@@ -228,25 +230,64 @@ fn begin() -> Option<(Session, PathBuf)> {
     }
     #[cfg(unix)]
     crate::process::accompany();
-    let builder = Session::builder()
-        .providers(plan.providers)
-        .budget(plan.buffer_mb.saturating_mul(1 << 20))
-        .finish_timeout(EXIT_PATIENCE);
-    let builder = match &plan.path {
-        Path::Template(path) => builder.file(path).overwrite(true),
-        Path::Literal(path) => builder.sink(FileOptions::new(path).overwrite(true).build()),
-    };
-    match builder.start() {
-        Ok(session) => {
-            let (Path::Template(path) | Path::Literal(path)) = plan.path;
-            let path = session.path().map_or(path, ToOwned::to_owned);
-            Some((session, path))
-        }
-        Err(error) => {
-            say(format_args!("the session that the environment asks for did not start: {error}"));
-            None
+    let mut started = record(&plan, 0);
+    // A child has the variables of its parent, whose trace it must not replace.
+    if let Some(in_use) = started.as_ref().err().filter(|error| is_in_use(error)) {
+        let in_use = in_use.to_string();
+        let mut attempts = (1..=OWN_NAMES).map(|attempt| record(&plan, attempt));
+        let other = attempts.find(|result| !result.as_ref().is_err_and(is_in_use));
+        if let Some(other) = other {
+            if let Ok((_, path)) = &other {
+                say(format_args!("this process records to {} instead: {in_use}", path.display()));
+            }
+            started = other;
         }
     }
+    started
+        .inspect_err(|error| {
+            say(format_args!("the session that the environment asks for did not start: {error}"));
+        })
+        .ok()
+}
+
+/// Starts the session in the file of the plan, or in one whose name is this process's own.
+fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
+    let builder = Session::builder()
+        .providers(plan.providers.clone())
+        .budget(plan.buffer_mb.saturating_mul(1 << 20))
+        .finish_timeout(EXIT_PATIENCE);
+    let (Path::Template(path) | Path::Literal(path)) = &plan.path;
+    let path = own_name(path, attempt);
+    let builder = match &plan.path {
+        Path::Template(_) => builder.file(&path).overwrite(true),
+        Path::Literal(_) => builder.sink(FileOptions::new(&path).overwrite(true).build()),
+    };
+    let session = builder.start()?;
+    let path = session.path().map_or(path, ToOwned::to_owned);
+    Ok((session, path))
+}
+
+/// `t.nettrace` at first, then `t-PID.nettrace`, then `t-PID-2.nettrace` and so on: processes of two
+/// containers may have the same id.
+fn own_name(path: &FilePath, attempt: u32) -> PathBuf {
+    if attempt == 0 {
+        return path.to_owned();
+    }
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{}", process::id()));
+    if attempt > 1 {
+        name.push(format!("-{attempt}"));
+    }
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// Whether somebody else writes the file.
+fn is_in_use(error: &Error) -> bool {
+    matches!(error, Error::Sink(cause) if cause.kind() == ErrorKind::ResourceBusy)
 }
 
 /// Ends the session, so that its trace is complete.

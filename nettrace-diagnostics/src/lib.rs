@@ -38,9 +38,11 @@
 //! | `DOTNET_EventPipeCircularMB` | the memory for events in MB, hexadecimal; 256 by default |
 //! | `DOTNET_EventPipeOutputStreaming` | 1, the default. 0 has no effect, and is answered with a line on standard error |
 //!
-//! A file of that name is replaced. On Unix the trace is complete when the process returns from
-//! `main` or calls `exit`. A signal that kills the process leaves what was written by then. Child
-//! processes inherit the variables: have `{pid}` in the path if there are any.
+//! A file of that name is replaced, unless another process is writing it: child processes inherit
+//! the variables. Such a process records to `NAME-PID.EXTENSION` instead, and says so in one line
+//! on standard error. A later one may replace what an earlier one has left. So have `{pid}` in the
+//! path if there are several. On Unix the trace is complete when the process returns from `main` or
+//! calls `exit`. A signal that kills the process leaves what was written by then.
 //!
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded.
 //!

@@ -8,13 +8,13 @@ mod support;
 use std::{
     fs,
     os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{self, Command, Output, Stdio},
 };
 
 use nettrace_diagnostics::{from_environment, listen};
 use nettrace_reader::Reader;
-use nettrace_writer::Emit as _;
+use nettrace_writer::{Emit as _, Session};
 use tempfile::tempdir;
 use testkit::{
     process::{copy_program, is_rerun, skipped_in_emulator, this_program},
@@ -42,11 +42,23 @@ fn work(how: &str) {
             diagnostics.stop();
             return;
         }
+        "neighbour" => {
+            // Of another container, with the id that this process has.
+            fs::rename("in-use", format!("t-{}.nettrace", process::id())).unwrap();
+            from_environment()
+        }
         _ => from_environment(),
     };
     println!("path={:?}", path.as_deref().map(Path::display).map(|path| path.to_string()));
     for number in 0..1_000 {
         Tick { number }.emit();
+        if how == "parent" && number == 500 {
+            // It has the environment of this one, which records meanwhile.
+            let child = this_program().args(ARGS).env("NETTRACE_RERUN", "listen").output().unwrap();
+            assert!(child.status.success());
+            print!("{}", String::from_utf8_lossy(&child.stdout));
+            eprint!("{}", String::from_utf8_lossy(&child.stderr));
+        }
     }
     Detail { text: "detail" }.emit();
     Other.emit();
@@ -55,10 +67,13 @@ fn work(how: &str) {
     }
 }
 
+/// Run [`work`] in a process of this program.
+const ARGS: [&str; 4] = ["--exact", NAME, "--nocapture", "--test-threads=1"];
+
 /// Runs [`work`] in a process with these variables.
 fn run(how: &str, folder: &Path, variables: &[(&str, &str)]) -> (u32, Output) {
     let mut command = this_program();
-    command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]).env("NETTRACE_RERUN", how);
+    command.args(ARGS).env("NETTRACE_RERUN", how);
     command.env("TMPDIR", folder).current_dir(folder).envs(variables.iter().copied());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
@@ -159,6 +174,65 @@ fn the_environment_starts_a_session() {
     let (_, output) = run("listen", empty.path(), &set);
     assert!(said(&output)[0].contains("is written while the process runs"));
     assert_eq!(names(&empty.path().join("trace.nettrace")), all);
+}
+
+/// The files of a folder, but for sockets, and the names of the events of each.
+fn traces(folder: &Path) -> Vec<(String, Vec<(String, u64)>)> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
+    let mut paths: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+    paths.sort();
+    let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    paths.iter().map(|path| (name(path), names(path))).collect()
+}
+
+/// Whoever starts one process with the variables starts others without knowing it.
+#[test]
+fn a_process_does_not_replace_the_trace_that_another_one_writes() {
+    let all = of(&[("Tick", 1_000), ("Detail", 1), ("Other", 1)]);
+    for (variables, first) in [
+        (&[("NETTRACE_OUTPUT", "t.nettrace")][..], "t"),
+        (&[("DOTNET_EnableEventPipe", "1")], "trace"),
+    ] {
+        let folder = tempdir().unwrap();
+        let (pid, output) = run("parent", folder.path(), variables);
+        let found = traces(folder.path());
+        let [(own, own_events), (parents, parents_events)] = &found[..] else {
+            panic!("{found:?}, {output:?}")
+        };
+        assert_eq!((own_events, parents_events), (&all, &all));
+        assert_eq!(*parents, format!("{first}.nettrace"));
+        let child: u32 = own
+            .strip_prefix(&format!("{first}-"))
+            .unwrap()
+            .split_once('.')
+            .unwrap()
+            .0
+            .parse()
+            .unwrap();
+        assert_ne!(child, pid);
+        let said = said(&output);
+        let [said] = &said[..] else { panic!("{said:?}") };
+        assert!(said.contains(&format!("process {pid} (`")), "{said}");
+        assert!(said.contains(&format!("{own} instead: ")), "{said}");
+        // Both are told where their trace is.
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(stdout.contains(own.as_str()) && stdout.contains(&format!("{first}.nettrace")));
+
+        // Two later ones find nobody there, and replace what the first left.
+        let (_, output) = run("listen", folder.path(), variables);
+        assert!(output.stderr.is_empty(), "{output:?}");
+        assert_eq!(traces(folder.path()).len(), 2);
+    }
+    // The name of its own may be in use too: in two containers, processes have the same id.
+    let folder = tempdir().unwrap();
+    let (first, second) = (folder.path().join("t.nettrace"), folder.path().join("in-use"));
+    let session = Session::builder().file(&first).provider("No-Events").start().unwrap();
+    let others = Session::builder().file(&second).provider("No-Events").start().unwrap();
+    let (pid, output) = run("neighbour", folder.path(), &[("NETTRACE_OUTPUT", "t.nettrace")]);
+    assert!(folder.path().join(format!("t-{pid}-2.nettrace")).exists(), "{output:?}");
+    session.finish().unwrap();
+    others.finish().unwrap();
 }
 
 #[test]

@@ -200,7 +200,9 @@ impl SessionBuilder {
     /// Whether [`file`](Self::file) may replace a file of that name. The default is `false`.
     ///
     /// When the session starts, the new trace replaces the old file as a whole. At that moment it
-    /// has no events yet. Programs that have the old file open keep it.
+    /// has no events yet. Programs that have the old file open keep it. A file that another session
+    /// is writing is not replaced: the start fails with an error that names the process. See
+    /// [`FileOptions::overwrite`].
     ///
     /// ```
     /// use nettrace_writer::Session;
@@ -304,6 +306,11 @@ impl SessionBuilder {
     /// The session needs some memory beyond the budget. It remembers the stacks and label lists
     /// that it has defined, in at most an eighth of the budget or 256 KiB, whichever is more. It
     /// also takes about half a kibibyte for each thread that records.
+    ///
+    /// Room is made by the session's thread, which needs a processor for that. Beside thousands of
+    /// threads, or other work, it may get none for seconds. Nothing is lost while what is recorded
+    /// meanwhile fits half of the budget, in pieces of about 2 KiB for each thread. (That is for
+    /// [chunks](Self::chunk_size) of 8 KiB or more, as by default from 512 KiB on.)
     ///
     /// ```
     /// # use nettrace_writer::{Session, sink::MemorySink};

@@ -167,7 +167,7 @@ impl Pool {
     }
 
     /// Notes how many threads record. If a large chunk for each of them would take half of the
-    /// memory or more, they get no large chunks while memory runs low. Flusher only.
+    /// memory or more, they get no large chunks while memory runs low.
     pub(crate) fn set_threads(&self, threads: usize) {
         // Relaxed: a hint, which may be late.
         self.crowded.store(2 * threads > self.large.count() as usize, Ordering::Relaxed);
@@ -261,6 +261,11 @@ impl Pool {
         self.large.count()
     }
 
+    /// How many chunks there are if all are split.
+    pub(crate) fn pieces(&self) -> u32 {
+        self.large.count() * self.parts
+    }
+
     /// Whether no chunk is in use: no record has one, and the flusher holds no rows. Flusher only,
     /// because only the flusher gives chunks back. If it returns `true`, a thread that takes a
     /// chunk later sees what the flusher stored before the call.
@@ -274,8 +279,7 @@ impl Pool {
     /// Whether a quarter or more of the chunks, or of the jumbo chunks, is in use.
     pub(crate) fn is_low(&self) -> bool {
         let used = |class: &Class| class.used.load(Ordering::Relaxed);
-        let (all, parts) = (self.large.count() * self.parts, self.parts);
-        used(&self.small) + used(&self.large) * parts >= all.div_ceil(4)
+        used(&self.small) + used(&self.large) * self.parts >= self.pieces().div_ceil(4)
             || used(&self.jumbo) >= self.jumbo.count().div_ceil(4)
     }
 

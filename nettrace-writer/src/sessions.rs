@@ -45,7 +45,7 @@ mod process;
 #[cfg(unix)]
 pub use self::process::accompany;
 #[cfg(unix)]
-use self::process::install_handlers;
+pub(crate) use self::process::install_handlers;
 
 use crate::{
     bridge,

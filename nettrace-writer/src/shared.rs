@@ -319,6 +319,8 @@ impl Shared {
         roster.live.push(Arc::clone(&buffer));
         roster.new.push(Arc::clone(&buffer));
         roster.threads += 1;
+        // Here, because the flusher may get no processor while threads come.
+        self.pool.set_threads(roster.live.len());
         buffer
     }
 
@@ -337,10 +339,10 @@ impl Shared {
     }
 
     /// How many buffers of ended threads there may be. Each takes about half a kibibyte. The bound
-    /// is above the number of chunks, because a thread's chunk comes back a little before its
-    /// buffer.
+    /// is above the number of pieces of chunks, because a thread's piece comes back a little before
+    /// its buffer. So threads find no memory before they find no buffer.
     fn most_ended(&self) -> u32 {
-        512 + 2 * self.pool.chunks()
+        512 + self.pool.pieces()
     }
 
     fn has_too_many_ended(&self) -> bool {

@@ -16,8 +16,8 @@ cfg_if::cfg_if! {
     } else {
         pub(crate) use std::{
             sync::atomic::{
-                AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence,
-                fence,
+                AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+                compiler_fence, fence,
             },
             thread,
         };

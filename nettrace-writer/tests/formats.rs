@@ -16,7 +16,7 @@ use nettrace_writer::{
     sink::{MemorySink, RotationOptions},
 };
 use proptest::{collection::vec, option, prelude::*};
-use testkit::process::one_at_a_time;
+use testkit::process::{alone, one_at_a_time};
 
 use crate::formats_support::{Seen, Threads, Told, guid, read};
 
@@ -572,4 +572,53 @@ fn count_lost(format: Format, bytes: &[u8]) -> u64 {
     let mut reader = nettrace_reader::Reader::new(bytes).unwrap();
     reader.read_to_end().unwrap();
     reader.totals().lost
+}
+
+/// A trace says how many processors the machine has, however few of them the process may use, and
+/// is as good when that changes.
+#[cfg(target_os = "linux")]
+#[test]
+fn the_machines_processors_are_counted() {
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+    if !alone("the_machines_processors_are_counted") {
+        return;
+    }
+    let all = sched_getaffinity(None).unwrap();
+    let only = |processor| {
+        let mut one = CpuSet::new();
+        one.set(processor);
+        // All threads, and the first, which the kernel's files of the process describe.
+        for task in fs::read_dir("/proc/self/task").unwrap() {
+            let id = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+            // Fails if the thread has ended meanwhile.
+            let _ = sched_setaffinity(rustix::process::Pid::from_raw(id), &one);
+        }
+        assert_eq!(sched_getaffinity(None).unwrap(), one);
+    };
+    let usable: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&processor| all.is_set(processor)).collect();
+    let numbers = Numbers::default();
+    for format in [Format::V6, Format::V5, Format::V4] {
+        only(usable[0]);
+        let memory = MemorySink::new();
+        let builder = Session::builder().sink(memory.clone()).provider("Formats");
+        let session = builder.format(format).start().unwrap();
+        for turn in 0..1_000 {
+            if turn % 100 == 0 {
+                only(usable[turn / 100 % usable.len()]);
+            }
+            thread::scope(|scope| {
+                scope.spawn(|| (&numbers).emit());
+                (&numbers).emit();
+            });
+        }
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.attempted, stats.written), (2_000, 2_000), "{stats:?}");
+        let bytes = memory.bytes();
+        let report = nettrace_reader::verify(&bytes[..]).unwrap();
+        assert!(report.is_sound() && report.events == 2_000, "{format:?}: {report:?}");
+        let reader = nettrace_reader::Reader::new(&bytes[..]).unwrap();
+        let count: usize = reader.trace().value("HardwareThreadCount").unwrap().parse().unwrap();
+        assert!(count >= usable.len(), "{format:?}: {count} of {}", usable.len());
+    }
 }

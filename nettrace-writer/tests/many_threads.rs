@@ -13,11 +13,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::{Emit, Session, SessionBuilder, Stats, TraceEvent, sink::StreamSink};
+use nettrace_writer::{
+    Emit, Session, SessionBuilder, Stats, TraceEvent,
+    sink::{MemorySink, StreamSink},
+};
 use parking_lot::{Condvar, Mutex};
-use testkit::process::skipped_in_emulator;
+use testkit::process::{one_at_a_time, skipped_in_emulator};
 
-use crate::trace_support::{check, memory};
+use crate::trace_support::{check, held::Held, memory};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Many-Threads")]
@@ -74,6 +77,7 @@ fn two_thousand_threads_that_emit_a_little_lose_nothing() {
     if skipped_in_emulator("2,000 threads, for which it is too slow") {
         return;
     }
+    let _alone = one_at_a_time();
     const THREADS: u64 = 2_000;
     const TURNS: u64 = 10;
     const EACH: u64 = 5;
@@ -110,21 +114,63 @@ fn two_thousand_threads_that_emit_a_little_lose_nothing() {
     }
     all.into_iter().for_each(|thread| thread.join().unwrap());
     let stats = session.finish().unwrap();
-    println!("{stats:?}");
     assert_eq!((stats.attempted, stats.dropped()), (THREADS * TURNS * EACH, 0), "{stats:?}");
     check(&sink.bytes(), &stats);
 }
 
+/// What the README guarantees however late the flusher gets a processor: nothing is lost while what
+/// threads have recorded, in pieces of 2 KiB for each, is less than half of the budget.
+#[test]
+fn many_threads_share_the_memory_while_the_flusher_does_not_run() {
+    if skipped_in_emulator("thousands of threads, for which it is too slow") {
+        return;
+    }
+    let _alone = one_at_a_time();
+    // Threads that fill more than a piece each, and threads that end before others begin. There
+    // are 241 chunks of 16 pieces.
+    for (threads, each, pieces) in [(600, 40, 3), (1_900, 1, 1)] {
+        assert!(threads * pieces < 241 * 16 / 2);
+        let memory = MemorySink::new();
+        let (sink, flusher) = Held::new(memory.clone());
+        let builder = Session::builder().sink(sink).provider("Many-Threads").budget(8 << 20);
+        let session = builder.start().unwrap();
+        flusher.hold();
+        Tick { value: 0, note: &[] }.emit();
+        let patience = Instant::now();
+        while !flusher.waits() {
+            assert!(patience.elapsed() < Duration::from_secs(240));
+            thread::sleep(Duration::from_millis(1));
+        }
+        for _ in 0..threads / 100 {
+            let body = move || (0..each).for_each(|value| Tick { value, note: &[7; 80] }.emit());
+            let start = |_| thread::Builder::new().stack_size(64 << 10).spawn(body).unwrap();
+            let some: Vec<_> = (0..100).map(start).collect();
+            some.into_iter().for_each(|thread| thread.join().unwrap());
+        }
+        assert!(flusher.waits());
+        let stats = session.stats();
+        flusher.let_go();
+        assert_eq!(stats.dropped(), 0, "{threads} threads, {:?}", stats.drops);
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.attempted, stats.dropped()), (1 + threads * each, 0), "{stats:?}");
+        check(&memory.bytes(), &stats);
+    }
+}
+
+/// On two processors of its own it loses nothing. Beside other work it may: a fair scheduler gives
+/// the flusher one share in thousands, and what is recorded meanwhile must fit the budget. So this
+/// prints what is lost, and the test above demands what is guaranteed.
 #[test]
 #[ignore = "takes 20 s and 5,000 threads"]
-fn five_thousand_threads_lose_nothing_on_the_defaults() {
+fn five_thousand_threads_on_the_defaults() {
+    let _alone = one_at_a_time();
     // Without a trace, 5,000 threads that wake 50 times a second saturate two processors already.
-    // They run seconds late, and a fair scheduler gives the flusher one share in thousands.
     for (threads, per_second) in [(2_500, 50), (5_000, 10)] {
         let (sink, builder) = memory("Many-Threads");
         let stats = tick(threads, per_second, Duration::from_secs(5), builder);
-        println!("{threads} threads: {stats:?}");
-        assert_eq!(stats.dropped(), 0, "{stats:?}");
+        let (lost, all) = (stats.dropped(), stats.attempted);
+        println!("{threads} threads: {lost} of {all} lost, {:?}", stats.drops);
+        assert_eq!(stats.drops.no_room, lost, "{stats:?}");
         check(&sink.bytes(), &stats);
     }
 }

@@ -1,4 +1,4 @@
-//! Processes that end without finishing their session.
+//! Processes that end without finishing their session, and what others may do to their files.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "ways to end a process")]
@@ -7,18 +7,20 @@
 mod trace_support;
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, BufRead as _, BufReader, ErrorKind, Read as _},
     path::Path,
+    process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use nettrace_writer::{
-    Emit, Session, TraceEvent,
+    Emit, Error, Format, Session, TraceEvent,
     sink::{Batch, FileSink, Sink, StreamEnd, WriteError},
 };
-use testkit::process::{is_rerun, rerun};
+use testkit::process::{is_rerun, rerun, this_program};
 
 use crate::trace_support::{read, sound};
 
@@ -193,4 +195,223 @@ fn exit_waits_for_a_session_that_another_thread_finishes() {
     assert_eq!(output.status.code(), Some(19));
     let bytes = fs::read(&path).unwrap();
     assert_eq!(sound(&bytes, &[]), (1_000, 0));
+}
+
+/// Another process of this program, which does what a test's second process does. It ends when its
+/// standard input does.
+struct Other {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Other {
+    /// Returns when it has said how its start went.
+    fn start(test: &str, path: &Path) -> (Self, String) {
+        let mut process = this_program()
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env("NETTRACE_RERUN", path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (stdin, stdout) = (process.stdin.take(), process.stdout.take().unwrap());
+        let mut other = Self { process, stdin, stdout: BufReader::new(stdout) };
+        let said = other.line();
+        (other, said)
+    }
+
+    /// The next line that it has said.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        while !line.contains("said: ") {
+            line.clear();
+            assert_ne!(self.stdout.read_line(&mut line).unwrap(), 0, "it says nothing");
+        }
+        line.trim_end().split_once("said: ").unwrap().1.to_owned()
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn end(mut self) {
+        drop(self.stdin.take());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+fn say(what: &str) {
+    println!("said: {what}");
+}
+
+fn wait_for_the_end_of_input() {
+    io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+/// Begins a session that may replace the file.
+fn replacing(path: &Path, format: Format) -> Result<Session, Error> {
+    let builder = Session::builder().file(path).overwrite(true).format(format);
+    builder.provider("Process-Exit").start()
+}
+
+/// A session's error if the file is being written. Returns its text.
+#[track_caller]
+fn in_use(result: Result<Session, Error>) -> String {
+    match result {
+        Err(Error::Sink(cause)) if cause.kind() == ErrorKind::ResourceBusy => cause.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The name that the system knows this program by.
+fn name() -> String {
+    fs::read_to_string("/proc/self/comm").unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_file_that_a_process_writes_is_not_replaced() {
+    const TEST: &str = "a_file_that_a_process_writes_is_not_replaced";
+    if let Some(path) = is_rerun() {
+        match replacing(Path::new(&path), Format::V6) {
+            Ok(session) => {
+                Step { value: 1 }.emit();
+                session.flush().unwrap();
+                say("started");
+                wait_for_the_end_of_input();
+                Step { value: 2 }.emit();
+                session.finish().unwrap();
+            }
+            Err(error) => say(&error.to_string()),
+        }
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.nettrace");
+    let values = |path: &Path| {
+        let bytes = fs::read(path).unwrap();
+        assert_eq!(sound(&bytes, &[]).1, 0);
+        read(&bytes).iter().map(|event| event.value()).collect::<Vec<_>>()
+    };
+
+    // The other one has it. It is read meanwhile, also by the process that wants to replace it.
+    let (other, said) = Other::start(TEST, &path);
+    assert_eq!(said, "started");
+    assert_eq!(values(&path), [1]);
+    let refusal = in_use(replacing(&path, Format::V6));
+    let expected = format!(
+        "cannot create the trace {}: process {} (`{}`) is writing it; choose another name",
+        path.display(),
+        other.process.id(),
+        name(),
+    );
+    assert_eq!(refusal, expected);
+    // Its other names are as good, and it is no other file for having moved.
+    let [linked, moved] = ["linked", "moved"].map(|name| directory.path().join(name));
+    fs::hard_link(&path, &linked).unwrap();
+    in_use(replacing(&linked, Format::V6));
+    fs::remove_file(&linked).unwrap();
+    fs::rename(&path, &moved).unwrap();
+    in_use(replacing(&moved, Format::V6));
+    let session = replacing(&path, Format::V6).unwrap();
+    other.end();
+    assert_eq!(values(&moved), [1, 2]);
+    session.finish().unwrap();
+    assert_eq!(values(&path), [0; 0]);
+
+    // This one has it, in each way in which a file grows.
+    for format in [Format::V6, Format::Heph] {
+        let session = replacing(&path, format).unwrap();
+        let (other, said) = Other::start(TEST, &path);
+        let owner = format!("process {} (`{}`) is writing it", std::process::id(), name());
+        assert!(said.contains(&owner), "{said}");
+        other.end();
+        let second = in_use(replacing(&path, format));
+        assert!(second.contains("another session of this process is writing it"), "{second}");
+        // The name is free, so the session is not asked.
+        fs::remove_file(&path).unwrap();
+        let second = replacing(&path, format).unwrap();
+        session.finish().unwrap();
+        in_use(replacing(&path, format));
+        second.finish().unwrap();
+    }
+
+    // A process that is killed has nothing any more.
+    let (mut other, said) = Other::start(TEST, &path);
+    assert_eq!(said, "started");
+    other.kill();
+    assert_eq!(values(&path), [1]);
+    replacing(&path, Format::V6).unwrap().finish().unwrap();
+    let names = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names: Vec<_> = names.filter(|name| name != "moved").collect();
+    assert_eq!(names, ["t.nettrace"]);
+}
+
+#[test]
+fn the_child_of_a_fork_does_not_hold_its_parents_file() {
+    const TEST: &str = "the_child_of_a_fork_does_not_hold_its_parents_file";
+    if let Some(path) = is_rerun() {
+        let session = replacing(Path::new(&path), Format::V6).unwrap();
+        let mut sink = FileSink::new(Path::new(&path).with_extension("sink"));
+        sink.start(b"header", StreamEnd::new(b"end")).unwrap();
+        // SAFETY: the child only waits, writes to its sink, and leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // What it does with the copy of a sink does not reach the parent's file.
+            let pieces = [io::IoSlice::new(b"block")];
+            let written = sink.write(&Batch::new(&pieces, &[5]));
+            drop(sink);
+            drop(session);
+            say(if written.is_err() { "child" } else { "child that writes" });
+            wait_for_the_end_of_input();
+            // SAFETY: takes a number and does not return.
+            unsafe { libc::_exit(0) };
+        }
+        wait_for_the_end_of_input();
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.nettrace");
+    let (mut other, said) = Other::start(TEST, &path);
+    assert_eq!(said, "child");
+    let in_force = in_use(replacing(&path, Format::V6));
+    assert!(in_force.contains(&format!("process {} ", other.process.id())), "{in_force}");
+    assert_eq!(fs::read(path.with_extension("sink")).unwrap(), b"headerend");
+    other.kill();
+    // The child lives until its input ends.
+    for path in [path.clone(), path.with_extension("sink")] {
+        replacing(&path, Format::V6).unwrap().finish().unwrap();
+    }
+}
+
+/// Whoever comes second has not the name, but an error: nobody has lost a file.
+#[test]
+fn of_many_that_begin_at_once_one_has_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..40 {
+        let path = directory.path().join("t.nettrace");
+        if round % 2 == 0 {
+            let _ = fs::remove_file(&path);
+        }
+        let start = std::sync::Barrier::new(4);
+        let started = thread::scope(|scope| {
+            let all: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        start.wait();
+                        replacing(&path, Format::V6)
+                    })
+                })
+                .collect();
+            all.into_iter().map(|one| one.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1, "{started:?}");
+        for one in started {
+            match one {
+                Ok(session) => drop(session.finish().unwrap()),
+                refused => drop(in_use(refused)),
+            }
+        }
+    }
 }

@@ -157,6 +157,32 @@ fn files_of_earlier_runs_are_adopted_on_request() {
     }
 }
 
+/// A file that is being written has an owner, who is not done with it.
+#[cfg(unix)]
+#[test]
+fn files_that_others_write_are_not_adopted() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = RotationOptions::new(directory.path(), "service").file_size(1_000);
+    let mut others = options.clone().build().unwrap();
+    others.start(&header(), STREAM_END).unwrap();
+    let others_file = others.current_path().unwrap().to_owned();
+    let mut sink = options.total_files(1).adopt_existing(true).build().unwrap();
+    for _ in 0..3 {
+        sink.start(&header(), STREAM_END).unwrap();
+        flush(&mut sink, &Blocks::new().batch(1, 200));
+        flush(&mut others, &Blocks::new().batch(1, 10));
+        assert_eq!(others.current_path(), Some(&*others_file));
+        complete(&others_file);
+        assert_eq!(names(directory.path()).len(), 2);
+    }
+    sink.finish().unwrap();
+    others.finish().unwrap();
+    let mut sink = RotationOptions::new(directory.path(), "service").file_size(1_000);
+    sink = sink.total_files(1).adopt_existing(true);
+    sink.build().unwrap().start(&header(), STREAM_END).unwrap();
+    assert_eq!(names(directory.path()).len(), 1, "all are done");
+}
+
 #[test]
 fn two_sinks_share_a_directory() {
     let directory = tempfile::tempdir().unwrap();

@@ -327,8 +327,8 @@ fn births_at_a_stalled_sink(on_full: OnFull, births: u64) -> (MemorySink, Sessio
 fn ended_threads_do_not_pile_up_behind_a_stalled_sink() {
     let _alone = one_at_a_time();
     let (sink, session, met) = births_at_a_stalled_sink(OnFull::Drop, 5_000);
-    // 64 chunks allow 512 ended threads, two more for each chunk, and this one.
-    assert!(met <= 641, "{met} threads have left something");
+    // 64 chunks allow 512 ended threads, one more for each chunk, and this one.
+    assert!(met <= 577, "{met} threads have left something");
     Stalled { value: 0 }.emit();
     let stats = session.finish().unwrap();
     assert_eq!(stats.attempted, 5_002, "{stats:?}");

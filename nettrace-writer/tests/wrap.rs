@@ -12,7 +12,7 @@ mod trace_support;
 use std::{thread, time::Duration};
 
 use nettrace_reader::{Dialect, Options, verify_with};
-use nettrace_writer::{Emit, Session, Stats, TraceEvent, sink::MemorySink};
+use nettrace_writer::{Emit, Format, Session, Stats, TraceEvent, sink::MemorySink};
 use testkit::{process::one_at_a_time, reference::judged};
 
 use crate::trace_support::{Seen, held::Held, memory, read, threads};
@@ -115,9 +115,14 @@ fn events_dropped_at_the_wrap_are_counted() {
     let _alone = one_at_a_time();
     let huge = vec![0; 70_000];
     // How many real losses come before the wrap, and how many after it: the number 2^32 is 0.
-    for (before, behind) in [(1, 0), (0, 1), (1, 1), (3, 0), (2, 3)] {
+    let cases = [(1, 0), (0, 1), (1, 1), (3, 0), (2, 3)];
+    let formats = [Format::V6, Format::V5];
+    for (format, (before, behind)) in
+        formats.map(|format| cases.map(|case| (format, case))).concat()
+    {
         let (sink, builder) = memory("Wrap-Numbers");
-        let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
+        let builder = builder.format(format).flush_interval(Duration::from_secs(3_600));
+        let session = builder.start().unwrap();
         emit(1, 1);
         skip(&session, 1, 1 + WIDEST);
         session.flush().unwrap();

@@ -45,7 +45,10 @@ impl<'a, W: Write> Destination<'a, W> {
                 Place::Stream(open_stream(path).map_err(|e| failed(path, e))?, path.to_owned())
             }
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(path, error)),
-            _ => Place::File(NewFile::create(path, force).map_err(|e| failed(path, e))?),
+            _ => {
+                refuse_if_written(path).map_err(|error| failed(path, error))?;
+                Place::File(NewFile::create(path, force).map_err(|error| failed(path, error))?)
+            }
         };
         Ok(Self { place, written: 0 })
     }
@@ -132,6 +135,7 @@ impl NewFile {
     fn publish(&mut self) -> io::Result<()> {
         let Some(hidden) = &self.hidden else { return Ok(()) };
         if self.force {
+            refuse_if_written(&self.path)?;
             fs::rename(hidden, &self.path)?;
         } else {
             match fs::hard_link(hidden, &self.path) {
@@ -159,6 +163,27 @@ impl Drop for NewFile {
             let _ = fs::remove_file(hidden);
         }
     }
+}
+
+/// Refuses to replace a file that a process is writing: a session, or `nettrace collect`. Both have
+/// a lock on it, which no reader notices. What cannot be asked is replaced, since one said so.
+pub(crate) fn refuse_if_written(path: &Path) -> io::Result<()> {
+    #[cfg(unix)]
+    if let Ok(file) = OpenOptions::new().read(true).write(true).open(path) {
+        if lock(&file).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            let text = "a process is writing it; choose another name";
+            return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = path;
+    Ok(())
+}
+
+/// Tells others that this process writes the file, until it closes it.
+#[cfg(unix)]
+pub(crate) fn lock(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::fcntl_lock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?)
 }
 
 fn refusal(why: &'static str) -> io::Error {

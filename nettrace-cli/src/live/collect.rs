@@ -17,7 +17,10 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{Profile, Provider, Which, find, launch::Launched};
 use crate::{
-    args::Limits, convert::destination::open_stream, failure::Failure, file_name, summary,
+    args::Limits,
+    convert::destination::{lock, open_stream, refuse_if_written},
+    failure::Failure,
+    file_name, summary,
 };
 
 /// How much is read at a time.
@@ -243,7 +246,10 @@ impl<'a> Place<'a> {
             Ok(kind) if kind.is_dir() => refuse("it is a directory"),
             Ok(kind) if !kind.is_file() && is_named => Ok(Self::Stream(path)),
             Ok(kind) if !kind.is_file() => refuse("it is no file"),
-            Ok(_) if force => Ok(Self::Old(path)),
+            Ok(_) if force => {
+                refuse_if_written(path).map_err(failed)?;
+                Ok(Self::Old(path))
+            }
             Ok(_) => refuse("it exists; --force replaces it"),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::New(path)),
             Err(error) => Err(failed(error)),
@@ -258,10 +264,14 @@ impl<'a> Place<'a> {
             Self::Stream(_) => open_stream(path),
             Self::New(_) => options.create_new(true).mode(0o600).open(path),
             // A file of its own: the old one may be open to others, or have other names.
-            Self::Old(_) => {
-                fs::remove_file(path).and_then(|()| options.create_new(true).mode(0o600).open(path))
-            }
+            Self::Old(_) => refuse_if_written(path)
+                .and_then(|()| fs::remove_file(path))
+                .and_then(|()| options.create_new(true).mode(0o600).open(path)),
         };
+        if let (Self::New(_) | Self::Old(_), Ok(file)) = (&self, &made) {
+            // A file system without locks has no one to ask for one, either.
+            let _ = lock(file);
+        }
         made.map_err(|error| Failure::Destination(path.display().to_string(), error))
     }
 }

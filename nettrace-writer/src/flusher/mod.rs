@@ -492,8 +492,10 @@ impl Flusher {
 
     /// Takes over threads that are new on the roster.
     fn adopt(&mut self) {
-        let new = self.session.with_roster(|roster| std::mem::take(&mut roster.new));
-        self.session.pool.set_threads(self.sources.len() + new.len());
+        let new = self.session.with_roster(|roster| {
+            self.session.pool.set_threads(roster.live.len());
+            std::mem::take(&mut roster.new)
+        });
         for buffer in new {
             let trace = self.trace.thread(Some(&buffer.thread));
             self.sources.push(Source::new(buffer, trace, self.last_ts));

@@ -170,7 +170,7 @@ impl Trace {
         self.label_lists.begin();
         self.related.clear();
         let mut out = Vec::new();
-        let processors = processors::usable().to_string();
+        let processors = processors::online().to_string();
         let process = std::process::id().to_string();
         let mut key_values = vec![("ProcessId", &*process), ("HardwareThreadCount", &*processors)];
         key_values.extend(self.key_values.iter().map(|(key, value)| (&**key, &**value)));

@@ -15,6 +15,7 @@ use crate::{
     local,
     sessions::{handler_events, table},
     shared::Command,
+    sink::live,
     sync::{AtomicBool, Ordering},
 };
 
@@ -43,7 +44,7 @@ pub fn accompany(in_child: fn(), at_exit: fn()) {
 /// Several threads may do so at once, and the handlers may then be called several times, which does
 /// no harm. No thread waits for another that is registering, because that other thread would not
 /// exist in the child of a `fork`.
-pub(super) fn install_handlers() {
+pub(crate) fn install_handlers() {
     static ARE_INSTALLED: AtomicBool = AtomicBool::new(false);
     // Acquire pairs with the release below: the handlers were registered before.
     if ARE_INSTALLED.load(Ordering::Acquire) {
@@ -64,6 +65,8 @@ extern "C" fn in_child() {
     registry::after_fork((1 << SESSION_BITS) - 1);
     local::forget_all();
     ids::after_fork();
+    // SAFETY: from here on the file that owned the descriptor neither uses nor closes it.
+    live::in_child(|descriptor| unsafe { rustix::io::close(descriptor) });
     if let Some(guest) = GUEST.get() {
         (guest.in_child)();
     }

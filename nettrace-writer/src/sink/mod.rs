@@ -14,6 +14,8 @@ mod complete;
 pub(crate) mod failure;
 mod file;
 pub(crate) mod file_name;
+#[cfg(unix)]
+pub(crate) mod live;
 mod memory;
 mod padding;
 #[cfg(not(unix))]

@@ -98,6 +98,16 @@ impl OpenDirectory {
 
 impl Directory for OpenDirectory {
     type File = RegularFile;
+    type Claim = ();
+
+    fn claim(&mut self, name: &OsStr) -> io::Result<Option<()>> {
+        let path = self.0.join(name);
+        if is_live(&path)? {
+            let text = "another session or process is writing it; choose another name";
+            return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+        }
+        Ok(path.exists().then_some(()))
+    }
 
     fn create_unnamed(&mut self) -> io::Result<RegularFile> {
         Err(ErrorKind::Unsupported.into())
@@ -133,6 +143,27 @@ impl Directory for OpenDirectory {
 
     fn remove(&mut self, name: &OsStr) -> io::Result<()> {
         fs::remove_file(self.0.join(name))
+    }
+}
+
+/// Whether somebody has the file open for writing. Only Windows tells, and an instant later that
+/// may have changed.
+pub(super) fn is_live(path: &Path) -> io::Result<bool> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(windows)]
+    {
+        use std::os::windows::fs::OpenOptionsExt as _;
+
+        /// FILE_SHARE_READ and FILE_SHARE_DELETE, without FILE_SHARE_WRITE.
+        options.share_mode(1 | 4);
+    }
+    match options.open(path) {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        // ERROR_SHARING_VIOLATION
+        Err(error) if cfg!(windows) && error.raw_os_error() == Some(32) => Ok(true),
+        Err(error) => Err(error),
     }
 }
 

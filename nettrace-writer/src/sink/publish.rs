@@ -11,7 +11,10 @@
 //! 4. None of these (some FUSE and 9p servers). The file is written under a hidden name. An empty
 //!    file claims the new name, and `rename` replaces it.
 //!
-//! To replace a file (`overwrite`) the way is always a hidden name, then `rename`.
+//! To replace a file (`overwrite`) the way is a hidden name, then `rename`. Before, the file is
+//! claimed: that fails if somebody writes it (see [`live`](super::live)), and only one process at a
+//! time has a claim. If there is none to replace, the name is a new one, which two processes cannot
+//! both take.
 //!
 //! In all ways but the last, a name that exists is a complete trace. In the last way it is an empty
 //! file between two system calls. There is no other way that never replaces a stranger's file. If
@@ -27,10 +30,20 @@ use super::complete::FileCalls;
 
 /// How many hidden names to try.
 const HIDDEN_NAMES: u32 = 1_000;
+/// How often to try to replace a file that others create and remove meanwhile.
+const TRIES: u32 = 100;
 
 /// The operations of one directory, on names inside it.
 pub(super) trait Directory {
     type File: FileCalls;
+    /// The right to replace a file, while it lives.
+    type Claim;
+
+    /// Claims the file of that name. `None`: there is none.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ResourceBusy`] if somebody writes it.
+    fn claim(&mut self, name: &OsStr) -> io::Result<Option<Self::Claim>>;
 
     /// Creates an empty file without a name.
     fn create_unnamed(&mut self) -> io::Result<Self::File>;
@@ -59,8 +72,9 @@ pub(super) trait Directory {
 /// again.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] if the name is taken and `overwrite` is not set, otherwise the
-/// operating system's error. The name is then as it was before.
+/// [`ErrorKind::AlreadyExists`] if the name is taken and `overwrite` is not set,
+/// [`ErrorKind::ResourceBusy`] if it is set and somebody writes the file, otherwise the operating
+/// system's error. The name is then as it was before.
 pub(super) fn publish<D: Directory, W>(
     directory: &mut D,
     name: &OsStr,
@@ -68,7 +82,26 @@ pub(super) fn publish<D: Directory, W>(
     begin: impl Fn(D::File) -> io::Result<W>,
     calls: impl Fn(&W) -> &D::File,
 ) -> io::Result<W> {
-    if !overwrite {
+    for _ in 0..TRIES {
+        let claim = if overwrite { directory.claim(name)? } else { None };
+        match publish_once(directory, name, claim.is_some(), &begin, &calls) {
+            // Somebody has taken the name since there was nothing to claim.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && overwrite => drop(claim),
+            result => return result,
+        }
+    }
+    let text = "others create and remove it all the time; choose another name";
+    Err(io::Error::new(ErrorKind::ResourceBusy, text))
+}
+
+fn publish_once<D: Directory, W>(
+    directory: &mut D,
+    name: &OsStr,
+    replace: bool,
+    begin: impl Fn(D::File) -> io::Result<W>,
+    calls: impl Fn(&W) -> &D::File,
+) -> io::Result<W> {
+    if !replace {
         if let Ok(unnamed) = directory.create_unnamed() {
             let file = begin(unnamed)?;
             match directory.link_unnamed(calls(&file), name) {
@@ -80,7 +113,7 @@ pub(super) fn publish<D: Directory, W>(
     }
     let (hidden, empty) = create_hidden(directory)?;
     let result = begin(empty).and_then(|file| {
-        if overwrite {
+        if replace {
             directory.rename(&hidden, name)?;
         } else {
             place(directory, &hidden, name)?;
@@ -117,7 +150,7 @@ fn create_hidden<D: Directory>(directory: &mut D) -> io::Result<(OsString, D::Fi
         }
     }
     let text = format!("too many files .nettrace-{process}-N lie here; remove them");
-    Err(io::Error::new(ErrorKind::AlreadyExists, text))
+    Err(io::Error::other(text)) // not `AlreadyExists`, which is about the name itself
 }
 
 /// Moves `hidden` to a name that is free.
@@ -134,7 +167,8 @@ fn place<D: Directory>(directory: &mut D, hidden: &OsStr, name: &OsStr) -> io::R
         Err(error) if error.kind() == ErrorKind::Unsupported => {}
         Err(error) => return Err(error),
     }
-    drop(directory.create_new(name)?);
+    // It is live while it has the name, so nobody replaces it.
+    let _claiming = directory.create_new(name)?;
     directory.rename(hidden, name).inspect_err(|_| {
         let _ = directory.remove(name); // the empty file of the line before
     })

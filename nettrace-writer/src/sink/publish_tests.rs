@@ -107,6 +107,12 @@ impl FileCalls for Content {
 
 impl Directory for Files {
     type File = Content;
+    type Claim = ();
+
+    fn claim(&mut self, name: &OsStr) -> io::Result<Option<()>> {
+        self.operation(Can::Claim)?;
+        Ok(self.file(name).ok().map(drop))
+    }
 
     fn create_unnamed(&mut self) -> io::Result<Content> {
         self.operation(Can::Unnamed)?;

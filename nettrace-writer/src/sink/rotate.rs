@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::failure::during;
 use super::file::FileSink;
 use super::file_name::expand;
-use super::platform::Identity;
+use super::platform::{Identity, is_live};
 use super::stream::not_started;
 use super::{Batch, Sink, StreamEnd, WriteError};
 use crate::clock::Stopwatch;
@@ -143,8 +143,10 @@ impl RotationOptions {
     /// Includes the files of earlier runs: they count, and are deleted where a bound requires it.
     /// These are regular files in the directory whose names have exactly the form that this sink
     /// gives. Off by default. Use it only if no other running process uses the directory and stem,
-    /// because that process would lose the file that it is writing. A stem with `{pid}` or `{time}`
-    /// has no files of earlier runs.
+    /// because that process would lose what it has written. The file that it is writing is left
+    /// alone and does not count, as far as [the file system tells](super::FileOptions::overwrite).
+    /// Neither does a file that this process may not open. A stem with `{pid}` or `{time}` has no
+    /// files of earlier runs.
     ///
     /// ```
     /// # use nettrace_writer::sink::RotationOptions;
@@ -356,8 +358,11 @@ impl RotatingFiles {
         if self.options.adopt {
             for (_, path) in found {
                 // Skip a name that is gone by now or stands for something other than a regular
-                // file.
+                // file, and what somebody writes, or may.
                 let Ok(identity) = Identity::at(&path) else { continue };
+                if is_live(&path).unwrap_or(true) {
+                    continue;
+                }
                 let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
                 let length = metadata.len();
                 self.closed.push_back(Closed { path, length, identity: Some(identity) });

@@ -6,17 +6,22 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::complete::FileCalls;
+use super::failure::during;
+pub(super) use super::live::is_live;
+use super::live::{Claim, LiveFile, check_that_nobody_writes};
 use super::publish::Directory;
 use super::stream::pause;
 
-/// The pause between two checks for a reader of a named pipe.
-const READER_PAUSE: Duration = Duration::from_millis(5);
+/// The pause between two checks for a reader of a named pipe, or for the right to replace a file.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long to wait for a process that replaces the same file, which soon has replaced it.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const CREATE: OFlags = OFlags::WRONLY
     .union(OFlags::CREATE)
@@ -26,22 +31,22 @@ const CREATE: OFlags = OFlags::WRONLY
 
 /// A regular file, open for writing.
 #[derive(Debug)]
-pub(super) struct RegularFile(OwnedFd);
+pub(super) struct RegularFile(LiveFile);
 
 impl RegularFile {
     /// What tells this file from every other, whatever its name.
     pub(super) fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity::of(&rustix::fs::fstat(&self.0)?))
+        Identity::of_file(self.0.descriptor()?)
     }
 }
 
 impl FileCalls for RegularFile {
     fn write_at(&mut self, pieces: &[IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pwritev(&self.0, pieces, offset)?)
+        Ok(rustix::io::pwritev(self.0.descriptor()?, pieces, offset)?)
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        Ok(rustix::fs::ftruncate(&self.0, length)?)
+        Ok(rustix::fs::ftruncate(self.0.descriptor()?, length)?)
     }
 
     fn size_limit(&mut self) -> u64 {
@@ -63,11 +68,25 @@ pub(super) struct Identity {
 impl Identity {
     /// The identity of the regular file that `path` names now. A link is not followed.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
-        let stat = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+        Self::in_directory(CWD, path.as_os_str())
+    }
+
+    /// The same in an open directory.
+    fn in_directory(directory: impl AsFd, name: &OsStr) -> io::Result<Self> {
+        let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
         }
         Ok(Self::of(&stat))
+    }
+
+    /// The identity of what a link leads to.
+    pub(super) fn of_target(link: &Path) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::stat(link)?))
+    }
+
+    pub(super) fn of_file(file: impl AsFd) -> io::Result<Self> {
+        Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
     #[allow(clippy::unnecessary_cast, reason = "the fields differ in type between systems")]
@@ -115,7 +134,7 @@ impl OpenDirectory {
         let since = Instant::now();
         let descriptor = loop {
             match again(|| rustix::fs::openat(&self.0, name, flags, Mode::empty())) {
-                Err(Errno::NXIO) if since.elapsed() < patience => pause(READER_PAUSE),
+                Err(Errno::NXIO) if since.elapsed() < patience => pause(PAUSE),
                 Err(Errno::NXIO) => {
                     let text = format!("nothing read from it within {patience:?}");
                     return Err(io::Error::new(ErrorKind::TimedOut, text));
@@ -137,11 +156,44 @@ impl OpenDirectory {
 
 impl Directory for OpenDirectory {
     type File = RegularFile;
+    type Claim = Claim;
+
+    fn claim(&mut self, name: &OsStr) -> io::Result<Option<Claim>> {
+        let since = Instant::now();
+        loop {
+            let file = match open_to_ask(&self.0, name) {
+                Err(Errno::NOENT) => return Ok(None),
+                Err(errno) => {
+                    let text = "cannot open the old file to see whether somebody writes it";
+                    return Err(during(text, errno.into()));
+                }
+                Ok(file) => file,
+            };
+            let identity = Identity::of_file(&file)?;
+            // A file is live from its first instant or never.
+            check_that_nobody_writes(&file)?;
+            match Claim::on(file) {
+                // The claim is on this file, which may have been replaced or moved meanwhile.
+                Some(claim) => match Identity::in_directory(&self.0, name) {
+                    Ok(named) if named == identity => return Ok(Some(claim)),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+                    Err(error) => return Err(error),
+                },
+                None if since.elapsed() < CLAIM_PATIENCE => pause(PAUSE),
+                None => {
+                    let text = "another process is replacing it; choose another name";
+                    return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+                }
+            }
+        }
+    }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn create_unnamed(&mut self) -> io::Result<RegularFile> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
-        Ok(RegularFile(again(|| rustix::fs::openat(&self.0, ".", flags, MODE))?))
+        let file = again(|| rustix::fs::openat(&self.0, ".", flags, MODE))?;
+        Ok(RegularFile(LiveFile::new(file)))
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -152,13 +204,15 @@ impl Directory for OpenDirectory {
     fn link_unnamed(&mut self, file: &RegularFile, name: &OsStr) -> io::Result<()> {
         use std::os::fd::AsRawFd;
 
+        let descriptor = file.0.descriptor()?;
         // The alternative, AT_EMPTY_PATH, needs a capability on kernels before 6.10.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.0.as_raw_fd()));
+        let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
         Ok(rustix::fs::linkat(CWD, &path, &self.0, name, AtFlags::SYMLINK_FOLLOW)?)
     }
 
     fn create_new(&mut self, name: &OsStr) -> io::Result<RegularFile> {
-        Ok(RegularFile(again(|| rustix::fs::openat(&self.0, name, CREATE, MODE))?))
+        let file = again(|| rustix::fs::openat(&self.0, name, CREATE, MODE))?;
+        Ok(RegularFile(LiveFile::new(file)))
     }
 
     #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
@@ -204,6 +258,15 @@ pub(super) enum Found {
     Other,
 }
 
+/// Opens a file to ask for its locks. To set one it has to be open for writing.
+pub(super) fn open_to_ask(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let open = |access| {
+        again(|| rustix::fs::openat(directory.as_fd(), name, flags | access, Mode::empty()))
+    };
+    open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY))
+}
+
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
     loop {
         match call() {
@@ -234,6 +297,11 @@ mod tests {
 
     impl Directory for Lacking {
         type File = RegularFile;
+        type Claim = Claim;
+
+        fn claim(&mut self, name: &OsStr) -> io::Result<Option<Claim>> {
+            self.real.claim(name)
+        }
 
         fn create_unnamed(&mut self) -> io::Result<RegularFile> {
             only(self.unnamed, || self.real.create_unnamed())

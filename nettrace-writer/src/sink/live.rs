@@ -1,0 +1,243 @@
+//! Which files are being written: each file that a sink writes has a lock of the system.
+//!
+//! It is a lock on bytes far behind the end of any file (`F_OFD_SETLK`), which nobody else asks
+//! for. Readers, and programs that move or delete files, never notice it. The older `flock` would
+//! not do: .NET asks for it whenever it opens a file, and does not read one that is locked.
+//!
+//! The lock belongs to the open file. So it holds under every name that the file has or gets, and
+//! ends with the process, however that ends. The file has it before it has its public name. The
+//! place of the lock tells the process: [`OWNERS`].
+//!
+//! The child of a `fork` would share the lock, and hold it after its parent's death. So it closes
+//! its copies of the descriptors ([`in_child`]), and a [`LiveFile`] that it has a copy of is of no
+//! use there. A child of a raw `clone`, or of a `fork` in the instant between the opening of a file
+//! and its entry in [`DESCRIPTORS`], keeps the lock as long as it lives.
+//!
+//! Some file systems have no such locks, and neither have Unixes other than Linux and Apple's, nor
+//! systems of 32 bits. Files are then written without, and a live one is not known as such.
+//!
+//! The only unsafe code is one system call.
+#![allow(unsafe_code, reason = "fcntl, whose only memory argument is one live struct")]
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::path::Path;
+use std::process;
+
+use rustix::io::Errno;
+
+use super::platform::{Identity, open_to_ask};
+use crate::sessions;
+use crate::sync::{AtomicI32, Ordering};
+
+/// A process that writes a file has a lock on the byte at this offset and its id.
+const OWNERS: i64 = 1 << 62;
+/// Ids of processes are below this.
+const PIDS: i64 = 1 << 32;
+/// Who replaces a file has a lock on this byte of the old one.
+const CLAIM: i64 = OWNERS - 1;
+
+/// More than the files that a process writes at a time. What exceeds it stays open in a child.
+const MOST: usize = 128;
+
+/// The descriptors of live files, which a child closes. -1: a free place.
+static DESCRIPTORS: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
+
+/// An open file with a lock, which tells others that this process writes it.
+#[derive(Debug)]
+pub(super) struct LiveFile {
+    /// `None` only while it is dropped.
+    descriptor: Option<OwnedFd>,
+    /// `None`: there was no place, and a child does not close its copy.
+    place: Option<&'static AtomicI32>,
+    /// Which process has opened it.
+    generation: u32,
+}
+
+impl LiveFile {
+    /// Takes a file that nobody else knows yet.
+    pub(super) fn new(descriptor: OwnedFd) -> Self {
+        sessions::install_handlers();
+        let raw = descriptor.as_raw_fd();
+        // Nothing depends on the order: a process has a single thread when its handler runs.
+        let is_free = |place: &&AtomicI32| {
+            place.compare_exchange(-1, raw, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        };
+        let place = DESCRIPTORS.iter().find(is_free);
+        // Without locks the file is written all the same: see the module.
+        let _ = Lock::own().set(&descriptor);
+        Self { descriptor: Some(descriptor), place, generation: sessions::generation() }
+    }
+
+    /// The file. Fails in the child of a `fork`.
+    pub(super) fn descriptor(&self) -> rustix::io::Result<BorrowedFd<'_>> {
+        match &self.descriptor {
+            Some(descriptor) if self.is_ours() => Ok(descriptor.as_fd()),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.generation == sessions::generation()
+    }
+}
+
+impl Drop for LiveFile {
+    fn drop(&mut self) {
+        let Some(descriptor) = self.descriptor.take() else { return };
+        match (self.is_ours(), self.place) {
+            (true, Some(place)) => {
+                // A child that is forked from here on has a copy, but no lock.
+                let _ = Lock::own().remove(&descriptor);
+                place.store(-1, Ordering::Relaxed);
+            }
+            // The child has closed it, and may have another file of that number.
+            (false, Some(_)) => std::mem::forget(descriptor),
+            (_, None) => {}
+        }
+    }
+}
+
+/// Passes each descriptor that the child of a `fork` has to close to `close`. From then on nothing
+/// uses or closes it. Takes no lock and does not allocate.
+pub(crate) fn in_child(close: impl Fn(RawFd)) {
+    for place in &DESCRIPTORS {
+        let descriptor = place.swap(-1, Ordering::Relaxed);
+        if descriptor >= 0 {
+            close(descriptor);
+        }
+    }
+}
+
+/// The right to replace a file: while one process has it, no other one gets it.
+#[derive(Debug)]
+pub(super) struct Claim(OwnedFd);
+
+impl Claim {
+    /// `None`: somebody else has it.
+    pub(super) fn on(file: OwnedFd) -> Option<Self> {
+        match Lock::CLAIM.set(&file) {
+            Err(Errno::AGAIN | Errno::ACCESS) => None,
+            _ => Some(Self(file)), // or there are no locks here: see the module
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // Or the child of a `fork` would hold it.
+        let _ = Lock::CLAIM.remove(&self.0);
+    }
+}
+
+/// # Errors
+/// [`ErrorKind::ResourceBusy`] if somebody writes the file. The text says who.
+pub(super) fn check_that_nobody_writes(file: &OwnedFd) -> io::Result<()> {
+    let Some(pid) = owner(file) else { return Ok(()) };
+    let owner = if !has_open(pid, Identity::of_file(file)?) {
+        "a process of another user, container or machine".to_owned()
+    } else if pid == process::id() {
+        "another session of this process".to_owned()
+    } else {
+        match fs::read_to_string(format!("/proc/{pid}/comm")) {
+            Ok(name) => format!("process {pid} (`{}`)", name.trim_end().escape_debug()),
+            Err(_) => format!("process {pid}"),
+        }
+    };
+    let text = format!("{owner} is writing it; choose another name");
+    Err(io::Error::new(ErrorKind::ResourceBusy, text))
+}
+
+/// Whether somebody writes the file, as far as can be known. A link is not followed.
+pub(super) fn is_live(path: &Path) -> io::Result<bool> {
+    let file = open_to_ask(rustix::fs::CWD, path.as_os_str())?;
+    Ok(owner(&file).is_some())
+}
+
+/// The process that writes a file, by the id that it has where it runs. A lock of the older kind,
+/// which `nettrace collect` has on the whole file, belongs to a process, which the system names.
+fn owner(file: impl AsFd) -> Option<u32> {
+    let found = Lock { first: OWNERS, bytes: PIDS }.ask(file).ok()??;
+    let pid = if found.l_pid > 0 { i64::from(found.l_pid) } else { found.l_start - OWNERS };
+    Some(u32::try_from(pid).unwrap_or(0))
+}
+
+/// Whether the process of that id here has the file open. Only Linux tells; elsewhere it has.
+fn has_open(pid: u32, file: Identity) -> bool {
+    if cfg!(not(target_os = "linux")) {
+        return true;
+    }
+    let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    let mut open = open.map(|entry| entry.path());
+    open.any(|entry| Identity::of_target(&entry).is_ok_and(|found| found == file))
+}
+
+/// A write lock on a range of bytes.
+#[derive(Clone, Copy, Debug)]
+struct Lock {
+    first: i64,
+    bytes: i64,
+}
+
+impl Lock {
+    const CLAIM: Self = Self { first: CLAIM, bytes: 1 };
+
+    /// That of a file which this process writes.
+    fn own() -> Self {
+        Self { first: OWNERS + i64::from(process::id()), bytes: 1 }
+    }
+
+    /// Fails with [`Errno::AGAIN`] or [`Errno::ACCESS`] if somebody else has a lock in the range.
+    /// The file must be open for writing.
+    fn set(self, file: impl AsFd) -> Result<(), Errno> {
+        self.call(file, Command::Set).map(drop)
+    }
+
+    fn remove(self, file: impl AsFd) -> Result<(), Errno> {
+        self.call(file, Command::Remove).map(drop)
+    }
+
+    /// A lock that somebody else has in the range.
+    fn ask(self, file: impl AsFd) -> Result<Option<libc::flock>, Errno> {
+        self.call(file, Command::Ask)
+    }
+
+    #[cfg(all(target_pointer_width = "64", any(target_os = "linux", target_vendor = "apple")))]
+    fn call(self, file: impl AsFd, command: Command) -> Result<Option<libc::flock>, Errno> {
+        let (operation, kind) = match command {
+            Command::Set => (libc::F_OFD_SETLK, libc::F_WRLCK),
+            Command::Remove => (libc::F_OFD_SETLK, libc::F_UNLCK),
+            Command::Ask => (libc::F_OFD_GETLK, libc::F_WRLCK),
+        };
+        let mut range = libc::flock {
+            l_type: kind as _,
+            l_whence: libc::SEEK_SET as _,
+            l_start: self.first,
+            l_len: self.bytes,
+            l_pid: 0,
+        };
+        let file = file.as_fd().as_raw_fd();
+        // SAFETY: the descriptor is open, and the operations take a pointer to a live struct.
+        if unsafe { libc::fcntl(file, operation, &raw mut range) } == -1 {
+            return Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL));
+        }
+        let is_free = i64::from(range.l_type) == i64::from(libc::F_UNLCK);
+        Ok((!is_free).then_some(range))
+    }
+
+    #[cfg(not(all(
+        target_pointer_width = "64",
+        any(target_os = "linux", target_vendor = "apple")
+    )))]
+    fn call(self, _: impl AsFd, _: Command) -> Result<Option<libc::flock>, Errno> {
+        Err(Errno::NOSYS)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Command {
+    Set,
+    Remove,
+    Ask,
+}
