@@ -15,7 +15,7 @@ use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
     headers::{self, inject},
-    request::{self, size},
+    request::{self, MAX_METHOD, MAX_TEXT, bounded, size},
 };
 
 /// Records each request that a client makes as a span, and sends the span's ids with it.
@@ -23,7 +23,8 @@ use crate::{
 /// It works with any client that is a service of [`http::Request`], such as that of hyper-util. The
 /// span is a child of the one in force where the request is made. Its ids go into the header
 /// `traceparent`, and `tracestate` is carried on from the caller. So a service that reads these
-/// headers, for instance by [`ServerLayer`](crate::ServerLayer), continues the trace.
+/// headers, for instance by a [`ServerLayer`](crate::ServerLayer::trust_callers) that trusts its
+/// callers, continues the trace.
 ///
 /// ```
 /// use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -189,8 +190,10 @@ impl<S> Client<S> {
         let mut span = PolledSpan::off(exchange);
         span.begin(Parent::Current, self.layer.sampling, || {
             if !Side::Client.is_left_out() {
-                let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
-                let (route, authority) = (route.unwrap_or_default(), authority(&parts));
+                let method = &*bounded(parts.method.as_str(), MAX_METHOD);
+                let route = (self.layer.route)(&parts).unwrap_or_default();
+                let (route, authority) = (&*bounded(route, MAX_TEXT), authority(&parts));
+                let authority = &*bounded(authority, MAX_TEXT);
                 Made(|| events::Client::Start { method, route, authority }).emit();
             }
         });
