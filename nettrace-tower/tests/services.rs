@@ -9,7 +9,7 @@ use axum::{
     Router,
     body::Body,
     extract::{Path, State},
-    routing::get,
+    routing::{get, post},
 };
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version};
@@ -88,26 +88,31 @@ fn a_trace_leads_through_two_services() {
     }
 }
 
+/// Says when it is dropped.
+#[derive(Clone)]
+struct Gone(mpsc::UnboundedSender<()>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+/// A response without an end.
+fn endless(gone: Gone) -> Body {
+    let stream = futures_util::stream::unfold(gone, async |gone| {
+        tokio::task::yield_now().await;
+        Some((Ok::<_, Infallible>(Bytes::from_static(&[0; 8_192])), gone))
+    });
+    Body::from_stream(stream)
+}
+
 #[test]
 fn a_client_that_hangs_up_cancels() {
-    // Ends when the body is dropped.
-    struct Gone(mpsc::UnboundedSender<()>);
-    impl Drop for Gone {
-        fn drop(&mut self) {
-            let _ = self.0.send(());
-        }
-    }
     let (sender, mut gone) = mpsc::unbounded_channel();
-    let endless = move || {
-        let gone = Gone(sender.clone());
-        let stream = futures_util::stream::unfold(gone, async |gone| {
-            tokio::task::yield_now().await;
-            Some((Ok::<_, Infallible>(Bytes::from_static(&[0; 8_192])), gone))
-        });
-        async { Body::from_stream(stream) }
-    };
+    let handler = async move || endless(Gone(sender.clone()));
     let (_, events) = record(2, async {
-        let app = Router::new().route("/", get(endless)).layer(ServerLayer::new());
+        let app = Router::new().route("/", get(handler)).layer(ServerLayer::new());
         let address = serve(app).await;
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -118,6 +123,95 @@ fn a_client_that_hangs_up_cancels() {
     let (_, stop) = request(&events, "Server");
     stop.assert_fields(&[("outcome", "cancelled"), ("status", "200")]);
     assert!(stop.field("response_bytes").parse::<u64>().unwrap() >= 100_000);
+}
+
+/// The streams of one connection, which a client of HTTP/2 resets in different states.
+#[test]
+fn streams_that_are_reset_end_their_spans() {
+    const ROUNDS: usize = 50;
+    let (sender, mut gone) = mpsc::unbounded_channel();
+    let (begins, mut begun) = mpsc::unbounded_channel();
+    let guard = move || Gone(sender.clone());
+    let (download, of_wait, of_upload) = (guard.clone(), guard.clone(), guard);
+    let waits = begins.clone();
+    let wait = async move || {
+        let _gone = of_wait();
+        waits.send(()).unwrap();
+        std::future::pending::<()>().await;
+    };
+    let upload = async move |mut body: Body| {
+        let _gone = of_upload();
+        assert!(body.frame().await.unwrap().is_ok());
+        begins.send(()).unwrap();
+        // Fails when the stream is reset, unless the server drops this before.
+        body.collect().await.map(drop).map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)
+    };
+    let app = Router::new()
+        .route("/download", get(async move || endless(download())))
+        .route("/wait", get(wait))
+        .route("/upload", post(upload))
+        .layer(ServerLayer::new().trust_callers());
+    let (_, events) = record(2, async {
+        let address = serve(app).await;
+        let client = legacy::Client::builder(TokioExecutor::new()).http2_only(true).build_http();
+        let client = ClientLayer::new().layer(client);
+        let ask = |method: Method, path: &str, body: Body| {
+            let request = Request::builder().method(method).uri(format!("http://{address}/{path}"));
+            tokio::spawn(client.clone().oneshot(request.body(body).unwrap()))
+        };
+        for _ in 0..ROUNDS {
+            // In the middle of the response.
+            let asked = ask(Method::GET, "download", Body::empty());
+            let mut response = asked.await.unwrap().unwrap();
+            assert_eq!(response.version(), Version::HTTP_2);
+            response.body_mut().frame().await.unwrap().unwrap();
+            drop(response);
+            gone.recv().await.unwrap();
+
+            // Before there is a response.
+            let asked = ask(Method::GET, "wait", Body::empty());
+            begun.recv().await.unwrap();
+            asked.abort();
+            assert!(asked.await.unwrap_err().is_cancelled());
+            gone.recv().await.unwrap();
+
+            // In the middle of the request's body.
+            let (frames, receiver) = mpsc::unbounded_channel::<Result<_, &str>>();
+            let body = futures_util::stream::unfold(receiver, async |mut receiver| {
+                receiver.recv().await.map(|frame| (frame, receiver))
+            });
+            let asked = ask(Method::POST, "upload", Body::from_stream(body));
+            frames.send(Ok(Bytes::from_static(b"some"))).unwrap();
+            begun.recv().await.unwrap();
+            frames.send(Err("no more")).unwrap();
+            assert!(asked.await.unwrap().is_err());
+            gone.recv().await.unwrap();
+        }
+    });
+    assert_eq!(events.len(), 4 * 3 * ROUNDS);
+    let of = |side: &str, end: &str| named(&events, &format!("{side}Request{end}"));
+    let ended = |side: &str, method: &str, status: &str, outcome: &str| {
+        let stops: BTreeMap<_, _> = of(side, "Stop").into_iter().map(|it| (it.span, it)).collect();
+        let starts = of(side, "Start").into_iter().filter(|start| start.field("method") == method);
+        let stops = starts.map(|start| stops[&start.span]);
+        let is_it = |it: &&Seen| it.field("status") == status && it.field("outcome") == outcome;
+        stops.filter(is_it).count()
+    };
+    for side in ["Server", "Client"] {
+        assert_eq!((of(side, "Start").len(), of(side, "Stop").len()), (3 * ROUNDS, 3 * ROUNDS));
+        assert_eq!(ended(side, "GET", "0", "cancelled"), ROUNDS, "{side}");
+    }
+    assert_eq!(ended("Server", "GET", "200", "cancelled"), ROUNDS);
+    assert_eq!(ended("Client", "GET", "200", "ok"), ROUNDS, "it has its answer");
+    // The server sees that the stream was reset, or the handler that the body fails.
+    let uploads = ended("Server", "POST", "0", "cancelled") + ended("Server", "POST", "500", "err");
+    assert_eq!(uploads, ROUNDS);
+    assert_eq!(ended("Client", "POST", "0", "err"), ROUNDS);
+    let clients: BTreeMap<_, _> =
+        of("Client", "Start").iter().map(|it| (it.span, it.trace)).collect();
+    for start in of("Server", "Start") {
+        assert_eq!(clients[&start.parent], start.trace);
+    }
 }
 
 #[test]
