@@ -15,7 +15,7 @@ use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
     headers::{self, inject},
-    request::{self, MAX_METHOD, MAX_TEXT, bounded, size},
+    request::{self, MAX_METHOD, MAX_TEXT, cut, is_long, size},
 };
 
 /// Records each request that a client makes as a span, and sends the span's ids with it.
@@ -190,10 +190,11 @@ impl<S> Client<S> {
         let mut span = PolledSpan::off(exchange);
         span.begin(Parent::Current, self.layer.sampling, || {
             if !Side::Client.is_left_out() {
-                let method = &*bounded(parts.method.as_str(), MAX_METHOD);
-                let route = (self.layer.route)(&parts).unwrap_or_default();
-                let (route, authority) = (&*bounded(route, MAX_TEXT), authority(&parts));
-                let authority = &*bounded(authority, MAX_TEXT);
+                let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
+                let (route, authority) = (route.unwrap_or_default(), authority(&parts));
+                if is_long(method, &[route, authority]) {
+                    return emit_cut(method, route, authority);
+                }
                 Made(|| events::Client::Start { method, route, authority }).emit();
             }
         });
@@ -205,6 +206,15 @@ impl<S> Client<S> {
         before.end();
         ResponseFuture::of_span(span, future)
     }
+}
+
+/// A Start of which a text is too long.
+#[cold]
+#[inline(never)]
+fn emit_cut(method: &str, route: &str, authority: &str) {
+    let (method, route) = (&*cut(method, MAX_METHOD), &*cut(route, MAX_TEXT));
+    let authority = &*cut(authority, MAX_TEXT);
+    events::Client::Start { method, route, authority }.emit();
 }
 
 /// Host and port, without a name and a password.

@@ -30,7 +30,7 @@ use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
     headers::extract,
-    request::{self, MAX_METHOD, MAX_TEXT, bounded, size},
+    request::{self, MAX_METHOD, MAX_TEXT, cut, is_long, size},
 };
 
 /// Records each request that a service answers as a span.
@@ -291,9 +291,11 @@ impl<S> Server<S> {
         let mut span = PolledSpan::off(exchange);
         span.begin(parent, self.layer.sampling, || {
             if !Side::Server.is_left_out() {
-                let method = &*bounded(parts.method.as_str(), MAX_METHOD);
-                let route = (self.layer.route)(&parts).unwrap_or_default();
-                let (route, peer) = (&*bounded(route, MAX_TEXT), (self.layer.peer)(&parts));
+                let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
+                let (route, peer) = (route.unwrap_or_default(), (self.layer.peer)(&parts));
+                if is_long(method, &[route]) {
+                    return emit_cut(method, route, peer);
+                }
                 Made(|| events::Server::Start { method, route, peer }).emit();
             }
         });
@@ -302,4 +304,12 @@ impl<S> Server<S> {
         before.end();
         ResponseFuture::of_span(span, future)
     }
+}
+
+/// A Start of which a text is too long.
+#[cold]
+#[inline(never)]
+fn emit_cut(method: &str, route: &str, peer: Option<SocketAddr>) {
+    let (method, route) = (&*cut(method, MAX_METHOD), &*cut(route, MAX_TEXT));
+    events::Server::Start { method, route, peer }.emit();
 }

@@ -21,6 +21,8 @@
 //! The decision is for all sessions and for the kernel. Rejected: one for each session, because
 //! `traceparent` has one flag, and a tree would have another shape in each file.
 
+use std::num::NonZeroU32;
+
 use nettrace_context::{TraceFlags, TraceId, TraceState};
 
 use crate::{
@@ -31,8 +33,12 @@ use crate::{
 /// The random part of a trace id, and of a ratio, has this many bits.
 const BITS: u32 = 56;
 
-/// No bound of the traces that callers have recorded.
-const UNBOUNDED: u32 = u32::MAX;
+/// The caller does not decide.
+const OWN: NonZeroU32 = NonZeroU32::MIN;
+/// The caller decides, however often.
+const UNBOUNDED: NonZeroU32 = NonZeroU32::MAX;
+/// The caller decides, but never has anything recorded. More than this: so many times a second.
+const NEVER: u32 = 2;
 
 /// A second of the monotonic clock (upper half), and how many traces callers have had recorded in
 /// it (lower half).
@@ -74,8 +80,8 @@ static OF_CALLERS: AtomicU64 = AtomicU64::new(0);
 ///
 /// The caller's flag, its trace id and its `tracestate` come from whoever sends a request. A server
 /// at the edge must not let them decide. `ServerLayer` of nettrace-tower ignores callers unless it
-/// is told to trust them. Where they come from a service that passes on what others say,
-/// [`at_most`](Self::at_most) bounds how many traces their flags record.
+/// is told to trust them. A trusted service may pass on what outsiders say.
+/// [`at_most`](Self::at_most) bounds how many traces are recorded for flags alone.
 ///
 /// # Ratios
 ///
@@ -85,10 +91,9 @@ static OF_CALLERS: AtomicU64 = AtomicU64::new(0);
 /// the trace id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// Whether the caller decides, if there is one.
-    follows_caller: bool,
-    /// How many traces a second callers may have recorded.
-    most: u32,
+    /// What the caller decides, if there is one: [`OWN`], [`UNBOUNDED`], or from [`NEVER`] on. In
+    /// one word that is not 0, so that the whole stays in two registers, also if it is optional.
+    callers: NonZeroU32,
     /// The least random number of a trace that is recorded: 0 for all, `1 << BITS` for none.
     least: u64,
 }
@@ -97,13 +102,13 @@ impl Sampling {
     /// Records every trace, whatever the caller says.
     #[must_use]
     pub const fn always() -> Self {
-        Self { follows_caller: false, most: UNBOUNDED, least: 0 }
+        Self { callers: OWN, least: 0 }
     }
 
     /// Records no trace.
     #[must_use]
     pub const fn never() -> Self {
-        Self { follows_caller: false, most: UNBOUNDED, least: 1 << BITS }
+        Self { callers: OWN, least: 1 << BITS }
     }
 
     /// Records this part of all traces: 0.01 for one in a hundred. A number below 0 counts as 0,
@@ -120,14 +125,14 @@ impl Sampling {
         const ALL: u64 = 1 << BITS;
         // The conversion saturates at 0, and takes NaN for 0.
         let kept = (ratio * ALL as f64) as u64;
-        Self { follows_caller: false, most: UNBOUNDED, least: ALL.saturating_sub(kept) }
+        Self { callers: OWN, least: ALL.saturating_sub(kept) }
     }
 
     /// Records what the caller has recorded: traces whose `traceparent` has the flag "sampled".
     /// Traces that begin here are recorded, unless [`or`](Self::or) says otherwise.
     #[must_use]
     pub const fn caller() -> Self {
-        Self { follows_caller: true, most: UNBOUNDED, least: 0 }
+        Self { callers: UNBOUNDED, least: 0 }
     }
 
     /// For [`caller`](Self::caller): in each second, callers have at most so many traces recorded.
@@ -142,7 +147,10 @@ impl Sampling {
     /// ```
     #[must_use]
     pub const fn at_most(self, traces_a_second: u32) -> Self {
-        if self.follows_caller { Self { most: traces_a_second, ..self } } else { self }
+        match NonZeroU32::new(traces_a_second.saturating_add(NEVER)) {
+            Some(callers) if self.follows_caller() => Self { callers, ..self },
+            _ => self,
+        }
     }
 
     /// For [`caller`](Self::caller): what decides if there is no caller.
@@ -155,7 +163,11 @@ impl Sampling {
     /// ```
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
-        if self.follows_caller { Self { least: other.least, ..self } } else { self }
+        if self.follows_caller() { Self { least: other.least, ..self } } else { self }
+    }
+
+    const fn follows_caller(self) -> bool {
+        self.callers.get() != OWN.get()
     }
 
     /// Whether a trace is recorded. `caller` has the caller's flags and state.
@@ -165,7 +177,9 @@ impl Sampling {
         caller: Option<(TraceFlags, Option<&TraceState>)>,
     ) -> bool {
         match caller {
-            Some((flags, _)) if self.follows_caller => flags.is_sampled() && has_room(self.most),
+            Some((flags, _)) if self.follows_caller() => {
+                flags.is_sampled() && (self.callers == UNBOUNDED || has_room(self.callers))
+            }
             _ => {
                 let stated = caller.and_then(|(_, state)| stated_random(state?));
                 stated.unwrap_or_else(|| random(trace)) >= self.least
@@ -181,11 +195,11 @@ impl Default for Sampling {
     }
 }
 
-/// Whether callers may have one more trace recorded in this second, of so many. If so, it counts.
-fn has_room(most: u32) -> bool {
-    if most == UNBOUNDED {
-        return true;
-    }
+/// Whether callers may have one more trace recorded in this second. If so, it counts.
+#[cold]
+#[inline(never)]
+fn has_room(callers: NonZeroU32) -> bool {
+    let most = callers.get() - NEVER;
     let second = clock::monotonic() / 1_000_000_000;
     // Relaxed: the word is the whole state.
     let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
