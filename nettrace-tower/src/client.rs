@@ -15,7 +15,7 @@ use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
     headers::{self, inject},
-    request::{self, size},
+    request::{self, MAX_METHOD, MAX_TEXT, cut, is_long, size},
 };
 
 /// Records each request that a client makes as a span, and sends the span's ids with it.
@@ -23,7 +23,8 @@ use crate::{
 /// It works with any client that is a service of [`http::Request`], such as that of hyper-util. The
 /// span is a child of the one in force where the request is made. Its ids go into the header
 /// `traceparent`, and `tracestate` is carried on from the caller. So a service that reads these
-/// headers, for instance by [`ServerLayer`](crate::ServerLayer), continues the trace.
+/// headers, for instance by a [`ServerLayer`](crate::ServerLayer::trust_callers) that trusts its
+/// callers, continues the trace.
 ///
 /// ```
 /// use hyper_util::{client::legacy::Client, rt::TokioExecutor};
@@ -191,6 +192,9 @@ impl<S> Client<S> {
             if !Side::Client.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, authority) = (route.unwrap_or_default(), authority(&parts));
+                if is_long(method, &[route, authority]) {
+                    return emit_cut(method, route, authority);
+                }
                 Made(|| events::Client::Start { method, route, authority }).emit();
             }
         });
@@ -202,6 +206,15 @@ impl<S> Client<S> {
         before.end();
         ResponseFuture::of_span(span, future)
     }
+}
+
+/// A Start of which a text is too long.
+#[cold]
+#[inline(never)]
+fn emit_cut(method: &str, route: &str, authority: &str) {
+    let (method, route) = (&*cut(method, MAX_METHOD), &*cut(route, MAX_TEXT));
+    let authority = &*cut(authority, MAX_TEXT);
+    events::Client::Start { method, route, authority }.emit();
 }
 
 /// Host and port, without a name and a password.

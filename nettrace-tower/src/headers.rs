@@ -36,8 +36,9 @@ pub(crate) fn has(headers: &HeaderMap, name: &HeaderName) -> bool {
 /// Reads `traceparent` and `tracestate`: where the caller of a request is in its trace.
 ///
 /// `None` if there is no `traceparent`, more than one, or one that breaks a rule of the standard. A
-/// `tracestate` that breaks a rule is left out. [`ServerLayer`](crate::ServerLayer) does this by
-/// itself.
+/// `tracestate` that breaks a rule is left out. A
+/// [`ServerLayer`](crate::ServerLayer::trust_callers) does this by itself for callers that it
+/// trusts. At the edge anybody can send these headers.
 ///
 /// ```
 /// use http::HeaderMap;

@@ -1,9 +1,10 @@
 //! Layers for [tower] that record each HTTP request as a span of a NetTrace trace.
 //!
-//! [`ServerLayer`] is for services: axum, tonic, or hyper. It reads `traceparent`, and records one
-//! span a request, from the request's head to the last byte of the response. [`ClientLayer`] is for
-//! clients: it records a span inside the one in force, and sends its ids on. So one trace shows a
-//! request through several services.
+//! [`ServerLayer`] is for services: axum, tonic, or hyper. It records one span a request, from the
+//! request's head to the last byte of the response. [`ClientLayer`] is for clients: it records a
+//! span inside the one in force, and sends its ids on. A service behind others
+//! [trusts](ServerLayer::trust_callers) the ids that it is sent. So one trace shows a request
+//! through several services. A service at the edge does not: there each request begins a trace.
 //!
 //! ```
 //! use axum::{Router, routing::get};
@@ -36,15 +37,18 @@
 //!
 //! | event | fields |
 //! |---|---|
-//! | `ServerRequestStart` | `method`; `route`: the pattern that has matched, or the method of a call of gRPC, empty if unknown; `peer` |
+//! | `ServerRequestStart` | `method`, of 32 bytes at most; `route`: the pattern that has matched, or the method of a call of gRPC, empty if unknown; `peer` |
 //! | `ClientRequestStart` | `method`; `route`; `authority`: host and port |
 //! | `ServerRequestStop`, `ClientRequestStop` | `duration`, `outcome`, `polls` and `busy`, as for all spans; `status`, 0 without a response; `request_bytes`, if the request says how long its body is; `response_bytes`, counted; `grpc_status`, if there is one |
 //!
+//! Routes and authorities have 512 bytes at most. A text that was cut ends with `…`. Other texts of
+//! a request are not recorded.
+//!
 //! # What it costs
 //!
-//! The layers allocate nothing for a request, except for two things. Headers that a client sends
+//! The layers allocate nothing for a request, except for three things. Headers that a client sends
 //! are text on the heap, as the crate `http` keeps them. A `tracestate` is copied where it arrives
-//! and where it is sent on. (An axum router puts each response's body into a box of its own when a
+//! from a trusted caller and where it is sent on. A text that is cut is copied. (An axum router puts each response's body into a box of its own when a
 //! layer changes its type, as these do.)
 //!
 //! # Features

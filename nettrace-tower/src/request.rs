@@ -1,6 +1,6 @@
 //! What is known of a request when it begins.
 
-use std::net::SocketAddr;
+use std::{borrow::Cow, net::SocketAddr};
 
 use http::{
     HeaderMap, Version,
@@ -8,6 +8,33 @@ use http::{
     request::Parts,
 };
 use http_body::Body;
+
+/// The most bytes of a recorded method. The longest registered one has 17.
+pub(crate) const MAX_METHOD: usize = 32;
+/// The most bytes of a recorded route and authority. The name of a host has 253 at most.
+pub(crate) const MAX_TEXT: usize = 512;
+
+/// Whether a request has a text that is too long. Such texts are [cut]. Otherwise whoever sends
+/// a request would choose the size of its events, up to one that no session takes.
+#[inline]
+pub(crate) fn is_long(method: &str, others: &[&str]) -> bool {
+    method.len() > MAX_METHOD || others.iter().any(|text| text.len() > MAX_TEXT)
+}
+
+/// A text for an event. One of more than `most` bytes is cut, and ends with `…` then, as in
+/// tracepoints.
+pub(crate) fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    const MARK: char = '…';
+    if text.len() <= most {
+        return text.into();
+    }
+    let room = most.saturating_sub(MARK.len_utf8());
+    let end = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    let mut cut = String::with_capacity(most);
+    cut.push_str(&text[..end]);
+    cut.push(MARK);
+    cut.into()
+}
 
 /// The bytes of the body, as the body itself knows or as its header says.
 pub(crate) fn size<B: Body>(headers: &HeaderMap, body: &B) -> Option<u64> {

@@ -7,7 +7,10 @@
 //! A request without a caller begins a trace, even if a span is in force where the service is
 //! called. Otherwise all requests of a server that is started inside a span would be one trace.
 //!
-//! While nobody listens, the caller's span is in force, unchanged. Otherwise a service without a
+//! A caller that is not trusted is as none. Decision 86 (docs/decisions) says why that is the
+//! default, and why nothing in between is.
+//!
+//! While nobody listens, a trusted caller's span is in force, unchanged. Otherwise a service without a
 //! session would break the traces of those before and after it. Rejected: looking for the header
 //! only if somebody listens, to save one look-up in the map of headers.
 
@@ -27,15 +30,28 @@ use crate::{
     events::{self, Exchange, Side},
     future::ResponseFuture,
     headers::extract,
-    request::{self, size},
+    request::{self, MAX_METHOD, MAX_TEXT, cut, is_long, size},
 };
 
 /// Records each request that a service answers as a span.
 ///
-/// It works with any service of [`http::Request`]: with axum, with tonic, with hyper. The span is a
-/// child of the caller's, if the request has a valid `traceparent`; otherwise it begins a trace. It
-/// is in force while the service's future and the response's body are polled, so spans and events
-/// of handlers are inside it.
+/// It works with any service of [`http::Request`]: with axum, with tonic, with hyper. The span is
+/// in force while the service's future and the response's body are polled, so spans and events of
+/// handlers are inside it.
+///
+/// # Callers
+///
+/// Each request begins a trace. A `traceparent` is ignored, because at the edge anybody can send
+/// one: whoever does would choose the ids, decide which requests are recorded, and speak to the
+/// services behind this one. A service that only other services reach
+/// [trusts its callers](Self::trust_callers). Then the span is a child of the caller's, if the
+/// request has a valid `traceparent`. A service that both reach
+/// [looks at each request](Self::trust_callers_if).
+///
+/// What a request says is recorded within bounds, whoever sent it: 32 bytes of the method, 512 of
+/// the route. A text that was cut ends with `…`.
+///
+/// # The end
 ///
 /// The span ends when the body of the response ends or is dropped. Its outcome is
 ///
@@ -62,15 +78,23 @@ use crate::{
 /// [`route`](Self::route) and [`peer`](Self::peer) say how to find them. What axum's `nest_service`
 /// and `fallback` answer has no `MatchedPath`.
 ///
-/// While nobody listens, a request costs one load and one branch, and the search for `traceparent`
-/// among its headers. If it is there, the caller's span is in force, so that requests that are made
-/// to answer this one are still in the caller's trace.
+/// While nobody listens, a request costs one load and one branch. With trusted callers it also
+/// costs the search for `traceparent` among its headers. If it is there, the caller's span is in
+/// force, so that requests that are made to answer this one are still in the caller's trace.
 #[derive(Clone, Copy)]
 pub struct ServerLayer {
     route: fn(&Parts) -> Option<&str>,
     peer: fn(&Parts) -> Option<SocketAddr>,
-    ignores_callers: bool,
+    trusts: Trusts,
     sampling: Option<Sampling>,
+}
+
+/// Whose `traceparent` counts.
+#[derive(Clone, Copy)]
+enum Trusts {
+    Nobody,
+    Everybody,
+    If(fn(&Parts) -> bool),
 }
 
 impl ServerLayer {
@@ -79,7 +103,7 @@ impl ServerLayer {
     #[must_use]
     pub fn new() -> Self {
         Side::Server.register();
-        Self { route: request::route, peer: request::peer, ignores_callers: false, sampling: None }
+        Self { route: request::route, peer: request::peer, trusts: Trusts::Nobody, sampling: None }
     }
 
     /// Says what the route of a request is. It should have few different values, so it is never the
@@ -123,11 +147,38 @@ impl ServerLayer {
         self
     }
 
-    /// Ignores `traceparent`: each request begins a trace. For services at the edge, where anybody
-    /// can send a header.
+    /// Goes on with the trace of each caller: for a service that only services reach whose
+    /// `traceparent` counts. Its `tracestate` is carried on, up to 32 members of 513 bytes.
+    ///
+    /// ```
+    /// use nettrace_tower::ServerLayer;
+    ///
+    /// let at_the_edge = ServerLayer::new();
+    /// let behind_it = ServerLayer::new().trust_callers();
+    /// ```
     #[must_use]
-    pub fn ignore_callers(mut self) -> Self {
-        self.ignores_callers = true;
+    pub fn trust_callers(mut self) -> Self {
+        self.trusts = Trusts::Everybody;
+        self
+    }
+
+    /// Goes on with the trace of some callers. All others are ignored.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use axum::extract::ConnectInfo;
+    /// use nettrace_tower::ServerLayer;
+    ///
+    /// // Whoever is on this machine.
+    /// let layer = ServerLayer::new().trust_callers_if(|request| {
+    ///     let peer = request.extensions.get::<ConnectInfo<SocketAddr>>();
+    ///     peer.is_some_and(|peer| peer.0.ip().is_loopback())
+    /// });
+    /// ```
+    #[must_use]
+    pub fn trust_callers_if(mut self, is_trusted: fn(&Parts) -> bool) -> Self {
+        self.trusts = Trusts::If(is_trusted);
         self
     }
 
@@ -138,8 +189,11 @@ impl ServerLayer {
     /// use nettrace_tower::ServerLayer;
     /// use nettrace_writer::Sampling;
     ///
-    /// // What the caller has recorded, and one in a hundred of requests without a caller.
-    /// let layer = ServerLayer::new().sampling(Sampling::caller().or(Sampling::ratio(0.01)));
+    /// // At the edge: one in a hundred. No client can tell or choose which.
+    /// let edge = ServerLayer::new().sampling(Sampling::ratio(0.01));
+    /// // Behind it: what the edge has recorded, and one in a hundred of other requests.
+    /// let sampling = Sampling::caller().or(Sampling::ratio(0.01));
+    /// let behind_it = ServerLayer::new().trust_callers().sampling(sampling);
     /// ```
     ///
     /// While nobody listens to the events of this layer, nothing is decided.
@@ -158,10 +212,14 @@ impl Default for ServerLayer {
 
 impl fmt::Debug for ServerLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { ignores_callers, sampling, .. } = self;
+        let trusts = match self.trusts {
+            Trusts::Nobody => "nobody",
+            Trusts::Everybody => "everybody",
+            Trusts::If(_) => "some",
+        };
         f.debug_struct("ServerLayer")
-            .field("ignores_callers", ignores_callers)
-            .field("sampling", sampling)
+            .field("trusts", &trusts)
+            .field("sampling", &self.sampling)
             .finish_non_exhaustive()
     }
 }
@@ -195,9 +253,19 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<B>) -> Self::Future {
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let is_listened_to = Side::Server.is_listened_to();
-        let caller = if self.layer.ignores_callers { None } else { extract(request.headers()) };
+        let is_trusted = match self.layer.trusts {
+            Trusts::Nobody => false,
+            Trusts::Everybody => true,
+            Trusts::If(is_trusted) => {
+                let (parts, body) = request.into_parts();
+                let is_trusted = is_trusted(&parts);
+                request = Request::from_parts(parts, body);
+                is_trusted
+            }
+        };
+        let caller = if is_trusted { extract(request.headers()) } else { None };
         let caller = caller.map(Context::from);
         if is_listened_to {
             self.call_in_span(request, caller)
@@ -225,6 +293,9 @@ impl<S> Server<S> {
             if !Side::Server.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, peer) = (route.unwrap_or_default(), (self.layer.peer)(&parts));
+                if is_long(method, &[route]) {
+                    return emit_cut(method, route, peer);
+                }
                 Made(|| events::Server::Start { method, route, peer }).emit();
             }
         });
@@ -233,4 +304,12 @@ impl<S> Server<S> {
         before.end();
         ResponseFuture::of_span(span, future)
     }
+}
+
+/// A Start of which a text is too long.
+#[cold]
+#[inline(never)]
+fn emit_cut(method: &str, route: &str, peer: Option<SocketAddr>) {
+    let (method, route) = (&*cut(method, MAX_METHOD), &*cut(route, MAX_TEXT));
+    events::Server::Start { method, route, peer }.emit();
 }

@@ -83,14 +83,17 @@ fn sent_on(headers: &[(&'static str, &'static str)]) -> HeaderMap {
         let response = ClientLayer::new().layer(call).oneshot(ask).await?;
         Ok::<_, Infallible>(Response::from_parts(response.into_parts().0, Full::<Bytes>::default()))
     });
-    now(ServerLayer::new().layer(handler).oneshot(request)).unwrap().headers().clone()
+    now(ServerLayer::new().trust_callers().layer(handler).oneshot(request))
+        .unwrap()
+        .headers()
+        .clone()
 }
 
 /// One test, because whether somebody listens is one fact of the process.
 #[test]
 fn a_request_allocates_nothing_and_keeps_its_caller() {
     assert!(allocations::of(|| drop(hint::black_box(Box::new(1)))) > 0, "the count counts");
-    let server = || ServerLayer::new().layer(service_fn(only_respond));
+    let server = || ServerLayer::new().trust_callers().layer(service_fn(only_respond));
     let client = || ClientLayer::new().layer(service_fn(only_respond));
     let without = of_request(service_fn(only_respond), None);
 
@@ -104,7 +107,7 @@ fn a_request_allocates_nothing_and_keeps_its_caller() {
     assert_eq!(sent["traceparent"], PARENT);
     assert_eq!(sent["tracestate"], "rojo=1");
     assert!(sent_on(&[("traceparent", "00-no")]).is_empty());
-    let passing = ServerLayer::new().layer(service_fn(respond));
+    let passing = ServerLayer::new().trust_callers().layer(service_fn(respond));
     let mut request = Request::new(Full::new(Bytes::new()));
     request.headers_mut().insert("traceparent", PARENT.parse().unwrap());
     assert_eq!(now(passing.oneshot(request)).unwrap().headers()["traceparent"], PARENT);

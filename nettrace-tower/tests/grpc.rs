@@ -27,6 +27,7 @@ async fn ask() -> String {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
     let layer = ServerLayer::new()
+        .trust_callers()
         .peer(|request| request.extensions.get::<TcpConnectInfo>()?.remote_addr());
     let server = Server::builder()
         .layer(layer)

@@ -9,7 +9,7 @@ use std::{
     panic::AssertUnwindSafe,
     pin::{Pin, pin},
     task::{Context as TaskContext, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -20,7 +20,7 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{HeaderMap, Request, Response, StatusCode, request::Parts};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use nettrace_tower::ServerLayer;
@@ -115,7 +115,7 @@ fn a_request_that_is_sampled_out_leaves_nothing_and_says_so_to_others() {
         if let Some(header) = header {
             ask.headers_mut().insert("traceparent", header.parse().unwrap());
         }
-        let layer = ServerLayer::new().sampling(sampling);
+        let layer = ServerLayer::new().trust_callers().sampling(sampling);
         let (sent, events) = record(1, async {
             let response = layer.layer(app).oneshot(ask).await.unwrap();
             let sent = response.headers()["traceparent"].to_str().unwrap().to_owned();
@@ -210,7 +210,8 @@ fn with_headers(layer: ServerLayer, headers: &[(&'static str, &str)]) -> (Seen, 
 fn a_caller_is_the_parent_and_its_state_goes_on() {
     let headers =
         [("traceparent", CALLER), ("tracestate", "rojo=1"), ("tracestate", "congo=t61 , x=2")];
-    let (start, sent) = with_headers(ServerLayer::new(), &headers);
+    let layer = ServerLayer::new().trust_callers();
+    let (start, sent) = with_headers(layer, &headers);
     assert_eq!(start.trace.unwrap().to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
     assert_eq!(start.parent, Some(0x00f0_67aa_0ba9_02b7));
     assert_eq!(sent["tracestate"], "rojo=1,congo=t61,x=2");
@@ -219,7 +220,7 @@ fn a_caller_is_the_parent_and_its_state_goes_on() {
 
     // A state that breaks a rule is left out, and the rest is valid.
     let headers = [("traceparent", CALLER), ("tracestate", "no member")];
-    let (start, sent) = with_headers(ServerLayer::new(), &headers);
+    let (start, sent) = with_headers(layer, &headers);
     assert!(start.parent.is_some() && !sent.contains_key("tracestate"));
 }
 
@@ -236,15 +237,74 @@ fn a_malformed_caller_begins_a_trace() {
     ];
     for header in malformed {
         let headers = [("traceparent", header), ("tracestate", "rojo=1")];
-        let (start, sent) = with_headers(ServerLayer::new(), &headers);
+        let (start, sent) = with_headers(ServerLayer::new().trust_callers(), &headers);
         assert_eq!(start.parent, None, "{header}");
         assert!(!sent.contains_key("tracestate"), "{header}");
     }
     let twice = [("traceparent", CALLER), ("traceparent", CALLER)];
-    assert_eq!(with_headers(ServerLayer::new(), &twice).0.parent, None);
-    let once = [("traceparent", CALLER)];
-    assert_eq!(with_headers(ServerLayer::new().ignore_callers(), &once).0.parent, None);
-    assert!(with_headers(ServerLayer::new(), &once).0.parent.is_some());
+    assert_eq!(with_headers(ServerLayer::new().trust_callers(), &twice).0.parent, None);
+}
+
+#[test]
+fn a_caller_counts_if_it_is_trusted() {
+    let headers = [("traceparent", CALLER), ("tracestate", "ot=rv:ffffffffffffff")];
+    let some = |name| ServerLayer::new().trust_callers_if(name);
+    let [yes, no]: [fn(&Parts) -> bool; 2] =
+        [|it| it.headers.contains_key("tracestate"), |it| it.uri.path() != "/"];
+    for (layer, is_trusted) in [
+        (ServerLayer::new(), false),
+        (ServerLayer::default(), false),
+        (some(no), false),
+        (some(yes), true),
+        (ServerLayer::new().trust_callers(), true),
+    ] {
+        let (start, sent) = with_headers(layer, &headers);
+        assert_eq!(start.parent.is_some(), is_trusted, "{layer:?}");
+        // Others learn nothing from a caller that is not trusted.
+        assert_eq!(sent.contains_key("tracestate"), is_trusted, "{layer:?}");
+        let sent = sent["traceparent"].to_str().unwrap();
+        assert_eq!(sent[..36] == CALLER[..36], is_trusted, "{layer:?}: {sent}");
+    }
+}
+
+/// How many of these requests are recorded.
+fn recorded(layer: ServerLayer, callers: impl Iterator<Item = String>) -> usize {
+    let inner = |_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) };
+    let service = layer.layer(service_fn(inner));
+    let (_, events) = record(1, async {
+        for caller in callers {
+            let mut ask = get_of("/");
+            ask.headers_mut().insert("traceparent", caller.parse().unwrap());
+            let state = "ot=rv:ffffffffffffff".parse().unwrap();
+            ask.headers_mut().insert("tracestate", state);
+            service.oneshot(ask).await.unwrap();
+        }
+    });
+    named(&events, "ServerRequestStart").len()
+}
+
+#[test]
+fn outsiders_do_not_choose_what_is_recorded() {
+    const COUNT: u64 = 2_000;
+    let ask = |flags: &'static str| {
+        (1..=COUNT).map(move |n| format!("00-{n:016x}ffffffffffffffff-{n:016x}-{flags}"))
+    };
+    let with = |sampling| ServerLayer::new().sampling(sampling);
+    let follows = Sampling::caller().or(Sampling::ratio(0.01));
+    for sampling in [follows, Sampling::ratio(0.01), follows.at_most(1_000)] {
+        // 20 are expected. The ids of a process are another choice each time.
+        let count = recorded(with(sampling), ask("01"));
+        assert!(count < 100, "{count} of {COUNT} with {sampling:?}");
+    }
+    assert_eq!(recorded(with(Sampling::caller()), ask("00")), COUNT as usize, "nobody hides");
+    // A service behind the edge follows its callers, within a bound.
+    let trusting = with(follows).trust_callers();
+    assert_eq!(recorded(trusting, ask("01")), COUNT as usize);
+    assert_eq!(recorded(trusting, ask("00")), 0);
+    let began = Instant::now();
+    let count = recorded(trusting.sampling(follows.at_most(10)), ask("01")) as u64;
+    let seconds = began.elapsed().as_secs() + 2; // the first and the last are not whole
+    assert!((10..=10 * seconds).contains(&count), "{count} of {COUNT} in {seconds} s");
 }
 
 /// Answers with a body, and does with the response what `then` says.

@@ -67,3 +67,8 @@ pub fn bytes_of(work: impl FnOnce()) -> (i64, i64) {
     let (now, most) = BYTES.get();
     (now - before, most - before)
 }
+
+/// How many bytes more this thread has allocated than freed.
+pub fn held() -> i64 {
+    BYTES.get().0
+}

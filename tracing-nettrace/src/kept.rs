@@ -25,7 +25,12 @@ use nettrace_writer::bridge;
 use crate::{row::Row, spans::FIRST, sync::OnceLock, table::hash};
 
 /// The rows of a table's first level.
-pub(crate) type Rows = [Row; FIRST];
+pub(crate) type Rows = [Place; FIRST];
+
+/// A row with cache lines of its own, because threads use their rows at once.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Place(pub(crate) Row);
 
 /// The number of no table.
 const NOBODY: u64 = 0;
@@ -101,7 +106,7 @@ impl Ending {
         OWNER.set(next);
         let (thread, places) = (THREAD.get(), PLACES.replace(Places::NONE));
         if let Some(rows) = self.0.take().as_ref().and_then(Weak::upgrade) {
-            let kept = places.iter().map(|place| &rows[usize::from(place)]);
+            let kept = places.iter().map(|place| &rows[usize::from(place)].0);
             kept.filter(|row| row.is_kept_by(thread)).for_each(Row::give_back);
         }
     }
@@ -148,7 +153,7 @@ pub(crate) fn take_last(owner: u64, rows: &Rows) -> Option<(usize, &Row, u64)> {
     let place = places.last().filter(|_| OWNER.get() == owner)?;
     PLACES.with(|kept| kept.set(places.without_last()));
     let (place, thread) = (usize::from(place), THREAD.get());
-    let row = &rows[place];
+    let row = &rows[place].0;
     row.is_kept_by(thread).then_some((place, row, thread))
 }
 

@@ -64,6 +64,13 @@
 //! `age`, the time since the start. Spans that no session wanted when they began are disabled, as
 //! events are, and no later session can be told of them. [`Options::keep_spans`] keeps them.
 //!
+//! # Memory
+//!
+//! A recorder needs 64 KiB for its first 256 open spans, which are recorded without a lock and
+//! without an allocation. Any other takes some 200 bytes and a lock for a moment. Its memory is
+//! freed when it ends. [`Options::span_memory`] is the bound. What exceeds it is refused and
+//! [counted](Stats::spans_refused).
+//!
 //! # When a span ends
 //!
 //! With the layer, a span ends when its last handle is gone *and* its children have ended, because
@@ -87,6 +94,7 @@ mod layer;
 #[cfg(feature = "log")]
 mod log;
 mod options;
+mod others;
 mod parts;
 mod recorder;
 mod row;

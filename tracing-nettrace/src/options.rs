@@ -35,7 +35,11 @@ pub struct Options {
     pub(crate) polls: bool,
     pub(crate) directives: Option<Targets>,
     pub(crate) keep: LevelFilter,
+    pub(crate) span_memory: usize,
 }
+
+/// Some 300,000 spans.
+const SPAN_MEMORY: usize = 64 << 20;
 
 impl Default for Options {
     fn default() -> Self {
@@ -47,7 +51,13 @@ impl Options {
     /// The defaults: whatever sessions want is recorded, and the provider of a callsite is the
     /// crate part of its target.
     pub fn new() -> Self {
-        Self { naming: Naming::default(), polls: false, directives: None, keep: LevelFilter::OFF }
+        Self {
+            naming: Naming::default(),
+            polls: false,
+            directives: None,
+            keep: LevelFilter::OFF,
+            span_memory: SPAN_MEMORY,
+        }
     }
 
     /// Records only what these directives let pass, in the syntax of `RUST_LOG`:
@@ -99,6 +109,24 @@ impl Options {
     /// [crate's documentation](crate#sessions-that-begin-within-a-span).
     pub fn keep_spans(mut self, level: impl Into<LevelFilter>) -> Self {
         self.keep = level.into();
+        self
+    }
+
+    /// How much memory open spans may take, in bytes: 64 KiB for the first 256, and some 200 bytes
+    /// for any other. The default is 64 MiB, for some 300,000 spans. It is not part of a session's
+    /// budget, because spans may be open while no session is.
+    ///
+    /// A span that finds no room is not recorded: [`spans_refused`](crate::Stats::spans_refused)
+    /// counts it, and sessions count its Start and Stop as lost. What happens in it is recorded as
+    /// if the span were disabled.
+    ///
+    /// ```
+    /// use tracing_nettrace::Options;
+    ///
+    /// let options = Options::new().span_memory(256 << 20); // a million open spans
+    /// ```
+    pub fn span_memory(mut self, bytes: usize) -> Self {
+        self.span_memory = bytes;
         self
     }
 

@@ -3,7 +3,7 @@
 use nettrace_writer::{
     Elapsed, Outcome,
     bridge::SpanIds,
-    event::{EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
+    event::{ArrayLayout, EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
 };
 
 use crate::row::{Busy, Row};
@@ -49,6 +49,26 @@ impl TraceEvent for Follows {
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         <_ as TextField<encoding::Display>>::encode_text(&self.from.trace_id(), encoder);
         <_ as TextField<encoding::Display>>::encode_text(&self.from.span_id(), encoder);
+    }
+}
+
+/// An event of a span that is not kept. No encoder takes it, so sessions count it as lost, and a
+/// trace has a gap in its place.
+pub(crate) struct Lost(pub(crate) &'static EventType);
+
+impl TraceEvent for Lost {
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    fn event_type(&self) -> &'static EventType {
+        self.0
+    }
+
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        // No format has a count of so many elements.
+        let array = encoder.begin_array(1 << 16, ArrayLayout::Counted);
+        encoder.end_array(array);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     row::{Row, Told},
     schema::Part,
     sites::Site,
-    spans::Spans,
+    spans::{Found, Spans},
     stack, stats,
     sync::{AtomicU64, Ordering, panicking},
     values::{Recorded, Taken, Values},
@@ -88,7 +88,7 @@ impl Recorder {
             directives: options.directives,
             keep: options.keep,
             level: AtomicU64::new(u64::MAX),
-            spans: Spans::new(number),
+            spans: Spans::new(number, options.span_memory),
             has_own_ids: false,
             number,
         }
@@ -100,13 +100,13 @@ impl Recorder {
     }
 
     #[inline]
-    fn row(&self, id: u64) -> Option<&Row> {
+    fn row(&self, id: u64) -> Option<Found<'_>> {
         if self.has_own_ids { self.row_of::<true>(id) } else { self.row_of::<false>(id) }
     }
 
     /// [`row`](Self::row) for a caller that knows whether spans have ids of their own.
     #[inline(always)]
-    fn row_of<const OWN_IDS: bool>(&self, id: u64) -> Option<&Row> {
+    fn row_of<const OWN_IDS: bool>(&self, id: u64) -> Option<Found<'_>> {
         if OWN_IDS { self.spans.at(id) } else { self.spans.find(id) }
     }
 
@@ -325,7 +325,7 @@ impl Recorder {
         let Some(row) = self.row_of::<true>(id) else { return false };
         let is_last = row.dropped();
         if is_last {
-            self.close_row::<true>(id, row);
+            self.close_row::<true>(id, &row);
         }
         is_last
     }
@@ -335,14 +335,14 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
-        let Some(row) = self.row(id) else { return };
+        let Some(row) = self.row(id) else { return stats::EVENTS_REFUSED.add(1) };
         let Some(callsite) = row.callsite(self.naming) else { return };
         let values = Taken::of(|visitor| record.record(visitor));
         if values.signature() == 0 {
             return;
         }
         if let Some(ty) = callsite.record_type(values.signature()) {
-            self.tell_late(row);
+            self.tell_late(&row);
             self.within(id, || values.emit(ty));
         }
     }
@@ -352,11 +352,11 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
-        let Some(row) = self.row(id) else { return };
-        let Some(from) = self.row(from).and_then(Row::ids) else { return };
+        let Some(row) = self.row(id) else { return stats::EVENTS_REFUSED.add(1) };
+        let Some(from) = self.row(from).and_then(|row| row.ids()) else { return };
         let callsite = row.callsite(self.naming);
         if let Some(ty) = callsite.and_then(|callsite| callsite.other_type(Part::Follows)) {
-            self.tell_late(row);
+            self.tell_late(&row);
             self.within(id, || Follows { ty, from }.emit());
         }
     }
@@ -367,7 +367,7 @@ impl Recorder {
         stack::after_change(bridge::changes(), |owner, id| {
             if owner == self.number {
                 if let Some(row) = self.row(id) {
-                    self.tell_late(row);
+                    self.tell_late(&row);
                 }
             }
         });
@@ -405,7 +405,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn enter<const OWN_IDS: bool>(&self, id: u64) {
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
-        self.tell_late(row);
+        self.tell_late(&row);
         // The ids are read where they are used, after all calls: a copy would be read back before
         // it is written.
         let enter = || {
@@ -415,7 +415,7 @@ impl Recorder {
             })
         };
         if stack::push(self.number, id, enter) && self.polls {
-            self.mark(row, Part::Resume);
+            self.mark(&row, Part::Resume);
         }
     }
 
@@ -425,7 +425,7 @@ impl Recorder {
         if let Some(nanos) = stack::pop::<OWN_IDS>(self.number, id) {
             row.left(nanos);
             if self.polls {
-                self.within(id, || self.mark(row, Part::Suspend));
+                self.within(id, || self.mark(&row, Part::Suspend));
             }
         }
     }
@@ -442,12 +442,12 @@ impl Recorder {
     #[inline]
     pub(crate) fn close(&self, id: u64) {
         if let Some(row) = self.row_of::<false>(id) {
-            self.close_row::<false>(id, row);
+            self.close_row::<false>(id, &row);
         }
     }
 
     #[inline(always)]
-    fn close_row<const OWN_IDS: bool>(&self, id: u64, row: &Row) {
+    fn close_row<const OWN_IDS: bool>(&self, id: u64, row: &Found<'_>) {
         if !self.is_silent() {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));

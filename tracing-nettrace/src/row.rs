@@ -1,9 +1,9 @@
 //! A span that is open, as the table has it.
 //!
-//! A span is a few words, so it is a row of atomics, and the table is one of such rows. Each row
-//! belongs to one span at a time. Whoever has a span's id got it from a thread that saw the span
-//! begin, and the row is given back when the last handle is gone, so the words need no order of
-//! their own. The row's id is stored last (release) and read first (acquire).
+//! A span is a few words, so it is a row of atomics. Each row belongs to one span at a time. Whoever
+//! has a span's id got it from a thread that saw the span begin, and the row is given back when the
+//! last handle is gone, so the words need no order of their own. The row's id is stored last
+//! (release) and read first (acquire).
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ const MORE_BUSY: u32 = 2;
 
 /// A span that is open.
 #[derive(Debug)]
-#[repr(C, align(128))]
+#[repr(C)]
 pub(crate) struct Row {
     /// Its id, or [`FREE`], [`FILLING`], or who [keeps](Self::keep) the row.
     id: AtomicU64,

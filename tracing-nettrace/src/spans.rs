@@ -8,17 +8,19 @@
 //! A thread [keeps](crate::kept) rows that it gives back for its next spans. Otherwise it looks for
 //! a free one from the row on that it gave back last, so that threads do not share rows.
 //!
-//! The table grows by levels, and nothing moves. Rows of spans that have ended are used again, so
-//! a program that opens and closes spans for ever needs no more memory. Rejected:
-//! `tracing-subscriber`'s extensions, which allocate for each span and lock for each access.
-//! Rejected: `sharded-slab`, which gives keys of its own, where the ids of a registry are given.
+//! The first level has 256 rows for ever, and nothing moves. Spans that find no row there go to
+//! [maps](crate::others), whose memory comes and goes with them. Decision 87 (docs/decisions) says
+//! why the table does not grow by levels. Rejected: `tracing-subscriber`'s extensions, which
+//! allocate for each span and lock for each access. Rejected: `sharded-slab`, which gives keys of
+//! its own, where the ids of a registry are given.
 
-use std::{iter, ptr, sync::Arc};
+use std::{iter, ops::Deref, ptr, sync::Arc};
 
-use nettrace_writer::{bridge, bridge::IdWords};
+use nettrace_writer::bridge::IdWords;
 
 use crate::{
-    kept::{self, Rows, thread},
+    kept::{self, Place, Rows, thread},
+    others::{BYTES, Others},
     row::{New, Row},
     sync::OnceLock,
     table::{PROBES, hash, place},
@@ -26,11 +28,10 @@ use crate::{
 
 /// Rows in the first level: a power of two, and a byte says which.
 pub(crate) const FIRST: usize = 256;
-/// Levels of the table: 256 rows, then 1,024, and so on, 22 million in all.
-const LEVELS: usize = 9;
 
-/// The bits of an id that are the place of the row, if the id was chosen here.
-const PLACE_BITS: u32 = 25;
+/// The bits of an id that are the place of the row, if the id was chosen here. A span that is not
+/// in the first level has the place after it.
+const PLACE_BITS: u32 = 9;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
 
 /// The highest bits of a registry's id, which count how often its place was used. (A registry that
@@ -38,33 +39,38 @@ const PLACE: u64 = (1 << PLACE_BITS) - 1;
 const GENERATION_BITS: u32 = 13;
 
 /// A row that is taken for a span, which has no id yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Taken<'a> {
-    row: &'a Row,
+    row: Found<'a>,
     place: usize,
     thread: u64,
 }
 
-impl<'a> Taken<'a> {
+impl Taken<'_> {
     /// Where the ids of the span go.
     #[inline(always)]
-    pub(crate) fn ids(&self) -> &'a IdWords {
+    pub(crate) fn ids(&self) -> &IdWords {
         &self.row.ids
     }
+}
 
-    /// Keeps the span under an id that no open span has.
-    #[inline(always)]
-    pub(crate) fn open(self, id: u64, new: New) -> u64 {
-        self.row.fill(id, self.thread, new);
-        id
-    }
+/// The row of a span.
+#[derive(Debug)]
+pub(crate) enum Found<'a> {
+    /// One of the first level.
+    First(&'a Row),
+    Other(Arc<Row>),
+}
 
-    /// Keeps the span, and chooses its id: a number that no other span has, and the place of its
-    /// row.
+impl Deref for Found<'_> {
+    type Target = Row;
+
     #[inline(always)]
-    pub(crate) fn open_with_own_id(self, new: New) -> u64 {
-        let id = self.row.ids.number() << PLACE_BITS | self.place as u64;
-        self.open(id, new)
+    fn deref(&self) -> &Row {
+        match self {
+            Self::First(row) => row,
+            Self::Other(row) => row,
+        }
     }
 }
 
@@ -72,57 +78,48 @@ impl<'a> Taken<'a> {
 #[derive(Debug)]
 pub(crate) struct Spans {
     first: OnceLock<Arc<Rows>>,
-    /// The levels after the first.
-    levels: [OnceLock<Box<[Row]>>; LEVELS - 1],
+    others: Others,
     /// A number that no other table has.
     number: u64,
 }
 
 impl Spans {
-    pub(crate) const fn new(number: u64) -> Self {
-        let levels = [const { OnceLock::new() }; LEVELS - 1];
-        Self { first: OnceLock::new(), levels, number }
+    /// No spans yet. They may take so many bytes, and the first level in any case.
+    pub(crate) fn new(number: u64, bytes: usize) -> Self {
+        let others = (bytes as u64).saturating_sub(size_of::<Rows>() as u64) / BYTES;
+        Self { first: OnceLock::new(), others: Others::new(others), number }
     }
 
     /// The span with this id.
     #[inline(always)]
-    pub(crate) fn find(&self, id: u64) -> Option<&Row> {
-        let row = &self.first.get()?[near_place(id, 0)];
-        if row.id() == id { Some(row) } else { self.search(id) }
+    pub(crate) fn find(&self, id: u64) -> Option<Found<'_>> {
+        let row = &self.first.get()?[near_place(id, 0)].0;
+        if row.id() == id { Some(Found::First(row)) } else { self.search(id) }
     }
 
     /// [`find`](Self::find) for a span that is not in the first of its places.
     #[inline(never)]
-    fn search(&self, id: u64) -> Option<&Row> {
+    fn search(&self, id: u64) -> Option<Found<'_>> {
         let first = self.first.get()?;
-        let is_it = |row: &&Row| row.id() == id;
-        let found = (1..PROBES).map(|probe| &first[near_place(id, probe)]).find(is_it);
-        let others = self.levels.iter().map_while(OnceLock::get);
-        let mut others = others.flat_map(|rows| places(id, rows).map(|place| &rows[place]));
-        found.or_else(|| others.find(is_it))
+        let mut near = (1..PROBES).map(|probe| &first[near_place(id, probe)].0);
+        let found = near.find(|row| row.id() == id);
+        found.map(Found::First).or_else(|| self.find_other(id))
+    }
+
+    #[inline(never)]
+    fn find_other(&self, id: u64) -> Option<Found<'_>> {
+        self.others.find(id).map(Found::Other)
     }
 
     /// The span whose id was [chosen here](Taken::open_with_own_id).
     #[inline(always)]
-    pub(crate) fn at(&self, id: u64) -> Option<&Row> {
+    pub(crate) fn at(&self, id: u64) -> Option<Found<'_>> {
         let place = (id & PLACE) as usize;
-        let row = if place < FIRST { &self.first.get()?[place] } else { self.beyond_first(place)? };
-        (row.id() == id).then_some(row)
-    }
-
-    /// The row at a place beyond the first level.
-    #[cold]
-    #[inline(never)]
-    fn beyond_first(&self, place: usize) -> Option<&Row> {
-        let mut place = place - FIRST;
-        for level in &self.levels {
-            let rows = level.get()?;
-            if let Some(row) = rows.get(place) {
-                return Some(row);
-            }
-            place -= rows.len();
+        if place >= FIRST {
+            return self.find_other(id);
         }
-        None
+        let row = &self.first.get()?[place].0;
+        (row.id() == id).then_some(Found::First(row))
     }
 
     /// Takes a row for a span under an id that no open span has. `None`: there is no room.
@@ -130,8 +127,8 @@ impl Spans {
     pub(crate) fn take_for(&self, id: u64) -> Option<Taken<'_>> {
         let place = near_place(id, 0);
         match self.first.get() {
-            Some(rows) if kept::take_at(self.number, place as u8, &rows[place]) => {
-                Some(Taken { row: &rows[place], place, thread: thread() })
+            Some(rows) if kept::take_at(self.number, place as u8, &rows[place].0) => {
+                Some(Taken { row: Found::First(&rows[place].0), place, thread: thread() })
             }
             _ => self.take_elsewhere_for(id, place),
         }
@@ -140,11 +137,11 @@ impl Spans {
     /// [`take_for`](Self::take_for) if the thread has not kept the row last.
     #[inline(never)]
     fn take_elsewhere_for(&self, id: u64, place: usize) -> Option<Taken<'_>> {
-        let row = self.first.get().map(|rows| &rows[place]);
+        let row = self.first.get().map(|rows| &rows[place].0);
         let is_it = |row: &&Row| row.take() || kept::take_earlier(self.number, place as u8, row);
         let (row, place) = match row.filter(is_it) {
-            Some(row) => (row, place),
-            None => self.take((0..PROBES).map(|probe| near_place(id, probe)), id)?,
+            Some(row) => (Found::First(row), place),
+            None => self.take((0..PROBES).map(|probe| near_place(id, probe)))?,
         };
         Some(Taken { row, place, thread: thread() })
     }
@@ -154,7 +151,7 @@ impl Spans {
     #[inline(always)]
     pub(crate) fn take_anywhere(&self) -> Option<Taken<'_>> {
         match self.first.get().and_then(|rows| kept::take_last(self.number, rows)) {
-            Some((place, row, thread)) => Some(Taken { row, place, thread }),
+            Some((place, row, thread)) => Some(Taken { row: Found::First(row), place, thread }),
             None => self.take_elsewhere(),
         }
     }
@@ -166,19 +163,38 @@ impl Spans {
         let thread = thread();
         let near = kept::near();
         let places = (near..near + PROBES).map(|place| place % FIRST);
-        let (row, place) = self.take(places, bridge::unique_number())?;
+        let (row, place) = self.take(places)?;
         kept::set_near(place + 1);
         Some(Taken { row, place, thread })
     }
 
+    /// Keeps a span under an id that no open span has. Returns `false` if that is not possible.
+    #[inline(always)]
+    pub(crate) fn open(&self, taken: Taken<'_>, id: u64, new: New) -> bool {
+        taken.row.fill(id, taken.thread, new);
+        match taken.row {
+            Found::First(_) => true,
+            Found::Other(row) => self.others.add(id, row),
+        }
+    }
+
+    /// Keeps a span, and chooses its id: a number that no other span has, and the place of its row.
+    /// `None`: that is not possible.
+    #[inline(always)]
+    pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: New) -> Option<u64> {
+        let id = taken.ids().number() << PLACE_BITS | taken.place as u64;
+        self.open(taken, id, new).then_some(id)
+    }
+
     /// Gives the row of a span back, or keeps it.
     #[inline(always)]
-    pub(crate) fn close(&self, id: u64, row: &Row) {
+    pub(crate) fn close(&self, id: u64, row: &Found<'_>) {
         row.end();
+        let Found::First(row) = *row else { return self.close_other(id) };
         // The registry gives its place to a span of the same thread again.
         let is_kept = row.is_of(thread()) && {
             let place = near_place(id, 0);
-            self.first.get().is_some_and(|rows| ptr::eq(&rows[place], row))
+            self.first.get().is_some_and(|rows| ptr::eq(&rows[place].0, row))
                 && kept::keep(self.number, place as u8, row, &self.first)
         };
         if !is_kept {
@@ -188,55 +204,43 @@ impl Spans {
 
     /// [`close`](Self::close) for a span whose id was [chosen here](Taken::open_with_own_id).
     #[inline(always)]
-    pub(crate) fn close_at(&self, id: u64, row: &Row) {
+    pub(crate) fn close_at(&self, id: u64, row: &Found<'_>) {
         row.end();
+        let Found::First(row) = *row else { return self.close_other(id) };
         let place = (id & PLACE) as usize;
-        if place >= FIRST || !kept::keep(self.number, place as u8, row, &self.first) {
+        if !kept::keep(self.number, place as u8, row, &self.first) {
             kept::set_near(place);
             row.give_back();
         }
     }
 
-    /// Takes a free row: in the first level at one of these places, in another one where the id may
-    /// be. Returns its place, too.
+    #[inline(never)]
+    fn close_other(&self, id: u64) {
+        self.others.remove(id);
+    }
+
+    /// Takes a free row: in the first level at one of these places, or a new one. Returns its
+    /// place, too.
     #[cold]
     #[inline(never)]
-    fn take(&self, near: impl Iterator<Item = usize>, id: u64) -> Option<(&Row, usize)> {
+    fn take(&self, near: impl Iterator<Item = usize>) -> Option<(Found<'_>, usize)> {
         let first = self.first.get_or_init(|| {
-            let rows: Arc<[Row]> = new_rows(FIRST);
+            let places = iter::repeat_with(|| Place(Row::new())).take(FIRST);
+            let rows: Arc<[Place]> = places.collect();
             rows.try_into().unwrap_or_else(|_| unreachable!("they are so many"))
         });
-        let mut near = near.map(|place| (&first[place % FIRST], place % FIRST));
-        if let Some(taken) = near.find(|(row, _)| row.take()) {
-            return Some(taken);
+        let mut near = near.map(|place| (&first[place % FIRST].0, place % FIRST));
+        match near.find(|(row, _)| row.take()) {
+            Some((row, place)) => Some((Found::First(row), place)),
+            None => Some((Found::Other(self.others.reserve()?), FIRST)),
         }
-        let mut before = FIRST;
-        for (number, level) in (1..).zip(&self.levels) {
-            let rows = level.get_or_init(|| new_rows(FIRST << (2 * number)));
-            let mut places = places(id, rows).map(|place| (&rows[place], before + place));
-            if let Some(taken) = places.find(|(row, _)| row.take()) {
-                return Some(taken);
-            }
-            before += rows.len();
-        }
-        None
     }
-}
-
-fn new_rows<R: FromIterator<Row>>(count: usize) -> R {
-    iter::repeat_with(Row::new).take(count).collect()
 }
 
 /// A place that an id has in the first level.
 #[inline(always)]
 fn near_place(id: u64, probe: usize) -> usize {
     place(hash(id << GENERATION_BITS), probe, FIRST)
-}
-
-/// The places that an id has in another level.
-fn places(id: u64, rows: &[Row]) -> impl Iterator<Item = usize> + use<> {
-    let (hash, len) = (hash(id), rows.len());
-    (0..PROBES).map(move |probe| place(hash, probe, len))
 }
 
 #[cfg(test)]
@@ -252,10 +256,10 @@ mod tests {
         Level, Metadata, field::FieldSet, identify_callsite, metadata::Kind, subscriber::Interest,
     };
 
-    use super::{FIRST, Spans};
+    use super::{FIRST, Found, Spans};
     use crate::{
         callsite::{Callsite, Naming},
-        row::{New, Row, Told},
+        row::{New, Told},
         sync::{AtomicU64, Mutex, Ordering},
     };
 
@@ -292,7 +296,7 @@ mod tests {
         fn both() -> [Self; 2] {
             [true, false].map(|has_own_ids| {
                 static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-                let spans = Spans::new(NEXT.fetch_add(1, Ordering::Relaxed));
+                let spans = Spans::new(NEXT.fetch_add(1, Ordering::Relaxed), 1 << 20);
                 Self { spans, has_own_ids, ids: Mutex::new((1..1_000).rev().collect()) }
             })
         }
@@ -306,32 +310,33 @@ mod tests {
             if self.has_own_ids {
                 let taken = self.spans.take_anywhere().unwrap();
                 taken.ids().set(&ids);
-                taken.open_with_own_id(new)
+                self.spans.open_with_own_id(taken, new).unwrap()
             } else {
                 let id = self.ids.lock().unwrap().pop().unwrap();
                 let taken = self.spans.take_for(id).unwrap();
                 taken.ids().set(&ids);
-                taken.open(id, new)
+                assert!(self.spans.open(taken, id, new));
+                id
             }
         }
 
-        fn row(&self, id: u64) -> Option<&Row> {
+        fn row(&self, id: u64) -> Option<Found<'_>> {
             if self.has_own_ids { self.spans.at(id) } else { self.spans.find(id) }
         }
 
         fn close(&self, id: u64) {
             let row = self.row(id).unwrap();
             if self.has_own_ids {
-                self.spans.close_at(id, row);
+                self.spans.close_at(id, &row);
             } else {
-                self.spans.close(id, row);
+                self.spans.close(id, &row);
                 self.ids.lock().unwrap().push(id);
             }
         }
 
         /// So many rows of the first level are free.
         fn free(&self) -> usize {
-            self.spans.first.get().unwrap().iter().filter(|row| row.id() == 0).count()
+            self.spans.first.get().unwrap().iter().filter(|row| row.0.id() == 0).count()
         }
 
         /// Spans within each other.
@@ -397,7 +402,9 @@ mod tests {
     #[test]
     fn spans_that_go_around_have_rows_of_their_own() {
         const THREADS: u64 = 4;
-        for table in Table::both() {
+        for (table, crowd) in [0, 400].into_iter().flat_map(|n| Table::both().map(|it| (it, n))) {
+            // With many others, most of them are beyond the first level.
+            let crowd: Vec<_> = (0..crowd).map(|_| table.open()).collect();
             let (senders, receivers): (Vec<_>, Vec<_>) =
                 (0..THREADS).map(|_| mpsc::sync_channel::<u64>(8)).unzip();
             let start = Barrier::new(THREADS as usize);
@@ -441,7 +448,13 @@ mod tests {
                 drop(senders);
                 threads.into_iter().for_each(|thread| thread.join().unwrap());
             });
-            assert_eq!(table.free(), FIRST, "all of {} rows", table.has_own_ids);
+            let others = table.spans.others.count();
+            assert_eq!(others > 0, !crowd.is_empty(), "{}", table.has_own_ids);
+            // This thread keeps rows, too.
+            let close = || crowd.into_iter().for_each(|id| table.close(id));
+            thread::scope(|scope| scope.spawn(close).join().unwrap());
+            let free = (table.free(), table.spans.others.count());
+            assert_eq!(free, (FIRST, 0), "all of {} rows", table.has_own_ids);
         }
     }
 }

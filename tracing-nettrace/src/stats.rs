@@ -48,9 +48,13 @@ pub struct Stats {
     pub ids_moved: u64,
     /// Event types that were not made: the process has too many of them, or one callsite has.
     pub types_refused: u64,
-    /// Events that are not recorded because their type was not made.
+    /// Events that are not recorded because their type was not made, or because they tell of a
+    /// span that was refused: its Start and its Stop, and what is recorded of it later.
     pub events_refused: u64,
-    /// Spans that are not recorded, because 22 million are open.
+    /// Spans that are not recorded, because the open ones take as much memory as they
+    /// [may](crate::Options::span_memory). Sessions count the Start and the Stop of each as lost,
+    /// among [events that are too large](nettrace_writer::Drops::too_large). Spans whose types were
+    /// not made are counted here, too, and not by sessions.
     pub spans_refused: u64,
     /// Fields beyond the 32 that an event or span can have.
     pub fields_left_out: u64,

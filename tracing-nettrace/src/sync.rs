@@ -5,5 +5,5 @@ pub(crate) use std::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
-    thread::{Builder, panicking},
+    thread::{Builder, panicking, sleep},
 };

@@ -244,7 +244,8 @@ fn unheard(count: u64, work: impl FnMut(u64)) {
 fn serve(count: u64, flags: &str) {
     let caller = Caller::new(flags);
     let layer = ServerLayer::new().route(requests::route).peer(requests::peer);
-    let mut server = layer.sampling(Sampling::caller()).layer(caller.service());
+    let layer = layer.trust_callers().sampling(Sampling::caller());
+    let mut server = layer.layer(caller.service());
     repeat(count, |_| caller.call(&mut server));
 }
 

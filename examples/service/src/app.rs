@@ -85,8 +85,10 @@ impl IntoResponse for Failure {
 
 /// The routes, with the layers that record requests.
 pub(crate) fn router(store: Store, tracing: Tracing, sampling: Sampling) -> Router {
-    // Whoever sends a request has decided.
-    let server = ServerLayer::new().sampling(Sampling::caller().or(sampling));
+    // The program sends these requests to itself, so the caller has decided. A service that clients
+    // reach does not trust its callers.
+    let server = ServerLayer::new().trust_callers();
+    let server = server.sampling(Sampling::caller().or(sampling));
 
     let app = Router::new()
         .route("/item/{id}", get(look))

@@ -21,10 +21,28 @@
 //! The decision is for all sessions and for the kernel. Rejected: one for each session, because
 //! `traceparent` has one flag, and a tree would have another shape in each file.
 
+use std::num::NonZeroU32;
+
 use nettrace_context::{TraceFlags, TraceId, TraceState};
+
+use crate::{
+    clock,
+    sync::{AtomicU64, Ordering},
+};
 
 /// The random part of a trace id, and of a ratio, has this many bits.
 const BITS: u32 = 56;
+
+/// The caller does not decide.
+const OWN: NonZeroU32 = NonZeroU32::MIN;
+/// The caller decides, however often.
+const UNBOUNDED: NonZeroU32 = NonZeroU32::MAX;
+/// The caller decides, but never has anything recorded. More than this: so many times a second.
+const NEVER: u32 = 2;
+
+/// A second of the monotonic clock (upper half), and how many traces callers have had recorded in
+/// it (lower half).
+static OF_CALLERS: AtomicU64 = AtomicU64::new(0);
 
 /// Which traces are recorded. The root of a tree of spans decides, and its tree follows: across
 /// calls, futures, threads, [contexts](crate::Context), and through `traceparent` to the services
@@ -58,6 +76,13 @@ const BITS: u32 = 56;
 /// of it. They carry the trace id, and the span id of the caller, or of the root, which is in no
 /// trace.
 ///
+/// # Who decides
+///
+/// The caller's flag, its trace id and its `tracestate` come from whoever sends a request. A server
+/// at the edge must not let them decide. `ServerLayer` of nettrace-tower ignores callers unless it
+/// is told to trust them. A trusted service may pass on what outsiders say.
+/// [`at_most`](Self::at_most) bounds how many traces are recorded for flags alone.
+///
 /// # Ratios
 ///
 /// A ratio looks at the last 56 bits of the trace id, as W3C Trace Context and OpenTelemetry have
@@ -66,8 +91,9 @@ const BITS: u32 = 56;
 /// the trace id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// Whether the caller decides, if there is one.
-    follows_caller: bool,
+    /// What the caller decides, if there is one: [`OWN`], [`UNBOUNDED`], or from [`NEVER`] on. In
+    /// one word that is not 0, so that the whole stays in two registers, also if it is optional.
+    callers: NonZeroU32,
     /// The least random number of a trace that is recorded: 0 for all, `1 << BITS` for none.
     least: u64,
 }
@@ -76,13 +102,13 @@ impl Sampling {
     /// Records every trace, whatever the caller says.
     #[must_use]
     pub const fn always() -> Self {
-        Self { follows_caller: false, least: 0 }
+        Self { callers: OWN, least: 0 }
     }
 
     /// Records no trace.
     #[must_use]
     pub const fn never() -> Self {
-        Self { follows_caller: false, least: 1 << BITS }
+        Self { callers: OWN, least: 1 << BITS }
     }
 
     /// Records this part of all traces: 0.01 for one in a hundred. A number below 0 counts as 0,
@@ -99,14 +125,32 @@ impl Sampling {
         const ALL: u64 = 1 << BITS;
         // The conversion saturates at 0, and takes NaN for 0.
         let kept = (ratio * ALL as f64) as u64;
-        Self { follows_caller: false, least: ALL.saturating_sub(kept) }
+        Self { callers: OWN, least: ALL.saturating_sub(kept) }
     }
 
     /// Records what the caller has recorded: traces whose `traceparent` has the flag "sampled".
     /// Traces that begin here are recorded, unless [`or`](Self::or) says otherwise.
     #[must_use]
     pub const fn caller() -> Self {
-        Self { follows_caller: true, least: 0 }
+        Self { callers: UNBOUNDED, least: 0 }
+    }
+
+    /// For [`caller`](Self::caller): in each second, callers have at most so many traces recorded.
+    /// All others are sampled out, whatever their flags say. The traces of one second are counted
+    /// together for the whole process.
+    ///
+    /// ```
+    /// use nettrace_writer::Sampling;
+    ///
+    /// /// What callers say, up to 100 times a second; one in a hundred of other requests.
+    /// const REQUESTS: Sampling = Sampling::caller().at_most(100).or(Sampling::ratio(0.01));
+    /// ```
+    #[must_use]
+    pub const fn at_most(self, traces_a_second: u32) -> Self {
+        match NonZeroU32::new(traces_a_second.saturating_add(NEVER)) {
+            Some(callers) if self.follows_caller() => Self { callers, ..self },
+            _ => self,
+        }
     }
 
     /// For [`caller`](Self::caller): what decides if there is no caller.
@@ -119,7 +163,11 @@ impl Sampling {
     /// ```
     #[must_use]
     pub const fn or(self, other: Self) -> Self {
-        if self.follows_caller { Self { follows_caller: true, least: other.least } } else { self }
+        if self.follows_caller() { Self { least: other.least, ..self } } else { self }
+    }
+
+    const fn follows_caller(self) -> bool {
+        self.callers.get() != OWN.get()
     }
 
     /// Whether a trace is recorded. `caller` has the caller's flags and state.
@@ -129,7 +177,9 @@ impl Sampling {
         caller: Option<(TraceFlags, Option<&TraceState>)>,
     ) -> bool {
         match caller {
-            Some((flags, _)) if self.follows_caller => flags.is_sampled(),
+            Some((flags, _)) if self.follows_caller() => {
+                flags.is_sampled() && (self.callers == UNBOUNDED || has_room(self.callers))
+            }
             _ => {
                 let stated = caller.and_then(|(_, state)| stated_random(state?));
                 stated.unwrap_or_else(|| random(trace)) >= self.least
@@ -143,6 +193,25 @@ impl Default for Sampling {
     fn default() -> Self {
         Self::always()
     }
+}
+
+/// Whether callers may have one more trace recorded in this second. If so, it counts.
+#[cold]
+#[inline(never)]
+fn has_room(callers: NonZeroU32) -> bool {
+    let most = callers.get() - NEVER;
+    let second = clock::monotonic() / 1_000_000_000;
+    // Relaxed: the word is the whole state.
+    let (set, get) = (Ordering::Relaxed, Ordering::Relaxed);
+    OF_CALLERS.fetch_update(set, get, |word| one_more(word, second, most)).is_ok()
+}
+
+/// The word after one more trace. `None` if there are enough in this second.
+fn one_more(word: u64, second: u64, most: u32) -> Option<u64> {
+    // A thread that was interrupted may come with a second that is over.
+    let begun = if second > word >> 32 { second << 32 } else { word };
+    let count = begun as u32;
+    (count < most).then_some(begun + 1)
 }
 
 /// The random part of a trace id.
@@ -164,7 +233,7 @@ fn stated_random(state: &TraceState) -> Option<u64> {
 mod tests {
     use nettrace_context::{TraceFlags, TraceId, TraceState};
 
-    use super::{BITS, Sampling};
+    use super::{BITS, Sampling, one_more};
     use crate::context::ids::Secret;
 
     fn trace(random: u64) -> TraceId {
@@ -222,6 +291,23 @@ mod tests {
         assert!(Sampling::caller().keeps(low, None));
         let own = Sampling::ratio(0.5).or(Sampling::never());
         assert!(own.keeps(high, Some((not, None))) && !own.keeps(low, Some((sampled, None))));
+    }
+
+    #[test]
+    fn callers_have_a_bound_in_each_second() {
+        let kept = |word: &mut u64, second| {
+            let mut take = || one_more(*word, second, 3).map(|next| *word = next).is_some();
+            (0..10).filter(|_| take()).count()
+        };
+        let mut word = 0;
+        assert_eq!((kept(&mut word, 7), kept(&mut word, 7)), (3, 0));
+        assert_eq!((kept(&mut word, 8), kept(&mut word, 7)), (3, 0), "one that is over");
+        assert_eq!(one_more(word, 9, 0), None);
+        // Those that are not recorded anyway do not count.
+        let none = Sampling::caller().at_most(0);
+        let sampled = Some((TraceFlags::SAMPLED, None));
+        assert!(!none.keeps(trace(0), sampled) && none.keeps(trace(0), None));
+        assert_eq!(Sampling::ratio(0.5).at_most(0), Sampling::ratio(0.5));
     }
 
     #[test]

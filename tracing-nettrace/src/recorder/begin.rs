@@ -3,7 +3,7 @@
 use std::mem;
 
 use nettrace_writer::{
-    bridge,
+    Emit as _, bridge,
     bridge::{Began, IdWords, SpanIds},
     event::EventType,
 };
@@ -12,7 +12,9 @@ use tracing_core::span;
 use super::{Recorder, Within};
 use crate::{
     callsite::Callsite,
+    parts::Lost,
     row::{New, Told},
+    schema::Part,
     stats,
     values::{BeganSpan, Recorded, Taken},
     words::Visited,
@@ -87,7 +89,8 @@ impl Recorder {
         let told = Told { changes, sessions: ty.enabled() };
         match within {
             Within::Current => {
-                self.open(callsite, id, told, |ids| values.begin(ty, bridge::Within::Current, ids))
+                let begin = |ids: &IdWords| values.begin(ty, bridge::Within::Current, ids);
+                self.open(callsite, id, told, Some(ty), begin)
             }
             within => self.begin_elsewhere(callsite, id, within, told, ty, values),
         }
@@ -104,7 +107,7 @@ impl Recorder {
         ty: &'static EventType,
         values: &R,
     ) -> Option<u64> {
-        self.open(callsite, id, told, |ids| {
+        self.open(callsite, id, told, Some(ty), |ids| {
             self.in_writer(within, |within| values.begin(ty, within, ids))
         })
     }
@@ -120,7 +123,7 @@ impl Recorder {
         changes: u32,
     ) -> Option<u64> {
         self.tell_entered();
-        self.open(callsite, id, Told { changes, sessions: 0 }, |words| {
+        self.open(callsite, id, Told { changes, sessions: 0 }, None, |words| {
             let (ids, state, entry) = self.in_writer(within, SpanIds::begin);
             entry.leave();
             words.set(&ids);
@@ -138,7 +141,7 @@ impl Recorder {
             Within::Span(id) => {
                 let row = self.row(id);
                 parent = row.and_then(|row| {
-                    self.tell_late(row);
+                    self.tell_late(&row);
                     Some((row.ids()?, row.state()))
                 });
                 match &parent {
@@ -149,13 +152,15 @@ impl Recorder {
         })
     }
 
-    /// Keeps a span, which `begin` begins. It sets the ids.
+    /// Keeps a span, which `begin` begins. It sets the ids. `start` is the type of its Start, if
+    /// there is one.
     #[inline(always)]
     fn open(
         &self,
         callsite: &'static Callsite,
         id: Option<u64>,
         told: Told,
+        start: Option<&'static EventType>,
         begin: impl FnOnce(&IdWords) -> BeganSpan,
     ) -> Option<u64> {
         let taken = match id {
@@ -163,22 +168,26 @@ impl Recorder {
             None => self.spans.take_anywhere(),
         };
         let Some(taken) = taken else {
-            refused(|| drop(begin(&IdWords::new())));
+            refuse(callsite, start);
             return id;
         };
         let (state, began) = begin(taken.ids());
         let new = New { callsite, state, began, told };
-        Some(match id {
-            Some(id) => taken.open(id, new),
-            None => taken.open_with_own_id(new),
-        })
+        match id {
+            Some(id) => self.spans.open(taken, id, new).then_some(id),
+            None => self.spans.open_with_own_id(taken, new),
+        }
     }
 }
 
-/// A span begins for which there is no row.
+/// A span begins for which there is no room. Sessions count its Start and its Stop as lost.
 #[cold]
 #[inline(never)]
-fn refused(begin: impl FnOnce()) {
+fn refuse(callsite: &Callsite, start: Option<&'static EventType>) {
     stats::SPANS_REFUSED.add(1);
-    begin();
+    let stop = callsite.other_type(Part::Stop).filter(|_| start.is_some());
+    for ty in [start, stop].into_iter().flatten() {
+        stats::EVENTS_REFUSED.add(1);
+        Lost(ty).emit();
+    }
 }
