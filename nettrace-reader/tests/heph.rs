@@ -252,6 +252,9 @@ fn an_event_at_the_epoch_is_a_violation() {
     };
     let expected = ["at byte 23: event 0 of stream 1 is as old as the epoch, or older"];
     assert_eq!(violations(&[EPOCH, &events].concat()), expected);
+    // An epoch holds for what is before it, too.
+    let expected = ["at byte 0: event 0 of stream 1 is as old as the epoch, or older"];
+    assert_eq!(violations(&[&events, EPOCH].concat()), expected);
     assert!(violations(&events).is_empty(), "nobody has said when the time begins");
 }
 
