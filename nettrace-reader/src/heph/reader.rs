@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// The option of the format itself: nanoseconds since 1970 in 64 bits.
-const EPOCH: &[u8] = b"epoch";
+pub(super) const EPOCH: &[u8] = b"epoch";
 
 /// The option of NetTrace for Rust for losses that a counter cannot show: the stream (32 bits), the
 /// number of the last lost event (32 bits), how many are lost (64 bits).
-const LOST: &[u8] = b"nettrace.lost";
+pub(super) const LOST: &[u8] = b"nettrace.lost";
 
 /// The option of NetTrace for Rust for padding: room that its file sink has not used yet.
-const PAD: &[u8] = b"nettrace.pad";
+pub(super) const PAD: &[u8] = b"nettrace.pad";
 
 /// The largest packet of an option that the reader interprets.
 const MOST_OPTION: usize = MIN_METADATA + LOST.len() + 16;
