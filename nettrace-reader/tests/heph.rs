@@ -466,3 +466,46 @@ fn datagrams_of_all_kinds() {
         assert!(report.is_sound() && report.lost == 6, "{report:?}");
     }
 }
+
+/// Whatever comes, a reader can read what is passed on to its end.
+#[test]
+fn damaged_datagrams_damage_no_trace() {
+    let sample = sample();
+    let mut packets = Vec::new();
+    let mut rest = &sample[..];
+    while let Some(size) = rest.get(4..8) {
+        let size = u32::from_be_bytes(size.try_into().unwrap());
+        let (packet, others) = rest.split_at(size as usize);
+        packets.push(packet.to_vec());
+        rest = others;
+    }
+    assert_eq!(packets.len(), 6);
+    for window in [0, 2, 9] {
+        for (at, bit) in (0..6).flat_map(|at| (0..packets[at].len() * 8).map(move |bit| (at, bit)))
+        {
+            let mut changed = packets.clone();
+            changed[at][bit / 8] ^= 1 << (bit % 8);
+            changed.rotate_left(bit % 6);
+            let (mut datagrams, mut trace) = (Datagrams::new(window), Vec::new());
+            changed.iter().for_each(|packet| datagrams.push(packet, &mut trace));
+            datagrams.release(&mut trace);
+            let mut reader = Reader::new(&*trace);
+            while let Some(event) = reader.next_event().unwrap_or_else(|error| match trace[..] {
+                [] => None,
+                _ => panic!("{at} {bit}: {error}"),
+            }) {
+                assert!(event.attributes().all(|attribute| attribute.is_ok()));
+            }
+            assert_eq!(reader.totals().events, datagrams.totals().events, "{at} {bit}");
+        }
+    }
+    // A sender that begins another trace: its counters begin again.
+    let (mut datagrams, mut trace) = (Datagrams::new(4), Vec::new());
+    let other = option(b"epoch", &[1; 8]);
+    for packet in [EPOCH, &event(1, 1), &event(1, 2), EPOCH, &other, &event(1, 1), &event(1, 3)] {
+        datagrams.push(packet, &mut trace);
+    }
+    datagrams.release(&mut trace);
+    let totals = datagrams.totals();
+    assert_eq!((totals.events, totals.lost, totals.late), (4, 1, 0));
+}

@@ -182,9 +182,16 @@ impl Datagrams {
             EPOCH => {
                 let epoch = value.try_into().ok()?;
                 // It is repeated for receivers that come later.
-                if self.epoch.replace(epoch) != Some(epoch) {
-                    out.extend_from_slice(packet);
+                let before = self.epoch.replace(epoch);
+                if before == Some(epoch) {
+                    return Some(());
                 }
+                if before.is_some() {
+                    // Another trace of the sender, whose counters begin again.
+                    self.release(out);
+                    self.lanes.clear();
+                }
+                out.extend_from_slice(packet);
             }
             LOST => {
                 let (stream, rest) = value.split_first_chunk()?;
