@@ -1,7 +1,7 @@
 //! The part of an event before its payload: the header and its extensions. Also the tracepoint's
 //! name.
 
-use nettrace_event::{EventSchema, Level, ProviderSchema};
+use nettrace_event::{EventSchema, Level};
 
 use crate::{
     buffer::{Buffer, MAX_EVENT_BYTES},
@@ -118,11 +118,6 @@ pub(crate) fn level(level: Level) -> u8 {
 ///
 /// Each character of the provider's name except ASCII letters, digits and `_` becomes `_`, because
 /// `perf` accepts no others in an event name.
-pub(crate) fn tracepoint_name(provider: &ProviderSchema, level: u8, keywords: u64) -> String {
-    name_of(provider.name, provider.group, level, keywords)
-}
-
-/// The same for a provider that is known at run time.
 pub(crate) fn name_of(provider: &str, group: Option<&str>, level: u8, keywords: u64) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut name: String = provider.chars().map(plain).collect();

@@ -32,8 +32,11 @@
 //!
 //! A tracepoint is the unit that listeners enable. All events with the same provider, level,
 //! keywords and group share one, whose name contains these: `Contoso_Checkout_L4K1`. In it, each
-//! character of the provider's name except ASCII letters, digits and `_` becomes `_`. The format
-//! has no `LogAlways`; it becomes level 1.
+//! character of the provider's name except ASCII letters, digits and `_` becomes `_`. If that gives
+//! two providers of a process one name, the second has another: see [`Status::renamed`]. The format
+//! has no `LogAlways`; it becomes level 1. Processes with the same provider share its tracepoints,
+//! and any process that may register tracepoints can write to them. `perf` tells the process of
+//! each event.
 //!
 //! Tracepoints appear with the first event of a type, or with [`register`](register()).
 //! `eventheader doctor` lists them, and says what is wrong if none can appear. On a kernel that

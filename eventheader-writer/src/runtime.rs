@@ -8,7 +8,7 @@ pub use crate::runtime::builder::EventBuilder;
 use crate::{
     error::Error,
     header,
-    state::{self, KERNEL, RuntimePoint},
+    state::{self, KERNEL, Parts, RuntimePoint},
     sync::Ordering,
 };
 
@@ -94,8 +94,9 @@ impl DynamicProvider {
     #[must_use]
     pub fn tracepoint(&self, level: Level, keywords: u64) -> Tracepoint {
         let level = header::level(level);
-        let name = header::name_of(&self.name, self.group.as_deref(), level, keywords);
-        Tracepoint { point: state::register_runtime(name.clone()), name, level }
+        let (provider, group) = (self.name.clone(), self.group.clone());
+        let (point, name) = state::register_runtime(Parts { provider, group, level, keywords });
+        Tracepoint { point, name, level }
     }
 }
 

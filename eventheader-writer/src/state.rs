@@ -24,6 +24,7 @@
 //! thread that emits in between waits for it. A signal handler on the registering thread does not
 //! wait; its event counts as [`disabled`](crate::Counters::disabled).
 
+mod names;
 mod points;
 mod process;
 mod status;
@@ -45,9 +46,10 @@ use nettrace_event::{
     registry::{self, Backend, BackendEntry},
 };
 
-use self::points::TypePoint;
+pub(crate) use self::names::Parts;
 pub(crate) use self::points::{Channel, RuntimePoint, type_point};
 pub use self::status::{Status, TracepointStatus, status};
+use self::{names::Names, points::TypePoint};
 use crate::{
     header::{self, Preamble},
     registrar,
@@ -145,15 +147,15 @@ pub(crate) fn settle() -> bool {
 }
 
 /// Registers a tracepoint at run time.
-pub(crate) fn register_runtime(name: String) -> &'static RuntimePoint {
+pub(crate) fn register_runtime(parts: Parts) -> (&'static RuntimePoint, String) {
     install();
     let mut state = lock();
     let point = state.free.pop().unwrap_or_else(|| {
         let point = RuntimePoint { word: AtomicU32::new(0), channel: Channel::new() };
         Box::leak(Box::new(point))
     });
-    state.add(Entry::new(name, &point.word, &point.channel));
-    point
+    let name = state.add(parts, &point.word, &point.channel);
+    (point, name)
 }
 
 /// Unregisters a tracepoint of [`register_runtime`].
@@ -162,6 +164,9 @@ pub(crate) fn unregister_runtime(point: &'static RuntimePoint) {
     let at = state.entries.iter().position(|entry| std::ptr::eq(entry.word, &point.word));
     let Some(at) = at else { return };
     let entry = state.entries.swap_remove(at);
+    if state.entries.iter().all(|other| other.name != entry.name) {
+        state.names.give_back(&entry.name);
+    }
     if entry.is_registered && !state.unregister(&entry) {
         // The kernel may still set the word, so it must not be reused.
         return;
@@ -229,6 +234,7 @@ struct State {
     availability: Availability,
     last_failure: Option<Instant>,
     entries: Vec<Entry>,
+    names: Names,
     /// The index of each refused type, and the reason.
     refused: Vec<(u32, String)>,
     free: Vec<&'static RuntimePoint>,
@@ -239,18 +245,15 @@ struct State {
 /// A registered or waiting word.
 #[derive(Debug)]
 struct Entry {
+    parts: Parts,
     name: String,
+    /// Why it has another name than its own.
+    renamed: Option<String>,
     word: &'static AtomicU32,
     channel: &'static Channel,
     is_registered: bool,
     /// Why it is not registered, if an attempt failed.
     error: Option<i32>,
-}
-
-impl Entry {
-    fn new(name: String, word: &'static AtomicU32, channel: &'static Channel) -> Self {
-        Self { name, word, channel, is_registered: false, error: None }
-    }
 }
 
 /// Where events go.
@@ -275,6 +278,7 @@ impl State {
             availability: Availability::Unknown,
             last_failure: None,
             entries: Vec::new(),
+            names: Names::new(),
             refused: Vec::new(),
             free: Vec::new(),
             is_closed: false,
@@ -303,24 +307,33 @@ impl State {
             }
         }
         let Some(point) = slot.get() else { return };
-        let level = header::level(schema.level);
-        let name = header::tracepoint_name(&schema.provider, level, schema.keywords);
-        self.add(Entry::new(name, ty.enabled_word(), &point.channel));
+        let parts = Parts {
+            provider: schema.provider.name.to_owned(),
+            group: schema.provider.group.map(str::to_owned),
+            level: header::level(schema.level),
+            keywords: schema.keywords,
+        };
+        self.add(parts, ty.enabled_word(), &point.channel);
     }
 
-    /// Registers a word, or makes it wait.
-    fn add(&mut self, mut entry: Entry) {
-        let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
-        if !soon {
-            self.entries.push(entry);
-            return self.register_waiting();
-        }
-        // Skip words that failed a moment ago, but try this one.
-        if let Some(target) = self.target.as_mut().filter(|_| !self.is_closed) {
-            register(target, &mut entry);
-        }
+    /// Registers a word, or makes it wait. Returns the name of its tracepoint.
+    fn add(&mut self, parts: Parts, word: &'static AtomicU32, channel: &'static Channel) -> String {
+        let (name, renamed) = self.names.take(&parts);
+        let entry =
+            Entry { parts, name, renamed, word, channel, is_registered: false, error: None };
+        let at = self.entries.len();
         self.entries.push(entry);
-        self.judge();
+        let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
+        if soon {
+            // Skip words that failed a moment ago, but try this one.
+            if let Some(target) = self.target.as_mut().filter(|_| !self.is_closed) {
+                register(target, &mut self.entries[at], &mut self.names);
+            }
+            self.judge();
+        } else {
+            self.register_waiting();
+        }
+        self.entries[at].name.clone()
     }
 
     fn register_waiting(&mut self) {
@@ -339,7 +352,7 @@ impl State {
         }
         let Some(target) = &mut self.target else { return };
         for entry in self.entries.iter_mut().filter(|entry| !entry.is_registered) {
-            register(target, entry);
+            register(target, entry, &mut self.names);
         }
         let failed = self.entries.iter().any(|entry| !entry.is_registered);
         self.last_failure = failed.then(Instant::now);
@@ -384,7 +397,7 @@ impl State {
             let _ = registrar::unregister(raw(&target.file), entry.word, KERNEL_BIT);
             // The bit is the parent's, copied at the time of the fork.
             entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
-            register(target, entry);
+            register(target, entry, &mut self.names);
         }
         self.judge();
     }
@@ -400,17 +413,18 @@ impl State {
 }
 
 /// Registers a waiting word and stores the result in its entry.
-fn register(target: &mut Target, entry: &mut Entry) {
+fn register(target: &mut Target, entry: &mut Entry, names: &mut Names) {
     let fd = raw(&target.file);
-    let index = match &mut target.names {
-        None => CString::new(header::registration(&entry.name))
+    let word = entry.word;
+    let index = with_free_name(entry, names, |name| match &mut target.names {
+        None => CString::new(header::registration(name))
             .map_err(io::Error::from)
-            .and_then(|command| registrar::register(fd, &command, entry.word, KERNEL_BIT)),
+            .and_then(|command| registrar::register(fd, &command, word, KERNEL_BIT)),
         Some(names) => {
             let next = names.len() as u32;
-            Ok(*names.entry(entry.name.clone()).or_insert(next))
+            Ok(*names.entry(name.to_owned()).or_insert(next))
         }
-    };
+    });
     entry.is_registered = index.is_ok();
     match index {
         Ok(index) => {
@@ -422,6 +436,25 @@ fn register(target: &mut Target, entry: &mut Entry) {
         }
         Err(error) => entry.error = Some(error.raw_os_error().unwrap_or(0)),
     }
+}
+
+/// Tries a registration, and once more under another name if another process has the first one with
+/// other fields.
+fn with_free_name(
+    entry: &mut Entry,
+    names: &mut Names,
+    mut try_name: impl FnMut(&str) -> io::Result<u32>,
+) -> io::Result<u32> {
+    let tried = try_name(&entry.name);
+    let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
+    if entry.renamed.is_some() || !tried.as_ref().is_err_and(is_taken) {
+        return tried;
+    }
+    let other = names.take_other(&entry.parts);
+    let index = try_name(&other)?;
+    let own = std::mem::replace(&mut entry.name, other);
+    entry.renamed = Some(format!("another process has `{own}` with other fields"));
+    Ok(index)
 }
 
 #[cfg(target_os = "linux")]

@@ -90,9 +90,36 @@ fn what_fails_is_told_and_what_came_in_between_is_made_up_for() {
     assert!(held.is_err() && STATE.is_poisoned());
     process::at_unload();
     assert!([&FIRST, &SECOND, &THIRD].iter().all(|ty| ty.enabled() == 0));
-    let late = register_runtime("State_Tests_L1K0".to_owned());
+    let parts = Parts { provider: "State-Tests".into(), group: None, level: 1, keywords: 0 };
+    let (late, name) = register_runtime(parts);
+    assert_eq!(name, "State_Tests_L1K0");
     assert_eq!(late.word.load(Ordering::Relaxed), 0);
     assert_eq!(tracepoint("State_Tests_L1K0").and_then(|one| one.write_index), None);
     unregister_runtime(late);
     assert!(tracepoint("State_Tests_L1K0").is_none());
+}
+
+#[test]
+fn a_name_that_another_process_has_with_other_fields_is_left_to_it() {
+    static WORD: AtomicU32 = AtomicU32::new(0);
+    static CHANNEL: Channel = Channel::new();
+    let mut names = Names::new();
+    let parts = Parts { provider: "Shop".into(), group: None, level: 4, keywords: 1 };
+    let (name, renamed) = names.take(&parts);
+    let (word, channel) = (&WORD, &CHANNEL);
+    let mut entry =
+        Entry { parts, name, renamed, word, channel, is_registered: false, error: None };
+    let taken = |_: &str| Err(io::Error::from_raw_os_error(libc::EADDRINUSE));
+    // Everything is taken: the error is told under the own name, so a later try begins with it.
+    let error = with_free_name(&mut entry, &mut names, taken).unwrap_err();
+    assert_eq!((error.raw_os_error(), &*entry.name), (Some(libc::EADDRINUSE), "Shop_L4K1"));
+    let only_own = |name: &str| if name == "Shop_L4K1" { taken(name) } else { Ok(7) };
+    assert_eq!(with_free_name(&mut entry, &mut names, only_own).unwrap(), 7);
+    assert!(entry.name.starts_with("Shop_x") && entry.name.ends_with("_L4K1"), "{}", entry.name);
+    let reason = entry.renamed.as_deref().unwrap();
+    assert_eq!(reason, "another process has `Shop_L4K1` with other fields");
+    // Another error is only told.
+    let refused = |_: &str| Err(io::Error::from_raw_os_error(libc::EPERM));
+    let error = with_free_name(&mut entry, &mut names, refused).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EPERM));
 }

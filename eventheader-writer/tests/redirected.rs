@@ -133,6 +133,43 @@ fn types_with_the_same_attributes_share_a_tracepoint() {
     assert_eq!(names.collect::<Vec<_>>(), expected);
 }
 
+/// `Clash-1` and `Clash_1` differ in characters that a tracepoint's name cannot have.
+#[test]
+fn providers_whose_names_become_one_have_tracepoints_of_their_own() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Clash-1", keywords = 1)]
+    struct Dash(u8);
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Clash_1", keywords = 1)]
+    struct Line(u8);
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Clash_1", keywords = 1)]
+    struct Another(u8);
+    let kernel = Kernel::new();
+    let status = register!(Dash, Line, Another).unwrap();
+    let runtime = DynamicProvider::new("Clash.1").unwrap().tracepoint(Level::Informational, 1);
+    let same = DynamicProvider::new("Clash_1").unwrap().tracepoint(Level::Informational, 1);
+    Dash(1).emit();
+    Line(2).emit();
+    Another(3).emit();
+    EventBuilder::new("Built").write(&runtime).unwrap();
+    EventBuilder::new("Built").write(&same).unwrap();
+    let names: Vec<_> = std::iter::from_fn(|| kernel.next()).map(|(name, _)| name).collect();
+    let [dash, line, another, built, built_there] = &names[..] else { panic!("{names:?}") };
+    assert_eq!(dash, "Clash_1_L4K1");
+    assert!(line.starts_with("Clash_1_x") && line.ends_with("_L4K1"), "{line}");
+    assert_eq!([another, built_there], [line, line]);
+    assert!(built != line && built != dash, "{built}");
+    assert_eq!([runtime.name(), same.name()], [built, line]);
+    // Registration says so, with both providers and both names.
+    let told: Vec<_> = status.renamed.iter().filter(|text| text.contains("Clash")).collect();
+    let expected = format!(
+        "the tracepoint of provider `Clash_1` is `{line}`, because `Clash_1_L4K1` is that of \
+         provider `Clash-1`; to choose a name, rename the provider"
+    );
+    assert_eq!(told, [&expected]);
+}
+
 #[derive(TraceEvent)]
 #[trace_event(provider = "Redirected-Tests")]
 struct Large {

@@ -2,6 +2,7 @@
 
 mod collect;
 mod counters;
+mod datagrams;
 mod launch;
 mod providers;
 mod top;

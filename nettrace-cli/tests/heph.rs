@@ -48,6 +48,43 @@ fn events_as_text_and_columns() {
     assert!(said.starts_with(TOTALS));
 }
 
+/// An epoch holds for all packets, wherever it stands. So every output is the same as with the epoch
+/// in front, from a file and from a pipe.
+#[test]
+fn an_epoch_holds_for_what_is_before_it() {
+    let (epoch, events) = TRACE.split_at(23);
+    let late = [events, epoch].concat();
+    let between = [&events[..91], epoch, &events[91..]].concat();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("late.heph");
+    let shown = |args: &[&str], input: &[u8]| {
+        let (code, text, said) = nettrace(args, input);
+        std::fs::write(&file, input).unwrap();
+        let output = program::nettrace(&[args, &[file.to_str().unwrap()]].concat(), b"");
+        assert_eq!(output.stdout, text.as_bytes(), "{args:?} {said}");
+        (code, text)
+    };
+    for args in [
+        &["dump"][..],
+        &["dump", "--json"],
+        &["dump", "--from", "2021-01-08T13:48:54.12Z"],
+        &["headers"],
+        &["tree"],
+        &["info", "--json"],
+    ] {
+        let expected = shown(args, TRACE);
+        assert_eq!(expected.0, 0, "{args:?}");
+        for trace in [&late, &between] {
+            assert_eq!(shown(args, trace), expected, "{args:?}");
+        }
+    }
+    for to in ["v6", "perfetto"] {
+        let output =
+            |trace: &[u8]| program::nettrace(&["convert", "-", "-", "--to", to], trace).stdout;
+        assert_eq!(output(&late), output(TRACE), "{to}");
+    }
+}
+
 #[test]
 fn events_as_json() {
     let (code, text, said) = nettrace(&["dump", "--json"], TRACE);

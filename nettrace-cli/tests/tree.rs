@@ -10,6 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use nettrace_format::heph::{EventHeader, EventPacket, epoch};
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
 use spans::{
@@ -200,6 +201,66 @@ fn spans_of_other_heph_traces() {
     let output = nettrace(&["tree", "-"], &trace[..trace.len() - 1]);
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stdout(&output).contains("heph/sale"), "{}", stdout(&output));
+}
+
+/// A packet of another program: stream, substream, start, end, description.
+type Packet = (u32, u64, u64, u64, &'static str);
+
+fn heph(packets: &[Packet]) -> Vec<u8> {
+    let mut trace = Vec::new();
+    epoch(1_700_000_000_000_000_000, &mut trace);
+    for ((stream, substream, start, end, description), counter) in packets.iter().zip(1..) {
+        let (stream, substream, start, end) = (*stream, *substream, *start, *end);
+        let header = EventHeader { stream, counter, substream, start, end };
+        EventPacket::begin(&header, description, &mut trace).unwrap().finish().unwrap();
+    }
+    trace
+}
+
+/// On one substream, what contains another in time is its parent. Packets come in any order.
+#[test]
+fn spans_of_others_nest_by_time_on_one_substream() {
+    let packets = [
+        (7, 1, 20, 30, "inner"),
+        (7, 2, 25, 28, "of another flow"),
+        (8, 1, 22, 24, "of another thread"),
+        (7, 1, 31, 31, "instant"),
+        (7, 1, 10, 40, "outer"),
+        (7, 1, 10, 40, "outermost"),
+        // Overlaps, but contains nothing of it.
+        (7, 1, 35, 50, "late"),
+        (7, 1, 60, 60, "alone"),
+    ];
+    // So many that those inside have been read long before the end.
+    let mut many: Vec<Packet> = (0..40_000).map(|at| (9, 3, at + 1, at + 2, "step")).collect();
+    many.push((9, 3, 1, 50_000, "main"));
+    let trace = heph(&[&packets[..], &many].concat());
+    for trace in [&trace, &nettrace(&["convert", "-", "-", "--to", "v6"], &trace).stdout] {
+        let output = nettrace(&["tree", "--json", "-"], trace);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let found: Vec<Value> = stdout(&output).lines().map(strict_json).collect();
+        let shape = |tree: &Value| {
+            let spans = tree["spans"].as_array().unwrap().iter().take(4);
+            let name = |span: &Value| format!("{} {}", span["depth"], span["name"]);
+            (
+                tree["spans"].as_array().unwrap().len(),
+                spans.map(name).collect::<Vec<_>>().join(", "),
+            )
+        };
+        let shapes: Vec<_> = found.iter().map(shape).collect();
+        let expected = [
+            (40_001, r#"0 "main", 1 "step", 1 "step", 1 "step""#),
+            (3, r#"0 "outermost", 1 "outer", 2 "inner""#),
+            (1, r#"0 "late""#),
+            (1, r#"0 "of another flow""#),
+            (1, r#"0 "of another thread""#),
+        ];
+        assert_eq!(shapes, expected.map(|(count, names)| (count, names.to_owned())));
+        let inside = found[1]["spans"][1]["events"].as_array().unwrap();
+        assert_eq!((inside.len(), &inside[0]["name"]), (1, &json!("instant")));
+        let said = stderr(&output);
+        assert!(said.contains(" outside=1 spans=40007 "), "{said}");
+    }
 }
 
 /// A damaged trace is shown as far as it can be read.

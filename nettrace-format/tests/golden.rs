@@ -321,7 +321,7 @@ fn our_reader_takes_the_golden_heph_file() {
     assert_eq!((report.events, report.lost, report.packets), (3, 4, 7));
     let mut reader = Reader::new(&*golden);
     let first = reader.next_event().unwrap().unwrap();
-    assert_eq!((first.stream, first.counter, first.substream), (2, 3, 4));
+    assert_eq!((first.stream, first.counter, first.substream), (2, 3, 0x0303_0303_0303_0303));
     assert_eq!((first.start, first.end, first.description), (1_500, 1_500, "Everything"));
     let attributes: Vec<_> = first.attributes().map(Result::unwrap).collect();
     let attribute = |name| attributes.iter().find(|(found, _)| *found == name).unwrap().1.clone();

@@ -315,10 +315,13 @@ fn everything_else_of_an_event() {
     ];
     let event = shown(&out);
     assert_eq!(event.attributes, expected);
-    assert_eq!((event.stream, event.counter, event.substream), (3, u32::MAX, 0x1F));
+    assert_eq!(
+        (event.stream, event.counter, event.substream),
+        (3, u32::MAX, 0x0202_0202_0202_0202)
+    );
     assert_eq!((event.start, event.end, &*event.description), (500, 500, "Sale"));
 
-    // Without a span id, the activity gives the substream.
+    // Without a trace id, the activity gives the substream.
     let mut activity = [0; 16];
     (activity[7], activity[15]) = (0xF0, 0x0F);
     let labels = [Label::ActivityId(activity)];

@@ -2,7 +2,7 @@
 
 use nettrace_reader::{
     Error, ErrorKind,
-    heph::{Kind, Options, Reader, Value, is_heph, verify},
+    heph::{Datagrams, Kind, Options, Reader, Value, is_heph, verify},
 };
 
 /// The example of an event packet in the format's document: 91 bytes.
@@ -252,6 +252,9 @@ fn an_event_at_the_epoch_is_a_violation() {
     };
     let expected = ["at byte 23: event 0 of stream 1 is as old as the epoch, or older"];
     assert_eq!(violations(&[EPOCH, &events].concat()), expected);
+    // An epoch holds for what is before it, too.
+    let expected = ["at byte 0: event 0 of stream 1 is as old as the epoch, or older"];
+    assert_eq!(violations(&[&events, EPOCH].concat()), expected);
     assert!(violations(&events).is_empty(), "nobody has said when the time begins");
 }
 
@@ -393,4 +396,116 @@ fn endless_sources_are_bounded() {
     let error = reader.next_event().unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Packet { .. }));
     assert_eq!(error.offset(), 91);
+}
+
+/// Datagrams that are no packets, or of senders that do not count, and numbers around 2^32.
+#[test]
+fn datagrams_of_all_kinds() {
+    let take = |packets: &[&[u8]], window: usize| {
+        let (mut datagrams, mut trace) = (Datagrams::new(window), Vec::new());
+        packets.iter().for_each(|packet| datagrams.push(packet, &mut trace));
+        datagrams.release(&mut trace);
+        (trace, *datagrams.totals())
+    };
+    // A damaged packet would end the trace for a reader, so it is refused.
+    let bad_text = event_with(1, 2, b"\0\x01a\x04\0\x01\xFF");
+    let [good, damaged] = [event(1, 1), bad_text];
+    let two = [&good[..], &good].concat();
+    let bad_epoch = option(b"epoch", &[0; 7]);
+    let bad_lost = option(b"nettrace.lost", &[0xFF; 16]);
+    let junk: [&[u8]; 9] = [
+        b"",
+        b"x",
+        &good[..41],
+        &damaged,
+        &two,
+        b"Nettrace",
+        &bad_epoch,
+        &bad_lost,
+        &option(b"nettrace.lost", &[0; 15]),
+    ];
+    for packet in junk {
+        let (trace, totals) = take(&[packet], 4);
+        assert_eq!((trace.len(), totals.refused), (0, 1), "{packet:?}");
+    }
+    // Two events with the number 0: nothing is missing, and nothing is late.
+    let (zeros, others) = (event(1, 0), event_with(1, 0, b"\0\x01a\x04\0\x01b"));
+    for window in [0, 1, 9] {
+        let (trace, totals) = take(&[&zeros, &others, &others, &zeros], window);
+        assert_eq!((totals.events, totals.late, totals.lost), (4, 0, 0), "{window}");
+        assert!(verify(&*trace, Options::default(), 1).unwrap().is_sound());
+    }
+    // The counter wraps, in any order within the window.
+    let numbers: Vec<_> =
+        (0..64_u32).map(|at| event(1, (u32::MAX - 30).wrapping_add(at))).collect();
+    let mut packets: Vec<&[u8]> = numbers.iter().map(|packet| &packet[..]).collect();
+    packets.chunks_mut(8).for_each(<[_]>::reverse);
+    packets.remove(20);
+    let (trace, totals) = take(&packets, 16);
+    assert_eq!((totals.events, totals.late, totals.lost), (63, 0, 1));
+    let report = verify(&*trace, Options::default(), 1).unwrap();
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(report.lost, 1);
+    // What comes after the window is left out, and stays lost.
+    let (trace, totals) = take(&[&event(1, 1), &event(1, 3), &event(1, 4), &event(1, 2)], 1);
+    assert_eq!((totals.events, totals.late, totals.lost), (3, 1, 1));
+    assert!(verify(&*trace, Options::default(), 1).unwrap().is_sound());
+    // Losses that the sender states, in any order, with what the network has lost before them.
+    let stated = option(b"nettrace.lost", b"\0\0\0\x01\0\0\0\x05\0\0\0\0\0\0\0\x02");
+    let mark = option(b"nettrace.lost", b"\0\0\0\x01\0\0\0\x09\0\0\0\0\0\0\0\0");
+    let [one, six, seven] = [1, 6, 7].map(|number| event(1, number));
+    for packets in [
+        [&one[..], &stated, &six, &seven, &mark],
+        [&mark, &seven, &six, &stated, &one],
+        [&seven, &mark, &one, &six, &stated],
+    ] {
+        let (trace, totals) = take(&packets, 9);
+        // 2 and 3 on the way, 4 and 5 as stated, 8 and 9 after the last one.
+        assert_eq!((totals.events, totals.late, totals.lost), (3, 0, 6), "{packets:?}");
+        let report = verify(&*trace, Options::default(), 1).unwrap();
+        assert!(report.is_sound() && report.lost == 6, "{report:?}");
+    }
+}
+
+/// Whatever comes, a reader can read what is passed on to its end.
+#[test]
+fn damaged_datagrams_damage_no_trace() {
+    let sample = sample();
+    let mut packets = Vec::new();
+    let mut rest = &sample[..];
+    while let Some(size) = rest.get(4..8) {
+        let size = u32::from_be_bytes(size.try_into().unwrap());
+        let (packet, others) = rest.split_at(size as usize);
+        packets.push(packet.to_vec());
+        rest = others;
+    }
+    assert_eq!(packets.len(), 6);
+    for window in [0, 2, 9] {
+        for (at, bit) in (0..6).flat_map(|at| (0..packets[at].len() * 8).map(move |bit| (at, bit)))
+        {
+            let mut changed = packets.clone();
+            changed[at][bit / 8] ^= 1 << (bit % 8);
+            changed.rotate_left(bit % 6);
+            let (mut datagrams, mut trace) = (Datagrams::new(window), Vec::new());
+            changed.iter().for_each(|packet| datagrams.push(packet, &mut trace));
+            datagrams.release(&mut trace);
+            let mut reader = Reader::new(&*trace);
+            while let Some(event) = reader.next_event().unwrap_or_else(|error| match trace[..] {
+                [] => None,
+                _ => panic!("{at} {bit}: {error}"),
+            }) {
+                assert!(event.attributes().all(|attribute| attribute.is_ok()));
+            }
+            assert_eq!(reader.totals().events, datagrams.totals().events, "{at} {bit}");
+        }
+    }
+    // A sender that begins another trace: its counters begin again.
+    let (mut datagrams, mut trace) = (Datagrams::new(4), Vec::new());
+    let other = option(b"epoch", &[1; 8]);
+    for packet in [EPOCH, &event(1, 1), &event(1, 2), EPOCH, &other, &event(1, 1), &event(1, 3)] {
+        datagrams.push(packet, &mut trace);
+    }
+    datagrams.release(&mut trace);
+    let totals = datagrams.totals();
+    assert_eq!((totals.events, totals.lost, totals.late), (4, 1, 0));
 }

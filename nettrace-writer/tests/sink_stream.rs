@@ -3,13 +3,17 @@
 
 mod sink_support;
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Write};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
-use nettrace_writer::sink::{Batch, Sink, StreamEnd, StreamSink};
+use nettrace_reader::heph::{self, Datagrams};
+use nettrace_writer::sink::{Batch, DatagramSink, Sink, StreamEnd, StreamSink};
+use nettrace_writer::{Emit, Format, Session, TraceEvent};
 use proptest::prelude::*;
 use sink_support::{Blocks, END, STREAM_END, header, write};
+use testkit::process::one_at_a_time;
 
 #[derive(Clone, Copy, Debug)]
 enum Answer {
@@ -320,4 +324,202 @@ mod unix {
         expected.extend(END);
         assert!(reader.join().unwrap() == expected);
     }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Datagrams")]
+struct Sent<'a> {
+    number: u32,
+    text: &'a str,
+}
+
+/// All datagrams that have come.
+fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; 70_000];
+    let next = || {
+        let size = socket.recv(&mut buffer).ok()?;
+        Some(buffer[..size].to_vec())
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn receiver() -> UdpSocket {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    receiver
+}
+
+/// A session over loopback: `threads` threads, one after the other, that emit `count` events each.
+fn sent_by(threads: u32, count: u32) -> Vec<Vec<u8>> {
+    let receiver = receiver();
+    let sink = DatagramSink::connect(receiver.local_addr().unwrap()).unwrap();
+    let counter = sink.counter();
+    let session = Session::builder().format(Format::Heph).sink(sink).provider("Datagrams");
+    let session = session.start().unwrap();
+    let mut packets = Vec::new();
+    for _ in 0..threads {
+        std::thread::scope(|scope| {
+            let (session, receiver, packets) = (&session, &receiver, &mut packets);
+            scope.spawn(move || {
+                for number in 0..count {
+                    Sent { number, text: "datagram" }.emit();
+                    if number % 20 == 19 {
+                        // So few fit any buffer of a socket.
+                        session.flush().unwrap();
+                        packets.extend(received(receiver));
+                    }
+                }
+            });
+        });
+    }
+    let stats = session.finish().unwrap();
+    packets.extend(received(&receiver));
+    assert_eq!((stats.written, stats.dropped()), (u64::from(threads * count), 0));
+    assert_eq!(counter.counts().sent, packets.len() as u64);
+    packets
+}
+
+/// What a network does: loses one packet of `lost`, sends one of `twice` again later, and moves one
+/// of three by up to `far` places. The same each time.
+fn relay(packets: &[Vec<u8>], seed: u64, lost: u64, twice: u64, far: u64) -> Vec<Vec<u8>> {
+    let mut state = seed | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut arrivals: Vec<(u64, &Vec<u8>)> = Vec::new();
+    for (at, packet) in (0..).zip(packets) {
+        if random(lost) == 0 {
+            continue;
+        }
+        arrivals.push((at + if random(3) == 0 { random(far) } else { 0 }, packet));
+        if random(twice) == 0 {
+            arrivals.push((at + random(far), packet));
+        }
+    }
+    arrivals.sort_by_key(|(at, _)| *at);
+    arrivals.into_iter().map(|(_, packet)| packet.clone()).collect()
+}
+
+/// The stream and number of an event.
+fn event_of(packet: &[u8]) -> Option<(u32, u32)> {
+    let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().unwrap());
+    (word(0) == 0xC1FC_1FB7).then(|| (word(8), word(12)))
+}
+
+/// Every event that the network loses counts, whatever it does to the others.
+#[test]
+fn datagrams_that_are_lost_count_and_others_are_put_in_order() {
+    const FAR: u64 = 40;
+    let _alone = one_at_a_time();
+    let sent = sent_by(4, 300);
+    let lossless = sent.concat();
+    let report = heph::verify(&lossless[..], heph::Options::default(), 5).unwrap();
+    assert!(
+        report.is_sound(),
+        "each datagram is a packet, so together they are a trace: {report:?}"
+    );
+    assert_eq!((report.events, report.lost), (1_200, 0));
+    for (seed, lost, twice) in
+        (1..=60).map(|seed| (seed, [1_000_000, 50, 10, 3][seed as usize % 4], 8))
+    {
+        let arrivals = relay(&sent, seed * 0x9E37_79B9, lost, twice, FAR);
+        let (mut datagrams, mut trace) = (Datagrams::new(2 * FAR as usize), Vec::new());
+        arrivals.iter().for_each(|packet| datagrams.push(packet, &mut trace));
+        datagrams.release(&mut trace);
+
+        let mut first = HashMap::new();
+        let mut seen: Vec<_> = arrivals.iter().filter_map(|packet| event_of(packet)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        for (stream, number) in seen.iter().rev() {
+            first.insert(*stream, *number);
+        }
+        // What is lost before a thread's first event does not show.
+        let missing = sent
+            .iter()
+            .filter_map(|packet| event_of(packet))
+            .filter(|event| seen.binary_search(event).is_err() && event.1 > first[&event.0]);
+        let missing = missing.count() as u64;
+        let report = heph::verify(&trace[..], heph::Options::default(), 5).unwrap();
+        assert!(report.is_sound(), "{seed} {report:?}");
+        assert_eq!((report.events, report.lost), (seen.len() as u64, missing), "{seed}");
+        let totals = datagrams.totals();
+        assert_eq!((totals.events, totals.lost), (report.events, report.lost), "{seed}");
+        assert_eq!((totals.datagrams, totals.refused), (arrivals.len() as u64, 0), "{seed}");
+        // One of the epochs has come.
+        assert!(heph::Options::default().find_epoch(&trace[..]).unwrap().is_some());
+    }
+    // A receiver that joins late has the epoch, too.
+    let (mut datagrams, mut trace) = (Datagrams::new(10), Vec::new());
+    sent[700..].iter().for_each(|packet| datagrams.push(packet, &mut trace));
+    datagrams.release(&mut trace);
+    let epoch = |trace: &[u8]| heph::Options::default().find_epoch(trace).unwrap();
+    assert_eq!(epoch(&trace), epoch(&lossless));
+}
+
+#[test]
+fn a_packet_that_fits_no_datagram_counts() {
+    let _alone = one_at_a_time();
+    let receiver = receiver();
+    let sink = DatagramSink::connect(receiver.local_addr().unwrap()).unwrap().largest(1_000);
+    let counter = sink.counter();
+    let session = Session::builder().format(Format::Heph).sink(sink).provider("Datagrams");
+    let session = session.start().unwrap();
+    for (number, size) in [(0, 10), (1, 1_000), (2, 10), (3, 30_000)] {
+        Sent { number, text: &"x".repeat(size) }.emit();
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.written, counter.counts().too_large), (4, 2));
+    let trace = received(&receiver).concat();
+    let (mut datagrams, mut kept) = (Datagrams::new(10), Vec::new());
+    let mut rest = &trace[..];
+    while !rest.is_empty() {
+        let (packet, others) =
+            rest.split_at(u32::from_be_bytes(rest[4..8].try_into().unwrap()) as usize);
+        datagrams.push(packet, &mut kept);
+        rest = others;
+    }
+    datagrams.release(&mut kept);
+    // The last one is missing after the last event, which the marks show.
+    assert_eq!((datagrams.totals().events, datagrams.totals().lost), (2, 2));
+}
+
+#[test]
+fn nobody_who_receives_is_an_error_that_passes() {
+    let _alone = one_at_a_time();
+    let receiver = receiver();
+    let address = receiver.local_addr().unwrap();
+    let sink = DatagramSink::connect(address).unwrap();
+    let session = Session::builder().format(Format::Heph).sink(sink).provider("Datagrams");
+    let session = session.start().unwrap();
+    drop(receiver);
+    let mut errors = 0;
+    for number in 0..40 {
+        Sent { number, text: "" }.emit();
+        errors += u32::from(session.flush().is_err());
+    }
+    assert!(errors > 0);
+    // It comes back at the same place.
+    let receiver = UdpSocket::bind(address).unwrap();
+    receiver.set_nonblocking(true).unwrap();
+    let _ = session.flush();
+    for number in 40..50 {
+        Sent { number, text: "" }.emit();
+        session.flush().unwrap();
+    }
+    let stats = session.finish().unwrap();
+    assert_eq!(stats.written + stats.dropped(), 50, "{stats:?}");
+    assert!(stats.lost_in_sink > 0 && stats.sink_errors > 0, "{stats:?}");
+    let events = received(&receiver).iter().filter(|packet| event_of(packet).is_some()).count();
+    assert!(events >= 10, "{events}");
+}
+
+#[test]
+fn only_a_heph_trace_has_packets() {
+    let sink = DatagramSink::connect(receiver().local_addr().unwrap()).unwrap();
+    let error = Session::builder().sink(sink).start().unwrap_err();
+    assert!(error.to_string().contains("choose `format(Format::Heph)`"), "{error}");
 }

@@ -12,6 +12,27 @@ pub struct Status {
     /// The tracepoints that are registered with the kernel or wait for that, by name. Types with
     /// the same name share one.
     pub tracepoints: Vec<TracepointStatus>,
+    /// The providers whose tracepoints have other names than their own, each with the reason. In a
+    /// tracepoint's name `-` becomes `_`, so the providers `a-b` and `a_b` would share one. The
+    /// second of them has a name with `_x` and eight digits more, the same in every run. Another
+    /// process can also have the name, with other fields.
+    ///
+    /// ```
+    /// use eventheader_writer::{DynamicProvider, Level, status};
+    ///
+    /// let [first, second] = ["my-app", "my_app"].map(|provider| {
+    ///     DynamicProvider::new(provider).map(|it| it.tracepoint(Level::Error, 1))
+    /// });
+    /// let (first, second) = (first?, second?);
+    /// assert_eq!((first.name(), second.name()), ("my_app_L2K1", "my_app_xf8559637_L2K1"));
+    /// assert_eq!(
+    ///     status().renamed,
+    ///     ["the tracepoint of provider `my_app` is `my_app_xf8559637_L2K1`, because \
+    ///       `my_app_L2K1` is that of provider `my-app`; to choose a name, rename the provider"]
+    /// );
+    /// # Ok::<(), eventheader_writer::Error>(())
+    /// ```
+    pub renamed: Vec<String>,
     /// The types that cannot be tracepoints, each with the reason. Their events are not written.
     pub refused: Vec<String>,
 }
@@ -62,10 +83,24 @@ pub fn status() -> Status {
             }),
         }
     }
+    let mut renamed: Vec<String> = Vec::new();
+    for entry in &state.entries {
+        let Some(reason) = &entry.renamed else { continue };
+        let text = format!(
+            "the tracepoint of provider `{}` is `{}`, because {reason}; to choose a name, rename \
+             the provider",
+            entry.parts.provider, entry.name
+        );
+        if !renamed.contains(&text) {
+            renamed.push(text);
+        }
+    }
+    renamed.sort();
     tracepoints.sort_by(|a, b| a.name.cmp(&b.name));
     Status {
         availability: state.availability.clone(),
         tracepoints,
+        renamed,
         refused: state.refused.iter().map(|(_, words)| words.clone()).collect(),
     }
 }

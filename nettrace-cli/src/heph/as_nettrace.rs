@@ -7,6 +7,7 @@
 //! | any other event that takes time | an event that stands for a span, whose id may be made up |
 //! | an event without duration | an event |
 //! | attributes with `@`, if the event has `@provider` | provider, name, ids, level, labels, stack |
+//! | the substream of an event that names no span | label `heph.substream`, in hexadecimal |
 //! | other attributes | fields |
 //! | gaps in the numbers of a stream | gaps in the numbers of the thread |
 //!
@@ -33,6 +34,9 @@ use nettrace_reader::heph::Reader;
 
 use self::parsed::{Code, Edges, FieldType, Parsed, Type};
 use crate::source::Bytes;
+
+/// The label of an event that names no span: its substream. Times then say what is inside of what.
+pub(crate) const SUBSTREAM: &str = "heph.substream";
 
 /// How many events wait to be sorted.
 const HELD: usize = 1 << 14;

@@ -16,7 +16,7 @@ use crate::{
     dump::DumpOptions,
     failure::Failure,
     filter::{Condition, Filter, FilterOptions, Outcome, Scalar, Subject, ThreadPattern},
-    heph::{Epoch, options},
+    heph::{Epoch, HephSource},
     lines::Lines,
     payload::{JsonFloat, PlainFloat},
     source::Bytes,
@@ -26,7 +26,7 @@ use crate::{
 };
 
 pub(crate) fn dump(
-    source: Bytes,
+    source: HephSource,
     limits: Limits,
     wanted: &DumpOptions,
     out: &mut impl Write,
@@ -46,7 +46,7 @@ pub(crate) fn dump(
 
 /// Stream, counter, substream, start, end and description.
 pub(crate) fn headers(
-    source: Bytes,
+    source: HephSource,
     limits: Limits,
     filter: &FilterOptions,
     out: &mut impl Write,
@@ -60,7 +60,7 @@ pub(crate) fn headers(
 
 /// Shows the events that pass the filters, and writes a summary to standard error.
 fn each<W: Write>(
-    source: Bytes,
+    source: HephSource,
     limits: Limits,
     wanted: &FilterOptions,
     out: &mut W,
@@ -74,7 +74,7 @@ fn each<W: Write>(
         }
     }
     let started = Instant::now();
-    let mut reader = options(limits).open(source);
+    let mut reader = source.read(limits);
     // The epoch can be anywhere in the trace, but is usually before the first event.
     let mut epoch = None;
     let mut clock = Clock::of_epoch(None);

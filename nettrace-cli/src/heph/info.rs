@@ -14,7 +14,7 @@ use crate::{
     clock::Seconds,
     failure::Failure,
     heph::{
-        Epoch, options,
+        Epoch, HephSource,
         spans::{self, Spans},
     },
     info::{InfoOptions, MOST_ROWS, Rate, Rates, write_json, write_rate},
@@ -84,12 +84,12 @@ struct Counts {
 }
 
 pub(crate) fn info(
-    source: Bytes,
+    source: HephSource,
     limits: Limits,
     wanted: InfoOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mut reader = options(limits).open(source);
+    let mut reader = source.read(limits);
     let mut counts = Counts::default();
     let end = loop {
         match reader.next_event() {

@@ -9,13 +9,15 @@ mod verify;
 
 use std::{
     fmt,
+    fs::File,
     io::{self, Read},
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use nettrace_reader::heph::{Options, is_heph};
+use nettrace_reader::heph::{Options, Reader, is_heph};
 
+pub(crate) use self::as_nettrace::SUBSTREAM;
 use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
     args::Limits,
@@ -35,8 +37,28 @@ pub(crate) use self::{
 /// A trace of one of the two formats.
 pub(crate) enum Trace {
     NetTrace(Source),
-    Heph(Bytes),
+    Heph(HephSource),
 }
+
+/// A Heph trace that was not read yet.
+pub(crate) struct HephSource {
+    bytes: Bytes,
+    /// The epoch, which can stand anywhere and holds for all events.
+    epoch: Option<u64>,
+}
+
+impl HephSource {
+    fn read(self, limits: Limits) -> Reader<Bytes> {
+        self.options(limits).open(self.bytes)
+    }
+
+    fn options(&self, limits: Limits) -> Options {
+        Options::default().streams_limit(limits.definitions()).epoch(self.epoch)
+    }
+}
+
+/// How many bytes of a pipe are kept while its epoch is looked for.
+const MOST_AHEAD: u64 = 64 << 20;
 
 /// Opens a trace and recognizes its format. Everything that is unknown counts as NetTrace.
 pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Trace, Failure> {
@@ -52,14 +74,48 @@ pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Trace, Failure> 
     }
     let source = io::Cursor::new(first).chain(source);
     if is_heph {
-        return Ok(Trace::Heph(Box::new(source)));
+        return find_epoch(file, Box::new(source)).map(Trace::Heph);
     }
     let ahead = Source::new(source);
     Ok(Trace::NetTrace(ahead.map_err(|error| Failure::Open(file.display().to_string(), error))?))
 }
 
-fn options(limits: Limits) -> Options {
-    Options::default().streams_limit(limits.definitions())
+/// Finds the epoch before the events are shown. Mostly it is the first packet.
+fn find_epoch(file: &Path, mut bytes: Bytes) -> Result<HephSource, Failure> {
+    let is_file = file.as_os_str() != "-" && file.is_file();
+    if is_file {
+        // Another pass, which ends at the first epoch.
+        let again = File::open(file);
+        let again = again.map_err(|error| Failure::Open(file.display().to_string(), error))?;
+        let epoch = Options::default().find_epoch(again)?;
+        return Ok(HephSource { bytes, epoch });
+    }
+    let mut ahead = Vec::new();
+    let epoch = Options::default().find_epoch(Kept { source: &mut bytes, kept: &mut ahead })?;
+    if epoch.is_none() && ahead.len() as u64 >= MOST_AHEAD {
+        say(Some(format_args!(
+            "the first {} MiB state no epoch, so their events are shown without a time of day; in \
+             a file it is found wherever it stands",
+            MOST_AHEAD >> 20
+        )))?;
+    }
+    Ok(HephSource { bytes: Box::new(io::Cursor::new(ahead).chain(bytes)), epoch })
+}
+
+/// A source that keeps what is read, and ends after [`MOST_AHEAD`].
+struct Kept<'a> {
+    source: &'a mut Bytes,
+    kept: &'a mut Vec<u8>,
+}
+
+impl Read for Kept<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = MOST_AHEAD.saturating_sub(self.kept.len() as u64);
+        let most = buffer.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let count = self.source.read(&mut buffer[..most])?;
+        self.kept.extend_from_slice(&buffer[..count]);
+        Ok(count)
+    }
 }
 
 /// Opens a trace of any format as a NetTrace trace. What its bytes do not say comes from
@@ -74,7 +130,7 @@ pub(crate) fn open_as_nettrace(
         Trace::Heph(source) => source,
     };
     let aside = Arc::new(Mutex::new(Aside::default()));
-    let trace = AsNetTrace::new(options(limits).open(source), Arc::clone(&aside));
+    let trace = AsNetTrace::new(source.read(limits), Arc::clone(&aside));
     Ok((Source::new(trace)?, Original(Some(aside))))
 }
 

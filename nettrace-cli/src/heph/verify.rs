@@ -7,8 +7,7 @@ use serde::Serialize;
 use crate::{
     args::Limits,
     failure::Failure,
-    heph::options,
-    source::Bytes,
+    heph::HephSource,
     verify::{Finding, VerifyOptions, write_findings, write_text},
 };
 
@@ -22,12 +21,13 @@ struct Totals {
 }
 
 pub(crate) fn verify(
-    source: Bytes,
+    source: HephSource,
     limits: Limits,
     wanted: VerifyOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let report = nettrace_reader::heph::verify(source, options(limits), wanted.most)?;
+    let options = source.options(limits);
+    let report = nettrace_reader::heph::verify(source.bytes, options, wanted.most)?;
     if !wanted.json {
         let totals = format!(
             "events={} lost={} spans={} packets={} bytes={}",

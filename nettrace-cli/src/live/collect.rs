@@ -4,6 +4,7 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, ErrorKind, IsTerminal as _, Read as _, Write},
+    net::SocketAddr,
     os::unix::{fs::OpenOptionsExt as _, net::UnixStream},
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -15,7 +16,12 @@ use nettrace_reader as trace;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::{Profile, Provider, Which, find, launch::Launched};
+use super::{
+    Profile, Provider, Which,
+    datagrams::{self, Receive},
+    find,
+    launch::Launched,
+};
 use crate::{
     args::Limits,
     convert::destination::{lock, open_stream, refuse_if_written},
@@ -49,7 +55,7 @@ pub(crate) struct CollectOptions {
     /// How long: seconds, or with a unit (500ms, 10s, 5m, 1h) [default: until Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// The file, or - for standard output [default: PROGRAM-PID.nettrace]
+    /// The file, or - for standard output [default: PROGRAM-PID.nettrace, or udp-PORT.heph]
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     out: Option<PathBuf>,
     /// Replace the file if it exists. A symbolic link is refused
@@ -70,6 +76,10 @@ struct Source {
     /// The name of the program, or a part of its command line
     #[arg(short, long, value_name = "NAME")]
     name: Option<String>,
+    /// Receive the packets of a Heph trace that a `DatagramSink` sends to this address, from the
+    /// first sender. Receive inside a machine or network that you trust: nothing is encrypted
+    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["providers", "profile", "stacks", "buffer"])]
+    udp: Option<SocketAddr>,
     /// A program to start, with its arguments. It is recorded from its first event on
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -84,7 +94,12 @@ pub(crate) fn run(
     // From here on a signal ends the trace, not this process.
     let signals = Signals::new().map_err(Failure::Output)?;
     let to_stdout = options.out.as_ref().is_some_and(|path| path.as_os_str() == "-");
-    let Source { pid, name, command } = &options.source;
+    let Source { pid, name, udp, command } = &options.source;
+    if let Some(address) = *udp {
+        let CollectOptions { force, duration, .. } = *options;
+        let wanted = Receive { address, out: options.out.as_deref(), force, duration };
+        return datagrams::run(&wanted, &signals, out);
+    }
     let mut launched = match &command[..] {
         [] => None,
         command => Some(Launched::start(command, to_stdout, &signals)?),
@@ -223,7 +238,7 @@ fn no_trace(error: &trace::Error) -> Failure {
 }
 
 /// Where a trace goes.
-enum Place<'a> {
+pub(super) enum Place<'a> {
     /// A file with a name that nothing has yet.
     New(&'a Path),
     /// A file that the new one replaces.
@@ -238,7 +253,7 @@ impl<'a> Place<'a> {
     ///
     /// A device or pipe must be named by the user. Anybody can put one where the name of a process
     /// leads, and read there.
-    fn find(path: &'a Path, force: bool, is_named: bool) -> Result<Self, Failure> {
+    pub(super) fn find(path: &'a Path, force: bool, is_named: bool) -> Result<Self, Failure> {
         let failed = |error| Failure::Destination(path.display().to_string(), error);
         let refuse = |why: &'static str| Err(failed(io::Error::new(ErrorKind::AlreadyExists, why)));
         match fs::symlink_metadata(path).map(|metadata| metadata.file_type()) {
@@ -256,7 +271,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn create(self) -> Result<File, Failure> {
+    pub(super) fn create(self) -> Result<File, Failure> {
         let (Self::New(path) | Self::Old(path) | Self::Stream(path)) = self;
         let mut options = File::options();
         options.write(true);

@@ -9,7 +9,7 @@ use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
 use nettrace_context::TraceId;
 
-use crate::tree::{Ids, Key};
+use crate::tree::{Ids, Key, nesting::Loose};
 
 /// What an index, and the links to parents and children, take for each span.
 const LINKS: usize = 160;
@@ -33,6 +33,8 @@ pub(super) struct Span {
     /// Its place in [`Forest::types`]. `None` if neither start nor stop is in the trace.
     pub(super) ty: Option<u32>,
     pub(super) thread: Option<u64>,
+    /// Where its parent is looked for, if it names none.
+    pub(super) flow: Option<Flow>,
     /// Nanoseconds since the start of the trace. If only the stop is in the trace, the start is
     /// computed from the duration that the stop states, if it states one.
     pub(super) start: Option<i64>,
@@ -48,6 +50,13 @@ pub(super) struct Span {
     pub(super) events: Vec<Inside>,
     /// How many more events there are.
     pub(super) left_out: u64,
+}
+
+/// A substream of a thread, in a Heph trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Flow {
+    pub(super) thread: u64,
+    pub(super) substream: u64,
 }
 
 /// What is in the trace of a span.
@@ -80,6 +89,7 @@ pub(super) struct Edge<'a> {
     pub(super) name: &'a str,
     pub(super) process: u32,
     pub(super) thread: Option<u64>,
+    pub(super) flow: Option<Flow>,
     /// The duration and outcome that the event states.
     pub(super) duration: Option<i64>,
     pub(super) outcome: Option<&'a str>,
@@ -89,6 +99,8 @@ pub(super) struct Edge<'a> {
 #[derive(Debug)]
 pub(super) struct Forest {
     pub(super) spans: Vec<Span>,
+    /// Events whose span is found at the end.
+    pub(super) loose: Vec<Loose>,
     /// Providers and names of spans.
     pub(super) types: Vec<(Box<str>, Box<str>)>,
     type_index: HashMap<Box<str>, HashMap<Box<str>, u32>>,
@@ -126,6 +138,7 @@ impl Forest {
     pub(super) fn new(limit: usize, slow: Option<usize>) -> Self {
         Self {
             spans: Vec::new(),
+            loose: Vec::new(),
             types: Vec::new(),
             type_index: HashMap::new(),
             by_key: HashMap::new(),
@@ -222,8 +235,8 @@ impl Forest {
 
     /// Keeps an event inside, unless there is no room.
     pub(super) fn keep_event(&mut self, span: u32, at: i64, text: Vec<u8>) {
-        let (span, has_room) = self.room(span, text.len() + EVENT_BYTES);
-        let span = &mut self.spans[span as usize];
+        let (span, has_room) = self.room(Some(span), text.len() + EVENT_BYTES);
+        let Some(span) = span.map(|span| &mut self.spans[span as usize]) else { return };
         if has_room {
             span.events.push(Inside { at, text: text.into() });
         } else {
@@ -234,11 +247,11 @@ impl Forest {
 
     /// Keeps what a start or a stop says, unless there is no room.
     pub(super) fn keep_details(&mut self, span: u32, is_start: bool, text: Vec<u8>) {
-        let (span, has_room) = self.room(span, text.len());
-        if !has_room {
+        let (span, has_room) = self.room(Some(span), text.len());
+        let Some(span) = span.filter(|_| has_room) else {
             self.counts.fields_left_out += 1;
             return;
-        }
+        };
         let span = &mut self.spans[span as usize];
         if is_start {
             span.start_details = text.into();
@@ -286,11 +299,20 @@ impl Forest {
         Some(at)
     }
 
-    /// Takes room for details of a span. Returns the place of the span, which can change, and
-    /// whether there was room.
-    fn room(&mut self, mut span: u32, bytes: usize) -> (u32, bool) {
+    /// Keeps an event whose span is found at the end, unless there is no room.
+    pub(super) fn keep_loose(&mut self, flow: Flow, at: i64, text: Vec<u8>) {
+        if self.room(None, text.len() + EVENT_BYTES + 2 * size_of::<Flow>()).1 {
+            self.loose.push(Loose { flow, event: Inside { at, text: text.into() } });
+        } else {
+            self.counts.events_left_out += 1;
+        }
+    }
+
+    /// Takes room for details, of a span if it is known. Returns the place of the span, which can
+    /// change, and whether there was room.
+    fn room(&mut self, mut span: Option<u32>, bytes: usize) -> (Option<u32>, bool) {
         if !self.has_all_details && self.detail_bytes + bytes > self.half_limit {
-            span = self.make_room(Some(span)).unwrap_or(span);
+            span = self.make_room(span);
             self.has_all_details = self.is_nearly_full(self.detail_bytes + bytes);
         }
         if !self.has_all_details {
@@ -406,6 +428,7 @@ impl Span {
             parent_at: None,
             ty: None,
             thread: None,
+            flow: None,
             start: None,
             end: None,
             seen,
@@ -423,6 +446,7 @@ impl Span {
         self.state = state;
         self.process = edge.process;
         self.thread = edge.thread;
+        self.flow = edge.flow;
     }
 
     /// Takes all that is known of a span from its last event.

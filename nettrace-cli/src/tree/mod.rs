@@ -2,17 +2,19 @@
 //!
 //! A span begins with an event of opcode Start and ends with one of opcode Stop that has the same
 //! id. Its id is the label `SpanId`, otherwise the activity id. Its parent is the related activity
-//! id of the Start. An event with the id of a span is inside of it.
+//! id of the Start. An event with the id of a span is inside of it. In a Heph trace of another
+//! program the times say what is inside of what.
 
 mod forest;
 mod json;
+mod nesting;
 mod order;
 pub(crate) mod text;
 
 use std::io::{self, Write};
 
 use nettrace_context::TraceId;
-use nettrace_reader::{Event, SortedReader, Value};
+use nettrace_reader::{Event, Label, SortedReader, Value};
 use nettrace_views::__shared::span_name;
 
 use crate::{
@@ -20,12 +22,13 @@ use crate::{
     clock::Clock,
     dump::process_id,
     failure::Failure,
+    heph::SUBSTREAM,
     payload::Payload,
     source::Source,
     spelling,
     summary::say,
     tree::{
-        forest::{Edge, Forest, State, Step},
+        forest::{Edge, Flow, Forest, State, Step},
         order::Trees,
     },
 };
@@ -68,6 +71,7 @@ pub(crate) fn run(
         options,
         version: events.major_version(),
         clock: Clock::of(events.trace()),
+        is_from_heph: events.trace().value("nettrace.source") == Some("heph"),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
         events: 0,
         outside: 0,
@@ -84,6 +88,7 @@ pub(crate) fn run(
             Err(error) => break Err(error),
         }
     };
+    reading.outside += nesting::nest(&mut reading.forest);
     let Reading { forest, clock, last, .. } = &mut reading;
     let trees = Trees::new(forest, *last);
     let count = trees.roots.len();
@@ -103,6 +108,7 @@ struct Reading {
     options: TreeOptions,
     version: u32,
     clock: Clock,
+    is_from_heph: bool,
     forest: Forest,
     events: u64,
     /// Events that belong to no span.
@@ -119,8 +125,15 @@ impl Reading {
         let at = self.clock.since_start(event.header.timestamp).unwrap_or(0);
         let at = at.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         self.last = self.last.max(at);
+        let flow = if self.is_from_heph { flow(event) } else { None };
         let Some(ids) = Ids::of(event) else {
-            self.outside += 1;
+            match flow.filter(|_| self.options.trace.is_none()) {
+                Some(flow) => {
+                    let text = self.inside(event, &Payload::of(event))?;
+                    self.forest.keep_loose(flow, at, text);
+                }
+                None => self.outside += 1,
+            }
             return Ok(());
         };
         if self.options.trace.is_some() && self.options.trace != ids.trace {
@@ -139,6 +152,7 @@ impl Reading {
                     name: span_name(&name),
                     process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
                     thread: event.thread().os_thread_id,
+                    flow,
                     duration: number(&payload, "duration"),
                     outcome: text_of(&payload, "outcome"),
                 };
@@ -151,10 +165,7 @@ impl Reading {
         };
         match step {
             Step::Inside(span) => {
-                let text = match self.options.json {
-                    true => crate::dump::json(event, &payload, &mut self.clock)?,
-                    false => text::event(event, &payload)?,
-                };
+                let text = self.inside(event, &payload)?;
                 self.forest.keep_event(span, at, text);
             }
             Step::Edge(span) => {
@@ -168,6 +179,14 @@ impl Reading {
             Step::NoRoom => {}
         }
         Ok(())
+    }
+
+    /// An event inside of a span, in the form of the output.
+    fn inside(&mut self, event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
+        match self.options.json {
+            true => Ok(crate::dump::json(event, payload, &mut self.clock)?),
+            false => text::event(event, payload),
+        }
     }
 
     /// Writes one line of `key=value` to standard error, and why nothing was shown.
@@ -218,6 +237,16 @@ impl Reading {
             ))),
         }
     }
+}
+
+/// The substream of an event that names no span, in a trace that was converted from Heph.
+fn flow(event: &Event<'_>) -> Option<Flow> {
+    let labels = event.labels();
+    let substream = labels.iter().find_map(|label| match label {
+        Label::Text(key, text) if key == SUBSTREAM => u64::from_str_radix(text, 16).ok(),
+        _ => None,
+    })?;
+    Some(Flow { thread: event.thread().os_thread_id?, substream })
 }
 
 /// A field of Start or Stop that is a number.

@@ -11,6 +11,7 @@ use crate::{
     heph::{
         clock::Clock,
         fields::{Fields, Roles},
+        flows::Flows,
         packet::{self, EventHeader, EventPacket, Value},
         spans::{self, Side, Whole},
         spelling::{self, GuidText},
@@ -70,13 +71,19 @@ pub struct EventWriter {
     description: Vec<u8>,
     /// The name of the attribute that is being written.
     path: String,
+    flows: Flows,
 }
 
 impl EventWriter {
     /// A writer for a trace with this clock.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
-        Self { clock, description: Vec::new(), path: String::new() }
+        Self { clock, description: Vec::new(), path: String::new(), flows: Flows::default() }
+    }
+
+    /// A writer for the trace that follows another. Flows go on.
+    pub(super) fn after(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// The clock of the trace.
@@ -123,7 +130,7 @@ impl EventWriter {
         let mut header = EventHeader {
             stream: info.stream,
             counter: info.counter,
-            substream: substream(info.labels),
+            substream: self.flows.of(info.labels),
             start: whole.map_or(now, |whole| near(whole.start)),
             end: whole.map_or(now, |whole| near(whole.end)),
         };
@@ -259,15 +266,6 @@ fn check_type(field: &'static str, ty: &FieldType, path: usize) -> Result<(), Fo
         }
         _ => Ok(()),
     }
-}
-
-/// The task that the event belongs to, taken from the labels; 0 for none. Tasks share a thread.
-fn substream(labels: &[Label<'_>]) -> u64 {
-    let activity = || {
-        let id = u128::from_be_bytes(spans::activity_id(labels)?);
-        Some((id >> 64) as u64 ^ id as u64)
-    };
-    spans::span_id(labels).or_else(activity).unwrap_or(0)
 }
 
 /// Writes the attributes of the event's type. Labels replace the type's values.

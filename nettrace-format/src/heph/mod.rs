@@ -11,10 +11,9 @@
 //! |---|---|
 //! | the thread that recorded it | stream; its name, if it has one, is the attribute `@thread` |
 //! | the sequence number | stream event counter; both wrap from 2^32 - 1 to 0 |
-//! | label `SpanId` | substream: the id |
-//! | label `ActivityId` of a span, without a `SpanId` | substream: the span's id |
-//! | another label `ActivityId`, without a `SpanId` | substream: the id's two halves xored |
-//! | neither label | substream: 0 |
+//! | label `TraceId` | substream: the last 64 bits, or the first ones if those are 0 |
+//! | labels of a span without a `TraceId` | substream: that of its root span, see below |
+//! | no label of a span | substream: 0 |
 //! | the field with the role `start` | start; without it the event's own time |
 //! | the field with the role `end` | end; without it the event's own time |
 //! | the field with the role `description` | description; without it the event's name |
@@ -71,6 +70,15 @@
 //! there were no start. Fields of an event that take more than 16 KiB are in that event's own
 //! packet alone, which counts as well.
 //!
+//! # Substreams
+//!
+//! A substream is a multiplexed flow on a thread: all spans of one tree that take turns on it, and
+//! the events in them. A trace id is the same in all of them. Without trace ids, as in traces of
+//! versions 4 and 5, the substream is the id of the root span, or for another activity id its two
+//! halves, xored. A stream finds the root from parent to parent. It remembers 65,536 spans with
+//! parents. Beyond that, and if the event that names a parent is lost, the oldest span that it
+//! knows of counts as the root.
+//!
 //! # What is left out
 //!
 //! The trace leaves out the parts of a type that are not values of its events: message template,
@@ -126,6 +134,7 @@
 mod clock;
 mod event;
 mod fields;
+mod flows;
 mod packet;
 mod spans;
 mod spelling;

@@ -145,7 +145,11 @@ impl Stream {
     /// # Errors
     /// [`FormatError::ClockRate`]. An error leaves `out` unchanged.
     pub fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), FormatError> {
-        let writer = EventWriter::new(Clock::of(info)?);
+        let clock = Clock::of(info)?;
+        let writer = match self.writer.take() {
+            Some(writer) => writer.after(clock),
+            None => EventWriter::new(clock),
+        };
         writer.begin(out);
         let marked = self.changes.marked.map(|_| 0);
         let changes = Changes { log: Vec::new(), marked };

@@ -2,6 +2,7 @@
 //! event contains everything about the event.
 //!
 //! - [`Reader`] lends the events of a trace in the order of the trace.
+//! - [`Datagrams`] puts packets in order that arrive over UDP.
 //! - [`verify`] checks what the writer of a trace promises.
 //!
 //! A reader reads the source once, from front to back, one packet at a time. It skips unknown
@@ -29,6 +30,7 @@
 //!
 //! Source of format facts: the document "Trace Format" of Heph's trace system, version 0.1.0.
 
+mod datagrams;
 mod packet;
 mod reader;
 mod span;
@@ -36,6 +38,7 @@ mod value;
 mod verify;
 
 pub use crate::heph::{
+    datagrams::{DatagramTotals, Datagrams},
     packet::Event,
     reader::{Options, Reader, StreamTotals, Totals},
     span::{Span, SpanPart},

@@ -40,7 +40,7 @@ pub struct Event<'a> {
     /// The position of its packet, in bytes from the start of the trace.
     pub offset: u64,
     /// The epoch of its times, in nanoseconds since 1970-01-01 UTC, if the trace states it before
-    /// the event. See [`Reader::epoch`](crate::heph::Reader::epoch).
+    /// the event, or the options say it. See [`Reader::epoch`](crate::heph::Reader::epoch).
     pub epoch: Option<u64>,
     /// The stream: the thread on which it happened.
     pub stream: u32,

@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// The option of the format itself: nanoseconds since 1970 in 64 bits.
-const EPOCH: &[u8] = b"epoch";
+pub(super) const EPOCH: &[u8] = b"epoch";
 
 /// The option of NetTrace for Rust for losses that a counter cannot show: the stream (32 bits), the
 /// number of the last lost event (32 bits), how many are lost (64 bits).
-const LOST: &[u8] = b"nettrace.lost";
+pub(super) const LOST: &[u8] = b"nettrace.lost";
 
 /// The option of NetTrace for Rust for padding: room that its file sink has not used yet.
-const PAD: &[u8] = b"nettrace.pad";
+pub(super) const PAD: &[u8] = b"nettrace.pad";
 
 /// The largest packet of an option that the reader interprets.
 const MOST_OPTION: usize = MIN_METADATA + LOST.len() + 16;
@@ -32,7 +32,7 @@ const SKIPPED: u64 = 64 * 1024;
 /// About how many bytes the table of streams takes for each stream.
 const STREAM: usize = 2 * size_of::<(u32, StreamTotals)>();
 
-/// Limits on memory.
+/// Limits on memory, and the epoch of a trace that states it late.
 ///
 /// ```
 /// use nettrace_reader::{ErrorKind, heph::Options};
@@ -47,6 +47,7 @@ const STREAM: usize = 2 * size_of::<(u32, StreamTotals)>();
 pub struct Options {
     packet_limit: usize,
     streams_limit: usize,
+    epoch: Option<u64>,
 }
 
 impl Options {
@@ -66,12 +67,53 @@ impl Options {
         self
     }
 
+    /// Sets the epoch of events that come before the trace states it. An epoch holds for the whole
+    /// trace, wherever it stands ("Metadata Packet": it "involves all other packets"). So a trace
+    /// that does not begin with it has to be read twice: [`find_epoch`](Self::find_epoch) finds it.
+    ///
+    /// ```
+    /// use nettrace_reader::heph::Options;
+    ///
+    /// # let example = nettrace_reader::heph_example();
+    /// # let file = [&example[23..], &example[..23]].concat();
+    /// let epoch = Options::default().find_epoch(&file[..])?;
+    /// let mut reader = Options::default().epoch(epoch).open(&file[..]);
+    /// let event = reader.next_event()?.unwrap();
+    /// assert!(event.epoch.is_some());
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[must_use]
+    pub fn epoch(mut self, unix_nanos: Option<u64>) -> Self {
+        self.epoch = unix_nanos;
+        self
+    }
+
+    /// Reads `source` up to the first epoch, in nanoseconds since 1970-01-01 UTC. Returns `None` if
+    /// there is none before the end, or before damage.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the source fails.
+    pub fn find_epoch<R: io::Read>(&self, source: R) -> Result<Option<u64>> {
+        let mut reader = Self { epoch: None, ..self.clone() }.open(source);
+        loop {
+            let more = match reader.next_event() {
+                Ok(event) => event.is_some(),
+                Err(error) if matches!(error.kind(), ErrorKind::Io(_)) => return Err(error),
+                Err(_) => false,
+            };
+            if reader.epoch().is_some() || !more {
+                return Ok(reader.epoch());
+            }
+        }
+    }
+
     /// A reader of `source` with these limits. It reads nothing yet.
     pub fn open<R: io::Read>(self, source: R) -> Reader<R> {
         Reader {
             input: Input::new(source),
+            epoch: self.epoch,
+            is_stated: false,
             options: self,
-            epoch: None,
             epochs_differ: None,
             streams: HashMap::new(),
             totals: Totals::default(),
@@ -83,7 +125,7 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { packet_limit: 64 << 20, streams_limit: 64 << 20 }
+        Self { packet_limit: 64 << 20, streams_limit: 64 << 20, epoch: None }
     }
 }
 
@@ -181,6 +223,8 @@ pub struct Reader<R> {
     input: Input<R>,
     options: Options,
     epoch: Option<u64>,
+    /// Whether the trace has stated an epoch so far.
+    is_stated: bool,
     /// The position of a packet that set another epoch than the one before it.
     epochs_differ: Option<u64>,
     streams: HashMap<u32, StreamTotals>,
@@ -220,7 +264,9 @@ impl<R: io::Read> Reader<R> {
     }
 
     /// The epoch of the events' times, in nanoseconds since 1970-01-01 UTC, if the trace has stated
-    /// it so far. It applies to the whole trace. If a trace states several, the last one applies.
+    /// it so far, or the [options](Options::epoch) say it. It applies to the whole trace, also to
+    /// events before. Traces that were written behind each other into one file state several. Then
+    /// each applies up to the next, and [`verify`](crate::heph::verify) says so if they differ.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -364,9 +410,10 @@ impl<R: io::Read> Reader<R> {
     }
 
     fn set_epoch(&mut self, epoch: u64, offset: u64) {
-        if self.epoch.is_some_and(|earlier| earlier != epoch) {
+        if self.is_stated && self.epoch != Some(epoch) {
             self.epochs_differ.get_or_insert(offset);
         }
+        self.is_stated = true;
         self.epoch = Some(epoch);
     }
 

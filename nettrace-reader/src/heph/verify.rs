@@ -95,6 +95,8 @@ impl Report {
 pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<Report> {
     let mut reader = options.open(source);
     let mut report = Report::default();
+    // Events that are a violation if an epoch comes later: it holds for them, too.
+    let mut early = Report::default();
     loop {
         let before = reader.totals().step_backs;
         let event = match reader.next_event() {
@@ -121,10 +123,11 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
         if let Some(error) = event.attributes().find_map(Result::err) {
             stop(error, &mut report, most)?;
         }
-        if has_no_time && reader.epoch().is_some() {
+        if has_no_time {
             let what =
                 format!("event {counter} of stream {stream} is as old as the epoch, or older");
-            report.add(offset, what, most);
+            let is_known = reader.epoch().is_some();
+            if is_known { &mut report } else { &mut early }.add(offset, what, most);
         }
         if reader.totals().step_backs > before {
             let what = format!("event {counter} of stream {stream} comes after a later one");
@@ -133,6 +136,12 @@ pub fn verify<R: io::Read>(source: R, options: Options, most: usize) -> Result<R
     }
     if let Some(offset) = reader.epochs_differ() {
         report.add(offset, "the epoch is not the one that was set before".to_owned(), most);
+    }
+    if reader.epoch().is_some() && early.count > 0 {
+        report.count += early.count;
+        report.violations.append(&mut early.violations);
+        report.violations.sort_by_key(|violation| violation.offset);
+        report.violations.truncate(most);
     }
     let totals = reader.totals();
     (report.events, report.lost) = (totals.events, totals.lost);

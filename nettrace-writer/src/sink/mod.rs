@@ -6,11 +6,13 @@
 //! | [`RotatingFiles`] | a series of such files, bounded in size and number |
 //! | [`StreamSink`] | pipes, sockets, standard output: any [`Write`](std::io::Write) |
 //! | [`MemorySink`] | a trace in memory |
+//! | [`DatagramSink`] | UDP: each packet of a Heph trace is a datagram |
 //!
 //! The session's thread passes whole blocks to the sink. A sink does not need to know the format.
 
 mod batch_cursor;
 mod complete;
+mod datagram;
 pub(crate) mod failure;
 mod file;
 pub(crate) mod file_name;
@@ -32,6 +34,7 @@ mod stream;
 
 use std::io;
 
+pub use datagram::{DatagramCounter, DatagramCounts, DatagramSink};
 pub use failure::is_final;
 pub use file::{FileOptions, FileSink};
 pub use file_name::FileNameError;

@@ -9,6 +9,8 @@ use nettrace_context::{ActivityId, SpanId};
 use nettrace_format::content::Label;
 use nettrace_reader::heph::{Event, Span, SpanPart, Value};
 
+use super::SUBSTREAM;
+
 /// What two events of one type have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Type {
@@ -196,6 +198,10 @@ impl Parsed {
                 parsed.ty.is_single = true;
             }
             _ => {}
+        }
+        if !has_own_span && (takes_time || !is_own) {
+            let substream = format!("{:x}", event.substream);
+            parsed.labels.push(OwnLabel::Text(SUBSTREAM.to_owned(), substream));
         }
         parsed.name_activity();
         parsed.ty.has_duration = takes_time && parsed.ty.opcode != Some(1);
