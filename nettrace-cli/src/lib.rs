@@ -20,6 +20,7 @@ mod args;
 mod clock;
 mod convert;
 mod dump;
+mod event_types;
 mod failure;
 mod file_name;
 mod filter;

@@ -19,6 +19,7 @@ use crate::{
     args::Limits,
     clock::Clock,
     dump::process_id,
+    event_types::EventTypes,
     failure::Failure,
     payload::Payload,
     source::Source,
@@ -68,6 +69,7 @@ pub(crate) fn run(
         options,
         version: events.major_version(),
         clock: Clock::of(events.trace()),
+        types: EventTypes::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
         events: 0,
         outside: 0,
@@ -103,6 +105,7 @@ struct Reading {
     options: TreeOptions,
     version: u32,
     clock: Clock,
+    types: EventTypes,
     forest: Forest,
     events: u64,
     /// Events that belong to no span.
@@ -127,7 +130,8 @@ impl Reading {
             self.other_traces += 1;
             return Ok(());
         }
-        let payload = Payload::of(event);
+        let ty = self.types.of(event);
+        let payload = Payload::of(event, ty);
         let step = match Role::of(event, self.version) {
             Role::Inside => self.forest.inside(&ids, at),
             role => {
@@ -152,8 +156,8 @@ impl Reading {
         match step {
             Step::Inside(span) => {
                 let text = match self.options.json {
-                    true => crate::dump::json(event, &payload, &mut self.clock)?,
-                    false => text::event(event, &payload)?,
+                    true => crate::dump::json(event, ty, &payload, &mut self.clock)?,
+                    false => text::event(event, ty, &payload)?,
                 };
                 self.forest.keep_event(span, at, text);
             }
@@ -238,7 +242,7 @@ fn text_of<'p>(payload: &'p Payload<'_>, name: &str) -> Option<&'p str> {
 }
 
 fn field<'p, 'a>(payload: &'p Payload<'a>, name: &str) -> Option<&'p Value<'a>> {
-    payload.fields.iter().find(|(field, _)| field == name)?.1.as_ref()
+    payload.fields.iter().find(|(field, _)| *field == name)?.1.as_ref()
 }
 
 /// The fields that have a column or a key of their own. `started` is the start of a span that one

@@ -147,8 +147,8 @@ impl<R: Source> Reader<R> {
         Ok(match kind {
             BlockKind::Metadata => {
                 let mut types = Vec::new();
-                metadata::parse_metadata(format, body, base, |_, metadata| {
-                    types.push(metadata);
+                metadata::parse_metadata(format, body, base, |row| {
+                    types.extend(row.metadata);
                     Ok::<_, Damage>(())
                 })?;
                 Item::Metadata(types)

@@ -387,13 +387,13 @@ impl<F: Form, W: Write> Timeline<F, W> {
         out.clear();
         let mut values = event.fields();
         self.ending = Ending::default();
-        for (place, key) in ty.keys.iter().enumerate() {
-            // A field that an older version of the type did not have.
-            if values.is_exhausted() {
-                break;
-            }
+        let mut keys = ty.keys.iter().enumerate();
+        // A field that an older version of the type did not have ends them. After a value whose end
+        // is unknown comes an error, even after the last one.
+        while !values.is_exhausted() {
             match values.next() {
                 Some(Ok((_, value))) => {
+                    let Some((place, key)) = keys.next() else { break };
                     self.ending.note(ty, place, &value);
                     values::field::<F::Details>(out, key, &value);
                 }
