@@ -141,7 +141,7 @@ impl<'a> Fields<'a> {
                 cursor: Cursor::new(payload, 0),
                 object: is_from_table.then_some((&**fields, 0)),
                 located: 0,
-                budget: payload.len().saturating_mul(4).saturating_add(SPARE_VALUES),
+                budget: payload.len().saturating_mul(8).saturating_add(SPARE_VALUES),
                 is_repeated: false,
                 date,
                 is_lost: false,

@@ -45,7 +45,7 @@ pub fn items(bytes: &[u8]) -> Vec<String> {
                 continue;
             }
             Some(Item::LabelLists(lists)) => {
-                items.extend(lists.iter().map(|of| format!("{of:?}")));
+                items.extend(lists.map(|of| format!("{of:?}")));
                 continue;
             }
             Some(Item::RemovedThreads(threads)) => {
