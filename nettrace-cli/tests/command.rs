@@ -105,6 +105,7 @@ fn types_that_are_not_read_are_told() {
     for to in ["chrome", "perfetto", "csv", "jsonl"] {
         let said = nettrace(&["convert", "-", "-", "--to", to], &bytes);
         assert!(stderr(&said).contains("1 events' fields that cannot be decoded"), "{to}");
+        assert_eq!(said.status.code(), Some(3), "{to}");
     }
     let verified = nettrace(&["verify", "-"], &bytes);
     assert_eq!(verified.status.code(), Some(1));

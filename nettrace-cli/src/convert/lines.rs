@@ -107,7 +107,7 @@ impl Target for Lines<'_> {
         self.sink.flush()?;
         let mut left_out = LeftOut::default();
         let Counts { damaged, undescribed, stacks } = self.left_out;
-        left_out.add(damaged, "events' fields that cannot be decoded");
+        left_out.miss(damaged, "events' fields that cannot be decoded");
         left_out.add(undescribed, "payloads whose fields the trace does not describe");
         left_out.add(stacks, "stacks");
         Ok(left_out)

@@ -457,19 +457,19 @@ impl<F: Form, W: Write> Target for Timeline<F, W> {
         this.sink.flush()?;
         let mut left_out = LeftOut::default();
         let counts = this.counts;
+        left_out.add(this.spans.flows_left_out, "connections from spans to their children");
+        left_out.add(counts.undescribed, "payloads whose fields the trace does not describe");
+        left_out.add(counts.times, "times far from the start of the trace");
         for (count, what) in [
             (
                 this.spans.given_up,
                 "spans that are events without duration, as too many were under way",
             ),
-            (this.spans.flows_left_out, "connections from spans to their children"),
             (counts.payloads, "events' fields that cannot be decoded"),
-            (counts.undescribed, "payloads whose fields the trace does not describe"),
-            (counts.times, "times far from the start of the trace"),
             (counts.samples, "samples beyond the limit on memory"),
             (this.samples.symbols.left_out, "names of functions beyond the limit on memory"),
         ] {
-            left_out.add(count, what);
+            left_out.miss(count, what);
         }
         this.form.left_out(&mut left_out);
         Ok(left_out)
