@@ -37,7 +37,8 @@ use crate::{
         0  the trace was read to its end, or as far as --head wanted; verify: it keeps every \
         promise\n  \
         1  the trace is damaged, ends early, or breaks a promise; what was readable was shown\n  \
-        2  wrong use, or a file cannot be opened, read or written"
+        2  wrong use, or a file cannot be opened, read or written\n  \
+        3  convert: events or values are missing in the result that its format has a place for"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -129,7 +130,8 @@ pub(crate) enum Command {
     /// Convert a trace to another version of the format, to another format, or for a viewer
     ///
     /// Standard error lists what was read, and what the target cannot express. A damaged trace is
-    /// converted as far as it can be read. The result is complete, and the exit code is 1.
+    /// converted as far as it can be read. The result is complete, and the exit code is 1. If events
+    /// or values could not be converted that the target has a place for, the exit code is 3.
     Convert {
         /// The trace, or - for standard input
         #[arg(value_hint = ValueHint::FilePath)]

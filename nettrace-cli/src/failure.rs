@@ -34,6 +34,9 @@ pub(crate) enum Failure {
     /// The trace cannot be expressed in another format.
     #[error("the trace cannot be converted: {0}")]
     Format(#[from] FormatError),
+    /// A conversion lacks so many things that the target has a place for. They were listed.
+    #[error("{0} events or values could not be converted; the result has everything else")]
+    Missing(u64),
     /// A limit on memory would be exceeded: by what, and the limit.
     #[error("{0} exceed {1}; if you trust the trace, raise the bound with --definitions-limit")]
     TooMuch(&'static str, usize),
@@ -121,6 +124,7 @@ impl Failure {
         };
         ExitCode::from(match self {
             Self::Broken(_) | Self::Foreign(..) | Self::Format(_) | Self::TooMuch(..) => 1,
+            Self::Missing(_) => 3,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
             Self::NoTarget(_)

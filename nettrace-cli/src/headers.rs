@@ -17,7 +17,7 @@ pub(crate) fn run(
     options: &FilterOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    each(source, limits, options, out, |event, _, clock, line| {
+    each(source, limits, options, out, |event, _, _, clock, line| {
         let metadata = event.metadata();
         writeln!(
             line,

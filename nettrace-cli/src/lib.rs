@@ -20,6 +20,7 @@ mod args;
 mod clock;
 mod convert;
 mod dump;
+mod event_types;
 mod failure;
 mod file_name;
 mod filter;
@@ -150,7 +151,7 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
             };
             let (source, original) = heph::open_as_nettrace(&file, limits, meanwhile)?;
             convert::run(source, limits, task, out)?;
-            original.end_whole()
+            original.end_converted()
         }
         Command::Report { file, options } => {
             let trace = heph::open_as_nettrace(&file, limits, meanwhile)?;

@@ -3,52 +3,89 @@
 //! A template is text with `{field}` as the place of a value. The format does not specify more.
 //! Loggers of other languages write `{field:format}` and `{field,width}`. The value replaces these,
 //! too, but without that format. Braces that name no field of the event stay unchanged.
+//!
+//! A template may name a field as often as it likes, so a message has a [limit](limit).
 
-use std::fmt;
-
-use crate::{
-    payload::{Payload, PlainValue},
-    rust_types::Meant,
+use std::{
+    collections::HashMap,
+    fmt::{self, Write},
+    ops::Range,
 };
+
+use crate::payload::{Payload, PlainValue};
+
+/// A template whose fields are looked up.
+#[derive(Debug, Default)]
+pub(crate) struct Template {
+    text: String,
+    /// The places of fields, in their order: where they stand in the text, with their braces, and
+    /// the number of the field.
+    places: Vec<(Range<usize>, usize)>,
+}
+
+impl Template {
+    /// Looks up the fields of a template by their names.
+    pub(crate) fn new(text: &str, names: &[String]) -> Self {
+        // Names differ, so no entry replaces another.
+        let fields: HashMap<&str, usize> =
+            names.iter().enumerate().map(|(number, name)| (&**name, number)).collect();
+        let field = |name: &str| {
+            let (plain, _) = name.split_at(name.find([',', ':']).unwrap_or(name.len()));
+            fields.get(name).or_else(|| fields.get(plain)).copied()
+        };
+        let mut places = Vec::new();
+        let mut at = 0;
+        while let Some(open) = text[at..].find('{').map(|open| at + open) {
+            at = open + 1;
+            let end = text[at..].find(['{', '}']).map(|end| at + end);
+            let Some(end) = end.filter(|end| text[*end..].starts_with('}')) else { continue };
+            if let Some(number) = field(&text[at..end]) {
+                places.push((open..end + 1, number));
+                at = end + 1;
+            }
+        }
+        Self { text: text.to_owned(), places }
+    }
+}
+
+/// The most bytes of a message, for a payload of so many bytes. Each byte can be a number with a
+/// name in an array.
+fn limit(payload: usize) -> usize {
+    (4 << 10) + 8 * payload
+}
+
+/// Stands at the end of a message that is longer.
+const CUT: &str = "… (cut)";
 
 /// A template, and the payload that fills it.
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
-    pub(crate) template: &'a str,
+    pub(crate) template: &'a Template,
     pub(crate) payload: &'a Payload<'a>,
 }
 
 impl fmt::Display for Message<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = self.template;
-        while let Some(open) = rest.find('{') {
-            let (before, from_brace) = rest.split_at(open);
-            f.write_str(before)?;
-            let name_ends = from_brace[1..].find(['{', '}']).map(|at| at + 1);
-            let value = name_ends
-                .filter(|end| from_brace[*end..].starts_with('}'))
-                .and_then(|end| Some((end, self.value(&from_brace[1..end])?)));
-            rest = match value {
-                Some((end, value)) => {
-                    PlainValue { value, bare: true }.fmt(f)?;
-                    &from_brace[end + 1..]
-                }
-                None => {
-                    f.write_str("{")?;
-                    &from_brace[1..]
-                }
-            };
+        let mut out = Bounded { out: f, left: limit(self.payload.bytes), is_cut: false };
+        match self.fill(&mut out) {
+            Err(_) if out.is_cut => f.write_str(CUT),
+            result => result,
         }
-        f.write_str(rest)
     }
 }
 
 impl Message<'_> {
-    fn value(&self, name: &str) -> Option<Meant<'_, '_>> {
-        let field = |name| self.payload.fields.iter().find(|(field, _)| field == name);
-        let (plain, _) = name.split_at(name.find([',', ':']).unwrap_or(name.len()));
-        let (name, value) = field(name).or_else(|| field(plain))?;
-        Some(self.payload.types.field(name).interpret(value.as_ref()?))
+    fn fill(&self, out: &mut Bounded<'_, '_>) -> fmt::Result {
+        let Template { text, places } = self.template;
+        let mut at = 0;
+        for (place, number) in places {
+            let Some((name, Some(value))) = self.payload.fields.get(*number) else { continue };
+            out.write_str(&text[at..place.start])?;
+            let value = self.payload.types.field(name).interpret(value);
+            write!(out, "{}", PlainValue { value, bare: true })?;
+            at = place.end;
+        }
+        out.write_str(&text[at..])
     }
 }
 
@@ -58,23 +95,50 @@ impl serde::Serialize for Message<'_> {
     }
 }
 
+/// Passes on so many bytes, and then fails.
+struct Bounded<'o, 'f> {
+    out: &'o mut fmt::Formatter<'f>,
+    left: usize,
+    is_cut: bool,
+}
+
+impl Write for Bounded<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if text.len() <= self.left {
+            self.left -= text.len();
+            return self.out.write_str(text);
+        }
+        self.is_cut = true;
+        let end = (0..=self.left).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        self.out.write_str(&text[..end])?;
+        Err(fmt::Error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use nettrace_reader::{Metadata, Value};
+    use nettrace_reader::{Field, Metadata, Type, Value};
 
-    use super::Message;
-    use crate::{payload::Payload, rust_types::RustTypes};
+    use super::{CUT, Message, limit};
+    use crate::{event_types::EventType, payload::Payload};
+
+    fn fill(template: &str, bytes: usize) -> String {
+        let field = |name: &str| Field { name: name.into(), ty: Type::UInt32 };
+        let fields = ["count", "what", "absent"].map(field).into();
+        let message_template = Some(template.into());
+        let ty = EventType::of(&Metadata { fields, message_template, ..Metadata::default() });
+        let fields = vec![
+            ("count", Some(Value::U32(3))),
+            ("what", Some(Value::Text("{count} \"teas\"".into()))),
+            ("absent", None),
+        ];
+        let payload = Payload { fields, bytes, error: None, types: &ty.rust_types };
+        Message { template: ty.message.as_ref().unwrap(), payload: &payload }.to_string()
+    }
 
     #[test]
     fn filled() {
-        let fields = vec![
-            ("count".into(), Some(Value::U32(3))),
-            ("what".into(), Some(Value::Text("{count} \"teas\"".into()))),
-            ("absent".into(), None),
-        ];
-        let metadata = Metadata::default();
-        let payload = Payload { fields, error: None, types: RustTypes::of(&metadata) };
-        let fill = |template| Message { template, payload: &payload }.to_string();
+        let fill = |template| fill(template, 0);
         assert_eq!(fill("sold {count} of {what}!"), "sold 3 of {count} \"teas\"!");
         assert_eq!(fill("{count}{count}"), "33");
         assert_eq!(fill("{count:x8} {count,5}"), "3 3");
@@ -82,5 +146,20 @@ mod tests {
             assert_eq!(fill(as_it_is), as_it_is);
         }
         assert_eq!(fill("{{count}}"), "{3}");
+        assert_eq!(fill("{{other}} {absent} {count"), "{{other}} {absent} {count");
+    }
+
+    #[test]
+    fn cut() {
+        for bytes in [0, 1_000] {
+            let room = limit(bytes);
+            let fits = "x".repeat(room - 1);
+            assert_eq!(fill(&format!("{fits}{{count}}"), bytes), format!("{fits}3"));
+            assert_eq!(fill(&format!("{fits}3!"), bytes), format!("{fits}3{CUT}"));
+            assert_eq!(fill(&format!("{fits}é"), bytes), format!("{fits}{CUT}"));
+            let many = fill(&"{what}".repeat(100_000), bytes);
+            assert_eq!(many.len(), room + CUT.len());
+            assert!(many.starts_with("{count} \"teas\"{count}") && many.ends_with(CUT));
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! `docs/json.md` documents the JSON of values.
 
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 use nettrace_reader::{Error, Event, Label, Type, Value};
 use serde::{
@@ -11,6 +11,7 @@ use serde::{
 };
 
 use crate::{
+    event_types::EventType,
     rust_types::{Meant, RustTypes, Stated},
     spelling::{FileTime, Guid, Hex, OneLine, SpanId, not_finite},
     unique_names::{Names, all_differ},
@@ -21,23 +22,21 @@ use crate::{
 pub(crate) struct Payload<'a> {
     /// Names, all different, and values. A value is `None` if the payload ends before the field, or
     /// after a field that cannot be decoded.
-    pub(crate) fields: Vec<(Cow<'a, str>, Option<Value<'a>>)>,
+    pub(crate) fields: Vec<(&'a str, Option<Value<'a>>)>,
+    /// The size of the payload.
+    pub(crate) bytes: usize,
     /// Why a field could not be decoded.
     pub(crate) error: Option<Error>,
-    pub(crate) types: RustTypes<'a>,
+    pub(crate) types: &'a RustTypes,
 }
 
 impl<'a> Payload<'a> {
-    pub(crate) fn of(event: &Event<'a>) -> Self {
+    pub(crate) fn of(event: &Event<'a>, ty: &'a EventType) -> Self {
         let types = &event.metadata().fields;
         let mut values = event.fields();
         let mut fields = Vec::with_capacity(types.len());
         let mut error = None;
-        let mut names = match all_differ(types.iter().map(|field| &*field.name)) {
-            true => None,
-            false => Some(Names::default()),
-        };
-        for field in types {
+        for (field, name) in types.iter().zip(&ty.names) {
             let is_absent = values.is_exhausted();
             if is_absent && field.ty == Type::Rest {
                 continue;
@@ -51,13 +50,11 @@ impl<'a> Payload<'a> {
                 }
                 None => None,
             };
-            let name = match &mut names {
-                Some(names) => names.unique(&field.name),
-                None => Cow::Borrowed(&*field.name),
-            };
-            fields.push((name, value));
+            fields.push((&**name, value));
         }
-        Self { fields, error, types: RustTypes::of(event.metadata()) }
+        // Why the last field could be shown only as bytes.
+        error = error.or_else(|| values.next()?.err());
+        Self { fields, bytes: event.payload.len(), error, types: &ty.rust_types }
     }
 }
 
@@ -71,7 +68,7 @@ impl Serialize for JsonFields<'_> {
         let mut map = serializer.serialize_map(Some(fields.len()))?;
         for (name, value) in fields {
             let value = value.as_ref().map(|value| JsonValue(types.field(name).interpret(value)));
-            map.serialize_entry(&**name, &value)?;
+            map.serialize_entry(name, &value)?;
         }
         map.end()
     }
@@ -124,6 +121,7 @@ impl Serialize for JsonValue<'_, '_> {
             // A JSON number could lose digits.
             Value::Decimal(number) => serializer.collect_str(number),
             Value::Bytes(bytes) => serializer.collect_seq(*bytes),
+            Value::More(count) => serializer.collect_str(&More(*count)),
             Value::Object(fields) => {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
                 let mut names = Names::default();
@@ -216,6 +214,7 @@ impl fmt::Display for PlainValue<'_, '_> {
             Value::Guid(bytes) => Guid(bytes).fmt(f),
             Value::Decimal(number) => number.fmt(f),
             Value::Bytes(bytes) => write!(f, "0x{}", Hex(bytes)),
+            Value::More(count) => More(*count).fmt(f),
             Value::Object(fields) => {
                 f.write_str("(")?;
                 for (i, (name, value)) in fields.iter().enumerate() {
@@ -227,6 +226,15 @@ impl fmt::Display for PlainValue<'_, '_> {
             }
             other => write!(f, "{other:?}"),
         }
+    }
+}
+
+/// So many more elements of an array.
+struct More(usize);
+
+impl fmt::Display for More {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "… and {} more elements of no bytes", self.0)
     }
 }
 

@@ -9,8 +9,8 @@ use nettrace_reader::Event;
 use nettrace_report::{Describe, Report};
 
 use crate::{
-    args::Limits, convert::destination::Destination, failure::Failure, heph::Original,
-    payload::Payload, source::Source, summary::say, tree,
+    args::Limits, convert::destination::Destination, event_types::EventTypes, failure::Failure,
+    heph::Original, payload::Payload, source::Source, summary::say, tree,
 };
 
 /// Options of `report`.
@@ -74,7 +74,7 @@ pub(crate) fn page(
     };
     let title = content.title.clone().unwrap_or_else(name);
     let wanted = nettrace_report::Options::new(title).slowest(content.slow);
-    let mut report = Report::read(&mut events, &mut AsTree, &wanted);
+    let mut report = Report::read(&mut events, &mut AsTree::default(), &wanted);
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);
     }
@@ -91,15 +91,18 @@ pub(crate) fn page(
 }
 
 /// Spells events as `nettrace tree` does.
-struct AsTree;
+#[derive(Default)]
+struct AsTree(EventTypes);
 
 impl Describe for AsTree {
     fn event(&mut self, event: &Event<'_>) -> String {
-        text(tree::text::event(event, &Payload::of(event)))
+        let ty = self.0.of(event);
+        text(tree::text::event(event, ty, &Payload::of(event, ty)))
     }
 
     fn details(&mut self, event: &Event<'_>, is_start: bool) -> String {
-        text(tree::text::details(event, &Payload::of(event), is_start))
+        let ty = self.0.of(event);
+        text(tree::text::details(event, &Payload::of(event, ty), is_start))
     }
 }
 

@@ -4,7 +4,7 @@
 //! `nettrace_format::v6` documents the key-values. A value that does not fit its stated type is
 //! shown as if none was stated.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{borrow::Cow, collections::HashMap, fmt, time::Duration};
 
 use jiff::Timestamp;
 use nettrace_format::v6::RUST_TYPE_KEY;
@@ -13,23 +13,29 @@ use nettrace_reader::{Metadata, Value};
 /// The type that version 6 describes in full.
 const DESCRIBED: &str = "_";
 
-/// What an event type states of its fields.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RustTypes<'a>(&'a [(String, String)]);
+/// What an event type states of its fields: types by the paths of fields.
+#[derive(Debug, Default)]
+pub(crate) struct RustTypes(HashMap<String, String>);
 
-impl<'a> RustTypes<'a> {
-    pub(crate) fn of(metadata: &'a Metadata) -> Self {
-        Self(&metadata.key_values)
+impl RustTypes {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
+        let mut types = HashMap::new();
+        for (key, ty) in &metadata.key_values {
+            if let Some(path) = key.strip_prefix(RUST_TYPE_KEY) {
+                // The first of several applies.
+                types.entry(path.to_owned()).or_insert_with(|| ty.clone());
+            }
+        }
+        Self(types)
     }
 
     /// What is stated of a field of the event.
-    pub(crate) fn field(self, name: &'a str) -> Stated<'a> {
+    pub(crate) fn field<'a>(&'a self, name: &'a str) -> Stated<'a> {
         Stated { ty: self.find(name), path: Cow::Borrowed(name), types: self }
     }
 
-    fn find(self, path: &str) -> &'a str {
-        let stated = self.0.iter().find(|(key, _)| key.strip_prefix(RUST_TYPE_KEY) == Some(path));
-        stated.map_or(DESCRIBED, |(_, ty)| ty)
+    fn find(&self, path: &str) -> &str {
+        self.0.get(path).map_or(DESCRIBED, |ty| ty)
     }
 }
 
@@ -38,7 +44,7 @@ impl<'a> RustTypes<'a> {
 pub(crate) struct Stated<'a> {
     ty: &'a str,
     path: Cow<'a, str>,
-    types: RustTypes<'a>,
+    types: &'a RustTypes,
 }
 
 /// A value with the meaning that its stated type gives it.

@@ -4,7 +4,10 @@
 //! its name `x`, the second becomes `x#2`, the third `x#3`. If the trace has a field with that
 //! name, too, the next free number is used.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+};
 
 /// Up to this number, names are compared with each other, which is faster than a table.
 const FEW: usize = 16;
@@ -14,16 +17,21 @@ const FEW: usize = 16;
 pub(crate) struct Names<'a> {
     few: Vec<Cow<'a, str>>,
     many: HashSet<Cow<'a, str>>,
+    /// The last number that each name got that is there more than once.
+    numbers: HashMap<&'a str, u64>,
 }
 
 impl<'a> Names<'a> {
     /// Returns `name`, or its unique replacement.
     pub(crate) fn unique(&mut self, name: &'a str) -> Cow<'a, str> {
         let mut unique = Cow::Borrowed(name);
-        let mut number = 1_u64;
-        while self.contains(&unique) {
-            number += 1;
-            unique = Cow::Owned(format!("{name}#{number}"));
+        if self.contains(name) {
+            let mut number = self.numbers.get(name).copied().unwrap_or(1);
+            while self.contains(&unique) {
+                number += 1;
+                unique = Cow::Owned(format!("{name}#{number}"));
+            }
+            self.numbers.insert(name, number);
         }
         if self.many.is_empty() && self.few.len() < FEW {
             self.few.push(unique.clone());

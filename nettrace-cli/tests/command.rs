@@ -9,7 +9,7 @@ use std::{
 
 use program::{nettrace, stderr, stdout};
 use testkit::streams::{
-    Row, Stream, samples,
+    EventType, Row, Stream, samples, utf16z,
     v5::{self, Objects},
     v5_samples,
 };
@@ -41,6 +41,94 @@ fn a_file_and_a_pipe_give_the_same() {
             // A stream may have no events.
             assert!(!from_file.stdout.is_empty() || stderr(&from_file).contains("# events=0 "));
         }
+    }
+}
+
+/// A message may name a field as often as it likes, and a field may have many elements of no bytes.
+/// What is shown of an event is bounded by its bytes, and says what it lacks.
+#[test]
+fn few_bytes_are_not_shown_as_many() {
+    let template = "{f}".repeat(10_000);
+    let empty = [19, 1, 0, 0];
+    let ty = EventType::new(1, "P", 1, "E").optional_text(4, &[&template]);
+    let ty = ty.field("f", &[18]).field("empty", &empty).field("last", &[6]);
+    let text = "x".repeat(20_000);
+    let payload = [&*utf16z(&text), &[0xFF, 0xFF, 7]].concat();
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&ty).label_lists(1, &[&[[&[4][..], &[9; 8]].concat()]]);
+    let start = EventType::new(2, "P", 2, "SpanStart").optional(&[1, 1]);
+    let rows = [
+        Row::new(5, 1, 1001).metadata(2).labels(1),
+        Row::new(5, 2, 1002).metadata(1).labels(1).payload(&payload),
+    ];
+    let bytes = stream.metadata(&start).events(&rows).end();
+    for args in [
+        &["dump", "-"][..],
+        &["dump", "--json", "-"],
+        &["tree", "-"],
+        &["tree", "--json", "-"],
+        &["report", "-", "-o", "-"],
+        &["convert", "-", "-", "--to", "jsonl"],
+        &["convert", "-", "-", "--to", "csv"],
+        &["convert", "-", "-", "--to", "chrome"],
+        &["convert", "-", "-", "--to", "firefox"],
+    ] {
+        let output = nettrace(args, &bytes);
+        assert_eq!(output.status.code(), Some(0), "{args:?} {}", stderr(&output));
+        assert!(output.stdout.len() < 2_000_000, "{args:?} {}", output.stdout.len());
+        let text = stdout(&output);
+        if matches!(args[0], "dump" | "tree") {
+            assert!(text.contains("… (cut)"), "{args:?}");
+            assert!(text.contains("… and 65519 more elements of no bytes"), "{args:?}");
+            assert!(text.contains("last=7") || text.contains("\"last\":7"), "{args:?}");
+        }
+    }
+}
+
+/// A type that is nested too deep, and one whose description is damaged: each event says it, the
+/// summary counts it, and `verify` names it. What is readable is shown, also that behind.
+#[test]
+fn types_that_are_not_read_are_told() {
+    let deep = [&[19; 60][..], &[6]].concat();
+    let ty = EventType::new(1, "P", 1, "Deep").field("a", &[6]).field("b", &deep);
+    let payload = [&[7, 1][..], &[0; 3]].concat();
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&ty.field("c", &[6]));
+    let bytes = stream.events(&[Row::new(5, 1, 1001).payload(&payload)]).end();
+    let dumped = nettrace(&["dump", "-"], &bytes);
+    assert_eq!(dumped.status.code(), Some(0));
+    assert!(stdout(&dumped).contains(" a=7 "), "{}", stdout(&dumped));
+    assert!(stdout(&dumped).contains("more than 48 levels deep"), "{}", stdout(&dumped));
+    assert!(stderr(&dumped).contains(" payload_errors=1 "), "{}", stderr(&dumped));
+    let json = nettrace(&["dump", "--json", "-"], &bytes);
+    assert!(stdout(&json).contains("\"fields_error\":"), "{}", stdout(&json));
+    for to in ["chrome", "perfetto", "csv", "jsonl"] {
+        let said = nettrace(&["convert", "-", "-", "--to", to], &bytes);
+        assert!(stderr(&said).contains("1 events' fields that cannot be decoded"), "{to}");
+        assert_eq!(said.status.code(), Some(3), "{to}");
+    }
+    let verified = nettrace(&["verify", "-"], &bytes);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(stdout(&verified).contains("48 levels"), "{}", stdout(&verified));
+
+    let damaged = EventType::new(1, "P", 1, "Damaged").field("a", &[6]).field("b", &[24, 18]);
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&damaged).metadata(&EventType::new(2, "P", 2, "Behind"));
+    let rows = [Row::new(5, 1, 1001).payload(&[7, 0]), Row::new(5, 2, 1002).metadata(2)];
+    let bytes = stream.events(&rows).end();
+    let dumped = nettrace(&["dump", "-"], &bytes);
+    assert_eq!(dumped.status.code(), Some(1));
+    assert!(stdout(&dumped).contains("P/Damaged a=7 "), "{}", stdout(&dumped));
+    assert!(stdout(&dumped).contains("P/Behind"), "{}", stdout(&dumped));
+    assert!(stderr(&dumped).contains("description of an event type is damaged"));
+    let verified = nettrace(&["verify", "-"], &bytes);
+    assert_eq!(verified.status.code(), Some(1));
+    assert!(stdout(&verified).contains("in a block of kind Metadata"), "{}", stdout(&verified));
+    for to in ["v6", "v5", "v4", "heph", "chrome", "csv"] {
+        let output = nettrace(&["convert", "-", "-", "--to", to], &bytes);
+        assert_eq!(output.status.code(), Some(1), "{to}");
+        assert!(stderr(&output).contains("# events=2 "), "{to} {}", stderr(&output));
+        assert!(!output.stdout.is_empty(), "{to}");
     }
 }
 

@@ -7,9 +7,12 @@ use convert_support::{
     convert, events, heph_events, is_activity, is_sound, items, left_out, lost, shown, values,
 };
 use nettrace_reader::{Event, Reader};
+use program::{nettrace, stderr, stdout};
 use testkit::{
     reference::dotnet_traces,
-    streams::{EventType, Row, STACK, Stream, random, samples, v5_random, v5_samples},
+    streams::{
+        EventType, Row, STACK, Stream, fields_of, random, samples, utf16z, v5_random, v5_samples,
+    },
 };
 
 /// Handmade and random streams of version 6.
@@ -277,6 +280,72 @@ fn what_nobody_describes_is_listed() {
             assert!(said.contains(&format!(" cannot express it: {line}\n")), "{to} {line}: {said}");
         }
         assert_eq!(said.lines().count(), listed.len() + 1, "{to}: {said}");
+    }
+}
+
+/// Dates of sixteen bytes become dates of eight, and data that several locations share is copied for
+/// each. A date that does not exist cannot be converted, which the exit code says.
+#[test]
+fn long_dates_and_shared_data() {
+    let date = |month: i16| {
+        let parts = [2026_i16, month, 6, 21, 9, 39, 11, 5];
+        parts.iter().flat_map(|part| part.to_le_bytes()).collect::<Vec<_>>()
+    };
+    let pair = fields_of(&[("at", vec![16]), ("n", vec![6])]);
+    let dates = EventType::new(1, "P", 1, "Dates").field("t", &[16]);
+    let dates = dates.field("list", &[&[19, 1][..], &pair].concat()).field("text", &[18]);
+    let dates = dates.field("near", &[24, 16]).field("n", &[6]);
+    let shared = EventType::new(2, "P", 2, "Shared").field("a", &[25, 7]);
+    let shared = shared.field("b", &[25, 7]).field("c", &[24, 7]).field("n", &[6]);
+    let location = |at: u16, size: u16| [at.to_le_bytes(), size.to_le_bytes()].concat();
+    let with_dates = |month| {
+        let list = [&[1, 0][..], &date(2), &[4]].concat();
+        [date(month), list, utf16z("é"), location(1, 16), vec![7], date(3)].concat()
+    };
+    let numbers: Vec<u8> = (1..=20_i16).flat_map(i16::to_le_bytes).collect();
+    let (a, b, c) = (location(13, 40), location(15, 38), location(1, 40));
+    let sharing = [&*a, &*b, &*c, &[7], &*numbers].concat();
+    let stream = |rows: &[Row]| {
+        let mut stream = Stream::at(1);
+        stream.thread(1).metadata(&dates).metadata(&shared).events(rows).end()
+    };
+    let good = [
+        Row::new(1, 1, 10).payload(&with_dates(11)),
+        Row::new(1, 2, 11).metadata(2).payload(&sharing),
+    ];
+    let bytes = stream(&good);
+    for to in ["v6", "v5", "v4", "heph"] {
+        let (converted, said) = convert(&bytes, to);
+        assert!(!said.contains("payload"), "{to}: {said}");
+        let (v6, _) = convert(&converted, "v6");
+        let dumped = nettrace(&["dump", "-"], &v6);
+        let text = stdout(&dumped);
+        let numbers = |from: i16| (from..=20).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
+        for part in [
+            "2026-11-21T09:39:11.005",
+            "2026-02-21T09:39:11.005",
+            "2026-03-21T09:39:11.005",
+            "text=\"é\"",
+            &format!("[{}]", numbers(1)),
+            &format!("[{}]", numbers(2)),
+        ] {
+            assert!(text.contains(part), "{to} {part}: {text}");
+        }
+        assert_eq!(text.matches("n=7").count(), 2, "{to}: {text}");
+    }
+    let never = [Row::new(1, 1, 10).payload(&with_dates(13)), Row::new(1, 2, 11).metadata(2)];
+    for to in ["v5", "v4"] {
+        let output = nettrace(&["convert", "-", "-", "--to", to], &stream(&never));
+        assert_eq!(output.status.code(), Some(3), "{to}: {}", stderr(&output));
+        let line = "could not be converted: 2 events whose payload does not fit their type\n";
+        assert!(stderr(&output).contains(line), "{to}: {}", stderr(&output));
+        assert!(nettrace_reader::verify(&output.stdout[..]).unwrap().is_sound(), "{to}");
+    }
+    // Fields that cannot be decoded, in targets that show values.
+    let short = stream(&[Row::new(1, 1, 10).metadata(2).payload(&[1])]);
+    for (to, code) in [("chrome", 3), ("perfetto", 3), ("csv", 3), ("jsonl", 3), ("folded", 0)] {
+        let output = nettrace(&["convert", "-", "-", "--to", to], &short);
+        assert_eq!(output.status.code(), Some(code), "{to}: {}", stderr(&output));
     }
 }
 

@@ -192,11 +192,12 @@ impl Target for Writer {
         this.folder.publish()?;
         let mut left_out = LeftOut::default();
         let Counts { types, times, days } = this.left_out;
+        left_out.miss(
+            this.spans.given_up,
+            "ends of spans: too many were under way, or another began with the same id",
+        );
         for (count, what) in [
-            (
-                this.spans.given_up,
-                "ends of spans: too many were under way, or another began with the same id",
-            ),
+            // Their payloads are there as bytes.
             (types, "events' fields, as there are too many event types"),
             (times, "times that nanoseconds since 1970 cannot express"),
             (days, "days of events that follow events of a later day, whose folder they are in"),

@@ -161,6 +161,14 @@ pub enum ErrorKind {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// Descriptions of event types are damaged. The reader went on with the next description, so
+    /// this comes at the end of the stream. The offset is that of the first damage.
+    DamagedTypes {
+        /// How many are damaged.
+        count: u64,
+        /// What is wrong with the first one.
+        what: &'static str,
+    },
     /// A reference to something that no earlier block defines, or that was flushed since.
     Undefined {
         /// What kind of definition is missing.
@@ -231,6 +239,16 @@ impl fmt::Display for ErrorKind {
             Self::Malformed { block, what } => {
                 write!(f, "damage in a block of kind {block}: {what}")
             }
+            Self::DamagedTypes { count: 1, what } => write!(
+                f,
+                "the description of an event type is damaged: {what}; everything else was \
+                 delivered, and the type's events as far as their fields are known"
+            ),
+            Self::DamagedTypes { count, what } => write!(
+                f,
+                "{count} descriptions of event types are damaged, the first one here: {what}; \
+                 everything else was delivered, and their events as far as their fields are known"
+            ),
             Self::Undefined { table, id } => {
                 write!(f, "{table} {id} is referred to but not defined before")
             }

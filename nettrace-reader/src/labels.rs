@@ -253,6 +253,50 @@ impl LastLabels {
     }
 }
 
+/// The label lists of one block: an iterator over the index and the labels of each. It decodes one
+/// at a time, so it takes no memory, however many there are.
+///
+/// ```
+/// use nettrace_reader::{Item, Reader};
+///
+/// # let file = nettrace_reader::example();
+/// let mut reader = Reader::new(&file[..])?;
+/// let mut labels = 0;
+/// while let Some(item) = reader.next_item()? {
+///     if let Item::LabelLists(lists) = item {
+///         labels += lists.map(|(_, list)| list.labels.len()).sum::<usize>();
+///     }
+/// }
+/// assert!(labels > 0);
+/// # Ok::<(), nettrace_reader::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LabelLists<'a> {
+    lists: Cursor<'a>,
+    next: u32,
+    left: u32,
+}
+
+impl<'a> LabelLists<'a> {
+    /// The lists of a block that [`parse_label_lists`] has accepted.
+    pub(crate) fn of(mut lists: Cursor<'a>) -> Read<Self> {
+        let (next, left) = (lists.u32()?, lists.u32()?);
+        Ok(Self { lists, next, left })
+    }
+}
+
+impl Iterator for LabelLists<'_> {
+    type Item = (u32, LabelList);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let list = EncodedLabels::read(&mut self.lists).ok()?;
+        let index = self.next;
+        self.next = self.next.wrapping_add(1);
+        Some((index, decode(list.bytes())))
+    }
+}
+
 /// Calls `define` with the offset, index and content of each list in a LabelList block of version
 /// 6.
 pub(crate) fn parse_label_lists<E: From<Damage>>(

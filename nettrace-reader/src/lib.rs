@@ -45,7 +45,7 @@ pub use crate::{
     error::{Error, ErrorKind, Result, Table},
     event::Event,
     input::Source,
-    labels::{Label, LabelList},
+    labels::{Label, LabelList, LabelLists},
     options::{Dialect, Options},
     read_ahead::ReadAhead,
     reader::{

@@ -9,17 +9,50 @@ use crate::{
 
 mod v5;
 
-/// How many levels deep types may be nested. Deeper types count as unknown. Real types have few
+/// How many levels deep types may be nested. Deeper types are [`Type::Deep`]. Real types have few
 /// levels.
 const MAX_DEPTH: u32 = 48;
 
-/// Calls `define` with the row offset and event type of each row in a Metadata block. `body` is the
-/// whole body of the block, which begins at stream offset `base`.
+/// What a row describes.
+#[derive(Debug)]
+pub(crate) struct Described {
+    /// The offset of the row.
+    pub(crate) offset: u64,
+    /// The event type. If the row is damaged, it is what stands before the damage; `None` if not
+    /// even its id does.
+    pub(crate) metadata: Option<Metadata>,
+    pub(crate) damage: Option<Damage>,
+}
+
+impl Described {
+    /// Parses a row. `parse` writes what it finds to its second argument, and notes in its third
+    /// what is damaged in parts whose end is known.
+    fn parse<'a>(
+        offset: u64,
+        mut row: Cursor<'a>,
+        id: impl FnOnce(&mut Cursor<'a>) -> Read<u32>,
+        parse: impl FnOnce(&mut Cursor<'a>, &mut Metadata, &mut Option<Damage>) -> Read<()>,
+    ) -> Self {
+        let mut metadata = match id(&mut row) {
+            Ok(id) => Metadata { id, ..Metadata::default() },
+            Err(damage) => return Self { offset, metadata: None, damage: Some(damage) },
+        };
+        let mut damage = None;
+        if let Err(end) = parse(&mut row, &mut metadata, &mut damage) {
+            damage.get_or_insert(end);
+        }
+        metadata.is_damaged = damage.is_some();
+        Self { offset, metadata: Some(metadata), damage }
+    }
+}
+
+/// Calls `define` with each row in a Metadata block. `body` is the whole body of the block, which
+/// begins at stream offset `base`.
 pub(crate) fn parse_metadata<E: From<Damage>>(
     format: Format,
     body: &[u8],
     base: u64,
-    mut define: impl FnMut(u64, Metadata) -> Result<(), E>,
+    mut define: impl FnMut(Described) -> Result<(), E>,
 ) -> Result<(), E> {
     if format == Format::V5 {
         return v5::parse_metadata(body, base, define);
@@ -30,20 +63,25 @@ pub(crate) fn parse_metadata<E: From<Damage>>(
     while !cursor.is_empty() {
         let offset = cursor.offset();
         let size = cursor.u16()?;
-        define(offset, parse_row(cursor.sub(size.into())?)?)?;
+        define(Described::parse(offset, cursor.sub(size.into())?, Cursor::varuint32, parse_row))?;
     }
     Ok(())
 }
 
-fn parse_row(mut row: Cursor<'_>) -> Read<Metadata> {
-    let mut metadata = Metadata {
-        id: row.varuint32()?,
-        provider: row.string()?,
-        event_id: row.varuint32()?,
-        name: row.string()?,
-        fields: parse_fields(&mut row, 0)?,
-        ..Metadata::default()
-    };
+/// The fields from the damage on.
+fn damaged_field() -> Field {
+    Field { name: String::new(), ty: Type::Damaged }
+}
+
+fn parse_row(
+    row: &mut Cursor<'_>,
+    metadata: &mut Metadata,
+    damage: &mut Option<Damage>,
+) -> Read<()> {
+    if let Err(end) = parse_head(row, metadata, damage) {
+        metadata.fields.push(damaged_field());
+        return Err(end);
+    }
     let size = row.u16()?;
     let mut optional = row.sub(size.into())?;
     while !optional.is_empty() {
@@ -63,35 +101,70 @@ fn parse_row(mut row: Cursor<'_>) -> Read<Metadata> {
             }
         }
     }
-    Ok(metadata)
+    Ok(())
 }
 
-fn parse_fields(cursor: &mut Cursor<'_>, depth: u32) -> Read<Vec<Field>> {
+fn parse_head(
+    row: &mut Cursor<'_>,
+    metadata: &mut Metadata,
+    damage: &mut Option<Damage>,
+) -> Read<()> {
+    metadata.provider = row.string()?;
+    metadata.event_id = row.varuint32()?;
+    metadata.name = row.string()?;
+    parse_fields(row, 0, &mut metadata.fields, damage)
+}
+
+/// The end of each field is known, so damage in one of them is only noted.
+fn parse_fields(
+    cursor: &mut Cursor<'_>,
+    depth: u32,
+    fields: &mut Vec<Field>,
+    damage: &mut Option<Damage>,
+) -> Read<()> {
     let count = cursor.u16()?;
-    let mut fields = Vec::new();
     for _ in 0..count {
         let size = cursor.u16()?;
         let mut field = cursor.sub(size.into())?;
-        fields.push(Field { name: field.string()?, ty: parse_type(&mut field, depth)? });
+        let mut parsed = damaged_field();
+        if let Err(end) = parse_field(&mut field, depth, &mut parsed, damage) {
+            damage.get_or_insert(end);
+        }
+        fields.push(parsed);
     }
-    Ok(fields)
+    Ok(())
 }
 
-/// A type that cannot be decoded is [`Type::Unknown`]. The rest of the field's description is then
-/// skipped, because its start is unknown.
-fn parse_type(cursor: &mut Cursor<'_>, depth: u32) -> Read<Type> {
+fn parse_field(
+    cursor: &mut Cursor<'_>,
+    depth: u32,
+    field: &mut Field,
+    damage: &mut Option<Damage>,
+) -> Read<()> {
+    field.name = cursor.string()?;
+    field.ty = parse_type(cursor, depth, damage)?;
+    Ok(())
+}
+
+/// A type that cannot be decoded is [`Type::Unknown`] or [`Type::Deep`]. The rest of the field's
+/// description is then skipped, because its start is unknown.
+fn parse_type(cursor: &mut Cursor<'_>, depth: u32, damage: &mut Option<Damage>) -> Read<Type> {
     let at = *cursor;
     let located = |ty: Type| match ty.fixed_size() {
         Some(_) => Ok(Box::new(ty)),
         None => Err(at.damage("a RelLoc or DataLoc has elements without a fixed size")),
     };
     Ok(match cursor.u8()? {
-        code @ (1 | 19 | 22 | 24 | 25) if depth > MAX_DEPTH => Type::Unknown(code.into()),
-        1 => Type::Object(parse_fields(cursor, depth + 1)?),
+        1 | 19 | 22 | 24 | 25 if depth > MAX_DEPTH => Type::Deep,
+        1 => {
+            let mut fields = Vec::new();
+            parse_fields(cursor, depth + 1, &mut fields, damage)?;
+            Type::Object(fields)
+        }
         code @ (19 | 22 | 24 | 25) => {
-            let element = parse_type(cursor, depth + 1)?;
-            match (code, element.unknown_code()) {
-                (_, Some(code)) => Type::Unknown(code),
+            let element = parse_type(cursor, depth + 1, damage)?;
+            match (code, element.endless()) {
+                (_, Some(endless)) => endless.clone(),
                 (19, _) => Type::Array(Box::new(element)),
                 (22, _) => Type::FixedArray(Box::new(element), cursor.u16()?),
                 (24, _) => Type::RelLoc(located(element)?),
@@ -141,9 +214,9 @@ mod tests {
 
     fn parse(bytes: &[u8]) -> Result<Vec<Metadata>, Damage> {
         let mut out = Vec::new();
-        parse_metadata(Format::V6, bytes, 0, |_, metadata| {
-            out.push(metadata);
-            Ok::<_, Damage>(())
+        parse_metadata(Format::V6, bytes, 0, |row| {
+            out.extend(row.metadata);
+            row.damage.map_or(Ok(()), Err)
         })?;
         Ok(out)
     }
@@ -201,7 +274,7 @@ mod tests {
         bytes.extend((row.len() as u16).to_le_bytes());
         bytes.extend(row);
         let fields = &parse(&bytes).unwrap()[0].fields;
-        assert_eq!(fields[..], [Field { name: String::new(), ty: Type::Unknown(19) }]);
+        assert_eq!(fields[..], [Field { name: String::new(), ty: Type::Deep }]);
     }
 
     #[test]

@@ -58,6 +58,7 @@ impl Options {
             finished_threads: Vec::new(),
             finished_types: Vec::new(),
             finished_types_cost: 0,
+            first_damage: None,
             current: Current::default(),
             state: State::BetweenBlocks,
         })
@@ -95,6 +96,8 @@ pub struct Reader<R> {
     finished_types: Vec<TypeTotals>,
     /// About how many bytes `finished_threads` takes.
     finished_types_cost: usize,
+    /// The first damage in a description of an event type.
+    first_damage: Option<Damage>,
     pub(crate) current: Current,
     state: State,
 }
@@ -426,6 +429,7 @@ impl<R: Source> Reader<R> {
             totals,
             finished_threads,
             finished_types_cost,
+            first_damage,
             options,
             current,
             ..
@@ -434,7 +438,11 @@ impl<R: Source> Reader<R> {
         let body = blocks.body();
         let mut cursor = Cursor::new(body, head.body);
         match head.kind {
-            BlockKind::EndOfStream => return Ok(Step::End),
+            BlockKind::EndOfStream => {
+                let Some(Damage { offset, what }) = *first_damage else { return Ok(Step::End) };
+                let kind = ErrorKind::DamagedTypes { count: totals.damaged_types, what };
+                return Err(Error::new(offset, kind).into());
+            }
             BlockKind::Event => {
                 let block = EventBlock::parse(format, body, head.body)?;
                 *current = Current {
@@ -450,9 +458,15 @@ impl<R: Source> Reader<R> {
                 return Err(Damage { offset: head.offset, what: "it is the second one" }.into());
             }
             BlockKind::Metadata => {
-                metadata::parse_metadata(format, body, head.body, |offset, metadata| {
+                metadata::parse_metadata(format, body, head.body, |row| {
+                    if let Some(damage) = row.damage {
+                        totals.damaged_types += 1;
+                        first_damage.get_or_insert(damage);
+                    }
+                    let Some(metadata) = row.metadata else { return Ok(()) };
                     totals.unknown_parts += u64::from(metadata.has_unknown_parts);
-                    tables.define_metadata(offset, metadata).map_err(Stop::Error)
+                    totals.deep_types += u64::from(metadata.is_deep());
+                    tables.define_metadata(row.offset, metadata).map_err(Stop::Error)
                 })?;
             }
             BlockKind::Stack => block::parse_stacks(&mut cursor, |offset, id, addresses| {

@@ -35,6 +35,10 @@ pub struct Metadata {
     /// Whether it has an optional part of an unknown kind. The reader skips that part and those
     /// after it.
     pub has_unknown_parts: bool,
+    /// Whether its description is damaged. It is then known up to the damage, and only the fields
+    /// before the damage are decoded. See
+    /// [`ErrorKind::DamagedTypes`](crate::ErrorKind::DamagedTypes).
+    pub is_damaged: bool,
     /// Whether its fields, and its name unless the stream has one, come from this crate's table of
     /// the events of the .NET runtime. See [`Options::runtime_events`].
     ///
@@ -68,6 +72,11 @@ impl Metadata {
             None if ends(b"Stop") => Some(2),
             _ => None,
         }
+    }
+
+    /// Whether it has fields that are nested too deep.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.fields.iter().any(|field| field.ty.endless() == Some(&Type::Deep))
     }
 }
 
@@ -171,10 +180,15 @@ pub enum Type {
     /// The bytes after the last field that is known; absent if there are none. No format has it,
     /// see [`Utf8String`](Self::Utf8String).
     Rest,
-    /// An unknown type code, or the code of a type that is nested more than 48 levels deep. The end
-    /// of such a value is unknown, so it takes the rest of the payload as
-    /// [`Value::Bytes`](crate::Value::Bytes).
+    /// An unknown type code. The end of such a value is unknown, so it takes the rest of the payload
+    /// as [`Value::Bytes`](crate::Value::Bytes), and an error follows it.
     Unknown(u32),
+    /// A type that is nested more than 48 levels deep, or an array of it. A value is as for
+    /// [`Unknown`](Self::Unknown).
+    Deep,
+    /// A type whose description is [damaged](Metadata::is_damaged). A value is as for
+    /// [`Unknown`](Self::Unknown).
+    Damaged,
 }
 
 impl Type {
@@ -203,15 +217,32 @@ impl Type {
     /// ```
     #[must_use]
     pub fn unknown_code(&self) -> Option<u32> {
+        match self.endless() {
+            Some(Self::Unknown(code)) => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// The first type in this one whose values have an unknown end.
+    pub(crate) fn endless(&self) -> Option<&Self> {
         match self {
-            Self::Unknown(code) => Some(*code),
-            Self::Object(fields) => fields.iter().find_map(|field| field.ty.unknown_code()),
+            Self::Unknown(_) | Self::Deep | Self::Damaged => Some(self),
+            Self::Object(fields) => fields.iter().find_map(|field| field.ty.endless()),
             Self::Array(element)
             | Self::FixedArray(element, _)
             | Self::CountedArray(element, _)
             | Self::RelLoc(element)
-            | Self::DataLoc(element) => element.unknown_code(),
+            | Self::DataLoc(element) => element.endless(),
             _ => None,
+        }
+    }
+
+    /// Whether its values have no bytes.
+    pub(crate) fn is_of_no_bytes(&self) -> bool {
+        match self {
+            Self::Object(fields) => fields.iter().all(|field| field.ty.is_of_no_bytes()),
+            Self::FixedArray(element, count) => *count == 0 || element.is_of_no_bytes(),
+            _ => false,
         }
     }
 
@@ -265,7 +296,9 @@ impl Type {
             | Self::Rest
             | Self::VarInt
             | Self::VarUInt
-            | Self::Unknown(_) => {
+            | Self::Unknown(_)
+            | Self::Deep
+            | Self::Damaged => {
                 return None;
             }
         })

@@ -110,6 +110,33 @@ impl WallTime {
             && (0..1000).contains(&self.millisecond)
     }
 
+    /// The time in units of 100 ns since 1601-01-01 UTC. Returns `None` if it is earlier, or does
+    /// not [exist](Self::is_valid).
+    ///
+    /// ```
+    /// use nettrace_reader::WallTime;
+    ///
+    /// let time = WallTime::from_file_time(133_484_448_000_000_000).unwrap();
+    /// assert_eq!(time.to_file_time(), Some(133_484_448_000_000_000));
+    /// ```
+    #[must_use]
+    pub fn to_file_time(&self) -> Option<u64> {
+        if !self.is_valid() {
+            return None;
+        }
+        // Days before the year, counted from 0001-01-01, of which 1601-01-01 is day 584,388.
+        let before = i64::from(self.year) - 1;
+        let mut days = before * 365 + before / 4 - before / 100 + before / 400 - 584_388;
+        for month in 1..self.month {
+            days += i64::from(Self { month, ..*self }.days_in_month());
+        }
+        days += i64::from(self.day) - 1;
+        let minutes = (days * 24 + i64::from(self.hour)) * 60 + i64::from(self.minute);
+        let milliseconds =
+            (minutes * 60 + i64::from(self.second)) * 1000 + i64::from(self.millisecond);
+        u64::try_from(milliseconds).ok().map(|milliseconds| milliseconds * 10_000)
+    }
+
     /// Converts a time in units of 100 ns since 1601-01-01 UTC, rounded down to milliseconds.
     /// Returns `None` after the year 9999.
     ///

@@ -4,7 +4,7 @@ use std::{borrow::Cow, fmt, slice};
 
 use crate::{
     cursor::{Cursor, Read},
-    error::{Error, ErrorKind, Result},
+    error::{Damage, Error, ErrorKind, Result},
     schema::{Field, Metadata, Type},
     trace::WallTime,
 };
@@ -65,6 +65,9 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
     /// Any other array.
     Array(Vec<Value<'a>>),
+    /// So many more elements, all like the one before. It is the last of an array that has more
+    /// than 16 elements of no bytes, such as objects without fields.
+    More(usize),
     /// The names and values of an object's fields.
     Object(Vec<(&'a str, Value<'a>)>),
 }
@@ -99,8 +102,9 @@ impl fmt::Display for Decimal {
     }
 }
 
-/// The fields of one payload, in order: an iterator over names and values. It ends after an error,
-/// and after a value of an unknown type.
+/// The fields of one payload, in order: an iterator over names and values. It ends after an error.
+/// An error also follows a value whose type is [unknown](Type::Unknown), [too deep](Type::Deep) or
+/// [damaged](Type::Damaged), because nobody knows where the next field begins.
 ///
 /// ```
 /// use nettrace_reader::Value;
@@ -132,11 +136,17 @@ impl<'a> Fields<'a> {
     pub(crate) fn new(metadata: &'a Metadata, payload: &'a [u8], base: u64) -> Self {
         let Metadata { fields, is_from_table, .. } = metadata;
         let with_dates = |date| {
-            let budget = payload.len().saturating_mul(4).saturating_add(SPARE_VALUES);
-            let cursor = Cursor::new(payload, 0);
-            let object = is_from_table.then_some((&**fields, 0));
-            let decoder =
-                Decoder { payload, cursor, object, located: 0, budget, date, is_lost: false };
+            let decoder = Decoder {
+                payload,
+                cursor: Cursor::new(payload, 0),
+                object: is_from_table.then_some((&**fields, 0)),
+                located: 0,
+                budget: payload.len().saturating_mul(8).saturating_add(SPARE_VALUES),
+                is_repeated: false,
+                date,
+                is_lost: false,
+                lost: None,
+            };
             Self { fields: fields.iter(), decoder, base, has_ended: false }
         };
         if fields.iter().any(|field| field.ty.has_dates())
@@ -158,6 +168,11 @@ impl<'a> Fields<'a> {
     #[must_use]
     pub fn used(&self) -> usize {
         self.decoder.cursor.position().max(self.decoder.located)
+    }
+
+    /// Whether a value had no known end.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.decoder.is_lost
     }
 
     /// A value of a field that the stream does not describe. What does not fit is bytes.
@@ -188,7 +203,7 @@ impl<'a> Fields<'a> {
     /// version of the event type wrote the event.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
-        self.is_exhausted_before(self.fields.as_slice().first())
+        self.decoder.lost.is_none() && self.is_exhausted_before(self.fields.as_slice().first())
     }
 
     /// An array without elements is at the end of a payload, and is there.
@@ -203,7 +218,7 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let field = self.fields.as_slice().first()?;
+        let Some(field) = self.fields.as_slice().first() else { return self.end() };
         if self.decoder.object.is_none() {
             if let Some(value) = self.decoder.number(&field.ty) {
                 self.fields.next();
@@ -218,11 +233,10 @@ impl<'a> Fields<'a> {
     /// The next field, whatever it is.
     #[inline(never)]
     fn next_other(&mut self) -> Option<Result<(&'a str, Value<'a>)>> {
-        let field = self.fields.next()?;
         if self.decoder.is_lost {
-            self.fields = [].iter();
-            return None;
+            return self.end();
         }
+        let field = self.fields.next()?;
         if self.decoder.object.is_some() {
             return Some(Ok((&field.name, self.value_of_table(field))));
         }
@@ -235,11 +249,25 @@ impl<'a> Fields<'a> {
             }
         })
     }
+
+    /// Ends the fields. Says once why the last value was not decoded, if it was not.
+    #[cold]
+    fn end(&mut self) -> Option<Result<(&'a str, Value<'a>)>> {
+        self.fields = [].iter();
+        let damage = self.decoder.lost.take()?;
+        let kind = ErrorKind::Payload { what: damage.what };
+        Some(Err(Error::new(self.base + damage.offset, kind)))
+    }
 }
 
-/// How many values a payload may have beyond those that its size explains. Otherwise elements of
-/// size 0, and overlapping RelLoc or DataLoc, could produce billions of values from a few bytes.
-const SPARE_VALUES: usize = 1 << 16;
+/// How many elements, and fields of elements, a payload may have beyond those that its size
+/// explains. Otherwise elements of no bytes, and overlapping RelLoc or DataLoc, could produce
+/// billions of values from a few bytes. Fields that are not in an array are not counted: their
+/// number is that of the event type.
+const SPARE_VALUES: usize = 1 << 10;
+
+/// How many elements of no bytes an array has before [`Value::More`].
+const MOST_EMPTY: usize = 16;
 
 #[derive(Clone, Debug)]
 struct Decoder<'a> {
@@ -250,12 +278,16 @@ struct Decoder<'a> {
     object: Option<(&'a [Field], usize)>,
     /// The end of the last located data.
     located: usize,
-    /// How many more values may be decoded, including code units of located text.
+    /// How many more values in arrays may be decoded, including code units of located text.
     budget: usize,
+    /// Whether the value is part of an array.
+    is_repeated: bool,
     /// The size of a date.
     date: u32,
-    /// Whether there was a value of an unknown type, so that the fields after it cannot be found.
+    /// Whether there was a value whose end is unknown, so that the fields after it cannot be found.
     is_lost: bool,
+    /// Why, unless the type says that the value is the last one. The caller must still be told.
+    lost: Option<Damage>,
 }
 
 impl<'a> Decoder<'a> {
@@ -278,7 +310,9 @@ impl<'a> Decoder<'a> {
     }
 
     fn value(&mut self, ty: &'a Type) -> Read<Value<'a>> {
-        self.spend(1)?;
+        if self.is_repeated {
+            self.spend(1)?;
+        }
         let cursor = &mut self.cursor;
         Ok(match ty {
             Type::Boolean => Value::Bool(cursor.u32()? != 0),
@@ -303,7 +337,15 @@ impl<'a> Decoder<'a> {
             Type::Utf16String => self.terminated_text()?,
             Type::Decimal => Value::Decimal(decimal(cursor)?),
             Type::Utf8String => self.terminated_utf8()?,
-            Type::Unknown(_) | Type::Rest => self.rest(),
+            Type::Rest => self.rest(),
+            Type::Unknown(_) | Type::Deep | Type::Damaged => {
+                self.lost = Some(cursor.damage(match ty {
+                    Type::Deep => "types that are nested more than 48 levels deep are not followed",
+                    Type::Damaged => "the description of the field's type is damaged",
+                    _ => "the field is of an unknown type",
+                }));
+                self.rest()
+            }
             Type::CountedArray(element, field) => {
                 let count = self.count((*field).into())?;
                 self.elements(element, count)?
@@ -312,6 +354,10 @@ impl<'a> Decoder<'a> {
                 let around = self.object.replace((fields, self.cursor.position()));
                 let mut values = Vec::with_capacity(fields.len());
                 for field in fields {
+                    if self.is_repeated {
+                        // The name is shown again for each element.
+                        self.spend(field.name.len() / 64)?;
+                    }
                     values.push((&*field.name, self.value(&field.ty)?));
                     if self.is_lost {
                         break;
@@ -374,12 +420,19 @@ impl<'a> Decoder<'a> {
             Type::Utf8CodeUnit => Value::Text(String::from_utf8_lossy(self.cursor.bytes(count)?)),
             Type::Utf16CodeUnit => Value::Text(utf16(self.cursor.bytes(count * 2)?).into()),
             _ => {
+                let is_empty = count > MOST_EMPTY && element.is_of_no_bytes();
+                let decoded = if is_empty { MOST_EMPTY } else { count };
                 let mut values = Vec::new();
-                for _ in 0..count {
+                let around = std::mem::replace(&mut self.is_repeated, true);
+                for _ in 0..decoded {
                     values.push(self.value(element)?);
                     if self.is_lost {
                         break;
                     }
+                }
+                self.is_repeated = around;
+                if is_empty {
+                    values.push(Value::More(count - decoded));
                 }
                 Value::Array(values)
             }

@@ -1,9 +1,13 @@
 //! Streams that are cut, have flipped bits, or lie. The reader returns the readable events, then an
 //! error with its offset and kind.
 
-use nettrace_reader::{BlockKind, Error, ErrorKind, Label, Options, Reader, Table};
+use nettrace_reader::{
+    BlockKind, Error, ErrorKind, Label, Options, Reader, Rule, Table, Value, verify,
+};
 use testkit::streams::{
-    EventType, METADATA, Row, Stream, THREAD, random, samples, v5_random, v5_samples, varuint,
+    EventType, METADATA, Row, Stream, THREAD, fields_of, random, samples,
+    v5::{self, Objects},
+    v5_random, v5_samples, varuint,
 };
 
 /// The number of events that were read, and how reading ended.
@@ -266,6 +270,170 @@ fn payloads_that_explode_are_refused() {
         let event = reader.next_event().unwrap().unwrap();
         let error = event.fields().find_map(Result::err).unwrap();
         assert!(matches!(error.kind(), ErrorKind::Payload { .. }), "{error}");
+    }
+}
+
+/// An array of elements of no bytes costs no more than its payload has bytes. What follows it is
+/// decoded.
+#[test]
+fn elements_of_no_bytes_are_counted() {
+    let empty_object: &[u8] = &[1, 0, 0];
+    let no_numbers: &[u8] = &[22, 6, 0, 0];
+    let pair = fields_of(&[("x", empty_object.to_vec()), ("y", no_numbers.to_vec())]);
+    for element in [empty_object, no_numbers, &[&[1][..], &pair].concat()] {
+        let list = [&[19], element].concat();
+        let fixed = [&[22], element, &[0xFF, 0xFF]].concat();
+        let event = EventType::new(1, "Test", 1, "E").field("list", &list);
+        let event = event.field("fixed", &fixed).field("few", &list).field("last", &[6]);
+        let rows = [Row::new(5, 1, 60).payload(&[0xFF, 0xFF, 16, 0, 7])];
+        let bytes = Stream::new().thread(5).metadata(&event).events(&rows).end();
+        let mut reader = Reader::new(&*bytes).unwrap();
+        let event = reader.next_event().unwrap().unwrap();
+        let values: Vec<_> = event.fields().map(|field| field.unwrap().1).collect();
+        let [Value::Array(list), Value::Array(fixed), Value::Array(few), last] = &*values else {
+            panic!("{values:?}")
+        };
+        assert_eq!((list.len(), &list[16]), (17, &Value::More(65_519)));
+        assert_eq!((list, few.len()), (fixed, 16));
+        assert_eq!(*last, Value::U8(7));
+    }
+    // Elements with a byte, and four thousand fields without one.
+    let fields: Vec<_> = (0..4_000).map(|_| ("x", empty_object.to_vec())).collect();
+    let object = [&[1][..], &fields_of(&[&[("n", vec![6])], &*fields].concat())].concat();
+    let event = EventType::new(1, "Test", 1, "E").field("f", &[&[19], &*object].concat());
+    let payload = [&2_000_u16.to_le_bytes()[..], &[0; 2_000]].concat();
+    let rows = [Row::new(5, 1, 60).payload(&payload)];
+    let bytes = Stream::new().thread(5).metadata(&event).events(&rows).end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let event = reader.next_event().unwrap().unwrap();
+    let error = event.fields().find_map(Result::err).unwrap();
+    assert!(error.to_string().contains("far more values"), "{error}");
+    // Fields that are in no array are as many as the type says.
+    let fields: Vec<_> = (0..9_000).map(|_| ("x", vec![1, 0, 0])).collect();
+    let event = fields.iter().fold(EventType::new(1, "T", 1, "E"), |ty, (_, f)| ty.field("", f));
+    let rows = [Row::new(5, 1, 60)];
+    let bytes = Stream::new().thread(5).metadata(&event).events(&rows).end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    assert_eq!(reader.next_event().unwrap().unwrap().fields().filter(Result::is_ok).count(), 9_000);
+}
+
+/// If the description of an event type is damaged, those after it are read, and the type is known
+/// as far as it is readable.
+#[test]
+fn damaged_descriptions_of_types() {
+    let long = |fields: Vec<u8>| [&[2, 1, b'P', 2, 1, b'D'][..], &fields, &[2, 0, 1, 9]].concat();
+    let field = |ty: &[u8]| fields_of(&[("a", vec![6]), ("b", ty.to_vec()), ("c", vec![6])]);
+    let mut cut_field = field(&[6]);
+    cut_field[7] = 99;
+    let rows = [
+        (long(field(&[24, 18])), &["a", "b", "c"][..], Some(9)),
+        (long(fields_of(&[("a", vec![6]), ("b", vec![])])), &["a", "b"], Some(9)),
+        (long(cut_field), &["a", ""], None),
+        (vec![2, 1, b'P', 2, 9, b'D'], &[""], None),
+        (vec![2], &[""], None),
+    ];
+    let block = |row: &[u8]| {
+        let (first, last) = (EventType::new(1, "P", 1, "First"), EventType::new(3, "P", 3, "Last"));
+        let mut body = vec![0, 0];
+        for row in [&*first.row(), row, &*last.field("n", &[6]).row()] {
+            body.extend((row.len() as u16).to_le_bytes());
+            body.extend(row);
+        }
+        body
+    };
+    for (row, names, opcode) in rows {
+        let events = [
+            Row::new(5, 1, 1060),
+            Row::new(5, 2, 1061).metadata(2).payload(&[7, 8]),
+            Row::new(5, 3, 1062).metadata(3).payload(&[7]),
+        ];
+        let mut stream = Stream::new();
+        let bytes = stream.thread(5).block(METADATA, &block(&row)).events(&events).end();
+        let mut reader = Reader::new(&*bytes).unwrap();
+        assert!(!reader.next_event().unwrap().unwrap().metadata().is_damaged);
+        let event = reader.next_event().unwrap().unwrap();
+        let metadata = event.metadata();
+        assert!(metadata.is_damaged);
+        assert_eq!(metadata.opcode, opcode);
+        assert!(metadata.fields.iter().map(|it| &*it.name).eq(names.iter().copied()));
+        let mut fields = event.fields();
+        if names.len() > 1 {
+            assert_eq!(fields.next().unwrap().unwrap(), ("a", Value::U8(7)));
+        }
+        assert!(matches!(fields.next().unwrap().unwrap().1, Value::Bytes([.., 8])));
+        assert!(fields.next().unwrap().unwrap_err().to_string().contains("is damaged"));
+        assert!(fields.next().is_none());
+        let event = reader.next_event().unwrap().unwrap();
+        assert_eq!(event.fields().next().unwrap().unwrap(), ("n", Value::U8(7)));
+        check_damaged_type(&bytes, reader);
+    }
+    // Not even the id is readable. Events of other types are read.
+    for row in [&[][..], &[0xFF]] {
+        let mut stream = Stream::new();
+        stream.thread(5).block(METADATA, &block(row));
+        let bytes = stream.events(&[Row::new(5, 1, 1060).metadata(3).payload(&[7])]).end();
+        let mut reader = Reader::new(&*bytes).unwrap();
+        assert_eq!(reader.next_event().unwrap().unwrap().metadata().name, "Last");
+        check_damaged_type(&bytes, reader);
+    }
+}
+
+/// The end of the stream tells of the damage. A check names it, and nothing else.
+fn check_damaged_type(bytes: &[u8], mut reader: Reader<&[u8]>) {
+    let error = reader.next_event().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::DamagedTypes { count: 1, .. }), "{error}");
+    assert!(reader.next_event().unwrap().is_none());
+    assert_eq!(reader.totals().damaged_types, 1);
+    let mut sorted = Reader::new(bytes).unwrap().sorted();
+    let mut count = 0;
+    let end = loop {
+        match sorted.next_event() {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => panic!("no error"),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((end.offset(), count), (error.offset(), reader.totals().events));
+    let report = verify(bytes).unwrap();
+    assert_eq!(report.events, reader.totals().events);
+    let found: Vec<_> = report.violations.iter().map(|it| (it.rule, it.offset)).collect();
+    assert_eq!(found, [(Rule::Readable, error.offset())]);
+}
+
+/// The same in versions 4 and 5.
+#[test]
+fn damaged_descriptions_of_types_in_versions_4_and_5() {
+    let with = |ty: &[u32]| [("a", v5::code(&[6])), ("b", v5::code(ty)), ("c", v5::code(&[6]))];
+    let old = v5::event_type(2, 2, "D", &v5::fields(&with(&[6])));
+    let cut = old[..old.len() - 6].to_vec();
+    let tag = |fields: &[u8]| [&[0; 4][..], &v5::tag(2, fields), &v5::tag(1, &[9])].concat();
+    let tagged = v5::tagged_fields(&with(&[6]));
+    let short = v5::event_type(2, 2, "D", &tag(&tagged[..tagged.len() - 2]));
+    for (row, names, opcode) in [
+        (cut, &["a", "b", ""][..], None),
+        (short, &["a", "b", ""], Some(9)),
+        (old[..20].to_vec(), &[""], None),
+    ] {
+        let last = v5::event_type(3, 3, "Last", &v5::fields(&[("n", v5::code(&[6]))]));
+        let mut stream = Objects::new();
+        stream.metadata(&[v5::simple_type(1), row, last]);
+        let events = [
+            Row::new(5, 1, 1060),
+            Row::new(5, 2, 1061).metadata(2).payload(&[7, 8, 9]),
+            Row::new(5, 3, 1062).metadata(3).payload(&[7]),
+        ];
+        let bytes = stream.events(&events).end();
+        let mut reader = Reader::new(&*bytes).unwrap();
+        reader.next_event().unwrap().unwrap();
+        let event = reader.next_event().unwrap().unwrap();
+        let metadata = event.metadata();
+        assert!(metadata.is_damaged);
+        assert_eq!(metadata.opcode, opcode);
+        assert!(metadata.fields.iter().map(|it| &*it.name).eq(names.iter().copied()));
+        assert_eq!(event.fields().filter(Result::is_err).count(), 1);
+        let event = reader.next_event().unwrap().unwrap();
+        assert_eq!(event.fields().next().unwrap().unwrap(), ("n", Value::U8(7)));
+        check_damaged_type(&bytes, reader);
     }
 }
 

@@ -1,7 +1,13 @@
 //! Reads everything that a stream states, in its order.
 
 use nettrace_reader::{Item, Reader, SequencePoint};
-use testkit::streams::{Row, Stream, random, samples, v5_random, v5_samples};
+use testkit::{
+    allocations::{self, Counting},
+    streams::{LABEL_LIST, Row, Stream, random, samples, v5_random, v5_samples},
+};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
 
 /// Items as short texts.
 fn items(bytes: &[u8]) -> Vec<String> {
@@ -26,7 +32,7 @@ fn items(bytes: &[u8]) -> Vec<String> {
                     .collect::<Vec<_>>()
             ),
             Item::LabelLists(lists) => {
-                format!("labels {:?}", lists.iter().map(|(id, _)| *id).collect::<Vec<_>>())
+                format!("labels {:?}", lists.map(|(id, _)| id).collect::<Vec<_>>())
             }
             Item::SequencePoint(SequencePoint { timestamp, flush_threads, threads, .. }) => {
                 format!("point {timestamp} {flush_threads} {threads:?}")
@@ -36,6 +42,24 @@ fn items(bytes: &[u8]) -> Vec<String> {
     }
     assert!(reader.next_item().unwrap().is_none());
     items
+}
+
+/// What a block of label lists costs beside the definitions does not grow with their number.
+#[test]
+fn label_lists_are_lent() {
+    const LISTS: u32 = 100_000;
+    let mut body = [1_u32.to_le_bytes(), LISTS.to_le_bytes()].concat();
+    body.extend([0x89, 3].repeat(LISTS as usize));
+    let bytes = Stream::new().block(LABEL_LIST, &body).end();
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let made = allocations::of(|| {
+        let Some(Item::LabelLists(lists)) = reader.next_item().unwrap() else { panic!() };
+        assert_eq!(lists.clone().next().unwrap().0, 1);
+    });
+    assert!(made < 100, "{made}");
+    let mut reader = Reader::new(&*bytes).unwrap();
+    let Some(Item::LabelLists(lists)) = reader.next_item().unwrap() else { panic!() };
+    assert_eq!(lists.last().unwrap().0, LISTS);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use nettrace_reader::{Dialect, Options, Reader, Rule, Type, Value, heph, verify, verify_with};
 use testkit::streams::{
-    EventType, Row, Stream, fields_of, odd,
+    EventType, Row, Stream, fields_of, odd, utf16z,
     v5::{self, Objects},
     varuint,
 };
@@ -55,13 +55,15 @@ fn odd_streams_are_read() {
     }
 }
 
-/// The fields of each event, as far as they can be decoded.
+/// The fields of each event, as far as they can be decoded, and then `!` and why not the others.
 fn values(bytes: &[u8]) -> Vec<Vec<(String, String)>> {
     let mut reader = Reader::new(bytes).unwrap();
     let mut out = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
         let fields = event.fields().map(|field| {
-            let (name, value) = field.unwrap();
+            let Ok((name, value)) = field else {
+                return ("!".to_owned(), field.unwrap_err().kind().to_string());
+            };
             let value = match value {
                 Value::Decimal(number) => number.to_string(),
                 other => format!("{other:?}"),
@@ -107,8 +109,17 @@ fn unknown_parts_are_skipped() {
     assert_eq!(violations(Dialect::Reference, &bytes), [Rule::Readable; 2]);
 }
 
+/// What an event says after a value of an unknown type, and after one of a type that is too deep.
+const UNKNOWN: (&str, &str) =
+    ("!", "a payload does not have the fields of its event type: the field is of an unknown type");
+const DEEP: (&str, &str) = (
+    "!",
+    "a payload does not have the fields of its event type: types that are nested more than 48 \
+     levels deep are not followed",
+);
+
 /// If a field's type is unknown, the end of its value is unknown too. The rest of the payload is
-/// shown as bytes. Fields before it are decoded.
+/// shown as bytes, and an error follows. Fields before it are decoded.
 #[test]
 fn unknown_types_leave_the_payload() {
     let with = |code: &[u8]| {
@@ -126,12 +137,13 @@ fn unknown_types_leave_the_payload() {
         (in_object.concat(), r#"Object([("x", U8(2)), ("y", Bytes([0, 0, 0, 3, 0, 0, 0]))])"#),
     ] {
         let bytes = with(&code);
-        assert_eq!(values(&bytes), [pairs(&[("a", "I32(1)"), ("b", shown)])], "{code:?}");
+        let shown = [("a", "I32(1)"), ("b", shown), UNKNOWN];
+        assert_eq!(values(&bytes), [pairs(&shown)], "{code:?}");
         assert_eq!(violations(Dialect::Specification, &bytes), [Rule::Readable], "{code:?}");
     }
 }
 
-/// Nesting is limited. Deeper fields are not decoded.
+/// Nesting is limited. Deeper fields are not decoded, which the event, the totals and a check say.
 #[test]
 fn deep_types_leave_the_payload() {
     for depth in [48_usize, 49, 50, 60, 200, 1000] {
@@ -154,9 +166,50 @@ fn deep_types_leave_the_payload() {
             let values = values(&bytes);
             let names: Vec<_> = values[0].iter().map(|(name, _)| &**name).collect();
             let is_known = depth < 50;
-            assert_eq!(names, if is_known { &["a", "b", "c"][..] } else { &["a", "b"] }, "{depth}");
+            assert_eq!(names, ["a", "b", if is_known { "c" } else { "!" }], "{depth}");
             assert_eq!(values.len(), 2);
-            assert_eq!(violations(Dialect::Specification, &bytes), [], "{depth}");
+            let found = violations(Dialect::Specification, &bytes);
+            assert_eq!(found, &[Rule::Readable][usize::from(is_known)..], "{depth}");
+            let mut reader = Reader::new(&*bytes).unwrap();
+            reader.read_to_end().unwrap();
+            assert_eq!(reader.totals().deep_types, u64::from(!is_known));
+        }
+    }
+}
+
+/// Versions 4 and 5 do the same. There a name follows its type, so the end of a deep type must be
+/// found: what stands behind it keeps its names.
+#[test]
+fn deep_types_of_versions_4_and_5() {
+    let payload = [1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0];
+    for depth in [49_usize, 50, 3_000, 100_000] {
+        // Each object has a field before the deep one and one behind it.
+        let empty = v5::object(&v5::fields(&[]));
+        let before = [&v5::code(&[1, 3])[..], &empty, &utf16z("x")].concat();
+        let behind = [&utf16z("deep")[..], &empty, &utf16z("y")].concat();
+        let deep = [before.repeat(depth), v5::code(&[9]), behind.repeat(depth)].concat();
+        let arrays = [&v5::code(&[19]).repeat(depth)[..], &v5::code(&[9])].concat();
+        let with = |ty: Vec<u8>| [("a", v5::code(&[9])), ("b", ty), ("c", v5::code(&[9]))];
+        let tagged = |ty| {
+            let fields = v5::tagged_fields(&with(ty));
+            [&[0; 4][..], &v5::tag(2, &fields), &v5::tag(1, &[7])].concat()
+        };
+        for fields in [v5::fields(&with(deep)), tagged(arrays)] {
+            let mut stream = Objects::new();
+            stream.metadata(&[v5::event_type(1, 1, "E", &fields), v5::simple_type(2)]);
+            stream.events(&[row(1, 1010).payload(&payload), row(2, 1011).metadata(2)]);
+            let bytes = stream.end();
+            let mut reader = Reader::new(&*bytes).unwrap();
+            reader.read_to_end().unwrap();
+            let names: Vec<_> = reader.metadata()[0].fields.iter().map(|it| &*it.name).collect();
+            assert_eq!(names, ["a", "b", "c"], "{depth}");
+            if depth >= 50 {
+                let values = values(&bytes);
+                let names: Vec<_> = values[0].iter().map(|(name, _)| &**name).collect();
+                assert_eq!((names, &values[0][2]), (vec!["a", "b", "!"], &pairs(&[DEEP])[0]));
+                assert_eq!(reader.totals().deep_types, 1);
+                assert_eq!(violations(Dialect::Specification, &bytes), [Rule::Readable]);
+            }
         }
     }
 }
@@ -185,13 +238,13 @@ fn types_of_net_in_versions_4_and_5() {
     let rest = format!("Bytes({:?})", &payload[4..]);
     assert_eq!(read(v5::event_type(1, 1, "E", &v5::fields(&with(15)))), all);
     let old = read(v5::event_type(1, 1, "E", &v5::fields(&with(99))));
-    assert_eq!(old, pairs(&[("a", "I32(1)"), ("", &*rest)]));
+    assert_eq!(old, pairs(&[("a", "I32(1)"), ("", &*rest), UNKNOWN]));
     let tagged = |number| {
         let fields = v5::tagged_fields(&with(number));
         v5::event_type(1, 1, "E", &[&[0; 4][..], &v5::tag(2, &fields)].concat())
     };
     assert_eq!(read(tagged(15)), all);
-    assert_eq!(read(tagged(99)), pairs(&[("a", "I32(1)"), ("b", &*rest)]));
+    assert_eq!(read(tagged(99)), pairs(&[("a", "I32(1)"), ("b", &*rest), UNKNOWN]));
 }
 
 /// The events of a trace are read whatever size of pointers it states.

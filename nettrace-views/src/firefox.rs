@@ -338,9 +338,9 @@ impl Form for Firefox {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.beyond, "spans and events beyond the limit on memory");
+        left_out.miss(self.beyond, "spans and events beyond the limit on memory");
         left_out.add(self.flows_left_out, "connections from spans to their children");
         left_out.add(self.counters_left_out, "values of counters that are no numbers");
-        left_out.add(u64::from(self.failure.is_some()), "everything: it is no JSON");
+        left_out.miss(u64::from(self.failure.is_some()), "everything: it is no JSON");
     }
 }

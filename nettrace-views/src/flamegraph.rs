@@ -258,10 +258,10 @@ impl Profile for Flames {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.cut.0, self.cut.1);
+        left_out.miss(self.cut.0, self.cut.1);
         let by_cpu = self.by == Some(By::Cpu) || self.by.is_none();
         let what = if by_cpu { "spans (--by spans)" } else { "samples (--by cpu)" };
         left_out.add(self.other, what);
-        left_out.add(u64::from(self.failure.is_some()), "stacks: the graph cannot be drawn");
+        left_out.miss(u64::from(self.failure.is_some()), "stacks: the graph cannot be drawn");
     }
 }

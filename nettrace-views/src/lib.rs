@@ -156,7 +156,7 @@ use std::{
 use nettrace_reader::{SortedReader, Source, Trace};
 
 pub use crate::flamegraph::{By, Folded, UnknownBy};
-pub use crate::target::{LeftOut, Target, drive};
+pub use crate::target::{LeftOut, LeftOutKind, Target, drive};
 
 /// A format of a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

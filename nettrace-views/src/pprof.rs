@@ -223,7 +223,7 @@ impl Profile for Pprof {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.samples.cut, CUT_SAMPLES);
-        left_out.add(self.spans.cut, CUT_SPANS);
+        left_out.miss(self.samples.cut, CUT_SAMPLES);
+        left_out.miss(self.spans.cut, CUT_SPANS);
     }
 }

@@ -268,7 +268,7 @@ impl Profile for Speedscope {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.beyond, "spans beyond the limit on memory");
-        left_out.add(self.lanes_left_out, "asynchronous spans, as too many overlap");
+        left_out.miss(self.beyond, "spans beyond the limit on memory");
+        left_out.miss(self.lanes_left_out, "asynchronous spans, as too many overlap");
     }
 }

@@ -74,40 +74,69 @@ pub fn drive<R: Source>(
 /// What a conversion has left out, counted by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOut {
-    kinds: Vec<(u64, &'static str)>,
+    kinds: Vec<(u64, &'static str, LeftOutKind)>,
+}
+
+/// Why something is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LeftOutKind {
+    /// The format has no place for it.
+    NoPlace,
+    /// The format has a place for it, but it could not be converted: the source is damaged there,
+    /// or a limit was exceeded.
+    Missing,
 }
 
 impl LeftOut {
-    /// Counts `count` more of a kind. The kind is described in the plural, such as `"stacks"`.
+    /// Counts `count` more of a kind that the format has no place for. The kind is described in the
+    /// plural, such as `"stacks"`.
     ///
     /// ```
     /// let mut left_out = nettrace_views::LeftOut::default();
     /// left_out.add(2, "stacks");
     /// left_out.add(0, "names of threads");
-    /// assert_eq!(left_out.lines().collect::<Vec<_>>(), [(2, "stacks")]);
+    /// # use nettrace_views::LeftOutKind::NoPlace;
+    /// assert_eq!(left_out.lines().collect::<Vec<_>>(), [(2, "stacks", NoPlace)]);
     /// ```
     pub fn add(&mut self, count: u64, what: &'static str) {
+        self.count(count, what, LeftOutKind::NoPlace);
+    }
+
+    /// Counts `count` more of a kind that the format has a place for, but that could not be
+    /// converted.
+    ///
+    /// ```
+    /// let mut left_out = nettrace_views::LeftOut::default();
+    /// left_out.miss(3, "values that cannot be decoded");
+    /// let (count, _, kind) = left_out.lines().next().unwrap();
+    /// assert_eq!((count, kind), (3, nettrace_views::LeftOutKind::Missing));
+    /// ```
+    pub fn miss(&mut self, count: u64, what: &'static str) {
+        self.count(count, what, LeftOutKind::Missing);
+    }
+
+    fn count(&mut self, count: u64, what: &'static str, kind: LeftOutKind) {
         if count == 0 {
             return;
         }
-        match self.kinds.iter_mut().find(|(_, kind)| *kind == what) {
-            Some((known, _)) => *known = known.saturating_add(count),
-            None => self.kinds.push((count, what)),
+        match self.kinds.iter_mut().find(|(_, known, _)| *known == what) {
+            Some((known, ..)) => *known = known.saturating_add(count),
+            None => self.kinds.push((count, what, kind)),
         }
     }
 
-    /// The kinds that are not zero: how many, and a description.
+    /// The kinds that are not zero: how many, a description, and why.
     ///
     /// ```
     /// assert_eq!(nettrace_views::LeftOut::default().lines().count(), 0);
     /// ```
-    pub fn lines(&self) -> impl Iterator<Item = (u64, &'static str)> {
+    pub fn lines(&self) -> impl Iterator<Item = (u64, &'static str, LeftOutKind)> {
         self.kinds.iter().copied()
     }
 
     /// All kinds together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.kinds.iter().fold(0, |total, (count, _)| total.saturating_add(*count))
+        self.kinds.iter().fold(0, |total, (count, ..)| total.saturating_add(*count))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use flate2::read::GzDecoder;
 use nettrace_context::{ActivityId, SpanId};
 use nettrace_reader::Reader;
-use nettrace_views::{By, Folded, LeftOut, Options, View, write};
+use nettrace_views::{By, Folded, LeftOut, LeftOutKind, Options, View, write};
 use serde_json::Value as Json;
 use sources::{UNIVERSAL, hostile_text, sources, two_threads, universal};
 use testkit::{
@@ -238,7 +238,8 @@ fn spans_by_their_parents() {
         convert_with(View::Folded, &source, &Options::default().by(By::Spans)).unwrap();
     assert_eq!(text(bytes), "Shop!outer 70000\nShop!outer;Shop!inner 30000\n");
     let left_out: Vec<_> = left_out.lines().collect();
-    assert_eq!(left_out, [(1, "events that are neither spans nor samples")]);
+    let moments = (1, "events that are neither spans nor samples", LeftOutKind::NoPlace);
+    assert_eq!(left_out, [moments]);
 }
 
 /// A recursion of 20,000 spans. Stacks have 1,024 levels at most: each of the first 1,023 spans has
@@ -278,7 +279,8 @@ fn spans_that_are_very_deep() {
     let took: Vec<u64> = lines.iter().map(|line| line.1.parse().unwrap()).collect();
     assert!(took[..1023].iter().all(|nanos| *nanos == 2_000), "{took:?}");
     assert_eq!(took.iter().sum::<u64>(), (2 * SPANS - 1) * 1_000);
-    let cut = (SPANS - 1024, "stacks of spans, as there are too many levels");
+    let what = "stacks of spans, as there are too many levels";
+    let cut = (SPANS - 1024, what, LeftOutKind::Missing);
     assert_eq!(left_out.lines().collect::<Vec<_>>(), [cut]);
     let (svg, _) = convert_with(View::FlameGraph, &source, &options).unwrap();
     assert!(text(svg).contains("Shop!deep"));

@@ -12,6 +12,7 @@ use crate::{
         view::{Begin, Other},
     },
     dump::{self, process_id, processor},
+    event_types::{EventType, EventTypes},
     payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
     spelling,
 };
@@ -53,13 +54,14 @@ pub(crate) fn write<R: nettrace_reader::Source>(
 }
 
 /// Writes an event as a line.
-type Form = fn(&Event<'_>, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>;
+type Form = fn(&Event<'_>, &EventType, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>;
 
 /// Writes a line for each event.
 struct Lines<'w> {
     sink: &'w mut dyn Write,
     out: Vec<u8>,
     clock: Clock,
+    types: EventTypes,
     form: Form,
     left_out: Counts,
 }
@@ -78,7 +80,7 @@ struct Counts {
 impl<'w> Lines<'w> {
     fn new(trace: &Trace, sink: &'w mut dyn Write, form: Form, header: &str) -> Self {
         let (out, clock) = (header.as_bytes().to_vec(), Clock::of(trace));
-        Self { sink, out, clock, form, left_out: Counts::default() }
+        Self { sink, out, clock, types: EventTypes::default(), form, left_out: Counts::default() }
     }
 
     fn write_out(&mut self) -> io::Result<()> {
@@ -90,12 +92,13 @@ impl<'w> Lines<'w> {
 
 impl Target for Lines<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        let payload = Payload::of(event);
+        let ty = self.types.of(event);
+        let payload = Payload::of(event, ty);
         let Counts { damaged, undescribed, stacks } = &mut self.left_out;
         *damaged += u64::from(payload.error.is_some());
         *undescribed += u64::from(payload.fields.is_empty() && !event.payload.is_empty());
         *stacks += u64::from(event.header.stack_id != 0 && event.stack().is_some());
-        (self.form)(event, &payload, &mut self.clock, &mut self.out)?;
+        (self.form)(event, ty, &payload, &mut self.clock, &mut self.out)?;
         if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
     }
 
@@ -104,7 +107,7 @@ impl Target for Lines<'_> {
         self.sink.flush()?;
         let mut left_out = LeftOut::default();
         let Counts { damaged, undescribed, stacks } = self.left_out;
-        left_out.add(damaged, "events' fields that cannot be decoded");
+        left_out.miss(damaged, "events' fields that cannot be decoded");
         left_out.add(undescribed, "payloads whose fields the trace does not describe");
         left_out.add(stacks, "stacks");
         Ok(left_out)
@@ -113,17 +116,19 @@ impl Target for Lines<'_> {
 
 fn json(
     event: &Event<'_>,
+    ty: &EventType,
     payload: &Payload<'_>,
     clock: &mut Clock,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    out.extend_from_slice(&dump::json(event, payload, clock)?);
+    out.extend_from_slice(&dump::json(event, ty, payload, clock)?);
     out.push(b'\n');
     Ok(())
 }
 
 fn csv(
     event: &Event<'_>,
+    _: &EventType,
     payload: &Payload<'_>,
     clock: &mut Clock,
     out: &mut Vec<u8>,

@@ -17,6 +17,7 @@
 pub(crate) mod destination;
 pub(crate) mod lines;
 mod omissions;
+mod payload;
 mod sequence;
 mod stream_target;
 #[cfg(feature = "parquet")]
@@ -44,7 +45,10 @@ pub(crate) use self::view_options::ViewOptions;
 use crate::{
     args::Limits,
     convert::{
-        destination::Destination, omissions::Omissions, stream_target::ToStream, v6::ToV6,
+        destination::Destination,
+        omissions::{Kind, Omissions},
+        stream_target::ToStream,
+        v6::ToV6,
         view::Other,
     },
     failure::Failure,
@@ -145,8 +149,8 @@ pub(crate) fn run(
     let (unknown_blocks, unknown_parts) =
         (reader.totals().unknown_blocks, reader.totals().unknown_parts);
     let left_out = Omissions { unknown_blocks, unknown_parts, ..target.left_out() };
-    report(reader.totals(), left_out.lines(), format.title(), written)?;
-    Ok(end?)
+    let lost = report(reader.totals(), left_out.lines(), format.title(), written)?;
+    Ok(end?).and(lost)
 }
 
 /// The target that writes `format`, for a source of version `from`.
@@ -240,26 +244,35 @@ fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
     })
 }
 
-/// Lists on standard error what was read, written and left out.
+/// Lists on standard error what was read, written and left out. The inner `Result` says whether
+/// events or values are missing that the format has a place for.
 fn report(
     totals: &Totals,
-    left_out: impl Iterator<Item = (u64, &'static str)>,
+    left_out: impl Iterator<Item = (u64, &'static str, Kind)>,
     title: &str,
     written: u64,
-) -> io::Result<()> {
-    let (mut text, mut total) = (String::new(), 0);
-    for (count, what) in left_out {
-        total += count;
-        text.push_str(&format!("left out, because {title} cannot express it: {count} {what}\n"));
+) -> io::Result<Result<(), Failure>> {
+    let (mut text, mut total, mut missing) = (String::new(), 0_u64, 0_u64);
+    for (count, what, kind) in left_out {
+        total = total.saturating_add(count);
+        let why = match kind {
+            Kind::NoPlace => format!("left out, because {title} cannot express it"),
+            Kind::Missing => {
+                missing = missing.saturating_add(count);
+                "could not be converted".to_owned()
+            }
+        };
+        text.push_str(&format!("{why}: {count} {what}\n"));
     }
     text.push_str(&format!(
         "# events={} lost={} left_out={total} bytes={written}\n",
         totals.events, totals.lost,
     ));
     match io::stderr().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        result => result?,
     }
+    Ok(if missing == 0 { Ok(()) } else { Err(Failure::Missing(missing)) })
 }
 
 /// Converts a GUID from the byte order of NetTrace to that of RFC 4122, or back.

@@ -1,5 +1,7 @@
 //! What a conversion leaves out because the target cannot express it, counted by kind.
 
+pub(super) use nettrace_views::LeftOutKind as Kind;
+
 /// How many things of each kind were left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Omissions {
@@ -47,11 +49,13 @@ pub(super) struct Omissions {
 }
 
 impl Omissions {
-    /// The kinds that are not zero: how many, and a description.
-    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &'static str)> {
-        [
+    /// The kinds that are not zero: how many, a description, and why.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &'static str, Kind)> {
+        let missing = [
             (self.large_events, "events whose payload would be too large"),
             (self.strange_events, "events whose payload does not fit their type"),
+        ];
+        let no_place = [
             (self.longer_events, "events' bytes behind the last field of their type"),
             (self.early_times, "times before the start of the trace, which became the start"),
             (self.spans, "spans that may lack the fields of their start"),
@@ -70,8 +74,9 @@ impl Omissions {
             (self.type_numbers, "event types' levels or ids, which were changed"),
             (self.unknown_blocks, "blocks of unknown kinds"),
             (self.unknown_parts, "parts of unknown kinds of threads and event types"),
-        ]
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
+        ];
+        let missing = missing.into_iter().map(|(count, what)| (count, what, Kind::Missing));
+        let no_place = no_place.into_iter().map(|(count, what)| (count, what, Kind::NoPlace));
+        missing.chain(no_place).filter(|(count, ..)| *count > 0)
     }
 }

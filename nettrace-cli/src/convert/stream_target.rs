@@ -24,6 +24,7 @@ use crate::{
     convert::{
         Target,
         omissions::Omissions,
+        payload::again,
         sequence::Numbers,
         types::{self, Known, Refused, Types},
     },
@@ -180,9 +181,21 @@ impl ToStream {
         let stack = &*self.addresses;
         let is_opaque = !known.has_fields && !payload.is_empty();
         let mut told = Err(Refusal::Malformed);
-        if !(is_opaque && known.opaque_id.is_some() || known.has_dates && has_long_dates(event)) {
-            let row = Row { header, labels, stack, payload };
-            told = self.stream.row(&row, is_first, &mut self.rows);
+        if !(is_opaque && known.opaque_id.is_some()) {
+            let has_long_dates = known.has_dates && has_long_dates(event);
+            if !has_long_dates {
+                let row = Row { header, labels, stack, payload };
+                told = self.stream.row(&row, is_first, &mut self.rows);
+            }
+            if known.has_fields && told == Err(Refusal::Malformed) {
+                self.payload.clear();
+                let fields = &event.metadata().fields;
+                told = again(fields, payload, has_long_dates, &mut self.payload).and_then(|()| {
+                    let header = RowHeader { payload_len: self.payload.len() as u32, ..header };
+                    let row = Row { header, labels, stack, payload: &self.payload };
+                    self.stream.row(&row, is_first, &mut self.rows)
+                });
+            }
             let is_longer = told.is_ok() && known.is_mapped && is_longer(event);
             self.left_out.longer_events += u64::from(is_longer);
         }

@@ -19,7 +19,7 @@ use nettrace_format::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
 };
-use nettrace_reader::{Event, Item, LabelList, Metadata, SequencePoint, Stack, Thread};
+use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
 
 use crate::{
     convert::{Target, omissions::Omissions, sequence::Numbers, turned, types},
@@ -33,6 +33,9 @@ const MOST_ROWS: usize = 4 << 20;
 /// How many label lists of activity ids are remembered. When there are more, all are forgotten, and
 /// defined again where they are needed.
 const MOST_LISTS: usize = 1 << 16;
+
+/// How many label lists of the source are decoded and written together.
+const LISTS_OF_BLOCK: usize = 1 << 12;
 
 /// From this many threads on, the result removes threads that no sequence point and no event has
 /// mentioned for a while. Only for sources of version 4 or 5.
@@ -184,19 +187,20 @@ impl ToV6 {
 
     fn label_lists(
         &mut self,
-        lists: &[(u32, LabelList)],
+        mut lists: LabelLists<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
-        let mut all: Vec<Vec<Label<'_>>> = Vec::with_capacity(lists.len());
-        for (_, list) in lists {
-            let labels: Vec<_> = list.labels.iter().filter_map(types::label).collect();
-            self.left_out.labels += (list.labels.len() - labels.len()) as u64;
-            all.push(labels);
-        }
-        let all: Vec<_> = all.iter().map(|list| &**list).collect();
-        match lists.first() {
-            Some((first, _)) => v6::label_list_block(*first, &all, out),
-            None => Ok(()),
+        loop {
+            let run: Vec<_> = lists.by_ref().take(LISTS_OF_BLOCK).collect();
+            let Some((first, _)) = run.first() else { return Ok(()) };
+            let mut all: Vec<Vec<Label<'_>>> = Vec::with_capacity(run.len());
+            for (_, list) in &run {
+                let labels: Vec<_> = list.labels.iter().filter_map(types::label).collect();
+                self.left_out.labels += (list.labels.len() - labels.len()) as u64;
+                all.push(labels);
+            }
+            let all: Vec<_> = all.iter().map(|list| &**list).collect();
+            v6::label_list_block(*first, &all, out)?;
         }
     }
 
@@ -361,7 +365,7 @@ impl Target for ToV6 {
                 v6::remove_thread_block(&gone, out)?;
             }
             Item::Stacks(stacks) => self.stacks(&stacks, out)?,
-            Item::LabelLists(lists) => self.label_lists(&lists, out)?,
+            Item::LabelLists(lists) => self.label_lists(lists, out)?,
             Item::SequencePoint(point) => self.sequence_point(point, out)?,
             _ => {}
         }

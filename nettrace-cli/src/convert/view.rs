@@ -139,15 +139,15 @@ fn file<W: Write>(
     finish(title, events, written, size)
 }
 
-/// Lists what was left out. Fails if the source is damaged.
+/// Lists what was left out. Fails if the source is damaged, or if something is missing.
 fn finish(
     title: &str,
     events: &SortedReader<Source>,
     written: Written,
     size: u64,
 ) -> Result<(), Failure> {
-    super::report(events.totals(), written.left_out.lines(), title, size)?;
-    Ok(written.end?)
+    let lost = super::report(events.totals(), written.left_out.lines(), title, size)?;
+    Ok(written.end?).and(lost)
 }
 
 /// The destination as a writer. It keeps a failure, which says more than an error of a writer.

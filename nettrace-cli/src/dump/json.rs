@@ -19,7 +19,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
 
 impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { event, payload, time, .. } = self;
+        let Self { event, ty, payload, time, .. } = self;
         let (metadata, header, thread) = (event.metadata(), event.header, event.thread());
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("time", &time.time)?;
@@ -43,7 +43,7 @@ impl Serialize for Shown<'_> {
         for extra in self.extras {
             self.extra(*extra, &mut map)?;
         }
-        if let Some(template) = &metadata.message_template {
+        if let Some(template) = &ty.message {
             map.serialize_entry("message", &Message { template, payload })?;
         }
         let labels = event.labels();

@@ -13,6 +13,7 @@ use nettrace_reader::Event;
 use crate::{
     args::Limits,
     clock::Clock,
+    event_types::{EventType, EventTypes},
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
     lines::Lines,
@@ -56,6 +57,7 @@ pub(crate) enum Extra {
 /// One event, as the writers of text and JSON need it.
 struct Shown<'a> {
     event: &'a Event<'a>,
+    ty: &'a EventType,
     payload: &'a Payload<'a>,
     time: crate::clock::Instant<'a>,
     extras: &'a [Extra],
@@ -71,9 +73,9 @@ pub(crate) fn run(
         true => json::write,
         false => text::write,
     };
-    each(source, limits, &options.filter, out, |event, payload, clock, line| {
+    each(source, limits, &options.filter, out, |event, ty, payload, clock, line| {
         let time = clock.at(event.header.timestamp);
-        write(&Shown { event, payload, time, extras: &options.show }, line)
+        write(&Shown { event, ty, payload, time, extras: &options.show }, line)
     })
 }
 
@@ -84,13 +86,20 @@ pub(crate) fn each(
     limits: Limits,
     options: &FilterOptions,
     out: &mut impl Write,
-    mut show: impl FnMut(&Event<'_>, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>,
+    mut show: impl FnMut(
+        &Event<'_>,
+        &EventType,
+        &Payload<'_>,
+        &mut Clock,
+        &mut Vec<u8>,
+    ) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();
     let mut clock = Clock::of(events.trace());
     let mut filter = Filter::new(options, &clock)?;
     let mut lines = Lines::new(options, out);
+    let mut types = EventTypes::default();
     let end = loop {
         if lines.has_enough() {
             summary.stopped_early();
@@ -105,7 +114,8 @@ pub(crate) fn each(
         if !filter.passes(&OfNetTrace { event: &event, clock: &clock }) {
             continue;
         }
-        let payload = Payload::of(&event);
+        let ty = types.of(&event);
+        let payload = Payload::of(&event, ty);
         let names = |met: &mut dyn FnMut(&str)| {
             payload.fields.iter().for_each(|(name, _)| met(name));
             event.labels().iter().for_each(|label| met(label_name(label)));
@@ -114,7 +124,7 @@ pub(crate) fn each(
             continue;
         }
         summary.count_shown(payload.error.is_some());
-        lines.line(|line| show(&event, &payload, &mut clock, line))?;
+        lines.line(|line| show(&event, ty, &payload, &mut clock, line))?;
     };
     lines.finish()?;
     summary.write(options, events.trace(), events.totals(), &clock)?;
@@ -162,11 +172,12 @@ impl Subject for OfNetTrace<'_> {
 /// An event as `dump --json` shows it.
 pub(crate) fn json(
     event: &Event<'_>,
+    ty: &EventType,
     payload: &Payload<'_>,
     clock: &mut Clock,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = clock.at(event.header.timestamp);
-    serde_json::to_vec(&Shown { event, payload, time, extras: &[] })
+    serde_json::to_vec(&Shown { event, ty, payload, time, extras: &[] })
 }
 
 /// The OS id of an event's process.

@@ -7,13 +7,14 @@ use nettrace_reader::{Event, Thread};
 use crate::{
     clock::Seconds,
     dump::{Extra, Shown},
+    event_types::EventType,
     message::Message,
     payload::{LabelValue, Payload, label_name, quoted},
     spelling::{self, Hex, OneLine, Opcode},
 };
 
 pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let Shown { event, payload, time, .. } = shown;
+    let Shown { event, ty, payload, time, .. } = shown;
     match time.time {
         Some(time) => write!(out, "{time}")?,
         None => write!(out, "{:>30}", "-")?,
@@ -25,7 +26,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     write!(out, " {:<13} ", spelling::level(event.level()))?;
     write_thread(event.thread(), out)?;
     out.push(b' ');
-    write_what(event, payload, out)?;
+    write_what(event, ty, payload, out)?;
     for label in event.labels().iter() {
         write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))?;
     }
@@ -38,6 +39,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
 /// Writes the provider and the name of an event, its message and its fields.
 pub(crate) fn write_what(
     event: &Event<'_>,
+    ty: &EventType,
     payload: &Payload<'_>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
@@ -45,7 +47,7 @@ pub(crate) fn write_what(
     let name = spelling::event_name(metadata);
     let opcode = Opcode { opcode: event.opcode(), name: &name };
     write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
-    if let Some(template) = &metadata.message_template {
+    if let Some(template) = &ty.message {
         let message = Message { template, payload }.to_string();
         write!(out, ": {}", OneLine(&message))?;
     }
@@ -59,7 +61,7 @@ pub(crate) fn write_fields(
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     for (name, value) in &payload.fields {
-        let value = value.as_ref().filter(|_| !without.contains(&&**name));
+        let value = value.as_ref().filter(|_| !without.contains(name));
         if let Some(value) = value {
             let value = quoted(value, payload.types.field(name));
             write!(out, " {}={value}", OneLine(name))?;

@@ -113,12 +113,8 @@ impl Condition {
     }
 
     /// Tests an event of NetTrace: its fields, and if none has the name, its labels.
-    pub(crate) fn test(
-        &self,
-        fields: &[(Cow<'_, str>, Option<Value<'_>>)],
-        labels: &[Label],
-    ) -> Outcome {
-        let values = fields.iter().filter_map(|(name, value)| Some((&**name, value.as_ref()?)));
+    pub(crate) fn test(&self, fields: &[(&str, Option<Value<'_>>)], labels: &[Label]) -> Outcome {
+        let values = fields.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
         let outcome = self.any_field(values, &self.field);
         if outcome != Outcome::Absent {
             return self.finish(outcome);
@@ -308,17 +304,17 @@ mod tests {
     fn test(condition: &str) -> Outcome {
         let object = Value::Object(vec![("in", Value::I8(-3)), ("t", Value::Text("é".into()))]);
         let fields = [
-            ("n".into(), Some(Value::U64(u64::MAX))),
-            ("f".into(), Some(Value::F32(0.1))),
-            ("nan".into(), Some(Value::F64(f64::NAN))),
-            ("b".into(), Some(Value::Bool(true))),
-            ("list".into(), Some(Value::Array(vec![Value::U8(3), Value::U8(5)]))),
-            ("none".into(), Some(Value::Array(vec![]))),
-            ("bytes".into(), Some(Value::Bytes(&[7, 8]))),
-            ("o".into(), Some(object.clone())),
-            ("a.b".into(), Some(Value::Text("10".into()))),
-            ("os".into(), Some(Value::Array(vec![object]))),
-            ("absent".into(), None),
+            ("n", Some(Value::U64(u64::MAX))),
+            ("f", Some(Value::F32(0.1))),
+            ("nan", Some(Value::F64(f64::NAN))),
+            ("b", Some(Value::Bool(true))),
+            ("list", Some(Value::Array(vec![Value::U8(3), Value::U8(5)]))),
+            ("none", Some(Value::Array(vec![]))),
+            ("bytes", Some(Value::Bytes(&[7, 8]))),
+            ("o", Some(object.clone())),
+            ("a.b", Some(Value::Text("10".into()))),
+            ("os", Some(Value::Array(vec![object]))),
+            ("absent", None),
         ];
         let id = std::array::from_fn(|i| i as u8 * 17);
         let labels =

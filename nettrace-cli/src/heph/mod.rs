@@ -143,6 +143,8 @@ pub(crate) struct Original(Option<Arc<Mutex<Aside>>>);
 pub(crate) struct HephEnd {
     /// How many bytes it has.
     pub(crate) bytes: u64,
+    /// How many events, and attributes of events, are left out.
+    pub(crate) left_out: u64,
     /// Why it could not be read to its end.
     pub(crate) failure: Option<nettrace_reader::Error>,
 }
@@ -160,13 +162,26 @@ impl Original {
                 say(Some(format_args!("left out of the Heph trace: {count} {what}")))?;
             }
         }
-        Ok(Some(HephEnd { bytes: aside.bytes, failure: aside.failure }))
+        Ok(Some(HephEnd {
+            bytes: aside.bytes,
+            left_out: aside.large_events + aside.damaged,
+            failure: aside.failure,
+        }))
     }
 
     /// Does the same, and fails if the Heph trace is damaged.
     pub(crate) fn end_whole(self) -> Result<(), Failure> {
         let failure = self.end()?.and_then(|end| end.failure);
         failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Does the same for a conversion, which fails also if something is left out.
+    pub(crate) fn end_converted(self) -> Result<(), Failure> {
+        match self.end()? {
+            Some(HephEnd { failure: Some(error), .. }) => Err(error.into()),
+            Some(HephEnd { left_out: count @ 1.., .. }) => Err(Failure::Missing(count)),
+            _ => Ok(()),
+        }
     }
 }
 

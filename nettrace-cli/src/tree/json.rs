@@ -148,9 +148,9 @@ impl Serialize for Fields<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Payload { fields, types, .. } = self.payload;
         let mut map = serializer.serialize_map(None)?;
-        for (name, value) in fields.iter().filter(|(name, _)| !self.without.contains(&&**name)) {
+        for (name, value) in fields.iter().filter(|(name, _)| !self.without.contains(name)) {
             let value = value.as_ref().map(|value| JsonValue(types.field(name).interpret(value)));
-            map.serialize_entry(&**name, &value)?;
+            map.serialize_entry(name, &value)?;
         }
         map.end()
     }

@@ -21,6 +21,7 @@ use crate::{
     args::Limits,
     clock::Clock,
     dump::process_id,
+    event_types::{EventType, EventTypes},
     failure::Failure,
     heph::SUBSTREAM,
     payload::Payload,
@@ -72,6 +73,7 @@ pub(crate) fn run(
         version: events.major_version(),
         clock: Clock::of(events.trace()),
         is_from_heph: events.trace().value("nettrace.source") == Some("heph"),
+        types: EventTypes::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
         events: 0,
         outside: 0,
@@ -109,6 +111,7 @@ struct Reading {
     version: u32,
     clock: Clock,
     is_from_heph: bool,
+    types: EventTypes,
     forest: Forest,
     events: u64,
     /// Events that belong to no span.
@@ -129,7 +132,9 @@ impl Reading {
         let Some(ids) = Ids::of(event) else {
             match flow.filter(|_| self.options.trace.is_none()) {
                 Some(flow) => {
-                    let text = self.inside(event, &Payload::of(event))?;
+                    let ty = self.types.of(event);
+                    let payload = Payload::of(event, ty);
+                    let text = inside(self.options.json, event, ty, &payload, &mut self.clock)?;
                     self.forest.keep_loose(flow, at, text);
                 }
                 None => self.outside += 1,
@@ -140,7 +145,8 @@ impl Reading {
             self.other_traces += 1;
             return Ok(());
         }
-        let payload = Payload::of(event);
+        let ty = self.types.of(event);
+        let payload = Payload::of(event, ty);
         let step = match Role::of(event, self.version) {
             Role::Inside => self.forest.inside(&ids, at),
             role => {
@@ -165,7 +171,7 @@ impl Reading {
         };
         match step {
             Step::Inside(span) => {
-                let text = self.inside(event, &payload)?;
+                let text = inside(self.options.json, event, ty, &payload, &mut self.clock)?;
                 self.forest.keep_event(span, at, text);
             }
             Step::Edge(span) => {
@@ -179,14 +185,6 @@ impl Reading {
             Step::NoRoom => {}
         }
         Ok(())
-    }
-
-    /// An event inside of a span, in the form of the output.
-    fn inside(&mut self, event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
-        match self.options.json {
-            true => Ok(crate::dump::json(event, payload, &mut self.clock)?),
-            false => text::event(event, payload),
-        }
     }
 
     /// Writes one line of `key=value` to standard error, and why nothing was shown.
@@ -239,6 +237,20 @@ impl Reading {
     }
 }
 
+/// An event inside of a span, in the form of the output.
+fn inside(
+    as_json: bool,
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+    clock: &mut Clock,
+) -> io::Result<Vec<u8>> {
+    match as_json {
+        true => Ok(crate::dump::json(event, ty, payload, clock)?),
+        false => text::event(event, ty, payload),
+    }
+}
+
 /// The substream of an event that names no span, in a trace that was converted from Heph.
 fn flow(event: &Event<'_>) -> Option<Flow> {
     let labels = event.labels();
@@ -267,7 +279,7 @@ fn text_of<'p>(payload: &'p Payload<'_>, name: &str) -> Option<&'p str> {
 }
 
 fn field<'p, 'a>(payload: &'p Payload<'a>, name: &str) -> Option<&'p Value<'a>> {
-    payload.fields.iter().find(|(field, _)| field == name)?.1.as_ref()
+    payload.fields.iter().find(|(field, _)| *field == name)?.1.as_ref()
 }
 
 /// The fields that have a column or a key of their own. `started` is the start of a span that one

@@ -11,6 +11,7 @@ use nettrace_reader::Event;
 use crate::{
     clock::{Clock, Seconds},
     dump::text::{write_fields, write_what},
+    event_types::EventType,
     payload::{LabelValue, Payload, is_id, label_name},
     spelling::OneLine,
     tree::{
@@ -185,9 +186,13 @@ impl<'a> Tree<'a> {
 const USUAL: usize = 128;
 
 /// An event inside: its name, message, fields, and the labels that are not ids.
-pub(crate) fn event(event: &Event<'_>, payload: &Payload<'_>) -> io::Result<Vec<u8>> {
+pub(crate) fn event(
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_what(event, payload, &mut out)?;
+    write_what(event, ty, payload, &mut out)?;
     write_labels(event, &mut out)?;
     Ok(out)
 }

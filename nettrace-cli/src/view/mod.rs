@@ -94,7 +94,7 @@ fn perfetto(
     let mut file: File =
         writer.into_inner().map_err(|error| Failure::Output(error.into_error()))?;
     let size = file.stream_position().map_err(Failure::Output)?;
-    for (count, what) in written.left_out.lines() {
+    for (count, what, _) in written.left_out.lines() {
         say(Some(format_args!("left out: {count} {what}")))?;
     }
     let end = written.end.map_err(Failure::from).and(original.end_whole());

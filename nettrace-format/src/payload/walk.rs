@@ -316,13 +316,16 @@ pub fn walk<V: Visitor>(
     payload: &[u8],
     visitor: &mut V,
 ) -> Result<(), V::Error> {
-    let mut walker = Walker { payload, end: payload.len(), at: 0, located: 0, spare: SPARE };
+    let end = payload.len();
+    let budget = payload.len().saturating_mul(8).saturating_add(SPARE);
+    let mut walker = Walker { payload, end, at: 0, located: 0, budget, is_repeated: false };
     fields.iter().try_for_each(|field| walker.field(field, visitor))
 }
 
-/// The most values of size 0 (objects without fields, empty arrays) that a walk accepts, as
-/// elements and as fields. Without a limit, a few bytes could keep a walk busy for a long time.
-const SPARE: usize = 1 << 16;
+/// How many elements, and fields of elements, a payload may have beyond eight for each of its bytes.
+/// Without a limit, a few bytes with elements of size 0 (objects without fields) could keep a walk
+/// busy for a long time. A long name counts as several, because a visitor may write it each time.
+const SPARE: usize = 1 << 10;
 
 struct Walker<'a> {
     payload: &'a [u8],
@@ -331,27 +334,31 @@ struct Walker<'a> {
     at: usize,
     /// The total size of the data that locations pointed at so far: at most the payload's size.
     located: usize,
-    spare: usize,
+    /// How many more values in arrays are accepted.
+    budget: usize,
+    /// Whether the value is part of an array.
+    is_repeated: bool,
 }
 
 impl<'a> Walker<'a> {
     fn field<V: Visitor>(&mut self, field: &FieldSchema, visitor: &mut V) -> Result<(), V::Error> {
+        if self.is_repeated {
+            self.spend(field.name.len() / 64)?;
+        }
         visitor.begin_field(field)?;
-        self.sized(&field.ty, visitor)?;
+        self.ty(&field.ty, visitor)?;
         visitor.end_field(field)
     }
 
-    /// Reads a value, and counts it against `spare` if its size is 0.
-    fn sized<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
-        let before = self.at;
-        self.ty(ty, visitor)?;
-        if self.at == before {
-            self.spare = self.spare.checked_sub(1).ok_or_else(|| self.mismatch())?;
-        }
+    fn spend(&mut self, values: usize) -> Result<(), Mismatch> {
+        self.budget = self.budget.checked_sub(values).ok_or_else(|| self.mismatch())?;
         Ok(())
     }
 
     fn ty<V: Visitor>(&mut self, ty: &FieldType, visitor: &mut V) -> Result<(), V::Error> {
+        if self.is_repeated {
+            self.spend(1)?;
+        }
         let value = match ty.storage() {
             Storage::Bool => Value::Bool(u32::from_le_bytes(self.array()?) != 0),
             Storage::Bool8 => Value::Bool(self.array::<1>()? != [0]),
@@ -459,9 +466,11 @@ impl<'a> Walker<'a> {
         visitor: &mut V,
     ) -> Result<(), V::Error> {
         visitor.begin_array(element, len)?;
+        let around = core::mem::replace(&mut self.is_repeated, true);
         for _ in 0..len {
-            self.sized(element, visitor)?;
+            self.ty(element, visitor)?;
         }
+        self.is_repeated = around;
         visitor.end_array()
     }
 

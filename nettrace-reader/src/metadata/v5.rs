@@ -7,13 +7,14 @@
 //! its size in bytes (including the size itself), its name, its type.
 //!
 //! A field with an unknown type code has an unknown type. If fields do not state their sizes, the
-//! fields after it are unknown, too.
+//! fields after it are unknown, too. The end of a type that is nested too deep is found without
+//! recursion.
 
 use crate::{
     cursor::{Cursor, Read},
     error::Damage,
     framing::Format,
-    metadata::{MAX_DEPTH, plain_type},
+    metadata::{Described, MAX_DEPTH, damaged_field, plain_type},
     rows::EventBlock,
     schema::{Field, Metadata, Type},
 };
@@ -27,57 +28,73 @@ enum Layout {
     V2,
 }
 
-/// Calls `define` with the row offset and event type of each row.
+/// Calls `define` with each row.
 pub(super) fn parse_metadata<E: From<Damage>>(
     body: &[u8],
     base: u64,
-    mut define: impl FnMut(u64, Metadata) -> Result<(), E>,
+    mut define: impl FnMut(Described) -> Result<(), E>,
 ) -> Result<(), E> {
     let mut rows = EventBlock::parse_head(Format::V5, body, base)?.rows;
     while rows.position < body.len() {
         let offset = base + rows.position as u64;
         let start = rows.next(body, base)?;
         let end = start + rows.header.payload_size as usize;
-        define(offset, parse_blob(Cursor::new(&body[start..end], base + start as u64))?)?;
+        let row = Cursor::new(&body[start..end], base + start as u64);
+        define(Described::parse(offset, row, Cursor::u32, parse_blob))?;
     }
     Ok(())
 }
 
-fn parse_blob(mut blob: Cursor<'_>) -> Read<Metadata> {
-    let mut metadata = Metadata {
-        id: blob.u32()?,
-        provider: blob.utf16z()?,
-        event_id: blob.u32()?,
-        name: blob.utf16z()?,
-        keywords: blob.u64()?,
-        version: blob.u32()? as u8,
-        level: blob.u32()? as u8,
-        ..Metadata::default()
+fn parse_blob(
+    blob: &mut Cursor<'_>,
+    metadata: &mut Metadata,
+    damage: &mut Option<Damage>,
+) -> Read<()> {
+    let is_whole = match parse_head(blob, metadata) {
+        Ok(is_whole) => is_whole,
+        Err(end) => {
+            metadata.fields.push(damaged_field());
+            return Err(end);
+        }
     };
-    // The description of the fields may be absent.
-    if blob.is_empty() {
-        return Ok(metadata);
-    }
-    let is_whole = parse_fields(&mut blob, Layout::V1, 0, &mut metadata.fields)?;
-    if !is_whole {
-        // The start of what follows is unknown.
-        return Ok(metadata);
-    }
-    while !blob.is_empty() {
+    // Otherwise the start of what follows is unknown.
+    while is_whole && !blob.is_empty() {
         metadata.has_tags = true;
         let size = blob.u32()?;
         let kind = blob.u8()?;
         let mut tag = blob.sub(size as usize)?;
-        match kind {
-            1 => metadata.opcode = Some(tag.u8()?),
+        let result = match kind {
+            1 => tag.u8().map(|opcode| metadata.opcode = Some(opcode)),
             2 => {
                 metadata.fields.clear();
-                parse_fields(&mut tag, Layout::V2, 0, &mut metadata.fields)?;
+                let whole = parse_fields(&mut tag, Layout::V2, 0, &mut metadata.fields);
+                if whole.is_err() {
+                    metadata.fields.push(damaged_field());
+                }
+                whole.map(drop)
             }
-            _ => {}
+            _ => Ok(()),
+        };
+        if let Err(end) = result {
+            damage.get_or_insert(end);
         }
     }
-    Ok(metadata)
+    Ok(())
+}
+
+/// Returns whether the end of the fields was found.
+fn parse_head(blob: &mut Cursor<'_>, metadata: &mut Metadata) -> Read<bool> {
+    metadata.provider = blob.utf16z()?;
+    metadata.event_id = blob.u32()?;
+    metadata.name = blob.utf16z()?;
+    metadata.keywords = blob.u64()?;
+    metadata.version = blob.u32()? as u8;
+    metadata.level = blob.u32()? as u8;
+    // The description of the fields may be absent.
+    if blob.is_empty() {
+        return Ok(true);
+    }
+    parse_fields(blob, Layout::V1, 0, &mut metadata.fields)
 }
 
 /// Returns whether the end of the fields was found. It cannot be found after a field of an unknown
@@ -115,7 +132,8 @@ fn parse_fields(
 /// Also returns whether the end of the type's description was found.
 fn parse_type(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Read<(Type, bool)> {
     Ok(match cursor.u32()? {
-        code @ (1 | 19) if depth > MAX_DEPTH => (Type::Unknown(code), false),
+        1 if depth > MAX_DEPTH && layout == Layout::V1 => (Type::Deep, skip_object(cursor)?),
+        1 | 19 if depth > MAX_DEPTH && layout == Layout::V2 => (Type::Deep, true),
         1 => {
             let mut fields = Vec::new();
             let is_whole = parse_fields(cursor, layout, depth + 1, &mut fields)?;
@@ -123,8 +141,8 @@ fn parse_type(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Read<(Type
         }
         19 if layout == Layout::V2 => {
             let (element, is_whole) = parse_type(cursor, layout, depth + 1)?;
-            match element.unknown_code() {
-                Some(code) => (Type::Unknown(code), is_whole),
+            match element.endless() {
+                Some(endless) => (endless.clone(), is_whole),
                 None => (Type::Array(Box::new(element)), is_whole),
             }
         }
@@ -133,4 +151,31 @@ fn parse_type(cursor: &mut Cursor<'_>, layout: Layout, depth: u32) -> Read<(Type
             None => (Type::Unknown(code), false),
         },
     })
+}
+
+/// Skips the description of an object in [`Layout::V1`], after its type code. Returns whether its
+/// end was found.
+fn skip_object(cursor: &mut Cursor<'_>) -> Read<bool> {
+    // How many fields each object still has that has begun.
+    let mut open = vec![cursor.u32()?];
+    while let Some(left) = open.last_mut() {
+        if *left == 0 {
+            open.pop();
+        } else {
+            *left -= 1;
+            match cursor.u32()? {
+                1 => {
+                    open.push(cursor.u32()?);
+                    continue;
+                }
+                code if plain_type(code).is_none() => return Ok(false),
+                _ => {}
+            }
+        }
+        // The name comes after the type.
+        if !open.is_empty() {
+            cursor.utf16z()?;
+        }
+    }
+    Ok(true)
 }

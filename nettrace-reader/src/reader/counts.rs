@@ -30,6 +30,12 @@ pub struct Totals {
     /// The number of threads and event types with optional parts of an unknown kind. The reader
     /// skips these parts.
     pub unknown_parts: u64,
+    /// The number of event types whose description is damaged. The reader skips what is behind the
+    /// damage. See [`ErrorKind::DamagedTypes`](crate::ErrorKind::DamagedTypes).
+    pub damaged_types: u64,
+    /// The number of event types with fields that are nested too deep. See
+    /// [`Type::Deep`](crate::Type::Deep).
+    pub deep_types: u64,
     /// The number of sequence points.
     pub sequence_points: u64,
     /// The number of rows that refer to an undefined stack. (Other undefined references are

@@ -6,7 +6,7 @@ use crate::{
     error::{Damage, Error, Result},
     event::Event,
     input::Source,
-    labels::{self, LabelList},
+    labels::LabelLists,
     metadata,
     reader::{Reader, State, Step},
     schema::Metadata,
@@ -49,7 +49,7 @@ pub enum Item<'a> {
     /// The stacks of one block: the id and the frames of each.
     Stacks(Vec<(u32, Stack<'a>)>),
     /// The label lists of one block: the index and the labels of each.
-    LabelLists(Vec<(u32, LabelList)>),
+    LabelLists(LabelLists<'a>),
     /// A sequence point. The reader has already dropped the definitions that it makes invalid.
     SequencePoint(SequencePoint),
 }
@@ -147,8 +147,8 @@ impl<R: Source> Reader<R> {
         Ok(match kind {
             BlockKind::Metadata => {
                 let mut types = Vec::new();
-                metadata::parse_metadata(format, body, base, |_, metadata| {
-                    types.push(metadata);
+                metadata::parse_metadata(format, body, base, |row| {
+                    types.extend(row.metadata);
                     Ok::<_, Damage>(())
                 })?;
                 Item::Metadata(types)
@@ -170,14 +170,7 @@ impl<R: Source> Reader<R> {
                 Item::RemovedThreads(threads)
             }
             BlockKind::Stack => Item::Stacks(self.stacks(cursor)?),
-            BlockKind::LabelList => {
-                let mut lists = Vec::new();
-                labels::parse_label_lists(cursor, |_, index, list| {
-                    lists.push((index, labels::decode(list.bytes())));
-                    Ok::<_, Damage>(())
-                })?;
-                Item::LabelLists(lists)
-            }
+            BlockKind::LabelList => Item::LabelLists(LabelLists::of(cursor)?),
             BlockKind::SequencePoint => {
                 let mut threads = Vec::new();
                 let point =

@@ -131,11 +131,14 @@ impl Checker {
         let mut cursor = Cursor::new(body, head.body);
         match head.kind {
             BlockKind::Event => self.check_events(format, head, body, tables),
-            BlockKind::Metadata => {
-                metadata::parse_metadata(format, body, head.body, |offset, metadata| {
-                    self.define_metadata(tables, offset, metadata)
-                })
-            }
+            BlockKind::Metadata => metadata::parse_metadata(format, body, head.body, |row| {
+                if let Some(damage) = row.damage {
+                    let error = Error::malformed(head.kind, damage);
+                    self.log.add(error.offset(), Rule::Readable, || error.kind().to_string());
+                }
+                let Some(metadata) = row.metadata else { return Ok(()) };
+                self.define_metadata(tables, row.offset, metadata)
+            }),
             BlockKind::Thread => block::parse_threads(cursor, |offset, thread| {
                 self.define_thread(tables, offset, thread)
             }),
@@ -212,6 +215,11 @@ impl Checker {
         let unknown = codes.find(|code| !metadata::is_type_code(*code));
         if let Some(code) = unknown.filter(|_| !tables.reuses_ids()) {
             self.log.add(offset, Rule::Readable, || format!("a field has the unknown type {code}"));
+        }
+        if metadata.is_deep() {
+            self.log.add(offset, Rule::Readable, || {
+                "a field's type is nested more than 48 levels deep, and not followed".to_owned()
+            });
         }
         self.check_parts(offset, metadata.has_unknown_parts);
         self.log.defined(tables.define_metadata(offset, metadata))

@@ -49,8 +49,12 @@ impl Log {
     }
 
     pub(super) fn check_fields(&mut self, mut fields: Fields<'_>, payload: &[u8], end: u64) {
-        for field in fields.by_ref() {
+        while let Some(field) = fields.next() {
             if let Err(error) = field {
+                if fields.is_lost() {
+                    // That is a violation of the event type.
+                    return;
+                }
                 self.add(error.offset(), Rule::PayloadFields, || error.kind().to_string());
                 return;
             }

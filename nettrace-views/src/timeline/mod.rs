@@ -387,13 +387,13 @@ impl<F: Form, W: Write> Timeline<F, W> {
         out.clear();
         let mut values = event.fields();
         self.ending = Ending::default();
-        for (place, key) in ty.keys.iter().enumerate() {
-            // A field that an older version of the type did not have.
-            if values.is_exhausted() {
-                break;
-            }
+        let mut keys = ty.keys.iter().enumerate();
+        // A field that an older version of the type did not have ends them. After a value whose end
+        // is unknown comes an error, even after the last one.
+        while !values.is_exhausted() {
             match values.next() {
                 Some(Ok((_, value))) => {
+                    let Some((place, key)) = keys.next() else { break };
                     self.ending.note(ty, place, &value);
                     values::field::<F::Details>(out, key, &value);
                 }
@@ -457,19 +457,19 @@ impl<F: Form, W: Write> Target for Timeline<F, W> {
         this.sink.flush()?;
         let mut left_out = LeftOut::default();
         let counts = this.counts;
+        left_out.add(this.spans.flows_left_out, "connections from spans to their children");
+        left_out.add(counts.undescribed, "payloads whose fields the trace does not describe");
+        left_out.add(counts.times, "times far from the start of the trace");
         for (count, what) in [
             (
                 this.spans.given_up,
                 "spans that are events without duration, as too many were under way",
             ),
-            (this.spans.flows_left_out, "connections from spans to their children"),
             (counts.payloads, "events' fields that cannot be decoded"),
-            (counts.undescribed, "payloads whose fields the trace does not describe"),
-            (counts.times, "times far from the start of the trace"),
             (counts.samples, "samples beyond the limit on memory"),
             (this.samples.symbols.left_out, "names of functions beyond the limit on memory"),
         ] {
-            left_out.add(count, what);
+            left_out.miss(count, what);
         }
         this.form.left_out(&mut left_out);
         Ok(left_out)
