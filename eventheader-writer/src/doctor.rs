@@ -86,7 +86,8 @@ impl Diagnosis {
         matches!(self.availability, Availability::Ready { .. })
     }
 
-    /// The command that records every registered tracepoint; `None` if none is registered.
+    /// The command that records every registered tracepoint; `None` if none is registered. Another
+    /// process may have registered a name that means something to a shell: such are left out.
     ///
     /// ```
     /// if let Some(command) = eventheader_writer::doctor().command() {
@@ -95,8 +96,9 @@ impl Diagnosis {
     /// ```
     #[must_use]
     pub fn command(&self) -> Option<String> {
-        let events: Vec<String> =
-            self.tracepoints.iter().map(|one| format!("-e user_events:{}", one.name)).collect();
+        let is_plain = |name: &str| name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_');
+        let names = self.tracepoints.iter().map(|one| &*one.name).filter(|name| is_plain(name));
+        let events: Vec<String> = names.map(|name| format!("-e user_events:{name}")).collect();
         (!events.is_empty()).then(|| format!("perf record -a {}", events.join(" ")))
     }
 }
@@ -125,10 +127,11 @@ impl fmt::Display for Diagnosis {
                 [] => "nobody listens".to_owned(),
                 who => format!("{} listens", who.join(" and ")),
             };
-            writeln!(f, "  {}  ({who})", one.name)?;
+            writeln!(f, "  {}  ({})", one.name.escape_debug(), who.escape_debug())?;
         }
         match self.command() {
             Some(command) => writeln!(f, "record them:         {command}")?,
+            None if !self.tracepoints.is_empty() => {}
             None => writeln!(
                 f,
                 "No tracepoint is registered: they appear when a program registers them, at its \
@@ -143,8 +146,8 @@ fn list(folders: &[PathBuf]) -> Result<Vec<Listed>, String> {
     let mut reason = "there is no user_events_status".to_owned();
     for folder in folders {
         let path = folder.join(STATUS);
-        match fs::read_to_string(&path) {
-            Ok(text) => return Ok(listed(&text)),
+        match fs::read(&path) {
+            Ok(text) => return Ok(listed(&String::from_utf8_lossy(&text))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => reason = format!("{}: {error}", path.display()),
         }
@@ -218,5 +221,22 @@ mod tests {
         assert!(text.contains("A_L1K0  (nobody listens)"), "{text}");
         assert!(text.contains("perf record -a -e user_events:A_L1K0"), "{text}");
         assert!(text.contains(DECODE), "{text}");
+    }
+
+    #[test]
+    fn names_of_other_processes_are_harmless() {
+        let text = "A_L1K0\n\u{1b}]0;x\u{7}\u{202e} # Used by \u{9b}2J\n;reboot;\n$(reboot)\n";
+        let diagnosis = Diagnosis {
+            kernel: None,
+            config: None,
+            folders: Vec::new(),
+            availability: Availability::NoTracefs,
+            tracepoints: listed(text),
+            not_listed: None,
+        };
+        let text = diagnosis.to_string();
+        let hidden = |c: char| c != '\n' && (c.is_control() || c == '\u{202e}');
+        assert!(!text.contains(hidden) && text.contains("\\u{1b}]0;x"), "{text:?}");
+        assert_eq!(diagnosis.command().unwrap(), "perf record -a -e user_events:A_L1K0");
     }
 }

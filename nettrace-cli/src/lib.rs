@@ -19,6 +19,7 @@ use crate::{
 mod args;
 mod clock;
 mod convert;
+mod csv;
 mod dump;
 mod event_types;
 mod failure;

@@ -23,7 +23,7 @@ pub(crate) use self::{
     top::{TopOptions, run as top},
 };
 
-use crate::{failure::Failure, summary};
+use crate::{failure::Failure, spelling::OneLine, summary};
 
 /// How long all processes together may take to say what they are.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -54,11 +54,13 @@ pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
             }
             Err(error) => ["?".to_owned(), String::new(), format!("({error})")],
         };
-        rows.push([target.pid.to_string(), program, version, command_line]);
+        let texts = [program, version, command_line].map(|text| OneLine(text).to_string());
+        rows.push((target.pid, texts));
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let [pid, program, version] = [0, 1, 2].map(|column| width(column).unwrap_or(0));
-    for [a, b, c, command_line] in &rows {
+    let width = |column: usize| rows.iter().map(|(_, row)| row[column].chars().count()).max();
+    let [program, version] = [0, 1].map(|column| width(column).unwrap_or(0));
+    let pid = rows.iter().map(|(pid, _)| pid.to_string().len()).max().unwrap_or(0);
+    for (a, [b, c, command_line]) in &rows {
         writeln!(out, "{a:>pid$}  {b:program$}  {c:version$}  {command_line}")?;
     }
     Ok(())

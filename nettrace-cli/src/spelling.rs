@@ -5,6 +5,8 @@ use std::{borrow::Cow, fmt};
 use nettrace_event::Level;
 use nettrace_reader::{Metadata, WallTime};
 
+pub(crate) use nettrace_views::__shared::{OneLine, to_json};
+
 /// The name of a level, or its number if it has no name.
 pub(crate) fn level(level: u8) -> Cow<'static, str> {
     match Level::new(level).name() {
@@ -115,32 +117,9 @@ pub(crate) fn not_finite(value: f64) -> &'static str {
     }
 }
 
-/// Text in one line, with escaped control characters.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct OneLine<'a>(pub(crate) &'a str);
-
-impl fmt::Display for OneLine<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            return f.write_str(self.0);
-        }
-        let is_control = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
-        let mut rest = self.0;
-        while let Some(at) = rest.find(is_control) {
-            f.write_str(&rest[..at])?;
-            let mut chars = rest[at..].chars();
-            if let Some(control) = chars.next() {
-                write!(f, "{}", control.escape_debug())?;
-            }
-            rest = chars.as_str();
-        }
-        f.write_str(rest)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{FileTime, Guid, OneLine, Opcode, SpanId, level};
+    use super::{FileTime, Guid, Opcode, SpanId, level};
 
     #[test]
     fn ids() {
@@ -168,10 +147,5 @@ mod tests {
         assert_eq!(unix, "1970-01-01T00:00:00.0000001Z");
         let beyond = FileTime(u64::MAX).to_string();
         assert_eq!(beyond, "18446744073709551615 (100 ns units since 1601)");
-    }
-
-    #[test]
-    fn one_line() {
-        assert_eq!(OneLine("a\nb\u{2028}é💡\t").to_string(), "a\\nb\\u{2028}é💡\\t");
     }
 }

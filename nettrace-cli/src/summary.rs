@@ -8,7 +8,7 @@ use std::{
 
 use nettrace_reader::{Event, Totals, Trace};
 
-use crate::{clock::Clock, filter::FilterOptions};
+use crate::{clock::Clock, filter::FilterOptions, spelling::OneLine};
 
 /// The counts of the summary.
 #[derive(Debug)]
@@ -113,12 +113,13 @@ impl fmt::Display for Printed {
     }
 }
 
-/// Writes a line to standard error, if there is one. A closed standard error is not a failure.
+/// Writes a line to standard error, if there is one. A closed standard error is not a failure. The
+/// text can have names from a trace or from another process: it stays one line.
 pub(crate) fn say(text: Option<impl fmt::Display>) -> io::Result<()> {
     let Some(text) = text else { return Ok(()) };
     // The line must not mix with the progress bar.
     crate::source::hide_progress();
-    match writeln!(io::stderr(), "{text}") {
+    match writeln!(io::stderr(), "{}", OneLine(text)) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
     }

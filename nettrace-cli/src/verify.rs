@@ -4,7 +4,7 @@ use std::{fmt::Display, io::Write};
 
 use serde::Serialize;
 
-use crate::{args::Limits, failure::Failure, info::write_json, source::Source};
+use crate::{args::Limits, failure::Failure, info::write_json, source::Source, spelling::OneLine};
 
 /// Options of `verify`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -94,7 +94,7 @@ pub(crate) fn write_text(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     for violation in violations {
-        writeln!(out, "{violation}")?;
+        writeln!(out, "{}", OneLine(violation))?;
     }
     let hidden = count - violations.len() as u64;
     if hidden > 0 {

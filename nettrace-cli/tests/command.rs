@@ -1,5 +1,6 @@
 //! Runs the command as a user does: on files and pipes. Checks exit codes and output.
 
+mod escapes;
 mod program;
 
 use std::{
@@ -7,9 +8,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use escapes::assert_printable;
 use program::{nettrace, stderr, stdout};
 use testkit::streams::{
-    EventType, Row, Stream, samples, utf16z,
+    EventType, Row, Stream, hostile, samples, utf16z,
     v5::{self, Objects},
     v5_samples,
 };
@@ -416,4 +418,84 @@ fn limits_are_obeyed() {
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("1048576 bytes"), "{}", stderr(&output));
     assert_eq!(nettrace(&["headers", "-"], &bytes).status.code(), Some(0));
+}
+
+/// Every command and format that prints text, on traces of each kind whose names, texts, templates,
+/// labels, units and key-values are hostile. Its list is complete: another command fails here.
+#[test]
+fn names_of_a_trace_cannot_steer_a_terminal() {
+    let trace = hostile::trace();
+    let mut sources = vec![("v6", trace.clone()), ("cut", trace[..trace.len() * 3 / 4].to_vec())];
+    for to in ["v5", "v4", "heph"] {
+        sources.push((to, nettrace(&["convert", "-", "-", "--to", to], &trace).stdout));
+    }
+    let show = "capture-thread,number,sorted,stack,description,payload";
+    let mut commands = vec![
+        vec!["info", "-"],
+        vec!["info", "-", "--json"],
+        vec!["info", "-", "--threads"],
+        vec!["dump", "-"],
+        vec!["dump", "-", "--json"],
+        vec!["dump", "-", "--show", show],
+        vec!["dump", "-", "--show", show, "--json"],
+        vec!["dump", "-", "--event", "none"],
+        vec!["dump", "-", "--provider", "none"],
+        vec!["dump", "-", "--where", "none=1"],
+        vec!["tree", "-"],
+        vec!["tree", "-", "--json"],
+        vec!["headers", "-"],
+        vec!["verify", "-"],
+        vec!["verify", "-", "--json"],
+        vec!["verify", "-", "--reference"],
+        vec!["report", "-", "-o", "-"],
+    ];
+    let texts = ["jsonl", "csv", "chrome", "speedscope", "firefox", "folded", "flamegraph"];
+    commands.extend(texts.map(|to| vec!["convert", "-", "-", "--to", to]));
+    commands.push(vec!["convert", "-", "-", "--to", "folded", "--by", "spans"]);
+    commands.push(vec!["convert", "-", "-", "--to", "flamegraph", "--by", "spans"]);
+    let (mut printed, folder) = (0, tempfile::tempdir().unwrap());
+    for (name, source) in &sources {
+        for args in &commands {
+            // `headers` has columns, and pages and pictures have scripts.
+            let own = if args[0] == "headers" || args.contains(&"report") { "\t" } else { "" };
+            let output = nettrace(args, source);
+            assert_printable(&output, own, &format!("{name} {args:?}"));
+            let shows = *name == "v6" && !args.iter().any(|arg| arg.starts_with("none"));
+            assert!(!shows || !output.stdout.is_empty(), "{args:?} {}", stderr(&output));
+            printed += output.stdout.len();
+        }
+        // What is no text says something on standard error.
+        for to in ["perfetto", "pprof", "v6", "v5", "v4", "heph"] {
+            let mut output = nettrace(&["convert", "-", "-", "--to", to], source);
+            output.stdout.clear();
+            assert_printable(&output, "", &format!("{name} {to}"));
+        }
+        let tables = folder.path().join(name);
+        let args = ["convert", "-", tables.to_str().unwrap(), "--to", "parquet"];
+        assert_printable(&nettrace(&args, source), "", name);
+    }
+    assert!(printed > 10_000_000, "{printed}");
+    // Those that read no trace are tried on live processes, and in a browser.
+    let elsewhere = ["ps", "collect", "counters", "top", "view", "completions", "help", "convert"];
+    let help = nettrace(&["help"], b"");
+    let list = stdout(&help).split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let all = list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    for command in all.filter(|command| !command.is_empty() && !elsewhere.contains(command)) {
+        assert!(commands.iter().any(|args| args[0] == command), "{command} is not tried");
+    }
+}
+
+/// A spreadsheet takes no text of a trace for a formula. Numbers stay numbers.
+#[test]
+fn csv_has_no_formulas() {
+    let output = nettrace(&["convert", "-", "-", "--to", "csv"], &hostile::trace());
+    let rows = testkit::csv::rows(stdout(&output));
+    let mut guarded = 0;
+    for cell in rows.iter().flatten() {
+        let is_formula = cell.starts_with(['=', '+', '-', '@', '\t', '\r']);
+        assert!(!is_formula || cell.parse::<f64>().is_ok(), "{cell:?}");
+        guarded += usize::from(cell.starts_with('\''));
+    }
+    assert!(guarded > 10, "{guarded}");
+    assert_eq!(stdout(&output).lines().count(), rows.len());
 }

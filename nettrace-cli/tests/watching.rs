@@ -3,19 +3,22 @@
 #![cfg(unix)]
 #![expect(clippy::disallowed_methods, reason = "a test sleeps")]
 
+mod escapes;
 mod live_support;
 
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
     fs::{self, File},
-    io::{BufReader, Read as _},
+    io::{BufReader, Read as _, Write as _},
+    os::unix::net::UnixListener,
     path::Path,
     process::{self, Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
+use escapes::assert_printable;
 use live_support::{Dotnet, interrupt, nettrace, succeeded, until, until_enough};
 use nettrace_diagnostics::Options;
 use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
@@ -26,6 +29,7 @@ use tempfile::tempdir;
 use testkit::{
     process::{is_rerun, this_program},
     reference::{Trace, ask, tool},
+    streams::hostile,
 };
 
 #[derive(TraceEvent)]
@@ -492,4 +496,85 @@ fn a_profile_records_the_runtime_of_dotnet() {
     let verdict = ask(&["stacks"], Trace::File(&path)).unwrap();
     verdict.assert_accepted();
     assert!(verdict.number("stacks") > 0, "{}", verdict.totals);
+}
+
+/// A process that answers with hostile texts. It refuses to be recorded, or sends a trace.
+fn answer_hostile(listener: &UnixListener, refuses: bool) {
+    let text = |text: &str| {
+        let units: Vec<u16> = text.encode_utf16().chain([0]).collect();
+        let bytes = units.iter().flat_map(|unit| unit.to_le_bytes());
+        (units.len() as u32).to_le_bytes().into_iter().chain(bytes).collect::<Vec<u8>>()
+    };
+    let message = |id: u8, payload: &[u8]| {
+        let size = (20 + payload.len() as u16).to_le_bytes();
+        [&b"DOTNET_IPC_V1\0"[..], &size, &[0xff, id, 0, 0], payload].concat()
+    };
+    let name = "x\u{1b}[31m\r\n\u{9b}2J\u{202e}\u{2028}\t\u{85}\u{200b}";
+    let refusal = message(0xff, &[&0x8000_4005_u32.to_le_bytes()[..], &text(name)].concat());
+    for stream in listener.incoming() {
+        let mut stream = stream.unwrap();
+        let mut head = [0; 20];
+        if stream.read_exact(&mut head).is_err() {
+            continue;
+        }
+        let size = u16::from_le_bytes([head[14], head[15]]);
+        let mut payload = vec![0; usize::from(size) - 20];
+        stream.read_exact(&mut payload).unwrap();
+        let pid = u64::from(process::id()).to_le_bytes();
+        let answer = match (head[16], head[17]) {
+            // Version 3 of what a process says of itself.
+            (4, 8) => {
+                let texts = [name; 6].map(text).concat();
+                message(0, &[&1_u32.to_le_bytes()[..], &pid, &[7; 16], &texts].concat())
+            }
+            (2, 1) => message(0, &payload),
+            (2, _) if !refuses => [message(0, &[9; 8]), hostile::trace()].concat(),
+            _ => refusal.clone(),
+        };
+        // The other side may have gone.
+        let _ = stream.write_all(&answer);
+    }
+}
+
+#[test]
+fn other_processes_cannot_steer_a_terminal() {
+    if cfg!(not(target_os = "linux")) {
+        println!("skipped: the name of a socket needs /proc");
+        return;
+    }
+    let pid = process::id().to_string();
+    let mut printed = 0;
+    for refuses in [false, true] {
+        let folder = tempdir().unwrap();
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let began = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(19).unwrap();
+        let socket = format!("dotnet-diagnostic-{pid}-{began}-socket");
+        let listener = UnixListener::bind(folder.path().join(socket)).unwrap();
+        thread::spawn(move || answer_hostile(&listener, refuses));
+        for arguments in [
+            &["ps"][..],
+            &["collect", "-p", &pid, "-o", "out.nettrace"],
+            &["collect", "-n", "nobody"],
+            &["top", "-p", &pid],
+            &["top", "-p", &pid, "--json"],
+            &["counters", "-p", &pid],
+            &["counters", "-p", &pid, "--json"],
+            &["counters", "-p", &pid, "--csv"],
+        ] {
+            let output = nettrace(folder.path(), arguments).output().unwrap();
+            assert_printable(&output, "", &format!("{arguments:?}"));
+            assert!(!String::from_utf8_lossy(&output.stdout).contains(",=cmd"), "{arguments:?}");
+            printed += output.stdout.len();
+            let shows = arguments[0] == "ps" || (!refuses && !arguments.contains(&"nobody"));
+            let [shown, said] =
+                [&output.stdout, &output.stderr].map(|one| String::from_utf8_lossy(one));
+            assert_eq!(output.status.success(), shows, "{arguments:?} {shown} {said}");
+            let of_process = arguments == ["ps"] || (refuses && arguments[1] == "-p");
+            assert!(
+                !of_process || (shown.into_owned() + &said).contains("\\u{1b}[31m"),
+                "{arguments:?}"
+            );
+        }
+    }
+    assert!(printed > 10_000, "{printed}");
 }

@@ -5,6 +5,8 @@ use std::{
     fmt::Write,
 };
 
+use nettrace_views::__shared::OneLine;
+
 /// How many bytes the name of a file has at most, without its ending. File systems have 255.
 const LONGEST: usize = 180;
 
@@ -26,13 +28,7 @@ impl Unique {
     pub(crate) fn unique(&mut self, name: &str) -> String {
         let name = match name {
             "" => "unnamed".to_owned(),
-            name => name.chars().fold(String::with_capacity(name.len()), |mut text, c| {
-                match c.is_control() {
-                    true => text.extend(c.escape_default()),
-                    false => text.push(c),
-                }
-                text
-            }),
+            name => OneLine(name).to_string(),
         };
         self.numbered(name, '_')
     }

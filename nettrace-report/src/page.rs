@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use nettrace_views::__shared::{OneLine, is_hidden, json_escape};
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use crate::{
@@ -25,7 +26,7 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
         out,
         "; base-uri 'none'; form-action 'none'\">\n<meta name=\"color-scheme\" \
          content=\"light dark\">\n<title>{} · NetTrace report</title>\n",
-        Escaped(&data.title)
+        Escaped(&OneLine(&data.title).to_string())
     )?;
     for style in STYLES {
         write!(out, "<style>\n{style}</style>\n")?;
@@ -48,7 +49,7 @@ pub(crate) fn write(data: &Data, mut out: impl Write) -> io::Result<()> {
 }
 
 /// JSON that can stand in a script of HTML: without `<`, which could begin the script's end tag or
-/// a comment.
+/// a comment. Hidden characters of a text are shown in it, as the command shows them.
 struct InHtml;
 
 impl Formatter for InHtml {
@@ -57,13 +58,17 @@ impl Formatter for InHtml {
         out: &mut W,
         fragment: &str,
     ) -> io::Result<()> {
-        let is_special = |c: char| matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}');
+        let is_special = |c: char| matches!(c, '<' | '>' | '&') || is_hidden(c);
         let mut rest = fragment;
         while let Some(at) = rest.find(is_special) {
             let (before, from) = rest.split_at(at);
+            out.write_all(before.as_bytes())?;
             let mut after = from.chars();
-            let special = after.next().unwrap_or_default();
-            write!(out, "{before}\\u{:04x}", u32::from(special))?;
+            match after.next() {
+                Some(c) if is_hidden(c) => write!(out, "\\{}", c.escape_unicode())?,
+                Some(c) => json_escape(out, c)?,
+                None => {}
+            }
             rest = after.as_str();
         }
         out.write_all(rest.as_bytes())
@@ -74,7 +79,10 @@ impl Formatter for InHtml {
         out: &mut W,
         escape: CharEscape,
     ) -> io::Result<()> {
-        serde_json::ser::CompactFormatter.write_char_escape(out, escape)
+        match escape {
+            CharEscape::AsciiControl(byte) => write!(out, "\\\\u{{{byte:x}}}"),
+            escape => serde_json::ser::CompactFormatter.write_char_escape(out, escape),
+        }
     }
 }
 
@@ -88,7 +96,6 @@ impl std::fmt::Display for Escaped<'_> {
             '>' => f.write_str("&gt;"),
             '&' => f.write_str("&amp;"),
             '"' => f.write_str("&quot;"),
-            '\0' => f.write_str("\u{FFFD}"),
             c => write!(f, "{c}"),
         })
     }
@@ -98,16 +105,17 @@ impl std::fmt::Display for Escaped<'_> {
 mod tests {
     use serde::Serialize;
 
-    use super::{Escaped, InHtml, Serializer};
+    use super::{Escaped, InHtml, Serializer, is_hidden};
 
     #[test]
     fn text_cannot_leave_its_place() {
-        let hostile = "</script><!-- \u{2028}\u{2029} \" \0 & é";
+        let hostile = "</script><!-- \u{2028}\u{202E}\u{85} \" \n & é";
         let mut json = Vec::new();
         hostile.serialize(&mut Serializer::with_formatter(&mut json, InHtml)).unwrap();
         let json = String::from_utf8(json).unwrap();
-        assert!(!json.contains(['<', '>', '&', '\0', '\u{2028}', '\u{2029}']), "{json}");
-        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), hostile);
-        assert_eq!(Escaped("</title>&\"\0").to_string(), "&lt;/title&gt;&amp;&quot;\u{FFFD}");
+        assert!(!json.contains(['<', '>', '&']) && !json.contains(is_hidden), "{json}");
+        let shown = "</script><!-- \\u{2028}\\u{202e}\\u{85} \" \n & é";
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), shown);
+        assert_eq!(Escaped("</title>&\"").to_string(), "&lt;/title&gt;&amp;&quot;");
     }
 }

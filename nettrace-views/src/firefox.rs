@@ -19,6 +19,7 @@ use crate::{
     clock::unix_nanos,
     json::{self, Members},
     profile::interval,
+    shown,
     spans::{Begin, Draw, Flows, Place},
     stacks::{Frames, Sampled, Samples},
     timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
@@ -333,7 +334,7 @@ impl Form for Firefox {
     }
 
     fn close(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
-        self.failure = serde_json::to_writer(&mut *out, &self.profile).err();
+        self.failure = shown::to_json(&mut *out, &self.profile).err();
         out.push(b'\n');
     }
 

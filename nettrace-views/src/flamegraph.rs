@@ -8,6 +8,7 @@ use nettrace_reader::Trace;
 use crate::{
     LeftOut, Options,
     profile::{Profile, Profiler, interval},
+    shown::is_hidden,
     spans::{Begin, Place},
     stacks::Samples,
     timeline::{Relieve, Timeline},
@@ -142,7 +143,7 @@ pub(crate) struct Flames {
 
 /// A frame's name in a folded stack, in which `;` and line breaks have a meaning.
 fn folded(name: &str) -> String {
-    let is_bad = |c: char| c == ';' || c.is_control() || c == '\u{FFFE}' || c == '\u{FFFF}';
+    let is_bad = |c: char| is_hidden(c) || matches!(c, ';' | '\u{FFFE}' | '\u{FFFF}');
     name.chars().map(|c| if is_bad(c) { '_' } else { c }).collect()
 }
 

@@ -6,6 +6,7 @@ use nettrace_reader::Value;
 
 use crate::{
     clock,
+    shown::{is_hidden, json_escape},
     values::{Details, guid, hex},
 };
 
@@ -14,7 +15,6 @@ const EXACT: u64 = 1 << 53;
 
 /// Writes a text in quotes.
 pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut written = 0;
@@ -25,15 +25,20 @@ pub(crate) fn string(out: &mut Vec<u8>, text: &str) {
             b'\n' => b'n',
             b'\r' => b'r',
             b'\t' => b't',
-            0..0x20 | 0x7F => b'u',
+            // Controls, and the first bytes of characters that may be hidden.
+            0..0x20 | 0x7F | 0xC0.. => b'u',
             _ => continue,
         };
+        let Some(c) = text[at..].chars().next().filter(|c| c.is_ascii() || is_hidden(*c)) else {
+            continue;
+        };
         out.extend_from_slice(&bytes[written..at]);
-        written = at + 1;
-        out.extend_from_slice(&[b'\\', escape]);
+        written = at + c.len_utf8();
         if escape == b'u' {
-            let (high, low) = (DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]);
-            out.extend_from_slice(&[b'0', b'0', high, low]);
+            // A `Vec` takes everything.
+            let _ = json_escape(out, c);
+        } else {
+            out.extend_from_slice(&[b'\\', escape]);
         }
     }
     out.extend_from_slice(&bytes[written..]);
@@ -293,6 +298,8 @@ mod tests {
     fn texts_are_escaped() {
         let text = |text| String::from_utf8(quoted(text)).unwrap();
         assert_eq!(text("a\"b\\c\n\0\u{7f}é"), "\"a\\\"b\\\\c\\n\\u0000\\u007fé\"");
+        let hidden = "\u{85}é\u{202e}💡\u{e0041}\u{fe0f}";
+        assert_eq!(text(hidden), "\"\\u0085é\\u202e💡\\udb40\\udc41\u{fe0f}\"");
     }
 
     #[test]

@@ -138,6 +138,7 @@ mod perfetto;
 mod pprof;
 mod profile;
 mod proto;
+mod shown;
 mod spans;
 mod speedscope;
 mod stacks;
@@ -428,6 +429,7 @@ pub mod __shared {
         clock::{Clock, unix_nanos},
         frame_names::FrameNames,
         ids::{Ids, Key, Role, SINGLE, has_fields_of_single, span_name},
+        shown::{Json, OneLine, is_hidden, json_escape, to_json},
         values::{Hex, guid, hex},
     };
 }

@@ -8,9 +8,16 @@ use nettrace_writer::{
     sink::{MemorySink, RotationOptions},
 };
 
+/// Each test has a provider of its own: sessions hear all threads of the process.
 #[derive(TraceEvent)]
-#[trace_event(provider = "File-Names")]
-struct Ran {
+#[trace_event(provider = "File-Names-Rotated")]
+struct Rotated {
+    run: u32,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "File-Names-Again")]
+struct Again {
     run: u32,
 }
 
@@ -86,10 +93,10 @@ fn what_has_no_value_is_refused_and_makes_no_file() {
 fn rotated_files_share_their_values() {
     let directory = tempfile::tempdir().unwrap();
     let files = RotationOptions::new(directory.path(), "a-{pid}").file_size(2_000).build().unwrap();
-    let session = Session::builder().sink(files).provider("File-Names").start().unwrap();
+    let session = Session::builder().sink(files).provider("File-Names-Rotated").start().unwrap();
     assert_eq!(session.path(), None, "a sink knows its own path");
     for run in 0..400 {
-        Ran { run }.emit();
+        Rotated { run }.emit();
         if run % 100 == 99 {
             session.flush().unwrap();
         }
@@ -107,9 +114,9 @@ fn a_second_run_replaces_the_file_if_it_may() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("service.nettrace");
     for run in 1..=2 {
-        let builder = Session::builder().overwrite(true).file(&path).provider("File-Names");
+        let builder = Session::builder().overwrite(true).file(&path).provider("File-Names-Again");
         let session = builder.start().unwrap();
-        (0..run).for_each(|run| Ran { run }.emit());
+        (0..run).for_each(|run| Again { run }.emit());
         session.finish().unwrap();
         let report = verify(fs::File::open(&path).unwrap()).unwrap();
         assert!(report.is_sound(), "{report:?}");

@@ -9,7 +9,10 @@ use nettrace_reader::{Reader, heph};
 use nettrace_writer::{
     Emit, Format, Session, TraceEvent, TraceField, TraceSpan, event::Pairs, sink::MemorySink,
 };
-use testkit::reference::{Trace, ask};
+use testkit::{
+    process::one_at_a_time,
+    reference::{Trace, ask},
+};
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Maps", name = "Order", id = 7)]
@@ -75,6 +78,8 @@ fn plain() -> Plain<'static> {
 
 /// What `emit` records in a format.
 fn recorded(format: Format, provider: &str, emit: impl FnOnce()) -> Vec<u8> {
+    // Several tests listen to one provider.
+    let _alone = one_at_a_time();
     let sink = MemorySink::new();
     let builder = Session::builder().sink(sink.clone()).provider(provider).format(format);
     let session = builder.start().unwrap();

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, Totals, Trace};
 use nettrace_views::{LeftOut, Target};
+use serde::Serialize;
 
 use crate::{
     clock::Clock,
@@ -11,10 +12,11 @@ use crate::{
         BATCH,
         view::{Begin, Other},
     },
+    csv::Cell,
     dump::{self, process_id, processor},
     event_types::{EventType, EventTypes},
     payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
-    spelling,
+    spelling::{self, to_json},
 };
 
 pub(crate) const JSONL: Other = Other {
@@ -151,25 +153,25 @@ fn csv(
     if let Some(nanos) = time.since_start {
         write!(out, "{nanos}")?;
     }
-    text(out, &metadata.provider);
-    text(out, &spelling::event_name(metadata));
+    text(out, &metadata.provider)?;
+    text(out, &spelling::event_name(metadata))?;
     write!(out, ",{},{}", metadata.event_id, event.version())?;
-    text(out, &spelling::level(event.level()));
+    text(out, &spelling::level(event.level()))?;
     write!(out, ",{},{}", event.opcode(), event.keywords())?;
     number(out, process_id(event))?;
     number(out, thread.os_thread_id)?;
-    text(out, thread.name.as_deref().unwrap_or(""));
+    text(out, thread.name.as_deref().unwrap_or(""))?;
     number(out, processor(event).map(u64::from))?;
-    text(out, &id(|label| matches!(label, Label::TraceId(_))));
-    text(out, &span);
-    text(out, &id(|label| matches!(label, Label::RelatedActivityId(_))));
+    text(out, &id(|label| matches!(label, Label::TraceId(_))))?;
+    text(out, &span)?;
+    text(out, &id(|label| matches!(label, Label::RelatedActivityId(_))))?;
     number(out, Some(event.payload.len() as u64))?;
     let others: Vec<_> = labels.iter().filter(|label| !is_id(label)).cloned().collect();
     match others.is_empty() {
         true => out.push(b','),
-        false => text(out, &serde_json::to_string(&JsonLabels(&others))?),
+        false => object(out, &JsonLabels(&others))?,
     }
-    text(out, &serde_json::to_string(&JsonFields(payload))?);
+    object(out, &JsonFields(payload))?;
     out.push(b'\n');
     Ok(())
 }
@@ -179,14 +181,14 @@ fn number(out: &mut Vec<u8>, number: Option<u64>) -> io::Result<()> {
     number.map_or(Ok(()), |number| write!(out, "{number}"))
 }
 
-/// Writes a comma and a text, in quotes where RFC 4180 wants them.
-fn text(out: &mut Vec<u8>, text: &str) {
-    out.push(b',');
-    if !text.contains(['"', ',', '\n', '\r']) {
-        out.extend_from_slice(text.as_bytes());
-        return;
-    }
-    out.push(b'"');
-    out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
-    out.push(b'"');
+/// Writes a comma and a text.
+fn text(out: &mut Vec<u8>, text: &str) -> io::Result<()> {
+    write!(out, ",{}", Cell(text))
+}
+
+/// Writes a comma and a value as JSON.
+fn object(out: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
+    let mut json = Vec::new();
+    to_json(&mut json, value)?;
+    text(out, &String::from_utf8_lossy(&json))
 }

@@ -8,11 +8,11 @@ use crate::{
     dump::{Extra, Shown, process_id, processor},
     message::Message,
     payload::{JsonFields, JsonLabels},
-    spelling::{self, Hex},
+    spelling::{self, Hex, to_json},
 };
 
 pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    serde_json::to_writer(&mut *out, shown)?;
+    to_json(&mut *out, shown)?;
     out.push(b'\n');
     Ok(())
 }

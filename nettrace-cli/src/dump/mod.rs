@@ -177,7 +177,9 @@ pub(crate) fn json(
     clock: &mut Clock,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = clock.at(event.header.timestamp);
-    serde_json::to_vec(&Shown { event, ty, payload, time, extras: &[] })
+    let mut out = Vec::new();
+    spelling::to_json(&mut out, &Shown { event, ty, payload, time, extras: &[] })?;
+    Ok(out)
 }
 
 /// The OS id of an event's process.

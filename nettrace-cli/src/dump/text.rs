@@ -28,7 +28,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     out.push(b' ');
     write_what(event, ty, payload, out)?;
     for label in event.labels().iter() {
-        write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))?;
+        write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))?;
     }
     for extra in shown.extras {
         write_extra(*extra, shown, out)?;
@@ -48,8 +48,7 @@ pub(crate) fn write_what(
     let opcode = Opcode { opcode: event.opcode(), name: &name };
     write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
     if let Some(template) = &ty.message {
-        let message = Message { template, payload }.to_string();
-        write!(out, ": {}", OneLine(&message))?;
+        write!(out, ": {}", OneLine(Message { template, payload }))?;
     }
     write_fields(payload, &[], out)
 }
@@ -64,7 +63,7 @@ pub(crate) fn write_fields(
         let value = value.as_ref().filter(|_| !without.contains(name));
         if let Some(value) = value {
             let value = quoted(value, payload.types.field(name));
-            write!(out, " {}={value}", OneLine(name))?;
+            write!(out, " {}={}", OneLine(name), OneLine(value))?;
         }
     }
     if let Some(error) = &payload.error {

@@ -234,7 +234,7 @@ impl Stage {
 
     /// The values that did not pass, as a list.
     fn others(&self) -> String {
-        let mut text = list(self.others.iter().take(OTHERS).map(|name| OneLine(name)));
+        let mut text = list(self.others.iter().take(OTHERS).map(OneLine));
         if self.others.len() > OTHERS {
             text.push_str(" and others");
         }

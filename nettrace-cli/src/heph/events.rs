@@ -20,7 +20,7 @@ use crate::{
     lines::Lines,
     payload::{JsonFloat, PlainFloat},
     source::Bytes,
-    spelling::OneLine,
+    spelling::{OneLine, to_json},
     summary::{Printed, say},
     unique_names::Names,
 };
@@ -36,7 +36,7 @@ pub(crate) fn dump(
     }
     each(source, limits, &wanted.filter, out, |event, time, out| {
         if wanted.json {
-            serde_json::to_writer(&mut *out, &JsonEvent { event, time })?;
+            to_json(&mut *out, &JsonEvent { event, time })?;
             out.push(b'\n');
             return Ok(());
         }
@@ -218,14 +218,14 @@ fn write_text(event: &Event<'_>, time: clock::Instant<'_>, out: &mut Vec<u8>) ->
     if event.substream != 0 {
         write!(out, "/{:x}", event.substream)?;
     }
-    write!(out, "] {:?}", event.description)?;
+    write!(out, "] {}", OneLine(format_args!("{:?}", event.description)))?;
     if event.end != event.start {
         let length = i128::from(event.end) - i128::from(event.start);
         write!(out, " ({})", Seconds(length))?;
     }
     for attribute in event.attributes() {
         match attribute {
-            Ok((name, value)) => write!(out, " {}={}", OneLine(name), PlainValue(&value))?,
+            Ok((name, value)) => write!(out, " {}={}", OneLine(name), OneLine(PlainValue(&value)))?,
             Err(error) => write!(out, " (the next attribute cannot be decoded: {error})")?,
         }
     }

@@ -144,7 +144,7 @@ pub(crate) fn run(
 
 /// One JSON object in one line.
 pub(crate) fn write_json(object: &impl Serialize, out: &mut impl Write) -> Result<(), Failure> {
-    serde_json::to_writer(&mut *out, object)?;
+    spelling::to_json(&mut *out, object)?;
     Ok(out.write_all(b"\n")?)
 }
 

@@ -172,7 +172,7 @@ fn write_threads(threads: &[ThreadInfo], all: bool, out: &mut impl Write) -> io:
             }
         }
         match &thread.name {
-            Some(name) => writeln!(out, " {name:?}")?,
+            Some(name) => writeln!(out, " {}", OneLine(format_args!("{name:?}")))?,
             None => writeln!(out)?,
         }
     }

@@ -16,7 +16,11 @@ use super::{
     find, name_of,
     watch::{Out, View, Watch, draw},
 };
-use crate::{args::Limits, failure::Failure, spelling};
+use crate::{
+    args::Limits,
+    failure::Failure,
+    spelling::{self, OneLine},
+};
 
 /// What to watch, of which process, and how it is shown.
 #[derive(Clone, Debug, clap::Args)]
@@ -195,7 +199,7 @@ pub(crate) fn run(
         last = now;
         let shown = rates.take(seconds.max(0.001), since_start, options.rows);
         if options.json {
-            serde_json::to_writer(&mut *out, &shown)?;
+            spelling::to_json(&mut *out, &shown)?;
             out.write_all(b"\n")?;
             return Ok(out.flush()?);
         }
@@ -203,7 +207,7 @@ pub(crate) fn run(
             Out::Screen(rows, columns) => draw(out, &shown.lines(&title), rows, columns)?,
             Out::Lines => {
                 for line in shown.lines(&title) {
-                    writeln!(out, "{line}")?;
+                    writeln!(out, "{}", OneLine(line))?;
                 }
             }
         }

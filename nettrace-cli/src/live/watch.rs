@@ -14,7 +14,7 @@ use nettrace_reader::{Event, Reader, Totals};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::collect::Signals;
-use crate::{args::Limits, failure::Failure};
+use crate::{args::Limits, failure::Failure, spelling::OneLine};
 
 /// How long a process may take to end its trace.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -172,7 +172,8 @@ impl Out {
     }
 }
 
-/// Replaces what the terminal shows with these lines, as far as they fit.
+/// Replaces what the terminal shows with these lines, as far as they fit. They may have names from
+/// the process.
 pub(super) fn draw(
     out: &mut impl std::io::Write,
     lines: &[String],
@@ -182,10 +183,24 @@ pub(super) fn draw(
     // To the corner, each line to its end, and then the rest of the screen. So nothing flickers.
     let mut text = String::from("\x1b[H");
     for line in lines.iter().take(rows.saturating_sub(1)) {
-        text.extend(line.chars().filter(|c| !c.is_control()).take(columns));
+        text.extend(OneLine(line).to_string().chars().take(columns));
         text.push_str("\x1b[K\n");
     }
     text.push_str("\x1b[J");
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::draw;
+
+    #[test]
+    fn what_is_drawn_has_no_escapes_but_its_own() {
+        let mut out = Vec::new();
+        let lines = ["a\u{1b}[2J\n\u{9b}b\u{202e}", "12345678"].map(str::to_owned);
+        draw(&mut out, &lines, 10, 30).unwrap();
+        let text = "\x1b[Ha\\u{1b}[2J\\n\\u{9b}b\\u{202e}\x1b[K\n12345678\x1b[K\n\x1b[J";
+        assert_eq!(String::from_utf8(out).unwrap(), text);
+    }
 }

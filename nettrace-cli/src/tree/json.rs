@@ -9,6 +9,7 @@ use crate::{
     clock::Clock,
     failure::Failure,
     payload::{JsonLabels, JsonValue, Payload, is_id},
+    spelling::to_json,
     tree::{
         Key,
         forest::{Forest, Span, State},
@@ -115,7 +116,7 @@ fn add(out: &mut impl Write, name: &str, value: &impl Serialize) -> Result<(), F
 
 fn member(out: &mut impl Write, name: &str, value: &impl Serialize) -> Result<(), Failure> {
     write!(out, "\"{name}\":")?;
-    Ok(serde_json::to_writer(out, value)?)
+    Ok(to_json(out, value)?)
 }
 
 /// What an event says of its span: fields, and labels that are not ids.

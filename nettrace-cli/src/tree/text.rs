@@ -214,7 +214,7 @@ pub(crate) fn details(
 fn write_labels(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     let labels = event.labels();
     labels.iter().filter(|label| !is_id(label)).try_for_each(|label| {
-        write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))
+        write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))
     })
 }
 

@@ -20,7 +20,7 @@ use crate::{
     summary::say,
 };
 
-use self::serve::{Body, Served, Server};
+use self::serve::Server;
 
 /// The only port from which Perfetto's page takes traces.
 const PERFETTO_PORT: u16 = 9001;
@@ -35,8 +35,9 @@ pub(crate) struct BrowserOptions {
     /// trace is handed to it on this machine, at port 9001, until Ctrl-C
     #[arg(long)]
     perfetto: bool,
-    /// Serve on this machine alone until Ctrl-C, and print the address instead of opening it.
-    /// Without a port a free one is taken; --perfetto needs port 9001
+    /// Serve on this machine alone until Ctrl-C, and print the address instead of opening it. The
+    /// address has a secret: who knows it can read the trace. Without a port a free one is taken;
+    /// --perfetto needs port 9001
     // With `=`: the trace may follow the option.
     #[arg(
         long,
@@ -59,14 +60,13 @@ pub(crate) fn run(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     if options.perfetto {
-        return perfetto(trace, limits, options, out);
+        return perfetto(trace, limits, file, options, out);
     }
     let (page, end) = report::page(trace, limits, file, &options.content)?;
     match options.serve {
         Some(port) => {
-            let body = Body::Bytes(page);
-            let server = Server::bind(port, Served { path: "/", body, for_perfetto: false })?;
-            announce(&server.address("/"), end, out)?;
+            let server = Server::of_page(port, page)?;
+            announce(&server.address(), end, out)?;
             server.run()
         }
         None => {
@@ -83,6 +83,7 @@ pub(crate) fn run(
 fn perfetto(
     (source, original): (Source, Original),
     limits: Limits,
+    path: &Path,
     options: &BrowserOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
@@ -98,18 +99,17 @@ fn perfetto(
         say(Some(format_args!("left out: {count} {what}")))?;
     }
     let end = written.end.map_err(Failure::from).and(original.end_whole());
-    let path = "/trace.pftrace";
-    let body = Body::File(file, size);
     let port = options.serve.filter(|port| *port != 0).unwrap_or(PERFETTO_PORT);
-    let server = Server::bind(port, Served { path, body, for_perfetto: true })?;
-    let address = format!("{PERFETTO}/#!/?url={}", server.address(path));
+    let server = Server::of_trace(port, file, size)?;
+    let address = format!("{PERFETTO}/#!/?url={}", server.address());
     announce(&address, end, out)?;
     if options.serve.is_none() {
+        let page = keep(redirect(&address).as_bytes(), path).map_err(Failure::Output)?;
         // Some launchers wait until the browser ends, which wants its trace before.
         server.meanwhile(move || {
-            if let Err(error) = open::that(&address) {
+            if let Err(error) = open::that(&page) {
                 // If standard error is closed, there is nobody to tell.
-                let _ = say(Some(not_opened(&address, &error)));
+                let _ = say(Some(not_opened(&page.display(), &error)));
             }
         });
     }
@@ -124,6 +124,17 @@ fn announce(address: &str, end: Result<(), Failure>, out: &mut impl Write) -> Re
     writeln!(out, "{address}")?;
     out.flush()?;
     Ok(say(Some("Ctrl-C ends it"))?)
+}
+
+/// A page that leads to the address. Every user can read the arguments of the browser, so they
+/// must not have the secret that is in the address: they have the name of this page's file.
+fn redirect(address: &str) -> String {
+    format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta http-equiv=\"refresh\" content=\"0; url={address}\">\n\
+         <title>NetTrace</title>\n<a href=\"{address}\">Open the trace in Perfetto</a>\n"
+    )
 }
 
 /// Writes the page into a file that only this user can read. The system's cleaning of temporary

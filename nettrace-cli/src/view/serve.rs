@@ -1,4 +1,8 @@
-//! One page, served to browsers on this machine.
+//! One page, served to the browser of the user who knows its address.
+//!
+//! Every user and program of this machine reaches the server, and the trace may be for its owner's
+//! eyes alone. So the path begins with a secret, and any other path gets the same empty answer,
+//! whatever else is right or wrong with the request.
 //!
 //! A page of another site can make a browser ask this server too, under a name that it directs to
 //! this machine (DNS rebinding). So every request must name this machine in its header `Host`. And
@@ -6,13 +10,14 @@
 
 use std::{
     fs::File,
+    hint,
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
     time::Duration,
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, spelling::Hex};
 
 /// The size of the head of a request.
 const MOST_HEAD: u64 = 16 << 10;
@@ -23,19 +28,22 @@ const MOST_AT_ONCE: usize = 32;
 /// How long a client can take to send, or to take, the next bytes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The length of the secret, in bytes.
+const SECRET: usize = 16;
+
 /// What is served.
 #[derive(Debug)]
-pub(super) struct Served {
-    /// Where it is.
-    pub(super) path: &'static str,
-    pub(super) body: Body,
+struct Served {
+    /// Where it is: `/SECRET/` and a name.
+    path: String,
+    body: Body,
     /// Whether it is a trace for Perfetto's page, not a page.
-    pub(super) for_perfetto: bool,
+    for_perfetto: bool,
 }
 
 /// The bytes of the answer.
 #[derive(Debug)]
-pub(super) enum Body {
+enum Body {
     Bytes(Vec<u8>),
     /// A file, and its size.
     File(File, u64),
@@ -50,8 +58,23 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Listens at a port of this machine alone. 0 is any free port.
-    pub(super) fn bind(port: u16, served: Served) -> Result<Self, Failure> {
+    /// Serves a page at a port of this machine alone. 0 is any free port.
+    pub(super) fn of_page(port: u16, page: Vec<u8>) -> Result<Self, Failure> {
+        Self::bind(port, "", Body::Bytes(page), false)
+    }
+
+    /// Serves a trace to Perfetto's page: a file, and its size.
+    pub(super) fn of_trace(port: u16, trace: File, size: u64) -> Result<Self, Failure> {
+        Self::bind(port, "trace.pftrace", Body::File(trace, size), true)
+    }
+
+    fn bind(port: u16, name: &str, body: Body, for_perfetto: bool) -> Result<Self, Failure> {
+        let mut secret = [0; SECRET];
+        getrandom::fill(&mut secret).map_err(|error| {
+            Failure::Browser(format!("the system has no random numbers: {error}"))
+        })?;
+        let path = format!("/{}/{name}", Hex(&secret));
+        let served = Served { path, body, for_perfetto };
         let fail = |error: io::Error| {
             Failure::Browser(match error.kind() {
                 ErrorKind::AddrInUse => format!("port {port} is in use"),
@@ -63,9 +86,9 @@ impl Server {
         Ok(Self { listener, address, served: Arc::new(served) })
     }
 
-    /// The address of a path.
-    pub(super) fn address(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+    /// The address, with the secret.
+    pub(super) fn address(&self) -> String {
+        format!("http://{}{}", self.address, self.served.path)
     }
 
     /// Does something on a thread of its own, while requests are answered.
@@ -109,13 +132,23 @@ fn serve(stream: &TcpStream, served: &Served, port: u16) -> io::Result<()> {
         Some(Body::Bytes(bytes)) => bytes.len() as u64,
         Some(Body::File(_, size)) => *size,
     };
-    write!(out, "HTTP/1.1 {}\r\nContent-Length: {size}\r\n", answer.status)?;
+    write!(
+        out,
+        "HTTP/1.1 {}\r\nContent-Length: {size}\r\nCache-Control: no-store\r\n\
+         Connection: close\r\n",
+        answer.status
+    )?;
+    if answer.status == NOT_FOUND {
+        // Nothing says what else there may be.
+        write!(out, "\r\n")?;
+        return out.flush();
+    }
     let kind = if served.for_perfetto { "application/octet-stream" } else { "text/html" };
     write!(
         out,
-        "Content-Type: {kind}; charset=utf-8\r\nCache-Control: no-store\r\n\
-         X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         X-Frame-Options: DENY\r\nConnection: close\r\n"
+        "Content-Type: {kind}; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n\
+         Referrer-Policy: no-referrer\r\nX-Frame-Options: DENY\r\n\
+         Content-Security-Policy: frame-ancestors 'none'\r\n"
     )?;
     if served.for_perfetto {
         write!(
@@ -142,6 +175,16 @@ struct Request {
     target: String,
     /// The only header `Host`, if there is one and not several.
     host: Option<String>,
+}
+
+/// The answer to whoever does not know the address.
+const NOT_FOUND: &str = "404 Not Found";
+
+/// Whether two texts are the same. How long it takes says nothing of where they differ, only
+/// whether they are as long as each other, which is no secret.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let difference = |all, (a, b): (&u8, &u8)| hint::black_box(all | (a ^ b));
+    one.len() == other.len() && one.iter().zip(other).fold(0, difference) == 0
 }
 
 /// An answer: `None` as body for nothing.
@@ -186,16 +229,14 @@ impl Request {
             let name = host.strip_suffix(&format!(":{port}")).or((port == 80).then_some(host));
             matches!(name, Some("127.0.0.1" | "localhost"))
         };
-        if !self.host.as_deref().is_some_and(is_here) {
-            return refuse("421 Misdirected Request");
+        let is_known = is_same(self.target.as_bytes(), served.path.as_bytes());
+        if !is_known || !self.host.as_deref().is_some_and(is_here) {
+            return refuse(NOT_FOUND);
         }
         match &*self.method {
             "GET" | "HEAD" => {}
             "OPTIONS" if served.for_perfetto => return refuse("204 No Content"),
             _ => return refuse("405 Method Not Allowed"),
-        }
-        if self.target.split('?').next() != Some(served.path) {
-            return refuse("404 Not Found");
         }
         Answer { status: "200 OK", body: Some(&served.body), is_head: self.method == "HEAD" }
     }
@@ -232,17 +273,18 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Body, Request, Served};
+    use super::{Body, NOT_FOUND, Request, Served, is_same};
 
     fn status(request: &str, for_perfetto: bool) -> Option<&'static str> {
-        let served = Served { path: "/", body: Body::Bytes(vec![1]), for_perfetto };
+        let path = "/5ec2e7/".to_owned();
+        let served = Served { path, body: Body::Bytes(vec![1]), for_perfetto };
         Some(Request::read(request.as_bytes()).ok()?.answer(&served, 81).status)
     }
 
     #[test]
     fn only_this_machine_is_served() {
-        let ask = |host: &str| status(&format!("GET / HTTP/1.1\r\n{host}\r\n"), false);
-        let (fine, wrong) = (Some("200 OK"), Some("421 Misdirected Request"));
+        let ask = |host: &str| status(&format!("GET /5ec2e7/ HTTP/1.1\r\n{host}\r\n"), false);
+        let fine = Some("200 OK");
         assert_eq!(ask("Host: 127.0.0.1:81\r\n"), fine);
         assert_eq!(ask("accept: *\r\nHOST: LocalHost:81 \r\n"), fine);
         for host in [
@@ -255,10 +297,10 @@ mod tests {
             "Host: localhost:81\r\nHost: evil.example:81\r\n",
             "Host: x@localhost:81\r\n",
         ] {
-            assert_eq!(ask(host), wrong, "{host}");
+            assert_eq!(ask(host), Some(NOT_FOUND), "{host}");
         }
         assert_eq!(status("", false), None);
-        assert_eq!(status("GET / HTTP/1.1\r\nHost: localhost:81\r\n", false), None);
+        assert_eq!(status("GET /5ec2e7/ HTTP/1.1\r\nHost: localhost:81\r\n", false), None);
     }
 
     #[test]
@@ -266,12 +308,21 @@ mod tests {
         let ask = |first: &str, for_perfetto| {
             status(&format!("{first} HTTP/1.1\r\nHost: localhost:81\r\n\r\n"), for_perfetto)
         };
-        assert_eq!(ask("GET /?x", false), Some("200 OK"));
-        assert_eq!(ask("HEAD /", false), Some("200 OK"));
-        assert_eq!(ask("GET /etc/passwd", false), Some("404 Not Found"));
-        assert_eq!(ask("GET http://evil.example/", false), Some("404 Not Found"));
-        assert_eq!(ask("POST /", false), Some("405 Method Not Allowed"));
-        assert_eq!(ask("OPTIONS /", false), Some("405 Method Not Allowed"));
-        assert_eq!(ask("OPTIONS /", true), Some("204 No Content"));
+        assert_eq!(ask("GET /5ec2e7/", false), Some("200 OK"));
+        assert_eq!(ask("HEAD /5ec2e7/", false), Some("200 OK"));
+        assert_eq!(ask("POST /5ec2e7/", false), Some("405 Method Not Allowed"));
+        assert_eq!(ask("OPTIONS /5ec2e7/", false), Some("405 Method Not Allowed"));
+        assert_eq!(ask("OPTIONS /5ec2e7/", true), Some("204 No Content"));
+        // Who does not know the secret learns nothing, not even of a method.
+        for target in ["/", "", "/5ec2e7", "/5ec2e8/", "/5EC2E7/", "/5ec2e7/x", "/etc/passwd"] {
+            for method in ["GET", "HEAD", "POST", "OPTIONS", ""] {
+                for for_perfetto in [false, true] {
+                    let status = ask(&format!("{method} {target}"), for_perfetto);
+                    assert_eq!(status, Some(NOT_FOUND), "{method} {target}");
+                }
+            }
+        }
+        assert!(is_same(b"", b"") && is_same(b"ab", b"ab"));
+        assert!(!is_same(b"ab", b"ac") && !is_same(b"ab", b"bb") && !is_same(b"a", b"ab"));
     }
 }

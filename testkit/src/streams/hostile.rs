@@ -8,8 +8,12 @@ use super::{EventType, Row, Stream, string, utf16z, varuint};
 pub fn names() -> Vec<String> {
     vec![
         "\"quotes\" 'and' \\ \r\n\t</script><!-- ]]> &amp; ;|`$(x) {}[]%n#2".to_owned(),
-        "a\u{1}\u{1b}[31m\u{7f}\u{85}\u{2028}\u{202E}\u{FEFF}\u{FFFE}\u{FFFF}\u{10FFFF}é"
+        "a\u{1}\u{1b}[31m\u{7f}\u{85}\u{2028}\u{202E}\u{FEFF}\u{FFFE}\u{FFFF}\u{10FFFF}é\
+         \u{9b}2J\u{61c}\u{200f}\u{2066}\u{200d}\u{ad}\u{e0041}"
             .to_owned(),
+        "=cmd|' /C calc'!A0\u{2029}".to_owned(),
+        "-1+\u{1b}]0;title\u{7}".to_owned(),
+        "@SUM(1)\u{200b}".to_owned(),
         "before\0behind".to_owned(),
         "long ".repeat(1_800),
     ]
@@ -45,10 +49,14 @@ pub fn trace() -> Vec<u8> {
         let (first, id) = (u64::from(number) * 4 + 1, u64::from(u32::MAX - number));
         let span = EventType::new(first, name, id, name);
         let span = span.optional_text(6, &["nettrace.span", "single"]);
+        let span = span.optional_text(6, &[name, name]).optional_text(5, &[name]);
+        let template = format!("{name} {{outcome}} {{{name}}}");
+        let span = span.optional_text(4, &[&template]);
         let span = span.field("started", &[11]).field("duration", &[12]).field("outcome", &[18]);
         stream.metadata(&span);
         // The name itself as the name of a field, twice.
         let event = EventType::new(first + 1, name, id, name).field(name, &[18]).field(name, &[14]);
+        let event = event.optional_text(4, &[&template]).optional_text(5, &[name]);
         stream.metadata(&event);
         let counter =
             EventType::new(first + 2, "System.Diagnostics.Metrics", 1, "GaugeValuePublished");

@@ -1,6 +1,9 @@
 //! Prints the events in a file of `perf`, using the decoder that the format's authors publish.
 
-use std::io::{self, Write};
+use std::{
+    fmt,
+    io::{self, Write},
+};
 
 use tracepoint_decode::{
     EventHeaderEnumerator, EventHeaderEnumeratorContext, EventHeaderEnumeratorError,
@@ -29,7 +32,7 @@ pub(super) fn print(file: &str, out: &mut impl Write) -> io::Result<()> {
                 let info = reader.get_sample_event_info(&event);
                 let info = info.map_err(|error| io::Error::other(format!("{error:?}")))?;
                 match line(&mut context, &info) {
-                    Ok(line) => writeln!(out, "{line}")?,
+                    Ok(line) => writeln!(out, "{}", Printable(&line))?,
                     Err(EventHeaderEnumeratorError::NotEventHeader) => others += 1,
                     Err(_) => damaged += 1,
                 }
@@ -68,6 +71,29 @@ fn line(
     display.write_to(&mut line).expect("a string takes everything");
     line.push_str("}}");
     Ok(line)
+}
+
+/// JSON of the decoder, whose texts may be of any process. It escapes the controls of ASCII alone.
+/// What else Rust does not print is escaped here: C1 controls and bidirectional ones among them.
+struct Printable<'a>(&'a str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |c: char| matches!(c, ' '..='~') || c.escape_debug().len() == 1;
+        for part in self.0.split_inclusive(|c| !is_plain(c)) {
+            let mut chars = part.chars();
+            match chars.next_back().filter(|c| !is_plain(*c)) {
+                None => f.write_str(part)?,
+                Some(c) => {
+                    f.write_str(chars.as_str())?;
+                    for unit in c.encode_utf16(&mut [0; 2]) {
+                        write!(f, "\\u{unit:04x}")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Splits off the start of a JSON object.
@@ -112,6 +138,16 @@ mod tests {
         let mut context = EventHeaderEnumeratorContext::new();
         let name = "Decode_Tests_L4K0";
         name_and_fields(&mut context.enumerate_with_name_and_data(name, event, MAX_STEPS)?)
+    }
+
+    #[test]
+    fn lines_of_json_can_be_printed() {
+        let text = "{\"a\":\"\\u001b \u{9b}\u{202e}é💡\u{e0041}\u{2028}\u{7f}\"}";
+        let line = Printable(text).to_string();
+        let shown = r#"{"a":"\u001b \u009b\u202eé💡\udb40\udc41\u2028\u007f"}"#;
+        assert_eq!(line, shown);
+        let read = |line| serde_json::from_str::<serde_json::Value>(line).unwrap();
+        assert_eq!(read(&line), read(text));
     }
 
     #[test]

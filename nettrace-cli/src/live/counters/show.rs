@@ -7,7 +7,11 @@ use serde::Serialize;
 use serde_json::Number;
 
 use super::decode::{Kind, Sample};
-use crate::failure::Failure;
+use crate::{
+    csv,
+    failure::Failure,
+    spelling::{OneLine, to_json},
+};
 
 /// The columns of CSV.
 pub(super) const CSV_COLUMNS: &str = "time,provider,name,tags,unit,kind,value,rate";
@@ -33,19 +37,20 @@ impl Style {
             Self::Table => {}
             Self::Json => {
                 let time = format!("{time:.3}");
-                serde_json::to_writer(&mut *out, &Timed { time: &time, sample })?;
+                to_json(&mut *out, &Timed { time: &time, sample })?;
                 out.write_all(b"\n")?;
             }
             Self::Lines => {
                 for (label, value, rate) in rows(sample) {
-                    write!(out, "{time:.3} {}/{label} {value}", sample.series.provider)?;
+                    let name = format_args!("{}/{label}", sample.series.provider);
+                    write!(out, "{time:.3} {} {value}", OneLine(name))?;
                     match rate {
                         Some(rate) => writeln!(out, " ({rate}/s)")?,
                         None => writeln!(out)?,
                     }
                 }
             }
-            Self::Csv => csv(out, time, sample)?,
+            Self::Csv => write_csv(out, time, sample)?,
         }
         Ok(())
     }
@@ -120,9 +125,10 @@ pub(super) fn table<'a>(title: &str, samples: impl Iterator<Item = &'a Sample>) 
     lines
 }
 
-fn csv(out: &mut impl Write, time: Timestamp, sample: &Sample) -> std::io::Result<()> {
+fn write_csv(out: &mut impl Write, time: Timestamp, sample: &Sample) -> std::io::Result<()> {
     let series = &sample.series;
-    let start = [&series.provider, &series.name, &series.tags, &series.unit].map(|text| cell(text));
+    let start = [&series.provider, &series.name, &series.tags, &series.unit]
+        .map(|text| csv::Cell(text).to_string());
     let start = format!("{time:.3},{}", start.join(","));
     let all = |number: &Option<Number>| number.as_ref().map_or_else(String::new, Number::to_string);
     if sample.kind != Kind::Histogram {
@@ -138,14 +144,6 @@ fn csv(out: &mut impl Write, time: Timestamp, sample: &Sample) -> std::io::Resul
         }
     }
     Ok(())
-}
-
-/// A cell of CSV, with quotes where it needs them.
-fn cell(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 #[cfg(test)]
