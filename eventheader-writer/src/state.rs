@@ -218,7 +218,8 @@ static MISSED: AtomicU32 = AtomicU32::new(0);
 /// Describes and registers all types that are not yet described.
 fn describe_all() {
     let mut state = lock();
-    for ty in registry::types().filter(|ty| ty.is_registered()) {
+    let all = registry::types().chain(registry::refused());
+    for ty in all.filter(|ty| ty.is_settled()) {
         state.describe(ty);
     }
 }
@@ -282,14 +283,16 @@ impl State {
     }
 
     /// Builds the constant part of a type's events, and registers its word. Does nothing for a type
-    /// that is known or refused.
+    /// that is known. The word of a type that is refused, by the registry or here, is registered as
+    /// well: who listens to its tracepoint loses its events, and they are counted.
     fn describe(&mut self, ty: &'static EventType) {
         if self.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
             return;
         }
         let schema = ty.schema();
-        let Some(slot) = points::slot(ty.index()) else { return };
-        if slot.get().is_none() {
+        // The registry has given a refused type no index.
+        let slot = if ty.index() == 0 { None } else { points::slot(ty.index()) };
+        if let Some(slot) = slot.filter(|slot| slot.get().is_none()) {
             match Preamble::of_schema(schema) {
                 Ok(preamble) => {
                     let _ = slot.set(TypePoint { preamble, channel: Channel::new() });
@@ -298,14 +301,14 @@ impl State {
                     if self.refused.iter().all(|(refused, _)| *refused != ty.index()) {
                         self.refused.push((ty.index(), error.to_string()));
                     }
-                    return;
                 }
             }
         }
-        let Some(point) = slot.get() else { return };
+        let point = slot.and_then(|slot| slot.get());
+        let channel = point.map_or(&points::NOWHERE, |point| &point.channel);
         let level = header::level(schema.level);
         let name = header::tracepoint_name(&schema.provider, level, schema.keywords);
-        self.add(Entry::new(name, ty.enabled_word(), &point.channel));
+        self.add(Entry::new(name, ty.enabled_word(), channel));
     }
 
     /// Registers a word, or makes it wait.

@@ -77,10 +77,10 @@ mod schema;
 
 pub use crate::{
     encode::PayloadEncoder,
-    event::{EventType, KERNEL_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
+    event::{EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     schema::{
-        ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level,
+        ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,
         ProviderSchema, Storage, StrEncoding, derived_id,
     },
 };
