@@ -427,7 +427,7 @@ pub mod __shared {
     pub use crate::{
         clock::{Clock, unix_nanos},
         frame_names::FrameNames,
-        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, span_name},
+        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, place, span_name},
         values::{Hex, guid, hex},
     };
 }

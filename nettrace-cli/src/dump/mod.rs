@@ -16,6 +16,7 @@ use crate::{
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
     lines::Lines,
+    namesakes::Namesakes,
     payload::{Payload, label_name},
     source::Source,
     spelling,
@@ -59,6 +60,8 @@ struct Shown<'a> {
     payload: &'a Payload<'a>,
     time: crate::clock::Instant<'a>,
     extras: &'a [Extra],
+    /// The place of its type in the source code, if another type has the same name.
+    place: Option<&'a str>,
 }
 
 pub(crate) fn run(
@@ -71,9 +74,11 @@ pub(crate) fn run(
         true => json::write,
         false => text::write,
     };
+    let mut namesakes = Namesakes::default();
     each(source, limits, &options.filter, out, |event, payload, clock, line| {
         let time = clock.at(event.header.timestamp);
-        write(&Shown { event, payload, time, extras: &options.show }, line)
+        let place = namesakes.place(event.metadata());
+        write(&Shown { event, payload, time, extras: &options.show, place }, line)
     })
 }
 
@@ -166,7 +171,7 @@ pub(crate) fn json(
     clock: &mut Clock,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = clock.at(event.header.timestamp);
-    serde_json::to_vec(&Shown { event, payload, time, extras: &[] })
+    serde_json::to_vec(&Shown { event, payload, time, extras: &[], place: None })
 }
 
 /// The OS id of an event's process.

@@ -25,7 +25,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     write!(out, " {:<13} ", spelling::level(event.level()))?;
     write_thread(event.thread(), out)?;
     out.push(b' ');
-    write_what(event, payload, out)?;
+    write_what(event, payload, shown.place, out)?;
     for label in event.labels().iter() {
         write!(out, " {{{}={}}}", OneLine(label_name(label)), LabelValue(label))?;
     }
@@ -35,16 +35,21 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the provider and the name of an event, its message and its fields.
+/// Writes the provider and the name of an event, the given place of its type, its message and its
+/// fields.
 pub(crate) fn write_what(
     event: &Event<'_>,
     payload: &Payload<'_>,
+    place: Option<&str>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let metadata = event.metadata();
     let name = spelling::event_name(metadata);
     let opcode = Opcode { opcode: event.opcode(), name: &name };
     write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
+    if let Some(place) = place {
+        write!(out, " ({})", OneLine(place))?;
+    }
     if let Some(template) = &metadata.message_template {
         let message = Message { template, payload }.to_string();
         write!(out, ": {}", OneLine(&message))?;
