@@ -30,7 +30,7 @@ mod status;
 
 use std::{
     cell::Cell,
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     ffi::CString,
     fs::File,
     io,
@@ -230,6 +230,8 @@ struct State {
     availability: Availability,
     last_failure: Option<Instant>,
     entries: Vec<Entry>,
+    /// The addresses of the types that have entries.
+    described: BTreeSet<usize>,
     /// The index of each refused type, and the reason.
     refused: Vec<(u32, String)>,
     free: Vec<&'static RuntimePoint>,
@@ -276,6 +278,7 @@ impl State {
             availability: Availability::Unknown,
             last_failure: None,
             entries: Vec::new(),
+            described: BTreeSet::new(),
             refused: Vec::new(),
             free: Vec::new(),
             is_closed: false,
@@ -286,7 +289,7 @@ impl State {
     /// that is known. The word of a type that is refused, by the registry or here, is registered as
     /// well: who listens to its tracepoint loses its events, and they are counted.
     fn describe(&mut self, ty: &'static EventType) {
-        if self.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
+        if !self.described.insert(std::ptr::from_ref(ty).addr()) {
             return;
         }
         let schema = ty.schema();
@@ -313,6 +316,17 @@ impl State {
 
     /// Registers a word, or makes it wait.
     fn add(&mut self, mut entry: Entry) {
+        // Most often nothing waits, and the others need not be looked at.
+        let works =
+            matches!(self.availability, Availability::Ready { .. } | Availability::Redirected);
+        if works && self.last_failure.is_none() && !self.is_closed {
+            if let Some(target) = &mut self.target {
+                register(target, &mut entry);
+            }
+            if entry.is_registered {
+                return self.entries.push(entry);
+            }
+        }
         let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
         if !soon {
             self.entries.push(entry);
@@ -388,6 +402,9 @@ impl State {
             // The bit is the parent's, copied at the time of the fork.
             entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
             register(target, entry);
+        }
+        if self.entries.iter().any(|entry| !entry.is_registered) {
+            self.last_failure = Some(Instant::now());
         }
         self.judge();
     }

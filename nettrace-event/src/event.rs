@@ -220,8 +220,9 @@ impl EventType {
         self.id.store(id.into(), Ordering::Relaxed);
     }
 
-    /// The bits of those sessions that lose the type's events: because it was refused, or because
-    /// their format cannot describe it. They count the events.
+    /// The bits of those sessions that lose the type's events, because it was refused or because
+    /// their format cannot describe it: they count the events. A bit whose session has stopped
+    /// listening may still be set here.
     ///
     /// [`registry::lose`](crate::registry::lose) has an example.
     #[must_use]

@@ -397,8 +397,11 @@ pub fn lose(ty: &EventType, set: u32, lose: u32) {
 }
 
 /// Two backends never change the same bits, and each changes its own under a lock of its own.
+///
+/// A bit that is cleared in the word stays among those that lose: an event that has read the word
+/// before must not be recorded.
 fn change(ty: &EventType, set: u32, lose: u32, clear: u32) {
-    ty.change_lost(lose, set | clear);
+    ty.change_lost(lose, set);
     let _ = ty.enabled_word().fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
         let word = if word == NOT_REGISTERED && !ty.is_settled() { 0 } else { word };
         let word = word & !clear & !(1 << LOST_BIT) | set | lose;
