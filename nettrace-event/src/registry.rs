@@ -202,8 +202,8 @@ static BACKENDS: AtomicPtr<BackendEntry> = AtomicPtr::new(ptr::null_mut());
 ///
 /// # Errors
 ///
-/// [`RegisterError`] if the type is refused. It stays refused, with a word for those who [lose](lose)
-/// its events. Only [`RegisterError::Busy`] leaves everything unchanged.
+/// [`RegisterError`] if the type is refused. It stays refused, with a word for those who
+/// [`lose`] its events. Only [`RegisterError::Busy`] leaves everything unchanged.
 ///
 /// ```
 /// use nettrace_event::{EventType, registry};

@@ -249,9 +249,9 @@ pub(crate) fn max_level() -> Option<Level> {
 /// Every type whose word sessions have set, refused ones as well. Under the table's lock.
 ///
 /// A type that is not among them is being registered, and its registration has yet to call
-/// [`attach`](Backend::attach) or [`refused`](Backend::refused), which waits for the lock and then sees the table as it is now. Its
-/// word is left as it is, so that other threads that emit it wait for the registration: a zero
-/// would tell them that nobody listens.
+/// [`attach`](Backend::attach) or [`refused`](Backend::refused), which waits for the lock and then
+/// sees the table as it is now. Its word is left as it is, so that other threads that emit it wait
+/// for the registration: a zero would tell them that nobody listens.
 fn attached_types() -> impl Iterator<Item = &'static EventType> {
     let all = registry::types().chain(registry::refused());
     all.filter(|ty| ty.enabled() != NOT_REGISTERED || ty.is_settled())
@@ -370,9 +370,9 @@ impl Backend for Sessions {
 }
 
 /// Registers a type at its first event, so that its word is valid. If the type is refused,
-/// [`refused_types`] says why, and its word names the sessions that lose its events. Returns `false`
-/// in a signal handler that interrupted the taking of locks. When the locks are released, the type
-/// is registered and the event is counted: see [`handler_events`].
+/// [`refused_types`] says why, and its word names the sessions that lose its events. Returns
+/// `false` in a signal handler that interrupted the taking of locks. When the locks are released,
+/// the type is registered and the event is counted: see [`handler_events`].
 pub(crate) fn register(ty: &'static EventType) -> bool {
     match register_now(ty) {
         Ok(()) => return true,

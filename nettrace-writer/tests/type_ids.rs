@@ -10,7 +10,8 @@ use std::{
 };
 
 use nettrace_event::{
-    EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, derived_id, registry,
+    ArrayLayout, EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, derived_id,
+    registry,
 };
 use nettrace_reader::{Metadata, Options, heph};
 use nettrace_writer::{
@@ -398,6 +399,63 @@ fn events_of_a_refused_type_are_counted() {
     assert!(matches!(error, RegisterError::IdClash { .. }));
     let text = error.to_string();
     assert!(text.contains("src/first.rs:3:5") && text.contains("src/second.rs:11:1"), "{text}");
+}
+
+/// An event whose payload is so many numbers.
+struct Numbers(&'static EventType);
+
+impl TraceEvent for Numbers {
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    fn event_type(&self) -> &'static EventType {
+        self.0
+    }
+
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        encoder.u8_elements(&[7; MOST + 1]);
+    }
+}
+
+/// The most elements of an array in version 5.
+const MOST: usize = 32_767;
+
+#[test]
+fn a_session_counts_events_that_its_format_cannot_describe() {
+    const ARRAY: FieldType = FieldType::Array(&FieldType::U8, ArrayLayout::Fixed(MOST as u16 + 1));
+    static SCHEMA: EventSchema =
+        schema("Indescribable", "Long", 1, &[FieldSchema::new("numbers", ARRAY)]);
+    static LONG: EventType = EventType::new(&SCHEMA);
+    static SHORT: EventType = EventType::new(&EventSchema {
+        name: "Short",
+        id: 2,
+        fields: &[FieldSchema::new("number", FieldType::U64)],
+        ..SCHEMA
+    });
+    let sessions = [Format::V6, Format::V5].map(|format| {
+        let (sink, session) = memory("Indescribable");
+        (sink, session.format(format).start().unwrap())
+    });
+    (0..3).for_each(|_| Numbers(&LONG).emit());
+    // Version 5 tells the losses of threads that have rows.
+    Numbered { ty: &SHORT, number: 1 }.emit();
+    let [v6, v5] = sessions;
+    let stats = v6.1.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written, stats.drops.refused), (4, 4, 0));
+    check(&v6.0.bytes(), &stats);
+    // The only listener cannot describe it.
+    Numbers(&LONG).emit();
+    let stats = v5.1.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written, stats.drops.refused), (5, 1, 4));
+    check(&v5.0.bytes(), &stats);
+    // The next session may have the same bit.
+    let (sink, v6) = memory("Indescribable");
+    let v6 = v6.start().unwrap();
+    Numbers(&LONG).emit();
+    let stats = v6.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written), (1, 1));
+    check(&sink.bytes(), &stats);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! themselves, so it needs no memory but theirs. Only the holder of the registry's lock reads or
 //! changes it.
 //!
-//! A type that is equal to a registered one shares its index and its id, and is not in the table. It
-//! finds the other on its way through its choices: an id that was taken once stays taken.
+//! A type that is equal to a registered one shares its index and its id, and is not in the table.
+//! It finds the other on its way through its choices: an id that was taken once stays taken.
 
 use core::{
     ptr,
