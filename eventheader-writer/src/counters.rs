@@ -5,7 +5,7 @@ use crate::sync::{AtomicU64, Ordering};
 /// The counts of this process's events since its start, over all tracepoints.
 ///
 /// Each event that was emitted while its tracepoint was enabled counts in exactly one of `written`,
-/// `disabled`, `too_large`, `nested`, `panicked` and `failed`. A forked child continues its
+/// `disabled`, `refused`, `too_large`, `nested`, `panicked` and `failed`. A forked child continues its
 /// parent's counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -19,6 +19,9 @@ pub struct Counters {
     /// an error. Also counts the first event of a type if a signal handler emits it while
     /// interrupting that type's registration on the same thread.
     pub disabled: u64,
+    /// The event's type was refused: [`register`](crate::register()) and
+    /// [`Status::refused`](crate::Status::refused) say why.
+    pub refused: u64,
     /// Refused: larger than [`MAX_EVENT_BYTES`](crate::MAX_EVENT_BYTES). The kernel would accept
     /// the event but not deliver it.
     pub too_large: u64,
@@ -66,6 +69,7 @@ pub fn counters() -> Counters {
         written: sum(|shard| &shard.written),
         cut: CUT.load(Ordering::Relaxed),
         disabled: DISABLED.load(Ordering::Relaxed),
+        refused: REFUSED.load(Ordering::Relaxed),
         too_large: TOO_LARGE.load(Ordering::Relaxed),
         nested: NESTED.load(Ordering::Relaxed),
         panicked: PANICKED.load(Ordering::Relaxed),
@@ -94,6 +98,10 @@ pub fn count_missed(count: u64) {
     DISABLED.fetch_add(count, Ordering::Relaxed);
 }
 
+pub(crate) fn count_refused() {
+    REFUSED.fetch_add(1, Ordering::Relaxed);
+}
+
 pub(crate) fn count_too_large() {
     TOO_LARGE.fetch_add(1, Ordering::Relaxed);
 }
@@ -120,6 +128,7 @@ struct Shard {
 static SHARDS: [Shard; 16] = [const { Shard { written: AtomicU64::new(0) } }; 16];
 static CUT: AtomicU64 = AtomicU64::new(0);
 static DISABLED: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
 static TOO_LARGE: AtomicU64 = AtomicU64::new(0);
 static NESTED: AtomicU64 = AtomicU64::new(0);
 static PANICKED: AtomicU64 = AtomicU64::new(0);

@@ -394,9 +394,9 @@ fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word:
 /// Registers a type at its first event, unless another thread has just done so. Returns its word.
 #[cold]
 fn register_first(ty: &'static EventType) -> u32 {
-    if !ty.is_registered() {
+    if !ty.is_settled() {
         state::install();
-        // A refused type has the word 0; `refused_types` and `register` report the reason.
+        // Of a refused type there is no tracepoint; `register` reports the reason.
         let _ = registry::register(ty);
     }
     ty.enabled()
@@ -444,9 +444,15 @@ fn make<T: TraceEvent + ?Sized>(
 /// Writes an event that saw the kernel's bit before the registering thread published its channel.
 #[cold]
 fn write_later<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, context: &Context<'_>) {
-    let point = state::settle().then(|| state::type_point(ty.index())).flatten();
-    let target = point.and_then(|point| Some((point, point.channel.load()?)));
-    let Some((point, target)) = target else { return counters::count_disabled() };
+    if ty.is_refused() {
+        return counters::count_refused();
+    }
+    if !state::settle() {
+        return counters::count_disabled();
+    }
+    // Without a point, its metadata was refused.
+    let Some(point) = state::type_point(ty.index()) else { return counters::count_refused() };
+    let Some(target) = point.channel.load() else { return counters::count_disabled() };
     write_whole(event, &point.preamble, target, context);
 }
 

@@ -31,7 +31,7 @@ mod status;
 
 use std::{
     cell::Cell,
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     ffi::CString,
     fs::File,
     io,
@@ -223,7 +223,8 @@ static MISSED: AtomicU32 = AtomicU32::new(0);
 /// Describes and registers all types that are not yet described.
 fn describe_all() {
     let mut state = lock();
-    for ty in registry::types().filter(|ty| ty.is_registered()) {
+    let all = registry::types().chain(registry::refused());
+    for ty in all.filter(|ty| ty.is_settled()) {
         state.describe(ty);
     }
 }
@@ -235,6 +236,8 @@ struct State {
     last_failure: Option<Instant>,
     entries: Vec<Entry>,
     names: Names,
+    /// The addresses of the types that have entries.
+    described: BTreeSet<usize>,
     /// The index of each refused type, and the reason.
     refused: Vec<(u32, String)>,
     free: Vec<&'static RuntimePoint>,
@@ -279,6 +282,7 @@ impl State {
             last_failure: None,
             entries: Vec::new(),
             names: Names::new(),
+            described: BTreeSet::new(),
             refused: Vec::new(),
             free: Vec::new(),
             is_closed: false,
@@ -286,14 +290,16 @@ impl State {
     }
 
     /// Builds the constant part of a type's events, and registers its word. Does nothing for a type
-    /// that is known or refused.
+    /// that is known. The word of a type that is refused, by the registry or here, is registered as
+    /// well: who listens to its tracepoint loses its events, and they are counted.
     fn describe(&mut self, ty: &'static EventType) {
-        if self.entries.iter().any(|entry| std::ptr::eq(entry.word, ty.enabled_word())) {
+        if !self.described.insert(std::ptr::from_ref(ty).addr()) {
             return;
         }
         let schema = ty.schema();
-        let Some(slot) = points::slot(ty.index()) else { return };
-        if slot.get().is_none() {
+        // The registry has given a refused type no index.
+        let slot = if ty.index() == 0 { None } else { points::slot(ty.index()) };
+        if let Some(slot) = slot.filter(|slot| slot.get().is_none()) {
             match Preamble::of_schema(schema) {
                 Ok(preamble) => {
                     let _ = slot.set(TypePoint { preamble, channel: Channel::new() });
@@ -302,27 +308,38 @@ impl State {
                     if self.refused.iter().all(|(refused, _)| *refused != ty.index()) {
                         self.refused.push((ty.index(), error.to_string()));
                     }
-                    return;
                 }
             }
         }
-        let Some(point) = slot.get() else { return };
+        let point = slot.and_then(|slot| slot.get());
+        let channel = point.map_or(&points::NOWHERE, |point| &point.channel);
         let parts = Parts {
             provider: schema.provider.name.to_owned(),
             group: schema.provider.group.map(str::to_owned),
             level: header::level(schema.level),
             keywords: schema.keywords,
         };
-        self.add(parts, ty.enabled_word(), &point.channel);
+        self.add(parts, ty.enabled_word(), channel);
     }
 
     /// Registers a word, or makes it wait. Returns the name of its tracepoint.
     fn add(&mut self, parts: Parts, word: &'static AtomicU32, channel: &'static Channel) -> String {
         let (name, renamed) = self.names.take(&parts);
-        let entry =
+        let mut entry =
             Entry { parts, name, renamed, word, channel, is_registered: false, error: None };
         let at = self.entries.len();
+        // Most often nothing waits, and the others need not be looked at.
+        let works =
+            matches!(self.availability, Availability::Ready { .. } | Availability::Redirected);
+        let waits = !works || self.last_failure.is_some() || self.is_closed;
+        if let Some(target) = self.target.as_mut().filter(|_| !waits) {
+            register(target, &mut entry, &mut self.names);
+        }
+        let is_registered = entry.is_registered;
         self.entries.push(entry);
+        if is_registered {
+            return self.entries[at].name.clone();
+        }
         let soon = self.last_failure.is_some_and(|then| then.elapsed() < PATIENCE);
         if soon {
             // Skip words that failed a moment ago, but try this one.
@@ -398,6 +415,9 @@ impl State {
             // The bit is the parent's, copied at the time of the fork.
             entry.word.fetch_and(!KERNEL, Ordering::Relaxed);
             register(target, entry, &mut self.names);
+        }
+        if self.entries.iter().any(|entry| !entry.is_registered) {
+            self.last_failure = Some(Instant::now());
         }
         self.judge();
     }

@@ -1,6 +1,6 @@
 //! Tests that use private parts of the state. The process has one state, so they run as one test.
 
-use nettrace_event::{EventSchema, Level, ProviderSchema};
+use nettrace_event::{EventSchema, Level, Place, ProviderSchema};
 
 use super::*;
 use crate::{sync, sys};
@@ -10,6 +10,7 @@ const fn schema(name: &'static str, id: u16) -> EventSchema {
         provider: ProviderSchema { name: "State-Tests", guid: None, group: None },
         name,
         id,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,

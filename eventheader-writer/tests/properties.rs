@@ -10,8 +10,8 @@ use decoder::decode;
 use eventheader_writer::{Context, Error, FieldFormat, Level, TraceEvent, encoded};
 use generated::{Field, Ty, Val, encode, fields_and_values};
 use nettrace_event::{
-    ArrayLayout, EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema,
-    check,
+    ArrayLayout, EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place,
+    ProviderSchema, check,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -65,6 +65,7 @@ fn schema(head: &Head, fields: &[Field]) -> EventSchema {
         provider: ProviderSchema { name: "Made-Up", guid: None, group: None },
         name: "MadeUp",
         id: head.id.unwrap_or(9_999),
+        place: Place::UNKNOWN,
         id_is_explicit: head.id.is_some(),
         version: head.version,
         level: head.level,
@@ -364,6 +365,7 @@ fn an_array_of_another_length_is_refused() {
         provider: ProviderSchema { name: "Made-Up", guid: None, group: None },
         name: "Wrong",
         id: 1,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,

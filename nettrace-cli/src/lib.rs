@@ -33,6 +33,7 @@ mod lines;
 #[cfg(unix)]
 mod live;
 mod message;
+mod namesakes;
 mod payload;
 mod report;
 mod rust_types;

@@ -4,7 +4,9 @@ mod program;
 
 use std::process::{Command, Stdio};
 
-use nettrace_event::{ArrayLayout, EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_event::{
+    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema,
+};
 use nettrace_format::v6;
 use program::{nettrace, stderr, stdout, strict_json};
 use serde_json::{Value, json};
@@ -467,6 +469,7 @@ fn described(fields: &'static [FieldSchema], payload: &[u8]) -> Vec<u8> {
         provider: ProviderSchema { name: "Shop", guid: None, group: None },
         name: "E",
         id: 7,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,

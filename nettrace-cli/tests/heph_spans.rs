@@ -6,7 +6,7 @@ mod program;
 use std::{collections::BTreeMap, fs};
 
 use convert_support::{convert, left_out};
-use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::{
     Format, Row, Stream,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
@@ -25,6 +25,7 @@ const fn event(
         provider: ProviderSchema { name: "Shop", guid: None, group: None },
         name,
         id,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,

@@ -1,4 +1,5 @@
-//! Spans of one event, as the macros record them: the command shows them in every format.
+//! Spans as the macros record them: those of one event, which the command shows in every format,
+//! and those of functions that share a name.
 
 mod convert_support;
 mod program;
@@ -104,5 +105,87 @@ fn the_command_shows_them_in_every_format() {
         check(&convert(&bytes, "v6").0, &format!("{format:?} as V6"));
         check(&convert(&bytes, "v5").0, &format!("{format:?} as V5"));
         check_heph(&convert(&bytes, "heph").0);
+    }
+}
+
+mod cart {
+    #[nettrace_writer::traced(provider = "Namesakes", fields = [x])]
+    pub(crate) fn get(x: u64) {
+        let _ = x;
+        super::stock::get();
+    }
+}
+
+mod stock {
+    #[nettrace_writer::traced(provider = "Namesakes", ret)]
+    pub(crate) fn get() -> u8 {
+        7
+    }
+}
+
+/// The data of the page that `report` writes.
+fn page(trace: &[u8]) -> Value {
+    let output = nettrace(&["report", "-", "-o", "-"], trace);
+    let (_, rest) = stdout(&output).split_once("id=\"data\">").expect("the page has data");
+    strict_json(rest.split_once("</script>").expect("the data ends").0)
+}
+
+#[test]
+fn functions_of_one_name_are_told_apart() {
+    let record = |format| {
+        let memory = MemorySink::new();
+        let session = Session::builder().sink(memory.clone()).format(format);
+        let session = session.provider("Namesakes").start().unwrap();
+        cart::get(5);
+        stock::get();
+        let stats = session.finish().unwrap();
+        assert_eq!((stats.attempted, stats.written), (6, 6));
+        memory.bytes()
+    };
+    let trace = record(Format::V6);
+    let is_of = |text: &str, module: &str| {
+        text.contains(&format!("(single_spans::{module}, ")) && text.contains("single_spans.rs:")
+    };
+
+    // `dump` knows that there are two from the first event of the second type on.
+    let dumped = stdout(&nettrace(&["dump", "-"], &trace)).to_owned();
+    let lines: Vec<_> = dumped.lines().collect();
+    let modules = lines.iter().map(|line| (is_of(line, "cart"), is_of(line, "stock")));
+    let [none, cart, stock] = [(false, false), (true, false), (false, true)];
+    let expected = [none, stock, none, cart, stock, stock];
+    assert_eq!(modules.collect::<Vec<_>>(), expected, "{dumped}");
+    let places = printed(&["dump", "--json", "-"], &trace);
+    assert!(is_of(&format!("({}", places[4]["place"].as_str().unwrap()), "stock"), "{places:?}");
+
+    let tree = stdout(&nettrace(&["tree", "-"], &trace)).to_owned();
+    let spans: Vec<_> = tree.lines().filter(|line| line.contains("Namesakes/get ")).collect();
+    let modules: Vec<_> =
+        spans.iter().map(|line| (is_of(line, "cart"), is_of(line, "stock"))).collect();
+    assert_eq!(modules, [cart, stock, stock], "{tree}");
+    assert!(!tree.contains("no end") && !tree.contains("no start"), "{tree}");
+    let trees = printed(&["tree", "--json", "-"], &trace);
+    let place = trees[0]["spans"][1]["place"].as_str().unwrap();
+    assert!(place.starts_with("single_spans::stock, "), "{place}");
+
+    let info = printed(&["info", "--json", "-"], &trace);
+    let page = page(&trace);
+    assert_eq!(page["types"], info[0]["types"]);
+    let types = info[0]["types"].as_array().unwrap();
+    assert_eq!(types.len(), 4);
+    assert!(types.iter().all(|ty| ty["place"].is_string()), "{types:?}");
+    let info = stdout(&nettrace(&["info", "-"], &trace)).to_owned();
+    assert!(info.contains("; single_spans::cart, "), "{info}");
+    let latencies = page["latencies"].as_array().unwrap();
+    let mut names: Vec<_> = latencies.iter().map(|row| row["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    assert!(names[0].starts_with("get (single_spans::cart, "), "{names:?}");
+    assert!(names[1].starts_with("get (single_spans::stock, "), "{names:?}");
+    assert_eq!(names.len(), 2);
+
+    // Without places, the ids are distinct, and the spans are whole.
+    for format in [Format::V5, Format::V4, Format::Heph] {
+        let info = printed(&["info", "--json", "-"], &record(format));
+        let keys = ["spans", "spans_without_end", "spans_without_start"];
+        assert_eq!(keys.map(|key| &info[0][key]), [&json!(3), &json!(0), &json!(0)], "{format}");
     }
 }

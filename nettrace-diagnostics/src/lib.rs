@@ -124,7 +124,7 @@
 //!   full, events are dropped and counted. With the buffering mode Block (version 6) the threads
 //!   that emit wait.
 //! - A client that takes nothing for 10 s is disconnected ([`Options::patience`]).
-//! - A process has at most 31 sessions. Another one is refused, like everything else that cannot
+//! - A process has at most 30 sessions. Another one is refused, like everything else that cannot
 //!   be, with a code and a sentence.
 //!
 //! # `fork`

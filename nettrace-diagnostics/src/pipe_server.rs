@@ -3,7 +3,7 @@
 //! While nobody is attached, one thread sleeps in the wait for a client of the process's own pipe,
 //! and one more for each port that the environment names. A client has a thread while it asks,
 //! which ends after [`Options::patience`](crate::Options::patience) at the latest, and one while it
-//! has a session, which sleeps until the client goes. So threads are few: 64 for requests, and 31
+//! has a session, which sleeps until the client goes. So threads are few: 64 for requests, and 30
 //! for sessions.
 
 use std::{

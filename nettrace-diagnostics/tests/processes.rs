@@ -355,7 +355,7 @@ fn a_hundred_clients_that_vanish_at_any_moment_hurt_nobody() {
                 1 => drop(stream.read(&mut vec![0; 1 + random(20_000)])),
                 _ => {
                     let mut answer = [0; 28];
-                    // It may have been refused: 31 others may not be over yet.
+                    // It may have been refused: 30 others may not be over yet.
                     stream.read_exact(&mut answer).unwrap();
                     let stop = message(1, &answer[20..]);
                     let mut other = server.connect();

@@ -59,7 +59,7 @@ pub const fn is_event_id(id: u16) -> bool {
     id != 0 && id != u16::MAX
 }
 
-/// Whether all event types have different ids.
+/// Whether all ids that were given to event types are different.
 ///
 /// ```
 /// use nettrace_event::{EventSchema, check};
@@ -76,7 +76,8 @@ pub const fn ids_are_distinct(schemas: &[&EventSchema]) -> bool {
     while a < schemas.len() {
         let mut b = 0;
         while b < a {
-            if schemas[a].id == schemas[b].id {
+            let are_given = schemas[a].id_is_explicit && schemas[b].id_is_explicit;
+            if are_given && schemas[a].id == schemas[b].id {
                 return false;
             }
             b += 1;

@@ -13,15 +13,21 @@ use core::{
 
 use crate::{encode::PayloadEncoder, schema::EventSchema};
 
-/// The value of [`EventType::enabled`] before registration. The word also has this value while 31
-/// sessions and the kernel listen at once; registration then finds the type already registered.
+/// The value of [`EventType::enabled`] before registration. The word also has this value while 30
+/// sessions and the kernel listen at once and one of them loses the type's events; registration
+/// then finds the type already registered.
 pub const NOT_REGISTERED: u32 = u32::MAX;
 
 /// The bit of [`EventType::enabled`] that the kernel sets and clears through `user_events`.
 pub const KERNEL_BIT: u32 = 31;
 
-/// The number of NetTrace sessions that can listen at once: bits 0 to 30 of [`EventType::enabled`].
-pub const SESSION_BITS: u32 = 31;
+/// The bit of [`EventType::enabled`] that is set while a session listens that [loses the type's
+/// events](EventType::lost). So the word of such a type never names one session alone, and its
+/// events never take the way of those that can be recorded.
+pub const LOST_BIT: u32 = 30;
+
+/// The number of NetTrace sessions that can listen at once: bits 0 to 29 of [`EventType::enabled`].
+pub const SESSION_BITS: u32 = 30;
 
 /// One event type, as a `static` that the derive writes.
 ///
@@ -42,16 +48,26 @@ pub const SESSION_BITS: u32 = 31;
 pub struct EventType {
     /// One bit for each listener; zero if nobody listens.
     enabled: AtomicU32,
-    /// 1 once the word is valid.
-    registered: AtomicU32,
+    /// [`REGISTERED`] or [`REFUSED`] once the word is valid.
+    state: AtomicU32,
     /// The index that the registry assigned, starting at 1; 0 before registration.
     index: AtomicU32,
     /// The index as rows store it: see [`index_in_rows`](Self::index_in_rows).
     index_in_rows: AtomicU32,
+    /// The id that the registry assigned; 0 before registration.
+    id: AtomicU32,
+    /// The bits of the sessions that lose the type's events.
+    lost: AtomicU32,
     /// The next type in the registry's list.
     pub(crate) next: AtomicPtr<EventType>,
+    /// The next type among those that the registry finds by the same hash.
+    pub(crate) next_by_id: AtomicPtr<EventType>,
     schema: &'static EventSchema,
 }
+
+/// Values of [`EventType::state`].
+const REGISTERED: u32 = 1;
+const REFUSED: u32 = 2;
 
 impl EventType {
     /// An event type that is not yet registered.
@@ -67,10 +83,13 @@ impl EventType {
     pub const fn new(schema: &'static EventSchema) -> Self {
         Self {
             enabled: AtomicU32::new(NOT_REGISTERED),
-            registered: AtomicU32::new(0),
+            state: AtomicU32::new(0),
             index: AtomicU32::new(0),
             index_in_rows: AtomicU32::new(0),
+            id: AtomicU32::new(0),
+            lost: AtomicU32::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
+            next_by_id: AtomicPtr::new(ptr::null_mut()),
             schema,
         }
     }
@@ -168,6 +187,56 @@ impl EventType {
         self.index_in_rows.load(Ordering::Relaxed)
     }
 
+    /// The id that the type has within its provider. It is the one that the [schema](EventSchema)
+    /// wants, unless another type of the provider has that. Before registration it is the wanted
+    /// one. An id that nobody gave changes if a type comes later that was given it.
+    ///
+    /// ```
+    /// # use nettrace_event::{EventSchema, EventType, Place, derived_id, registry};
+    /// # use nettrace_event::example::SALE as SCHEMA;
+    /// // Two types with the same name, in two modules.
+    /// const HERE: Place = Place { module: "shop::here", ..Place::UNKNOWN };
+    /// const THERE: Place = Place { module: "shop::there", ..HERE };
+    /// const ID: u16 = derived_id("Sale");
+    /// const SALE: EventSchema = EventSchema { id: ID, id_is_explicit: false, ..SCHEMA };
+    /// static ONE: EventType = EventType::new(&EventSchema { place: HERE, ..SALE });
+    /// static OTHER: EventType = EventType::new(&EventSchema { place: THERE, ..SALE });
+    ///
+    /// registry::register(&ONE)?;
+    /// registry::register(&OTHER)?;
+    /// assert_eq!(ONE.id(), ID);
+    /// assert_ne!(OTHER.id(), ID);
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> u16 {
+        match self.id.load(Ordering::Relaxed) {
+            0 => self.schema.id,
+            id => id as u16,
+        }
+    }
+
+    pub(crate) fn set_id(&self, id: u16) {
+        self.id.store(id.into(), Ordering::Relaxed);
+    }
+
+    /// The bits of those sessions that lose the type's events, because it was refused or because
+    /// their format cannot describe it: they count the events. A bit whose session has stopped
+    /// listening may still be set here.
+    ///
+    /// [`registry::lose`](crate::registry::lose) has an example.
+    #[must_use]
+    pub fn lost(&self) -> u32 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn change_lost(&self, set: u32, clear: u32) {
+        // Relaxed: whoever changes this then changes the word by a release.
+        let _ = self
+            .lost
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |lost| Some(lost & !clear | set));
+    }
+
     /// Whether the type was registered and not refused.
     ///
     /// ```
@@ -180,13 +249,32 @@ impl EventType {
     /// ```
     #[must_use]
     pub fn is_registered(&self) -> bool {
-        // Acquire pairs with the release in `set_registered`, which publishes the index and the
-        // word.
-        self.registered.load(Ordering::Acquire) != 0
+        self.state() == REGISTERED
+    }
+
+    /// Whether the type was refused. It has no index then.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.state() == REFUSED
+    }
+
+    /// Whether the type was registered or refused, so that its word is valid.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.state() != 0
+    }
+
+    fn state(&self) -> u32 {
+        // Acquire pairs with the releases below, which publish the index, the id and the word.
+        self.state.load(Ordering::Acquire)
     }
 
     pub(crate) fn set_registered(&self) {
-        self.registered.store(1, Ordering::Release);
+        self.state.store(REGISTERED, Ordering::Release);
+    }
+
+    pub(crate) fn set_refused(&self) {
+        self.state.store(REFUSED, Ordering::Release);
     }
 
     pub(crate) fn set_index(&self, index: u32) {
@@ -206,11 +294,12 @@ impl EventType {
 ///
 /// ```
 /// use nettrace_event::{EventType, PayloadEncoder, TraceEvent};
-/// use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+/// use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 ///
 /// static SCHEMA: EventSchema = EventSchema {
 ///     provider: ProviderSchema { name: "Shop", guid: None, group: None },
 ///     name: "Sale",
+///     place: Place::UNKNOWN,
 ///     id: 1,
 ///     id_is_explicit: true,
 ///     version: 0,

@@ -1,11 +1,12 @@
 //! A small event type for the examples in the documentation.
 
-use crate::schema::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use crate::schema::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 
 /// The event `Sale` of the provider `Shop`, with the id 1 and the field `cents`.
 pub const SALE: EventSchema = EventSchema {
     provider: ProviderSchema { name: "Shop", guid: None, group: None },
     name: "Sale",
+    place: Place::UNKNOWN,
     id: 1,
     id_is_explicit: true,
     version: 0,

@@ -65,6 +65,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod check;
+mod derived;
 mod encode;
 pub mod encoding;
 mod event;
@@ -76,12 +77,13 @@ pub mod registry;
 mod schema;
 
 pub use crate::{
+    derived::derived_id,
     encode::PayloadEncoder,
-    event::{EventType, KERNEL_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
+    event::{EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     schema::{
-        ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level,
-        ProviderSchema, Storage, StrEncoding, derived_id,
+        ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,
+        ProviderSchema, Storage, StrEncoding,
     },
 };
 

@@ -1,10 +1,17 @@
 //! The event types of the process, and the backends that are told of each type.
 //!
-//! An event type registers with its first emit, or earlier on request. Registration checks that its
-//! id is unique, assigns an index, and calls every backend. A backend sets its bit in the type's
+//! An event type registers with its first emit, or earlier on request. Registration assigns an
+//! index and an id, and calls every backend. A backend sets its bit in the type's
 //! [word](EventType::enabled) if somebody listens. A backend that is installed later walks
 //! [`types`]. If both happen at once, at least one finds the other: see the comment in
 //! [`register`].
+//!
+//! No two types of a provider have the same id. One whose author gave the id has that one. Any
+//! other has the first of its [choices](EventSchema::choices) that no other has, and goes on to a
+//! later one if a type comes that was given it.
+//!
+//! A type that is refused is in a list of its own, so that whoever would have recorded its events
+//! can count them.
 //!
 //! Types are never removed, because they are statics. Walking needs no lock. Registration holds a
 //! lock while it compares the type with the others and calls the backends.
@@ -17,16 +24,17 @@
 #![allow(unsafe_code, reason = "R1: intrusive lists of statics; R2")]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "the registry is a seam")]
 
+mod ids;
 mod lock;
 
 use core::{
     fmt,
     ptr::{self, NonNull},
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicPtr, Ordering},
 };
 
 use crate::{
-    event::{EventType, NOT_REGISTERED},
+    event::{EventType, LOST_BIT, NOT_REGISTERED},
     schema::EventSchema,
 };
 
@@ -74,9 +82,15 @@ pub trait Backend: Sync {
     /// with `|`; [`listen`] handles this.
     fn attach(&self, ty: &'static EventType);
 
+    /// Called for each type that was refused, once or more, under the registry's lock. Whoever
+    /// would record its events [loses](lose) them.
+    fn refused(&self, ty: &'static EventType) {
+        let _ = ty;
+    }
+
     /// Called when the type's [word](EventType::enabled) is valid. From then on, somebody outside
-    /// this process may set and clear a bit of it. Called after each [`attach`](Self::attach), also
-    /// under the lock.
+    /// this process may set and clear a bit of it. Called after each [`attach`](Self::attach) and
+    /// [`refused`](Self::refused), also under the lock.
     fn settled(&self, ty: &'static EventType) {
         let _ = ty;
     }
@@ -106,6 +120,7 @@ impl fmt::Debug for dyn Backend {
 }
 
 /// Why a type was refused. Its events are never recorded, except after [`Busy`](Self::Busy).
+/// Sessions that want them count them as lost.
 ///
 /// ```
 /// use nettrace_event::{
@@ -115,7 +130,7 @@ impl fmt::Debug for dyn Backend {
 /// # use nettrace_event::example::SALE as SCHEMA;
 ///
 /// static SALE: EventType = EventType::new(&SCHEMA);
-/// // Another event with the same id.
+/// // Another event with the same id, which its author gave it.
 /// static REFUND: EventType = EventType::new(&EventSchema { name: "Refund", ..SCHEMA });
 ///
 /// registry::register(&SALE)?;
@@ -123,23 +138,25 @@ impl fmt::Debug for dyn Backend {
 /// assert!(matches!(error, RegisterError::IdClash { holder, .. } if holder.name == "Sale"));
 /// assert_eq!(
 ///     error.to_string(),
-///     "event `Refund` of provider `Shop` has id 1, which event `Sale` already has; give it \
-///      another with `#[trace_event(id = ...)]`"
+///     "event `Refund` of provider `Shop` (at an unknown place) is given the id 1, which event \
+///      `Sale` (at an unknown place) is given, too; give it another with \
+///      `#[trace_event(id = ...)]`, or none"
 /// );
 /// # Ok::<(), RegisterError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// Another event of the provider has the same id but another definition.
+    /// The author gave another event of the provider the same id.
     #[error(
-        "event `{}` of provider `{}` has id {}, which event `{}` already has{}; give it another \
-         with `#[trace_event(id = ...)]`",
+        "event `{}` of provider `{}` (at {}) is given the id {}, which event `{}` (at {}) is \
+         given, too; give it another with `#[trace_event(id = ...)]`, or none",
         .refused.name,
         .refused.provider.name,
+        .refused.place,
         .refused.id,
         .holder.name,
-        if .refused.id_is_explicit { "" } else { " (the id was derived from the name)" },
+        .holder.place,
     )]
     IdClash {
         /// The type that was refused.
@@ -149,9 +166,11 @@ pub enum RegisterError {
     },
     /// The process already has [`MAX_TYPES`] event types.
     #[error(
-        "event `{}` of provider `{}` exceeds the {MAX_TYPES} event types that a process can have",
+        "event `{}` of provider `{}` (at {}) exceeds the {MAX_TYPES} event types that a process \
+         can have",
         .refused.name,
         .refused.provider.name,
+        .refused.place,
     )]
     TooManyTypes {
         /// The type that was refused.
@@ -172,19 +191,19 @@ pub enum RegisterError {
 }
 
 static TYPES: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
+static REFUSED: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
 static BACKENDS: AtomicPtr<BackendEntry> = AtomicPtr::new(ptr::null_mut());
-static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Registers an event type: assigns its index and calls every backend. Does nothing if the type is
-/// already registered.
+/// Registers an event type: assigns its index and its id, and calls every backend. Does nothing if
+/// the type is already registered.
 ///
 /// After it returns, the type's [word](EventType::enabled) is valid: the bits of its listeners, or
 /// 0.
 ///
 /// # Errors
 ///
-/// [`RegisterError`] if the type is refused. It stays refused, with a word of 0. Only
-/// [`RegisterError::Busy`] leaves everything unchanged.
+/// [`RegisterError`] if the type is refused. It stays refused, with a word for those who
+/// [`lose`] its events. Only [`RegisterError::Busy`] leaves everything unchanged.
 ///
 /// ```
 /// use nettrace_event::{EventType, registry};
@@ -206,30 +225,34 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
     if ty.is_registered() {
         return Ok(());
     }
-    let index = match admit(ty.schema()) {
-        Ok(index) => index,
-        Err(error) => {
-            ty.enabled_word().store(0, Ordering::Relaxed);
-            return Err(error);
-        }
-    };
-    ty.set_index(index);
+    let admitted = ids::admit(ty);
+    if admitted.is_err() && ty.is_refused() {
+        return admitted;
+    }
     // The type goes into the list before the backends are read, and `install` puts a backend into
     // its list before it reads the types. All four accesses are SeqCst and thus in one order, so at
     // least one side finds the other. Both may, which is why `attach` can be called twice.
-    let head = TYPES.load(Ordering::SeqCst);
+    let list = if admitted.is_ok() { &TYPES } else { &REFUSED };
+    let head = list.load(Ordering::SeqCst);
     ty.next.store(head, Ordering::Relaxed);
-    TYPES.store(ptr::from_ref(ty).cast_mut(), Ordering::SeqCst);
+    list.store(ptr::from_ref(ty).cast_mut(), Ordering::SeqCst);
     for entry in backends() {
-        entry.backend.attach(ty);
+        match admitted {
+            Ok(()) => entry.backend.attach(ty),
+            Err(_) => entry.backend.refused(ty),
+        }
     }
     let _ =
         ty.enabled_word().compare_exchange(NOT_REGISTERED, 0, Ordering::Relaxed, Ordering::Relaxed);
-    ty.set_registered();
+    if admitted.is_ok() {
+        ty.set_registered()
+    } else {
+        ty.set_refused()
+    }
     for entry in backends() {
         entry.backend.settled(ty);
     }
-    Ok(())
+    admitted
 }
 
 /// Installs a backend: puts it into the list and calls it for every registered type. Does nothing
@@ -277,6 +300,10 @@ pub fn install(entry: &'static BackendEntry) {
         entry.backend.attach(ty);
         entry.backend.settled(ty);
     }
+    for ty in refused() {
+        entry.backend.refused(ty);
+        entry.backend.settled(ty);
+    }
 }
 
 /// Every registered type, the newest first. Types with the same definition share an index.
@@ -293,6 +320,24 @@ pub fn install(entry: &'static BackendEntry) {
 /// ```
 pub fn types() -> impl Iterator<Item = &'static EventType> {
     walk(&TYPES, |ty: &EventType| &ty.next)
+}
+
+/// Every type that was refused, the newest first.
+///
+/// ```
+/// use nettrace_event::{EventSchema, EventType, registry};
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// static REFUND: EventType = EventType::new(&EventSchema { name: "Refund", ..SCHEMA });
+/// registry::register(&SALE)?;
+/// assert!(registry::register(&REFUND).is_err());
+/// let names: Vec<_> = registry::refused().map(|ty| ty.schema().name).collect();
+/// assert_eq!(names, ["Refund"]);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
+pub fn refused() -> impl Iterator<Item = &'static EventType> {
+    walk(&REFUSED, |ty: &EventType| &ty.next)
 }
 
 /// Sets or clears a backend's bits in a type's word, and replaces [`NOT_REGISTERED`]. Release: a
@@ -327,9 +372,40 @@ pub fn types() -> impl Iterator<Item = &'static EventType> {
 /// # Ok::<(), registry::RegisterError>(())
 /// ```
 pub fn listen(ty: &EventType, set: u32, clear: u32) {
+    change(ty, set, 0, clear);
+}
+
+/// Sets bits in a type's word as [`listen`] does: those of `set`, for sessions that record the
+/// type's events, and those of `lose`, for sessions that cannot and count them. While there is one
+/// of the second kind, the word has [`LOST_BIT`] as well.
+///
+/// ```
+/// use nettrace_event::{EventType, LOST_BIT, registry};
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// registry::register(&SALE)?;
+/// registry::lose(&SALE, 1 << 2, 1 << 5);
+/// assert_eq!(SALE.enabled(), 1 << 2 | 1 << 5 | 1 << LOST_BIT);
+/// assert_eq!(SALE.lost(), 1 << 5);
+/// registry::listen(&SALE, 0, 1 << 5); // that session is over
+/// assert_eq!(SALE.enabled(), 1 << 2);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
+pub fn lose(ty: &EventType, set: u32, lose: u32) {
+    change(ty, set, lose, 0);
+}
+
+/// Two backends never change the same bits, and each changes its own under a lock of its own.
+///
+/// A bit that is cleared in the word stays among those that lose: an event that has read the word
+/// before must not be recorded.
+fn change(ty: &EventType, set: u32, lose: u32, clear: u32) {
+    ty.change_lost(lose, set);
     let _ = ty.enabled_word().fetch_update(Ordering::Release, Ordering::Relaxed, |word| {
-        let word = if word == NOT_REGISTERED && !ty.is_registered() { 0 } else { word };
-        Some((word & !clear) | set)
+        let word = if word == NOT_REGISTERED && !ty.is_settled() { 0 } else { word };
+        let word = word & !clear & !(1 << LOST_BIT) | set | lose;
+        Some(if word & ty.lost() == 0 { word } else { word | 1 << LOST_BIT })
     });
 }
 
@@ -352,39 +428,28 @@ pub fn listen(ty: &EventType, set: u32, clear: u32) {
 /// ```
 pub fn after_fork(session_bits: u32) {
     lock::forget();
+    // One that is in a list but not finished stays there, and registration finishes without the
+    // bits of its backends.
     for ty in types() {
-        if ty.is_registered() {
+        if ty.is_settled() {
             listen(ty, 0, session_bits);
         } else {
-            // In the list but not finished: it stays in the list, and registration finishes without
-            // the bits of its backends.
             ty.enabled_word().store(0, Ordering::Relaxed);
             ty.set_registered();
+        }
+    }
+    for ty in refused() {
+        if ty.is_settled() {
+            listen(ty, 0, session_bits);
+        } else {
+            ty.enabled_word().store(0, Ordering::Relaxed);
+            ty.set_refused();
         }
     }
 }
 
 fn backends() -> impl Iterator<Item = &'static BackendEntry> {
     walk(&BACKENDS, |entry: &BackendEntry| &entry.next)
-}
-
-/// The index for a new type: that of a registered type with the same definition, or else the next.
-fn admit(schema: &'static EventSchema) -> Result<u32, RegisterError> {
-    for other in types() {
-        let holder = other.schema();
-        if holder.provider.name == schema.provider.name && holder.id == schema.id {
-            if holder == schema {
-                return Ok(other.index());
-            }
-            return Err(RegisterError::IdClash { refused: schema, holder });
-        }
-    }
-    let count = COUNT.load(Ordering::Relaxed);
-    if count == MAX_TYPES {
-        return Err(RegisterError::TooManyTypes { refused: schema });
-    }
-    COUNT.store(count + 1, Ordering::Relaxed);
-    Ok(count + 1)
 }
 
 fn walk<T: 'static>(

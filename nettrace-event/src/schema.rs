@@ -116,16 +116,57 @@ pub struct ProviderSchema {
     pub group: Option<&'static str>,
 }
 
+/// Where something is in the source code.
+///
+/// Code that a macro of the user makes has the place where the macro is used.
+///
+/// ```
+/// use nettrace_event::Place;
+///
+/// let place = Place { module: "shop::cart", file: "src/cart.rs", line: 7, column: 8 };
+/// assert_eq!(place.to_string(), "src/cart.rs:7:8");
+/// assert_eq!(Place::UNKNOWN.to_string(), "an unknown place");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The path of the module, as `module_path!()` has it.
+    pub module: &'static str,
+    /// The file, as `file!()` has it.
+    pub file: &'static str,
+    /// The line, from 1; 0 if it is not known.
+    pub line: u32,
+    /// The column, from 1; 0 if it is not known.
+    pub column: u32,
+}
+
+impl Place {
+    /// Nobody knows where.
+    pub const UNKNOWN: Self = Self { module: "", file: "", line: 0, column: 0 };
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { file: "", module: "", .. } => f.write_str("an unknown place"),
+            Self { file: "", module, .. } => f.write_str(module),
+            Self { file, line: 0, .. } => f.write_str(file),
+            Self { file, line, column: 0, .. } => write!(f, "{file}:{line}"),
+            Self { file, line, column, .. } => write!(f, "{file}:{line}:{column}"),
+        }
+    }
+}
+
 /// The constant description of one event type.
 ///
 /// ```
 /// use nettrace_event::{
-///     EventSchema, FieldSchema, FieldType, Level, ProviderSchema, derived_id,
+///     EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, derived_id,
 /// };
 ///
 /// const SALE: EventSchema = EventSchema {
 ///     provider: ProviderSchema { name: "Contoso-Shop", guid: None, group: None },
 ///     name: "Sale",
+///     place: Place::UNKNOWN,
 ///     id: derived_id("Sale"),
 ///     id_is_explicit: false,
 ///     version: 0,
@@ -147,12 +188,15 @@ pub struct ProviderSchema {
 pub struct EventSchema {
     /// The provider.
     pub provider: ProviderSchema,
-    /// The event's name.
+    /// The event's name. Types of one provider may share it.
     pub name: &'static str,
-    /// The event's id, unique within its provider: 1 to 65,534. The derive fills it in: the given
-    /// id, or [`derived_id`] of the name.
+    /// Where the type is. It tells types apart that are equal otherwise.
+    pub place: Place,
+    /// The id that the type wants, 1 to 65,534. The derive fills it in: the given id, or
+    /// [`derived_id`](crate::derived_id) of the name. Registration assigns the id that the type
+    /// has, which is unique within its provider: [`EventType::id`](crate::EventType::id).
     pub id: u16,
-    /// Whether the author gave [`id`](Self::id), rather than the derive computing it from the name.
+    /// Whether the author gave [`id`](Self::id). Otherwise it is the first choice of many.
     pub id_is_explicit: bool,
     /// Version of the event's layout.
     pub version: u8,
@@ -548,32 +592,4 @@ pub enum ArrayLayout {
     RelLoc,
     /// After the fields of the event, found through a `DataLoc`; only elements of fixed size.
     DataLoc,
-}
-
-/// The id of an event without a given id: a hash of its name (FNV-1a, 32 bits, folded) in the range
-/// 8,192 to 65,534.
-///
-/// It depends only on the name, so it is the same in every build and on every machine. The ids of
-/// two events of a provider can collide. Registration reports this, and one of them needs an
-/// explicit id.
-///
-/// ```
-/// use nettrace_event::derived_id;
-///
-/// assert_eq!(derived_id("Sale"), derived_id("Sale"));
-/// assert_ne!(derived_id("Sale"), derived_id("Refund"));
-/// assert!((8_192..=65_534).contains(&derived_id("Sale")));
-/// ```
-#[must_use]
-pub const fn derived_id(name: &str) -> u16 {
-    let bytes = name.as_bytes();
-    let mut hash: u32 = 0x811c_9dc5;
-    let mut at = 0;
-    while at < bytes.len() {
-        hash = (hash ^ bytes[at] as u32).wrapping_mul(0x0100_0193);
-        at += 1;
-    }
-    const FIRST: u32 = 8_192;
-    const COUNT: u32 = 65_535 - FIRST;
-    (FIRST + (hash ^ (hash >> 16)) % COUNT) as u16
 }

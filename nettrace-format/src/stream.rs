@@ -91,13 +91,14 @@ pub struct Mark {
 ///     payload::{NetTraceEncoder, VecBuffer},
 /// };
 /// use nettrace_event::{
-///     EventSchema, FieldSchema, FieldType, Level, PayloadEncoder, ProviderSchema,
+///     EventSchema, FieldSchema, FieldType, Level, PayloadEncoder, Place, ProviderSchema,
 /// };
 ///
 /// static SALE: EventSchema = EventSchema {
 ///     provider: ProviderSchema { name: "Shop", guid: None, group: None },
 ///     name: "Sale",
 ///     id: 1,
+///     place: Place::UNKNOWN,
 ///     id_is_explicit: true,
 ///     version: 0,
 ///     level: Level::Informational,

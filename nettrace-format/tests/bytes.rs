@@ -4,7 +4,7 @@ mod support;
 
 use nettrace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
-    ProviderSchema, StrEncoding as Text,
+    Place, ProviderSchema, StrEncoding as Text,
 };
 use nettrace_format::{
     FormatError,
@@ -156,6 +156,12 @@ fn metadata_block() {
     let plain = EventSchema { opcode: None, ..schema(1, "E", &[]) };
     let plain_row = "1800 01 0b \"Test-Format\" 01 01 \"E\" 0000 0400 08 04 09 00";
     check(plain_row, |out| v6::metadata_row(1, &plain, out).unwrap());
+    // The place of the type, but for what the author says of it.
+    let place = Place { module: "m", file: "f.rs", line: 7, column: 9 };
+    let placed = EventSchema { place, key_values: &[("file", "own")], ..plain };
+    let placed_row = "3400 01 0b \"Test-Format\" 01 01 \"E\" 0000 2000
+         06 04 \"file\" 03 \"own\" 06 06 \"module\" 01 \"m\" 06 04 \"line\" 01 \"7\" 08 04 09 00";
+    check(placed_row, |out| v6::metadata_row(1, &placed, out).unwrap());
 
     let mut rows = Vec::new();
     v6::metadata_row(5, &FULL, &mut rows).unwrap();

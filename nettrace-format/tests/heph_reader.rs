@@ -2,7 +2,8 @@
 //! written. No payload, however invalid, makes a packet that it cannot read.
 
 use nettrace_event::{
-    ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
+    ArrayLayout, EventSchema, FieldRole, FieldSchema, FieldType, Level, Place, ProviderSchema,
+    StrEncoding,
 };
 use nettrace_format::heph::{self, Clock, EventHeader, EventInfo, EventPacket, EventWriter, Value};
 use nettrace_reader::heph::{Event, Reader, Value as Read};
@@ -129,6 +130,7 @@ const SCHEMA: EventSchema = EventSchema {
     provider: ProviderSchema { name: "Any", guid: None, group: None },
     name: "Thing",
     id: 1,
+    place: Place::UNKNOWN,
     id_is_explicit: true,
     version: 0,
     level: Level::Verbose,

@@ -17,6 +17,8 @@ use crate::{
 /// The events of one kind of span.
 pub(crate) struct Call<'a> {
     pub(crate) krate: &'a Path,
+    /// Where the span is written: the place of its types.
+    pub(crate) at: Span,
     /// The keys of the enum.
     pub(crate) keys: TokenStream,
     /// The description of the Start.
@@ -135,7 +137,9 @@ impl Call<'_> {
 
     /// An enum of events.
     fn pair(&self) -> TokenStream {
-        let Self { krate, keys, description, start, stop, .. } = self;
+        let Self { krate, at, keys, description, start, stop, .. } = self;
+        let [ident, on_start, on_stop, on_resume, on_suspend] =
+            ["__Call", "Start", "Stop", "Resume", "Suspend"].map(|name| Ident::new(name, *at));
         let lifetime = self.has_lifetime().then(|| quote!(<'call>));
         let start = start.iter().map(|StartField { ident, ty, ty_span, attributes, .. }| {
             let ty = quote_spanned!(*ty_span=> &'call #ty);
@@ -149,9 +153,9 @@ impl Call<'_> {
         let polls = self.polls.then(|| {
             quote! {
                 #[trace_event(opcode = Resume, description = "A poll begins.")]
-                Resume,
+                #on_resume,
                 #[trace_event(opcode = Suspend, description = "A poll ends.")]
-                Suspend,
+                #on_suspend,
             }
         });
         // Of references to the types that were written, Clippy would say what nobody can change.
@@ -159,11 +163,11 @@ impl Call<'_> {
             #[allow(clippy::borrowed_box, clippy::ref_option_ref)]
             #[derive(#krate::TraceEvent)]
             #[trace_event(#keys)]
-            enum __Call #lifetime {
+            enum #ident #lifetime {
                 #[trace_event(opcode = Start, description = #description)]
-                Start { #(#start),* },
+                #on_start { #(#start),* },
                 #[trace_event(opcode = Stop, description = "It ends.")]
-                Stop {
+                #on_stop {
                     duration: #krate::Elapsed,
                     outcome: #krate::Outcome,
                     #polled

@@ -313,6 +313,15 @@ fn schema_value(
         #nesting
         __TRACE_EVENT_FIELDS
     });
+    // What `file!` and `line!` tell is where their tokens are, or the macro that made these.
+    let place = quote_spanned! {named=>
+        #private::Place {
+            module: ::core::module_path!(),
+            file: ::core::file!(),
+            line: ::core::line!(),
+            column: ::core::column!(),
+        }
+    };
     quote! {
         #private::EventSchema {
             provider: #private::ProviderSchema {
@@ -321,6 +330,7 @@ fn schema_value(
                 group: #group,
             },
             name: #name,
+            place: #place,
             id: #id,
             id_is_explicit: #explicit,
             version: #version,

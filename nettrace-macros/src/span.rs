@@ -28,6 +28,7 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
     let mode = Mode::read(&attrs, &mut errors);
     let call = Call {
         krate: &krate,
+        at: input.ident.span(),
         keys: call::keys(&attrs, &name, mode),
         description: format!("`{name}` begins."),
         start,

@@ -395,29 +395,12 @@ fn refuse_clashes(events: &[Event<'_>], errors: &mut Errors) {
             );
             continue;
         }
-        let Some(number) = event.id.number() else { continue };
-        if let Some(other) = earlier.iter().find(|other| other.id.number() == Some(number)) {
-            let problem = format!(
-                "the event ids of `{}` and `{}` are both {number}",
-                other.name.value(),
-                event.name.value()
-            );
-            match &event.id {
-                Id::Given(_, tokens) => errors.on(tokens, problem),
-                Id::Derived(_) => errors.on(
-                    event.variant,
-                    format!("{problem} (derived from the name): give this one an `id = …`"),
-                ),
-            }
-        }
-    }
-}
-
-impl Id {
-    fn number(&self) -> Option<u64> {
-        match self {
-            Self::Given(number, _) => *number,
-            Self::Derived(number) => Some(u64::from(*number)),
+        let Id::Given(Some(number), tokens) = &event.id else { continue };
+        let is_same =
+            |other: &&Event<'_>| matches!(&other.id, Id::Given(Some(id), _) if id == number);
+        if let Some(other) = earlier.iter().find(is_same) {
+            let (name, other) = (event.name.value(), other.name.value());
+            errors.on(tokens, format!("the event ids of `{other}` and `{name}` are both {number}"));
         }
     }
 }

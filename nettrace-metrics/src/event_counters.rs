@@ -6,9 +6,9 @@
 use std::fmt;
 
 use nettrace_writer::{
-    Level, RegisterError, TraceEvent, bridge,
+    Level, TraceEvent, bridge,
     event::{
-        EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema,
+        EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, ProviderSchema,
         StrEncoding, derived_id,
     },
 };
@@ -77,36 +77,30 @@ impl Types {
     }
 }
 
-/// Registers a type with this id, or the next that is free.
+/// Registers a type that wants this id.
 fn register(
     provider: &'static str,
-    first: u16,
+    id: u16,
     fields: &'static [FieldSchema],
 ) -> Option<&'static EventType> {
-    for id in (first..u16::MAX).chain(1..first).take(64) {
-        let schema: &'static EventSchema = Box::leak(Box::new(EventSchema {
-            provider: ProviderSchema { name: provider, guid: None, group: None },
-            name: "EventCounters",
-            id,
-            id_is_explicit: true,
-            version: 0,
-            level: Level::LogAlways,
-            keywords: 0,
-            opcode: Some(0),
-            tag: 0,
-            message: None,
-            description: None,
-            key_values: &[],
-            fields,
-        }));
-        let ty: &'static EventType = Box::leak(Box::new(EventType::new(schema)));
-        match bridge::register(ty) {
-            Ok(()) => return Some(ty),
-            Err(RegisterError::IdClash { .. }) => {}
-            Err(_) => return None,
-        }
-    }
-    None
+    let schema: &'static EventSchema = Box::leak(Box::new(EventSchema {
+        provider: ProviderSchema { name: provider, guid: None, group: None },
+        name: "EventCounters",
+        place: Place::UNKNOWN,
+        id,
+        id_is_explicit: false,
+        version: 0,
+        level: Level::LogAlways,
+        keywords: 0,
+        opcode: Some(0),
+        tag: 0,
+        message: None,
+        description: None,
+        key_values: &[],
+        fields,
+    }));
+    let ty: &'static EventType = Box::leak(Box::new(EventType::new(schema)));
+    bridge::register(ty).ok().map(|()| ty)
 }
 
 /// A value of an interval.

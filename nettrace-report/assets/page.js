@@ -505,7 +505,7 @@
     if (data.types.length === 0) return;
     const most = Math.max(1, ...data.types.map((ty) => ty.payload_bytes));
     const rows = data.types.map((ty) => [
-      named(ty.name, ty.provider + (ty.id > 0 ? ", id " + ty.id : "")), cell(ty.events),
+      named(ty.name + (ty.place ? " (" + ty.place + ")" : ""), ty.provider + (ty.id > 0 ? ", id " + ty.id : "")), cell(ty.events),
       cell(ty.payload_bytes, bytes), percent(ty.payload_bytes, data.payload_bytes),
       digits(ty.payload_bytes / ty.events) + NB + "B",
       el("span", { "aria-hidden": "true",

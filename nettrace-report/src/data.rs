@@ -1,6 +1,9 @@
 //! The data of a page, which becomes JSON.
 
-use std::{cmp::Reverse, collections::HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
 
 use nettrace_reader::{SortedReader, Source};
 use serde::Serialize;
@@ -94,6 +97,9 @@ struct Type {
     provider: String,
     name: String,
     id: u32,
+    /// Its place in the source code, if that tells it from another type with its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
     events: u64,
     payload_bytes: u64,
 }
@@ -192,6 +198,7 @@ impl Data {
         let (types, other_types) = types(&gathered);
         let notes = notes(&gathered);
         let mut slowest = std::mem::take(&mut gathered.spans.slowest);
+        gathered.spans.tell_apart();
         let named = &gathered.spans.named;
         let key_values = trace.key_values.iter().take(MOST_ROWS);
         let data = Self {
@@ -271,6 +278,14 @@ fn types(gathered: &Gathered) -> (Vec<Type>, Others) {
         let name = |ty: &TypeCount| (ty.provider.clone(), ty.id, ty.name.clone());
         order(a).cmp(&order(b)).then_with(|| name(a).cmp(&name(b)))
     });
+    let mut places: HashMap<_, HashSet<_>> = HashMap::new();
+    for ty in &types {
+        places.entry((&ty.provider, &ty.name)).or_default().insert(&ty.place);
+    }
+    let place = |ty: &TypeCount| {
+        let is_one_of_many = places[&(&ty.provider, &ty.name)].len() > 1;
+        ty.place.as_deref().filter(|_| is_one_of_many).map(name)
+    };
     let mut others = Others::default();
     for ty in types.iter().skip(MOST_ROWS) {
         others.rows += 1;
@@ -281,6 +296,7 @@ fn types(gathered: &Gathered) -> (Vec<Type>, Others) {
         provider: name(&ty.provider),
         name: name(&ty.name),
         id: ty.id,
+        place: place(ty),
         events: ty.events,
         payload_bytes: ty.payload_bytes,
     });

@@ -9,7 +9,7 @@ use nettrace_reader::{
     __shared::{LastLabels, Map},
     Error, Event, Metadata, SortedReader, Source, Value,
 };
-use nettrace_views::__shared::{FrameNames, span_name};
+use nettrace_views::__shared::{FrameNames, place, span_name};
 
 use crate::{
     Describe, Options,
@@ -59,6 +59,8 @@ pub(crate) struct TypeCount {
     pub(crate) provider: String,
     pub(crate) name: String,
     pub(crate) id: u32,
+    /// Its place in the source code.
+    pub(crate) place: Option<String>,
     pub(crate) events: u64,
     pub(crate) payload_bytes: u64,
 }
@@ -180,7 +182,9 @@ impl Gathered {
         } else {
             let metadata = event.metadata();
             let name = *known.span.get_or_insert_with(|| {
-                let name = self.spans.name(&metadata.provider, span_name(&event_name(metadata)));
+                let (name, place) = (event_name(metadata), place(metadata));
+                let place = place.as_deref().unwrap_or_default();
+                let name = self.spans.name(&metadata.provider, span_name(&name), place);
                 if let Some(known) = self.known.get_mut(&event.header.metadata_id) {
                     known.span = Some(name);
                 }
@@ -230,12 +234,12 @@ impl Gathered {
         };
         let key = (provider.to_owned(), id, name.clone());
         let ty = *self.type_index.entry(key).or_insert_with(|| {
-            let provider = provider.to_owned();
-            self.types.push(TypeCount { provider, name, id, events: 0, payload_bytes: 0 });
+            let (provider, place) = (provider.to_owned(), place(metadata));
+            self.types.push(TypeCount { provider, name, id, place, events: 0, payload_bytes: 0 });
             self.types.len() - 1
         });
-        let place = |name| metadata.fields.iter().position(|field| field.name == name);
-        let fields = (place("duration"), place("outcome"));
+        let field = |name| metadata.fields.iter().position(|field| field.name == name);
+        let fields = (field("duration"), field("outcome"));
         let is_sample = FrameNames::is_sample(metadata);
         let is_lesson = FrameNames::is_lesson(metadata);
         let role = Role::of_type(metadata, None, self.version);

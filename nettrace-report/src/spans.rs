@@ -51,6 +51,10 @@ pub(crate) struct Edge<'a> {
 pub(crate) struct Named {
     pub(crate) provider: Box<str>,
     pub(crate) name: Box<str>,
+    /// Where the type is in the source code; empty if that is not known.
+    place: Box<str>,
+    /// Whether there are such spans.
+    is_used: bool,
     pub(crate) durations: Durations,
     /// The sum of their own times.
     pub(crate) own: u128,
@@ -121,7 +125,8 @@ pub(crate) struct Spans {
     awaited: Map<Key, VecDeque<u64>>,
     bytes: usize,
     room: usize,
-    names: HashMap<(Box<str>, Box<str>), u32>,
+    /// By provider, name and place.
+    names: HashMap<[Box<str>; 3], u32>,
     most_slow: usize,
     /// The time of the last event.
     last: i64,
@@ -163,19 +168,18 @@ impl Spans {
         }
     }
 
-    /// The number of a name.
-    pub(crate) fn name(&mut self, provider: &str, name: &str) -> u32 {
-        let key = (provider.into(), name.into());
+    /// The number of a name, and of the place of the type in the source code.
+    pub(crate) fn name(&mut self, provider: &str, name: &str, place: &str) -> u32 {
+        let key = [provider, name, place].map(Into::into);
         if let Some(number) = self.names.get(&key) {
             return *number;
         }
-        let (provider, name) = match self.named.len() {
-            MOST_NAMES => ("", "(other names)"),
+        let [provider, name, place] = match self.named.len() {
+            MOST_NAMES => ["", "(other names)", ""].map(Into::into),
             count if count > MOST_NAMES => return MOST_NAMES as u32,
-            _ => (provider, name),
+            _ => key.clone(),
         };
-        let (provider, name) = (provider.into(), name.into());
-        self.named.push(Named { provider, name, ..Named::default() });
+        self.named.push(Named { provider, name, place, ..Named::default() });
         let number = self.named.len() as u32 - 1;
         if self.named.len() <= MOST_NAMES {
             self.names.insert(key, number);
@@ -183,12 +187,33 @@ impl Spans {
         number
     }
 
+    /// Whether two numbers are of the same name. The start and the stop of a span may have places
+    /// of their own: the span has that of its start.
+    fn is_same(&self, a: u32, b: u32) -> bool {
+        let [a, b] = [a, b].map(|it| &self.named[it as usize]);
+        (&a.provider, &a.name) == (&b.provider, &b.name)
+    }
+
+    /// Adds the place to those names that spans of several places have.
+    pub(crate) fn tell_apart(&mut self) {
+        let mut places: HashMap<_, u32> = HashMap::new();
+        for named in self.named.iter().filter(|named| named.is_used) {
+            *places.entry((named.provider.clone(), named.name.clone())).or_default() += 1;
+        }
+        for named in self.named.iter_mut().filter(|named| !named.place.is_empty()) {
+            let key = (named.provider.clone(), named.name.clone());
+            if places.get(&key).is_some_and(|count| *count > 1) {
+                named.name = format!("{} ({})", named.name, named.place).into();
+            }
+        }
+    }
+
     /// Begins a span.
     pub(crate) fn start(&mut self, edge: &Edge<'_>) -> Option<Target> {
         self.last = self.last.max(edge.at);
         if let Some(known) = self.find(&edge.ids.span) {
             let slot = &self.slots[known.slot];
-            if slot.is_open && slot.name != edge.name {
+            if slot.is_open && !self.is_same(slot.name, edge.name) {
                 return Some(slot.target(Part::Inside));
             }
         }
@@ -208,7 +233,7 @@ impl Spans {
             return Some(self.known_at_end(edge, State::OnlyStopped));
         };
         let slot = &self.slots[known.slot];
-        if !slot.is_open || slot.name != edge.name {
+        if !slot.is_open || !self.is_same(slot.name, edge.name) {
             return Some(slot.target(Part::Inside));
         }
         let target = slot.target(Part::Stop);
@@ -291,6 +316,7 @@ impl Spans {
 
     /// Adds a span below its parent, or in a tree of its own.
     fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, span: Span) -> usize {
+        self.named[edge.name as usize].is_used = true;
         let parent = edge.ids.related.and_then(|key| self.find(&key));
         let (tree_id, above) = match parent {
             Some(parent) => {
@@ -439,8 +465,9 @@ impl Spans {
         let own = slot.own.end(edge.at);
         let duration = edge.at.saturating_sub(slot.start);
         let (parent, tree_id, node, detail) = (slot.parent, slot.tree, slot.node, slot.detail);
+        let name = slot.name;
         self.open -= 1;
-        self.count(edge.name, Some(duration), Some(own), edge.outcome);
+        self.count(name, Some(duration), Some(own), edge.outcome);
         self.child_ends(parent, edge.at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
             tree.flame.add(node, own.max(0) as u64, 1);

@@ -7,7 +7,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::v6::{self, RowEncoder, RowHeader, ThreadInfo, ThreadSequence};
 
 use crate::blocks::Malformed;
@@ -90,6 +90,7 @@ static SCHEMA: EventSchema = EventSchema {
     provider: ProviderSchema { name: crate::PROVIDER, guid: None, group: None },
     name: "LeftOut",
     id: 1,
+    place: Place::UNKNOWN,
     id_is_explicit: true,
     version: 0,
     level: Level::LogAlways,

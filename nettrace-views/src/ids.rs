@@ -124,6 +124,23 @@ pub fn has_fields_of_single(metadata: &Metadata) -> bool {
     names.eq(SINGLE_FIELDS)
 }
 
+/// Where a type is in the source code: module, file and line, if the trace says so.
+#[must_use]
+pub fn place(metadata: &Metadata) -> Option<String> {
+    let value = |key| {
+        let mut found = metadata.key_values.iter().filter(|(own, _)| own == key);
+        found.next().map(|(_, value)| &**value)
+    };
+    let at = match (value("file"), value("line")) {
+        (Some(file), Some(line)) => Some(format!("{file}:{line}")),
+        (file, _) => file.map(str::to_owned),
+    };
+    match (value("module"), at) {
+        (Some(module), Some(at)) => Some(format!("{module}, {at}")),
+        (module, at) => module.map(str::to_owned).or(at),
+    }
+}
+
 /// The name of a span: that of its events without the word for their role, unless nothing else is
 /// left.
 #[must_use]

@@ -428,7 +428,7 @@ pub mod __shared {
     pub use crate::{
         clock::{Clock, unix_nanos},
         frame_names::FrameNames,
-        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, span_name},
+        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, place, span_name},
         shown::{Json, OneLine, is_hidden, json_escape, to_json},
         values::{Hex, guid, hex},
     };

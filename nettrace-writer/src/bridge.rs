@@ -500,10 +500,15 @@ pub fn unique_number() -> u64 {
 ///
 /// # Errors
 ///
-/// [`RegisterError`] if the type is refused. With [`RegisterError::Busy`] the call came from a
-/// signal handler, and nothing has changed.
+/// [`RegisterError`] if the type is refused. Sessions count its events as lost then. With
+/// [`RegisterError::Busy`] the call came from a signal handler, and nothing has changed.
 pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
-    sessions::register_now(ty)
+    let registered = sessions::register_now(ty);
+    match registered {
+        Ok(()) | Err(RegisterError::Busy { .. }) => {}
+        Err(error) => sessions::note_refused(error.into()),
+    }
+    registered
 }
 
 /// Records an event in some of the sessions that listen to it: those whose bit is set in

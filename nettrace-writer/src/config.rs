@@ -250,9 +250,9 @@ impl SessionBuilder {
     /// [`Stats::not_in_format`](crate::Stats::not_in_format). Readers see the latter as gaps in the
     /// sequence numbers.
     ///
-    /// A session records every event type that its format can describe. It records no events of
-    /// other types, and [`refused_types`](crate::refused_types) says why. If such a type is
-    /// [registered](Self::register), [`start`](Self::start) fails.
+    /// A session records every event type that its format can describe. Events of other types
+    /// [count as lost](crate::Drops::refused), and [`refused_types`](crate::refused_types) says why.
+    /// If such a type is [registered](Self::register), [`start`](Self::start) fails.
     ///
     /// ```
     /// use nettrace_writer::{Format, Session, sink::MemorySink};
@@ -270,8 +270,8 @@ impl SessionBuilder {
 
     /// Registers the event types of `T` now rather than with their first event.
     ///
-    /// [`start`](Self::start) then fails if a type is refused: because its id clashes with that of
-    /// another type, or because the [format](Self::format) cannot describe it.
+    /// [`start`](Self::start) then fails if a type is refused: because another type is
+    /// given the same id, because there are too many, or because the [format](Self::format) cannot describe it.
     ///
     /// ```
     /// use nettrace_writer::{Error, Session, TraceEvent, sink::MemorySink};

@@ -3,7 +3,7 @@
 
 use std::{ffi::OsStr, fmt, str::FromStr};
 
-use nettrace_event::{EventSchema, Level};
+use nettrace_event::{EventType, Level};
 
 use crate::{config::SessionBuilder, environment, error::Error};
 
@@ -260,10 +260,11 @@ impl ProviderFilter {
         if filters.is_empty() { Err(FilterError::Empty) } else { Ok(filters) }
     }
 
-    /// Whether events of this schema pass.
-    pub(crate) fn matches(&self, schema: &EventSchema) -> bool {
+    /// Whether events of this type pass.
+    pub(crate) fn matches(&self, ty: &EventType) -> bool {
+        let schema = ty.schema();
         self.selects(schema.provider.name, schema.level, schema.keywords)
-            && self.ids.select(schema.id)
+            && self.ids.select(ty.id())
     }
 
     /// Whether events of this provider, level and keywords pass.

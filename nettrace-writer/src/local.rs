@@ -78,7 +78,8 @@ impl Drop for OneEvent {
     }
 }
 
-const SLOTS: usize = SESSION_BITS as usize + 1;
+/// A power of two: the code of every event takes the remainder by it.
+const SLOTS: usize = (SESSION_BITS as usize + 1).next_power_of_two();
 
 struct ExitGuard;
 

@@ -200,6 +200,9 @@ pub struct Drops {
     pub reentrant: u64,
     /// The event's own encoding panicked.
     pub panicked: u64,
+    /// The event's type was refused, or the trace's format cannot describe it:
+    /// [`refused_types`](crate::refused_types) says why.
+    pub refused: u64,
 }
 
 impl Drops {
@@ -213,7 +216,7 @@ impl Drops {
     /// ```
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.no_room + self.too_large + self.reentrant + self.panicked
+        self.no_room + self.too_large + self.reentrant + self.panicked + self.refused
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -221,6 +224,7 @@ impl Drops {
         self.too_large += other.too_large;
         self.reentrant += other.reentrant;
         self.panicked += other.panicked;
+        self.refused += other.refused;
     }
 }
 
@@ -276,6 +280,7 @@ pub(crate) struct Record {
     no_room: AtomicU64,
     too_large: AtomicU64,
     panicked: AtomicU64,
+    refused: AtomicU64,
     /// Starts and other events that sampling left out.
     sampled_out: [AtomicU64; 2],
     /// The owner has ended.
@@ -317,6 +322,7 @@ impl Record {
             no_room: AtomicU64::new(0),
             too_large: AtomicU64::new(0),
             panicked: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             sampled_out: [AtomicU64::new(0), AtomicU64::new(0)],
             exited: AtomicBool::new(false),
             closed: AtomicBool::new(false),

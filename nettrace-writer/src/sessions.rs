@@ -27,11 +27,7 @@
 //!   never freed.
 #![allow(unsafe_code, reason = "S1, S2")]
 
-use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    ptr,
-    sync::Arc,
-};
+use std::{ptr, sync::Arc};
 
 use nettrace_event::{
     EventType, Level, NOT_REGISTERED, SESSION_BITS,
@@ -39,9 +35,12 @@ use nettrace_event::{
 };
 
 pub(crate) mod handler_events;
+mod met;
 #[cfg(unix)]
 mod process;
 
+pub(crate) use self::met::Met;
+use self::met::MetTypes;
 #[cfg(unix)]
 pub use self::process::accompany;
 #[cfg(unix)]
@@ -83,18 +82,28 @@ struct Table {
     /// Slots that are taken. Their session need not listen: it may not have begun yet, or may have
     /// stopped.
     reserved: u32,
-    /// The types that some session in a slot has listened to, by their index.
-    heard: [BTreeMap<u32, &'static EventType>; SESSION_BITS as usize],
+    met: MetTypes,
 }
 
 impl Table {
-    /// A session is about to listen to a type: from now on its rows can come.
-    fn hear(&mut self, session: &Shared, ty: &'static EventType) {
-        let heard = &mut self.heard[session.slot as usize];
-        if let Entry::Vacant(entry) = heard.entry(ty.index()) {
-            entry.insert(ty);
-            session.meet(ty);
+    /// What a session is to do with events of a type, as the bits that it sets: to record them, and
+    /// to lose them. If it records them, their rows can come from now on.
+    fn bits(&mut self, session: &Shared, ty: &'static EventType) -> (u32, u32) {
+        let bit = 1 << session.slot;
+        if !session.wants(ty) {
+            return (0, 0);
         }
+        if ty.index() == 0 {
+            return (0, bit); // refused
+        }
+        if let Err(error) = session.describes(ty) {
+            note_refused(error.into());
+            return (0, bit);
+        }
+        if let Some(met) = self.met.hear(session.slot, ty) {
+            session.meet(met);
+        }
+        (bit, 0)
     }
 }
 
@@ -156,9 +165,9 @@ impl Slot {
             let mut table = table().lock();
             LISTENERS.fetch_add(1, Ordering::Relaxed);
             table.slots[self.number as usize] = Some(Arc::clone(session));
-            for ty in attached_types().filter(|ty| records(session, ty)) {
-                table.hear(session, ty);
-                registry::listen(ty, 1 << self.number, 0);
+            for ty in attached_types() {
+                let (records, loses) = table.bits(session, ty);
+                registry::lose(ty, records, loses);
             }
             BEGUN[self.number as usize].store(note_change(), Ordering::Release);
         });
@@ -237,14 +246,15 @@ pub(crate) fn max_level() -> Option<Level> {
     local::holding_locks(max_level).unwrap_or(Some(Level::new(u8::MAX)))
 }
 
-/// Every type whose word sessions have set. Under the table's lock.
+/// Every type whose word sessions have set, refused ones as well. Under the table's lock.
 ///
 /// A type that is not among them is being registered, and its registration has yet to call
-/// [`attach`](Backend::attach), which waits for the lock and then sees the table as it is now. Its
-/// word is left as it is, so that other threads that emit it wait for the registration: a zero
-/// would tell them that nobody listens.
+/// [`attach`](Backend::attach) or [`refused`](Backend::refused), which waits for the lock and then
+/// sees the table as it is now. Its word is left as it is, so that other threads that emit it wait
+/// for the registration: a zero would tell them that nobody listens.
 fn attached_types() -> impl Iterator<Item = &'static EventType> {
-    registry::types().filter(|ty| ty.enabled() != NOT_REGISTERED || ty.is_registered())
+    let all = registry::types().chain(registry::refused());
+    all.filter(|ty| ty.enabled() != NOT_REGISTERED || ty.is_settled())
 }
 
 /// Changes which events a live session records. `None`: this is a signal handler that interrupted
@@ -274,11 +284,9 @@ pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -
         }
         session.set_filters(filters);
         for ty in attached_types() {
-            if records(session, ty) {
-                table.hear(session, ty);
-                registry::listen(ty, 1 << session.slot, 0);
-            } else {
-                registry::listen(ty, 0, 1 << session.slot);
+            match table.bits(session, ty) {
+                (0, 0) => registry::listen(ty, 0, 1 << session.slot),
+                (records, loses) => registry::lose(ty, records, loses),
             }
         }
         note_change();
@@ -327,15 +335,14 @@ pub(crate) fn live() -> Vec<(u32, Arc<Shared>)> {
     sessions.collect()
 }
 
-/// The types that earlier sessions in a slot listened to.
+/// The types that earlier sessions in a slot listened to, for the session that begins there.
 ///
 /// A thread may have read such a type's word while an earlier session listened. A signal handler
 /// may then interrupt it, emit to the present session and so give the thread a buffer in the slot.
 /// When the thread goes on it writes its event into that buffer. The session has not asked for the
 /// event, but it can write it like any other if the trace defines its type.
-pub(crate) fn heard(slot: u32) -> Vec<&'static EventType> {
-    let heard = || table().lock().heard[slot as usize].values().copied().collect();
-    local::holding_locks(heard).unwrap_or_default()
+pub(crate) fn heard(slot: u32) -> Vec<Met> {
+    local::holding_locks(|| table().lock().met.begin(slot)).unwrap_or_default()
 }
 
 /// A number that tells a process from those that it was forked from.
@@ -351,31 +358,28 @@ impl Backend for Sessions {
     fn attach(&self, ty: &'static EventType) {
         let mut table = table().lock();
         let sessions: Vec<_> = table.slots.iter().flatten().cloned().collect();
-        let mut bits = 0;
-        for session in sessions.iter().filter(|session| records(session, ty)) {
-            table.hear(session, ty);
-            bits |= 1 << session.slot;
-        }
-        registry::listen(ty, bits, 0);
+        // All bits at once: an event is recorded or lost in each session that wants it.
+        let all = sessions.iter().map(|session| table.bits(session, ty));
+        let (records, loses) = all.fold((0, 0), |a, b| (a.0 | b.0, a.1 | b.1));
+        registry::lose(ty, records, loses);
+    }
+
+    fn refused(&self, ty: &'static EventType) {
+        self.attach(ty);
     }
 }
 
-/// Registers a type at its first event. Returns `false` if its events are not recorded;
-/// [`refused_types`] says why. Also returns `false` in a signal handler that interrupted the taking
-/// of locks. When the locks are released, the type is registered and the event is counted: see
-/// [`handler_events`].
+/// Registers a type at its first event, so that its word is valid. If the type is refused,
+/// [`refused_types`] says why, and its word names the sessions that lose its events. Returns
+/// `false` in a signal handler that interrupted the taking of locks. When the locks are released,
+/// the type is registered and the event is counted: see [`handler_events`].
 pub(crate) fn register(ty: &'static EventType) -> bool {
     match register_now(ty) {
-        Ok(()) => true,
-        Err(RegisterError::Busy { .. }) => {
-            handler_events::note(ty);
-            false
-        }
-        Err(error) => {
-            note_refused(error.into());
-            false
-        }
+        Ok(()) => return true,
+        Err(RegisterError::Busy { .. }) => handler_events::note(ty),
+        Err(error) => note_refused(error.into()),
     }
+    ty.is_refused()
 }
 
 /// Registers a type. Fails with [`RegisterError::Busy`] in a signal handler that interrupted the
@@ -389,12 +393,6 @@ pub(crate) fn register_now(ty: &'static EventType) -> Result<(), RegisterError> 
         registry::register(ty)
     });
     registered.unwrap_or(Err(RegisterError::Busy { refused: ty.schema() }))
-}
-
-/// Whether a session records a type: it wants the type, and its format can describe it. If the
-/// format cannot, its events are refused, like those of two types that clash.
-fn records(session: &Shared, ty: &EventType) -> bool {
-    session.wants(ty) && session.describes(ty).map_err(|error| note_refused(error.into())).is_ok()
 }
 
 /// Remembers, once, that an event type was refused when there was no caller to tell.
@@ -434,8 +432,9 @@ pub(crate) fn note_refused(error: Error) {
 ///
 /// let session = Session::builder().sink(MemorySink::new()).start()?;
 /// Opened.emit();
-/// Closed.emit(); // another type has the id 1
-/// assert_eq!(session.finish()?.written, 1);
+/// Closed.emit(); // another type is given the id 1
+/// let stats = session.finish()?;
+/// assert_eq!((stats.attempted, stats.written, stats.drops.refused), (2, 1, 1));
 /// assert!(refused_types().iter().any(|message| message.contains("Closed")));
 /// # Ok::<(), nettrace_writer::Error>(())
 /// ```

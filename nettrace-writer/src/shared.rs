@@ -17,11 +17,12 @@ use crate::{
     local::{self, ThreadBuffer},
     pool::Pool,
     record::{Drops, Floor, MODE_FENCE, MODE_MONOTONIC, Record},
-    sessions,
+    sessions::{self, Met},
     sink::failure::code_of,
     stats::{SampledOut, SinkError, Stats},
     sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, thread},
     thread::ThreadRef,
+    warning::Warning,
 };
 
 /// How long to wait for threads in the middle of events, for exact counts, when a session is left
@@ -57,7 +58,7 @@ pub(crate) struct Shared {
     filters: Mutex<Option<Vec<ProviderFilter>>>,
     /// The types that the session's rows may have, in the order in which the session met them. It
     /// only grows: see [`meet`](Self::meet).
-    met: Mutex<Vec<&'static EventType>>,
+    met: Mutex<Vec<Met>>,
     commands: Sender<Command>,
     pub(crate) idle: Idle,
     pub(crate) roster: Mutex<Roster>,
@@ -189,8 +190,8 @@ impl Shared {
 
     /// Whether the session wants events of a type. Under the lock of the table of [`sessions`].
     pub(crate) fn wants(&self, ty: &EventType) -> bool {
-        let (schema, filters) = (ty.schema(), self.filters.lock());
-        filters.as_ref().is_none_or(|filters| filters.iter().any(|filter| filter.matches(schema)))
+        let filters = self.filters.lock();
+        filters.as_ref().is_none_or(|filters| filters.iter().any(|filter| filter.matches(ty)))
     }
 
     /// Whether the session wants events of this provider, level and keywords.
@@ -229,16 +230,31 @@ impl Shared {
     /// [`registry::listen`](nettrace_event::registry::listen). The flusher has the row by an
     /// acquire of what that thread released. So this call happened before the flusher looks, and
     /// the lock shows it the type.
-    pub(crate) fn meet(&self, ty: &'static EventType) {
-        self.met.lock().push(ty);
+    pub(crate) fn meet(&self, met: Met) {
+        self.met.lock().push(met);
     }
 
     /// Calls `f` with those types that were met after the first `known` ones, and returns how many
     /// there are now.
-    pub(crate) fn met_since(&self, known: usize, f: impl FnMut(&'static EventType)) -> usize {
+    pub(crate) fn met_since(&self, known: usize, f: impl FnMut(Met)) -> usize {
         let met = self.met.lock();
         met[known.min(met.len())..].iter().copied().for_each(f);
         met.len()
+    }
+
+    /// A warning for each type whose author gave it another id than it has in the trace.
+    pub(crate) fn other_ids(&self) -> Vec<Warning> {
+        let met = self.met.lock().clone();
+        let is_other =
+            |met: &&Met| met.ty.schema().id_is_explicit && met.ty.schema().id != met.schema.id;
+        let warning = |other: &Met| {
+            let event = other.ty.schema();
+            let wanted = (event.provider.name, event.id);
+            let holder = met.iter().find(|m| (m.schema.provider.name, m.schema.id) == wanted)?;
+            let (id, holder) = (other.schema.id, holder.ty.schema());
+            Some(Warning::OtherId { event, id, holder })
+        };
+        met.iter().filter(is_other).filter_map(warning).collect()
     }
 
     /// Whether the session's format can describe a type.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use nettrace_event::registry;
+use nettrace_event::{EventSchema, registry};
 
 use crate::{filter::ProviderFilter, sessions::refused_types, shared::Shared, sync::Ordering};
 
@@ -38,10 +38,22 @@ pub enum Warning {
         filter: ProviderFilter,
     },
     /// An event type was refused, so none of its events is recorded. There is one such warning for
-    /// each entry of [`refused_types`].
+    /// each entry of [`refused_types`]. [`Drops::refused`](crate::Drops::refused) counts the events.
     TypeRefused {
         /// Which type, and why.
         message: String,
+    },
+    /// An event type has another id in this trace than its author gave it. The trace had given
+    /// that id to another type when this one was registered. The next trace has the right one.
+    /// [Registering](crate::SessionBuilder::register) the type before the session starts avoids
+    /// that.
+    OtherId {
+        /// The type.
+        event: &'static EventSchema,
+        /// Its id in this trace.
+        id: u16,
+        /// The type that has the id in this trace.
+        holder: &'static EventSchema,
     },
     /// The sink fails. Events that are recorded meanwhile are lost.
     SinkFails {
@@ -75,6 +87,12 @@ impl fmt::Display for Warning {
                  are known so far; look at the filter's level and keywords"
             ),
             Self::TypeRefused { message } => f.write_str(message),
+            Self::OtherId { event, id, holder } => write!(
+                f,
+                "event `{}` of provider `{}` (at {}) has the id {id} in this trace and not {}, \
+                 which event `{}` (at {}) has here; register it before the session starts",
+                event.name, event.provider.name, event.place, event.id, holder.name, holder.place
+            ),
             Self::SinkFails { message, is_final: false } => {
                 write!(f, "{message}; events are lost until that has passed")
             }
@@ -95,9 +113,10 @@ impl fmt::Display for Warning {
 /// The current warnings of a session. Takes this crate's locks.
 pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
     let mut warnings = Vec::new();
-    let schemas: Vec<_> = registry::types().map(|ty| ty.schema()).collect();
+    let types: Vec<_> = registry::types().collect();
+    let schemas: Vec<_> = types.iter().map(|ty| ty.schema()).collect();
     for filter in session.filters().unwrap_or_default() {
-        if schemas.iter().any(|schema| filter.matches(schema)) {
+        if types.iter().any(|ty| filter.matches(ty)) {
             continue;
         }
         if schemas.iter().any(|schema| filter.selects_provider(schema.provider.name)) {
@@ -111,6 +130,7 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
     }
     let refused = refused_types().into_iter();
     warnings.extend(refused.map(|message| Warning::TypeRefused { message }));
+    warnings.extend(session.other_ids());
     if let Some((message, is_final)) = session.sink.trouble() {
         warnings.push(Warning::SinkFails { message, is_final });
     }

@@ -11,7 +11,9 @@ use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
     bridge::{self, Began, IdWords, SpanIds, Within},
     enter_labels,
-    event::{EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema},
+    event::{
+        EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, ProviderSchema,
+    },
     sink::MemorySink,
 };
 use testkit::process::one_at_a_time;
@@ -82,6 +84,7 @@ fn made(name: &'static str, id: u16) -> &'static EventType {
         provider: ProviderSchema { name: "Bridge", guid: None, group: None },
         name,
         id,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,

@@ -14,7 +14,8 @@ use nettrace_writer::{
     TraceField, enter_labels,
     event::{
         ArrayLayout, EventSchema, EventType, FieldAs, FieldFormat, FieldRole, FieldSchema,
-        FieldType, LocatedField, PayloadEncoder, ProviderSchema, Storage, StrEncoding, encoding,
+        FieldType, LocatedField, PayloadEncoder, Place, ProviderSchema, Storage, StrEncoding,
+        encoding,
     },
     set_thread_key_value,
     sink::{
@@ -108,6 +109,7 @@ static SCHEMA: EventSchema = EventSchema {
     provider: ProviderSchema { name: "Public-Names", guid: None, group: None },
     name: "Load",
     id: 1,
+    place: Place::UNKNOWN,
     id_is_explicit: true,
     version: 0,
     level: Level::Informational,

@@ -16,7 +16,7 @@ use std::{
 };
 
 use eventheader_writer::encoded;
-use nettrace_event::{EventType, FieldType, KERNEL_BIT, PayloadEncoder};
+use nettrace_event::{EventType, FieldType, KERNEL_BIT, LOST_BIT, PayloadEncoder};
 use nettrace_writer::{
     Context, Emit, Label, Parent, Sampling, Session, Stats, TraceEvent, TraceField, TraceSpan,
     emit, emit_lazy, enter_labels,
@@ -248,9 +248,8 @@ fn labels_give_the_activity() {
 #[test]
 fn every_bit_of_the_word_at_once() {
     let kernel = Kernel::new();
-    let mut sessions: Vec<_> = (0..31).map(|_| session()).collect();
-    // The word is now that of a type that nobody has registered.
-    assert_eq!(Work::event_types()[0].enabled(), u32::MAX);
+    let mut sessions: Vec<_> = (0..30).map(|_| session()).collect();
+    assert_eq!(Work::event_types()[0].enabled(), !(1 << LOST_BIT));
     Work { value: 1 }.emit();
     kernel.got(&Work { value: 1 });
     let last = sessions.pop().unwrap();
@@ -418,6 +417,61 @@ fn what_tracepoints_cannot_describe_sessions_still_record() {
     kernel.got_nothing();
     holds(session, &[1]);
     assert!(status().refused.contains(&refused));
+    // Who listens to its tracepoint loses its events.
     let types: &[&'static EventType] = Hollow::event_types();
-    assert_eq!(types[0].enabled(), 0);
+    assert_eq!(types[0].enabled(), 1 << KERNEL_BIT);
+    assert_eq!(counters().refused - kernel.before.refused, 1);
+}
+
+mod other {
+    /// Named as an event of the module above.
+    #[derive(nettrace_writer::TraceEvent)]
+    #[trace_event(provider = "Joined")]
+    pub(crate) struct Named {
+        pub(crate) other: u64,
+    }
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Joined")]
+struct Named {
+    value: u64,
+}
+
+#[test]
+fn types_of_one_name_are_written_as_they_are() {
+    let kernel = Kernel::new();
+    let session = session();
+    Named { value: 1 }.emit();
+    kernel.got(&Named { value: 1 });
+    other::Named { other: 2 }.emit();
+    kernel.got(&other::Named { other: 2 });
+    holds(session, &[1, 2]);
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Joined", id = 77)]
+struct Given {
+    value: u64,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Joined", id = 77)]
+struct GivenToo {
+    value: u64,
+}
+
+#[test]
+fn events_of_a_refused_type_are_counted_on_both_sides() {
+    let kernel = Kernel::new();
+    let (sink, session) = session();
+    Given { value: 1 }.emit();
+    kernel.got(&Given { value: 1 });
+    GivenToo { value: 2 }.emit();
+    kernel.got_nothing();
+    let stats = session.finish().unwrap();
+    assert_eq!((stats.attempted, stats.written, stats.drops.refused), (2, 1, 1));
+    check(&sink.bytes(), &stats);
+    GivenToo { value: 3 }.emit();
+    assert_eq!(counters().refused - kernel.before.refused, 2);
 }

@@ -320,7 +320,7 @@ fn new_type(callsite: &Callsite, part: Part, signature: Signature) -> Option<&'s
     // Relaxed: only the number counts.
     let take = |count| (count < MAX_TYPES).then_some(count + 1);
     let has_room = COUNT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
-    let ty = has_room.then(|| schema::registered(callsite, part, signature)).flatten();
+    let ty = has_room.then(|| schema::registered(callsite, part, signature));
     match ty {
         Some(_) => stats::TYPES.add(1),
         None => stats::TYPES_REFUSED.add(1),

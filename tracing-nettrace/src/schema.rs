@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use nettrace_writer::{
-    Level, RegisterError, bridge,
-    event::{EventSchema, EventType, FieldSchema, FieldType, ProviderSchema, StrEncoding},
+    Level, bridge,
+    event::{EventSchema, EventType, FieldSchema, FieldType, Place, ProviderSchema, StrEncoding},
 };
 use tracing_core::Metadata;
 
@@ -138,15 +138,15 @@ fn name(metadata: &Metadata<'_>) -> String {
     }
 }
 
-/// Makes the type of a callsite's events and registers it. `None` if it is refused.
+/// Makes the type of a callsite's events and registers it. If it is refused, sessions count its
+/// events as lost.
 ///
-/// Its id is a hash of what identifies it, so it is the same in the next run. If another type of
-/// the provider has the id, the hash goes on.
+/// The id that it wants is a hash of what identifies it, so it is the same in the next run.
 pub(crate) fn registered(
     callsite: &Callsite,
     part: Part,
     signature: Signature,
-) -> Option<&'static EventType> {
+) -> &'static EventType {
     let Callsite { metadata, provider, level, keywords, .. } = *callsite;
     let mut fields = part.own_fields().to_vec();
     for (index, field) in metadata.fields().iter().enumerate().take(MAX_FIELDS) {
@@ -168,11 +168,18 @@ pub(crate) fn registered(
     }
     hash.add(&signature.to_le_bytes());
     hash.add(&[part as u8]);
+    let place = Place {
+        module: metadata.module_path().map_or("", own),
+        file: metadata.file().map_or("", own),
+        line: metadata.line().unwrap_or_default(),
+        column: 0,
+    };
     let schema = EventSchema {
         provider: ProviderSchema { name: provider, guid: None, group: None },
         name,
-        id: 0,
-        id_is_explicit: true,
+        place,
+        id: hash.id(),
+        id_is_explicit: false,
         version: 0,
         level,
         keywords,
@@ -180,31 +187,30 @@ pub(crate) fn registered(
         tag: 0,
         message: has_message.then_some("{message}"),
         description: None,
-        key_values: key_values(metadata, part),
+        key_values: key_values(metadata, place, part),
         fields: Box::leak(fields.into_boxed_slice()),
     };
-    for attempt in 0..64_u8 {
-        let schema: &'static EventSchema =
-            Box::leak(Box::new(EventSchema { id: hash.id(), ..schema }));
-        let ty: &'static EventType = Box::leak(Box::new(EventType::new(schema)));
-        match bridge::register(ty) {
-            Ok(()) => return Some(ty),
-            Err(RegisterError::IdClash { .. }) => {
-                stats::IDS_MOVED.add(1);
-                hash.add(&[attempt]);
-            }
-            Err(_) => return None,
-        }
+    let schema: &'static EventSchema = Box::leak(Box::new(schema));
+    let ty: &'static EventType = Box::leak(Box::new(EventType::new(schema)));
+    // A refused type has its events counted. In a signal handler, the first event registers it.
+    let _ = bridge::register(ty);
+    if ty.id() != schema.id {
+        stats::IDS_MOVED.add(1);
     }
-    None
+    ty
 }
 
-/// Where the callsite is.
-fn key_values(metadata: &Metadata<'_>, part: Part) -> &'static [(&'static str, &'static str)] {
+/// What else is to be said of a type. Tracepoints have the place from here.
+fn key_values(
+    metadata: &Metadata<'_>,
+    place: Place,
+    part: Part,
+) -> &'static [(&'static str, &'static str)] {
     let mut all = vec![("level", metadata.level().as_str()), ("target", own(metadata.target()))];
-    all.extend(metadata.module_path().map(|module| ("module", own(module))));
-    all.extend(metadata.file().map(|file| ("file", own(file))));
-    all.extend(metadata.line().map(|line| ("line", leak(line.to_string()))));
+    let Place { module, file, line, .. } = place;
+    all.extend((!module.is_empty()).then_some(("module", module)));
+    all.extend((!file.is_empty()).then_some(("file", file)));
+    all.extend((line != 0).then(|| ("line", leak(line.to_string()))));
     all.extend((part == Part::Late).then_some((SPAN_KEY, "late")));
     Box::leak(all.into_boxed_slice())
 }

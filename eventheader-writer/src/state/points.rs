@@ -60,6 +60,10 @@ pub(crate) struct TypePoint {
     pub(crate) channel: Channel,
 }
 
+/// Where the events of refused types would go. No event is written there, because they have no
+/// points.
+pub(super) static NOWHERE: Channel = Channel::new();
+
 /// The point of a type, by its index in the registry; `None` if the type is not registered or was
 /// refused.
 #[inline(always)]

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, mem::size_of};
 
 use nettrace_event::{
-    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, ProviderSchema, StrEncoding,
+    ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
 };
 use nettrace_format::{
     Format, FormatError, Stream,
@@ -263,6 +263,7 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
         },
         name: leaked(&of.name),
         id: of.event_id as u16,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: of.version,
         level: Level::new(of.level),

@@ -28,6 +28,9 @@ impl Serialize for Shown<'_> {
         map.serialize_entry("provider", &metadata.provider)?;
         map.serialize_entry("name", &spelling::event_name(metadata))?;
         map.serialize_entry("id", &metadata.event_id)?;
+        if let Some(place) = self.place {
+            map.serialize_entry("place", place)?;
+        }
         map.serialize_entry("version", &event.version())?;
         map.serialize_entry("level", &spelling::level(event.level()))?;
         map.serialize_entry("keywords", &event.keywords())?;

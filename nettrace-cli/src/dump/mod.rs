@@ -17,6 +17,7 @@ use crate::{
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
     lines::Lines,
+    namesakes::Namesakes,
     payload::{Payload, label_name},
     source::Source,
     spelling,
@@ -61,6 +62,8 @@ struct Shown<'a> {
     payload: &'a Payload<'a>,
     time: crate::clock::Instant<'a>,
     extras: &'a [Extra],
+    /// The place of its type in the source code, if another type has the same name.
+    place: Option<&'a str>,
 }
 
 pub(crate) fn run(
@@ -73,9 +76,11 @@ pub(crate) fn run(
         true => json::write,
         false => text::write,
     };
+    let mut namesakes = Namesakes::default();
     each(source, limits, &options.filter, out, |event, ty, payload, clock, line| {
         let time = clock.at(event.header.timestamp);
-        write(&Shown { event, ty, payload, time, extras: &options.show }, line)
+        let place = namesakes.place(event.metadata());
+        write(&Shown { event, ty, payload, time, extras: &options.show, place }, line)
     })
 }
 
@@ -178,7 +183,8 @@ pub(crate) fn json(
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = clock.at(event.header.timestamp);
     let mut out = Vec::new();
-    spelling::to_json(&mut out, &Shown { event, ty, payload, time, extras: &[] })?;
+    let shown = Shown { event, ty, payload, time, extras: &[], place: None };
+    spelling::to_json(&mut out, &shown)?;
     Ok(out)
 }
 

@@ -26,7 +26,7 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     write!(out, " {:<13} ", spelling::level(event.level()))?;
     write_thread(event.thread(), out)?;
     out.push(b' ');
-    write_what(event, ty, payload, out)?;
+    write_what(event, ty, payload, shown.place, out)?;
     for label in event.labels().iter() {
         write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))?;
     }
@@ -36,17 +36,22 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Writes the provider and the name of an event, its message and its fields.
+/// Writes the provider and the name of an event, the given place of its type, its message and its
+/// fields.
 pub(crate) fn write_what(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
+    place: Option<&str>,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let metadata = event.metadata();
     let name = spelling::event_name(metadata);
     let opcode = Opcode { opcode: event.opcode(), name: &name };
     write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
+    if let Some(place) = place {
+        write!(out, " ({})", OneLine(place))?;
+    }
     if let Some(template) = &ty.message {
         write!(out, ": {}", OneLine(Message { template, payload }))?;
     }

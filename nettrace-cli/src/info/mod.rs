@@ -7,14 +7,19 @@
 mod rate;
 mod text;
 
-use std::{cmp::Reverse, collections::BTreeMap, io::Write};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    io::Write,
+};
 
 use nettrace_reader::{Reader, ThreadTotals};
 use nettrace_report::__shared::SpanCounts;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    args::Limits, clock::Clock, failure::Failure, source::Source, spelling, unique_names::Names,
+    args::Limits, clock::Clock, failure::Failure, namesakes::Namesakes, source::Source, spelling,
+    unique_names::Names,
 };
 
 pub(crate) use self::{
@@ -82,6 +87,9 @@ struct TypeInfo {
     provider: String,
     name: String,
     id: u32,
+    /// Its place in the source code, if that tells it from another type with its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
     events: u64,
     payload_bytes: u64,
 }
@@ -201,21 +209,26 @@ impl Info {
 /// first.
 fn types(reader: &Reader<Source>) -> Vec<TypeInfo> {
     let mut by_name = BTreeMap::<_, (u64, u64)>::new();
+    let mut namesakes = Namesakes::default();
+    for totals in reader.type_totals().filter(|totals| totals.events > 0) {
+        namesakes.place(&totals.metadata);
+    }
+    let mut places = HashMap::new();
     for totals in reader.type_totals().filter(|totals| totals.events > 0) {
         let name = spelling::event_name(&totals.metadata).into_owned();
+        let place = namesakes.place(&totals.metadata).map(str::to_owned);
         let key = (totals.metadata.provider, totals.metadata.event_id, name);
+        places.insert(key.clone(), place);
         let (events, bytes) = by_name.entry(key).or_default();
         *events += totals.events;
         *bytes += totals.payload_bytes;
     }
     let mut types: Vec<_> = by_name
         .into_iter()
-        .map(|((provider, id, name), (events, payload_bytes))| TypeInfo {
-            provider,
-            name,
-            id,
-            events,
-            payload_bytes,
+        .map(|(key, (events, payload_bytes))| {
+            let place = places.remove(&key).flatten();
+            let (provider, id, name) = key;
+            TypeInfo { provider, name, id, place, events, payload_bytes }
         })
         .collect();
     types.sort_by_key(|it| (Reverse(it.payload_bytes), Reverse(it.events)));

@@ -149,11 +149,15 @@ fn write_types(info: &Info, out: &mut impl Write) -> io::Result<()> {
             all => it.payload_bytes as f64 * 100.0 / all as f64,
         };
         let (provider, name) = (OneLine(&it.provider), OneLine(&it.name));
-        writeln!(
+        write!(
             out,
-            "{:>12} {:>14} {part:>6.1}%  {provider}/{name} (id {})",
+            "{:>12} {:>14} {part:>6.1}%  {provider}/{name} (id {}",
             it.events, it.payload_bytes, it.id
         )?;
+        match &it.place {
+            Some(place) => writeln!(out, "; {})", OneLine(place))?,
+            None => writeln!(out, ")")?,
+        }
     }
     Ok(())
 }

@@ -32,6 +32,8 @@ pub(super) struct Span {
     pub(super) parent_at: Option<u32>,
     /// Its place in [`Forest::types`]. `None` if neither start nor stop is in the trace.
     pub(super) ty: Option<u32>,
+    /// The place of its type in the source code, among [`Type::places`].
+    place: u32,
     pub(super) thread: Option<u64>,
     /// Where its parent is looked for, if it names none.
     pub(super) flow: Option<Flow>,
@@ -87,6 +89,8 @@ pub(super) struct Edge<'a> {
     pub(super) at: i64,
     pub(super) provider: &'a str,
     pub(super) name: &'a str,
+    /// Where its type is in the source code, if that is known.
+    pub(super) place: Option<&'a str>,
     pub(super) process: u32,
     pub(super) thread: Option<u64>,
     pub(super) flow: Option<Flow>,
@@ -95,14 +99,45 @@ pub(super) struct Edge<'a> {
     pub(super) outcome: Option<&'a str>,
 }
 
+/// What spans are of.
+#[derive(Debug)]
+pub(super) struct Type {
+    pub(super) provider: Box<str>,
+    pub(super) name: Box<str>,
+    /// Where the types of the spans are in the source code.
+    places: Vec<Box<str>>,
+}
+
+impl Type {
+    /// The number of a place. Beyond the most that are kept, all are one.
+    fn place(&mut self, place: Option<&str>) -> u32 {
+        const MOST: usize = 1_000;
+        let place = place.unwrap_or_default();
+        let known = self.places.iter().position(|known| **known == *place);
+        let at = known.unwrap_or_else(|| {
+            self.places.push(place.into());
+            self.places.len() - 1
+        });
+        self.places.truncate(MOST);
+        at as u32
+    }
+
+    /// The place of a span's type, if that tells it from another one.
+    pub(super) fn shown_place(&self, span: &Span) -> Option<&str> {
+        let is_one_of_many = self.places.len() > 1;
+        let place = self.places.get(span.place as usize).filter(|_| is_one_of_many)?;
+        (!place.is_empty()).then_some(&**place)
+    }
+}
+
 /// All spans so far.
 #[derive(Debug)]
 pub(super) struct Forest {
     pub(super) spans: Vec<Span>,
     /// Events whose span is found at the end.
     pub(super) loose: Vec<Loose>,
-    /// Providers and names of spans.
-    pub(super) types: Vec<(Box<str>, Box<str>)>,
+    /// What there are spans of.
+    pub(super) types: Vec<Type>,
     type_index: HashMap<Box<str>, HashMap<Box<str>, u32>>,
     /// The latest span of each key.
     by_key: HashMap<Key, u32>,
@@ -173,8 +208,10 @@ impl Forest {
             },
         };
         let parent_at = edge.ids.related.and_then(|key| self.find(&key)).filter(|it| *it != at);
+        let place = self.types[ty as usize].place(edge.place);
         let span = &mut self.spans[at as usize];
         span.begin(edge, ty, State::Started);
+        span.place = place;
         span.parent = edge.ids.related;
         span.parent_at = parent_at;
         span.start = Some(edge.at);
@@ -219,6 +256,7 @@ impl Forest {
             return Step::Inside(at);
         }
         span.end_at(edge, ty, State::Single);
+        span.place = self.types[ty as usize].place(edge.place);
         Step::Edge(at)
     }
 
@@ -270,7 +308,7 @@ impl Forest {
             return *ty;
         }
         let ty = self.types.len() as u32;
-        self.types.push((provider.into(), name.into()));
+        self.types.push(Type { provider: provider.into(), name: name.into(), places: Vec::new() });
         self.type_index.entry(provider.into()).or_default().insert(name.into(), ty);
         ty
     }
@@ -427,6 +465,7 @@ impl Span {
             parent,
             parent_at: None,
             ty: None,
+            place: u32::MAX,
             thread: None,
             flow: None,
             start: None,

@@ -58,8 +58,11 @@ fn span(
     write!(out, "{{")?;
     member(out, "depth", &depth)?;
     let ty = span.ty.map(|ty| &forest.types[ty as usize]);
-    add(out, "provider", &ty.map(|(provider, _)| provider))?;
-    add(out, "name", &ty.map(|(_, name)| name))?;
+    add(out, "provider", &ty.map(|ty| &ty.provider))?;
+    add(out, "name", &ty.map(|ty| &ty.name))?;
+    if let Some(place) = ty.and_then(|ty| ty.shown_place(span)) {
+        add(out, "place", &place)?;
+    }
     match &span.key {
         Key::Span(_, id) => add(out, "span", &id.to_string())?,
         Key::Activity(id) => {

@@ -15,7 +15,7 @@ use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader, Value};
-use nettrace_views::__shared::span_name;
+use nettrace_views::__shared::{place, span_name};
 
 use crate::{
     args::Limits,
@@ -151,11 +151,13 @@ impl Reading {
             Role::Inside => self.forest.inside(&ids, at),
             role => {
                 let name = spelling::event_name(event.metadata());
+                let place = place(event.metadata());
                 let edge = Edge {
                     ids,
                     at,
                     provider: &event.metadata().provider,
                     name: span_name(&name),
+                    place: place.as_deref(),
                     process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
                     thread: event.thread().os_thread_id,
                     flow,

@@ -122,7 +122,12 @@ impl<'a> Tree<'a> {
         let out = &mut self.lines;
         write!(out, "{length:>12} {own:>12}  {outcome:<9} {}", Indent(depth))?;
         match span.ty.map(|ty| &self.forest.types[ty as usize]) {
-            Some((provider, name)) => write!(out, "{}/{}", OneLine(provider), OneLine(name))?,
+            Some(ty) => {
+                write!(out, "{}/{}", OneLine(&ty.provider), OneLine(&ty.name))?;
+                if let Some(place) = ty.shown_place(span) {
+                    write!(out, " ({})", OneLine(place))?;
+                }
+            }
             None => write!(out, "(neither start nor end)")?,
         }
         match &span.key {
@@ -192,7 +197,7 @@ pub(crate) fn event(
     payload: &Payload<'_>,
 ) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_what(event, ty, payload, &mut out)?;
+    write_what(event, ty, payload, None, &mut out)?;
     write_labels(event, &mut out)?;
     Ok(out)
 }

@@ -1,9 +1,12 @@
 //! Metadata: one row for each event type, with its names, the types of its fields and optional
 //! parts.
 
-use alloc::{string::String, vec::Vec};
+use alloc::{
+    string::{String, ToString as _},
+    vec::Vec,
+};
 
-use nettrace_event::EventSchema;
+use nettrace_event::{EventSchema, Place};
 
 use crate::{
     error::FormatError,
@@ -31,7 +34,9 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 /// names that end in `Start` or `Stop`, and cuts off that ending.
 ///
 /// [Key-values](super::RUST_TYPE_KEY) state the Rust types of fields that version 6 cannot
-/// describe. They are left out of a row that would exceed its limit with them.
+/// describe, and others the [place](nettrace_event::Place) of the type: `module`, `file` and `line`,
+/// unless its author gave it key-values of that name. They are left out of a row that would exceed
+/// its limit with them.
 ///
 /// # Errors
 /// [`FormatError::ZeroId`], [`FormatError::IdTooLarge`], [`FormatError::MetadataRowTooLarge`],
@@ -41,9 +46,10 @@ const MAX_METADATA_ID: u32 = i32::MAX as u32;
 /// [`metadata_block`] has an example.
 pub fn metadata_row(id: u32, schema: &EventSchema, out: &mut Vec<u8>) -> Result<(), FormatError> {
     let start = out.len();
-    let rust_types = rust_types(schema.fields);
-    let mut result = row(id, schema, &rust_types, start, out);
-    if result.is_err() && !rust_types.is_empty() {
+    let mut more = place(schema);
+    more.extend(rust_types(schema.fields));
+    let mut result = row(id, schema, &more, start, out);
+    if result.is_err() && !more.is_empty() {
         out.truncate(start);
         result = row(id, schema, &[], start, out);
     }
@@ -75,10 +81,21 @@ pub fn metadata_block(rows: &[u8], out: &mut Vec<u8>) -> Result<(), FormatError>
     split(BlockKind::Metadata, rows, &sized_row_ends(rows), |_| NO_HEADER, out)
 }
 
+/// The key-values that tell where a type is.
+fn place(schema: &EventSchema) -> Vec<(String, String)> {
+    let Place { module, file, line, .. } = schema.place;
+    let line = if line == 0 { String::new() } else { line.to_string() };
+    let all = [("module", module), ("file", file), ("line", &line)];
+    let is_new = |(key, value): &(&str, &str)| {
+        !value.is_empty() && schema.key_values.iter().all(|(own, _)| own != key)
+    };
+    all.into_iter().filter(is_new).map(|(key, value)| (key.into(), value.into())).collect()
+}
+
 fn row(
     id: u32,
     schema: &EventSchema,
-    rust_types: &[(String, String)],
+    more: &[(String, String)],
     start: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
@@ -93,7 +110,7 @@ fn row(
     primitive::varuint(schema.id.into(), out);
     primitive::string(schema.name, out);
     types::field_descriptions(schema.fields, out)?;
-    optional_metadata(schema, rust_types, out)?;
+    optional_metadata(schema, more, out)?;
 
     let size = out.len() - start - 2;
     let row_size = u16::try_from(size)
@@ -104,7 +121,7 @@ fn row(
 
 fn optional_metadata(
     schema: &EventSchema,
-    rust_types: &[(String, String)],
+    more: &[(String, String)],
     out: &mut Vec<u8>,
 ) -> Result<(), FormatError> {
     const OPCODE: u8 = 1;
@@ -133,8 +150,8 @@ fn optional_metadata(
         out.push(DESCRIPTION);
         primitive::string(description, out);
     }
-    let of_fields = rust_types.iter().map(|(key, value)| (&**key, &**value));
-    for (key, value) in schema.key_values.iter().copied().chain(of_fields) {
+    let more = more.iter().map(|(key, value)| (&**key, &**value));
+    for (key, value) in schema.key_values.iter().copied().chain(more) {
         out.push(KEY_VALUE);
         primitive::string(key, out);
         primitive::string(value, out);

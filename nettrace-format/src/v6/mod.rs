@@ -19,7 +19,7 @@
 //! A whole trace with one event:
 //!
 //! ```
-//! use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+//! use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 //! use nettrace_format::v6::{
 //!     END_OF_STREAM, RowEncoder, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo,
 //!     event_block_header, metadata_block, metadata_row, stream_header, thread_block, thread_row,
@@ -30,6 +30,7 @@
 //!     provider: ProviderSchema { name: "Shop", guid: None, group: None },
 //!     name: "Sale",
 //!     id: 1,
+//!     place: Place::UNKNOWN,
 //!     id_is_explicit: true,
 //!     version: 0,
 //!     level: Level::Informational,

@@ -1,7 +1,9 @@
 //! Event types and payloads for the tests of Heph packets, and the packets as the reader sees them.
 #![allow(dead_code, unreachable_pub)] // each test uses its part
 
-use nettrace_event::{EventSchema, FieldRole, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_event::{
+    EventSchema, FieldRole, FieldSchema, FieldType, Level, Place, ProviderSchema,
+};
 use nettrace_format::{
     heph::{Clock, EventWriter},
     payload::{NetTraceEncoder, VecBuffer},
@@ -23,6 +25,7 @@ pub const fn schema(name: &'static str, fields: &'static [FieldSchema]) -> Event
         provider: ProviderSchema { name: "Shop", guid: None, group: None },
         name,
         id: 7,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Warning,

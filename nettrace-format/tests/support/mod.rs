@@ -1,7 +1,7 @@
 //! Shared by the tests: builds whole files from single events, and runs the reference reader.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
-use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, ProviderSchema};
+use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::{
     payload::{NetTraceEncoder, Refusal, VecBuffer},
     v5,
@@ -34,6 +34,7 @@ pub(crate) const fn schema(
         provider: ProviderSchema { name: "Test-Format", guid: None, group: None },
         name,
         id,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,

@@ -43,7 +43,8 @@ pub(super) fn key_values(item: Option<&Item>) -> TokenStream {
 impl Call<'_> {
     /// A struct that is the event, and a function that keeps the fields.
     pub(super) fn single(&self) -> TokenStream {
-        let Self { krate, keys, description, start, stop, .. } = self;
+        let Self { krate, at, keys, description, start, stop, .. } = self;
+        let ident = Ident::new("__Call", *at);
         let lifetime = self.has_lifetime().then(|| quote!(<'call>));
         let fields = start.iter().map(|StartField { ident, ty, ty_span, attributes, .. }| {
             // One name, so that an error about the field is one of its type.
@@ -63,7 +64,7 @@ impl Call<'_> {
 
             #[derive(#krate::TraceEvent)]
             #[trace_event(#keys, description = #description)]
-            struct __Call #lifetime {
+            struct #ident #lifetime {
                 started: #krate::StartTime,
                 duration: #krate::Elapsed,
                 outcome: #krate::Outcome,

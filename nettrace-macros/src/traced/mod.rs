@@ -108,6 +108,7 @@ impl<'a> Spec<'a> {
         let mode = Mode::read(attrs, errors);
         let call = Call {
             krate,
+            at: signature.ident.span(),
             keys: call::keys(attrs, &name, mode),
             description: format!("A call of `{name}` begins."),
             start: fields::recorded(attrs, function, errors),

@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, io::IoSlice};
 
 use nettrace_event::{
-    EventSchema, FieldSchema, FieldType, Level, PayloadEncoder as _, ProviderSchema, StrEncoding,
-    TraceField,
+    EventSchema, FieldSchema, FieldType, Level, PayloadEncoder as _, Place, ProviderSchema,
+    StrEncoding, TraceField,
 };
 use nettrace_format::{
     payload::{NetTraceEncoder, VecBuffer},
@@ -53,6 +53,7 @@ const fn schema(
         provider: ProviderSchema { name: "Tail", guid: None, group: None },
         name,
         id,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: if id == 6 { Level::Error } else { Level::Informational },

@@ -8,7 +8,7 @@ use super::{
     in_place::{Placed, Unwinding, place},
     origin::{NO_ORIGIN, Origin},
     see_listener,
-    slow::{record_slowly, relabel},
+    slow::{lose, record_slowly, relabel},
 };
 #[cfg(feature = "user_events")]
 use crate::tracepoints;
@@ -41,7 +41,7 @@ pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
 ) {
     if word == NOT_REGISTERED {
         // The word may be old: another thread may have registered the type meanwhile.
-        if !ty.is_registered() && !sessions::register(ty) {
+        if !ty.is_settled() && !sessions::register(ty) {
             return;
         }
         word = ty.enabled();
@@ -62,7 +62,7 @@ pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
             is_wanted
         };
         if let Some(buffer) = local::buffer(slot).filter(|_| is_wanted()) {
-            if attempt(buffer, event, ty, origin) == Outcome::Done {
+            if attempt_or_lose(buffer, event, ty, origin) == Outcome::Done {
                 continue;
             }
             // The buffer belongs to a session that is over. Another session may have the slot now.
@@ -77,11 +77,11 @@ pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
         match attached {
             Attached::ForGood => {
                 if let Some(buffer) = local::buffer(slot) {
-                    attempt(buffer, event, ty, origin);
+                    attempt_or_lose(buffer, event, ty, origin);
                 }
             }
             Attached::Once(buffer) => {
-                attempt(buffer.buffer(), event, ty, origin);
+                attempt_or_lose(buffer.buffer(), event, ty, origin);
             }
             Attached::No | Attached::Full(_) => {}
         }
@@ -91,7 +91,7 @@ pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
 /// Records an event in those of the sessions that listen to it whose bits are given.
 pub(crate) fn emit_to<T: TraceEvent + ?Sized>(event: &T, sessions: u32) {
     let ty = event.event_type();
-    if ty.is_registered() || sessions::register(ty) {
+    if ty.is_settled() || sessions::register(ty) {
         let word = ty.enabled() & sessions & SESSION_MASK;
         if word != 0 {
             emit_somewhere(event, ty, word, &NO_ORIGIN);
@@ -135,6 +135,20 @@ impl Drop for Remaining {
             }
         }
     }
+}
+
+/// Records into one buffer, or counts the event as lost if the buffer's session cannot describe its
+/// type. The word of such a type never names one session alone, so its events come here.
+fn attempt_or_lose<T: TraceEvent + ?Sized>(
+    buffer: &ThreadBuffer,
+    event: &T,
+    ty: &'static EventType,
+    origin: &Origin<'_>,
+) -> Outcome {
+    if ty.lost() & buffer.record.word != 0 {
+        return lose(buffer);
+    }
+    attempt(buffer, event, ty, origin)
 }
 
 /// Records into one buffer, with a context or without.

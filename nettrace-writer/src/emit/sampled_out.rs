@@ -1,7 +1,7 @@
 //! Events in trees that sampling left out. They are counted, and get no number: readers would take
 //! a number without a row for a loss.
 
-use nettrace_event::{EventType, KERNEL_BIT, Level, NOT_REGISTERED, SESSION_BITS};
+use nettrace_event::{EventType, KERNEL_BIT, LOST_BIT, Level, NOT_REGISTERED};
 
 use crate::{
     local, sessions,
@@ -21,9 +21,9 @@ const SINGLE: (&str, &str) = ("nettrace.span", "single");
 /// Counts that are in no thread's buffer: spans and events.
 pub(crate) struct Counts([AtomicU64; 2]);
 
-/// By slot. The place after those of sessions is the kernel's.
-static UNPLACED: [Counts; SESSION_BITS as usize + 1] =
-    [const { Counts([const { AtomicU64::new(0) }; 2]) }; SESSION_BITS as usize + 1];
+/// By bit of a word: those of sessions, and the kernel's.
+static UNPLACED: [Counts; KERNEL_BIT as usize + 1] =
+    [const { Counts([const { AtomicU64::new(0) }; 2]) }; KERNEL_BIT as usize + 1];
 
 impl Counts {
     /// Those of a slot.
@@ -61,11 +61,12 @@ pub(crate) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
     };
     if word == NOT_REGISTERED {
         // As for an event that is recorded.
-        if !ty.is_registered() && !sessions::register(ty) {
+        if !ty.is_settled() && !sessions::register(ty) {
             return true;
         }
         word = ty.enabled();
     }
+    word &= !(1 << LOST_BIT);
     while word != 0 {
         let slot = word.trailing_zeros();
         word &= word - 1;

@@ -142,6 +142,35 @@ pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
     }
 }
 
+/// Counts an event whose type the session cannot describe: as dropped, with a number.
+#[cold]
+#[inline(never)]
+pub(super) fn lose(buffer: &ThreadBuffer) -> Outcome {
+    let (record, session) = (&buffer.record, &*buffer.session);
+    let pool = &session.pool;
+    if !begin(record) {
+        record.refuse_nested();
+        return Outcome::Done;
+    }
+    // From here on as for an event that is recorded.
+    full_fence();
+    if session.barrier.owners_pay() {
+        record.pay_fences();
+    }
+    let held = record.held();
+    match held {
+        Some(chunk) => record.clear_note(pool.place(chunk)),
+        None => record.seal(pool),
+    }
+    if held.is_none() && record.is_closed() {
+        record.end();
+        return Outcome::Closed;
+    }
+    record.fold_nested(pool, held);
+    record.drop_event(pool, held, Reason::Refused);
+    Outcome::Done
+}
+
 /// Makes the labels in force those of the next row: writes them into the chunk if they have changed
 /// since the last row. Returns `false` if the slow path must do so: the chunk has no row yet or
 /// is asked for, or the row must tell of more than labels. Busy owner only.

@@ -29,6 +29,7 @@ use crate::{
     pool::Pool,
     processors,
     row::{Escape, EscapeBytes},
+    sessions::Met,
     shared::Shared,
     thread::ThreadRef,
 };
@@ -237,14 +238,14 @@ impl Trace {
     ) -> Result<(), FormatError> {
         let mut types = Vec::new();
         let (defined, changes) = (&mut self.defined, &mut self.changes);
-        self.known_types = session.met_since(self.known_types, |ty| {
+        self.known_types = session.met_since(self.known_types, |Met { ty, schema }| {
             let index = ty.index() as usize;
             if defined.len() <= index {
                 defined.resize(index + 1, false);
             }
             // No session records a type that its format cannot describe (see `sessions`).
             if !std::mem::replace(&mut defined[index], true) && session.describes(ty).is_ok() {
-                types.push((ty.index(), ty.schema()));
+                types.push((ty.index(), schema));
                 changes.push(Change::Type(index));
             }
         });

@@ -210,6 +210,7 @@ impl Record {
             too_large: self.too_large.load(Ordering::Relaxed),
             reentrant: self.nested.load(Ordering::Relaxed),
             panicked: self.panicked.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
         };
         (own + drops.reentrant, drops)
     }

@@ -313,6 +313,7 @@ impl Record {
             Reason::NoRoom => &self.no_room,
             Reason::TooLarge => &self.too_large,
             Reason::Panicked => &self.panicked,
+            Reason::Refused => &self.refused,
         };
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.wait_ends();
@@ -502,6 +503,8 @@ pub(crate) enum Reason {
     NoRoom,
     TooLarge,
     Panicked,
+    /// The session cannot describe the event's type.
+    Refused,
 }
 
 #[cfg(all(test, not(nettrace_loom)))]

@@ -72,7 +72,7 @@ fn settle_all() {
         }
         PENDING.fetch_sub(count, Ordering::Relaxed);
         if !register(ty) {
-            continue; // refused, like all of its type
+            continue;
         }
         #[cfg(feature = "user_events")]
         crate::tracepoints::count_missed(ty, count);

@@ -37,7 +37,7 @@ pub fn is_wanted(start: &'static EventType) -> bool {
 #[cold]
 #[inline(never)]
 fn is_wanted_at_first(start: &'static EventType) -> bool {
-    (start.is_registered() || sessions::register(start)) && start.enabled() != 0
+    (start.is_settled() || sessions::register(start)) && start.enabled() != 0
 }
 
 /// Counts a span of one event that begins in a tree that is sampled out: it has no Start that would

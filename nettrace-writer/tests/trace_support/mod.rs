@@ -7,7 +7,7 @@
 pub(crate) mod held;
 
 use nettrace_event::{
-    EventSchema, EventType, FieldSchema, Level, PayloadEncoder, ProviderSchema, TraceEvent,
+    EventSchema, EventType, FieldSchema, Level, PayloadEncoder, Place, ProviderSchema, TraceEvent,
 };
 use nettrace_reader::{Dialect, Label, Options, Rule, ThreadTotals, verify_with};
 use nettrace_writer::{Session, SessionBuilder, Stats, sink::MemorySink};
@@ -119,6 +119,7 @@ pub(crate) const fn schema(
         provider: ProviderSchema { name: provider, guid: None, group: None },
         name,
         id,
+        place: Place::UNKNOWN,
         id_is_explicit: true,
         version: 0,
         level: Level::Informational,
