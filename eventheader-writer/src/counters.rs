@@ -5,8 +5,8 @@ use crate::sync::{AtomicU64, Ordering};
 /// The counts of this process's events since its start, over all tracepoints.
 ///
 /// Each event that was emitted while its tracepoint was enabled counts in exactly one of `written`,
-/// `disabled`, `refused`, `too_large`, `nested`, `panicked` and `failed`. A forked child continues its
-/// parent's counts.
+/// `disabled`, `refused`, `too_large`, `nested`, `panicked` and `failed`. A forked child continues
+/// its parent's counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {

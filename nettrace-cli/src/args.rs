@@ -130,8 +130,8 @@ pub(crate) enum Command {
     /// Convert a trace to another version of the format, to another format, or for a viewer
     ///
     /// Standard error lists what was read, and what the target cannot express. A damaged trace is
-    /// converted as far as it can be read. The result is complete, and the exit code is 1. If events
-    /// or values could not be converted that the target has a place for, the exit code is 3.
+    /// converted as far as it can be read. The result is complete, and the exit code is 1. If
+    /// events or values could not be converted that the target has a place for, the exit code is 3.
     Convert {
         /// The trace, or - for standard input
         #[arg(value_hint = ValueHint::FilePath)]

@@ -1,4 +1,5 @@
-//! Tells event types apart that have the same provider and name: by their places in the source code.
+//! Tells event types apart that have the same provider and name: by their places in the source
+//! code.
 
 use std::collections::HashMap;
 

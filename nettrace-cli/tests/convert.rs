@@ -283,8 +283,8 @@ fn what_nobody_describes_is_listed() {
     }
 }
 
-/// Dates of sixteen bytes become dates of eight, and data that several locations share is copied for
-/// each. A date that does not exist cannot be converted, which the exit code says.
+/// Dates of sixteen bytes become dates of eight, and data that several locations share is copied
+/// for each. A date that does not exist cannot be converted, which the exit code says.
 #[test]
 fn long_dates_and_shared_data() {
     let date = |month: i16| {

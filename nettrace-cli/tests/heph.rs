@@ -48,8 +48,8 @@ fn events_as_text_and_columns() {
     assert!(said.starts_with(TOTALS));
 }
 
-/// An epoch holds for all packets, wherever it stands. So every output is the same as with the epoch
-/// in front, from a file and from a pipe.
+/// An epoch holds for all packets, wherever it stands. So every output is the same as with the
+/// epoch in front, from a file and from a pipe.
 #[test]
 fn an_epoch_holds_for_what_is_before_it() {
     let (epoch, events) = TRACE.split_at(23);

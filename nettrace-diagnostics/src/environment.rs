@@ -267,8 +267,8 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
     Ok((session, path))
 }
 
-/// `t.nettrace` at first, then `t-PID.nettrace`, then `t-PID-2.nettrace` and so on: processes of two
-/// containers may have the same id.
+/// `t.nettrace` at first, then `t-PID.nettrace`, then `t-PID-2.nettrace` and so on: processes of
+/// two containers may have the same id.
 fn own_name(path: &FilePath, attempt: u32) -> PathBuf {
     if attempt == 0 {
         return path.to_owned();

@@ -180,8 +180,8 @@ pub enum Type {
     /// The bytes after the last field that is known; absent if there are none. No format has it,
     /// see [`Utf8String`](Self::Utf8String).
     Rest,
-    /// An unknown type code. The end of such a value is unknown, so it takes the rest of the payload
-    /// as [`Value::Bytes`](crate::Value::Bytes), and an error follows it.
+    /// An unknown type code. The end of such a value is unknown, so it takes the rest of the
+    /// payload as [`Value::Bytes`](crate::Value::Bytes), and an error follows it.
     Unknown(u32),
     /// A type that is nested more than 48 levels deep, or an array of it. A value is as for
     /// [`Unknown`](Self::Unknown).

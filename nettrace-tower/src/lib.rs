@@ -48,8 +48,8 @@
 //!
 //! The layers allocate nothing for a request, except for three things. Headers that a client sends
 //! are text on the heap, as the crate `http` keeps them. A `tracestate` is copied where it arrives
-//! from a trusted caller and where it is sent on. A text that is cut is copied. (An axum router puts each response's body into a box of its own when a
-//! layer changes its type, as these do.)
+//! from a trusted caller and where it is sent on. A text that is cut is copied. (An axum router
+//! puts each response's body into a box of its own when a layer changes its type, as these do.)
 //!
 //! # Features
 //!

@@ -10,9 +10,9 @@
 //! A caller that is not trusted is as none. Decision 86 (docs/decisions) says why that is the
 //! default, and why nothing in between is.
 //!
-//! While nobody listens, a trusted caller's span is in force, unchanged. Otherwise a service without a
-//! session would break the traces of those before and after it. Rejected: looking for the header
-//! only if somebody listens, to save one look-up in the map of headers.
+//! While nobody listens, a trusted caller's span is in force, unchanged. Otherwise a service
+//! without a session would break the traces of those before and after it. Rejected: looking for the
+//! header only if somebody listens, to save one look-up in the map of headers.
 
 use std::{
     fmt,

@@ -1,9 +1,9 @@
 //! A span that is open, as the table has it.
 //!
-//! A span is a few words, so it is a row of atomics. Each row belongs to one span at a time. Whoever
-//! has a span's id got it from a thread that saw the span begin, and the row is given back when the
-//! last handle is gone, so the words need no order of their own. The row's id is stored last
-//! (release) and read first (acquire).
+//! A span is a few words, so it is a row of atomics. Each row belongs to one span at a time.
+//! Whoever has a span's id got it from a thread that saw the span begin, and the row is given back
+//! when the last handle is gone, so the words need no order of their own. The row's id is stored
+//! last (release) and read first (acquire).
 
 use std::sync::Arc;
 

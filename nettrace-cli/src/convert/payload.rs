@@ -4,10 +4,11 @@
 use nettrace_format::payload::{MAX_PAYLOAD, Refusal};
 use nettrace_reader::{Field, Type, WallTime};
 
-/// Appends `payload`, whose fields are `fields`, to `out`. `has_long_dates` says that its dates have
-/// sixteen bytes.
+/// Appends `payload`, whose fields are `fields`, to `out`. `has_long_dates` says that its dates
+/// have sixteen bytes.
 ///
-/// Fails if the payload does not fit its type, has a date that does not exist, or becomes too large.
+/// Fails if the payload does not fit its type, has a date that does not exist, or becomes too
+/// large.
 pub(super) fn again(
     fields: &[Field],
     payload: &[u8],

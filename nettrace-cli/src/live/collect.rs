@@ -78,7 +78,11 @@ struct Source {
     name: Option<String>,
     /// Receive the packets of a Heph trace that a `DatagramSink` sends to this address, from the
     /// first sender. Receive inside a machine or network that you trust: nothing is encrypted
-    #[arg(long, value_name = "ADDR:PORT", conflicts_with_all = ["providers", "profile", "stacks", "buffer"])]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        conflicts_with_all = ["providers", "profile", "stacks", "buffer"]
+    )]
     udp: Option<SocketAddr>,
     /// A program to start, with its arguments. It is recorded from its first event on
     #[arg(last = true, value_name = "COMMAND")]

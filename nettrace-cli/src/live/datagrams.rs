@@ -1,4 +1,5 @@
-//! `collect --udp`: a Heph trace whose packets come as datagrams, into a file or to standard output.
+//! `collect --udp`: a Heph trace whose packets come as datagrams, into a file or to standard
+//! output.
 
 use std::{
     fs::File,

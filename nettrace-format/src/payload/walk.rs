@@ -322,9 +322,10 @@ pub fn walk<V: Visitor>(
     fields.iter().try_for_each(|field| walker.field(field, visitor))
 }
 
-/// How many elements, and fields of elements, a payload may have beyond eight for each of its bytes.
-/// Without a limit, a few bytes with elements of size 0 (objects without fields) could keep a walk
-/// busy for a long time. A long name counts as several, because a visitor may write it each time.
+/// How many elements, and fields of elements, a payload may have beyond eight for each of its
+/// bytes. Without a limit, a few bytes with elements of size 0 (objects without fields) could keep
+/// a walk busy for a long time. A long name counts as several, because a visitor may write it each
+/// time.
 const SPARE: usize = 1 << 10;
 
 struct Walker<'a> {

@@ -49,11 +49,11 @@ const LAST_TIMES: usize = 3;
 ///   a receiver that comes later, or lost the first one, knows the times of all that it has.
 /// - A packet that is larger than [`largest`](Self::largest) is not sent, and
 ///   [`DatagramCounts::too_large`] counts it. The session's statistics count its event as written.
-/// - Sending does not block. If the socket's buffer is full, a batch waits 50 ms in all. After that,
-///   and at any other error, the rest of the batch counts as
-///   [lost in the sink](crate::Stats::lost_in_sink), from the block on that was not sent whole. The
-///   session tries again with its next batch. If the machine of the receiver says that nobody
-///   receives, about every second attempt fails.
+/// - Sending does not block. If the socket's buffer is full, a batch waits 50 ms in all. After
+///   that, and at any other error, the rest of the batch counts as [lost in the
+///   sink](crate::Stats::lost_in_sink), from the block on that was not sent whole. The session
+///   tries again with its next batch. If the machine of the receiver says that nobody receives,
+///   about every second attempt fails.
 /// - A loss before the first packet of a thread that arrives does not show.
 ///
 /// A datagram takes a system call, about 2 µs. A receiver must be as fast: what its buffer cannot

@@ -50,11 +50,11 @@ impl FileOptions {
     /// allows writing to a block device. Off by default.
     ///
     /// A file that another session writes, of whatever process, is not replaced: the start fails
-    /// with [`ErrorKind::ResourceBusy`], and names the process. A lock of the system shows it, which
-    /// does not hinder readers; on Windows, that the file is open for writing. Where there are no
-    /// such locks (some network file systems, Unixes other than Linux and Apple's) nothing shows
-    /// it, and the file is replaced. A file that may not be opened is not replaced either, because
-    /// it cannot be asked.
+    /// with [`ErrorKind::ResourceBusy`], and names the process. A lock of the system shows it,
+    /// which does not hinder readers; on Windows, that the file is open for writing. Where there
+    /// are no such locks (some network file systems, Unixes other than Linux and Apple's) nothing
+    /// shows it, and the file is replaced. A file that may not be opened is not replaced either,
+    /// because it cannot be asked.
     ///
     /// ```
     /// use nettrace_writer::{Session, sink::FileOptions};
