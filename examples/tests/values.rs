@@ -156,7 +156,11 @@ fn descriptions_labels_and_stacks_are_there() {
     ];
     assert_eq!(described.provider_guid, Some(guid));
     let pairs = [("team", "checkout"), ("språk", "svenska")].map(|(k, v)| (k.into(), v.into()));
-    assert_eq!(described.key_values, pairs);
+    let (own, place) = described.key_values.split_at(pairs.len());
+    assert_eq!(own, pairs);
+    let keys: Vec<_> = place.iter().map(|(key, _)| &**key).collect();
+    assert_eq!(keys, ["module", "file", "line"]);
+    assert_eq!(&*place[0].1, "examples::types::descriptions");
     let trace = reader.trace();
     assert_eq!(trace.value("Überschrift"), Some(types::MIXED));
 }
