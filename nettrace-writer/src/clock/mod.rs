@@ -138,12 +138,13 @@ impl Sync {
         let Some(behind) = self.ticks.checked_sub(oldest) else { return self };
         let per_second = u128::from(self.ticks_per_second);
         let millis = (u128::from(behind) * 1_000).div_ceil(per_second);
-        // Not before the first tick, nor before 1970.
+        // Not before the first tick.
         let most = u128::from(self.ticks) * 1_000 / per_second;
-        let millis = millis.min(most).min(u128::from(self.unix_millis));
+        let millis = millis.min(most);
         Self {
             ticks: self.ticks - ticks_in(millis, 1_000, self.ticks_per_second),
-            unix_millis: self.unix_millis - millis as u64,
+            // Nor before 1970: a machine that believes to be there does not know the time.
+            unix_millis: self.unix_millis.saturating_sub(millis as u64),
             ..self
         }
     }
@@ -215,5 +216,8 @@ mod tests {
         }
         let first = Sync { ticks: 5, unix_millis: 1_000, ticks_per_second: frequency };
         assert_eq!(first.back_to(0), first, "there is no tick a millisecond earlier");
+        // No event is before the sync point, whatever the time of day is said to be.
+        let in_1970 = Sync { unix_millis: 7, ..now }.back_to(now.ticks - frequency);
+        assert!(in_1970.ticks <= now.ticks - frequency && in_1970.unix_millis == 0, "{in_1970:?}");
     }
 }
