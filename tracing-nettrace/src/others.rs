@@ -141,9 +141,10 @@ impl Others {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
+    use std::{iter, sync::mpsc, thread};
 
     use super::{IS_INSIDE, Others};
+    use crate::sync::{AtomicU64, Ordering};
 
     #[test]
     fn a_row_lives_while_it_is_used() {
@@ -169,6 +170,48 @@ mod tests {
         assert_eq!(others.count(), 1);
         others.remove(7);
         assert!(others.find(7).is_none() && others.count() == 0);
+    }
+
+    /// Threads begin spans while there is no room, and end those of others.
+    #[test]
+    fn the_bound_holds_while_threads_race_for_the_last_place() {
+        const THREADS: usize = 8;
+        const MOST: u64 = 20;
+        let (others, next, refused) = (Others::new(MOST), AtomicU64::new(1), AtomicU64::new(0));
+        let (senders, receivers): (Vec<_>, Vec<_>) =
+            (0..THREADS).map(|_| mpsc::sync_channel::<u64>(2)).unzip();
+        thread::scope(|scope| {
+            for (number, received) in receivers.into_iter().enumerate() {
+                let to = senders[(number + 1) % THREADS].clone();
+                let (others, next, refused) = (&others, &next, &refused);
+                scope.spawn(move || {
+                    let mut open = Vec::new();
+                    for step in 0..10_000 {
+                        match others.reserve() {
+                            Some(row) => {
+                                let id = next.fetch_add(1, Ordering::Relaxed);
+                                assert!(others.add(id, row) && others.find(id).is_some());
+                                open.extend(to.try_send(id).is_err().then_some(id));
+                            }
+                            None => _ = refused.fetch_add(1, Ordering::Relaxed),
+                        }
+                        assert!(others.count() <= MOST);
+                        open.extend(received.try_recv());
+                        if step % 3 > 0 {
+                            open.pop().into_iter().for_each(|id| others.remove(id));
+                        }
+                    }
+                    drop(to);
+                    open.into_iter().chain(received).for_each(|id| others.remove(id));
+                });
+            }
+            drop(senders);
+        });
+        assert!(refused.into_inner() > 0, "there was always room");
+        assert_eq!(others.count(), 0);
+        assert!(others.maps.iter().all(|map| map.lock().unwrap().is_empty()));
+        let all: Vec<_> = iter::from_fn(|| others.reserve()).collect();
+        assert_eq!(all.len() as u64, MOST);
     }
 
     #[test]
