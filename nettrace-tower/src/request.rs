@@ -42,13 +42,19 @@ pub(crate) fn size<B: Body>(headers: &HeaderMap, body: &B) -> Option<u64> {
     body.size_hint().exact().or_else(header)
 }
 
-/// The method of a call of gRPC, or the route that axum has matched.
+/// The route that axum has matched, or the method of a call of gRPC.
+///
+/// Anybody can claim to speak gRPC, so a pattern comes first. That of a service of gRPC would hide
+/// the method: `/package.Service/{*rest}`.
 pub(crate) fn route(request: &Parts) -> Option<&str> {
-    grpc_method(request).or_else(|| matched_path(request))
+    match matched_path(request) {
+        Some(pattern) if !pattern.contains("{*") => Some(pattern),
+        pattern => grpc_method(request).or(pattern),
+    }
 }
 
 /// The method of a call of gRPC, `/package.Service/Method`. This is the path, which has no
-/// parameters in gRPC. (A router's pattern would hide the method: `/package.Service/{*rest}`.)
+/// parameters in gRPC.
 pub(crate) fn grpc_method(request: &Parts) -> Option<&str> {
     // gRPC needs HTTP/2, so that other requests need no search.
     let is_grpc = request.version == Version::HTTP_2

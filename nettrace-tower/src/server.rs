@@ -72,11 +72,13 @@ use crate::{
 ///     .layer(ServerLayer::new());
 /// ```
 ///
-/// The route of a call of gRPC is its method, `/package.Service/Method`. With feature `axum`, the
-/// route of other requests is axum's `MatchedPath`, and the peer its `ConnectInfo<SocketAddr>`, if
-/// the server is made by `into_make_service_with_connect_info`. Otherwise both are unknown unless
-/// [`route`](Self::route) and [`peer`](Self::peer) say how to find them. What axum's `nest_service`
-/// and `fallback` answer has no `MatchedPath`.
+/// With feature `axum`, the route is axum's `MatchedPath`, and the peer its
+/// `ConnectInfo<SocketAddr>`, if the server is made by `into_make_service_with_connect_info`. What
+/// axum's `nest_service` and `fallback` answer has no `MatchedPath`. The route of a call of gRPC is
+/// its method, `/package.Service/Method`, unless a `MatchedPath` without wildcard is known. This is
+/// the path, and a client chooses it: also one of no service, in a request that only claims to be
+/// of gRPC. Otherwise both are unknown unless [`route`](Self::route) and [`peer`](Self::peer) say
+/// how to find them.
 ///
 /// While nobody listens, a request costs one load and one branch. With trusted callers it also
 /// costs the search for `traceparent` among its headers. If it is there, the caller's span is in
@@ -98,8 +100,8 @@ enum Trusts {
 }
 
 impl ServerLayer {
-    /// A layer that knows the route of calls of gRPC, and takes route and peer of other requests
-    /// from axum, if feature `axum` is on.
+    /// A layer that takes route and peer of requests from axum, if feature `axum` is on, and knows
+    /// the route of calls of gRPC.
     #[must_use]
     pub fn new() -> Self {
         Side::Server.register();

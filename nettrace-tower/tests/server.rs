@@ -20,7 +20,7 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode, request::Parts};
+use http::{HeaderMap, Request, Response, StatusCode, Version, request::Parts};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt as _, Full, StreamBody};
 use nettrace_tower::ServerLayer;
@@ -157,6 +157,23 @@ fn a_path_that_no_pattern_matches_is_not_recorded() {
     let (start, stop) = request(&events, "Server");
     start.assert_fields(&[("route", "")]);
     stop.assert_fields(&[("status", "404"), ("outcome", "ok")]);
+}
+
+#[test]
+fn a_client_that_claims_to_speak_grpc_does_not_hide_the_pattern() {
+    let app = Router::new()
+        .route("/cart/{user}", get(async || ""))
+        .route("/package.Service/{*rest}", get(async || ""))
+        .layer(ServerLayer::new());
+    for (path, route) in
+        [("/cart/4711", "/cart/{user}"), ("/package.Service/Method", "/package.Service/Method")]
+    {
+        let mut ask = get_of(path);
+        *ask.version_mut() = Version::HTTP_2;
+        ask.headers_mut().insert("content-type", "application/grpc".parse().unwrap());
+        let (_, events) = record(1, app.clone().oneshot(ask));
+        request(&events, "Server").0.assert_fields(&[("route", route)]);
+    }
 }
 
 #[test]
@@ -496,6 +513,26 @@ fn a_panic_is_told() {
         },
     );
     request(&events, "Server").1.assert_fields(&[("outcome", "panicked"), ("status", "200")]);
+}
+
+#[test]
+fn a_function_that_panics_leaves_no_part_of_a_span() {
+    let layers = [
+        ServerLayer::new().trust_callers_if(|_| panic!("whom to trust")),
+        ServerLayer::new().route(|_| panic!("the route")),
+        ServerLayer::new().peer(|_| panic!("the peer")),
+    ];
+    for layer in layers {
+        let inner =
+            service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty())));
+        let (is_outside, events) = record(1, async {
+            let mut service = layer.layer(inner);
+            let call = AssertUnwindSafe(|| drop(tower::Service::call(&mut service, get_of("/"))));
+            assert!(std::panic::catch_unwind(call).is_err());
+            Context::current().trace_context().is_none()
+        });
+        assert!(is_outside && events.is_empty(), "{layer:?}: {events:#?}");
+    }
 }
 
 #[test]
