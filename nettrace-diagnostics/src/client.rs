@@ -475,7 +475,8 @@ fn read_message(stream: &mut UnixStream, deadline: Instant) -> io::Result<Vec<u8
     Ok(message)
 }
 
-/// The processes that the names of sockets state, and when they began.
+/// The processes that the names of sockets state, and when they began, in the order in which they
+/// are believed: a name that does not say when is the easier one to make for another's process.
 fn named_in(folder: &Path) -> io::Result<Vec<(u32, u64, PathBuf)>> {
     let mut named = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -483,6 +484,7 @@ fn named_in(folder: &Path) -> io::Result<Vec<(u32, u64, PathBuf)>> {
         let ids = path.file_name().and_then(|name| ids(name.to_str()?));
         named.extend(ids.map(|(pid, began)| (pid, began, path)));
     }
+    named.sort_by_key(|(_, began, _)| *began == 0);
     Ok(named)
 }
 
@@ -520,5 +522,39 @@ impl Info {
             info.platform = from.text()?;
         }
         Ok(info)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::tempdir;
+
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_time_comes_after_all_others() {
+        let folder = tempdir().unwrap();
+        for pid in 1..=20 {
+            for began in [0, 7] {
+                let name = format!("dotnet-diagnostic-{pid}-{began}-socket");
+                fs::write(folder.path().join(name), "").unwrap();
+            }
+        }
+        let named = named_in(folder.path()).unwrap();
+        let times: Vec<_> = named.iter().map(|(_, began, _)| *began).collect();
+        assert_eq!(times, [[7; 20], [0; 20]].concat());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_is_asked_at_its_own_name_first() {
+        let folder = tempdir().unwrap();
+        let own = std::process::id();
+        let names = [0, socket::start_time(own).unwrap()]
+            .map(|began| folder.path().join(format!("dotnet-diagnostic-{own}-{began}-socket")));
+        names.iter().for_each(|name| fs::write(name, "").unwrap());
+        let found = Target::all_in(folder.path()).unwrap();
+        let paths: Vec<_> = found.iter().map(|target| &target.path).collect();
+        assert_eq!(paths, [&names[1], &names[0]]);
     }
 }
