@@ -48,6 +48,10 @@ use crate::{
 /// request has a valid `traceparent`. A service that both reach
 /// [looks at each request](Self::trust_callers_if).
 ///
+/// The headers stay in the request. Whoever sends a client's headers on to other services takes
+/// these out first, or uses a [`ClientLayer`](crate::ClientLayer), which puts its own in their
+/// place while somebody listens.
+///
 /// What a request says is recorded within bounds, whoever sent it: 32 bytes of the method, 512 of
 /// the route. A text that was cut ends with `…`.
 ///
