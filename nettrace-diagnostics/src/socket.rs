@@ -178,15 +178,19 @@ fn bind_privately(socket: &OwnedFd, path: &Path) -> Result<(), Errno> {
     const NAME: &str = "s";
 
     let private = path.with_file_name(format!(".nettrace-{}", process::id()));
-    // One that a process of this id has left behind.
-    let _ = fs::remove_file(private.join(NAME)).and_then(|()| fs::remove_dir(&private));
+    let own = rustix::process::geteuid().as_raw();
+    // One that a process of this id has left behind, and no link that somebody else has made.
+    let is_left = |found: fs::Metadata| found.is_dir() && found.uid() == own;
+    if fs::symlink_metadata(&private).is_ok_and(is_left) {
+        let _ = fs::remove_file(private.join(NAME));
+        let _ = fs::remove_dir(&private);
+    }
     rustix::fs::mkdir(&private, Mode::RWXU)?;
     let make = || {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&private, flags, Mode::empty())?;
         let found = rustix::fs::fstat(&folder)?;
-        let is_ours = found.st_uid == rustix::process::geteuid().as_raw();
-        if !is_ours || Mode::from_raw_mode(found.st_mode) != Mode::RWXU {
+        if found.st_uid != own || Mode::from_raw_mode(found.st_mode) != Mode::RWXU {
             return Err(Errno::PERM);
         }
         bind(socket, &SocketAddrUnix::new(private.join(NAME))?)?;
@@ -303,7 +307,9 @@ mod tests {
         assert_eq!(mode(), 0o600);
         drop(socket);
         fs::remove_file(&path).unwrap();
-        // As other systems do it.
+        // As other systems do it, after a process that has died in between.
+        let private = path.with_file_name(format!(".nettrace-{}", process::id()));
+        fs::create_dir(private).unwrap();
         let socket = new_socket().unwrap();
         bind_privately(&socket, &path).unwrap();
         listen(&socket, BACKLOG).unwrap();
@@ -313,6 +319,18 @@ mod tests {
         assert_eq!(bind_privately(&other, &path), Err(Errno::ADDRINUSE));
         let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(Result::unwrap).collect();
         assert_eq!(names.len(), 1, "{names:?}");
+    }
+
+    #[test]
+    fn a_private_folder_that_is_a_neighbours_link_leads_nowhere() {
+        let folder = tempdir().unwrap();
+        let [path, foreign] = ["socket", "foreign"].map(|it| folder.path().join(it));
+        fs::create_dir(&foreign).unwrap();
+        fs::write(foreign.join("s"), "theirs").unwrap();
+        let link = path.with_file_name(format!(".nettrace-{}", process::id()));
+        symlink(&foreign, &link).unwrap();
+        assert!(bind_privately(&new_socket().unwrap(), &path).is_err());
+        assert_eq!(fs::read_to_string(foreign.join("s")).unwrap(), "theirs");
     }
 
     #[test]
