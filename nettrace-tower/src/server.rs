@@ -176,7 +176,7 @@ impl ServerLayer {
     /// use axum::extract::ConnectInfo;
     /// use nettrace_tower::ServerLayer;
     ///
-    /// // Whoever is on this machine.
+    /// // Whoever is on this machine, where no proxy brings the requests of others.
     /// let layer = ServerLayer::new().trust_callers_if(|request| {
     ///     let peer = request.extensions.get::<ConnectInfo<SocketAddr>>();
     ///     peer.is_some_and(|peer| peer.0.ip().is_loopback())
