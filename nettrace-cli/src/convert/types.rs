@@ -253,7 +253,10 @@ fn is_same(a: &Metadata, b: &Metadata) -> bool {
 }
 
 fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'static EventSchema {
-    let own = of.key_values.iter().map(|(key, value)| (leaked(key), leaked(value)));
+    let place = place(of);
+    let is_of_place = |key: &str| place != Place::UNKNOWN && PLACE.contains(&key);
+    let own = of.key_values.iter().filter(|(key, _)| !is_of_place(key));
+    let own = own.map(|(key, value)| (leaked(key), leaked(value)));
     let key_values: Vec<_> = own.chain(implied(of, is_older).iter().copied()).collect();
     Box::leak(Box::new(EventSchema {
         provider: ProviderSchema {
@@ -263,7 +266,7 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
         },
         name: leaked(&of.name),
         id: of.event_id as u16,
-        place: Place::UNKNOWN,
+        place,
         id_is_explicit: true,
         version: of.version,
         level: Level::new(of.level),
@@ -275,6 +278,23 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
         key_values: key_values.leak(),
         fields,
     }))
+}
+
+/// The key-values by which a type of version 6 says where it is.
+const PLACE: [&str; 3] = ["module", "file", "line"];
+
+/// Where a type is in the source code, if the trace has file and line. Nearly every type of this
+/// project has a place, and no session of the other formats says it: it is no omission to tell.
+fn place(of: &Metadata) -> Place {
+    let value = |key| of.key_values.iter().find(|(own, _)| own == key).map(|(_, value)| &**value);
+    let [module, file, line] = PLACE.map(value);
+    match (file, line.and_then(|line| line.parse().ok())) {
+        (Some(file), Some(line)) => {
+            let (module, file) = (leaked(module.unwrap_or_default()), leaked(file));
+            Place { module, file, line, column: 0 }
+        }
+        _ => Place::UNKNOWN,
+    }
 }
 
 fn leaked(text: &str) -> &'static str {
