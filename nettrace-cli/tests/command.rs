@@ -104,6 +104,8 @@ fn types_that_are_not_read_are_told() {
     assert!(stderr(&dumped).contains(" payload_errors=1 "), "{}", stderr(&dumped));
     let json = nettrace(&["dump", "--json", "-"], &bytes);
     assert!(stdout(&json).contains("\"fields_error\":"), "{}", stdout(&json));
+    let info = nettrace(&["info", "-"], &bytes);
+    assert!(stdout(&info).contains("\ndeep types          1; "), "{}", stdout(&info));
     for to in ["chrome", "perfetto", "csv", "jsonl"] {
         let said = nettrace(&["convert", "-", "-", "--to", to], &bytes);
         assert!(stderr(&said).contains("1 events' fields that cannot be decoded"), "{to}");
@@ -123,6 +125,8 @@ fn types_that_are_not_read_are_told() {
     assert!(stdout(&dumped).contains("P/Damaged a=7 "), "{}", stdout(&dumped));
     assert!(stdout(&dumped).contains("P/Behind"), "{}", stdout(&dumped));
     assert!(stderr(&dumped).contains("description of an event type is damaged"));
+    let info = nettrace(&["info", "-"], &bytes);
+    assert!(stdout(&info).contains("\ndamaged types       1; "), "{}", stdout(&info));
     let verified = nettrace(&["verify", "-"], &bytes);
     assert_eq!(verified.status.code(), Some(1));
     assert!(stdout(&verified).contains("in a block of kind Metadata"), "{}", stdout(&verified));

@@ -209,7 +209,9 @@ fn what_is_left_out_is_listed() {
     let mut stream = Stream::with_keys(&[("ProcessId", "1"), ("host", "h")]);
     let ty = EventType::new(1, "P", 1, "E").field("n", &[21]).field("list", &[19, 6]);
     stream.metadata(&ty.optional_text(4, &["{n}"]));
-    stream.metadata(&EventType::new(2, "P", 70_000, "Far"));
+    // The place of a type is nothing to tell: no session of the other formats says it either.
+    let far = EventType::new(2, "P", 70_000, "Far").optional_text(6, &["module", "shop::cart"]);
+    stream.metadata(&far.optional_text(6, &["file", "c.rs"]).optional_text(6, &["line", "7"]));
     stream.thread(5).thread_row(&[9, 2, 1, 4, 1, b'k', 1, b'v']);
     stream.label_lists(1, &[&[[&[5, 1, b'k'][..], &[1, b'v']].concat(), vec![7, 3]]]);
     stream.events(&[Row::new(5, 1, 1000).payload(&[7, 1, 0, 9]).labels(1)]);

@@ -260,6 +260,7 @@ fn every_key() {
         },
         "events": 3, "lost": 3, "step_backs": 0, "payload_bytes": 1, "bytes": trace.len(),
         "blocks": 10, "sequence_points": 1, "unknown_blocks": 1, "undefined_stacks": 1,
+        "damaged_types": 0, "deep_types": 0,
         "spans": 0, "spans_without_end": 0, "spans_without_start": 0, "uncounted_spans": 0,
         "rate": null,
         "types": [

@@ -240,6 +240,16 @@ pub enum FormatError {
         /// Its size in bytes.
         size: usize,
     },
+    /// The names of all attributes of a Heph event, in the form `outer.inner`, exceed 1 MiB.
+    #[error(
+        "the names of the attributes of an event take {size} bytes together, with the name of the \
+         outer field before that of each inner one, and at most 1048576 are written; shorten \
+         names or flatten the type"
+    )]
+    HephAttributeNamesTooLong {
+        /// Their size in bytes.
+        size: usize,
+    },
     /// A string in a Heph event exceeds 65,535 bytes of UTF-8.
     #[error("a string takes {size} bytes of UTF-8 and a Heph trace allows 65535; shorten it")]
     HephStringTooLong {

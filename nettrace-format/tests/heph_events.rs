@@ -441,6 +441,20 @@ fn types_that_cannot_be_are_refused_by_name() {
     assert_eq!(error, FormatError::LocationOfVariableSize { field: "at" });
 }
 
+/// The name of the outer field is before that of each inner one: a few bytes of payload must not
+/// become a packet of many megabytes.
+#[test]
+fn names_that_repeat_are_bounded() {
+    let outer: &'static str = "x".repeat(30_000).leak();
+    let of = |count: usize| {
+        let inner: &'static [FieldSchema] = vec![field("", FieldType::U8); count].leak();
+        schema("Sale", vec![field(outer, FieldType::Object(inner))].leak())
+    };
+    assert_eq!(check(&of(33)), Ok(()));
+    let error = check(&of(6_000)).unwrap_err();
+    assert_eq!(error, FormatError::HephAttributeNamesTooLong { size: 30_000 + 6_000 * 30_001 });
+}
+
 #[test]
 fn text_that_grows_too_long_is_refused() {
     const TEXT: &[FieldSchema] = &[

@@ -1,6 +1,11 @@
 //! Event types and labels, converted from the reader's types to the writer's.
 
-use std::{collections::HashMap, mem::size_of};
+use std::{
+    collections::HashMap,
+    fmt::{self, Write as _},
+    hash::{BuildHasher, DefaultHasher, Hasher, RandomState},
+    mem::size_of,
+};
 
 use nettrace_event::{
     ArrayLayout, EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema, StrEncoding,
@@ -136,8 +141,9 @@ pub(super) struct Types {
     format: Format,
     /// Whether the source is of version 4 or 5.
     is_older: bool,
-    /// Types by provider, event id and name. Several types may share these.
-    known: HashMap<(String, u32, String), Vec<(Metadata, Known)>>,
+    /// Types by [`hash`](Self::hash).
+    known: HashMap<u64, Vec<(Metadata, Known)>>,
+    hasher: RandomState,
     last_id: u32,
     /// About how many bytes the schemas take, and how many they may take.
     cost: usize,
@@ -184,12 +190,20 @@ impl Types {
     /// An empty table for a source of version `from`. The schemas of its types may take `limit`
     /// bytes.
     pub(super) fn new(format: Format, from: u32, limit: usize) -> Self {
-        Self { format, is_older: from < 6, known: HashMap::new(), last_id: 0, cost: 0, limit }
+        Self {
+            format,
+            is_older: from < 6,
+            known: HashMap::new(),
+            hasher: RandomState::new(),
+            last_id: 0,
+            cost: 0,
+            limit,
+        }
     }
 
     /// The type of the result that is the same as `of`, if there is one.
     pub(super) fn find(&self, of: &Metadata) -> Option<Known> {
-        let alike = self.known.get(&(of.provider.clone(), of.event_id, of.name.clone()))?;
+        let alike = self.known.get(&self.hash(of))?;
         alike.iter().find(|(other, _)| is_same(other, of)).map(|(_, known)| *known)
     }
 
@@ -233,9 +247,20 @@ impl Types {
         let is_mapped = has_fields && self.format.converts_payloads(plain);
         let has_dates = has_fields && has_dates;
         let known = Known { id, opaque_id, has_fields, has_dates, is_mapped };
-        let key = (source.provider.clone(), source.event_id, source.name.clone());
-        self.known.entry(key).or_default().push((source.clone(), known));
+        self.known.entry(self.hash(source)).or_default().push((source.clone(), known));
         Ok(Definition { known, schemas, lost_fields, lost_numbers })
+    }
+
+    /// A hash of everything that [`is_same`] compares: a trace can have any number of types that
+    /// differ in one thing alone.
+    fn hash(&self, of: &Metadata) -> u64 {
+        let names = (&of.provider, of.event_id, &of.name, &of.fields);
+        let numbers = (of.opcode, of.keywords, of.level, of.version);
+        let texts = (&of.message_template, &of.description, of.provider_guid, &of.key_values);
+        let mut hashed = Hashed(self.hasher.build_hasher());
+        // A hash takes everything.
+        let _ = write!(hashed, "{names:?} {numbers:?} {texts:?}");
+        hashed.0.finish()
     }
 
     fn next_id(&mut self) -> u32 {
@@ -244,16 +269,30 @@ impl Types {
     }
 }
 
+/// Hashes what is written to it.
+struct Hashed(DefaultHasher);
+
+impl fmt::Write for Hashed {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
+    }
+}
+
 /// Whether two types are the same but for their metadata ids.
 fn is_same(a: &Metadata, b: &Metadata) -> bool {
-    a.fields == b.fields
+    (&a.provider, a.event_id, &a.name) == (&b.provider, b.event_id, &b.name)
+        && a.fields == b.fields
         && (a.opcode, a.keywords, a.level, a.version) == (b.opcode, b.keywords, b.level, b.version)
         && (&a.message_template, &a.description) == (&b.message_template, &b.description)
         && (&a.provider_guid, &a.key_values) == (&b.provider_guid, &b.key_values)
 }
 
 fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'static EventSchema {
-    let own = of.key_values.iter().map(|(key, value)| (leaked(key), leaked(value)));
+    let place = place(of);
+    let is_of_place = |key: &str| place != Place::UNKNOWN && PLACE.contains(&key);
+    let own = of.key_values.iter().filter(|(key, _)| !is_of_place(key));
+    let own = own.map(|(key, value)| (leaked(key), leaked(value)));
     let key_values: Vec<_> = own.chain(implied(of, is_older).iter().copied()).collect();
     Box::leak(Box::new(EventSchema {
         provider: ProviderSchema {
@@ -263,7 +302,7 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
         },
         name: leaked(&of.name),
         id: of.event_id as u16,
-        place: Place::UNKNOWN,
+        place,
         id_is_explicit: true,
         version: of.version,
         level: Level::new(of.level),
@@ -275,6 +314,23 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
         key_values: key_values.leak(),
         fields,
     }))
+}
+
+/// The key-values by which a type of version 6 says where it is.
+const PLACE: [&str; 3] = ["module", "file", "line"];
+
+/// Where a type is in the source code, if the trace has file and line. Nearly every type of this
+/// project has a place, and no session of the other formats says it: it is no omission to tell.
+fn place(of: &Metadata) -> Place {
+    let value = |key| of.key_values.iter().find(|(own, _)| own == key).map(|(_, value)| &**value);
+    let [module, file, line] = PLACE.map(value);
+    match (file, line.and_then(|line| line.parse().ok())) {
+        (Some(file), Some(line)) => {
+            let (module, file) = (leaked(module.unwrap_or_default()), leaked(file));
+            Place { module, file, line, column: 0 }
+        }
+        _ => Place::UNKNOWN,
+    }
 }
 
 fn leaked(text: &str) -> &'static str {
@@ -352,8 +408,8 @@ fn cost(of: &Metadata) -> usize {
             + of.name.len()
             + of.message_template.as_ref().map_or(0, String::len)
             + of.description.as_ref().map_or(0, String::len);
-    // Texts are in the table, in its key, and in up to three schemas.
-    5 * texts + 2 * of.fields.iter().map(cost_of_field).sum::<usize>()
+    // Texts are in the table, and in up to three schemas.
+    4 * texts + 2 * of.fields.iter().map(cost_of_field).sum::<usize>()
 }
 
 fn cost_of_field(field: &Field) -> usize {
@@ -367,5 +423,31 @@ fn cost_of_type(of: &Type) -> usize {
             size_of::<Type>() + size_of::<FieldType>() + cost_of_type(of)
         }
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise the time to find one grows with the number of all.
+    #[test]
+    fn types_that_differ_in_one_thing_are_found_at_once() {
+        let mut types = Types::new(Format::V5, 6, 1 << 20);
+        let mut all = Vec::new();
+        for number in 0..50 {
+            let ty = Metadata { provider: "P".into(), ..Metadata::default() };
+            let fields = vec![Field { name: format!("f{number}"), ty: Type::Int8 }];
+            all.push(Metadata { fields, ..ty.clone() });
+            all.push(Metadata { keywords: number, ..ty.clone() });
+            all.push(Metadata { description: Some(number.to_string()), ..ty });
+        }
+        for ty in &all {
+            assert!(types.find(ty).is_none());
+            types.define(ty).unwrap();
+        }
+        let ids: Vec<_> = all.iter().map(|ty| types.find(ty).unwrap().id).collect();
+        assert_eq!(ids, (1..=150).collect::<Vec<_>>());
+        assert_eq!(types.known.len(), 150);
     }
 }

@@ -38,6 +38,9 @@ use crate::source::Bytes;
 /// The label of an event that names no span: its substream. Times then say what is inside of what.
 pub(crate) const SUBSTREAM: &str = "heph.substream";
 
+/// The ids after this one replace those that several types of a provider state.
+const REPLACING: u32 = 1000;
+
 /// How many events wait to be sorted.
 const HELD: usize = 1 << 14;
 
@@ -77,6 +80,8 @@ pub(crate) struct AsNetTrace {
     types: HashMap<Type, u32>,
     /// The providers and ids of event types. An id that is in use is replaced.
     event_ids: HashSet<(String, u32)>,
+    /// The last id that replaced another.
+    last_event_id: u32,
     threads: HashMap<u32, Stream>,
     edges: Edges,
     batch: Batch,
@@ -126,6 +131,7 @@ impl AsNetTrace {
             number: 0,
             types: HashMap::new(),
             event_ids: HashSet::new(),
+            last_event_id: REPLACING,
             threads: HashMap::new(),
             edges: Edges::default(),
             batch: Batch::default(),
@@ -200,7 +206,9 @@ impl AsNetTrace {
             None => {
                 let mut event_id = if event.ty.id == 0 { next } else { event.ty.id };
                 while !self.event_ids.insert((event.ty.provider.clone(), event_id)) {
-                    event_id = event_id.wrapping_add(1000).max(1);
+                    // Each number is tried once, however many types state one id.
+                    self.last_event_id = self.last_event_id.wrapping_add(1).max(1);
+                    event_id = self.last_event_id;
                 }
                 define(&event.ty, next, event_id, definitions)?;
                 self.types.insert(event.ty.clone(), next);

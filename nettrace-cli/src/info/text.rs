@@ -80,6 +80,14 @@ fn write_trace(info: &Info, out: &mut impl Write) -> io::Result<()> {
     if info.unknown_blocks > 0 {
         row("unknown blocks", &info.unknown_blocks)?;
     }
+    if info.damaged_types > 0 {
+        let count = info.damaged_types;
+        row("damaged types", &format_args!("{count}; fields behind the damage are not shown"))?;
+    }
+    if info.deep_types > 0 {
+        let count = info.deep_types;
+        row("deep types", &format_args!("{count}; fields that are nested too deep are not shown"))?;
+    }
     if info.undefined_stacks > 0 {
         writeln!(out, "events with an undefined stack  {}", info.undefined_stacks)?;
     }

@@ -30,6 +30,9 @@ const BUFFER: usize = 16 << 20;
 /// How many datagrams are taken between two looks at signals and clock.
 const ROUND: usize = 1 << 12;
 
+/// After so many bytes they are written.
+const BATCH: usize = 4 << 20;
+
 /// How often more is taken at the end, from a sender that never stops.
 const LAST_ROUNDS: u32 = 16;
 
@@ -140,9 +143,13 @@ impl Receiver {
         Self { datagrams, sender: None, others: 0, buffer: vec![0; 1 << 16] }
     }
 
-    /// Takes what has come, and appends what is in order to `trace`. Returns how many datagrams.
+    /// Takes what has come, and appends what is in order to `trace`. Returns how many datagrams, or
+    /// [`ROUND`] if there may be more.
     fn receive(&mut self, socket: &UdpSocket, trace: &mut Vec<u8>) -> io::Result<usize> {
         for count in 0..ROUND {
+            if trace.len() >= BATCH {
+                break;
+            }
             let (size, from) = match socket.recv_from(&mut self.buffer) {
                 Ok(received) => received,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(count),
@@ -181,5 +188,20 @@ impl Receiver {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes faster than it is written waits in the socket, not in memory without bound.
+    #[test]
+    fn a_flood_is_written_in_between() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let mut receiver = Receiver::new();
+        assert_eq!(receiver.receive(&socket, &mut vec![0; BATCH]).unwrap(), ROUND);
+        assert_eq!(receiver.receive(&socket, &mut vec![0; BATCH - 1]).unwrap(), 0);
     }
 }

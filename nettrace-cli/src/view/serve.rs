@@ -14,7 +14,7 @@ use std::{
     io::{self, BufRead, BufReader, ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{failure::Failure, spelling::Hex};
@@ -25,7 +25,7 @@ const MOST_HEAD: u64 = 16 << 10;
 /// How many requests are answered at a time. Browsers also connect without asking.
 const MOST_AT_ONCE: usize = 32;
 
-/// How long a client can take to send, or to take, the next bytes.
+/// How long a client can take to send its request, and to take the next bytes of the answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The length of the secret, in bytes.
@@ -122,9 +122,9 @@ impl Server {
 
 /// Reads a request and answers it.
 fn serve(stream: &TcpStream, served: &Served, port: u16) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let request = Request::read(BufReader::new(stream.take(MOST_HEAD)))?;
+    let timely = Timely { stream, until: Instant::now() + PATIENCE };
+    let request = Request::read(BufReader::new(timely.take(MOST_HEAD)))?;
     let answer = request.answer(served, port);
     let mut out = io::BufWriter::new(stream);
     let size = match answer.body {
@@ -166,6 +166,23 @@ fn serve(stream: &TcpStream, served: &Served, port: u16) -> io::Result<()> {
         _ => {}
     }
     out.flush()
+}
+
+/// A client's bytes, up to a moment. A client that sends one byte now and then keeps no thread.
+struct Timely<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Read for Timely<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut &*self.stream).read(buffer)
+    }
 }
 
 /// What a request wants.
@@ -273,7 +290,13 @@ fn read_at(file: &File, buffer: &mut [u8], at: u64) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Body, NOT_FOUND, Request, Served, is_same};
+    use std::{
+        io::{ErrorKind, Read as _, Write as _},
+        net::{TcpListener, TcpStream},
+        time::Instant,
+    };
+
+    use super::{Body, NOT_FOUND, PATIENCE, Request, Served, Timely, is_same};
 
     fn status(request: &str, for_perfetto: bool) -> Option<&'static str> {
         let path = "/5ec2e7/".to_owned();
@@ -301,6 +324,20 @@ mod tests {
         }
         assert_eq!(status("", false), None);
         assert_eq!(status("GET /5ec2e7/ HTTP/1.1\r\nHost: localhost:81\r\n", false), None);
+    }
+
+    #[test]
+    fn a_request_has_to_come_in_time() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(b"GET").unwrap();
+        let stream = &listener.accept().unwrap().0;
+        let mut byte = [0];
+        let mut timely = Timely { stream, until: Instant::now() + PATIENCE };
+        assert_eq!(timely.read(&mut byte).unwrap(), 1);
+        // More bytes are there, and yet it is too late.
+        timely.until = Instant::now();
+        assert_eq!(timely.read(&mut byte).unwrap_err().kind(), ErrorKind::TimedOut);
     }
 
     #[test]

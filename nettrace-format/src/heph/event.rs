@@ -212,7 +212,8 @@ pub(super) struct Written {
 ///
 /// # Errors
 /// [`FormatError::HephTime`] if the field with the role start or end is not a time,
-/// [`FormatError::HephAttributeNameTooLong`] if a name in the form `outer.inner` is too long, and
+/// [`FormatError::HephAttributeNameTooLong`] if a name in the form `outer.inner` is too long,
+/// [`FormatError::HephAttributeNamesTooLong`] if all of them are, and
 /// [`FormatError::LocationOfVariableSize`].
 pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
     for field in schema.fields {
@@ -221,8 +222,18 @@ pub fn check(schema: &EventSchema) -> Result<(), FormatError> {
             return Err(FormatError::HephTime { field: field.name });
         }
     }
-    check_fields(schema.fields, 0)
+    let mut size = 0;
+    check_fields(schema.fields, 0, &mut size)?;
+    if size > MOST_NAMES {
+        return Err(FormatError::HephAttributeNamesTooLong { size });
+    }
+    Ok(())
 }
+
+/// How many bytes the names of all attributes of a type may take. The name of an outer field is
+/// before that of each inner one, so a type of a few kilobytes could make each packet as large as
+/// hundreds of megabytes.
+const MOST_NAMES: usize = 1 << 20;
 
 /// Which of the fields with the roles start and end are also written as attributes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -242,27 +253,35 @@ fn can_be_time(ty: &FieldType) -> bool {
     }
 }
 
-fn check_fields(fields: &[FieldSchema], outer: usize) -> Result<(), FormatError> {
+/// Checks fields whose outer fields have names of `outer` bytes. Adds the size of all names to
+/// `all`.
+fn check_fields(fields: &[FieldSchema], outer: usize, all: &mut usize) -> Result<(), FormatError> {
     for field in fields {
         let size = if outer == 0 { field.name.len() } else { outer + 1 + field.name.len() };
         if size > usize::from(u16::MAX) {
             return Err(FormatError::HephAttributeNameTooLong { size });
         }
-        check_type(field.name, &field.ty, size)?;
+        *all = all.saturating_add(size);
+        check_type(field.name, &field.ty, size, all)?;
     }
     Ok(())
 }
 
-fn check_type(field: &'static str, ty: &FieldType, path: usize) -> Result<(), FormatError> {
+fn check_type(
+    field: &'static str,
+    ty: &FieldType,
+    path: usize,
+    all: &mut usize,
+) -> Result<(), FormatError> {
     match *ty {
-        FieldType::Object(fields) => check_fields(fields, path),
-        FieldType::Option(inner) => check_type(field, inner, path),
+        FieldType::Object(fields) => check_fields(fields, path, all),
+        FieldType::Option(inner) => check_type(field, inner, path, all),
         FieldType::Array(element, layout) => {
             let located = matches!(layout, ArrayLayout::RelLoc | ArrayLayout::DataLoc);
             if located && !element.is_fixed_size() {
                 return Err(FormatError::LocationOfVariableSize { field });
             }
-            check_type(field, element, path)
+            check_type(field, element, path, all)
         }
         _ => Ok(()),
     }
