@@ -26,7 +26,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../assets/page.js"),
-        sha256: "AOhi4Rjm9/4Iyn4vKwzXpO2MWRtKoF764vlp58DTLOw=",
+        sha256: "AnLn1mv9AMYO6tL+2FoSLFyekm/efhz6RJELhGUMVqA=",
     },
 ];
 
