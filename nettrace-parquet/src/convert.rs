@@ -196,9 +196,9 @@ impl Target for Writer {
             this.spans.given_up,
             "ends of spans: too many were under way, or another began with the same id",
         );
+        // Their payloads are there as bytes.
+        left_out.miss(types, "events' fields, as there are too many event types");
         for (count, what) in [
-            // Their payloads are there as bytes.
-            (types, "events' fields, as there are too many event types"),
             (times, "times that nanoseconds since 1970 cannot express"),
             (days, "days of events that follow events of a later day, whose folder they are in"),
         ] {
