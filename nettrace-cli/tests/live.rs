@@ -27,6 +27,7 @@ use nettrace_diagnostics::{Diagnostics, Options};
 use nettrace_format::heph;
 use nettrace_reader::heph as heph_reader;
 use nettrace_writer::{Emit as _, Session, TraceEvent};
+use rustix::fs::FlockOperation;
 use tempfile::{TempDir, tempdir};
 use testkit::{
     process::{copy_program, is_rerun, skipped_in_emulator, this_program},
@@ -215,6 +216,16 @@ fn what_a_process_writes_is_not_replaced() {
     succeeded(&child.wait_with_output().unwrap());
     assert!(complete(&path) > 100);
     session(&path).unwrap().finish().unwrap();
+
+    // A lock of somebody who may only read it keeps nobody from it.
+    for command in [
+        &["collect", "-p", &pid, "--duration", "0.1s", "--force", "-o", "t.nettrace"][..],
+        &["convert", from, "t.nettrace", "--to", "v5", "--force"],
+    ] {
+        let reader = File::open(&path).unwrap();
+        rustix::fs::fcntl_lock(&reader, FlockOperation::NonBlockingLockShared).unwrap();
+        succeeded(&nettrace(folder, command).output().unwrap());
+    }
 }
 
 #[test]

@@ -329,3 +329,37 @@ fn a_program_with_more_rights_than_its_starter_reads_no_variable() {
         }
     }
 }
+
+/// A service that gives up its rights starts others with the same variables.
+#[test]
+fn a_process_that_may_not_open_the_file_takes_a_name_of_its_own() {
+    const NAME: &str = "a_process_that_may_not_open_the_file_takes_a_name_of_its_own";
+    if is_rerun().is_some() {
+        println!("path={:?}", from_environment());
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can start a process of another user");
+        return;
+    }
+    if skipped_in_emulator("it is started without its emulator") {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (program, path) = (folder.path().join("program"), folder.path().join("t.nettrace"));
+    copy_program(&std::env::current_exe().unwrap(), &program);
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let session = Session::builder().file(&path).provider("No-Events").start().unwrap();
+    let mut command = Command::new(&program);
+    command.args(["--exact", NAME, "--nocapture", "--test-threads=1"]);
+    command.env("NETTRACE_RERUN", "child").env("NETTRACE_OUTPUT", &path).current_dir("/");
+    let child = command.uid(NOBODY).gid(NOBODY).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child.spawn().unwrap();
+    let own = folder.path().join(format!("t-{}.nettrace", child.id()));
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(&format!("records to {} instead", own.display())), "{said}");
+    assert!(own.exists());
+    session.finish().unwrap();
+}

@@ -190,7 +190,8 @@ pub struct EventSchema {
     pub provider: ProviderSchema,
     /// The event's name. Types of one provider may share it.
     pub name: &'static str,
-    /// Where the type is. It tells types apart that are equal otherwise.
+    /// Where the type is. It tells types apart that are equal otherwise, unless they were given one
+    /// id.
     pub place: Place,
     /// The id that the type wants, 1 to 65,534. The derive fills it in: the given id, or
     /// [`derived_id`](crate::derived_id) of the name. Registration assigns the id that the type

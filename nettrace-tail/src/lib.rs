@@ -370,9 +370,9 @@ impl<S: Sink> Tail<S> {
     fn send(&mut self) {
         self.queue.send_again(&mut self.sink);
         let has_failed = self.queue.has_failed() && !self.queue.is_over();
-        if has_failed && !self.queue.begins_stream() && self.sink.wants_restart() {
-            self.counts.lost_events += self.queue.clear();
-            if let Some(release) = &mut self.release {
+        if has_failed && !self.queue.is_before_stream() && self.sink.wants_restart() {
+            self.counts.lost_events += self.queue.clear_stream();
+            if let Some(release) = self.release.as_mut().filter(|_| !self.queue.begins_stream()) {
                 release.breaks();
             }
         }
@@ -438,9 +438,11 @@ impl<S: Sink> Sink for Tail<S> {
 
     fn wants_restart(&mut self) -> bool {
         // With a stream of its own the session tells the time of day again, and the files after the
-        // next one begin with that.
+        // next one begin with that. It also begins the ids of label lists anew, so that the tables
+        // of them have a bound: a burst can be over before the next sequence point.
         let streams = self.release.as_ref().map_or(0, Release::streams);
-        self.incoming.as_ref().is_some_and(|incoming| incoming.streams < streams)
+        let most = self.memory / 8;
+        self.incoming.as_ref().is_some_and(|it| it.streams < streams || it.lists.bytes() > most)
     }
 
     fn holds_back(&self) -> bool {

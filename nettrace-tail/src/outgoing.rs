@@ -470,7 +470,8 @@ impl Outgoing {
             }
             let Some(thread) = self.threads.remove(&of.thread) else { continue };
             self.row_bytes -= thread.row.len();
-            if thread.stream == self.stream {
+            // What a broken stream has of the thread may be lost.
+            if !self.is_broken && thread.stream == self.stream {
                 let entry = ThreadSequence { thread: of.thread, sequence: thread.number };
                 let start = self.out.len();
                 v6::remove_thread_block(&[entry], &mut self.out)?;

@@ -156,13 +156,30 @@ impl Queue {
         Ok(())
     }
 
-    /// Drops everything. Returns how many events that were.
-    pub(crate) fn clear(&mut self) -> u64 {
+    /// Whether the sink has all blocks of its stream, and the next stream is yet to begin.
+    pub(crate) fn is_before_stream(&self) -> bool {
+        matches!(self.next.front(), Some(Next::Stream { .. }))
+    }
+
+    /// Drops the blocks of the sink's stream. Returns how many events that were.
+    pub(crate) fn clear_stream(&mut self) -> u64 {
         let mut lost = 0;
-        for next in self.next.drain(..) {
+        while !self.is_before_stream() {
+            let Some(next) = self.next.pop_front() else { break };
             if let Next::Blocks { bytes, taken } = next {
                 lost += count_rows(&bytes[taken..]);
             }
+        }
+        self.has_failed = false;
+        lost
+    }
+
+    /// Drops everything. Returns how many events that were.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let mut lost = 0;
+        while !self.next.is_empty() {
+            lost += self.clear_stream();
+            self.next.pop_front();
         }
         self.has_failed = false;
         lost

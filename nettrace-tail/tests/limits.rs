@@ -77,6 +77,10 @@ impl<S: Sink> Sink for Measured<S> {
         self.measure(|sink| sink.write(batch))
     }
 
+    fn wants_restart(&mut self) -> bool {
+        self.sink.wants_restart()
+    }
+
     fn finish(&mut self) -> io::Result<()> {
         self.measure(Sink::finish)
     }
@@ -208,26 +212,29 @@ fn time_grows_with_the_number_of_rows() {
     }
 }
 
-/// Records rounds of `shape`, of `count` each, until `rounds` are over. Asserts what memory takes
-/// and what the counter says of it.
+/// Records rounds of `shape`, with a sequence point after so many of them. Asserts what memory
+/// takes and what the counter says of it.
 fn bounded(
     name: &str,
-    window: Duration,
     bound: usize,
     rounds: u64,
+    until_point: u64,
     shape: fn(&mut Measuring, u64),
 ) {
-    let tail = Tail::new(Nowhere).window(window).memory(bound);
+    let tail = Tail::new(Nowhere).window(HOUR).memory(bound);
     let counter: TailCounter = tail.counter();
     let mut source = source(tail);
     let (mut told_most, mut worst) = (0, 0.0_f64);
     for round in 0..rounds {
         shape(&mut source, round);
         source.round();
-        if round % 16 == 15 {
+        if round % until_point == until_point - 1 {
             source.point(1_000_000 + round * 10_000 + 9_999);
         }
         source.write().unwrap();
+        if source.sink.wants_restart() {
+            source.start();
+        }
         let (told, is) = (counter.memory(), source.sink.bytes);
         told_most = told.max(told_most);
         if is > bound as i64 / 2 {
@@ -250,30 +257,35 @@ fn memory_stays_within_its_bound() {
     const BOUND: usize = 4 << 20;
     const ROUNDS: u64 = 625;
     const EACH: u64 = 100;
-    bounded("open roots", HOUR, BOUND, ROUNDS, |source, round| {
+    bounded("open roots", BOUND, ROUNDS, 16, |source, round| {
         for n in round * EACH..(round + 1) * EACH {
             // As random as ids are.
             let trace = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
             put(source, 1, n * 100, Ty::RootStart, (trace, 2));
         }
     });
-    bounded("open roots in the order of their ids", HOUR, BOUND, ROUNDS, |source, round| {
+    bounded("open roots in the order of their ids", BOUND, ROUNDS, 16, |source, round| {
         for n in round * EACH..(round + 1) * EACH {
             put(source, 1, n * 100, Ty::RootStart, (n.swap_bytes(), 2));
         }
     });
-    bounded("open roots of one trace", HOUR, BOUND, ROUNDS, |source, round| {
+    bounded("open roots of one trace", BOUND, ROUNDS, 16, |source, round| {
         for n in round * EACH..(round + 1) * EACH {
             put(source, 1, n * 100, Ty::RootStart, (1, n + 2));
         }
     });
-    bounded("roots of one trace", HOUR, BOUND, ROUNDS, |source, round| {
+    bounded("open roots without a sequence point", BOUND, ROUNDS, u64::MAX, |source, round| {
+        for n in round * EACH..(round + 1) * EACH {
+            put(source, 1, n * 100, Ty::RootStart, (n.swap_bytes(), 2));
+        }
+    });
+    bounded("roots of one trace", BOUND, ROUNDS, 16, |source, round| {
         for n in round * EACH..(round + 1) * EACH {
             put(source, 1, n * 100, Ty::RootStart, (1, n + 2));
             put(source, 1, n * 100 + 1, Ty::RootStop, (1, n + 2));
         }
     });
-    bounded("events", HOUR, BOUND, 10 * ROUNDS, |source, round| {
+    bounded("events", BOUND, 10 * ROUNDS, 16, |source, round| {
         (0..EACH).for_each(|n| put(source, 1, (round * EACH + n) * 100, Ty::Tick, (1, 2)));
     });
 }

@@ -242,11 +242,14 @@ struct Flaky {
     /// Whether a stream cannot go on after that, and whether that is so.
     breaks: Arc<Mutex<bool>>,
     is_broken: bool,
+    /// Whether it asks for a stream all the same.
+    asks: Arc<Mutex<bool>>,
 }
 
 impl Sink for Flaky {
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
         self.is_broken = false;
+        *self.asks.lock().unwrap() = false;
         let mut memory = self.memory.lock().unwrap();
         memory.push(MemorySink::new());
         memory.last_mut().unwrap().start(header, end)
@@ -262,11 +265,14 @@ impl Sink for Flaky {
             self.memory.lock().unwrap().last_mut().unwrap().write(&Batch::new(&part, &[kept]))?;
             return Err(WriteError::new(ErrorKind::StorageFull.into(), kept));
         }
+        if self.is_broken && *self.asks.lock().unwrap() {
+            return Err(WriteError::new(ErrorKind::StorageFull.into(), 0));
+        }
         self.memory.lock().unwrap().last_mut().unwrap().write(batch)
     }
 
     fn wants_restart(&mut self) -> bool {
-        self.is_broken
+        self.is_broken || *self.asks.lock().unwrap()
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -419,6 +425,56 @@ fn a_stream_that_cannot_go_on_is_counted() {
     assert_eq!(read(&streams[0].bytes()).numbers, [1, 2, 3]);
     let last = read(&streams[1].bytes());
     assert_eq!((last.numbers, last.told), (vec![5], Some([0, 0, 0, 0, 1])));
+}
+
+/// What defines the thread was lost with the stream.
+#[test]
+fn a_thread_that_ends_is_not_in_a_stream_that_cannot_go_on() {
+    let flaky = Flaky::default();
+    let mut source = Source::new(Tail::new(flaky.clone()).window(Duration::ZERO));
+    tick(&mut source, 1);
+    source.write().unwrap();
+    *flaky.breaks.lock().unwrap() = true;
+    *flaky.fails.lock().unwrap() = true;
+    // The type is the first block, which it takes.
+    let (at, ty, outcome) = (1_000_002, Ty::Failure, Outcome::Ok);
+    source.row(2, Row { at, ty, number: 2, span: None, duration: 0, outcome });
+    source.round();
+    source.write().unwrap_err();
+    *flaky.fails.lock().unwrap() = false;
+    source.end(2);
+    tick(&mut source, 3);
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    let streams = flaky.memory.lock().unwrap();
+    let numbers: Vec<_> = streams.iter().map(|stream| read(&stream.bytes()).numbers).collect();
+    assert_eq!(numbers, [vec![1], vec![3]]);
+}
+
+/// What is left of a stream can break when the next one is on its way.
+#[test]
+fn a_stream_that_breaks_at_its_end_does_not_keep_the_next_one_back() {
+    let flaky = Flaky::default();
+    let mut source = Source::new(Tail::new(flaky.clone()).window(Duration::ZERO));
+    let span = Some((1, 2));
+    tick(&mut source, 1);
+    row(&mut source, Ty::RootStart, 2, span);
+    row(&mut source, Ty::RootStop, 3, span);
+    source.write().unwrap();
+    for flag in [&flaky.asks, &flaky.breaks, &flaky.fails] {
+        *flag.lock().unwrap() = true;
+    }
+    // The first stream ends with the counts.
+    tick(&mut source, 4);
+    source.write().unwrap_err();
+    source.write().unwrap_err();
+    *flaky.fails.lock().unwrap() = false;
+    tick(&mut source, 5);
+    source.write().unwrap();
+    source.sink.finish().unwrap();
+    let streams = flaky.memory.lock().unwrap();
+    let numbers: Vec<_> = streams.iter().map(|stream| read(&stream.bytes()).numbers).collect();
+    assert_eq!(numbers, [vec![1], vec![4, 5]]);
 }
 
 /// A session can begin a stream and end it before any row of it is kept.

@@ -374,12 +374,21 @@ impl Backend for Sessions {
 /// `false` in a signal handler that interrupted the taking of locks. When the locks are released,
 /// the type is registered and the event is counted: see [`handler_events`].
 pub(crate) fn register(ty: &'static EventType) -> bool {
+    register_for(ty, 1)
+}
+
+/// [`register`] for so many events.
+fn register_for(ty: &'static EventType, events: u64) -> bool {
     match register_now(ty) {
-        Ok(()) => return true,
-        Err(RegisterError::Busy { .. }) => handler_events::note(ty),
+        Ok(()) => {}
+        Err(RegisterError::Busy { .. }) => {
+            handler_events::note(ty, events);
+            // The events are counted then, even if another thread has settled the type by now.
+            return false;
+        }
         Err(error) => note_refused(error.into()),
     }
-    ty.is_refused()
+    true
 }
 
 /// Registers a type. Fails with [`RegisterError::Busy`] in a signal handler that interrupted the

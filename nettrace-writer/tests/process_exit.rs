@@ -385,6 +385,30 @@ fn the_child_of_a_fork_does_not_hold_its_parents_file() {
     }
 }
 
+/// A lock that whoever may read a file can have says nothing.
+#[test]
+fn a_lock_of_a_reader_keeps_nobody_from_replacing_a_file() {
+    use std::os::fd::AsRawFd as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.nettrace");
+    fs::write(&path, "an old one").unwrap();
+    let reader = fs::File::open(&path).unwrap();
+    let all = libc::flock {
+        l_type: libc::F_RDLCK as _,
+        l_whence: libc::SEEK_SET as _,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open, and the operation takes a pointer to a live struct.
+    let locked = unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_OFD_SETLK, &raw const all) };
+    assert_eq!(locked, 0, "{}", io::Error::last_os_error());
+    let session = replacing(&path, Format::V6).unwrap();
+    in_use(replacing(&path, Format::V6));
+    session.finish().unwrap();
+}
+
 /// Whoever comes second has not the name, but an error: nobody has lost a file.
 #[test]
 fn of_many_that_begin_at_once_one_has_the_file() {

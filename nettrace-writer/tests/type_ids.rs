@@ -508,3 +508,24 @@ fn a_given_id_is_kept_although_a_name_has_it() {
     let expected = [("Renamed".to_owned(), moved, 1), ("Anew".to_owned(), id, 1)];
     assert_eq!(ids(&sink.bytes()), expected);
 }
+
+/// A program can have two versions of a crate, whose files are in two folders.
+#[test]
+fn types_with_one_given_id_that_differ_in_their_place_are_one() {
+    let of = |place| {
+        let fields = leaked([FieldSchema::new("number", FieldType::U64)]);
+        let schema = schema("Two-Versions", "Opened", 7, fields);
+        leaked(EventType::new(leaked(EventSchema { id_is_explicit: true, place, ..schema })))
+    };
+    let place = Place { module: "library", file: "library-1.0.0/src/lib.rs", line: 7, column: 1 };
+    let types = [of(place), of(Place { file: "library-2.0.0/src/lib.rs", ..place })];
+    let (sink, session) = memory("Two-Versions");
+    let session = session.start().unwrap();
+    types.iter().for_each(|ty| Numbered { ty, number: 1 }.emit());
+    let stats = session.finish().unwrap();
+    check(&sink.bytes(), &stats);
+    let [(metadata, 2)] = &self::types(&sink.bytes(), "Two-Versions")[..] else {
+        panic!("{stats:?}")
+    };
+    assert_eq!(metadata.event_id, 7);
+}

@@ -169,8 +169,16 @@ impl Drop for NewFile {
 /// a lock on it, which no reader notices. What cannot be asked is replaced, since one said so.
 pub(crate) fn refuse_if_written(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
-    if let Ok(file) = OpenOptions::new().read(true).write(true).open(path) {
-        if lock(&file).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+    {
+        use rustix::fs::{FlockOperation, OFlags};
+
+        let mut options = OpenOptions::new();
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags.bits() as i32);
+        let Ok(file) = options.read(true).open(path) else { return Ok(()) };
+        // Whoever may only read the file can have such a lock, too, and keeps nobody from it.
+        let asked = rustix::fs::fcntl_lock(&file, FlockOperation::NonBlockingLockShared);
+        if asked.map_err(io::Error::from).is_err_and(|it| it.kind() == ErrorKind::WouldBlock) {
             let text = "a process is writing it; choose another name";
             return Err(io::Error::new(ErrorKind::ResourceBusy, text));
         }

@@ -27,12 +27,12 @@ pub(super) fn admit(ty: &'static EventType) -> Result<(), RegisterError> {
     } else {
         let mut choices = schema.choices().map(|id| (id, holder(schema, id)));
         let is_it = |(_, holder): &(u16, Option<&EventType>)| {
-            holder.is_none_or(|holder| holder.schema() == schema)
+            holder.is_none_or(|holder| is_same(holder.schema(), schema))
         };
         // There are more choices than types.
         choices.find(is_it).unwrap_or((schema.id, None))
     };
-    if let Some(other) = holder.filter(|other| other.schema() == schema) {
+    if let Some(other) = holder.filter(|other| is_same(other.schema(), schema)) {
         ty.set_index(other.index());
         ty.set_id(id);
         return Ok(());
@@ -52,6 +52,13 @@ pub(super) fn admit(ty: &'static EventType) -> Result<(), RegisterError> {
         Some(other) => move_on(other, ty),
     }
     Ok(())
+}
+
+/// Whether two types are one. Those that were given the same id and are equal but for their place
+/// are one, too: a program can have two versions of a crate.
+fn is_same(one: &EventSchema, other: &EventSchema) -> bool {
+    let place = if one.id_is_explicit { other.place } else { one.place };
+    EventSchema { place, ..*one } == *other
 }
 
 /// Gives the id of a type that was not given it to one that was.

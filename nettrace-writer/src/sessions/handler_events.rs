@@ -11,7 +11,7 @@ use std::ptr;
 use nettrace_event::{EventType, SESSION_BITS};
 
 use crate::{
-    sessions::{UNPLACED, register},
+    sessions::{UNPLACED, register_for},
     sync::{AtomicPtr, AtomicU64, Ordering},
 };
 
@@ -31,8 +31,8 @@ static MISSED: [Entry; ENTRIES] =
 /// How many events are noted in all.
 static PENDING: AtomicU64 = AtomicU64::new(0);
 
-/// Notes an event. Takes no lock and allocates nothing.
-pub(super) fn note(ty: &'static EventType) {
+/// Notes so many events. Takes no lock and allocates nothing.
+pub(super) fn note(ty: &'static EventType, events: u64) {
     let own = ptr::from_ref(ty).cast_mut();
     for entry in &MISSED {
         let holder = entry
@@ -40,15 +40,15 @@ pub(super) fn note(ty: &'static EventType) {
             .compare_exchange(ptr::null_mut(), own, Ordering::Release, Ordering::Relaxed)
             .unwrap_or_else(|holder| holder);
         if holder.is_null() || holder == own {
-            entry.count.fetch_add(1, Ordering::Relaxed);
-            PENDING.fetch_add(1, Ordering::Relaxed);
+            entry.count.fetch_add(events, Ordering::Relaxed);
+            PENDING.fetch_add(events, Ordering::Relaxed);
             return;
         }
     }
-    // The table is full: count the event in every slot, also where nobody listens, so that it is
-    // not lost silently.
+    // The table is full: count the events in every slot, also where nobody listens, so that they
+    // are not lost silently.
     for unplaced in &UNPLACED[..SESSION_BITS as usize] {
-        unplaced.fetch_add(1, Ordering::Relaxed);
+        unplaced.fetch_add(events, Ordering::Relaxed);
     }
 }
 
@@ -71,7 +71,7 @@ fn settle_all() {
             continue;
         }
         PENDING.fetch_sub(count, Ordering::Relaxed);
-        if !register(ty) {
+        if !register_for(ty, count) {
             continue;
         }
         #[cfg(feature = "user_events")]

@@ -25,6 +25,7 @@ use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::process;
 
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::platform::{Identity, open_to_ask};
@@ -86,15 +87,15 @@ impl LiveFile {
 impl Drop for LiveFile {
     fn drop(&mut self) {
         let Some(descriptor) = self.descriptor.take() else { return };
-        match (self.is_ours(), self.place) {
-            (true, Some(place)) => {
-                // A child that is forked from here on has a copy, but no lock.
-                let _ = Lock::own().remove(&descriptor);
+        if self.is_ours() {
+            // A child that has a copy, or is forked from here on, has no lock.
+            let _ = Lock::own().remove(&descriptor);
+            if let Some(place) = self.place {
                 place.store(-1, Ordering::Relaxed);
             }
+        } else if self.place.is_some() {
             // The child has closed it, and may have another file of that number.
-            (false, Some(_)) => std::mem::forget(descriptor),
-            (_, None) => {}
+            std::mem::forget(descriptor);
         }
     }
 }
@@ -115,12 +116,19 @@ pub(crate) fn in_child(close: impl Fn(RawFd)) {
 pub(super) struct Claim(OwnedFd);
 
 impl Claim {
-    /// `None`: somebody else has it.
-    pub(super) fn on(file: OwnedFd) -> Option<Self> {
+    /// `Err`: somebody else has it, or a lock that keeps everybody from it.
+    pub(super) fn on(file: OwnedFd) -> Result<Self, OwnedFd> {
         match Lock::CLAIM.set(&file) {
-            Err(Errno::AGAIN | Errno::ACCESS) => None,
-            _ => Some(Self(file)), // or there are no locks here: see the module
+            Err(Errno::AGAIN | Errno::ACCESS) => Err(file),
+            _ => Ok(Self(file)), // or there are no locks here: see the module
         }
+    }
+
+    /// Does without the lock if nobody has one who may write the file. A lock for reading is that
+    /// of a stranger, who must not keep others from replacing the file.
+    pub(super) fn without_lock(file: OwnedFd) -> Option<Self> {
+        let holder = Lock::CLAIM.ask(&file).ok().flatten();
+        holder.is_none().then_some(Self(file))
     }
 }
 
@@ -151,7 +159,7 @@ pub(super) fn check_that_nobody_writes(file: &OwnedFd) -> io::Result<()> {
 
 /// Whether somebody writes the file, as far as can be known. A link is not followed.
 pub(super) fn is_live(path: &Path) -> io::Result<bool> {
-    let file = open_to_ask(rustix::fs::CWD, path.as_os_str())?;
+    let file = open_to_ask(rustix::fs::CWD, path.as_os_str(), OFlags::RDONLY)?;
     Ok(owner(&file).is_some())
 }
 
@@ -169,8 +177,9 @@ fn has_open(pid: u32, file: Identity) -> bool {
         return true;
     }
     let open = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let mut open = open.map(|entry| entry.path());
-    open.any(|entry| Identity::of_target(&entry).is_ok_and(|found| found == file))
+    let open = open.filter(|entry| Identity::of_target(&entry.path()).is_ok_and(|it| it == file));
+    // This process has it open to ask.
+    open.count() > usize::from(pid == process::id())
 }
 
 /// A write lock on a range of bytes.
@@ -198,7 +207,8 @@ impl Lock {
         self.call(file, Command::Remove).map(drop)
     }
 
-    /// A lock that somebody else has in the range.
+    /// A lock for writing that somebody else has in the range. Whoever may only read the file can
+    /// have one for reading, which says nothing.
     fn ask(self, file: impl AsFd) -> Result<Option<libc::flock>, Errno> {
         self.call(file, Command::Ask)
     }
@@ -208,7 +218,7 @@ impl Lock {
         let (operation, kind) = match command {
             Command::Set => (libc::F_OFD_SETLK, libc::F_WRLCK),
             Command::Remove => (libc::F_OFD_SETLK, libc::F_UNLCK),
-            Command::Ask => (libc::F_OFD_GETLK, libc::F_WRLCK),
+            Command::Ask => (libc::F_OFD_GETLK, libc::F_RDLCK),
         };
         let mut range = libc::flock {
             l_type: kind as _,

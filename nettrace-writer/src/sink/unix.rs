@@ -161,8 +161,16 @@ impl Directory for OpenDirectory {
     fn claim(&mut self, name: &OsStr) -> io::Result<Option<Claim>> {
         let since = Instant::now();
         loop {
-            let file = match open_to_ask(&self.0, name) {
+            // To claim it, it has to be open for writing.
+            let opened = open_to_ask(&self.0, name, OFlags::RDWR)
+                .or_else(|_| open_to_ask(&self.0, name, OFlags::RDONLY));
+            let file = match opened {
                 Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::ACCESS) => {
+                    let text = "it may not be opened to see whether somebody writes it; choose \
+                                another name";
+                    return Err(io::Error::new(ErrorKind::ResourceBusy, text));
+                }
                 Err(errno) => {
                     let text = "cannot open the old file to see whether somebody writes it";
                     return Err(during(text, errno.into()));
@@ -172,7 +180,11 @@ impl Directory for OpenDirectory {
             let identity = Identity::of_file(&file)?;
             // A file is live from its first instant or never.
             check_that_nobody_writes(&file)?;
-            match Claim::on(file) {
+            let claim = match Claim::on(file) {
+                Err(file) if since.elapsed() >= CLAIM_PATIENCE => Claim::without_lock(file),
+                claim => claim.ok(),
+            };
+            match claim {
                 // The claim is on this file, which may have been replaced or moved meanwhile.
                 Some(claim) => match Identity::in_directory(&self.0, name) {
                     Ok(named) if named == identity => return Ok(Some(claim)),
@@ -258,13 +270,14 @@ pub(super) enum Found {
     Other,
 }
 
-/// Opens a file to ask for its locks. To set one it has to be open for writing.
-pub(super) fn open_to_ask(directory: impl AsFd, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let open = |access| {
-        again(|| rustix::fs::openat(directory.as_fd(), name, flags | access, Mode::empty()))
-    };
-    open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY))
+/// Opens a file to ask for its locks.
+pub(super) fn open_to_ask(
+    directory: impl AsFd,
+    name: &OsStr,
+    access: OFlags,
+) -> rustix::io::Result<OwnedFd> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    again(|| rustix::fs::openat(directory.as_fd(), name, flags, Mode::empty()))
 }
 
 fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
