@@ -125,10 +125,10 @@
 //! # Sizes
 //!
 //! Names and strings take at most 65,535 bytes of UTF-8, arrays 65,535 elements, a packet 2^32 - 1
-//! bytes. The names of all attributes of a type take at most 1 MiB together, because each packet has
-//! them. Exceeding a limit returns its own [`FormatError`](crate::FormatError). Recorded text of
-//! more than 21,845 characters can be longer as UTF-8 than as UTF-16, and so exceed the limit. The
-//! whole event is then refused.
+//! bytes. The names of all attributes of a type take at most 1 MiB together, because each packet
+//! has them. Exceeding a limit returns its own [`FormatError`](crate::FormatError). Recorded text
+//! of more than 21,845 characters can be longer as UTF-8 than as UTF-16, and so exceed the limit.
+//! The whole event is then refused.
 //!
 //! Source of format facts: the document "Trace Format" of Heph's trace system, version 0.1.0.
 
