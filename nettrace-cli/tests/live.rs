@@ -256,7 +256,7 @@ fn a_process_of_dotnet_is_listed_and_collected() {
     assert!(target.environment().unwrap().iter().any(|one| one.starts_with("TMPDIR=")));
 
     let path = folder.path().join("ours.nettrace");
-    let mut command = dotnet.nettrace(&["collect", "--duration", "1s", "--buffer", "128", "-o"]);
+    let mut command = dotnet.nettrace(&["collect", "--duration", "3s", "--buffer", "128", "-o"]);
     let output = command.arg(&path).output().unwrap();
     let said = text(&output.stderr);
     println!("{said}");

@@ -42,8 +42,8 @@ impl Style {
             }
             Self::Lines => {
                 for (label, value, rate) in rows(sample) {
-                    let name = format_args!("{}/{label}", sample.series.provider);
-                    write!(out, "{time:.3} {} {value}", OneLine(name))?;
+                    let provider = OneLine(&sample.series.provider);
+                    write!(out, "{time:.3} {provider}/{} {value}", OneLine(label))?;
                     match rate {
                         Some(rate) => writeln!(out, " ({rate}/s)")?,
                         None => writeln!(out)?,
