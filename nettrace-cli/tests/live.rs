@@ -8,15 +8,14 @@ mod live_support;
 use std::{
     env,
     fs::{self, File},
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::UdpSocket,
+    io::{Read as _, Write as _},
     os::unix::{
         fs::{PermissionsExt as _, symlink},
         net::{UnixListener, UnixStream},
         process::CommandExt as _,
     },
     path::{Path, PathBuf},
-    process::{self, Child, ChildStderr, Command, Output, Stdio},
+    process::{self, Command, Output, Stdio},
     sync::mpsc,
     thread,
     time::{Duration, Instant},
@@ -24,8 +23,6 @@ use std::{
 
 use live_support::{Dotnet, interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::{Diagnostics, Options};
-use nettrace_format::heph;
-use nettrace_reader::heph as heph_reader;
 use nettrace_writer::{Emit as _, Session, TraceEvent};
 use rustix::fs::FlockOperation;
 use tempfile::{TempDir, tempdir};
@@ -528,76 +525,4 @@ fn a_process_that_does_not_end_its_trace_is_given_up() {
     let said = text(&output.stderr);
     assert!(said.contains("the process does not end the trace"), "{said}");
     assert!(fs::metadata(liar.place().join("new")).unwrap().len() > 0);
-}
-
-/// A Heph trace over UDP, through a network that loses, repeats and exchanges packets.
-#[test]
-fn datagrams_are_received() {
-    let folder = tempdir().unwrap();
-    let receive = |arguments: &[&str]| {
-        let arguments = [&["collect", "--udp", "127.0.0.1:0"][..], arguments].concat();
-        let mut child = nettrace(folder.path(), &arguments).spawn().unwrap();
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        said.read_line(&mut line).unwrap();
-        let address = line.strip_prefix("receiving at ").unwrap().split(';').next().unwrap();
-        (child, said, address.to_owned())
-    };
-    let end = |child: Child, mut said: BufReader<ChildStderr>| {
-        interrupt(&child);
-        let mut text = String::new();
-        said.read_to_string(&mut text).unwrap();
-        (child.wait_with_output().unwrap(), text)
-    };
-    let mut packets = vec![Vec::new()];
-    heph::epoch(1_700_000_000_000_000_000, &mut packets[0]);
-    for counter in 1..=200 {
-        let header = heph::EventHeader { stream: 7, counter, substream: 1, start: 5, end: 9 };
-        let mut packet = Vec::new();
-        heph::EventPacket::begin(&header, "sent", &mut packet).unwrap().finish().unwrap();
-        packets.push(packet);
-    }
-    // Numbers 50 and 200 are lost; 100 and 101 change places; 120 comes twice.
-    let mut arrivals = packets.clone();
-    arrivals.swap(100, 101);
-    arrivals.insert(125, packets[120].clone());
-    arrivals.pop();
-    arrivals.remove(50);
-    let mut mark = Vec::new();
-    heph::option(heph::LOST, b"\0\0\0\x07\0\0\0\xC8\0\0\0\0\0\0\0\0", &mut mark).unwrap();
-    arrivals.push(mark);
-
-    let (child, said, address) = receive(&["-o", "t.heph"]);
-    let [sender, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    sender.send_to(b"no packet", &address).unwrap();
-    let path = folder.path().join("t.heph");
-    assert!(!path.exists(), "nothing is made before a trace comes");
-    for packet in &arrivals {
-        sender.send_to(packet, &address).unwrap();
-    }
-    other.send_to(&packets[1], &address).unwrap();
-    let whole = |bytes: &[u8]| heph_reader::verify(bytes, heph_reader::Options::default(), 5);
-    until("all packets are in the file", || {
-        fs::read(&path).is_ok_and(|bytes| whole(&bytes).is_ok_and(|it| it.events >= 198))
-    });
-    let (output, text) = end(child, said);
-    assert!(output.status.success(), "{text}");
-    let report = whole(&fs::read(&path).unwrap()).unwrap();
-    assert!(report.is_sound(), "{report:?}");
-    assert_eq!((report.events, report.lost), (198, 2), "{text}");
-    let expected = "t.heph: 198 events, 2 lost\n\
-        left out: 1 datagrams came too late or twice\n\
-        left out: 1 datagrams were no packets of a trace\n\
-        left out: 1 datagrams came from other senders than the first\n";
-    assert_eq!(text, expected);
-
-    // Nothing comes: no file, and a file that exists is not replaced.
-    let (child, said, _) = receive(&[]);
-    let (output, text) = end(child, said);
-    assert!(output.status.success() && text.starts_with("no packet of a trace came"), "{text}");
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    let output = nettrace(folder.path(), &["collect", "--udp", "127.0.0.1:0", "-o", "t.heph"]);
-    let output = { output }.output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("it exists; --force replaces it"));
 }
