@@ -5,37 +5,13 @@ mod trace_support;
 use std::{collections::BTreeSet, time::Instant};
 
 use nettrace_event::{
-    EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, TraceEvent, derived_id,
+    EventSchema, EventType, FieldSchema, FieldType, Place, derived_id,
     registry::{self, MAX_TYPES, RegisterError},
 };
 use nettrace_reader::Options;
 use nettrace_writer::{Emit, Format, Session, refused_types, sink::MemorySink};
 
-use crate::trace_support::{check, schema};
-
-/// An event of a type that is made while the program runs.
-struct Numbered {
-    ty: &'static EventType,
-    number: u64,
-}
-
-impl TraceEvent for Numbered {
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    fn event_type(&self) -> &'static EventType {
-        self.ty
-    }
-
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        encoder.u64(self.number);
-    }
-}
-
-fn leaked<T>(value: T) -> &'static T {
-    Box::leak(Box::new(value))
-}
+use crate::trace_support::{Numbered, check, leaked, schema};
 
 /// A hundred types have the same name, ten of them in one module.
 fn ty(at: u32) -> &'static EventType {

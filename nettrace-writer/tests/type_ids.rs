@@ -20,7 +20,7 @@ use nettrace_writer::{
 };
 use testkit::reference::{Trace, ask};
 
-use crate::trace_support::{check, memory, schema};
+use crate::trace_support::{Numbered, check, leaked, memory, schema};
 
 /// The types that events of a provider have in a trace, with the number of events.
 fn types(bytes: &[u8], provider: &str) -> Vec<(Metadata, u64)> {
@@ -235,30 +235,6 @@ fn types_that_a_macro_makes_have_the_places_of_their_names() {
     assert_eq!(places[0].line, places[1].line);
     assert!(places[0].column < places[1].column, "{places:?}");
     assert_eq!(places[0].module, "type_ids");
-}
-
-/// An event of a type that is made while the program runs.
-struct Numbered {
-    ty: &'static EventType,
-    number: u64,
-}
-
-impl TraceEvent for Numbered {
-    fn event_types() -> &'static [&'static EventType] {
-        &[]
-    }
-
-    fn event_type(&self) -> &'static EventType {
-        self.ty
-    }
-
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        encoder.u64(self.number);
-    }
-}
-
-fn leaked<T>(value: T) -> &'static T {
-    Box::leak(Box::new(value))
 }
 
 fn text(of: impl Debug) -> &'static str {

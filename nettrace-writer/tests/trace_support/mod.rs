@@ -164,3 +164,27 @@ pub(crate) fn resident() -> u64 {
     let pages: u64 = status.split_whitespace().nth(1).expect("resident").parse().expect("number");
     pages * 4096
 }
+
+/// An event of a type that is made while the program runs.
+pub(crate) struct Numbered {
+    pub(crate) ty: &'static EventType,
+    pub(crate) number: u64,
+}
+
+impl TraceEvent for Numbered {
+    fn event_types() -> &'static [&'static EventType] {
+        &[]
+    }
+
+    fn event_type(&self) -> &'static EventType {
+        self.ty
+    }
+
+    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
+        encoder.u64(self.number);
+    }
+}
+
+pub(crate) fn leaked<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
