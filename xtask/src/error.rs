@@ -35,8 +35,8 @@ pub(crate) enum Error {
     Seam(String),
     /// Lines are too long. Says which.
     Lines(String),
-    /// Something takes more instructions than its bound. Says what.
-    Grown(String),
+    /// Something takes more of a unit than its bound. Says what.
+    Grown { unit: &'static str, what: String },
     /// The code map and the modules differ. Says how.
     CodeMap(String),
     /// A manifest or the list of names cannot be read. Says why.
@@ -90,9 +90,9 @@ impl fmt::Display for Error {
                 f,
                 "no test failed without {names}; write a test that does, or remove the safeguard"
             ),
-            Self::Grown(what) => write!(
+            Self::Grown { unit, what } => write!(
                 f,
-                "more instructions than before: {what}; make it shorter, or raise the bound and \
+                "more {unit} than before: {what}; make it shorter, or raise the bound and \
                  say why"
             ),
             Self::Seam(what)

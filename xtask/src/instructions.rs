@@ -8,19 +8,17 @@
 //! processor's counter counts as one instruction, however long it takes. Valgrind shows programs a
 //! processor without AVX-512, so the C library's copies are the same everywhere.
 //!
-//! The file `benches/instructions.json` has a bound for each row. Counts depend on the compiler, so
-//! they are only compared with bounds of the same release.
+//! The file `benches/instructions.json` has a bound for each row.
 //!
 //! Two functions are off the usual way: [`OTHERWISE`], which in the rows of one event type is for
 //! an event that comes late after the one before, and [`UNUSUAL`], for a machine that refuses
 //! `membarrier`. A machine that is so slow, or refuses so much, that more than [`MOST_UNUSUAL`] of
 //! the events take them has no counts to compare.
 
-use std::{collections::BTreeMap, fs, path::Path};
-
-use serde_json::Value;
+use std::{fs, path::Path};
 
 use crate::{
+    bounds::{Bounds, Verdict, conclude},
     error::{Error, Result},
     step::{Step, Tally},
     workspace::{Workspace, paths_in, remove_folder},
@@ -96,6 +94,10 @@ const UNUSUAL: &str = "record_unusually";
 /// The share of events that may take them.
 const MOST_UNUSUAL: f64 = 0.02;
 
+fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|row| row.name).collect()
+}
+
 /// Counts every row, and compares it with its bound.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
@@ -106,7 +108,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         println!("skipped: no valgrind; `apt-get install valgrind`");
         return Ok(());
     }
-    let bounds = Bounds::read(&workspace.root.join(BOUNDS))?;
+    let bounds = Bounds::read(&workspace.root.join(BOUNDS), &names())?;
     let build = ["build", "--release", "--locked", "-p", "benches", "--bin", "instructions"];
     Step::cargo().args(build).run()?;
     let program = workspace.target.join("release/instructions");
@@ -114,14 +116,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     remove_folder(&folder)?;
     fs::create_dir_all(&folder).map_err(|source| Error::File { path: folder.clone(), source })?;
 
-    let release = release()?;
-    let comparable = release == bounds.rustc;
-    if !comparable {
-        println!(
-            "not compared: the bounds are those of rustc {}, and this is {release}",
-            bounds.rustc
-        );
-    }
+    let comparable = bounds.are_comparable()?;
     println!("\n{:<20} {:>12} {:>11} {:>9}  what", "row", "instructions", "of flusher", "bound");
     let mut verdicts = Vec::new();
     let mut is_unusual = false;
@@ -144,11 +139,11 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             );
         }
         if comparable && !is_unusual {
-            verdicts.push((row.name, Verdict::of(each, bound)));
+            verdicts.push((row.name, Verdict::of(each, bound, TOLERANCE)));
         }
     }
     println!();
-    conclude(&verdicts)
+    conclude(&verdicts, "instructions", BOUNDS)
 }
 
 /// What one run of the program took.
@@ -231,81 +226,8 @@ fn parse(text: &str) -> Option<(u64, u64)> {
     total.map(|total| (total, unusual))
 }
 
-/// The bounds, and the compiler that they hold for.
-#[derive(Debug)]
-struct Bounds {
-    rustc: String,
-    rows: BTreeMap<String, f64>,
-}
-
-impl Bounds {
-    fn read(path: &Path) -> Result<Self> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| Error::File { path: path.to_owned(), source })?;
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|source| Error::Results { path: path.to_owned(), source })?;
-        Self::parse(&value).ok_or_else(|| {
-            Error::Missing(format!("{}: a bound or the compiler is missing", path.display()))
-        })
-    }
-
-    fn parse(value: &Value) -> Option<Self> {
-        let rows = value["rows"].as_object()?.iter();
-        let rows = rows.map(|(name, bound)| Some((name.clone(), bound.as_f64()?)));
-        let rows: BTreeMap<_, _> = rows.collect::<Option<_>>()?;
-        let is_known = |name: &String| ROWS.iter().any(|row| row.name == name);
-        let all = rows.len() == ROWS.len() && rows.keys().all(is_known);
-        all.then_some(Self { rustc: value["rustc"].as_str()?.to_owned(), rows })
-    }
-}
-
-/// What the comparison with a bound says.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
-    Grown { count: f64, bound: f64 },
-    Kept,
-    Fallen { count: f64, bound: f64 },
-}
-
-impl Verdict {
-    fn of(count: f64, bound: Option<f64>) -> Self {
-        match bound {
-            Some(bound) if count <= bound * (1.0 - TOLERANCE) => Self::Fallen { count, bound },
-            Some(bound) if count <= bound * (1.0 + TOLERANCE) => Self::Kept,
-            bound => Self::Grown { count, bound: bound.unwrap_or(0.0) },
-        }
-    }
-}
-
-/// Fails if a row has grown.
-fn conclude(verdicts: &[(&str, Verdict)]) -> Result<()> {
-    let mut grown = Vec::new();
-    for (name, verdict) in verdicts {
-        match verdict {
-            Verdict::Grown { count, bound } => {
-                grown.push(format!("{name} takes {count:.1} instructions, bound {bound:.1}"));
-            }
-            Verdict::Kept => {}
-            Verdict::Fallen { count, bound } => {
-                println!("{name} takes {count:.1}: lower its bound of {bound:.1} in {BOUNDS}");
-            }
-        }
-    }
-    if grown.is_empty() { Ok(()) } else { Err(Error::Grown(grown.join("; "))) }
-}
-
-/// The release of the compiler, such as `1.95.0`.
-fn release() -> Result<String> {
-    let text = Step::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
-        .arg("--version")
-        .read()?;
-    Ok(text.split(' ').nth(1).unwrap_or_default().to_owned())
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -344,27 +266,9 @@ totals: 123456
     }
 
     #[test]
-    fn growth_fails_and_a_fall_does_not() {
-        let of = |count| Verdict::of(count, Some(100.0));
-        assert_eq!(of(102.0), Verdict::Kept);
-        assert_eq!(of(98.1), Verdict::Kept);
-        assert_eq!(of(102.1), Verdict::Grown { count: 102.1, bound: 100.0 });
-        assert_eq!(of(97.9), Verdict::Fallen { count: 97.9, bound: 100.0 });
-        assert!(matches!(Verdict::of(1.0, None), Verdict::Grown { .. }), "a row without a bound");
-        assert!(conclude(&[("a", of(100.0)), ("b", of(50.0))]).is_ok());
-        let error = conclude(&[("a", of(100.0)), ("b", of(110.0))]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "more instructions than before: b takes 110.0 instructions, bound 100.0; make it \
-             shorter, or raise the bound and say why"
-        );
-    }
-
-    #[test]
     fn every_row_has_a_bound() {
         let text = include_str!("../../benches/instructions.json");
-        let value: Value = serde_json::from_str(text).unwrap();
-        assert!(Bounds::parse(&value).is_some());
-        assert!(Bounds::parse(&json!({ "rustc": "1.95.0", "rows": { "floor": 1.0 } })).is_none());
+        let value = serde_json::from_str(text).unwrap();
+        assert!(Bounds::parse(&value, &names()).is_some());
     }
 }

@@ -4,7 +4,8 @@
 //! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their
 //! own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
-//! not vary, and [`mca`] simulates them; [`load`] compares the service with and without recorders.
+//! not vary, compares them with [mod@bounds], and [`mca`] simulates them; [`load`] compares the
+//! service with and without recorders.
 //! [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
 //! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
 //! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
@@ -14,6 +15,7 @@
 
 mod bench;
 mod beside;
+mod bounds;
 mod ci;
 mod code_map;
 mod compiler;
