@@ -7,7 +7,7 @@ use crate::{
     error::{Error, Result},
     instructions, lanes, mutants, packages, seam,
     step::Tally,
-    vm,
+    vm, weight,
     workspace::Workspace,
 };
 
@@ -58,6 +58,7 @@ pub(crate) const LANES: &[Lane] = &[
     in_row(1, lane_of("aarch64", "threads, signals, clocks work on AArch64", lanes::aarch64)),
     in_row(1, lane_of("windows", "it compiles for Windows", lanes::windows)),
     in_row(1, lane_of("macos", "it compiles for macOS", lanes::macos)),
+    in_row(1, lane_of("weight", "no event brings more code than before", weight::check)),
     in_row(1, lane_of("unstable", "values of `valuable` are recorded", lanes::unstable)),
     in_row(2, lane_of("loom", "the models of the writer's threads hold", lanes::loom)),
     in_row(2, lane_of("mutants", "a test fails when a safeguard is taken out", mutants::run)),

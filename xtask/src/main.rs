@@ -4,8 +4,8 @@
 //! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their
 //! own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
-//! not vary, compares them with [mod@bounds], and [`mca`] simulates them; [`load`] compares the
-//! service with and without recorders.
+//! not vary, and [`mca`] simulates them; [`weight`] weighs what users build; [mod@bounds] compares
+//! such counts. [`load`] compares the service with and without recorders.
 //! [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
 //! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
 //! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
@@ -32,6 +32,7 @@ mod runtime_events;
 mod seam;
 mod step;
 mod vm;
+mod weight;
 mod workspace;
 
 use std::{env, process::ExitCode};
@@ -69,6 +70,8 @@ fn run(arguments: &[&str]) -> Result<()> {
         }
         ["load", arguments @ ..] => load::run(&Workspace::load()?, arguments),
         ["mca"] => mca::run(&Workspace::load()?),
+        ["weight"] => weight::run(&Workspace::load()?),
+        ["weight", "--check"] => ci::run(&Workspace::load()?, &["weight"]),
         ["vm", "--shell", command @ ..] => vm::shell(&Workspace::load()?, command),
         ["runtime-events"] | ["runtime-events", "--help"] => {
             println!("{}", runtime_events::HELP);
@@ -87,6 +90,7 @@ fn help() -> String {
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
          load [ROUNDS]     the service under load, with and without recorders; --help says more\n  \
          mca               simulates an event on several processors by llvm-mca\n  \
+         weight [--check]  what users build, beside `tracing`; --check is the lane\n  \
          vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
          runtime-events    makes the table of .NET's events in nettrace-reader; says how\n  \
          LANE              the same as `ci LANE`\n  \

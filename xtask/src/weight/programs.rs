@@ -1,0 +1,315 @@
+//! The programs that are weighed: their code, and the manifests around it.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use super::{Kind, Library};
+use crate::{
+    error::{Error, Result},
+    workspace::Workspace,
+};
+
+/// A program, by the name of its package.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) name: String,
+    dependencies: String,
+    code: String,
+}
+
+const AXUM: &str = "axum = \"0.8\"\n\
+    tokio = { version = \"1\", features = [\"macros\", \"net\", \"rt-multi-thread\"] }\n";
+
+impl Program {
+    /// A program with one item of each kind, and with `more` of `kind`.
+    pub(super) fn with_items(
+        workspace: &Workspace,
+        library: Library,
+        more: Option<(Kind, usize)>,
+    ) -> Self {
+        // Not the library's own name, which would be ambiguous.
+        let name = format!("{}-{}", library.name(), more.map_or("few", |(kind, _)| kind.name()));
+        let mut code = library.imports().to_owned();
+        code.push_str(START);
+        let mut calls = String::new();
+        for kind in Kind::ALL {
+            // An event of each shape, so that what they share is there as well.
+            let count = if kind == Kind::Event { SHAPES } else { 1 };
+            let more = more.map_or(0, |(other, more)| if other == kind { more } else { 0 });
+            for number in 0..count + more {
+                code.push_str(&item(library, kind, number));
+                writeln!(calls, "    {}_{number}(number, &text);", kind.name()).expect("a string");
+            }
+        }
+        code.push_str(&END.replace("CALLS", &calls));
+        Self { name, dependencies: library.dependencies(workspace), code }
+    }
+
+    /// A program that does nothing else, or a service, and its one event if `library` is given.
+    pub(super) fn whole(workspace: &Workspace, library: Option<Library>, is_service: bool) -> Self {
+        let kind = if is_service { "service" } else { "program" };
+        let (start, event) = match library {
+            None => ("", ""),
+            Some(Library::Ours) => (OUR_START, "Answered { number }.emit();"),
+            Some(Library::Tracing) => {
+                ("tracing_subscriber::fmt().init();", "tracing::info!(number, \"answered\");")
+            }
+        };
+        let mut dependencies =
+            library.map_or(String::new(), |library| library.dependencies(workspace));
+        if library == Some(Library::Tracing) {
+            dependencies.push_str("tracing-subscriber = \"0.3\"\n");
+        }
+        if is_service {
+            dependencies.push_str(AXUM);
+        }
+        let mut code = String::new();
+        if library == Some(Library::Ours) {
+            code.push_str(OUR_EVENT);
+        }
+        code.push_str(if is_service { SERVICE } else { PROGRAM });
+        let code = code.replace("START", start).replace("EVENT", event);
+        let library = library.map_or("nothing", Library::name);
+        Self { name: format!("{kind}-{library}"), dependencies, code }
+    }
+
+    /// Writes the program's code, which makes cargo compile it again.
+    pub(super) fn write_code(&self, folder: &Path) -> Result<()> {
+        write(&folder.join(&self.name).join("src/main.rs"), &self.code)
+    }
+}
+
+/// Writes a workspace of `programs` into `folder`.
+///
+/// Its lock file begins as that of this workspace, so that the releases are the same.
+pub(super) fn write_all(workspace: &Workspace, folder: &Path, programs: &[Program]) -> Result<()> {
+    let members: Vec<_> = programs.iter().map(|program| program.name.as_str()).collect();
+    write(&folder.join("Cargo.toml"), &WORKSPACE.replace("MEMBERS", &members.join("\", \"")))?;
+    let locked = workspace.root.join("Cargo.lock");
+    let text = fs::read_to_string(&locked)
+        .map_err(|source| Error::File { path: locked.clone(), source })?;
+    write(&folder.join("Cargo.lock"), &text)?;
+    for program in programs {
+        let manifest = format!(
+            "[package]\nname = \"{}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n\n\
+             [dependencies]\n{}",
+            program.name, program.dependencies
+        );
+        write(&folder.join(&program.name).join("Cargo.toml"), &manifest)?;
+        program.write_code(folder)?;
+    }
+    Ok(())
+}
+
+/// Debug information and incremental compilation have their own costs.
+const WORKSPACE: &str = "\
+[workspace]
+resolver = \"3\"
+members = [\"MEMBERS\"]
+
+[profile.dev]
+debug = false
+incremental = false
+
+[profile.release]
+debug = false
+incremental = false
+strip = true
+";
+
+impl Library {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Tracing => "tracing",
+        }
+    }
+
+    fn dependencies(self, workspace: &Workspace) -> String {
+        match self {
+            Self::Ours => {
+                let path = workspace.root.join("nettrace-writer");
+                format!("nettrace-writer = {{ path = {path:?} }}\n")
+            }
+            Self::Tracing => "tracing = \"0.1\"\n".to_owned(),
+        }
+    }
+
+    fn imports(self) -> &'static str {
+        match self {
+            Self::Ours => "use nettrace_writer::{Emit, TraceEvent, traced};\n",
+            Self::Tracing => "use tracing::{info, instrument};\n",
+        }
+    }
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Call => "call",
+            Self::AsyncCall => "async_call",
+        }
+    }
+}
+
+const START: &str = "\
+use std::{future::ready, hint::black_box, pin::Pin, task::{Context, Waker}};
+
+#[inline(never)]
+fn run(mut call: Pin<Box<dyn Future<Output = u64>>>) {
+    let is_ready = call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
+    black_box(is_ready);
+}
+";
+
+/// Nothing is known about the values.
+const END: &str = "
+fn main() {
+    let text = std::env::args().next().unwrap_or_default();
+    let number = text.len() as u64;
+CALLS}
+";
+
+/// One item, with a function that uses it. `@` stands for its number.
+fn item(library: Library, kind: Kind, number: usize) -> String {
+    let attribute = match library {
+        Library::Ours => "#[traced(provider = \"Weight\", fields = [value])]",
+        Library::Tracing => "#[instrument(skip_all, fields(value))]",
+    };
+    let code = match kind {
+        Kind::Event => event(library, number % SHAPES),
+        Kind::Call => CALL.replace("ATTRIBUTE", attribute),
+        Kind::AsyncCall => ASYNC_CALL.replace("ATTRIBUTE", attribute),
+    };
+    code.replace('@', &number.to_string())
+}
+
+const CALL: &str = "
+ATTRIBUTE
+#[inline(never)]
+fn inner_@(value: u64) -> u64 {
+    black_box(value) + @
+}
+
+#[inline(never)]
+fn call_@(number: u64, _: &str) {
+    black_box(inner_@(number));
+}
+";
+
+const ASYNC_CALL: &str = "
+ATTRIBUTE
+async fn waits_@(value: u64) -> u64 {
+    ready(black_box(value)).await + @
+}
+
+#[inline(never)]
+fn async_call_@(number: u64, _: &str) {
+    run(Box::pin(waits_@(number)));
+}
+";
+
+/// How many shapes of events there are.
+const SHAPES: usize = 4;
+
+fn event(library: Library, shape: usize) -> String {
+    // The fields of a type, those of its value, and the same as `tracing` has them.
+    let (generics, fields, values, named) = [
+        (
+            "",
+            "first: u64, second: u64",
+            "first: number, second: number + @",
+            "first = number, second = number + @",
+        ),
+        (
+            "<'a>",
+            "text: &'a str, number: u64",
+            "text, number: number + @",
+            "text, number = number + @",
+        ),
+        (
+            "<'a>",
+            "id: u64, name: &'a str, size: u32, share: f64, last: bool",
+            "id: number + @, name: text, size: number as u32, share: number as f64, \
+             last: number > @",
+            "id = number + @, name = text, size = number as u32, share = number as f64, \
+             last = number > @",
+        ),
+        (
+            "",
+            "list: [u64; 3], maybe: Option<u64>",
+            "list: [number, number + 1, number + @], maybe: number.checked_sub(@)",
+            "list = ?[number, number + 1, number + @], maybe = number.checked_sub(@)",
+        ),
+    ][shape];
+    let (definition, statement) = match library {
+        Library::Ours => (
+            format!(
+                "\n#[derive(TraceEvent)]\n#[trace_event(provider = \"Weight\")]\n\
+                 struct Event@{generics} {{ {fields} }}\n"
+            ),
+            format!("Event@ {{ {values} }}.emit()"),
+        ),
+        Library::Tracing => (String::new(), format!("info!({named})")),
+    };
+    format!(
+        "{definition}
+#[inline(never)]
+#[allow(unused_variables)]
+fn event_@(number: u64, text: &str) {{
+    {statement};
+}}
+"
+    )
+}
+
+const OUR_EVENT: &str = "\
+use nettrace_writer::{Emit, Session, TraceEvent};
+
+#[derive(TraceEvent)]
+#[trace_event(provider = \"Weight\")]
+struct Answered {
+    number: u64,
+}
+
+";
+
+const OUR_START: &str =
+    "let _session = Session::builder().file(\"weight.nettrace\").overwrite(true).start()?;";
+
+const PROGRAM: &str = "\
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    START
+    let number = std::env::args().count() as u64;
+    EVENT
+    println!(\"{number}\");
+    Ok(())
+}
+";
+
+const SERVICE: &str = "\
+use axum::{Router, routing::get};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    START
+    let listener = tokio::net::TcpListener::bind(\"127.0.0.1:8080\").await?;
+    let app = Router::new().route(\"/\", get(answer));
+    axum::serve(listener, app).await?;
+    Ok(())
+}
+
+async fn answer() -> String {
+    let number = std::env::args().count() as u64;
+    EVENT
+    number.to_string()
+}
+";
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    let unusable = |source| Error::File { path: path.to_owned(), source };
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(unusable)?;
+    }
+    fs::write(path, text).map_err(unusable)
+}
