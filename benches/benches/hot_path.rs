@@ -14,9 +14,8 @@ use benches::{
 };
 use nettrace_writer::{Emit, Session};
 
-/// The functions on the path of an event: the caller's, and the one that is specific to the event
-/// type.
-const FUNCTIONS: [&str; 2] = ["hot_path::emit>", "nettrace_writer::emit::emit_enabled"];
+/// The functions on the path of an event: the caller's, and the one of all events.
+const FUNCTIONS: [&str; 2] = ["hot_path::emit>", "nettrace_writer::emit::record>"];
 
 fn main() -> ExitCode {
     let report = Report::default();

@@ -8,10 +8,13 @@
 
 use core::{
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
 };
 
-use crate::{encode::PayloadEncoder, schema::EventSchema};
+use crate::{
+    encode::PayloadEncoder,
+    schema::{EventSchema, FieldType},
+};
 
 /// The value of [`EventType::enabled`] before registration. The word also has this value while 30
 /// sessions and the kernel listen at once and one of them loses the type's events; registration
@@ -52,12 +55,14 @@ pub struct EventType {
     state: AtomicU32,
     /// The index that the registry assigned, starting at 1; 0 before registration.
     index: AtomicU32,
-    /// The index as rows store it: see [`index_in_rows`](Self::index_in_rows).
-    index_in_rows: AtomicU32,
     /// The id that the registry assigned; 0 before registration.
     id: AtomicU32,
     /// The bits of the sessions that lose the type's events.
     lost: AtomicU32,
+    /// The size of every payload; see [`payload_size`](Self::payload_size).
+    payload_size: AtomicU32,
+    /// The index and the size as rows store them; see [`row_head`](Self::row_head).
+    row_head: AtomicU64,
     /// The next type in the registry's list.
     pub(crate) next: AtomicPtr<EventType>,
     /// The next type among those that the registry finds by the same hash.
@@ -85,9 +90,10 @@ impl EventType {
             enabled: AtomicU32::new(NOT_REGISTERED),
             state: AtomicU32::new(0),
             index: AtomicU32::new(0),
-            index_in_rows: AtomicU32::new(0),
             id: AtomicU32::new(0),
             lost: AtomicU32::new(0),
+            payload_size: AtomicU32::new(PAYLOADS_VARY),
+            row_head: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             next_by_id: AtomicPtr::new(ptr::null_mut()),
             schema,
@@ -122,7 +128,7 @@ impl EventType {
     /// assert_eq!(SALE.enabled(), 1 << KERNEL_BIT | 1 << 4);
     /// # Ok::<(), registry::RegisterError>(())
     /// ```
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn enabled(&self) -> u32 {
         // Relaxed: an event may miss a listener that has just come, or meet one that has just gone.
@@ -163,28 +169,10 @@ impl EventType {
     /// assert_eq!(SALE.index(), 1);
     /// # Ok::<(), registry::RegisterError>(())
     /// ```
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn index(&self) -> u32 {
         self.index.load(Ordering::Relaxed)
-    }
-
-    /// The index in the form that compact rows store, precomputed so that no event has to compute
-    /// it: LEB128 in the low two bytes, its length (1 or 2 bytes) in the third; 0 before
-    /// registration.
-    ///
-    /// ```
-    /// # use nettrace_event::{EventType, example::SALE as SCHEMA, registry};
-    /// # static SALE: EventType = EventType::new(&SCHEMA);
-    /// registry::register(&SALE)?;
-    /// // Index 1 takes one byte.
-    /// assert_eq!(SALE.index_in_rows().to_le_bytes(), [1, 0, 1, 0]);
-    /// # Ok::<(), registry::RegisterError>(())
-    /// ```
-    #[inline(always)]
-    #[must_use]
-    pub fn index_in_rows(&self) -> u32 {
-        self.index_in_rows.load(Ordering::Relaxed)
     }
 
     /// The id that the type has within its provider. It is the one that the [schema](EventSchema)
@@ -237,6 +225,33 @@ impl EventType {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |lost| Some(lost & !clear | set));
     }
 
+    /// The size in bytes of every payload of this type in NetTrace, computed at registration.
+    /// [`PAYLOADS_VARY`] if payloads differ in size or have 2^14 bytes or more, and before
+    /// registration.
+    ///
+    /// ```
+    /// # use nettrace_event::{EventType, example::SALE as SCHEMA, registry};
+    /// # static SALE: EventType = EventType::new(&SCHEMA);
+    /// registry::register(&SALE)?;
+    /// // A sale has one field, a `u32`.
+    /// assert_eq!(SALE.payload_size(), 4);
+    /// # Ok::<(), registry::RegisterError>(())
+    /// ```
+    #[inline]
+    #[must_use]
+    pub fn payload_size(&self) -> u32 {
+        self.payload_size.load(Ordering::Relaxed)
+    }
+
+    /// What the headers of all rows of this type have in common, for the writer of rows: see
+    /// [`compact_head`]. 0 before registration.
+    #[doc(hidden)]
+    #[inline]
+    #[must_use]
+    pub fn row_head(&self) -> u64 {
+        self.row_head.load(Ordering::Relaxed)
+    }
+
     /// Whether the type was registered and not refused.
     ///
     /// ```
@@ -279,13 +294,33 @@ impl EventType {
 
     pub(crate) fn set_index(&self, index: u32) {
         self.index.store(index, Ordering::Relaxed);
-        let bytes = if index < 1 << 7 {
-            index | (1 << 16)
-        } else {
-            (index + (index & 0x3f80) + 0x80) | (2 << 16)
-        };
-        self.index_in_rows.store(bytes, Ordering::Relaxed);
+        let size = FieldType::Object(self.schema.fields).fixed_size();
+        let size = size.and_then(|size| u32::try_from(size).ok()).filter(|&size| size < 1 << 14);
+        let size = size.unwrap_or(PAYLOADS_VARY);
+        self.payload_size.store(size, Ordering::Relaxed);
+        self.row_head.store(compact_head(index, size), Ordering::Relaxed);
     }
+}
+
+/// The [payload size](EventType::payload_size) of a type whose payloads differ in size.
+pub const PAYLOADS_VARY: u32 = u32::MAX;
+
+/// What is before and after the time in the header of a row, in a `.nettrace` file of version 6:
+/// room for the flags (a byte) and the metadata id in the low four bytes, the size of the payload in
+/// the next two, then how many of those four count, and how many of those two. Both numbers are
+/// below 2^14, as LEB128. If payloads vary in size, that takes two bytes, which are 0.
+#[doc(hidden)]
+#[must_use]
+pub const fn compact_head(index: u32, size: u32) -> u64 {
+    let (id, id_len) = leb128(index);
+    let (size, size_len) = if size == PAYLOADS_VARY { (0, 2) } else { leb128(size) };
+    id << 8 | size << 32 | (1 + id_len) << 48 | size_len << 56
+}
+
+/// A number below 2^14 as LEB128, and how many bytes that takes.
+const fn leb128(number: u32) -> (u64, u64) {
+    let number = number as u64;
+    if number < 1 << 7 { (number, 1) } else { (number + (number & 0x3f80) + 0x80, 2) }
 }
 
 /// A value that can be recorded as an event. `#[derive(TraceEvent)]` implements it.
@@ -357,18 +392,8 @@ pub trait TraceEvent {
     /// Passes the fields to an encoder, in the order of the schema.
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E);
 
-    /// Whether the event before this one is hardly ever of the same type. Recording then does not
-    /// try the shortest way first. For the code of spans.
-    #[doc(hidden)]
-    const COMES_ALONE: bool = false;
-
-    /// Whether the row of such an event leaves out what it has in common with the row before. That
-    /// is worth a comparison only if there is something. For the code of spans.
-    #[doc(hidden)]
-    const LEAVES_OUT: bool = true;
-
     /// Whether anybody listens to any of the types. Also true before registration.
-    #[inline(always)]
+    #[inline]
     #[must_use]
     fn is_any_enabled() -> bool {
         Self::event_types().iter().any(|ty| ty.enabled() != 0)
@@ -376,20 +401,17 @@ pub trait TraceEvent {
 }
 
 impl<T: TraceEvent + ?Sized> TraceEvent for &T {
-    const COMES_ALONE: bool = T::COMES_ALONE;
-    const LEAVES_OUT: bool = T::LEAVES_OUT;
-
-    #[inline(always)]
+    #[inline]
     fn event_types() -> &'static [&'static EventType] {
         T::event_types()
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         (**self).event_type()
     }
 
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         (**self).encode(encoder);
     }
@@ -403,21 +425,17 @@ impl<T: TraceEvent + ?Sized> TraceEvent for &T {
 pub struct Made<F>(pub F);
 
 impl<T: TraceEvent, F: Fn() -> T> TraceEvent for Made<F> {
-    // A Start comes after another event than a Start of the same span, and so on.
-    const COMES_ALONE: bool = true;
-    const LEAVES_OUT: bool = false;
-
-    #[inline(always)]
+    #[inline]
     fn event_types() -> &'static [&'static EventType] {
         T::event_types()
     }
 
-    #[inline(always)]
+    #[inline]
     fn event_type(&self) -> &'static EventType {
         (self.0)().event_type()
     }
 
-    #[inline(always)]
+    #[inline]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         (self.0)().encode(encoder);
     }

@@ -79,7 +79,10 @@ mod schema;
 pub use crate::{
     derived::derived_id,
     encode::PayloadEncoder,
-    event::{EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, SESSION_BITS, TraceEvent},
+    event::{
+        EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, PAYLOADS_VARY, SESSION_BITS,
+        TraceEvent, compact_head,
+    },
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,

@@ -3,13 +3,12 @@
 mod support;
 
 use nettrace_event::{
-    ArrayLayout as Layout, EventSchema, EventType, FieldSchema, FieldType as Type, PayloadEncoder,
-    StrEncoding as Text, TraceEvent,
+    ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, StrEncoding as Text,
 };
 use nettrace_format::{
     FormatError,
     content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
-    payload::{FixedSize, MAX_PAYLOAD, SizeHint},
+    payload::MAX_PAYLOAD,
     types,
     v6::{self, BlockKind, MAX_BLOCK_SIZE, SequencePointFlags, ThreadSequence},
 };
@@ -308,76 +307,4 @@ fn rows_are_split_between_blocks() {
         next += number(4);
     }
     assert_eq!(next, 610);
-}
-
-/// An event that is encoded by a function.
-struct Event(fn(&mut dyn FnMut(Value)));
-
-enum Value {
-    U8(u8),
-    Bool,
-    Guid,
-    Str,
-    Fixed(usize),
-}
-
-static SCHEMA: EventSchema = schema(1, "E", &[]);
-static TYPE: EventType = EventType::new(&SCHEMA);
-
-impl TraceEvent for Event {
-    fn event_types() -> &'static [&'static EventType] {
-        static TYPES: [&EventType; 1] = [&TYPE];
-        &TYPES
-    }
-
-    fn event_type(&self) -> &'static EventType {
-        &TYPE
-    }
-
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        (self.0)(&mut |value| match value {
-            Value::U8(value) => encoder.u8(value),
-            Value::Bool => encoder.bool(true),
-            Value::Guid => encoder.guid(&[0; 16]),
-            Value::Str => encoder.str("a", Text::Utf16),
-            Value::Fixed(len) => {
-                let mark = encoder.begin_array(len, Layout::Fixed(3));
-                encoder.u8_elements(&vec![0; len]);
-                encoder.end_array(mark);
-            }
-        });
-    }
-}
-
-#[test]
-fn sizes_beforehand() {
-    assert_eq!(FixedSize::of(&Event(|_| ())), Some(0));
-    assert_eq!(
-        FixedSize::of(&Event(|put| {
-            put(Value::U8(1));
-            put(Value::Bool);
-            put(Value::Guid);
-            put(Value::Fixed(3));
-        })),
-        Some(24)
-    );
-    assert_eq!(FixedSize::of(&Event(|put| put(Value::Str))), None);
-    assert_eq!(FixedSize::of(&Event(|put| put(Value::Fixed(2)))), None);
-}
-
-#[test]
-fn sizes_of_ascii_text_beforehand() {
-    let hint = FixedSize::hint(&Event(|put| put(Value::U8(1))));
-    assert_eq!(hint, SizeHint::Fixed(1));
-    let hint = FixedSize::hint(&Event(|put| {
-        put(Value::U8(1));
-        put(Value::Str);
-        put(Value::Str);
-    }));
-    assert_eq!(hint, SizeHint::Plain { size: 5, units: 2 });
-    let hint = FixedSize::hint(&Event(|put| {
-        put(Value::Str);
-        put(Value::Fixed(2));
-    }));
-    assert_eq!(hint, SizeHint::Unknown);
 }

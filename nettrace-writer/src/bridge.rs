@@ -262,7 +262,7 @@ impl IdWords {
         let ty = start.event_type();
         if let Within::Current = within {
             let word = ty.enabled();
-            // As in `emit_enabled`.
+            // As in `see_listener`.
             fence(Ordering::Acquire);
             if let Some(buffer) = frames::begin_apart(&self.0, word) {
                 return match emit_begun(start, ty, buffer) {
@@ -384,12 +384,6 @@ pub enum Within<'a> {
     Span(&'a SpanIds, Option<Arc<TraceState>>),
 }
 
-/// Records an event as [`Emit::emit`](crate::Emit::emit) does, in the code of the caller.
-#[inline(always)]
-pub fn emit_here<T: TraceEvent>(event: T) {
-    crate::emit::emit_here(event);
-}
-
 impl Within<'_> {
     /// Calls `f` with the same, as the frames have it.
     #[inline(always)]
@@ -421,27 +415,6 @@ impl Entry {
     #[inline]
     pub fn leave(self) {
         frames::leave(&self.entered);
-    }
-
-    /// [`leave`](Self::leave) in the code of the caller. `Caller` is a type that no other caller
-    /// names here: each has a function of its own.
-    ///
-    /// ```
-    /// use nettrace_writer::{
-    ///     Context,
-    ///     bridge::{SpanIds, Within},
-    /// };
-    ///
-    /// struct Here;
-    ///
-    /// let (ids, state, begun) = SpanIds::begin(Within::Nothing);
-    /// begun.leave();
-    /// ids.enter(state).leave_here::<Here>();
-    /// assert!(Context::current().span_id().is_none());
-    /// ```
-    #[inline(always)]
-    pub fn leave_here<Caller>(self) {
-        frames::leave_from::<Caller>(&self.entered);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The path of an event from the caller to its thread's buffer.
 
+pub(crate) mod any_event;
 pub(crate) mod apart;
 mod general;
 mod in_place;
@@ -8,13 +9,14 @@ pub(crate) mod sampled_out;
 pub(crate) mod single;
 mod slow;
 
-use std::{mem, num::NonZero};
+use std::num::NonZero;
 
 use nettrace_event::{EventType, TraceEvent};
 
 use self::{
+    any_event::AnyEvent,
     general::{Outcome, attempt, emit_somewhere},
-    in_place::{Placed, place},
+    in_place::place,
     origin::NO_ORIGIN,
     sampled_out::leave_out,
     slow::{record_slowly, relabel},
@@ -76,19 +78,14 @@ pub trait Emit: TraceEvent {
     /// assert_eq!(session.finish()?.written, 2);
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
-    #[inline(always)]
+    #[inline]
     fn emit(self)
     where
         Self: Sized,
     {
         let ty = self.event_type();
         if let Some(word) = NonZero::new(ty.enabled()) {
-            if passes_in_registers::<Self>() {
-                emit_enabled(self, word, ty);
-            } else {
-                let event = self;
-                emit_enabled(&event, word, ty);
-            }
+            record(&self, word, ty);
         }
     }
 
@@ -115,7 +112,7 @@ pub trait Emit: TraceEvent {
         let ty = self.event_type();
         let word = ty.enabled();
         if word != 0 && !is_left_out(ty, word) {
-            emit_somewhere(self, ty, word, origin);
+            emit_somewhere(&self, ty, word, origin);
         }
     }
 }
@@ -151,55 +148,49 @@ macro_rules! emit {
 /// # fn count_rows() -> usize { 3 }
 /// emit_lazy(|| Snapshot { rows: count_rows() });
 /// ```
-#[inline(always)]
+#[inline]
 pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     if T::is_any_enabled() {
         event().emit();
     }
 }
 
-/// Whether an event of this type is passed on by value: a function's arguments then hold it in two
-/// registers at most, and it is never in memory.
-#[inline(always)]
-const fn passes_in_registers<T>() -> bool {
-    size_of::<T>() <= 2 * size_of::<usize>() && !mem::needs_drop::<T>()
-}
-
-/// Records an event to whose type somebody listens. One function for each type of event, so that
-/// the path of a disabled event stays short. `T` is the event's type, or a reference to it.
-///
-/// Everything but the common case is a call in tail position, so that the common case needs no
-/// stack. For the same reason an event that was passed by value is passed on by value. The order of
-/// arguments lets an event of two registers stay where it is, with `rdtsc` in between.
+/// Records an event to whose type somebody listens: the way of every event. Exists once, so that it
+/// stays in the processor's caches.
 #[inline(never)]
-fn emit_enabled<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
-    emit_enabled_here(event, word, ty);
-}
-
-/// [`Emit::emit`] in the code of the caller, for callers that are functions of their own. A library
-/// that reads a thread local saves registers, which such a caller has saved anyway.
-#[inline(always)]
-pub(crate) fn emit_here<T: TraceEvent>(event: T) {
-    let ty = event.event_type();
-    if let Some(word) = NonZero::new(ty.enabled()) {
-        emit_enabled_here(event, word, ty);
+fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+    let Some(buffer) = local::current(word) else {
+        see_listener();
+        return record_elsewhere(event, word, ty);
+    };
+    if !buffer.record.begin_usual() {
+        see_listener();
+        return record_unusually(buffer, event, ty);
+    }
+    // The usual clock is the counter.
+    let now = clock::counter();
+    if place(buffer, event, ty, now, now) {
+        buffer.record.end_usual();
+    } else {
+        record_or_move_on(buffer, event, ty);
     }
 }
 
-/// [`emit_enabled`] in the code of the caller.
-#[inline(always)]
-fn emit_enabled_here<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
-    local::with_current(
-        word,
-        event,
-        #[inline(always)]
-        |event, buffer| emit_usual(event, ty, buffer),
-        #[inline(always)]
-        |event| {
-            see_listener();
-            emit_elsewhere(event, word, ty);
-        },
-    );
+/// Records an event that has begun. The labels in the buffer are those of its row. Returns the time
+/// by the processor's counter if the row is plain.
+#[inline(never)]
+fn record_begun(
+    buffer: &ThreadBuffer,
+    event: &dyn AnyEvent,
+    ty: &'static EventType,
+) -> Option<u64> {
+    let now = clock::counter();
+    if place(buffer, event, ty, now, now) {
+        buffer.record.end_usual();
+        return Some(now);
+    }
+    record_or_move_on(buffer, event, ty);
+    None
 }
 
 /// Comes between the load of a type's word and the loads of what was stored before a listener's bit
@@ -210,35 +201,6 @@ fn see_listener() {
     fence(Ordering::Acquire);
 }
 
-/// [`emit_enabled`] for an event that goes to the thread's current buffer.
-///
-/// An event like the one before needs no [`see_listener`]. Of its type it reads the address alone.
-/// All else that it reads is in the record, where this thread has stored it, or which the protocol
-/// of [`record`](crate::record) covers.
-#[inline(always)]
-fn emit_usual<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &ThreadBuffer) {
-    if !buffer.record.begin_usual() {
-        see_listener();
-        return record_unusually(buffer, event, ty);
-    }
-    let now = clock::counter();
-    if T::COMES_ALONE {
-        see_listener();
-        return place_otherwise(event, now, ty, buffer);
-    }
-    match place::<T, true, false>(buffer, &event, ty, now) {
-        Placed::Done => {}
-        Placed::Otherwise => {
-            see_listener();
-            place_otherwise(event, now, ty, buffer);
-        }
-        Placed::Slowly => {
-            see_listener();
-            record_or_move_on(buffer, event, ty);
-        }
-    }
-}
-
 /// Whether the event is in a tree that sampling left out, and is left out with it. It is counted
 /// then.
 #[inline]
@@ -246,27 +208,27 @@ pub fn is_left_out(ty: &'static EventType, word: u32) -> bool {
     frames::is_sampled_out() && leave_out(ty, word)
 }
 
-/// [`emit_enabled`] for an event that does not go to the thread's current buffer. In a tree that
-/// sampling left out, that is every event: an event that is recorded in spite of it makes no buffer
-/// the current one.
+/// [`record`] for an event that does not go to the thread's current buffer. In a tree that sampling
+/// left out, that is every event: an event that is recorded in spite of it makes no buffer the
+/// current one.
 #[cold]
 #[inline(never)]
-fn emit_elsewhere<T: TraceEvent>(event: T, word: NonZero<u32>, ty: &'static EventType) {
+fn record_elsewhere(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
     if frames::is_sampled_out() {
         if !leave_out(ty, word.get()) {
-            emit_somewhere(&event, ty, word.get(), &NO_ORIGIN);
+            emit_somewhere(event, ty, word.get(), &NO_ORIGIN);
         }
         return;
     }
     match local::buffer_of(word.get()) {
-        Some(buffer) => emit_after_change(event, ty, buffer),
-        None => emit_somewhere(&event, ty, word.get(), &NO_ORIGIN),
+        Some(buffer) => record_after_change(buffer, event, ty),
+        None => emit_somewhere(event, ty, word.get(), &NO_ORIGIN),
     }
 }
 
 /// Records into a buffer that is not the current one, because labels changed or because the event
 /// before went to another session. Makes it the current one if its labels are those in force.
-fn emit_after_change<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &ThreadBuffer) {
+fn record_after_change(buffer: &ThreadBuffer, event: &dyn AnyEvent, ty: &'static EventType) {
     if !buffer.record.begin_usual() {
         return record_unusually(buffer, event, ty);
     }
@@ -274,40 +236,26 @@ fn emit_after_change<T: TraceEvent>(event: T, ty: &'static EventType, buffer: &T
         return record_or_move_on(buffer, event, ty);
     }
     local::make_current(buffer);
-    place_otherwise(event, clock::counter(), ty, buffer);
-}
-
-/// Goes on with an event for which [`place`] returned [`Placed::Otherwise`].
-#[inline(never)]
-fn place_otherwise<T: TraceEvent>(
-    event: T,
-    now: u64,
-    ty: &'static EventType,
-    buffer: &ThreadBuffer,
-) {
-    match place::<T, true, true>(buffer, &event, ty, now) {
-        Placed::Done => {}
-        Placed::Otherwise | Placed::Slowly => record_or_move_on(buffer, event, ty),
-    }
+    record_begun(buffer, event, ty);
 }
 
 /// Records into a record whose mode is not the usual one, or counts the event as nested if the
 /// record is busy.
 #[cold]
 #[inline(never)]
-fn record_unusually<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
+fn record_unusually(buffer: &ThreadBuffer, event: &dyn AnyEvent, ty: &'static EventType) {
     let slot = buffer.session.slot;
-    if attempt(buffer, &event, ty, &NO_ORIGIN) == Outcome::Closed {
-        emit_somewhere(&event, ty, 1 << slot, &NO_ORIGIN);
+    if attempt(buffer, event, ty, &NO_ORIGIN) == Outcome::Closed {
+        emit_somewhere(event, ty, 1 << slot, &NO_ORIGIN);
     }
 }
 
 /// [`record_slowly`]. If the session is over, goes on with the next one in the same slot.
 #[cold]
 #[inline(never)]
-fn record_or_move_on<T: TraceEvent>(buffer: &ThreadBuffer, event: T, ty: &'static EventType) {
+fn record_or_move_on(buffer: &ThreadBuffer, event: &dyn AnyEvent, ty: &'static EventType) {
     let slot = buffer.session.slot;
-    if record_slowly(buffer, &event, ty, &NO_ORIGIN) == Outcome::Closed {
-        emit_somewhere(&event, ty, 1 << slot, &NO_ORIGIN);
+    if record_slowly(buffer, event, ty, &NO_ORIGIN) == Outcome::Closed {
+        emit_somewhere(event, ty, 1 << slot, &NO_ORIGIN);
     }
 }

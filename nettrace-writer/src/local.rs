@@ -83,7 +83,7 @@ const SLOTS: usize = (SESSION_BITS as usize + 1).next_power_of_two();
 
 struct ExitGuard;
 
-/// Stands for a buffer of no session: what [`with_current`] reads of it is 0.
+/// Stands for a buffer of no session: what [`current`] reads of it is 0.
 static NOBODY: Nobody = Nobody([0; size_of::<Record>()]);
 
 #[repr(C, align(128))]
@@ -131,26 +131,18 @@ pub(crate) fn buffer_of<'a>(word: u32) -> Option<&'a ThreadBuffer> {
     if word.is_power_of_two() { buffer(word.trailing_zeros()) } else { None }
 }
 
-/// Calls `then` with the thread's current buffer if it belongs to the one session that a word
-/// names, and `otherwise` if it does not. (Of an `Option` the compiler would keep two copies.)
+/// The thread's current buffer, if it belongs to the one session that a word names.
 ///
 /// The reference is valid as for [`buffer`].
-#[inline(always)]
-pub(crate) fn with_current<'a, A, R>(
-    word: NonZero<u32>,
-    argument: A,
-    then: impl FnOnce(A, &'a ThreadBuffer) -> R,
-    otherwise: impl FnOnce(A) -> R,
-) -> R {
-    let pointer = CURRENT.get().as_ptr();
+#[inline]
+pub(crate) fn current<'a>(word: NonZero<u32>) -> Option<&'a ThreadBuffer> {
+    let pointer = CURRENT.with(Cell::get).as_ptr();
     // SAFETY: L2: in bounds of a buffer, or of `NOBODY`, which is as large as a buffer's record.
     let of = unsafe { &raw const (*pointer).record.word };
     // SAFETY: L2: the field of a buffer never changes, and those bytes of `NOBODY` are 0.
-    if unsafe { of.read() } != word.get() {
-        return otherwise(argument);
-    }
+    let is_wanted = unsafe { of.read() } == word.get();
     // SAFETY: L2: a word that is not 0 is that of a buffer.
-    then(argument, unsafe { &*pointer })
+    is_wanted.then(|| unsafe { &*pointer })
 }
 
 /// Makes a buffer that is in a slot the current one. The labels of its next row must be those in

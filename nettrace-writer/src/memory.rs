@@ -27,14 +27,14 @@ mod widen;
 
 #[cfg(not(nettrace_loom))]
 use std::alloc::{self, Layout};
-use std::{fmt, hint, ptr::NonNull};
+use std::{fmt, ptr::NonNull};
 
-use nettrace_format::payload::{Buffer, MAX_PAYLOAD, Refusal};
+use nettrace_format::payload::{self, Buffer, MAX_ELEMENTS, Refusal, TextBounds};
 
 use crate::{
     pool::ChunkHeader,
     record::{ATTENTION, Record},
-    row::HEAD_ROOM,
+    row::{HEAD_ROOM, WHOLE},
     sync::{AtomicUsize, Ordering},
 };
 
@@ -238,223 +238,244 @@ impl<T> fmt::Debug for Table<T> {
     }
 }
 
-/// The free part of a busy record's chunk, large enough for a row with the payload that is asked
-/// for.
-#[derive(Debug)]
-pub(crate) struct Window {
-    at: *mut u8,
-    limit: usize,
-    payload: usize,
+/// The part of a busy record's chunk that is for a payload.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    start: *mut u8,
+    end: *mut u8,
 }
 
-impl Window {
-    /// Returns `None` if a header and `payload` bytes do not fit, or if the chunk may not be
-    /// written.
-    #[inline(always)]
-    pub(crate) fn open(record: &Record, payload: usize) -> Option<Self> {
-        // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
-        // the chunk that `pos` is in. If not, it is below every position, and the room negative.
+impl Room {
+    /// Writes the header of a busy record's next row: the first `len` bytes of `head`, at most 7.
+    /// The rest of the chunk is for its payload. `None` if the header does not fit, if there is no
+    /// chunk, or if the next event must take the slow path.
+    #[inline]
+    pub(crate) fn behind_head(record: &Record, (head, len): (u64, usize)) -> Option<Self> {
+        // M2: as in `Cursor::for_next`.
         let (at, limit) = (record.pos(), record.limit());
-        let room = limit.wrapping_sub(at as usize) as isize;
-        (payload <= MAX_PAYLOAD && payload as isize <= room).then_some(Self { at, limit, payload })
-    }
-
-    /// Writes the header of a row with its payload's size. Returns a cursor for exactly the payload
-    /// that the window was opened for.
-    #[inline(always)]
-    pub(crate) fn fixed(self, head: u64, head_len: usize, size: u32, size_len: usize) -> Cursor {
-        let size_at = self.head(head, head_len);
-        // SAFETY: M3: at most 7 and 4 bytes from the start, within the HEAD_ROOM that is free.
-        unsafe { size_at.cast::<[u8; 4]>().write_unaligned(size.to_le_bytes()) };
-        Cursor::new(size_at.wrapping_add(size_len & 3), self.payload)
-    }
-
-    /// Writes the header of a row without its payload's size. Returns a cursor for exactly the
-    /// payload that the window was opened for.
-    #[inline(always)]
-    pub(crate) fn same(self, head: u64, head_len: usize) -> Cursor {
-        Cursor::new(self.head(head, head_len), self.payload)
-    }
-
-    /// Writes the header of a row: its flags, and four bytes more. Returns a cursor for exactly the
-    /// payload that the window was opened for, and where that payload ends.
-    #[inline(always)]
-    pub(crate) fn sized(self, flags: u8, rest: u32) -> (Cursor, *mut u8) {
-        // SAFETY: M3: a byte, within the HEAD_ROOM that is free.
-        unsafe { self.at.write(flags) };
-        let rest_at = self.at.wrapping_add(1).cast::<[u8; 4]>();
-        // SAFETY: M3: the four bytes after it, within the HEAD_ROOM as well.
-        unsafe { rest_at.write_unaligned(rest.to_le_bytes()) };
-        let payload = self.at.wrapping_add(5);
-        (Cursor::new(payload, self.payload), payload.wrapping_add(self.payload))
-    }
-
-    /// Writes the header of a row whose size, of two bytes, is set later. Returns a cursor for the
-    /// rest of the chunk.
-    #[inline(always)]
-    pub(crate) fn variable(self, head: u64, head_len: usize) -> (SizeField, Cursor) {
-        let size_at = self.head(head, head_len);
-        let body = size_at.wrapping_add(2);
-        (SizeField(size_at), Cursor::new(body, self.limit + HEAD_ROOM - body as usize))
-    }
-
-    #[inline(always)]
-    fn head(&self, head: u64, head_len: usize) -> *mut u8 {
+        if at as usize > limit {
+            return None;
+        }
         // SAFETY: M3: 8 bytes, within the HEAD_ROOM that is free.
-        unsafe { self.at.cast::<[u8; 8]>().write_unaligned(head.to_le_bytes()) };
-        self.at.wrapping_add(head_len & 7)
+        unsafe { at.cast::<[u8; 8]>().write_unaligned(head.to_le_bytes()) };
+        Some(Self { start: at.wrapping_add(len & 7), end: end_at(at, limit) })
+    }
+
+    /// [`behind_head`](Self::behind_head) for a header with the metadata id and the payload's size.
+    /// `of_type` is [`EventType::row_head`](nettrace_event::EventType::row_head), and `delta` has at
+    /// most 4 bytes.
+    #[inline]
+    pub(crate) fn behind_whole_head(
+        record: &Record,
+        of_type: u64,
+        (delta, delta_len): (u32, usize),
+    ) -> Option<Self> {
+        let start = of_type as u32 | u32::from(WHOLE);
+        let Self { start: at, end } =
+            Self::behind_head(record, (start.into(), (of_type >> 48) as usize & 3))?;
+        let after = at.wrapping_add(delta_len & 7);
+        // SAFETY: M3: 4 bytes after 3 at most, within the HEAD_ROOM that is free.
+        unsafe { at.cast::<[u8; 4]>().write_unaligned(delta.to_le_bytes()) };
+        let size = (of_type >> 32) as u16;
+        // SAFETY: M3: 2 bytes after 10 at most, within the HEAD_ROOM as well.
+        unsafe { after.cast::<[u8; 2]>().write_unaligned(size.to_le_bytes()) };
+        Some(Self { start: after.wrapping_add((of_type >> 56) as usize & 3), end })
+    }
+
+    #[inline]
+    fn len(self) -> usize {
+        self.end as usize - self.start as usize
+    }
+
+    /// Stores the payload's size, for which [`behind_head`](Self::behind_head) has left two bytes.
+    #[inline]
+    pub(crate) fn set_size(self, size: u32) {
+        let at = self.start.wrapping_sub(2).cast::<[u8; 2]>();
+        // SAFETY: M3: the two bytes before the payload, which `behind_head` has written.
+        unsafe { at.write_unaligned((size as u16).to_le_bytes()) };
     }
 }
 
-/// The place of a payload's size.
-#[derive(Debug)]
-pub(crate) struct SizeField(*mut u8);
+/// Where a payload ends, and why the encoder refused it, if it did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct End {
+    pub(crate) at: *mut u8,
+    pub(crate) refusal: Option<Refusal>,
+}
 
-impl SizeField {
-    /// Stores the size, of two bytes.
-    #[inline(always)]
-    pub(crate) fn set(self, size: u32) {
-        // SAFETY: M3: within the HEAD_ROOM of the window that made this.
-        unsafe { self.0.cast::<[u8; 2]>().write_unaligned((size as u16).to_le_bytes()) };
+impl End {
+    /// How many bytes the payload has. Above every bound if it was refused or did not fit.
+    #[inline]
+    pub(crate) fn len(self, room: Room) -> usize {
+        (self.at as usize).wrapping_sub(room.start as usize)
+    }
+
+    /// Whether the payload did not fit.
+    pub(crate) fn overflowed(self, room: Room) -> bool {
+        self.len(room) == usize::MAX
     }
 }
 
 /// Writes into a part of a chunk, and never outside of it.
+///
+/// After something that did not fit or was refused, there is no room, and the length is above every
+/// bound.
 #[derive(Debug)]
 pub(crate) struct Cursor {
     start: *mut u8,
-    len: usize,
-    room: usize,
-    overflowed: bool,
+    /// Where the next byte goes.
+    at: *mut u8,
+    end: *mut u8,
     refusal: Option<Refusal>,
 }
 
 impl Cursor {
-    #[inline(always)]
-    fn new(start: *mut u8, room: usize) -> Self {
-        Self { start, len: 0, room, overflowed: false, refusal: None }
+    /// A cursor for all of the room.
+    #[inline]
+    pub(crate) fn new(Room { start, end }: Room) -> Self {
+        Self { start, at: start, end, refusal: None }
     }
 
     /// A cursor from a position in a chunk to the chunk's end.
     pub(crate) fn in_chunk((start, size): (*mut u8, usize), at: *mut u8) -> Self {
         let used = (at as usize).wrapping_sub(start as usize);
         assert!(used <= size, "a position in the chunk");
-        Self::new(at, size - used)
+        Self::new(Room { start: at, end: start.wrapping_add(size) })
     }
 
     /// A cursor from a busy record's position to the end of the chunk. `None` if there is no chunk,
     /// or if the next event must take the slow path.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn to_limit(record: &Record) -> Option<Self> {
         // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
         // the chunk that `pos` is in.
         let (at, limit) = (record.pos(), record.limit());
-        (limit > ATTENTION).then(|| Self::new(at, (limit + HEAD_ROOM).saturating_sub(at as usize)))
+        (limit > ATTENTION).then(|| Self::new(Room { start: at, end: end_at(at, limit) }))
     }
 
     /// A cursor for the next `len` bytes of a busy record's chunk. `None` if they do not fit with
     /// the header of a row, if there is no chunk, or if the next event must take the slow path.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn for_next(record: &Record, len: usize) -> Option<Self> {
         // M2: as in `to_limit`. What is no address is below every position.
-        let at = record.pos();
-        (at as usize + len <= record.limit()).then(|| Self::new(at, len))
+        let start = record.pos();
+        let fits = start as usize + len <= record.limit();
+        fits.then(|| Self::new(Room { start, end: start.wrapping_add(len) }))
     }
 
-    /// A separate cursor for at most `max` of the bytes that are left.
-    pub(crate) fn split(&self, max: usize) -> Self {
-        Self::new(self.position(), self.room().min(max))
+    /// At most `max` of the bytes that are left.
+    pub(crate) fn rest(&self, max: usize) -> Room {
+        Room { start: self.at, end: self.at.wrapping_add(self.room().min(max)) }
     }
 
     /// How many bytes are left.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn room(&self) -> usize {
-        self.room - self.len
+        self.end as usize - self.at as usize
     }
 
     /// Where the next byte goes.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn position(&self) -> *mut u8 {
-        self.start.wrapping_add(self.len)
+        self.at
     }
 
-    /// Why the encoder refused the payload, if it did.
-    #[inline(always)]
-    pub(crate) fn refusal(&self) -> Option<Refusal> {
-        self.refusal
+    /// Where the payload ends.
+    #[inline]
+    pub(crate) fn end(self) -> End {
+        End { at: self.at, refusal: self.refusal }
+    }
+
+    /// Leaves no room, because something did not fit.
+    #[inline]
+    fn overflow(&mut self) {
+        self.at = self.start.wrapping_sub(1);
+        self.end = self.at;
     }
 }
 
+/// Writes text as UTF-16, after its length. Exists once, and has its arguments in registers.
+#[inline(never)]
+fn put_counted_utf16(room: Room, text: &str) -> End {
+    #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
+    if text.len() <= MAX_ELEMENTS && room.len() >= 2 + 2 * text.len() {
+        let units = room.start.wrapping_add(2);
+        // SAFETY: M3, compared above. The ranges do not overlap: see `put`.
+        if unsafe { widen::plain(text.as_ptr(), text.len(), units) } {
+            let len = (text.len() as u16).to_le_bytes();
+            // SAFETY: M3, compared above.
+            unsafe { room.start.cast::<[u8; 2]>().write_unaligned(len) };
+            return End { at: units.wrapping_add(2 * text.len()), refusal: None };
+        }
+    }
+    put_utf16(room, text, TextBounds::Counted)
+}
+
+/// Writes text of any kind as UTF-16.
+#[inline(never)]
+fn put_utf16(room: Room, text: &str, bounds: TextBounds) -> End {
+    let mut out = Cursor::new(room);
+    payload::put_utf16(&mut out, text, bounds);
+    out.end()
+}
+
+/// The end of the chunk whose `limit` is an address. `at` is in the chunk.
+#[inline]
+fn end_at(at: *mut u8, limit: usize) -> *mut u8 {
+    at.with_addr(limit + HEAD_ROOM)
+}
+
 impl Buffer for Cursor {
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
-        if self.room - self.len < bytes.len() {
-            self.overflowed = true;
+        if self.room() < bytes.len() {
+            self.overflow();
             return;
         }
         // SAFETY: M3, compared above. Nobody can borrow bytes of a chunk (M2), so the ranges do not
         // overlap.
-        unsafe { self.position().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        self.len += bytes.len();
+        unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.at = self.at.wrapping_add(bytes.len());
     }
 
-    #[inline(always)]
+    #[inline]
     fn space(&mut self, len: usize) -> Option<&mut [u8]> {
         if self.room() < len {
-            self.overflowed = true;
+            self.overflow();
             return None;
         }
-        let at = self.position();
-        self.len += len;
+        let at = self.at;
+        self.at = at.wrapping_add(len);
         // SAFETY: M1, M2, M3, M4. The slice borrows the cursor, so nothing else writes meanwhile.
         Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
     }
 
-    #[inline(always)]
-    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.room() < len {
-            return None;
-        }
-        let at = self.position();
-        // SAFETY: M1: an address in a chunk, or the one after its end. The compiler cannot know
-        // that.
-        unsafe { hint::assert_unchecked(!at.is_null()) };
-        // SAFETY: as for `space`.
-        Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
-    }
-
-    #[inline(always)]
-    fn advance(&mut self, len: usize) {
-        if self.room() >= len {
-            self.len += len;
+    #[inline]
+    fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
+        let room = Room { start: self.at, end: self.end };
+        let end = if bounds == TextBounds::Counted {
+            put_counted_utf16(room, text)
+        } else {
+            put_utf16(room, text, bounds)
+        };
+        if end.overflowed(room) {
+            self.refusal = self.refusal.or(end.refusal);
+            self.overflow();
+        } else {
+            self.at = end.at;
         }
     }
 
-    #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
-    #[inline(always)]
-    fn put_plain(&mut self, text: &[u8]) -> bool {
-        // A slice has at most `isize::MAX` bytes.
-        let len = 2 * text.len();
-        if self.room() < len {
-            return false;
-        }
-        // SAFETY: M3, compared above. The ranges do not overlap: see `put`.
-        let plain = unsafe { widen::plain(text.as_ptr(), text.len(), self.position()) };
-        if plain {
-            self.len += len;
-        }
-        plain
-    }
-
-    #[inline(always)]
+    #[inline]
     fn len(&self) -> usize {
-        self.len
+        (self.at as usize).wrapping_sub(self.start as usize)
     }
 
-    #[inline(always)]
+    #[inline]
     fn patch(&mut self, at: usize, bytes: &[u8]) {
-        if at > self.len || self.len - at < bytes.len() {
-            self.overflowed = true;
+        let len = self.len();
+        if at > len || len - at < bytes.len() {
+            self.overflow();
             return;
         }
         // SAFETY: M3, compared above.
@@ -463,13 +484,14 @@ impl Buffer for Cursor {
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn overflowed(&self) -> bool {
-        self.overflowed || self.refusal.is_some()
+        self.at < self.start
     }
 
-    #[inline(always)]
+    #[inline]
     fn fail(&mut self, refusal: Refusal) {
         self.refusal.get_or_insert(refusal);
+        self.overflow();
     }
 }

@@ -136,8 +136,8 @@
 //!   the chunk's next owner pairs with it, even if other threads took and gave chunks in between:
 //!   their exchanges continue the release sequence. So no two threads have a chunk's bytes or
 //!   header at the same time.
-//! - *Relaxed suffices for what only one thread stores*: the owner's `pos`, `ts`, `id`, `len`,
-//!   `last`, `gap` and counts. The flusher reads them after one of the acquires above, or for
+//! - *Relaxed suffices for what only one thread stores*: the owner's `pos`, `ts`, `last`,
+//!   `gap` and counts. The flusher reads them after one of the acquires above, or for
 //!   statistics, which may be late.
 
 mod collector;
@@ -152,7 +152,7 @@ pub(crate) use self::{
 
 use crate::{
     pool::NONE,
-    row::{self, Shape},
+    row,
     sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize},
 };
 
@@ -245,13 +245,9 @@ pub(crate) struct Record {
     pos: AtomicPtr<u8>,
     /// The time of the last row.
     ts: AtomicU64,
-    /// The [`Shape`] of the last row.
-    id: AtomicU32,
-    len: AtomicU32,
     /// How many numbers this thread's events have been given, those of nested events not included.
     own: AtomicU64,
-    /// An address in the last row's type (see `owner::mark`); 0 if the next row cannot be like the
-    /// last one.
+    /// The address of the last row's type; 0 if the next row cannot leave anything out.
     last: AtomicUsize,
     /// The current chunk.
     chunk: AtomicU32,
@@ -304,8 +300,6 @@ impl Record {
             limit: AtomicUsize::new(SEIZED),
             pos: AtomicPtr::new(NOWHERE),
             ts: AtomicU64::new(0),
-            id: AtomicU32::new(Shape::NONE.id),
-            len: AtomicU32::new(Shape::NONE.len),
             own: AtomicU64::new(0),
             last: AtomicUsize::new(0),
             chunk: AtomicU32::new(NONE),

@@ -5,11 +5,9 @@
 //! event would wait for the clock of the one before: 17 ns an event were measured, instead of 9.5
 //! ns. So the delta is padded, which readers accept: to two bytes below 2^14 ticks, otherwise to
 //! four. A branch makes the choice. The processor predicts it, so the position does not wait. The
-//! metadata id and the payload size are written only if they differ from the row before. A branch
-//! picks out the rows that differ in nothing. Their header has a constant length ([`head_like`]). A
-//! row of another type and of a fixed size, a little later, writes both whether its size differs or
-//! not ([`head_whole`]): at most a byte or two, and the header's length depends on its type alone.
-//! Any other header is put together without a branch ([`head`]).
+//! metadata id is written only if it differs from that of the row before, and so is the payload
+//! size of a type whose payloads all have one size. So the rest of the header's length depends on
+//! the types of both rows alone.
 //!
 //! A producer writes no sequence number, thread, stack or label list. The flusher inserts them in
 //! the first row of a block and after an *escape*. An escape stands before a row and says what is
@@ -21,16 +19,13 @@ use nettrace_format::v6::RowFlags;
 
 /// Bytes that must be free for a row of fixed size, in addition to its payload.
 pub(crate) const HEAD_ROOM: usize = 16;
-/// The longest payload of variable size that the fast path writes. The size of a longer one takes
-/// more than two bytes.
+/// The longest payload that the fast path writes. The size of a longer one takes more than two
+/// bytes.
 pub(crate) const MAX_SHORT_PAYLOAD: usize = (1 << 14) - 1;
 /// Deltas below this take two bytes.
 pub(crate) const NEAR: u64 = 1 << 14;
 /// Deltas of this or more take the slow path.
 pub(crate) const MAX_DELTA: u64 = 1 << 28;
-
-/// Bytes of the header of [`head_like`].
-pub(crate) const LIKE_HEAD: usize = 3;
 
 /// First byte of an escape.
 pub(crate) const ESCAPE: u8 = 32;
@@ -129,82 +124,26 @@ impl<'a> EscapeBytes<'a> {
     }
 }
 
-/// What rows of the same type and size have in common: the metadata id, as
-/// [`EventType::index_in_rows`](nettrace_event::EventType::index_in_rows) has it, and the size of
-/// the payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    pub(crate) id: u32,
-    pub(crate) len: u32,
-}
+/// The flags of a row that has its metadata id and its payload's size.
+pub(crate) const WHOLE: u8 = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
 
-impl Shape {
-    /// A shape that no row has. The row after it writes everything.
-    pub(crate) const NONE: Self = Self { id: 0, len: u32::MAX };
-}
-
-/// The beginning of a header: flags, metadata id if it changed, and delta. Returns a word to be
-/// stored whole, and how many of its bytes count (at most 7).
-///
-/// `delta` is below [`MAX_DELTA`]. Without `old` the metadata id is written whatever it was.
-#[inline(always)]
-pub(crate) fn head(id: u32, old: Option<Shape>, delta: u64, len_flag: u8) -> (u64, usize) {
-    let (start, start_len) = if old.is_some_and(|old| old.id == id) {
-        (0, 1)
+/// The delta of a row's time, which is below [`MAX_DELTA`], and how many bytes it takes.
+#[inline]
+pub(crate) fn padded_delta(delta: u64) -> (u32, usize) {
+    let low = delta as u32 & 0x3fff;
+    if delta < NEAR {
+        (padded2(low), 2)
     } else {
-        ((id & 0xffff) << 8 | u32::from(RowFlags::METADATA), 1 + (id >> 16))
-    };
-    let delta = delta as u32;
-    let (delta, delta_len) = if delta < NEAR as u32 {
-        (padded2(delta), 2)
-    } else {
-        (padded2(delta & 0x3fff) | 0x8000 | padded2(delta >> 14) << 16, 4)
-    };
-    let head = u64::from(start | u32::from(len_flag)) | u64::from(delta) << (8 * start_len);
-    (head, (start_len + delta_len) as usize)
+        (padded2(low) | 0x8000 | padded2(delta as u32 >> 14) << 16, 4)
+    }
 }
 
-/// [`head`] for a row of the same type as the one before. `delta` is below [`NEAR`].
-#[inline(always)]
-pub(crate) fn head_like(delta: u64, len_flag: u8) -> (u64, usize) {
-    (u64::from(padded2(delta as u32) << 8 | u32::from(len_flag)), LIKE_HEAD)
-}
-
-/// The header of a row of another type than the one before, with the metadata id and the payload's
-/// size. Its length does not depend on the row before. Returns a word to be stored whole, and how
-/// many of its bytes count (at most 7). `delta` is below [`NEAR`], `len` is at most
-/// [`MAX_SHORT_PAYLOAD`].
-#[inline(always)]
-pub(crate) fn head_whole(id: u32, delta: u64, len: u32) -> (u64, usize) {
-    let (size, size_len) = if len < 0x80 { (len, 1) } else { (padded2(len), 2) };
-    let rest = u64::from(padded2(delta as u32) | size << 16);
-    let flags = u32::from(RowFlags::METADATA | RowFlags::PAYLOAD_LEN);
-    let start = u64::from((id & 0xffff) << 8 | flags);
-    let id_len = id >> 16;
-    // The flags have a byte.
-    (start | rest << 8 << (8 * id_len), (3 + id_len + size_len) as usize)
-}
-
-/// What follows the flags of a row of the same type as the one before: the delta and the payload's
-/// size, of two bytes each. `delta` is below [`NEAR`], `len` is [`MAX_SHORT_PAYLOAD`] at most.
-#[inline(always)]
-pub(crate) fn delta_and_size(delta: u64, len: u32) -> u32 {
-    // `padded2` for two numbers at once.
-    let both = delta as u32 | len << 16;
-    both + (both & 0x3f80_3f80) + 0x0080_0080
-}
-
-/// The payload size, if it changed. Returns a word to be stored whole, how many of its bytes count,
-/// and the flag for it. Without `old` it is written whatever it was.
-#[inline(always)]
-pub(crate) fn size(len: u32, old: Option<Shape>) -> (u32, usize, u8) {
-    let changed = old.is_none_or(|old| old.len != len);
-    let (bytes, bytes_len) = match len {
-        0..=0x7f => (len, 1),
-        0x80..=0x3fff => (padded2(len), 2),
-        _ => (padded3(len), 3),
-    };
-    (bytes, usize::from(changed) * bytes_len, u8::from(changed) * RowFlags::PAYLOAD_LEN)
+/// The header of a row of the same type as the one before. `delta` is below [`NEAR`]. If payloads
+/// vary in size, the bytes that count include two for the payload's size.
+#[inline]
+pub(crate) fn head_like(delta: u64, varies: bool) -> (u64, usize) {
+    let delta = u64::from(padded2(delta as u32) << 8);
+    if varies { (delta | u64::from(RowFlags::PAYLOAD_LEN), 5) } else { (delta, 3) }
 }
 
 /// Encodes a number below 2^14 in two bytes.
@@ -222,69 +161,58 @@ pub(crate) fn padded3(value: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use nettrace_format::v6::{RowHeader, RowState, decode_row};
+    use nettrace_format::v6::{RowFlags, RowHeader, RowState, decode_row};
 
-    use super::{
-        HEAD_ROOM, MAX_DELTA, MAX_SHORT_PAYLOAD, NEAR, Shape, delta_and_size, head, head_like,
-        head_whole, padded2, size,
-    };
+    use nettrace_event::compact_head;
 
-    fn in_rows(id: u32) -> u32 {
-        if id < 1 << 7 { id | 1 << 16 } else { padded2(id) | 2 << 16 }
+    use super::{HEAD_ROOM, MAX_DELTA, NEAR, WHOLE, head_like, padded_delta, padded2, padded3};
+
+    /// What a reader takes from a header after a row of type 9 with 5 bytes.
+    fn read(bytes: &[u8]) -> RowHeader {
+        let before = RowHeader { metadata_id: 9, payload_len: 5, ..RowHeader::default() };
+        let (row, used) = decode_row(&mut RowState::after(before), bytes).unwrap();
+        assert_eq!(used, bytes.len());
+        row
     }
 
     #[test]
     fn every_head_reads_back() {
         let deltas = [0, 1, 127, 128, 16_383, 16_384, (1 << 21) - 1, 1 << 21, MAX_DELTA - 1];
-        let sizes = [0, 1, 127, 128, 16_383, 16_384, 65_535];
         for delta in deltas {
-            for id in [1, 127, 128, 16_383] {
-                for len in sizes {
-                    let told = [(id, len), (id, len + 1), (id ^ 1, len), (0, u32::MAX)];
-                    for told in told.map(Some).into_iter().chain([None]) {
-                        let (old_id, old_len) = told.unwrap_or((id, len));
-                        let old = told.map(|(id, len)| Shape { id: in_rows(id), len });
-                        let mut state = RowState::after(RowHeader {
-                            metadata_id: old_id,
-                            payload_len: old_len,
-                            ..RowHeader::default()
-                        });
-                        let (size_bytes, size_len, flag) = size(len, old);
-                        let (head_bytes, head_len) = head(in_rows(id), old, delta, flag);
-                        if delta < NEAR && old.is_none() && len as usize <= MAX_SHORT_PAYLOAD {
-                            let whole = head_bytes | u64::from(size_bytes) << (8 * head_len);
-                            assert_eq!(
-                                head_whole(in_rows(id), delta, len),
-                                (whole, head_len + size_len)
-                            );
-                        }
-                        if delta < NEAR && old.is_some() && old_id == id {
-                            assert_eq!(head_like(delta, flag), (head_bytes, head_len));
-                            if len as usize <= MAX_SHORT_PAYLOAD {
-                                let both = delta_and_size(delta, len).to_le_bytes();
-                                assert_eq!(both[..2], head_bytes.to_le_bytes()[1..3]);
-                                assert_eq!(both[2..], padded2(len).to_le_bytes()[..2]);
-                            }
-                        }
-                        assert!(head_len <= 7 && size_len <= 3 && head_len + 4 <= HEAD_ROOM);
-                        let mut bytes = head_bytes.to_le_bytes()[..head_len].to_vec();
-                        bytes.extend(&size_bytes.to_le_bytes()[..size_len]);
-                        let (row, used) = decode_row(&mut state, &bytes).unwrap();
-                        assert_eq!(used, bytes.len());
-                        assert_eq!(
-                            (row.metadata_id, row.timestamp, row.payload_len),
-                            (id, delta, len)
-                        );
-                    }
-                }
+            for (id, size) in [(1, 0), (127, 127), (128, 128), (16_383, 16_383)] {
+                let of_type = compact_head(id, size).to_le_bytes();
+                let (delta_bytes, delta_len) = padded_delta(delta);
+                let mut bytes = vec![WHOLE];
+                bytes.extend(&of_type[1..usize::from(of_type[6])]);
+                bytes.extend(&delta_bytes.to_le_bytes()[..delta_len]);
+                bytes.extend(&of_type[4..4 + usize::from(of_type[7])]);
+                assert!(bytes.len() <= HEAD_ROOM);
+                let row = read(&bytes);
+                assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (id, delta, size));
             }
         }
     }
 
     #[test]
-    fn one_type_a_microsecond_apart_takes_three_bytes() {
-        let same = Shape { id: in_rows(1), len: 16 };
-        assert_eq!(head(same.id, Some(same), 3_000, size(16, Some(same)).2).1, 3);
-        assert_eq!(size(16, Some(same)).1, 0);
+    fn a_row_like_the_one_before_takes_three_bytes() {
+        for delta in [0, 127, 128, NEAR - 1] {
+            let (head, len) = head_like(delta, false);
+            assert_eq!(len, 3);
+            let row = read(&head.to_le_bytes()[..len]);
+            assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (9, delta, 5));
+            let (head, len) = head_like(delta, true);
+            let mut bytes = head.to_le_bytes()[..len].to_vec();
+            bytes[3..].copy_from_slice(&padded2(300).to_le_bytes()[..2]);
+            assert_eq!(read(&bytes).payload_len, 300);
+        }
+    }
+
+    #[test]
+    fn padded_sizes_read_back() {
+        for size in [0, 127, 128, 16_383, 16_384, 65_535] {
+            let mut bytes = vec![RowFlags::PAYLOAD_LEN, 0];
+            bytes.extend(&padded3(size).to_le_bytes()[..3]);
+            assert_eq!(read(&bytes).payload_len, size);
+        }
     }
 }

@@ -56,11 +56,16 @@ pub use eventheader_writer::{
     Listed, MAX_EVENT_BYTES, OnTooLarge, Status, Tracepoint, TracepointStatus, counters, doctor,
     encoded, layout, on_too_large,
 };
-use nettrace_event::{EventType, KERNEL_BIT, TraceEvent};
+use nettrace_event::{EventType, KERNEL_BIT};
 
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
-use crate::{SampledOut, context::frames, emit::sampled_out::Counts, local, sessions};
+use crate::{
+    SampledOut,
+    context::frames,
+    emit::{any_event::AnyEvent, sampled_out::Counts},
+    local, sessions,
+};
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
@@ -166,7 +171,7 @@ pub fn sampled_out() -> SampledOut {
 }
 
 /// Writes an event to its tracepoint, if the kernel's bit is in the word.
-pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: u32) {
+pub(crate) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
     if word & 1 << KERNEL_BIT == 0 {
         return;
     }
@@ -178,7 +183,7 @@ pub(crate) fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, w
     if let Some(related) = &related {
         context = context.related(related);
     }
-    eventheader_writer::write_if_enabled(event, ty, word, &context);
+    event.write_tracepoint(ty, word, &context);
 }
 
 /// Counts events that came before their type could be registered, if the kernel's bit is in the

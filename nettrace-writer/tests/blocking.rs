@@ -192,7 +192,7 @@ fn an_event_inside_of_a_drop_inside_of_an_event_does_not_wait() {
     });
     assert_eq!(stats.written, 40_000, "{stats:?}");
     assert_eq!(stats.dropped(), stats.drops.reentrant, "{stats:?}");
-    assert!(stats.drops.reentrant >= 40_000, "measured and written: {stats:?}");
+    assert!(stats.drops.reentrant >= 20_000, "each event is encoded at least once: {stats:?}");
     check(&memory.bytes(), &stats);
 }
 

@@ -121,8 +121,8 @@ fn a_panic_in_an_encoding_reaches_the_caller_and_is_counted() {
     let calls = Cell::new(0_u64);
     let (mut panics, mut written) = (0, Vec::new());
     for value in 0..2_000_u64 {
-        // Panics while it is measured, while it is written, or not at all. The first event of a
-        // chunk is among them.
+        // Panics when it is encoded first, when it is encoded again for another chunk, or not at
+        // all. The first event of a chunk is among them.
         let start = calls.get();
         let bytes = || {
             calls.set(calls.get() + 1);
@@ -139,7 +139,7 @@ fn a_panic_in_an_encoding_reaches_the_caller_and_is_counted() {
     }
     let stats = session.finish().unwrap();
     assert_eq!((stats.drops.panicked, stats.written), (panics, written.len() as u64));
-    assert!(panics > 500);
+    assert!(panics >= 500);
     check(&sink.bytes(), &stats);
     let values: Vec<_> = read(&sink.bytes()).iter().map(|event| event.value()).collect();
     assert_eq!(values, written);

@@ -422,7 +422,7 @@ impl Recorder {
     #[inline]
     pub(crate) fn exit<const OWN_IDS: bool>(&self, id: u64) {
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
-        if let Some(nanos) = stack::pop::<OWN_IDS>(self.number, id) {
+        if let Some(nanos) = stack::pop(self.number, id) {
             row.left(nanos);
             if self.polls {
                 self.within(id, || self.mark(&row, Part::Suspend));

@@ -166,19 +166,6 @@ impl Buffer for Scratch {
     }
 
     #[inline]
-    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.bytes.len() - self.len < len {
-            self.grow(len);
-        }
-        self.bytes.get_mut(self.len..self.len + len)
-    }
-
-    #[inline]
-    fn advance(&mut self, len: usize) {
-        self.len = (self.len + len).min(self.bytes.len());
-    }
-
-    #[inline]
     fn len(&self) -> usize {
         self.len
     }

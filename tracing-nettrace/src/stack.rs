@@ -47,13 +47,10 @@ pub(crate) fn push(owner: u64, id: u64, enter: impl FnOnce() -> Option<Entry>) -
     pushed.ok().flatten().unwrap_or(false)
 }
 
-/// For [`pop`]: which of its callers has a function of its own.
-struct Popped<const CALLER: bool>;
-
 /// Leaves a span. Returns the nanoseconds since it was entered. `None` if it was not entered on
 /// this thread, or has been entered before that and is not left.
 #[inline]
-pub(crate) fn pop<const CALLER: bool>(owner: u64, id: u64) -> Option<u64> {
+pub(crate) fn pop(owner: u64, id: u64) -> Option<u64> {
     let popped = STACK.try_with(|stack| {
         let mut stack = stack.try_borrow_mut().ok()?;
         // A span that is left before any other, within one that is in force.
@@ -62,7 +59,7 @@ pub(crate) fn pop<const CALLER: bool>(owner: u64, id: u64) -> Option<u64> {
             [others @ .., last] if last.is(owner, id) && others.last().is_none_or(is_simple) => {
                 let nanos = last.entry.take().map(|entry| {
                     let nanos = last.began.elapsed().as_nanos();
-                    entry.leave_here::<Popped<CALLER>>();
+                    entry.leave();
                     nanos
                 });
                 stack.pop();

@@ -9,7 +9,7 @@ use std::{error::Error, fmt};
 
 use nettrace_writer::{
     Emit,
-    bridge::{self, IdWords, Within},
+    bridge::{IdWords, Within},
     event::{EventType, PayloadEncoder, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -126,9 +126,9 @@ impl Recorded for Words {
         let Self { words, len, .. } = self;
         // With a size that the compiler knows, the event takes a third less instructions.
         match *len {
-            1 => bridge::emit_here(Few::<1> { ty, words }),
-            2 => bridge::emit_here(Few::<2> { ty, words }),
-            3 => bridge::emit_here(Few::<3> { ty, words }),
+            1 => Few::<1> { ty, words }.emit(),
+            2 => Few::<2> { ty, words }.emit(),
+            3 => Few::<3> { ty, words }.emit(),
             _ => Plain { ty, words: self }.emit(),
         }
     }

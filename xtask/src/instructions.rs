@@ -10,10 +10,9 @@
 //!
 //! The file `benches/instructions.json` has a bound for each row.
 //!
-//! Two functions are off the usual way: [`OTHERWISE`], which in the rows of one event type is for
-//! an event that comes late after the one before, and [`UNUSUAL`], for a machine that refuses
-//! `membarrier`. A machine that is so slow, or refuses so much, that more than [`MOST_UNUSUAL`] of
-//! the events take them has no counts to compare.
+//! One function is off the usual way: [`UNUSUAL`], for a machine that refuses `membarrier`. A
+//! machine that refuses so much that more than [`MOST_UNUSUAL`] of the events take it has no counts
+//! to compare.
 
 use std::{fs, path::Path};
 
@@ -87,11 +86,9 @@ const BOUNDS: &str = "benches/instructions.json";
 /// By which part of its bound a count may differ from it.
 const TOLERANCE: f64 = 0.02;
 
-/// The function for events that are of another type than the one before, or come late after it.
-const OTHERWISE: &str = "place_otherwise";
 /// The function for records whose owner executes fences or reads the monotonic clock.
 const UNUSUAL: &str = "record_unusually";
-/// The share of events that may take them.
+/// The share of events that may take it.
 const MOST_UNUSUAL: f64 = 0.02;
 
 fn names() -> Vec<&'static str> {
@@ -132,9 +129,8 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         if unusual as f64 > events as f64 * MOST_UNUSUAL && events > 0 {
             is_unusual = true;
             println!(
-                "{}: {unusual} of {events} events took `{OTHERWISE}` or `{UNUSUAL}`, because this \
-                 machine is slow or refuses `membarrier`; this row and those below are not \
-                 compared",
+                "{}: {unusual} of {events} events took `{UNUSUAL}`, because this machine \
+                 refuses `membarrier`; this row and those below are not compared",
                 row.name
             );
         }
@@ -209,7 +205,7 @@ fn parse(text: &str) -> Option<(u64, u64)> {
         match key {
             "fn" | "cfn" => {
                 let (number, name) = value.split_once(' ').unwrap_or((value, ""));
-                if name.contains(OTHERWISE) || name.contains(UNUSUAL) {
+                if name.contains(UNUSUAL) {
                     numbers.push(number);
                 }
                 if key == "cfn" {
@@ -239,22 +235,22 @@ events: Ir
 fl=(1) emit.rs
 fn=(3) bench::main
 12 400
-cfn=(7) writer::emit::place_otherwise<Two>
+cfn=(7) writer::emit::record_unusually
 calls=5 100
 13 900
-cfn=(9) writer::emit::emit_enabled
+cfn=(9) writer::emit::record
 calls=70 100
 13 900
 fn=(9)
 cfn=(7)
 calls=2 100
 40 11
-cfn=(11) writer::emit::record_unusually
+cfn=(11) writer::emit::record_slowly
 calls=1 100
 
 totals: 123456
 ";
-        assert_eq!(parse(text), Some((123_456, 8)));
+        assert_eq!(parse(text), Some((123_456, 7)));
         assert_eq!(parse("events: Ir\n"), None, "a file that was cut off");
     }
 

@@ -4,8 +4,7 @@
 //! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their
 //! own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
-//! not vary, and [`mca`] simulates them; [`weight`] weighs what users build; [mod@bounds] compares
-//! such counts. [`load`] compares the service with and without recorders.
+//! not vary; [`weight`] weighs what users build; [mod@bounds] compares such counts. [`load`] compares the service with and without recorders.
 //! [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
 //! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
 //! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
@@ -25,7 +24,6 @@ mod instructions;
 mod lanes;
 mod lines;
 mod load;
-mod mca;
 mod mutants;
 mod packages;
 mod runtime_events;
@@ -69,7 +67,6 @@ fn run(arguments: &[&str]) -> Result<()> {
             Ok(())
         }
         ["load", arguments @ ..] => load::run(&Workspace::load()?, arguments),
-        ["mca"] => mca::run(&Workspace::load()?),
         ["weight"] => weight::run(&Workspace::load()?),
         ["weight", "--check"] => ci::run(&Workspace::load()?, &["weight"]),
         ["vm", "--shell", command @ ..] => vm::shell(&Workspace::load()?, command),
@@ -89,7 +86,6 @@ fn help() -> String {
          ci [LANE ...]     those named, or every lane; stops at a failure\n  \
          bench [FILTER]    the benchmarks; the last line is a JSON object of ratios by name\n  \
          load [ROUNDS]     the service under load, with and without recorders; --help says more\n  \
-         mca               simulates an event on several processors by llvm-mca\n  \
          weight [--check]  what users build, beside `tracing`; --check is the lane\n  \
          vm --shell CMD    runs CMD as root in the kernel of lane `vm`\n  \
          runtime-events    makes the table of .NET's events in nettrace-reader; says how\n  \

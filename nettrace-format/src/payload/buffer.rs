@@ -41,12 +41,23 @@ impl From<Mismatch> for Refusal {
     }
 }
 
+/// How a payload tells where a text ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextBounds {
+    /// By the number of its code units, a `u16` before it.
+    Counted,
+    /// By a NUL after it.
+    Terminated,
+    /// By what is elsewhere.
+    Elsewhere,
+}
+
 /// Takes the payload bytes of one event. The writer's chunks and vectors implement it.
 ///
 /// A full buffer drops what does not fit, remembers the overflow, and keeps accepting calls.
 ///
 /// ```
-/// use nettrace_format::payload::{Buffer, Refusal, VecBuffer};
+/// use nettrace_format::payload::{Buffer, Refusal, TextBounds, VecBuffer};
 ///
 /// let mut buffer = VecBuffer::new();
 /// assert!(buffer.is_empty());
@@ -56,13 +67,9 @@ impl From<Mismatch> for Refusal {
 /// }
 /// // A count that is known only now.
 /// buffer.patch(0, &[2, 0]);
-/// // Room for at most 8 bytes, of which one is used.
-/// if let Some(window) = buffer.window(8) {
-///     window[0] = 7;
-/// }
-/// buffer.advance(1);
-/// assert_eq!((buffer.len(), buffer.overflowed()), (5, false));
-/// assert_eq!(buffer.bytes, [2, 0, 5, 6, 7]);
+/// buffer.put_utf16("z", TextBounds::Terminated);
+/// assert_eq!((buffer.len(), buffer.overflowed()), (8, false));
+/// assert_eq!(buffer.bytes, [2, 0, 5, 6, b'z', 0, 0, 0]);
 ///
 /// // The first reason counts.
 /// buffer.fail(Refusal::TooManyElements);
@@ -75,24 +82,10 @@ pub trait Buffer {
     /// Appends `len` bytes of unspecified content, for the caller to fill in. Returns `None` if
     /// they do not fit; the buffer then counts as overflowed.
     fn space(&mut self, len: usize) -> Option<&mut [u8]>;
-    /// Returns the next `len` bytes, of unspecified content, without appending them. The caller
-    /// fills them in, and [`advance`](Self::advance) then appends them. Returns `None` if they do
-    /// not fit; the buffer does not count as overflowed then.
-    fn window(&mut self, len: usize) -> Option<&mut [u8]>;
-    /// Appends the first `len` bytes of the last [`window`](Self::window). Does nothing if the
-    /// window would not have been that long.
-    fn advance(&mut self, len: usize);
-    /// Appends text as UTF-16 if all of it is ASCII without a NUL, and it fits. Otherwise appends
-    /// nothing and returns `false`.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn put_plain(&mut self, text: &[u8]) -> bool {
-        let len = 2 * text.len();
-        let plain = self.window(len).is_some_and(|out| text::widen_plain_here(text, out));
-        if plain {
-            self.advance(len);
-        }
-        plain
+    /// Appends text as little-endian UTF-16. A NUL becomes U+FFFD. Refuses the event if readers
+    /// cannot take that much text.
+    fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
+        text::put_utf16(self, text, bounds);
     }
     /// The number of bytes appended so far. Meaningless after an overflow.
     fn len(&self) -> usize;
@@ -109,47 +102,37 @@ pub trait Buffer {
 }
 
 impl<B: Buffer + ?Sized> Buffer for &mut B {
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, bytes: &[u8]) {
         (**self).put(bytes);
     }
 
-    #[inline(always)]
+    #[inline]
     fn space(&mut self, len: usize) -> Option<&mut [u8]> {
         (**self).space(len)
     }
 
-    #[inline(always)]
-    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
-        (**self).window(len)
+    #[inline]
+    fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
+        (**self).put_utf16(text, bounds);
     }
 
-    #[inline(always)]
-    fn advance(&mut self, len: usize) {
-        (**self).advance(len);
-    }
-
-    #[inline(always)]
-    fn put_plain(&mut self, text: &[u8]) -> bool {
-        (**self).put_plain(text)
-    }
-
-    #[inline(always)]
+    #[inline]
     fn len(&self) -> usize {
         (**self).len()
     }
 
-    #[inline(always)]
+    #[inline]
     fn patch(&mut self, at: usize, bytes: &[u8]) {
         (**self).patch(at, bytes);
     }
 
-    #[inline(always)]
+    #[inline]
     fn overflowed(&self) -> bool {
         (**self).overflowed()
     }
 
-    #[inline(always)]
+    #[inline]
     fn fail(&mut self, reason: Refusal) {
         (**self).fail(reason);
     }
@@ -174,15 +157,13 @@ pub struct VecBuffer {
     pub bytes: Vec<u8>,
     /// Why the event is refused, if it is.
     pub refusal: Option<Refusal>,
-    /// The bytes of the last window.
-    window: Vec<u8>,
 }
 
 impl VecBuffer {
     /// An empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        Self { bytes: Vec::new(), refusal: None, window: Vec::new() }
+        Self { bytes: Vec::new(), refusal: None }
     }
 
     /// Returns the payload.
@@ -207,16 +188,6 @@ impl Buffer for VecBuffer {
         let start = self.bytes.len();
         self.bytes.resize(start + len, 0);
         Some(&mut self.bytes[start..])
-    }
-
-    fn window(&mut self, len: usize) -> Option<&mut [u8]> {
-        self.window.clear();
-        self.window.resize(len, 0);
-        Some(&mut self.window)
-    }
-
-    fn advance(&mut self, len: usize) {
-        self.bytes.extend_from_slice(self.window.get(..len).unwrap_or_default());
     }
 
     fn len(&self) -> usize {

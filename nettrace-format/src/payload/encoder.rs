@@ -5,8 +5,7 @@ use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding};
 use crate::{
     payload::{
         MAX_ELEMENTS, MAX_PAYLOAD,
-        buffer::{Buffer, Refusal},
-        text,
+        buffer::{Buffer, Refusal, TextBounds},
     },
     primitive::{self, MAX_VARUINT64},
 };
@@ -17,9 +16,6 @@ use crate::{
 /// Numbers are little endian and unpadded. A `bool` takes 4 bytes. Counts of text are in code
 /// units. An option is a counted array of zero or one element. The data of `RelLoc` and `DataLoc`
 /// fields comes after the last field.
-///
-/// With `PLAIN`, UTF-16 text must be ASCII without a NUL, or the event is refused. Such an encoder
-/// makes no calls for text, so the code around it needs no stack.
 ///
 /// ```
 /// use nettrace_event::{PayloadEncoder, TraceField};
@@ -36,7 +32,7 @@ use crate::{
 /// # Ok::<(), nettrace_format::payload::Refusal>(())
 /// ```
 #[derive(Debug)]
-pub struct NetTraceEncoder<B: Buffer, const PLAIN: bool = false> {
+pub struct NetTraceEncoder<B: Buffer> {
     buffer: B,
     /// The buffer's length before the payload.
     base: usize,
@@ -59,31 +55,15 @@ impl<B: Buffer> NetTraceEncoder<B> {
     /// encoder.u16(7);
     /// assert_eq!(encoder.finish().bytes, [0, 50, 7, 0]);
     /// ```
-    #[inline(always)]
+    #[inline]
     pub fn new(buffer: B) -> Self {
-        Self::begin(buffer)
-    }
-}
-
-impl<B: Buffer> NetTraceEncoder<B, true> {
-    /// [`new`](NetTraceEncoder::new) for an encoder that takes plain text only.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn plain(buffer: B) -> Self {
-        Self::begin(buffer)
-    }
-}
-
-impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
-    #[inline(always)]
-    fn begin(buffer: B) -> Self {
         let base = buffer.len();
         Self { buffer, base, location_start: 0, counter: 0 }
     }
 
     /// States the processor's counter at the event: see [`PayloadEncoder::counter`].
     #[doc(hidden)]
-    #[inline(always)]
+    #[inline]
     #[must_use]
     pub fn at(mut self, counter: u64) -> Self {
         self.counter = counter;
@@ -92,7 +72,7 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
 
     /// Checks the payload's size and returns the buffer. The payload is what the buffer has grown
     /// by, unless it overflowed or the event was refused.
-    #[inline(always)]
+    #[inline]
     pub fn finish(mut self) -> B {
         if self.position() > MAX_PAYLOAD {
             self.buffer.fail(Refusal::PayloadTooLarge);
@@ -100,14 +80,21 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
         self.buffer
     }
 
+    /// Returns the buffer, whose length the caller checks.
+    #[doc(hidden)]
+    #[inline]
+    pub fn into_buffer(self) -> B {
+        self.buffer
+    }
+
     /// Bytes of payload so far.
-    #[inline(always)]
+    #[inline]
     fn position(&self) -> usize {
         self.buffer.len().wrapping_sub(self.base)
     }
 
     /// Writes a count of elements, or refuses the event if readers cannot take that many.
-    #[inline(always)]
+    #[inline]
     fn count(&mut self, count: usize) -> bool {
         if count > MAX_ELEMENTS {
             self.buffer.fail(Refusal::TooManyElements);
@@ -117,59 +104,7 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
         true
     }
 
-    /// Writes UTF-16, optionally with a count before it or a NUL after it.
-    #[inline(always)]
-    fn utf16(&mut self, value: &str, counted: bool, terminated: bool) {
-        let bytes = value.as_bytes();
-        if PLAIN {
-            if counted && !self.count(bytes.len()) {
-                return;
-            }
-            if bytes.len() > MAX_ELEMENTS || !self.buffer.put_plain(bytes) {
-                self.buffer.fail(Refusal::Malformed);
-            }
-            if terminated {
-                self.buffer.put(&[0; 2]);
-            }
-            return;
-        }
-        let before = 2 * usize::from(counted);
-        let after = 2 * usize::from(terminated);
-        let total = before + 2 * bytes.len() + after;
-        if bytes.len() <= MAX_ELEMENTS {
-            // A text has at most as many UTF-16 code units as UTF-8 bytes.
-            if let Some(out) = self.buffer.window(total) {
-                let (count, rest) = out.split_at_mut_checked(before).unwrap_or_default();
-                let (units, nul) = rest.split_at_mut_checked(2 * bytes.len()).unwrap_or_default();
-                if text::widen_plain(bytes, units) {
-                    if let Some(count) = count.first_chunk_mut() {
-                        *count = (bytes.len() as u16).to_le_bytes();
-                    }
-                    nul.fill(0);
-                    self.buffer.advance(total);
-                    return;
-                }
-            }
-        }
-        // The text is not ASCII, or it does not fit with room to spare. The functions called from
-        // here must not take the buffer: that would force it into memory on the fast path too.
-        let units = text::utf16_len(value);
-        if units > MAX_ELEMENTS {
-            self.buffer.fail(Refusal::TooManyElements);
-            return;
-        }
-        if counted {
-            self.buffer.put(&(units as u16).to_le_bytes());
-        }
-        if let Some(out) = self.buffer.space(2 * units) {
-            text::write_utf16(value, out);
-        }
-        if terminated {
-            self.buffer.put(&[0; 2]);
-        }
-    }
-
-    #[inline(always)]
+    #[inline]
     fn utf8(&mut self, value: &str, counted: bool) {
         if !counted || self.count(value.len()) {
             self.buffer.put(value.as_bytes());
@@ -181,7 +116,7 @@ impl<B: Buffer, const PLAIN: bool> NetTraceEncoder<B, PLAIN> {
 macro_rules! numbers {
     ($($method:ident: $ty:ty;)*) => {
         $(
-            #[inline(always)]
+            #[inline]
             fn $method(&mut self, value: $ty) {
                 self.buffer.put(&value.to_le_bytes());
             }
@@ -189,17 +124,17 @@ macro_rules! numbers {
     };
 }
 
-impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> {
+impl<B: Buffer> PayloadEncoder for NetTraceEncoder<B> {
     type Mark = usize;
 
     const TAKES_PAYLOADS: bool = true;
 
-    #[inline(always)]
+    #[inline]
     fn payload(&mut self, bytes: &[u8]) {
         self.buffer.put(bytes);
     }
 
-    #[inline(always)]
+    #[inline]
     fn counter(&self) -> u64 {
         self.counter
     }
@@ -219,12 +154,12 @@ impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> 
         f64: f64;
     }
 
-    #[inline(always)]
+    #[inline]
     fn bool(&mut self, value: bool) {
         self.u32(value.into());
     }
 
-    #[inline(always)]
+    #[inline]
     fn var_uint(&mut self, value: u64) {
         if value < 0x80 {
             return self.u8(value as u8);
@@ -234,30 +169,30 @@ impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> 
         self.buffer.put(&bytes[..len]);
     }
 
-    #[inline(always)]
+    #[inline]
     fn var_int(&mut self, value: i64) {
         self.var_uint(primitive::zigzag(value));
     }
 
-    #[inline(always)]
+    #[inline]
     fn str(&mut self, value: &str, encoding: StrEncoding) {
         match encoding {
-            StrEncoding::Utf16Nul => self.utf16(value, false, true),
+            StrEncoding::Utf16Nul => self.buffer.put_utf16(value, TextBounds::Terminated),
             StrEncoding::Utf8 | StrEncoding::Utf8RelLoc | StrEncoding::Utf8DataLoc => {
                 self.utf8(value, true);
             }
             StrEncoding::Utf16 | StrEncoding::Utf16RelLoc | StrEncoding::Utf16DataLoc => {
-                self.utf16(value, true, false);
+                self.buffer.put_utf16(value, TextBounds::Counted);
             }
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn guid(&mut self, value: &[u8; 16]) {
         self.buffer.put(&primitive::guid(value));
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> usize {
         match layout {
             ArrayLayout::Counted => {
@@ -271,47 +206,50 @@ impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> 
         0
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_array(&mut self, _: usize) {}
 
-    #[inline(always)]
+    #[inline]
     fn begin_option(&mut self, present: bool, _: &'static FieldType) -> usize {
         self.u16(present.into());
         0
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_option(&mut self, _: usize) {}
 
-    #[inline(always)]
+    #[inline]
     fn begin_location(&mut self, _: &'static FieldType) -> usize {
         let at = self.buffer.len();
         self.u32(0);
         at
     }
 
-    #[inline(always)]
+    #[inline]
     fn begin_location_data(&mut self, _: usize, _: &'static FieldType) {
         self.location_start = self.buffer.len();
     }
 
-    #[inline(always)]
+    #[inline]
     fn location_str(&mut self, value: &str, encoding: StrEncoding) {
         match encoding {
             StrEncoding::Utf8 | StrEncoding::Utf8RelLoc | StrEncoding::Utf8DataLoc => {
                 self.utf8(value, false);
             }
-            _ => self.utf16(value, false, false),
+            _ => self.buffer.put_utf16(value, TextBounds::Elsewhere),
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn end_location_data(&mut self, at: usize, ty: &'static FieldType) {
         let relative = matches!(
             ty,
             FieldType::Str(StrEncoding::Utf16RelLoc | StrEncoding::Utf8RelLoc)
                 | FieldType::Array(_, ArrayLayout::RelLoc)
         );
+        if self.buffer.overflowed() {
+            return; // the numbers say nothing
+        }
         let origin = if relative { at + 4 } else { self.base };
         let size = self.buffer.len().wrapping_sub(self.location_start);
         let position = self.location_start.wrapping_sub(origin);
@@ -325,7 +263,7 @@ impl<B: Buffer, const PLAIN: bool> PayloadEncoder for NetTraceEncoder<B, PLAIN> 
         }
     }
 
-    #[inline(always)]
+    #[inline]
     fn u8_elements(&mut self, values: &[u8]) {
         self.buffer.put(values);
     }

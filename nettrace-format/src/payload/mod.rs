@@ -1,20 +1,18 @@
 //! Encodes values as payload bytes.
 //!
 //! [`NetTraceEncoder`] writes the values of one event into a [`Buffer`], in the layout that
-//! [`types`](crate::types) describes. [`FixedSize`] computes the size in advance for events whose
-//! values all have a fixed size. [`walk`] reads the values of a payload back, to convert it to
+//! [`types`](crate::types) describes. [`walk`] reads the values of a payload back, to convert it to
 //! another format.
 
 mod buffer;
 mod encoder;
-mod size;
 mod text;
 pub mod walk;
 
 pub use crate::payload::{
-    buffer::{Buffer, Refusal, VecBuffer},
+    buffer::{Buffer, Refusal, TextBounds, VecBuffer},
     encoder::NetTraceEncoder,
-    size::{FixedSize, SizeHint},
+    text::put_utf16,
 };
 
 /// The most bytes that an event's payload can have.

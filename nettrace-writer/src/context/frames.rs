@@ -317,15 +317,7 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
 }
 
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
-#[inline(always)]
 pub(crate) fn leave(entered: &Entered) {
-    leave_from::<()>(entered);
-}
-
-/// [`leave`] in the code of a caller that a type stands for: see `begin_here`.
-#[expect(clippy::extra_unused_type_parameters, reason = "makes a function for each caller")]
-#[inline(always)]
-pub(crate) fn leave_from<Caller>(entered: &Entered) {
     if entered.is_something() {
         let left = with_frames(|frames| frames.pop(entered));
         if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {

@@ -1,9 +1,10 @@
 //! Events of a span that is not in force on the thread.
 
-use nettrace_event::{EventType, PayloadEncoder, TraceEvent};
+use nettrace_event::EventType;
 
 use super::{
-    in_place::{Placed, place},
+    any_event::AnyEvent,
+    in_place::place,
     slow::{begin_with_ids, write_ids},
 };
 use crate::{
@@ -13,36 +14,15 @@ use crate::{
     sync::{Ordering, fence},
 };
 
-/// An event whose row leaves nothing out. The row before it is hardly ever of the same type.
-struct Apart<'a, T>(&'a T);
-
-impl<T: TraceEvent> TraceEvent for Apart<'_, T> {
-    const LEAVES_OUT: bool = false;
-
-    fn event_types() -> &'static [&'static EventType] {
-        T::event_types()
-    }
-
-    #[inline(always)]
-    fn event_type(&self) -> &'static EventType {
-        self.0.event_type()
-    }
-
-    #[inline(always)]
-    fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        self.0.encode(encoder);
-    }
-}
-
 /// Records an event in a span, as if that were in force, and no labels. `ids` are those of the
 /// span, which `version` names. They are read only if the row before is not in the same span.
 /// Returns the time of the event by the processor's counter.
 ///
 /// `None`: nothing is recorded, because the event is not an ordinary one of a single session, or
 /// because there are no ids. The caller then puts the span in force, and emits the event.
-#[inline(always)]
-pub(crate) fn emit_in<T: TraceEvent>(
-    event: &T,
+#[inline]
+pub(crate) fn emit_in(
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     version: u64,
     ids: impl FnOnce() -> Option<Ids>,
@@ -52,7 +32,7 @@ pub(crate) fn emit_in<T: TraceEvent>(
     if !word.is_power_of_two() || version as i64 <= 0 {
         return None;
     }
-    // As in `emit_enabled`.
+    // As `see_listener`.
     fence(Ordering::Acquire);
     let buffer = local::buffer(word.trailing_zeros())?;
     let record = &buffer.record;
@@ -90,14 +70,14 @@ pub(crate) fn write_span_apart(buffer: &ThreadBuffer, ids: &Ids, version: u64) -
 }
 
 /// Records an event for which a buffer has ids and is busy. The rest is as for [`emit_in`].
-#[inline(always)]
-pub(crate) fn emit_begun<T: TraceEvent>(
-    event: &T,
+pub(crate) fn emit_begun(
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     buffer: &ThreadBuffer,
 ) -> Option<u64> {
     let now = clock::counter();
-    if let Placed::Done = place::<_, true, true>(buffer, &Apart(event), ty, now) {
+    if place(buffer, event, ty, now, now) {
+        buffer.record.end_usual();
         return Some(now);
     }
     buffer.record.end();

@@ -1,11 +1,12 @@
 //! An event in the general case: several sessions, a thread's first event, a context.
 
-use std::{cell::Cell, hint};
+use std::cell::Cell;
 
 use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
 
 use super::{
-    in_place::{Placed, Unwinding, place},
+    any_event::AnyEvent,
+    in_place::{place, unwound},
     origin::{NO_ORIGIN, Origin},
     see_listener,
     slow::{lose, record_slowly, relabel},
@@ -33,8 +34,8 @@ pub(super) enum Outcome {
 /// Records an event in the general case: several sessions, a thread's first event, a context.
 #[cold]
 #[inline(never)]
-pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
-    event: &T,
+pub(super) fn emit_somewhere(
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     mut word: u32,
     origin: &Origin<'_>,
@@ -48,9 +49,6 @@ pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
     }
     see_listener();
     let rest = Remaining(Cell::new(word & SESSION_MASK));
-    // `black_box` keeps the optimiser from adapting the fast path to the uses of the event below.
-    // The fast path then has the same instructions with tracepoints and without.
-    let event = hint::black_box(event);
     #[cfg(feature = "user_events")]
     tracepoints::write(event, ty, word);
     while let Some(slot) = rest.next() {
@@ -89,7 +87,7 @@ pub(super) fn emit_somewhere<T: TraceEvent + ?Sized>(
 }
 
 /// Records an event in those of the sessions that listen to it whose bits are given.
-pub(crate) fn emit_to<T: TraceEvent + ?Sized>(event: &T, sessions: u32) {
+pub(crate) fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
     let ty = event.event_type();
     if ty.is_settled() || sessions::register(ty) {
         let word = ty.enabled() & sessions & SESSION_MASK;
@@ -131,7 +129,7 @@ impl Drop for Remaining {
                 local::attach(slot, false);
             }
             if let Some(buffer) = local::buffer(slot).filter(|buffer| begin(&buffer.record)) {
-                drop(Unwinding(buffer));
+                unwound(buffer);
             }
         }
     }
@@ -139,9 +137,9 @@ impl Drop for Remaining {
 
 /// Records into one buffer, or counts the event as lost if the buffer's session cannot describe its
 /// type. The word of such a type never names one session alone, so its events come here.
-fn attempt_or_lose<T: TraceEvent + ?Sized>(
+fn attempt_or_lose(
     buffer: &ThreadBuffer,
-    event: &T,
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     origin: &Origin<'_>,
 ) -> Outcome {
@@ -152,9 +150,9 @@ fn attempt_or_lose<T: TraceEvent + ?Sized>(
 }
 
 /// Records into one buffer, with a context or without.
-pub(super) fn attempt<T: TraceEvent + ?Sized>(
+pub(super) fn attempt(
     buffer: &ThreadBuffer,
-    event: &T,
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     origin: &Origin<'_>,
 ) -> Outcome {
@@ -163,9 +161,10 @@ pub(super) fn attempt<T: TraceEvent + ?Sized>(
         record.refuse_nested();
         return Outcome::Done;
     }
-    if origin.is_empty() {
-        let place = || place::<T, false, true>(buffer, event, ty, now(record.mode()));
-        if relabel(buffer) && matches!(place(), Placed::Done) {
+    if origin.is_empty() && relabel(buffer) {
+        let now = now(record.mode());
+        if place(buffer, event, ty, now, counter_at(record, now)) {
+            record.end();
             return Outcome::Done;
         }
     }

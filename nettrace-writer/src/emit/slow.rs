@@ -1,16 +1,15 @@
 //! The slow path of an event: everything but a plain row that fits into the chunk at hand.
 
-use std::mem;
-
-use nettrace_event::{EventType, TraceEvent};
+use nettrace_event::{EventType, PAYLOADS_VARY};
 use nettrace_format::{
-    payload::{Buffer as _, FixedSize, MAX_PAYLOAD},
+    payload::{Buffer as _, MAX_PAYLOAD},
     v6::RowFlags,
 };
 
 use super::{
+    any_event::AnyEvent,
     general::{Outcome, begin, counter_at, full_fence, now},
-    in_place::{Unwinding, encode},
+    in_place::encode,
     origin::{self, Origin},
 };
 use crate::{
@@ -33,9 +32,9 @@ enum NotWritten {
 /// Records into one buffer, whose record is busy. Handles what the fast path does not.
 #[cold]
 #[inline(never)]
-pub(super) fn record_slowly<T: TraceEvent + ?Sized>(
+pub(super) fn record_slowly(
     buffer: &ThreadBuffer,
-    event: &T,
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     origin: &Origin<'_>,
 ) -> Outcome {
@@ -188,19 +187,8 @@ pub(super) fn relabel_as(record: &Record, ids: &Ids, version: u64) -> bool {
     record.labels() == version || write_ids(record, ids, version)
 }
 
-/// [`relabel`] in the code of a caller whose labels have hardly ever been written.
-#[inline(always)]
-pub(super) fn relabel_here(buffer: &ThreadBuffer) -> bool {
-    frames::version() == buffer.record.labels() || write_labels_here(buffer)
-}
-
 #[inline(never)]
 fn write_labels(buffer: &ThreadBuffer) -> bool {
-    write_labels_here(buffer)
-}
-
-#[inline(always)]
-fn write_labels_here(buffer: &ThreadBuffer) -> bool {
     let record = &buffer.record;
     let written = frames::with_span(|ids, version| write_ids(record, ids, version));
     written.unwrap_or_else(|| write_list(record))
@@ -284,11 +272,11 @@ fn give_up_jumbo(record: &Record, buffer: &ThreadBuffer) {
 }
 
 /// Writes the escapes that the row needs, then the row, and ends the event.
-fn write_row<T: TraceEvent + ?Sized>(
+fn write_row(
     buffer: &ThreadBuffer,
     chunk: u32,
     now: u64,
-    event: &T,
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     origin: &Origin<'_>,
 ) -> Result<(), NotWritten> {
@@ -344,18 +332,17 @@ fn write_row<T: TraceEvent + ?Sized>(
     if out.overflowed() {
         return Err(NotWritten::NoRoom);
     }
-    let room = out.room();
-    let unwinding = Unwinding(buffer);
-    let is_fixed = FixedSize::of(event).is_some();
-    let payload = encode(event, out.split(MAX_PAYLOAD), counter_at(record, now));
-    mem::forget(unwinding);
-    if payload.refusal().is_some() {
+    let room = out.rest(MAX_PAYLOAD);
+    let is_whole = out.room() >= MAX_PAYLOAD;
+    let end = encode(buffer, event, room, counter_at(record, now));
+    if end.refusal.is_some() {
         return Err(NotWritten::TooLarge);
     }
-    if payload.overflowed() {
-        return Err(if room >= MAX_PAYLOAD { NotWritten::TooLarge } else { NotWritten::NoRoom });
+    if end.overflowed(room) {
+        return Err(if is_whole { NotWritten::TooLarge } else { NotWritten::NoRoom });
     }
-    out.patch(size_at, &row::padded3(payload.len() as u32).to_le_bytes()[..3]);
+    let size = end.len(room) as u32;
+    out.patch(size_at, &row::padded3(size).to_le_bytes()[..3]);
 
     if has_escapes {
         record.mark_escapes();
@@ -365,7 +352,11 @@ fn write_row<T: TraceEvent + ?Sized>(
         record.set_labels(version);
     }
     record.wait_ends();
-    record.set_last(ty, ty.index_in_rows(), is_fixed.then(|| payload.len()));
-    record.commit(payload.position(), now);
+    // A row that leaves out its size has that of its type. So it must not come after a value that
+    // does not have it.
+    let has_its_size = [size, PAYLOADS_VARY].contains(&ty.payload_size());
+    record.set_last(has_its_size.then_some(ty));
+    record.add(end.at, now);
+    record.end();
     Ok(())
 }

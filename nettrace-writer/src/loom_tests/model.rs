@@ -165,7 +165,8 @@ impl Model {
         }
         encode();
         let end = self.put(self.chunk_at(pos), pos, [id, ts as u8]);
-        record.commit(end, ts);
+        record.add(end, ts);
+        record.end();
         Outcome::Written
     }
 
@@ -315,7 +316,8 @@ impl Model {
         let end = self.put(chunk, pos, [id, ts as u8]);
         record.gap_written();
         record.wait_ends();
-        record.commit(end, ts);
+        record.add(end, ts);
+        record.end();
     }
 
     fn put(&self, chunk: u32, pos: *mut u8, bytes: [u8; ROW]) -> *mut u8 {

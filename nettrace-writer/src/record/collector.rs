@@ -113,7 +113,7 @@ impl Record {
         if crate::mutant::takes_out("no_wait") {
             return true;
         }
-        // Acquire pairs with the releases in `end` and `commit_usual`.
+        // Acquire pairs with the releases in `end` and `end_usual`.
         self.busy.load(Ordering::Acquire) & 1 == 0
     }
 

@@ -3,8 +3,8 @@
 //!
 //! Invariant:
 //!
-//! - N1: only the owner calls what is in this module, and only this module stores `busy`, `ts`,
-//!   `last` and `len`. So the owner may load them like plain values (`LoadOwn`). A signal handler
+//! - N1: only the owner calls what is in this module, and only this module stores `busy`, `ts`
+//!   and `last`. So the owner may load them like plain values (`LoadOwn`). A signal handler
 //!   on its thread stores them only if it finds the owner idle, and leaves it idle. So the values
 //!   of a busy owner do not change under its hands. If the load of `busy` itself is interrupted, it
 //!   finds the owner idle before and after.
@@ -18,7 +18,6 @@ use crate::{
     barrier,
     pool::{NONE, Pool},
     record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED, limit_of},
-    row::Shape,
     sync::{LoadOwn as _, Ordering, fence},
 };
 
@@ -84,11 +83,6 @@ impl Record {
         self.ts.load(Ordering::Relaxed)
     }
 
-    #[inline(always)]
-    pub(crate) fn shape(&self) -> Shape {
-        Shape { id: self.id.load(Ordering::Relaxed), len: self.len.load(Ordering::Relaxed) }
-    }
-
     /// How many ticks a time is after the last row. Above every bound if it is before. Busy owner
     /// only.
     #[inline(always)]
@@ -97,54 +91,25 @@ impl Record {
         now.wrapping_sub(unsafe { self.ts.load_own() })
     }
 
-    /// Whether the last row is of this type, and its payload is as [`set_last`](Self::set_last) has
-    /// it. Busy owner only.
-    #[inline(always)]
-    pub(crate) fn is_like_last(&self, ty: &'static EventType, fixed: Option<usize>) -> bool {
+    /// Whether the last row is of this type. Busy owner only.
+    #[inline]
+    pub(crate) fn is_last(&self, ty: &'static EventType) -> bool {
         // SAFETY: N1.
         let last = unsafe { self.last.load_own() };
-        // SAFETY: N1.
-        let len = unsafe { self.len.load_own() };
-        last == mark(ty, fixed) && fixed.is_none_or(|fixed| fixed < SIZES || len as usize == fixed)
+        last == ptr::from_ref(ty).addr()
     }
 
-    /// Notes what the last row is like. `fixed` is the payload's size; `None` if rows of this type
-    /// have sizes of their own. Busy owner only.
-    #[inline(always)]
-    pub(crate) fn set_last(&self, ty: &'static EventType, id: u32, fixed: Option<usize>) {
-        self.last.store(mark(ty, fixed), Ordering::Relaxed);
-        self.id.store(id, Ordering::Relaxed);
-        // The rows that follow do not store their sizes here.
-        let len = fixed.map_or(Shape::NONE.len, |len| len as u32);
-        self.len.store(len, Ordering::Relaxed);
+    /// Notes the type of the last row, or that the next row cannot leave anything out. Busy owner
+    /// only.
+    #[inline]
+    pub(crate) fn set_last(&self, ty: Option<&'static EventType>) {
+        let address = ty.map_or(0, |ty| ptr::from_ref(ty).addr());
+        self.last.store(address, Ordering::Relaxed);
     }
 
-    /// Adds the row that ends at `pos`, and ends the event.
-    #[inline(always)]
-    pub(crate) fn commit(&self, pos: *mut u8, ts: u64) {
-        self.add(pos, ts);
-        self.end();
-    }
-
-    /// [`commit`](Self::commit) for a record of the usual mode.
-    #[inline(always)]
-    pub(crate) fn commit_usual(&self, pos: *mut u8, ts: u64) {
-        self.add(pos, ts);
-        // Release: see `end`.
-        self.busy.store(0, Ordering::Release);
-    }
-
-    /// [`commit_usual`](Self::commit_usual) for a row of so many bytes, with its header.
-    #[inline(always)]
-    pub(crate) fn commit_usual_len(&self, len: usize, ts: u64) {
-        // One instruction on x86-64 adds to memory.
-        self.add(self.pos().wrapping_add(len), ts);
-        // Release: see `end`.
-        self.busy.store(0, Ordering::Release);
-    }
-
-    #[inline(always)]
-    fn add(&self, pos: *mut u8, ts: u64) {
+    /// Adds the row that ends at `pos`.
+    #[inline]
+    pub(crate) fn add(&self, pos: *mut u8, ts: u64) {
         self.pos.store(pos, Ordering::Relaxed);
         self.ts.store(ts, Ordering::Relaxed);
         // Release pairs with the acquires in `Waiting::is_over` and `Record::mark` and with that in
@@ -405,8 +370,6 @@ impl Record {
         self.pos.store(start, Ordering::Relaxed);
         self.ts.store(ts, Ordering::Relaxed);
         self.last.store(0, Ordering::Relaxed);
-        self.id.store(Shape::NONE.id, Ordering::Relaxed);
-        self.len.store(Shape::NONE.len, Ordering::Relaxed);
         self.limit.store(limit_of(start, size), Ordering::Relaxed);
         // Release pairs with the acquire in `ask`: a flusher that sees the chunk sees its header,
         // and its store to `limit` comes after the store above.
@@ -480,23 +443,6 @@ impl Record {
     }
 }
 
-/// The sizes of payloads below this have a [`mark`] each.
-const SIZES: usize = size_of::<EventType>() - 2;
-
-/// What [`Record::last`] has for a row: the address of a byte of its type. Which byte tells the
-/// payload's size: one for sizes that vary from row to row, one for all large sizes, and one for
-/// each small size. So one comparison is enough for a small row. Types are statics, which have no
-/// byte in common.
-#[inline(always)]
-fn mark(ty: &'static EventType, fixed: Option<usize>) -> usize {
-    let byte = match fixed {
-        None => 0,
-        Some(SIZES..) => 1,
-        Some(len) => len + 2,
-    };
-    ptr::from_ref(ty).addr() + byte
-}
-
 /// Why the owner drops an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reason {
@@ -505,25 +451,4 @@ pub(crate) enum Reason {
     Panicked,
     /// The session cannot describe the event's type.
     Refused,
-}
-
-#[cfg(all(test, not(nettrace_loom)))]
-mod tests {
-    use std::collections::HashSet;
-
-    use nettrace_event::{EventType, example::SALE};
-
-    use super::{SIZES, mark};
-
-    #[test]
-    fn rows_that_differ_have_marks_that_differ() {
-        static TYPES: [EventType; 2] = [EventType::new(&SALE), EventType::new(&SALE)];
-        let mut marks = HashSet::from([0]);
-        for ty in &TYPES {
-            for fixed in [None, Some(SIZES)].into_iter().chain((0..SIZES).map(Some)) {
-                assert!(marks.insert(mark(ty, fixed)), "{fixed:?}");
-            }
-            assert_eq!(mark(ty, Some(SIZES)), mark(ty, Some(usize::MAX)));
-        }
-    }
 }

@@ -13,7 +13,7 @@ use nettrace_event::{
 
 use super::{
     Alone, Elapsed, End, EnteredSpan, Outcome, Parent, Sampling, Span, SpanEvents, Started,
-    entered::Entry, scope::Scope,
+    entered::Entry, open::Open, scope::Scope,
 };
 use crate::{
     Emit as _,
@@ -52,13 +52,18 @@ pub fn count_if_sampled_out(ty: &'static EventType) {
 /// Records the event of a span of one event, which has ended so.
 #[inline(always)]
 pub fn emit_single<T: TraceEvent>(event: T) {
-    single::emit_single(event);
+    // The type is a struct. To ask the event would make it.
+    if let Some(ty) = T::event_types().first() {
+        single::emit_last(&event, ty, None);
+    }
 }
 
 /// [`emit_single`] in the code of the caller, whose span's ids are at hand.
 #[inline(always)]
 pub fn emit_alone<T: TraceEvent>(event: T, Alone(span): &Alone<'_>) {
-    single::emit_alone(event, (&span.ids, span.number));
+    if let Some(ty) = T::event_types().first() {
+        single::emit_last(&event, ty, Some((&span.ids, span.number)));
+    }
 }
 
 /// The span of a call, if somebody listens. What begins and ends it is out of line, so that a
@@ -178,11 +183,11 @@ impl<E: SpanEvents> Call<E> {
 
     /// Calls `end`, and drops the span where it is, because it is large.
     #[inline(always)]
-    fn end_where_it_is<F: FnOnce(&mut EnteredSpan<E>)>(&mut self, end: F) {
+    fn end_where_it_is(&mut self, end: impl FnOnce(&mut EnteredSpan<E>)) {
         let unwinding = Unwinding(&mut self.span);
         if let Some(span) = &mut **unwinding.0 {
             end(span);
-            span.release::<F>();
+            span.release();
         }
         // Does not drop anything.
         *unwinding.0 = ManuallyDrop::new(None);
@@ -198,7 +203,7 @@ impl<E: SpanEvents> Drop for Unwinding<'_, E> {
     #[inline(never)]
     fn drop(&mut self) {
         if let Some(span) = &mut **self.0 {
-            span.release::<Self>();
+            span.release();
         }
         *self.0 = ManuallyDrop::new(None);
     }
@@ -224,8 +229,9 @@ impl<E: SpanEvents> EnteredSpan<E> {
     fn begin_with_event<T: TraceEvent>(&mut self, start: T) {
         let ty = start.event_type();
         let Some(Entry { scope, .. }) = entry_of_nothing(&mut self.entry) else { return };
-        match frames::begin_event(&mut self.span.open, &mut scope.0, ty.enabled()) {
-            Some(buffer) => self.span.started = single::emit_first(start, ty, buffer),
+        let open = &mut self.span.open;
+        match frames::begin_event(&mut open.begun, &mut scope.0, ty.enabled()) {
+            Some(buffer) => open.started = single::emit_first(&start, ty, buffer),
             None => self.begin_otherwise(start),
         }
     }
@@ -240,19 +246,20 @@ impl<E: SpanEvents> EnteredSpan<E> {
 
     #[inline]
     fn decide_and_start(&mut self, start: impl FnOnce()) {
-        if let (Some(open), Some(Entry { scope, .. })) = (&mut self.span.open, &self.entry) {
-            if open.is_undecided() {
-                open.decide(&scope.0, None, open.ids.related.is_none());
+        if let (Some(begun), Some(Entry { scope, .. })) = (&mut self.span.open.begun, &self.entry) {
+            if begun.is_undecided() {
+                begun.decide(&scope.0, None, begun.ids.related.is_none());
             }
         }
-        self.span.start(start);
+        start();
+        self.span.open.has_started(E::IS_SINGLE);
     }
 
     /// Records the event of a span that has no other. The span is still to be dropped.
     #[inline(always)]
     fn end_alone(&mut self, outcome: Option<Outcome>) {
-        let Self { span: Span { open, started, events }, entry, .. } = self;
-        let (Some(span), Some(entry)) = (open, entry) else { return };
+        let Self { span: Span { open: Open { begun, started }, events }, entry, .. } = self;
+        let (Some(span), Some(entry)) = (begun, entry) else { return };
         entry.scope.return_to(span);
         // If it is sampled out, there is no event.
         if started.is_known() {
@@ -267,8 +274,8 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[inline(always)]
     fn end_plain(&mut self, ty: &'static EventType, outcome: Option<Outcome>) {
         const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
-        let Self { span: Span { open, started, .. }, entry, .. } = self;
-        end_plain(open, entry, *started, ty, outcome);
+        let Self { span: Span { open: Open { begun, started }, .. }, entry, .. } = self;
+        end_plain(begun, entry, *started, ty, outcome);
     }
 }
 
@@ -295,15 +302,10 @@ fn end_plain(
     // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
     if started.is_known() {
         let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
-        let (duration, ids) = (started.elapsed(), (&span.ids, span.number));
-        if let Outcome::Ok = outcome {
-            let stop = PlainStop { ty, duration, outcome: Outcome::Ok };
-            single::emit_last(&stop, ty, ids, Some(PlainStop::LEN_IF_OK));
-        } else {
-            stop_unusually(&PlainStop { ty, duration, outcome }, span);
-        }
+        let stop = PlainStop { ty, duration: started.elapsed(), outcome };
+        single::emit_last(&stop, ty, Some((&span.ids, span.number)));
     }
-    frames::leave_from::<PlainStop>(&entry.scope.0);
+    frames::leave(&entry.scope.0);
     if span.state.is_some() {
         release(open);
     }
@@ -315,13 +317,6 @@ fn release(open: &mut Option<Begun>) {
     *open = None;
 }
 
-/// Records a Stop that says more than that all went well.
-#[cold]
-#[inline(never)]
-fn stop_unusually(stop: &PlainStop, span: &Begun) {
-    single::emit_last(stop, stop.ty, (&span.ids, span.number), None);
-}
-
 /// A Stop that tells of the time and the outcome, and of nothing else. The types of such events
 /// have the same fields.
 struct PlainStop {
@@ -330,17 +325,7 @@ struct PlainStop {
     outcome: Outcome,
 }
 
-impl PlainStop {
-    /// The size of the payload if the outcome is [`Outcome::Ok`]: the duration and `ok`. If it is
-    /// another, the event takes the slow path.
-    const LEN_IF_OK: usize = 8 + 2 + 2 * "ok".len();
-}
-
 impl TraceEvent for PlainStop {
-    // As for all events of `#[traced]`: see `Made`.
-    const COMES_ALONE: bool = true;
-    const LEAVES_OUT: bool = false;
-
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }

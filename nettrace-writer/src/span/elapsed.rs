@@ -6,7 +6,6 @@
 
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
-use super::SpanEvents;
 use crate::{
     clock, local,
     sync::{AtomicU64, Ordering},
@@ -122,8 +121,8 @@ impl Started {
 
     /// A call that has just begun. To be called after its Start if there is one.
     #[inline(always)]
-    pub(crate) fn of_span<E: SpanEvents>() -> Self {
-        if E::IS_SINGLE { Self::now() } else { Self::at_last_event() }
+    pub(crate) fn of_span(is_single: bool) -> Self {
+        if is_single { Self::now() } else { Self::at_last_event() }
     }
 
     /// How long ago the call began: 0 if the clock has gone back since then.

@@ -7,7 +7,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use super::{Elapsed, End, Outcome, Parent, Sampling, Span, SpanEvents, scope::Scope};
+use super::{Elapsed, End, Outcome, Parent, Sampling, Span, SpanEvents, open::Open, scope::Scope};
 use crate::{
     context::{NotAcrossAwait, frames},
     sync::thread,
@@ -91,10 +91,11 @@ impl<E: SpanEvents> EnteredSpan<E> {
     ) {
         // First, so that nothing that may unwind comes between the ids and their scope.
         let was_panicking = thread::panicking();
-        let scope = self.span.make_ids(parent, sampling);
+        let scope = self.span.open.make_ids(parent, sampling, E::start_type());
         // There is nothing to drop.
         mem::forget(self.entry.replace(Entry { scope, was_panicking, outcome: None }));
-        self.span.start(start);
+        start();
+        self.span.open.has_started(E::IS_SINGLE);
     }
 
     #[inline(always)]
@@ -122,7 +123,9 @@ impl<E: SpanEvents> EnteredSpan<E> {
     pub(super) fn end_where_it_is(&mut self, stop: impl FnOnce(&mut E, End)) {
         if self.is_recorded() {
             self.return_here();
-            self.span.end_with(Outcome::Ok, 0, Elapsed::ZERO, stop);
+            if let Some(end) = self.span.open.end(Outcome::Ok, 0, Elapsed::ZERO) {
+                stop(&mut self.span.events, end);
+            }
         }
     }
 
@@ -130,23 +133,20 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[inline(always)]
     pub(super) fn end_at_drop(&mut self) {
         let Self { span, entry: Some(entry), .. } = self else { return };
-        if span.open.is_none() {
-            return; // the span has ended
+        if let Some(end) = end_entered(&mut span.open, entry) {
+            span.events.stop(&end);
         }
-        span.return_to(&mut entry.scope);
-        let outcome = entry.outcome.unwrap_or_else(|| entry.outcome_now());
-        span.end(outcome, 0, Elapsed::ZERO);
     }
 
     /// Leaves the scope of a span that has ended, and drops what the span has. Then there is
-    /// nothing left to drop. `Caller` stands for the function that calls this.
-    #[inline(always)]
-    pub(super) fn release<Caller>(&mut self) {
+    /// nothing left to drop.
+    #[inline]
+    pub(super) fn release(&mut self) {
         const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
         if let Some(Entry { scope, .. }) = &self.entry {
-            frames::leave_from::<Caller>(&scope.0);
+            frames::leave(&scope.0);
         }
-        self.span.open = None;
+        self.span.open.begun = None;
         self.span.events.release();
     }
 
@@ -154,8 +154,16 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[inline]
     fn return_here(&mut self) {
         let Some(Entry { scope, .. }) = &mut self.entry else { return };
-        self.span.return_to(scope);
+        self.span.open.return_to(scope);
     }
+}
+
+/// Ends a span that is dropped: puts it in force, and returns what its Stop tells.
+#[inline(never)]
+fn end_entered(open: &mut Open, entry: &mut Entry) -> Option<End> {
+    open.return_to(&mut entry.scope);
+    let outcome = entry.outcome.unwrap_or_else(|| entry.outcome_now());
+    open.end(outcome, 0, Elapsed::ZERO)
 }
 
 impl<E: SpanEvents> Drop for EnteredSpan<E> {

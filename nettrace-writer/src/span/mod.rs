@@ -24,6 +24,7 @@ mod entered;
 mod events;
 mod future;
 pub(crate) mod kept;
+mod open;
 mod outcome;
 mod polled;
 mod sampling;
@@ -36,7 +37,6 @@ use std::{
 };
 
 use nettrace_context::TraceContext;
-use nettrace_event::EventType;
 
 pub(crate) use self::elapsed::{Started, set_frequency, set_time_of_day};
 pub use self::{
@@ -49,13 +49,10 @@ pub use self::{
     polled::PolledSpan,
     sampling::Sampling,
 };
-use self::{entered::Entry, scope::Scope};
-use crate::{
-    context::{
-        Context,
-        frames::{self, Above, Begun, Entered, Snapshot},
-    },
-    sync::thread,
+use self::{entered::Entry, open::Open, scope::Scope};
+use crate::context::{
+    Context,
+    frames::{self, Begun, Entered, Snapshot},
 };
 
 /// Where a span begins.
@@ -79,7 +76,7 @@ pub enum Parent<'a> {
 impl Parent<'_> {
     /// Whether the span in force is the parent, and is sampled out. To record the Start then counts
     /// the span.
-    #[inline(always)]
+    #[inline]
     fn is_sampled_out(self) -> bool {
         matches!(self, Self::Current) && frames::is_sampled_out()
     }
@@ -92,10 +89,7 @@ impl Parent<'_> {
 /// later.
 #[must_use = "the span ends when this is dropped"]
 pub struct Span<E: SpanEvents> {
-    /// `None`: nobody listens, or the span has ended.
-    open: Option<Begun>,
-    /// When the Start was recorded. [`Started::NEVER`] before.
-    started: Started,
+    open: Open,
     events: E,
 }
 
@@ -104,7 +98,7 @@ impl<E: SpanEvents> Span<E> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn off(events: E) -> Self {
-        Self { open: None, started: Started::NEVER, events }
+        Self { open: Open::OFF, events }
     }
 
     /// Begins a span. `start` records the Start.
@@ -126,19 +120,9 @@ impl<E: SpanEvents> Span<E> {
         SpanHere::begin_sampled(events, parent, sampling, start).span
     }
 
-    /// Records the Start. If the span is sampled out, that counts it.
-    #[inline(always)]
-    fn start(&mut self, start: impl FnOnce()) {
-        let is_recorded = self.is_recorded();
-        start();
-        if is_recorded {
-            self.started = Started::of_span::<E>();
-        }
-    }
-
     /// Begins a span that is [`off`](Self::off) where it is in memory, and puts it in force in
     /// `scope`. If the parent is sampled out, nothing is put in force.
-    #[inline(always)]
+    #[inline]
     fn begin_here(
         &mut self,
         scope: &mut Scope,
@@ -146,48 +130,22 @@ impl<E: SpanEvents> Span<E> {
         sampling: Option<Sampling>,
         start: impl FnOnce(),
     ) {
-        if parent.is_sampled_out() {
-            start();
-            self.open = frames::begin_sampled_out();
-        } else {
-            *scope = self.make_ids(parent, sampling);
-            self.start(start);
-        }
-    }
-
-    /// Makes ids, and enters the span.
-    #[inline]
-    fn make_ids(&mut self, parent: Parent<'_>, sampling: Option<Sampling>) -> Scope {
-        let above = match parent {
-            Parent::Current => Above::Current,
-            Parent::None => Above::Nothing(None),
-            Parent::Of(context) => Above::Snapshot(context.snapshot()),
-            Parent::FollowsFrom(context) => Above::Nothing(context.span_id()),
-        };
-        // A span that is to be decided may have no Start.
-        let start = E::start_type().filter(|_| sampling.is_none());
-        let word = start.map(EventType::enabled);
-        let scope = Scope(frames::begin_span(above, &mut self.open, word));
-        match &mut self.open {
-            Some(open) if sampling.is_some() || open.is_undecided() => {
-                let has_none = matches!(parent, Parent::None | Parent::FollowsFrom(_));
-                scope.decide(open, sampling, has_none || open.ids.related.is_none())
-            }
-            _ => scope,
-        }
+        self.open.begin(scope, parent, sampling, E::start_type());
+        start();
+        self.open.has_started(E::IS_SINGLE);
     }
 
     /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
     #[inline]
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.open.as_ref().is_some_and(Begun::is_recorded)
+        self.open.is_recorded()
     }
 
     /// Puts the span in force on this thread until the returned guard is dropped. That also ends
     /// the span.
     pub fn enter(self) -> EnteredSpan<E> {
-        let entry = self.open.as_ref().map(|open| Entry::new(Scope(frames::enter_span(open))));
+        let entry = self.open.begun.as_ref().map(|_| Entry::new(self.open.scope()));
         EnteredSpan::new(self, entry)
     }
 
@@ -195,8 +153,8 @@ impl<E: SpanEvents> Span<E> {
     /// If the span is sampled out, so is its context.
     #[must_use]
     pub fn context(&self) -> Context {
-        self.open.as_ref().map_or_else(Context::none, |open| {
-            Context::of(Snapshot::of_span(open.ids, open.state.clone()))
+        self.open.begun.as_ref().map_or_else(Context::none, |begun| {
+            Context::of(Snapshot::of_span(begun.ids, begun.state.clone()))
         })
     }
 
@@ -204,54 +162,8 @@ impl<E: SpanEvents> Span<E> {
     /// [context](Self::context), which need not be made. `None` if nobody listens to the span.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
-        let Begun { ids, state, .. } = self.open.as_ref()?;
+        let Begun { ids, state, .. } = self.open.begun.as_ref()?;
         Some(ids.trace_context(state.clone()))
-    }
-
-    #[inline]
-    fn scope(&self) -> Scope {
-        Scope(self.open.as_ref().map_or(Entered::NOTHING, frames::enter_span))
-    }
-
-    #[inline(never)]
-    fn end_at_drop(&mut self) {
-        let _scope = self.scope();
-        let outcome = if thread::panicking() { Outcome::Panicked } else { Outcome::Ok };
-        self.end(outcome, 0, Elapsed::ZERO);
-    }
-
-    /// [`Scope::return_to`] for the scope of this span.
-    #[inline]
-    fn return_to(&self, scope: &mut Scope) {
-        if let Some(open) = &self.open {
-            scope.return_to(open);
-        }
-    }
-
-    /// Records the Stop, unless it is recorded. The span is in force.
-    #[inline]
-    fn end(&mut self, outcome: Outcome, polls: u32, busy: Elapsed) {
-        self.end_with(outcome, polls, busy, |events, end| events.stop(&end));
-    }
-
-    /// As [`end`](Self::end). `stop` records the Stop.
-    #[inline(always)]
-    fn end_with(
-        &mut self,
-        outcome: Outcome,
-        polls: u32,
-        busy: Elapsed,
-        stop: impl FnOnce(&mut E, End),
-    ) {
-        if self.open.is_some() {
-            let (started, duration) = (self.started.time(), self.started.elapsed());
-            let end = End { started, duration, outcome, polls, busy };
-            self.open = None;
-            // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
-            if self.started.is_known() {
-                stop(&mut self.events, end);
-            }
-        }
     }
 }
 
@@ -293,10 +205,13 @@ impl<E: SpanEvents> SpanHere<E> {
 }
 
 impl<E: SpanEvents> Drop for Span<E> {
-    #[inline(always)]
+    #[inline]
     fn drop(&mut self) {
         if self.is_recorded() {
-            self.end_at_drop();
+            let (_scope, end) = self.open.end_at_drop();
+            if let Some(end) = end {
+                self.events.stop(&end);
+            }
         }
     }
 }
@@ -317,6 +232,6 @@ impl<E: SpanEvents> DerefMut for Span<E> {
 
 impl<E: SpanEvents> fmt::Debug for Span<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Span").field("open", &self.open).finish_non_exhaustive()
+        f.debug_struct("Span").field("open", &self.open.begun).finish_non_exhaustive()
     }
 }

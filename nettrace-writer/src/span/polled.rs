@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    End, Outcome, Parent, Sampling, Span, SpanEvents, SpanHere, Started, elapsed::Busy,
+    End, Outcome, Parent, Sampling, Span, SpanEvents, SpanHere,
+    open::{self, Polled, Polls},
     scope::Scope,
 };
 use crate::context::frames::Entered;
@@ -23,26 +24,21 @@ use crate::context::frames::Entered;
 #[must_use = "the span ends when this is dropped"]
 pub struct PolledSpan<E: SpanEvents> {
     span: Span<E>,
-    /// The scope of a span that is in force already, until its first poll takes it.
-    entered: Entered,
-    polls: u32,
-    busy: Busy,
-    // Within a poll, and for good after one that unwound.
-    is_polled: bool,
+    polls: Polls,
 }
 
 impl<E: SpanEvents> PolledSpan<E> {
     /// Takes a span that has begun.
     #[inline]
     pub fn new(span: Span<E>) -> Self {
-        Self::entered(span, Entered::NOTHING)
+        Self { span, polls: Polls::new(Entered::NOTHING) }
     }
 
     /// Takes a span that is in force here until the first poll ends, which must come next.
     #[inline]
     pub(super) fn here(SpanHere { span, mut scope }: SpanHere<E>) -> Self {
         let entered = mem::replace(&mut scope.0, Entered::NOTHING);
-        Self::entered(span, entered)
+        Self { span, polls: Polls::new(entered) }
     }
 
     /// A span that has not begun, and that nobody listens to until [`begin`](Self::begin).
@@ -60,7 +56,7 @@ impl<E: SpanEvents> PolledSpan<E> {
     pub fn begin(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
         let mut scope = Scope(Entered::NOTHING);
         self.span.begin_here(&mut scope, parent, sampling, start);
-        self.entered = mem::replace(&mut scope.0, Entered::NOTHING);
+        self.polls.entered = mem::replace(&mut scope.0, Entered::NOTHING);
     }
 
     /// Does what [`within`](Self::within) does around the code from here to the call of
@@ -69,14 +65,9 @@ impl<E: SpanEvents> PolledSpan<E> {
     #[doc(hidden)]
     #[inline]
     pub fn before_polls(&mut self) -> Before<'_, E> {
-        let scope = self.scope_here();
-        self.is_polled = true;
+        let scope = self.polls.take_scope();
+        self.polls.is_polled = true;
         Before { span: self, _scope: scope }
-    }
-
-    #[inline(always)]
-    fn entered(span: Span<E>, entered: Entered) -> Self {
-        Self { span, entered, polls: 0, busy: Busy::ZERO, is_polled: false }
     }
 
     /// The span, for instance for its [`context`](Span::context).
@@ -100,31 +91,12 @@ impl<E: SpanEvents> PolledSpan<E> {
         outcome: impl FnOnce(&R) -> Option<Outcome>,
         stop: impl FnOnce(&mut E, &R, End),
     ) -> R {
-        let is_here = self.entered.is_something();
-        let mut scope = if is_here { self.scope_here() } else { self.span.scope() };
-        if !self.span.is_recorded() {
-            return f(&mut self.span);
-        }
-        self.polls = self.polls.saturating_add(1);
-        self.is_polled = true;
-        self.span.resume();
-        // A span that began just now has the time of its Start, and one that ends now has that of
-        // its Stop. So a future that is ready at once reads no clock besides its events.
-        let began = if is_here { self.span.started } else { Started::now() };
-        let counted = Counted { busy: &mut self.busy, began };
-        let result = f(&mut self.span);
-        let outcome = outcome(&result);
-        match outcome {
-            None => drop(counted),
-            Some(_) => mem::forget(counted),
-        }
-        self.span.return_to(&mut scope);
-        self.span.suspend();
-        self.is_polled = false;
-        if let Some(outcome) = outcome {
-            let stop = |events: &mut E, end| stop(events, &result, end);
-            self.span.end_with(outcome, self.polls, self.busy.total_with(began), stop);
-        }
+        let Self { span, polls } = self;
+        let Span { open, events } = span;
+        let (f, result) = (Some(f), None);
+        let mut polled = PolledBy { events, f, outcome: Some(outcome), stop: Some(stop), result };
+        open::poll(open, polls, &mut polled);
+        let Some(result) = polled.result else { unreachable!("it is polled once") };
         result
     }
 
@@ -132,40 +104,55 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// first poll, and for destructors.
     #[inline]
     pub fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        let _scope = self.span.scope();
-        let was_polled = self.is_polled;
-        self.is_polled = true;
+        let _scope = self.span.open.scope();
+        let was_polled = mem::replace(&mut self.polls.is_polled, true);
         let result = f();
-        self.is_polled = was_polled;
+        self.polls.is_polled = was_polled;
         result
     }
 
     /// Ends the span, unless it has ended. If a poll unwound, the outcome is
     /// [`Outcome::Panicked`] in any case.
     pub fn end(&mut self, outcome: Outcome) {
-        if self.span.is_recorded() {
-            let outcome = if self.is_polled { Outcome::Panicked } else { outcome };
-            let _scope = self.span.scope();
-            self.span.end(outcome, self.polls, self.busy.total());
+        if let Some((_scope, Some(end))) = self.polls.end(&mut self.span.open, outcome) {
+            self.span.events.stop(&end);
         }
     }
+}
 
-    #[inline(always)]
-    fn scope_here(&mut self) -> Scope {
-        Scope(mem::replace(&mut self.entered, Entered::NOTHING))
+/// What [`PolledSpan::poll_with`] is given, and what it returns.
+struct PolledBy<'a, E, R, F, O, S> {
+    events: &'a mut E,
+    f: Option<F>,
+    outcome: Option<O>,
+    stop: Option<S>,
+    result: Option<R>,
+}
+
+impl<E, R, F, O, S> Polled for PolledBy<'_, E, R, F, O, S>
+where
+    E: SpanEvents,
+    F: FnOnce(&mut E) -> R,
+    O: FnOnce(&R) -> Option<Outcome>,
+    S: FnOnce(&mut E, &R, End),
+{
+    fn poll(&mut self, is_recorded: bool) -> Option<Outcome> {
+        let (f, outcome) = (self.f.take()?, self.outcome.take()?);
+        if is_recorded {
+            self.events.resume();
+        }
+        let result = self.result.insert(f(self.events));
+        if is_recorded { outcome(result) } else { None }
     }
-}
 
-/// Counts the time of a poll when it is dropped. A poll that unwinds drops it too.
-struct Counted<'a> {
-    busy: &'a mut Busy,
-    began: Started,
-}
+    fn suspend(&mut self) {
+        self.events.suspend();
+    }
 
-impl Drop for Counted<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.busy.add(self.began);
+    fn stop(&mut self, end: End) {
+        if let (Some(stop), Some(result)) = (self.stop.take(), &self.result) {
+            stop(self.events, result, end);
+        }
     }
 }
 
@@ -181,7 +168,7 @@ impl<E: SpanEvents> Before<'_, E> {
     /// Ends it. If this is dropped without, the span's outcome is [`Outcome::Panicked`].
     #[inline]
     pub fn end(self) {
-        self.span.is_polled = false;
+        self.span.polls.is_polled = false;
     }
 }
 

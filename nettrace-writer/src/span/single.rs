@@ -56,7 +56,7 @@ impl<E: SpanEvents> SingleCall<E> {
         let SingleCall { span, events } = &mut *unwinding.0;
         if let (Some(single), Some(events)) = (&mut **span, &mut **events) {
             single.record_end(events, outcome);
-            single.leave_from::<E>();
+            frames::leave(&single.entered);
             let has_state = single.begun.state.is_some();
             if has_state {
                 release(span);
@@ -133,12 +133,6 @@ impl Single {
             events.stop_alone(&end, &Alone(&self.begun));
         }
     }
-
-    /// See [`frames::leave_from`].
-    #[inline(always)]
-    fn leave_from<Caller>(&self) {
-        frames::leave_from::<(Self, Caller)>(&self.entered);
-    }
 }
 
 /// As [`Scope::return_to`](super::scope::Scope::return_to) does.
@@ -165,7 +159,7 @@ impl<E: SpanEvents> Drop for Unwinding<'_, E> {
     fn drop(&mut self) {
         let SingleCall { span, events } = &mut *self.0;
         if let Some(span) = &**span {
-            span.leave_from::<Self>();
+            frames::leave(&span.entered);
         }
         release(span);
         **events = None;

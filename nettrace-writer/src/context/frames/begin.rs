@@ -130,13 +130,13 @@ pub(crate) fn begin_event<'b>(
     entered: &mut Entered,
     word: u32,
 ) -> Option<&'b ThreadBuffer> {
-    begin_here::<0>(Above::Current, begun, entered, word)
+    begin_here(Above::Current, begun, entered, word)
 }
 
 /// [`begin_span`] in the span in force, if it is not known which event comes next.
 #[inline(never)]
 pub(crate) fn begin_in_current(begun: &mut Option<Begun>, entered: &mut Entered) {
-    begin_here::<1>(Above::Current, begun, entered, 0);
+    begin_here(Above::Current, begun, entered, 0);
 }
 
 /// [`begin_in_current`] for a span that takes nothing but ids and a frame. `put` gets the span,
@@ -156,13 +156,10 @@ fn begin_above<'b>(
     entered: &mut Entered,
     word: u32,
 ) -> Option<&'b ThreadBuffer> {
-    begin_here::<2>(above, begun, entered, word)
+    begin_here(above, begun, entered, word)
 }
 
-/// The parameter makes three functions of this, and so of the closure in it: the standard library's
-/// function that calls the closure is inlined if it has one caller.
-#[inline(always)]
-fn begin_here<'b, const CALLER: u8>(
+fn begin_here<'b>(
     above: Above<'_>,
     begun: &mut Option<Begun>,
     entered: &mut Entered,
