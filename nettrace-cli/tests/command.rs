@@ -106,10 +106,17 @@ fn types_that_are_not_read_are_told() {
     assert!(stdout(&json).contains("\"fields_error\":"), "{}", stdout(&json));
     let info = nettrace(&["info", "-"], &bytes);
     assert!(stdout(&info).contains("\ndeep types          1; "), "{}", stdout(&info));
-    for to in ["chrome", "perfetto", "csv", "jsonl"] {
-        let said = nettrace(&["convert", "-", "-", "--to", to], &bytes);
-        assert!(stderr(&said).contains("1 events' fields that cannot be decoded"), "{to}");
-        assert_eq!(said.status.code(), Some(3), "{to}");
+    let (decoded, described) = ("events' fields", "descriptions of event types' fields");
+    for (what, to) in [
+        (decoded, &["chrome", "perfetto", "csv", "jsonl"]),
+        (described, &["v6", "v5", "v4", "heph"]),
+    ] {
+        for to in to {
+            let said = nettrace(&["convert", "-", "-", "--to", to], &bytes);
+            let line = format!("could not be converted: 1 {what} that cannot be decoded");
+            assert!(stderr(&said).contains(&line), "{to}: {}", stderr(&said));
+            assert_eq!(said.status.code(), Some(3), "{to}");
+        }
     }
     let verified = nettrace(&["verify", "-"], &bytes);
     assert_eq!(verified.status.code(), Some(1));

@@ -9,7 +9,7 @@ use nettrace_writer::{Emit, Session, TraceEvent, TraceSpan, sink::MemorySink};
 use program::{nettrace, stderr, stdout, strict_json};
 use testkit::{
     engines,
-    streams::{Stream, samples},
+    streams::{EventType, Row, Stream, samples},
 };
 
 /// What is in a folder, sorted.
@@ -151,6 +151,32 @@ fn orders() -> Vec<u8> {
     session.finish().unwrap();
     drop(open);
     memory.bytes()
+}
+
+/// The exit code says that values are missing. An event that is older than such a field, and ends
+/// before it, lacks nothing.
+#[test]
+fn fields_that_are_not_read_are_told() {
+    let deep = [&[19; 60][..], &[6]].concat();
+    let last = EventType::new(1, "P", 1, "Last").field("a", &[6]).field("b", &deep);
+    let inner = EventType::new(2, "P", 2, "Inner").field("a", &[6]).field("b", &[99]);
+    let mut stream = Stream::new();
+    stream.thread(5).metadata(&last).metadata(&inner.field("c", &[6]));
+    let row = |n, ty| Row::new(5, n, 1000 + u64::from(n)).metadata(ty);
+    let rows = [
+        row(1, 1).payload(&[7, 1, 0, 0, 0]),
+        row(2, 2).payload(&[7, 1]),
+        row(3, 1).payload(&[7]),
+        row(4, 2).payload(&[7]),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables");
+    let bytes = stream.events(&rows).end();
+    let args = ["convert", "-", path.to_str().unwrap(), "--to", "parquet"];
+    let output = nettrace(&args, &bytes);
+    let line = "could not be converted: 2 events' fields that cannot be decoded\n";
+    assert!(stderr(&output).contains(line), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(3));
 }
 
 #[test]

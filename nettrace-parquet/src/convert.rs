@@ -30,6 +30,8 @@ const COUNT_EVERY: u32 = size_of(16, 2) as u32;
 struct Counts {
     /// Events of types that have no table.
     types: u64,
+    /// Events some of whose fields cannot be decoded.
+    damaged: u64,
     /// Events whose time nanoseconds since 1970 cannot express.
     times: u64,
     /// Events of a day that was over.
@@ -158,7 +160,7 @@ impl Target for Writer {
         match row.ty.table {
             Some(number) => {
                 let table = &mut self.type_tables[number];
-                table.push(&row, event);
+                self.left_out.damaged += u64::from(!table.push(&row, event));
                 if table.is_full() {
                     let columns = table.finish();
                     table.table.write(&self.layout, columns)?;
@@ -191,12 +193,13 @@ impl Target for Writer {
         this.span_tables.finish(&this.layout, this.day)?;
         this.folder.publish()?;
         let mut left_out = LeftOut::default();
-        let Counts { types, times, days } = this.left_out;
+        let Counts { types, damaged, times, days } = this.left_out;
         left_out.miss(
             this.spans.given_up,
             "ends of spans: too many were under way, or another began with the same id",
         );
-        // Their payloads are there as bytes.
+        // The payloads of these are there as bytes.
+        left_out.miss(damaged, "events' fields that cannot be decoded");
         left_out.miss(types, "events' fields, as there are too many event types");
         for (count, what) in [
             (times, "times that nanoseconds since 1970 cannot express"),

@@ -206,12 +206,12 @@ impl TypeTable {
         }
     }
 
-    /// Adds an event.
-    pub(crate) fn push(&mut self, row: &Row, event: &Event<'_>) {
+    /// Adds an event. Returns whether all its fields can be decoded.
+    pub(crate) fn push(&mut self, row: &Row, event: &Event<'_>) -> bool {
         self.common.push(row);
         let mut values = event.fields();
         // Whether all values are in their columns.
-        let mut is_whole = true;
+        let (mut is_whole, mut is_decoded) = (true, true);
         let mut columns = self.columns.iter_mut();
         for column in columns.by_ref() {
             // A field that an older version of the type did not have is absent.
@@ -222,7 +222,7 @@ impl TypeTable {
                 }
                 (None, Some(Ok(_))) => is_whole = false,
                 (column, value) => {
-                    is_whole &= value.is_none();
+                    is_decoded = value.is_none();
                     for column in [column.as_mut()].into_iter().flatten().chain(columns.flatten()) {
                         column.push_null();
                     }
@@ -230,12 +230,15 @@ impl TypeTable {
                 }
             }
         }
-        if is_whole && values.used() >= event.payload.len() {
+        // An error can follow the last field.
+        is_decoded &= values.is_exhausted() || values.next().is_none();
+        if is_whole && is_decoded && values.used() >= event.payload.len() {
             self.payloads.append_null();
         } else {
             self.payloads.append_value(event.payload);
         }
         self.waiting += event.payload.len() + row.thread.size();
+        is_decoded
     }
 
     /// Whether enough rows wait to be written.

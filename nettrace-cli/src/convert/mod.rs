@@ -12,7 +12,7 @@
 //! | formats of viewers | [`view`]: the crate `nettrace-views` |
 //! | targets of other crates | [`view::OTHERS`] |
 //!
-//! What the target cannot express is counted by kind ([`omissions`]) and listed on standard error.
+//! What is not in the result is counted by kind ([`omissions`]) and listed on standard error.
 
 pub(crate) mod destination;
 pub(crate) mod lines;

@@ -1,5 +1,6 @@
-//! What a conversion leaves out because the target cannot express it, counted by kind.
+//! What a conversion leaves out, counted by kind.
 
+use nettrace_reader::{Metadata, Type};
 pub(super) use nettrace_views::LeftOutKind as Kind;
 
 /// How many things of each kind were left out.
@@ -40,6 +41,8 @@ pub(super) struct Omissions {
     pub(super) type_texts: u64,
     /// Event types without their fields.
     pub(super) type_fields: u64,
+    /// Event types without their fields, as the reader does not follow the types of these.
+    pub(super) unread_fields: u64,
     /// Event types whose level or event id was changed.
     pub(super) type_numbers: u64,
     /// Blocks whose kind this program does not know.
@@ -49,11 +52,20 @@ pub(super) struct Omissions {
 }
 
 impl Omissions {
+    /// Counts an event type whose fields the result does not describe.
+    pub(super) fn without_fields(&mut self, of: &Metadata) {
+        match of.fields.iter().any(|field| is_unread(&field.ty)) {
+            true => self.unread_fields += 1,
+            false => self.type_fields += 1,
+        }
+    }
+
     /// The kinds that are not zero: how many, a description, and why.
     pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &'static str, Kind)> {
         let missing = [
             (self.large_events, "events whose payload would be too large"),
             (self.strange_events, "events whose payload does not fit their type"),
+            (self.unread_fields, "descriptions of event types' fields that cannot be decoded"),
         ];
         let no_place = [
             (self.longer_events, "events' bytes behind the last field of their type"),
@@ -78,5 +90,14 @@ impl Omissions {
         let missing = missing.into_iter().map(|(count, what)| (count, what, Kind::Missing));
         let no_place = no_place.into_iter().map(|(count, what)| (count, what, Kind::NoPlace));
         missing.chain(no_place).filter(|(count, ..)| *count > 0)
+    }
+}
+
+/// Whether the reader does not know what a type is. An array of such a type is such a type itself.
+fn is_unread(of: &Type) -> bool {
+    match of {
+        Type::Unknown(_) | Type::Deep | Type::Damaged => true,
+        Type::Object(fields) => fields.iter().any(|field| is_unread(&field.ty)),
+        _ => false,
     }
 }

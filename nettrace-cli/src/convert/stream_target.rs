@@ -368,7 +368,9 @@ impl ToStream {
                         Refused::Limit(limit) => Failure::TooMuch("event types", limit),
                     })?;
                     schemas.extend(definition.schemas.into_iter().flatten());
-                    self.left_out.type_fields += u64::from(definition.lost_fields);
+                    if definition.lost_fields {
+                        self.left_out.without_fields(of);
+                    }
                     self.left_out.type_numbers += u64::from(definition.lost_numbers);
                     definition.known
                 }

@@ -167,7 +167,7 @@ impl ToV6 {
         for of in metadata {
             let mut description = types::description(of, self.is_older);
             if description.fields.len() < of.fields.len() {
-                self.left_out.type_fields += 1;
+                self.left_out.without_fields(of);
             }
             if v6::description_row(&description, &mut rows).is_ok() {
                 continue;
