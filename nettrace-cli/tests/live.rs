@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use live_support::{Dotnet, interrupt, nettrace, succeeded, until};
+use live_support::{Dotnet, collect_until, interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::{Diagnostics, Options};
 use nettrace_writer::{Emit as _, Session, TraceEvent};
 use rustix::fs::FlockOperation;
@@ -253,11 +253,9 @@ fn a_process_of_dotnet_is_listed_and_collected() {
     assert!(target.environment().unwrap().iter().any(|one| one.starts_with("TMPDIR=")));
 
     let path = folder.path().join("ours.nettrace");
-    let mut command = dotnet.nettrace(&["collect", "--duration", "3s", "--buffer", "128", "-o"]);
-    let output = command.arg(&path).output().unwrap();
-    let said = text(&output.stderr);
+    let command = dotnet.nettrace(&["collect", "--buffer", "128"]);
+    let said = collect_until(command, &path, |_| true);
     println!("{said}");
-    assert!(output.status.success(), "{said}");
     let verdict = ask(&["summary"], Trace::File(&path)).unwrap();
     verdict.assert_accepted();
     assert!(verdict.number("events") > 0, "{}", verdict.totals);

@@ -20,11 +20,13 @@ use std::{
 };
 
 use escapes::assert_printable;
-use live_support::{Dotnet, interrupt, nettrace, succeeded, until, until_enough};
+use live_support::{
+    Dotnet, collect_until, has_event, interrupt, nettrace, succeeded, until, until_enough,
+};
 use nettrace_diagnostics::Options;
 use nettrace_format::heph;
 use nettrace_metrics::{Counter, Gauge, Histogram, Meter, UpDownCounter};
-use nettrace_reader::{Reader, Value, heph as heph_reader};
+use nettrace_reader::{Event, Reader, Value, heph as heph_reader};
 use nettrace_writer::{Emit as _, TraceEvent};
 use serde_json::Value as Json;
 use tempfile::tempdir;
@@ -48,16 +50,6 @@ struct Rare {
 
 fn objects(text: &str) -> Vec<Json> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-/// Emits until the command ends. Returns its output.
-fn emit_during(mut command: Command) -> String {
-    let mut child = command.spawn().unwrap();
-    while child.try_wait().unwrap().is_none() {
-        Tick { number: 0 }.emit();
-        thread::sleep(Duration::from_millis(1));
-    }
-    succeeded(&child.wait_with_output().unwrap())
 }
 
 #[test]
@@ -109,9 +101,13 @@ fn top_shows_the_rates_of_each_type() {
     // Times are rounded to a tenth of a second.
     assert!((sum / count - 1.0).abs() < 0.5, "{sum} {count}");
 
-    // The same for people, with a filter and one row, for a time.
-    let more = ["--rows", "1", "--providers", "Contoso-*", "--duration", "700ms"];
-    let text = emit_during(nettrace(folder.path(), &[&common[..], &more].concat()));
+    // The same for people, with a filter and one row.
+    let more = ["--rows", "1", "--providers", "Contoso-*"];
+    let text = until_enough(
+        nettrace(folder.path(), &[&common[..], &more].concat()),
+        || Tick { number: 0 }.emit(),
+        |lines| lines.iter().any(|line| line.ends_with("Contoso-Top/Tick")),
+    );
     let lines: Vec<_> = text.lines().collect();
     let is_head = |line: &&str| line.contains(&format!("{pid}: ")) && line.ends_with(" 0 lost");
     // The last of them has all that came.
@@ -271,11 +267,20 @@ fn counters_say_which_names_nothing_comes_of() {
     let given = Meter::new("Contoso-Given").counter("given").build();
     given.add(1);
     let pid = process::id().to_string();
-    let names = ["Contoso-Given", "Contoso-Gievn", "--interval", "200ms", "--duration", "3s"];
+    let names = ["Contoso-Given", "Contoso-Gievn", "--interval", "200ms"];
     let mut command = nettrace(folder.path(), &[&["counters", "-p", &pid], &names[..]].concat());
-    let output = command.output().unwrap();
-    assert!(succeeded(&output).contains(" Contoso-Given/given 1"));
-    let said = String::from_utf8_lossy(&output.stderr);
+    let errors = folder.path().join("errors");
+    command.stderr(File::create(&errors).unwrap());
+    let said = || fs::read_to_string(&errors).unwrap();
+    until_enough(
+        command,
+        || (),
+        |lines| {
+            let is_given = |line: &String| line.contains(" Contoso-Given/given 1");
+            lines.iter().any(is_given) && said().ends_with('\n')
+        },
+    );
+    let said = said();
     let [said] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
     let start = "nettrace: nothing has come of Contoso-Gievn so far; the meters of the process: ";
     let meters = said.strip_prefix(start).unwrap_or_else(|| panic!("{said}"));
@@ -360,21 +365,6 @@ fn content(path: &Path) -> Content {
     found
 }
 
-/// Whether a trace that may be growing has an event of .NET's counters.
-fn has_counters(path: &Path) -> bool {
-    let Some(mut reader) = File::open(path).ok().and_then(|file| {
-        Reader::new(BufReader::new(file)).ok() // there may be no header yet
-    }) else {
-        return false;
-    };
-    while let Ok(Some(event)) = reader.next_event() {
-        if event.metadata().provider == "System.Runtime" {
-            return true;
-        }
-    }
-    false
-}
-
 #[test]
 fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let Some(tool) = tool("dotnet-trace") else { return };
@@ -392,7 +382,8 @@ fn collect_gets_what_dotnet_trace_gets_in_the_same_seconds() {
     let paths = ["ours", "theirs"].map(|name| folder.join(name).with_extension("nettrace"));
     let mut ours = dotnet.nettrace(&["collect", "--providers", providers, "-o", "ours.nettrace"]);
     let ours = ours.spawn().unwrap();
-    until("it has counters", || has_counters(&paths[0]));
+    let is_counter = |event: &Event<'_>| event.metadata().provider == "System.Runtime";
+    until("it has counters", || has_event(&paths[0], is_counter));
     interrupt(&ours);
     succeeded(&ours.wait_with_output().unwrap());
     interrupt(&theirs);
@@ -494,10 +485,9 @@ fn collect_starts_a_program_of_dotnet() {
 #[test]
 fn a_profile_records_the_runtime_of_dotnet() {
     let Some(dotnet) = Dotnet::start() else { return };
-    let arguments = ["collect", "--profile", "dotnet-sampled-thread-time", "--duration", "1s"];
-    let output = dotnet.nettrace(&[&arguments[..], &["-o", "samples.nettrace"]].concat()).output();
-    succeeded(&output.unwrap());
+    let command = dotnet.nettrace(&["collect", "--profile", "dotnet-sampled-thread-time"]);
     let path = dotnet.folder.path().join("samples.nettrace");
+    collect_until(command, &path, |event| event.stack().is_some());
     let verdict = ask(&["stacks"], Trace::File(&path)).unwrap();
     verdict.assert_accepted();
     assert!(verdict.number("stacks") > 0, "{}", verdict.totals);

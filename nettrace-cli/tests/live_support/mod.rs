@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a test waits")]
 
 use std::{
+    fs::File,
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Output, Stdio},
@@ -13,6 +14,7 @@ use std::{
 };
 
 use nettrace_diagnostics::__client::{Info, Target};
+use nettrace_reader::{Event, Reader};
 use tempfile::{TempDir, tempdir};
 use testkit::reference::tool;
 
@@ -84,6 +86,34 @@ pub(crate) fn until_enough(
     reader.join().unwrap();
     succeeded(&child.wait_with_output().unwrap());
     lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// Whether a trace that may be growing has such an event.
+pub(crate) fn has_event(path: &Path, is_such: impl Fn(&Event<'_>) -> bool) -> bool {
+    // There may be no header yet.
+    let reader = File::open(path).ok().and_then(|file| Reader::new(BufReader::new(file)).ok());
+    let Some(mut reader) = reader else { return false };
+    while let Ok(Some(event)) = reader.next_event() {
+        if is_such(&event) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Collects into `path` until the trace has such an event. Returns what the command says.
+#[track_caller]
+pub(crate) fn collect_until(
+    mut command: Command,
+    path: &Path,
+    is_such: impl Fn(&Event<'_>) -> bool,
+) -> String {
+    let child = command.arg("-o").arg(path).spawn().unwrap();
+    until("it has the event", || has_event(path, &is_such));
+    interrupt(&child);
+    let output = child.wait_with_output().unwrap();
+    succeeded(&output);
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// A process of .NET that emits as fast as it can once somebody listens, until this is dropped.
