@@ -8,6 +8,8 @@
 //! processor's counter counts as one instruction, however long it takes. Valgrind shows programs a
 //! processor without AVX-512, so the C library's copies are the same everywhere.
 //!
+//! The last rows are of the example service, see [`request`].
+//!
 //! The file `benches/instructions.json` has a bound for each row.
 //!
 //! One function is off the usual way: [`UNUSUAL`], for a machine that refuses `membarrier`. A
@@ -19,6 +21,7 @@ use std::{fs, path::Path};
 use crate::{
     bounds::{Bounds, Verdict, conclude},
     error::{Error, Result},
+    request,
     step::{Step, Tally},
     workspace::{Workspace, paths_in, remove_folder},
 };
@@ -92,7 +95,8 @@ const UNUSUAL: &str = "record_unusually";
 const MOST_UNUSUAL: f64 = 0.02;
 
 fn names() -> Vec<&'static str> {
-    ROWS.iter().map(|row| row.name).collect()
+    let of_request = request::ROWS.iter().map(|row| row.name);
+    ROWS.iter().map(|row| row.name).chain(of_request).collect()
 }
 
 /// Counts every row, and compares it with its bound.
@@ -138,8 +142,22 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
             verdicts.push((row.name, Verdict::of(each, bound, TOLERANCE)));
         }
     }
+    let requests = request::count(workspace, &folder)?;
+    let mut of_request = Vec::new();
+    for (each, row) in requests.into_iter().zip(&request::ROWS) {
+        let request::Row { name, what, tolerance, .. } = row;
+        let bound = bounds.rows.get(*name).copied();
+        let shown = bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1}"));
+        println!("{name:<20} {each:>12.1} {:>11} {shown:>9}  {what}", "");
+        if comparable && !is_unusual {
+            of_request.push((row, Verdict::of(each, bound, *tolerance)));
+        }
+    }
     println!();
-    conclude(&verdicts, "instructions", BOUNDS)
+    conclude(&verdicts, "instructions", BOUNDS)?;
+    of_request
+        .into_iter()
+        .try_for_each(|(row, verdict)| conclude(&[(row.name, verdict)], row.unit, BOUNDS))
 }
 
 /// What one run of the program took.

@@ -4,7 +4,8 @@
 //! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their
 //! own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
-//! not vary; [`weight`] weighs what users build; [mod@bounds] compares such counts. [`load`] compares the service with and without recorders.
+//! not vary; [`request`] counts misses of caches as well; [`weight`] weighs what users build;
+//! [mod@bounds] compares such counts. [`load`] compares the service with and without recorders.
 //! [`packages`] builds what a registry would get. [`compiler`] finds other compilers.
 //! [mod@runtime_events] makes a table of `nettrace-reader`. [`workspace`] knows the packages.
 //! [`step`] runs a command and counts the tests that it reports, and [`failures`] keeps what failed
@@ -26,6 +27,7 @@ mod lines;
 mod load;
 mod mutants;
 mod packages;
+mod request;
 mod runtime_events;
 mod seam;
 mod step;
