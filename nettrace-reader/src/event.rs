@@ -154,6 +154,11 @@ impl<'a> Event<'a> {
     /// Its labels, in the order of the stream. The two activity ids of a row of version 4 or 5
     /// count as labels.
     ///
+    /// The label list of a span may leave out the span id, which the activity id contains, and the
+    /// trace id, which the last list with the activity of the parent has. If there is a trace, both
+    /// are among these labels. The lists of [`Item::LabelLists`](crate::Item::LabelLists) are as
+    /// they are in the trace.
+    ///
     /// Most labels are decoded by this call, which then allocates. Call it once for an event.
     /// [`level`](Self::level), [`opcode`](Self::opcode), [`keywords`](Self::keywords) and
     /// [`version`](Self::version) do not allocate.

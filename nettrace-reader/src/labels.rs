@@ -71,7 +71,7 @@ pub(crate) enum LabelKind {
 
 impl LabelKind {
     /// Bit of an encoded kind: the label is the last one of its list.
-    const LAST: u8 = 0x80;
+    pub(crate) const LAST: u8 = 0x80;
 
     /// The kind, and whether the label is the last one of its list.
     #[inline]

@@ -19,6 +19,7 @@ use crate::{
 mod cost;
 mod label_lists;
 mod numbers;
+mod spans;
 
 /// An event type and the counts of its events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -445,6 +445,10 @@ impl<S: Sink> Sink for Tail<S> {
         self.incoming.as_ref().is_some_and(|it| it.streams < streams || it.lists.bytes() > most)
     }
 
+    fn takes_rows_apart(&self) -> bool {
+        true
+    }
+
     fn holds_back(&self) -> bool {
         !self.held.is_empty() || !self.queue.is_empty()
     }

@@ -48,6 +48,33 @@ pub enum OnFull {
     Block,
 }
 
+/// Which ids the events of a span have in a trace of version 6. See [`SessionBuilder::ids`].
+///
+/// A span has a trace id and a span id (W3C), and an activity id, by which .NET's tools know it. The
+/// activity id contains the span id. `nettrace` and `nettrace-reader` show all of them with either
+/// choice. The choice is for other readers.
+///
+/// ```
+/// use nettrace_writer::{Ids, Session, sink::MemorySink};
+///
+/// // Somebody looks for the events of a trace with a reader that knows nothing of spans.
+/// let session = Session::builder().sink(MemorySink::new()).ids(Ids::Both).start()?;
+/// # session.finish()?;
+/// # Ok::<(), nettrace_writer::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Ids {
+    /// Activity ids, of the span and of its parent. There is a trace id only where readers cannot
+    /// take it from the parent: in a label list whose related activity has no list before it, since
+    /// the last sequence point, with the same trace id. A span takes 34 bytes, or 51.
+    #[default]
+    Activities,
+    /// Activity ids, the trace id and the span id. A span takes 60 bytes, or 43 if it has no
+    /// parent.
+    Both,
+}
+
 /// Configures and starts a session. [`Session::builder`] makes one.
 ///
 /// ```
@@ -73,6 +100,7 @@ pub struct SessionBuilder {
     pub(crate) sink: Option<SinkChoice>,
     pub(crate) overwrite: bool,
     pub(crate) format: Format,
+    pub(crate) ids: Ids,
     /// `None`: the session records everything.
     pub(crate) providers: Option<Vec<ProviderFilter>>,
     pub(crate) budget: usize,
@@ -143,6 +171,7 @@ impl SessionBuilder {
             sink: None,
             overwrite: false,
             format: Format::default(),
+            ids: Ids::default(),
             providers: None,
             budget: 64 << 20,
             chunk_size: None,
@@ -265,6 +294,16 @@ impl SessionBuilder {
     /// ```
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
+        self
+    }
+
+    /// Which ids of spans a trace of version 6 has. The default is [`Ids::Activities`], with which
+    /// it is smallest. The other formats have the ids for which they have room.
+    ///
+    /// A sink that [takes rows apart](Sink::takes_rows_apart), such as that of `nettrace-tail`, gets
+    /// [`Ids::Both`].
+    pub fn ids(mut self, ids: Ids) -> Self {
+        self.ids = ids;
         self
     }
 

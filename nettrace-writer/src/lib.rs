@@ -131,7 +131,7 @@ cfg_if::cfg_if! {
 
         pub use crate::{
             clock::Clock,
-            config::{OnFull, SessionBuilder},
+            config::{Ids, OnFull, SessionBuilder},
             context::{
                 Context, ContextScope, FutureExt, LabelError, LabelScope, MAX_LABEL_BYTES,
                 WithContext, enter_labels,

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError};
 
 use crate::{
     clock::Source,
-    config::SessionBuilder,
+    config::{Ids, SessionBuilder},
     error::Error,
     filter::ProviderFilter,
     flusher::{Flusher, OwnThread, Report, Schedule},
@@ -133,6 +133,7 @@ impl Session {
             flush_interval: builder.flush_interval,
             sequence_point_bytes: builder.sequence_point_bytes,
             sequence_point_interval: builder.sequence_point_interval,
+            ids: if sink.takes_rows_apart() { Ids::Both } else { builder.ids },
             prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
         };
         // The thread comes first: if there can be none, the sink is not started, and makes no file.

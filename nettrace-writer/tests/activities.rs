@@ -6,15 +6,21 @@
 use std::{collections::HashMap, fs, process, thread, time::Duration};
 
 use nettrace_context::{ActivityId, SpanId};
-use nettrace_reader::{Label as Read, Reader, heph};
+use nettrace_reader::{Item, Label as Read, Reader, heph};
 use nettrace_writer::{
-    Context, Elapsed, Emit, End, Format, Label, LabelScope, Outcome, Parent, Session,
+    Context, Elapsed, Emit, End, Format, Ids, Label, LabelScope, Outcome, Parent, Session,
     Span as Recorded, SpanEvents, TraceEvent, enter_labels,
     sink::{MemorySink, RotationOptions},
 };
 use testkit::{activities::Activity, process::one_at_a_time};
 
-const FORMATS: [Format; 4] = [Format::V6, Format::V5, Format::V4, Format::Heph];
+const FORMATS: [(Format, Ids); 5] = [
+    (Format::V6, Ids::Activities),
+    (Format::V6, Ids::Both),
+    (Format::V5, Ids::Activities),
+    (Format::V4, Ids::Activities),
+    (Format::Heph, Ids::Activities),
+];
 
 #[derive(TraceEvent)]
 #[trace_event(provider = "Activities", name = "request")]
@@ -116,10 +122,10 @@ fn request(number: u32) {
 fn the_same_spans_in_every_format() {
     const REQUESTS: u32 = 3;
     let _alone = one_at_a_time();
-    let sessions = FORMATS.map(|format| {
+    let sessions = FORMATS.map(|(format, ids)| {
         let sink = MemorySink::new();
         let builder = Session::builder().sink(sink.clone()).provider("Activities").format(format);
-        (format, sink, builder.budget(1 << 20).start().unwrap())
+        (format, sink, builder.ids(ids).budget(1 << 20).start().unwrap())
     });
     let requests: Vec<_> = (1..=REQUESTS).map(|it| thread::spawn(move || request(it))).collect();
     requests.into_iter().for_each(|it| it.join().unwrap());
@@ -139,7 +145,7 @@ fn the_same_spans_in_every_format() {
             packets_hold(&known, &bytes);
             continue;
         }
-        rows_hold(&known, &bytes);
+        rows_hold(&known, format, &bytes);
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), &bytes).unwrap();
         let Some(found) = testkit::activities::of(file.path()) else { continue };
@@ -150,7 +156,7 @@ fn the_same_spans_in_every_format() {
 }
 
 /// Checks the ids of every row.
-fn rows_hold(known: &[(&str, Span)], bytes: &[u8]) {
+fn rows_hold(known: &[(&str, Span)], format: Format, bytes: &[u8]) {
     let parents: HashMap<_, _> = known.iter().map(|(_, span)| (span.id, span.parent)).collect();
     let ids: HashMap<_, _> = parents.keys().map(|id| (turned(activity(*id)), *id)).collect();
     let mut reader = Reader::new(bytes).unwrap();
@@ -163,6 +169,9 @@ fn rows_hold(known: &[(&str, Span)], bytes: &[u8]) {
             find(|it| if let Read::RelatedActivityId(id) = it { Some(*id) } else { None });
         let span = own.map(|id| ids[&id]);
         assert_eq!(related.map(|id| ids[&id]), span.and_then(|id| parents[&id]));
+        if let (Some(span), Format::V6) = (span, format) {
+            assert!(labels.ends_with(&[Read::TraceId([7; 16]), Read::SpanId(span)]), "{labels:?}");
+        }
         *seen.entry(span).or_default() += 1;
     }
     assert_eq!(seen.remove(&None), Some(known.len() as u32 / 4), "notes outside of all spans");
@@ -270,14 +279,39 @@ fn whole_spans(bytes: &[u8]) -> HashMap<u64, (Option<u64>, Vec<String>)> {
     spans
 }
 
+/// Checks what the label lists of a trace say themselves: 50 trees, each a root with 20 children.
+fn lists_repeat(ids: Ids, bytes: &[u8]) {
+    let mut reader = Reader::new(bytes).unwrap();
+    let mut kinds = [0; 4];
+    while let Some(item) = reader.next_item().unwrap() {
+        let Item::LabelLists(lists) = item else { continue };
+        for label in lists.flat_map(|(_, list)| list.labels) {
+            kinds[match label {
+                Read::ActivityId(_) => 0,
+                Read::RelatedActivityId(_) => 1,
+                Read::TraceId(_) => 2,
+                Read::SpanId(_) => 3,
+                label => panic!("{label:?}"),
+            }] += 1;
+        }
+    }
+    // A sequence point can come in between, and lists are then defined again.
+    let [activities, parents, traces, spans] = kinds;
+    assert!(activities >= 50 * 21 && parents >= 50 * 20, "{kinds:?}");
+    match ids {
+        Ids::Both => assert_eq!([traces, spans], [activities; 2]),
+        _ => assert!(spans == 0 && traces < activities / 2, "{kinds:?}"),
+    }
+}
+
 /// Spans of the library, which begin on one thread and mostly end on another.
 #[test]
 fn recorded_spans_are_in_every_format() {
     let _alone = one_at_a_time();
-    let sessions = FORMATS.map(|format| {
+    let sessions = FORMATS.map(|(format, ids)| {
         let sink = MemorySink::new();
         let builder = Session::builder().sink(sink.clone()).provider("Activities-Work");
-        (format, sink, builder.format(format).budget(4 << 20).start().unwrap())
+        (format, ids, sink, builder.format(format).ids(ids).budget(4 << 20).start().unwrap())
     });
     let mut known = HashMap::new();
     for number in 0..50 {
@@ -297,10 +331,13 @@ fn recorded_spans_are_in_every_format() {
         known.extend(ids.into_iter().map(|id| (id, parent)));
     }
     assert_eq!(known.len(), 50 * 21);
-    for (format, sink, session) in sessions {
+    for (format, ids, sink, session) in sessions {
         let stats = session.finish().unwrap();
         assert_eq!((stats.written, stats.dropped()), (2 * 50 * 21, 0), "{format:?}");
         let bytes = sink.bytes();
+        if format == Format::V6 {
+            lists_repeat(ids, &bytes);
+        }
         if format == Format::Heph {
             let spans = whole_spans(&bytes);
             assert_eq!((spans.len(), stats.left_out.spans), (known.len(), 0));

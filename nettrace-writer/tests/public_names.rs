@@ -8,10 +8,10 @@ use std::{
 };
 
 use nettrace_writer::{
-    BlockKind, Clock, Drops, Emit, Error, FileNameError, Format, FormatError, Label, LabelError,
-    LabelScope, LeftOut, Level, MAX_LABEL_BYTES, OnFull, Origin, ProviderFilter, RegisterError,
-    Session, SessionBuilder, SinkError, Stats, ThreadKeyValueError, ThreadRef, TraceEvent,
-    TraceField, enter_labels,
+    BlockKind, Clock, Drops, Emit, Error, FileNameError, Format, FormatError, Ids, Label,
+    LabelError, LabelScope, LeftOut, Level, MAX_LABEL_BYTES, OnFull, Origin, ProviderFilter,
+    RegisterError, Session, SessionBuilder, SinkError, Stats, ThreadKeyValueError, ThreadRef,
+    TraceEvent, TraceField, enter_labels,
     event::{
         ArrayLayout, EventSchema, EventType, FieldAs, FieldFormat, FieldRole, FieldSchema,
         FieldType, LocatedField, PayloadEncoder, Place, ProviderSchema, Storage, StrEncoding,
@@ -220,7 +220,7 @@ fn errors_and_what_is_in_them_have_names() {
 /// Compiles if the types have names here.
 #[allow(dead_code, reason = "it is enough that it compiles")]
 fn types_have_names(
-    _: (Clock, Format, OnFull, Origin<'_>, ThreadRef),
+    _: (Clock, Format, Ids, OnFull, Origin<'_>, ThreadRef),
     _: (ArrayLayout, FieldFormat, FieldRole, FieldSchema, Storage, SocketAddr),
     _: (FileOptions, FileSink, RotationOptions, RotatingFiles, StreamSink<io::Sink>),
     _: impl FieldAs<encoding::VarInt> + LocatedField<encoding::RelLoc>,

@@ -9,7 +9,7 @@ use std::{borrow::Cow, mem::size_of};
 use crate::{
     hash::Map,
     labels::{self, EncodedLabels, Label, LabelKind, LabelList, LastLabels},
-    tables::Definitions,
+    tables::{Definitions, spans::Spans},
 };
 
 /// How many lists with texts are kept decoded as well. Often a few lists with texts stand for many
@@ -24,8 +24,9 @@ const LEAST_DEAD: usize = 64 << 10;
 /// yet.
 #[derive(Debug, Default)]
 pub(super) struct LabelLists {
-    /// Encoded lists.
+    /// Encoded lists, with the ids that they leave out.
     bytes: Vec<u8>,
+    spans: Spans,
     /// How many of these bytes are of lists that nothing refers to.
     dead: usize,
     /// Where the lists with the indices from `first` on are. Producers count their lists, so all
@@ -83,7 +84,7 @@ impl LabelLists {
         // A map is half empty after it has grown, and a short vector too.
         let others = self.others.len() * 2 * size_of::<(u32, Place)>();
         let replaced = self.replacements * 4 * size_of::<(Definitions, Place)>();
-        self.bytes.len() + counted + others + replaced + self.decoded_cost
+        self.bytes.len() + self.spans.cost() + counted + others + replaced + self.decoded_cost
     }
 
     #[inline]
@@ -153,7 +154,7 @@ impl LabelLists {
         list: EncodedLabels<'_>,
     ) -> bool {
         let place = Place::new(self.bytes.len(), list);
-        self.bytes.extend_from_slice(list.bytes());
+        self.spans.append(list, &mut self.bytes);
         let replaced = self.set_place(index, place);
         if let Some(replaced) = replaced {
             self.replaced.entry(index).or_default().push((definition, replaced));
@@ -165,7 +166,7 @@ impl LabelLists {
         let has_texts = list.has(LabelKind::Text) || list.has(LabelKind::Number);
         let is_small = list.bytes().len() <= LARGEST_DECODED;
         if has_texts && is_small && self.decoded.len() < MOST_DECODED {
-            let list = labels::decode(list.bytes());
+            let list = labels::decode(place.of(&self.bytes));
             self.decoded_cost += cost_of_decoded(&list);
             self.decoded.insert(index, list);
         }
@@ -188,6 +189,7 @@ impl LabelLists {
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
+        self.spans.clear();
         self.counted.clear();
         self.others.clear();
         self.replaced.clear();
@@ -338,6 +340,69 @@ mod tests {
         for (index, before) in [(1, 2), (2, 1), (77, 0)] {
             check(&lists, number, index, &format!("{text} {}", number - before), index as u8);
         }
+    }
+
+    /// Inserts a list of labels, each a kind and a value.
+    fn insert_labels(lists: &mut LabelLists, index: u32, labels: &[(u8, &[u8])]) {
+        let mut block = [index.to_le_bytes(), 1_u32.to_le_bytes()].concat();
+        for (number, (kind, value)) in labels.iter().enumerate() {
+            let is_last = number + 1 == labels.len();
+            block.push(if is_last { kind | 0x80 } else { *kind });
+            block.extend(*value);
+        }
+        parse_label_lists(Cursor::new(&block, 0), |_, index, list| {
+            lists.insert(index.into(), index, list);
+            Ok::<_, Damage>(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn ids_that_follow_from_activities_are_put_back() {
+        let activity = |span: u8| [0xF0, 0, 0, 0, 8, 0xF0, span, 0, 0, 0, 0, 0, 1, 2, 3, 4];
+        let (first, second, other) = (activity(1), activity(2), activity(9));
+        let span = |span: u8| 0x0800_0000_0000_0000 | u64::from(span);
+        let of = |span: u8| Label::ActivityId(activity(span));
+        let related = |span: u8| Label::RelatedActivityId(activity(span));
+        let text = Label::Text("k".into(), "v".into());
+        let (trace, another) = ([7; 16], [8; 16]);
+        let mut lists = LabelLists::default();
+        // No trace is known, and no span with that activity.
+        insert_labels(&mut lists, 1, &[(1, &second), (2, &first)]);
+        insert_labels(&mut lists, 2, &[(1, &first), (3, &trace)]);
+        insert_labels(&mut lists, 3, &[(1, &second), (2, &first)]);
+        // By a list that inherits too, and before other labels.
+        insert_labels(&mut lists, 4, &[(1, &other), (2, &second), (5, b"\x01k\x01v")]);
+        // What a list says stays.
+        insert_labels(&mut lists, 5, &[(1, &other), (4, &[5; 8]), (2, &first)]);
+        insert_labels(&mut lists, 6, &[(1, &second), (2, &first), (3, &another)]);
+        insert_labels(&mut lists, 7, &[(1, &other), (5, b"\x01k\x01v"), (2, &second)]);
+        // An activity that is not a span's, or that comes later.
+        insert_labels(&mut lists, 8, &[(1, &[1; 16]), (2, &first)]);
+        insert_labels(&mut lists, 9, &[(1, &[1; 16]), (3, &trace)]);
+        insert_labels(&mut lists, 10, &[(1, &first), (2, &[1; 16])]);
+        insert_labels(&mut lists, 11, &[(2, &first), (1, &other)]);
+        let id = Label::TraceId;
+        let expected = [
+            vec![of(2), related(1)],
+            vec![of(1), id(trace), Label::SpanId(span(1))],
+            vec![of(2), related(1), id(trace), Label::SpanId(span(2))],
+            vec![of(9), related(2), id(trace), Label::SpanId(span(9)), text.clone()],
+            vec![of(9), Label::SpanId(0x0505_0505_0505_0505), related(1), id(trace)],
+            vec![of(2), related(1), id(another), Label::SpanId(span(2))],
+            vec![of(9), text, related(2), id(another), Label::SpanId(span(9))],
+            vec![Label::ActivityId([1; 16]), related(1)],
+            vec![Label::ActivityId([1; 16]), id(trace)],
+            vec![of(1), Label::RelatedActivityId([1; 16])],
+            vec![related(1), of(9)],
+        ];
+        for (index, expected) in (1..).zip(&expected) {
+            assert_eq!(*lists.labels(99, index), **expected, "{index}");
+        }
+        lists.clear();
+        assert_eq!(lists.cost(), 0);
+        insert_labels(&mut lists, 1, &[(1, &second), (2, &first)]);
+        assert_eq!(*lists.labels(99, 1), *expected[0]);
     }
 
     #[test]

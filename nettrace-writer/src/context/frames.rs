@@ -35,7 +35,10 @@ pub(crate) use self::{
     },
     in_force::{InForce, with_current, with_span},
     list::decode,
-    span_ids::{IdBytes, IdList, Ids, SAMPLED_OUT, labels},
+    span_ids::{
+        ACTIVITY_ID, IdBytes, IdList, Ids, Implied, RELATED_ACTIVITY_ID, SAMPLED_OUT, SPAN_ID,
+        TRACE_ID, labels,
+    },
 };
 use self::{
     begin::{ids_of, new_span},

@@ -5,7 +5,10 @@ use std::{
     hash::{BuildHasher, Hasher},
 };
 
-use crate::context::frames::IdBytes;
+use crate::{
+    context::frames::{IdBytes, Implied},
+    flusher::spans::Spans,
+};
 
 /// Ids of byte strings, valid from one sequence point to the next.
 ///
@@ -31,13 +34,9 @@ pub(super) struct Interned {
     size: usize,
     most: usize,
     seeds: [u64; 2],
-    /// The spans of late, by the last bits of their ids. Empty until the first one.
-    spans: Vec<(IdBytes, u32)>,
+    /// The spans whose label lists are defined, or will be by the next block.
+    pub(super) spans: Spans,
 }
-
-/// How many spans are remembered: a power of two. Spans whose ids have the same last bits take each
-/// other's place, and are defined again.
-const SPANS: usize = 512;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -68,7 +67,7 @@ impl Interned {
             size: 0,
             most,
             seeds,
-            spans: Vec::new(),
+            spans: Spans::new(most),
         }
     }
 
@@ -93,29 +92,17 @@ impl Interned {
         (self.last, true)
     }
 
-    /// [`id`](Self::id) for the label list of a span. Span ids need no hash: they are random, or
-    /// another service's. In that case a bad choice costs definitions and nothing else.
+    /// [`id`](Self::id) for the label list of a span. If the id is new, also what the list need
+    /// not say.
     #[inline(always)]
-    pub(super) fn id_of_span(&mut self, span: &IdBytes) -> (u32, bool) {
-        let place = usize::from(u16::from_le_bytes([span[16], span[17]])) % SPANS;
-        let Some((known, id)) = self.spans.get_mut(place) else {
-            return self.id_of_first_span(span, place);
-        };
-        if *known == *span {
-            return (*id, false);
+    pub(super) fn id_of_span(&mut self, span: &IdBytes) -> (u32, Option<Implied>) {
+        match self.spans.list_of(span) {
+            Ok(id) => (id, None),
+            Err(free) => {
+                self.last += 1;
+                (self.last, Some(self.spans.add(free, span, self.last)))
+            }
         }
-        self.last += 1;
-        (*known, *id) = (*span, self.last);
-        (self.last, true)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn id_of_first_span(&mut self, span: &IdBytes, place: usize) -> (u32, bool) {
-        self.last += 1;
-        self.spans.resize(SPANS, ([0; 32], 0));
-        self.spans[place] = (*span, self.last);
-        (self.last, true)
     }
 
     /// Assigns an id.

@@ -26,6 +26,7 @@ mod round_barrier;
 mod segment;
 mod signals;
 mod source;
+mod spans;
 mod timeline;
 mod trace;
 
@@ -37,6 +38,7 @@ use crossbeam_channel::{Receiver, Sender, TryRecvError};
 
 use crate::{
     clock::{Deadline, Stopwatch},
+    config::Ids,
     error::Error,
     flusher::{
         output::Output,
@@ -83,13 +85,14 @@ const LONGEST_REST: Duration = Duration::from_secs(1);
 /// A round with this many bytes or more has much data.
 const MUCH: u64 = 256 << 10;
 
-/// When rounds and sequence points are due.
+/// When rounds and sequence points are due, and how they are written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     pub(crate) flush_interval: Duration,
     pub(crate) sequence_point_bytes: u64,
     pub(crate) sequence_point_interval: Duration,
     pub(crate) prefault: u32,
+    pub(crate) ids: Ids,
 }
 
 /// How a session ended.
@@ -181,7 +184,7 @@ impl Flusher {
     ) -> Result<Self, Error> {
         let budget = session.pool.chunks() as usize * session.pool.chunk_size();
         let most_interned = (budget / 16).max(LEAST_INTERNED);
-        let mut trace = Trace::new(session.format, key_values, most_interned);
+        let mut trace = Trace::new(session.format, schedule.ids, key_values, most_interned);
         let (unplaced, forgotten) = (trace.thread(None), trace.thread(None));
         let timeline = Timeline::new(session.source);
         let mut flusher = Self {

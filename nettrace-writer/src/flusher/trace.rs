@@ -16,6 +16,7 @@ use nettrace_format::{
 
 use crate::{
     clock::Sync,
+    config::Ids,
     context::frames::{self, IdBytes, IdList},
     flusher::{
         ids::Interned,
@@ -125,6 +126,7 @@ pub(super) struct Trace {
     known_types: usize,
     stacks: Interned,
     label_lists: Interned,
+    label_ids: Ids,
     /// Threads that recorded nothing, but that rows are about: their indices, by their numbers.
     related: HashMap<u64, u64>,
     scratch: Vec<u8>,
@@ -141,6 +143,7 @@ impl Trace {
     /// A trace that remembers `most_interned` bytes of stacks, and as many of label lists.
     pub(super) fn new(
         format: Format,
+        label_ids: Ids,
         key_values: Vec<(String, String)>,
         most_interned: usize,
     ) -> Self {
@@ -151,7 +154,8 @@ impl Trace {
             defined: Vec::new(),
             known_types: 0,
             stacks: Interned::new(most_interned),
-            label_lists: Interned::new(most_interned),
+            label_lists: Interned::new(most_interned / 2),
+            label_ids,
             related: HashMap::new(),
             scratch: Vec::new(),
             pending: Pending::default(),

@@ -424,6 +424,15 @@ pub trait Sink: Send {
         false
     }
 
+    /// Whether the sink writes some rows without others, or in another order. The default is
+    /// `false`.
+    ///
+    /// Then each label list has all ids of its span, as with [`Ids::Both`](crate::Ids::Both).
+    /// Otherwise a list may need [that of the parent](crate::Ids::Activities).
+    fn takes_rows_apart(&self) -> bool {
+        false
+    }
+
     /// Whether the last block that counts as [kept](WriteError::kept) is only partly written. The
     /// default is `false`.
     ///

@@ -13,10 +13,10 @@ use crate::sync::{AtomicU64, Ordering};
 pub(super) const MAX_ID_BYTES: usize = 3 * 17 + 9;
 
 /// Kinds of labels.
-pub(super) const ACTIVITY_ID: u8 = 1;
-pub(super) const RELATED_ACTIVITY_ID: u8 = 2;
-pub(super) const TRACE_ID: u8 = 3;
-pub(super) const SPAN_ID: u8 = 4;
+pub(crate) const ACTIVITY_ID: u8 = 1;
+pub(crate) const RELATED_ACTIVITY_ID: u8 = 2;
+pub(crate) const TRACE_ID: u8 = 3;
+pub(crate) const SPAN_ID: u8 = 4;
 
 /// The ids of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +117,17 @@ fn halves(trace: TraceId) -> [u64; 2] {
     [bytes as u64, (bytes >> 64) as u64]
 }
 
+/// The labels that a span's list need not have, and how many bytes they take. With [`Ids::Activities`](crate::Ids::Activities) it
+/// does not have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Implied {
+    Nothing = 0,
+    /// The span id, which the activity id contains.
+    Span = 9,
+    /// The trace id as well, which the list of the parent has.
+    SpanAndTrace = 9 + 17,
+}
+
 /// The label list of a span with these ids: the activity, the activity of the parent if there is
 /// one, the trace and the span.
 pub(crate) struct IdList {
@@ -147,10 +158,19 @@ impl IdList {
         list
     }
 
-    /// Appends the list, in which the last label is marked as such.
+    /// Appends the list without some of its labels, in which the last one is marked as such.
     #[inline(always)]
-    pub(crate) fn append_ended(ids: &IdBytes, out: &mut Vec<u8>) {
-        with_list(ids, LAST_LABEL, |bytes| out.extend_from_slice(bytes));
+    pub(crate) fn append_ended(ids: &IdBytes, implied: Implied, out: &mut Vec<u8>) {
+        with_list(ids, LAST_LABEL, |bytes| {
+            // All of them, so that their number is constant.
+            let end = out.len() + bytes.len() - implied as usize;
+            out.extend_from_slice(bytes);
+            // Those that are implied are the last ones.
+            if implied != Implied::Nothing {
+                out.truncate(end);
+                out[end - 17] |= LAST_LABEL;
+            }
+        });
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {

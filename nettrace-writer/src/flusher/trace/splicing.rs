@@ -17,7 +17,8 @@ use nettrace_format::{
 };
 
 use crate::{
-    context::frames::{IdBytes, IdList},
+    config::Ids,
+    context::frames::{IdBytes, IdList, Implied},
     flusher::{
         output::Output,
         segment::{Segment, gap_of},
@@ -271,9 +272,13 @@ impl Trace {
     /// [`pending_span`](Self::pending_span) in the code of the caller.
     #[inline(always)]
     fn pending_span_here(&mut self, span: &IdBytes) -> u32 {
-        let (id, is_new) = self.label_lists.id_of_span(span);
-        if is_new {
-            IdList::append_ended(span, &mut self.pending.lists);
+        let (id, new) = self.label_lists.id_of_span(span);
+        if let Some(implied) = new {
+            let implied = match self.label_ids {
+                Ids::Activities => implied,
+                Ids::Both => Implied::Nothing,
+            };
+            IdList::append_ended(span, implied, &mut self.pending.lists);
         }
         id
     }
@@ -285,7 +290,8 @@ impl Trace {
         }
         let (id, is_new) = self.label_lists.id(bytes);
         if is_new {
-            self.pending.lists.extend_from_slice(bytes);
+            let lists = &mut self.pending.lists;
+            self.label_lists.spans.append_list(id, bytes, self.label_ids, lists);
         }
         id
     }
