@@ -52,8 +52,8 @@ impl Options {
     }
 
     /// The format of traces. The default is [`Format::V6`]. Clients cannot ask for a version of
-    /// NetTrace. So choose [`Format::V5`] or [`Format::V4`] if your tools are so old that they
-    /// cannot read version 6: before 2025.
+    /// NetTrace. So choose `Format::V5` or `Format::V4` if your tools are so old that they cannot
+    /// read version 6: before 2025. They need the feature `v5` of nettrace-writer.
     pub fn format(mut self, format: Format) -> Self {
         self.format = format;
         self

@@ -150,6 +150,7 @@ pub enum FormatError {
         "field {field:?} is an array of {count} elements, and arrays of NetTrace version 5 have at \
          most 32767; use fewer, or version 6"
     )]
+    #[cfg(feature = "v5")]
     FixedArrayTooLong {
         /// The field's name.
         field: &'static str,
@@ -219,6 +220,7 @@ pub enum FormatError {
     },
     /// The name of an option in a Heph trace exceeds 65,535 bytes.
     #[error("the name of an option takes {size} bytes and a Heph trace allows 65535; shorten it")]
+    #[cfg(feature = "heph")]
     HephOptionNameTooLong {
         /// Its size in bytes.
         size: usize,
@@ -227,6 +229,7 @@ pub enum FormatError {
     #[error(
         "the description of an event takes {size} bytes and a Heph trace allows 65535; shorten it"
     )]
+    #[cfg(feature = "heph")]
     HephDescriptionTooLong {
         /// Its size in bytes.
         size: usize,
@@ -236,6 +239,7 @@ pub enum FormatError {
         "the name of an attribute takes {size} bytes and a Heph trace allows 65535; shorten names \
          or flatten the type"
     )]
+    #[cfg(feature = "heph")]
     HephAttributeNameTooLong {
         /// Its size in bytes.
         size: usize,
@@ -246,18 +250,21 @@ pub enum FormatError {
          outer field before that of each inner one, and at most 1048576 are written; shorten \
          names or flatten the type"
     )]
+    #[cfg(feature = "heph")]
     HephAttributeNamesTooLong {
         /// Their size in bytes.
         size: usize,
     },
     /// A string in a Heph event exceeds 65,535 bytes of UTF-8.
     #[error("a string takes {size} bytes of UTF-8 and a Heph trace allows 65535; shorten it")]
+    #[cfg(feature = "heph")]
     HephStringTooLong {
         /// Its size in bytes.
         size: usize,
     },
     /// An array in a Heph event exceeds 65,535 elements.
     #[error("an array has {len} elements and a Heph trace allows 65535; record fewer")]
+    #[cfg(feature = "heph")]
     HephArrayTooLong {
         /// The number of elements.
         len: usize,
@@ -266,6 +273,7 @@ pub enum FormatError {
     #[error(
         "a packet takes {size} bytes and a Heph trace allows 4294967295; record less in one event"
     )]
+    #[cfg(feature = "heph")]
     HephPacketTooLarge {
         /// Its size in bytes.
         size: usize,
@@ -275,6 +283,7 @@ pub enum FormatError {
         "field {field:?} is the start or end of its event, but its type is not a time; use \
          SystemTime, Duration or an integer (nanoseconds since 1970-01-01 UTC)"
     )]
+    #[cfg(feature = "heph")]
     HephTime {
         /// The field's name.
         field: &'static str,
@@ -283,6 +292,7 @@ pub enum FormatError {
     #[error(
         "thread index {thread} exceeds 4294967295, the limit of a Heph trace; start a new trace"
     )]
+    #[cfg(feature = "heph")]
     HephStream {
         /// The thread's index.
         thread: u64,

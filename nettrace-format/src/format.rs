@@ -4,9 +4,9 @@
 //!
 //! 1. Write a folder with the format's bytes, and in it a `static` [`Definition`]: the format's
 //!    name, its constants, and a function that makes its [`Writer`].
-//! 2. Declare the folder in `lib.rs`.
+//! 2. Declare the folder in `lib.rs`, behind a feature.
 //! 3. Add an arm to [`Format`]: to the enum, to [`Format::ALL`] and to the one `match` over it,
-//!    [`Format::definition`].
+//!    [`Format::definition`]. Add its name to [`FEATURES`].
 //!
 //! No other file asks which format it writes. A recorder and a converter call [`Stream`] and
 //! [`ThreadIds`](crate::ThreadIds) in the terms of version 6, and the format's `Writer` tells the
@@ -17,13 +17,18 @@ use core::{fmt, str::FromStr};
 
 use nettrace_event::EventSchema;
 
+#[cfg(feature = "heph")]
+use crate::heph;
+#[cfg(feature = "v5")]
+use crate::v5;
 #[cfg(doc)]
 use crate::{Row, Stream};
-use crate::{
-    error::FormatError, heph, stream_end::StreamEnd, thread_ids::IdRules, v5, v6, writer::Writer,
-};
+use crate::{error::FormatError, stream_end::StreamEnd, thread_ids::IdRules, v6, writer::Writer};
 
 /// The format of a trace.
+///
+/// Version 6 is always there. The others are there with a feature of this crate, which
+/// `nettrace-writer` has as well: `v5` or `heph`.
 ///
 /// ```
 /// use nettrace_format::Format;
@@ -41,23 +46,43 @@ pub enum Format {
     #[default]
     V6,
     /// NetTrace version 5, as .NET 5 to 10 write it. See [`v5`] for what it lacks.
+    ///
+    /// Needs the feature `v5`.
+    #[cfg(feature = "v5")]
     V5,
     /// NetTrace version 4, as .NET Core 3 writes it. It also lacks arrays and opcodes.
+    ///
+    /// Needs the feature `v5`.
+    #[cfg(feature = "v5")]
     V4,
     /// The format of Heph's trace system, version 0.1.0: spans with attributes. See [`heph`] for
     /// how events map to it.
+    ///
+    /// Needs the feature `heph`.
+    #[cfg(feature = "heph")]
     Heph,
 }
 
 impl Format {
-    /// All formats, the default first.
-    pub const ALL: &'static [Self] = &[Self::V6, Self::V5, Self::V4, Self::Heph];
+    /// All formats that are compiled in, the default first.
+    pub const ALL: &'static [Self] = &[
+        Self::V6,
+        #[cfg(feature = "v5")]
+        Self::V5,
+        #[cfg(feature = "v5")]
+        Self::V4,
+        #[cfg(feature = "heph")]
+        Self::Heph,
+    ];
 
     pub(crate) fn definition(self) -> &'static Definition {
         match self {
             Self::V6 => &v6::V6,
+            #[cfg(feature = "v5")]
             Self::V5 => &v5::V5,
+            #[cfg(feature = "v5")]
             Self::V4 => &v5::V4,
+            #[cfg(feature = "heph")]
             Self::Heph => &heph::HEPH,
         }
     }
@@ -168,11 +193,16 @@ impl FromStr for Format {
     type Err = UnknownFormat;
 
     fn from_str(name: &str) -> Result<Self, UnknownFormat> {
-        Self::ALL.iter().copied().find(|format| format.name() == name).ok_or(UnknownFormat(()))
+        let absent = || FEATURES.iter().copied().find(|(absent, _)| *absent == name);
+        let found = Self::ALL.iter().copied().find(|format| format.name() == name);
+        found.ok_or_else(|| UnknownFormat { absent: absent() })
     }
 }
 
-/// No format has this name.
+/// The names of formats, each with the feature that compiles it in.
+const FEATURES: [(&str, &str); 3] = [("v5", "v5"), ("v4", "v5"), ("heph", "heph")];
+
+/// No format has this name, or the one that has it is not compiled in.
 ///
 /// ```
 /// let error = "v3".parse::<nettrace_format::Format>().unwrap_err();
@@ -182,10 +212,20 @@ impl FromStr for Format {
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct UnknownFormat(());
+pub struct UnknownFormat {
+    /// The name of a format that is not compiled in, and its feature.
+    absent: Option<(&'static str, &'static str)>,
+}
 
 impl fmt::Display for UnknownFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some((name, feature)) = self.absent {
+            return write!(
+                f,
+                "the format `{name}` is not compiled in; switch on the feature `{feature}` of \
+                 nettrace-writer or nettrace-format"
+            );
+        }
         f.write_str("no format has this name; use one of")?;
         for (at, format) in Format::ALL.iter().enumerate() {
             write!(f, "{} `{format}`", if at == 0 { "" } else { "," })?;
@@ -230,4 +270,25 @@ pub(crate) enum Source {
     /// A trace of this NetTrace version that is copied. The id of a thread that has ended can be
     /// another thread's, which continues its numbers.
     Trace { version: u32 },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{format, string::ToString};
+
+    use super::*;
+
+    #[test]
+    fn a_format_that_is_not_compiled_in_names_its_feature() {
+        let error = UnknownFormat { absent: Some(FEATURES[1]) };
+        assert_eq!(
+            error.to_string(),
+            "the format `v4` is not compiled in; switch on the feature `v5` of nettrace-writer or \
+             nettrace-format"
+        );
+        // With all features, as these tests are compiled, each is there.
+        let names = FEATURES.map(|(name, _)| name);
+        assert_eq!(names, [Format::V5, Format::V4, Format::Heph].map(Format::name));
+        assert_eq!(format!("{:?}", "v7".parse::<Format>()), "Err(UnknownFormat { absent: None })");
+    }
 }

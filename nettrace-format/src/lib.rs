@@ -4,7 +4,8 @@
 //! * [`v6`] writes the blocks of a `.nettrace` file of version 6, with one function or type for
 //!   each kind of block. Each function appends to a `Vec<u8>` and changes nothing before its own
 //!   block.
-//! * [`v5`] writes versions 4 and 5, and [`heph`] writes Heph traces.
+//! * [`v5`] writes versions 4 and 5, and [`heph`] writes Heph traces. Each is a feature of the same
+//!   name, off by default.
 //! * [`Stream`] writes a trace in the [`Format`] that the caller chooses, and [`ThreadIds`] gives
 //!   ids to the threads of such a trace.
 //! * [`payload`] encodes the values of an event into payload bytes. `#[derive(TraceEvent)]` calls
@@ -24,7 +25,8 @@
 //!     pointer_size: 8,
 //!     key_values: &[("ProcessId", "17")],
 //! };
-//! // A trace without events, in each version. `Stream` has an example with events.
+//! // A trace without events, in each version. `Stream` has an example with events. `V4` and `V5`
+//! // are there with the feature `v5`.
 //! for format in [Format::V4, Format::V5, Format::V6] {
 //!     let (mut stream, mut trace) = (Stream::new(format), Vec::new());
 //!     stream.begin(&info, &mut trace)?;
@@ -57,6 +59,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[cfg(any(feature = "heph", feature = "v5"))]
 mod activity;
 pub mod content;
 mod error;
@@ -64,12 +67,14 @@ mod error;
 #[doc(hidden)]
 pub mod example;
 mod format;
+#[cfg(feature = "heph")]
 pub mod heph;
 pub mod payload;
 mod primitive;
 mod stream;
 mod stream_end;
 mod thread_ids;
+#[cfg(feature = "v5")]
 pub mod v5;
 pub mod v6;
 mod writer;

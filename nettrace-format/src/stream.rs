@@ -17,7 +17,11 @@ use alloc::{boxed::Box, vec::Vec};
 use nettrace_event::EventSchema;
 
 #[cfg(doc)]
-use crate::{ThreadIds, heph, v5};
+use crate::ThreadIds;
+#[cfg(all(doc, feature = "heph"))]
+use crate::heph;
+#[cfg(all(doc, feature = "v5"))]
+use crate::v5;
 use crate::{
     content::{Label, RowHeader, ThreadInfo, TraceInfo},
     error::FormatError,

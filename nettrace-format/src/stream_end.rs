@@ -1,7 +1,5 @@
 //! What a complete stream ends with.
 
-use crate::heph;
-
 /// What a complete stream ends with: an end of stream, or nothing at all.
 ///
 /// Formats without an end of stream are complete after every block. There readers skip
@@ -99,8 +97,9 @@ pub struct Padding {
 }
 
 impl Padding {
-    /// The number of bytes that padding begins with. No padding and no block is shorter.
-    pub const START: usize = heph::PADDING;
+    /// The number of bytes that padding begins with, in every format that has some. No padding and
+    /// no block is shorter.
+    pub const START: usize = 22;
 
     /// Padding that begins as `start` says for a size in bytes.
     #[must_use]

@@ -157,6 +157,7 @@ pub(crate) trait Writer: Debug + Send + Sync {
 }
 
 /// Whether a type has descriptive parts that none of its events contains.
+#[cfg(any(feature = "heph", feature = "v5"))]
 pub(crate) fn has_descriptive_parts(schema: &EventSchema) -> bool {
     schema.message.is_some()
         || schema.description.is_some()

@@ -272,7 +272,7 @@ impl SessionBuilder {
     }
 
     /// The format of the trace. The default is [`Format::V6`], the only one that stores everything.
-    /// See [`Format`] for what the others leave out.
+    /// See [`Format`] for what the others leave out. Each of them needs a feature of this crate.
     ///
     /// An event costs its thread the same in every format. What the format leaves out is counted:
     /// parts of events in [`Stats::left_out`](crate::Stats::left_out), and whole events in

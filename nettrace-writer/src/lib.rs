@@ -65,6 +65,8 @@
 //!
 //! # Features
 //!
+//! - `v5`: traces of versions 5 and 4 of NetTrace, as .NET writes them ([`Format`]).
+//! - `heph`: traces of the format of Heph, also over UDP ([`Format`], module [`sink`]).
 //! - `log`: reports a sink that fails or recovers through the crate `log`
 //!   ([`SessionBuilder::on_sink_change`]).
 //! - `uuid`: makes `uuid::Uuid` a field type.

@@ -6,12 +6,13 @@
 //! | [`RotatingFiles`] | a series of such files, bounded in size and number |
 //! | [`StreamSink`] | pipes, sockets, standard output: any [`Write`](std::io::Write) |
 //! | [`MemorySink`] | a trace in memory |
-//! | [`DatagramSink`] | UDP: each packet of a Heph trace is a datagram |
+//! | [`DatagramSink`] | UDP: each packet of a Heph trace is a datagram; needs the feature `heph` |
 //!
 //! The session's thread passes whole blocks to the sink. A sink does not need to know the format.
 
 mod batch_cursor;
 mod complete;
+#[cfg(feature = "heph")]
 mod datagram;
 pub(crate) mod failure;
 mod file;
@@ -34,6 +35,7 @@ mod stream;
 
 use std::io;
 
+#[cfg(feature = "heph")]
 pub use datagram::{DatagramCounter, DatagramCounts, DatagramSink};
 pub use failure::is_final;
 pub use file::{FileOptions, FileSink};
