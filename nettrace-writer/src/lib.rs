@@ -108,6 +108,7 @@ cfg_if::cfg_if! {
         mod loom_tests;
     } else {
         pub mod bridge;
+        mod channel;
         mod clock;
         mod config;
         mod context;

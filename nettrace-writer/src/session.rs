@@ -7,9 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
-
 use crate::{
+    channel::{self, Missing, Receiver},
     clock::Source,
     config::{Ids, SessionBuilder},
     error::Error,
@@ -119,7 +118,7 @@ impl Session {
             span::set_frequency(source.ticks_per_second());
         }
         let slot = Arc::new(Slot::take()?);
-        let (commands, inbox) = crossbeam_channel::bounded(64);
+        let (commands, inbox) = channel::bounded(64);
         let shared = Arc::new(Shared::new(
             slot.number(),
             builder.format,
@@ -137,8 +136,8 @@ impl Session {
             prefault: (builder.prefault.min(builder.budget) / layout.chunk_size) as u32,
         };
         // The thread comes first: if there can be none, the sink is not started, and makes no file.
-        let (reporter, report) = crossbeam_channel::bounded(1);
-        let (hand_over, handed_over) = crossbeam_channel::bounded(1);
+        let (reporter, report) = channel::bounded(1);
+        let (hand_over, handed_over) = channel::bounded(1);
         let thread = Flusher::spawn(handed_over, reporter).map_err(Error::Thread)?;
         let flusher = Flusher::start(
             Arc::clone(&shared),
@@ -191,7 +190,7 @@ impl Session {
         if self.inner.is_flusher() {
             return Err(Error::InOwnSink);
         }
-        let (done, answer) = crossbeam_channel::bounded(1);
+        let (done, answer) = channel::bounded(1);
         local::holding_locks(|| {
             let sent = self.inner.shared.send(Command::Flush(done));
             let answer = sent.then(|| answer.recv().ok()).flatten().ok_or(Error::FlusherDied)?;
@@ -403,11 +402,7 @@ impl Inner {
         let start = Instant::now();
         let is_sent = self.shared.send_within(Command::Finish, self.finish_timeout);
         let patience = self.finish_timeout.saturating_sub(start.elapsed());
-        let report = if is_sent {
-            self.report.recv_timeout(patience)
-        } else {
-            Err(RecvTimeoutError::Timeout)
-        };
+        let report = if is_sent { self.report.recv_timeout(patience) } else { Err(Missing::Late) };
         let result = match report {
             Ok(report) => {
                 if !report.stays {
@@ -415,8 +410,8 @@ impl Inner {
                 }
                 report.result
             }
-            Err(RecvTimeoutError::Disconnected) => Err(Error::FlusherDied),
-            Err(RecvTimeoutError::Timeout) => {
+            Err(Missing::Gone) => Err(Error::FlusherDied),
+            Err(Missing::Late) => {
                 self.slot.give_up();
                 self.shared.leave();
                 Err(Error::FinishTimeout { after: start.elapsed() })

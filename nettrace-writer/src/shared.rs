@@ -2,12 +2,12 @@
 
 use std::{io, mem, sync::Arc, time::Duration};
 
-use crossbeam_channel::{SendTimeoutError, Sender};
 use nettrace_event::{EventType, Level};
 use nettrace_format::{Format, FormatError, LeftOut, Stream};
 
 use crate::{
     barrier::Barrier,
+    channel::{Refused, Sender},
     clock::{Deadline, Source},
     config::OnFull,
     emit::sampled_out::Counts,
@@ -406,7 +406,7 @@ impl Shared {
     pub(crate) fn send_within(&self, command: Command, patience: Duration) -> bool {
         let sent = self.commands.send_timeout(command, patience);
         self.idle.call();
-        !matches!(sent, Err(SendTimeoutError::Timeout(_)))
+        sent != Err(Refused::Full)
     }
 
     /// Sends a command, unless the inbox is full or the flusher has gone. Returns whether it did.

@@ -179,7 +179,6 @@ mod locks {
             self.0.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
-        #[cfg(unix)]
         pub(crate) fn try_lock_for(&self, patience: Duration) -> Option<MutexGuard<'_, T>> {
             use std::{sync::TryLockError, time::Instant};
 

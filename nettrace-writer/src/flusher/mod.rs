@@ -34,9 +34,8 @@ pub(crate) use self::own_thread::OwnThread;
 
 use std::{panic, sync::Arc, time::Duration};
 
-use crossbeam_channel::{Receiver, Sender, TryRecvError};
-
 use crate::{
+    channel::{Missing, Receiver, Sender},
     clock::{Deadline, Stopwatch},
     config::Ids,
     error::Error,
@@ -363,9 +362,9 @@ impl Flusher {
     fn command(&self) -> Option<Command> {
         match self.commands.try_recv() {
             Ok(command) => Some(command),
-            Err(TryRecvError::Empty) => None,
+            Err(Missing::Late) => None,
             // The session's other ends are gone, so nobody can emit.
-            Err(TryRecvError::Disconnected) => Some(Command::Finish),
+            Err(Missing::Gone) => Some(Command::Finish),
         }
     }
 

@@ -9,9 +9,8 @@
 
 use std::{ffi::CStr, io};
 
-use crossbeam_channel::bounded;
-
 use crate::{
+    channel::bounded,
     flusher::signals,
     sessions,
     sync::thread::{self, JoinHandle, ThreadId},
@@ -44,7 +43,7 @@ impl OwnThread {
             work();
         };
         signals::blocked(|| bare::start(name, Box::new(work)))?;
-        let id = id.recv().map_err(io::Error::other)?;
+        let id = id.recv().map_err(|_| io::Error::other("the thread has ended"))?;
         Ok(Self { id, std: None })
     }
 

@@ -11,6 +11,7 @@ use std::{
 use nettrace_event::{SESSION_BITS, registry};
 
 use crate::{
+    channel,
     context::ids,
     local,
     sessions::{handler_events, table},
@@ -91,11 +92,11 @@ extern "C" fn at_exit() {
     let asked: Vec<_> = sessions
         .iter()
         .filter_map(|session| {
-            let (done, answer) = crossbeam_channel::bounded(1);
+            let (done, answer) = channel::bounded(1);
             session.try_send(Command::Exit(done)).then_some(answer)
         })
         .collect();
     for answer in asked {
-        let _ = answer.recv_deadline(deadline);
+        let _ = answer.recv_until(Some(deadline));
     }
 }
