@@ -305,10 +305,10 @@ impl EventType {
 /// The [payload size](EventType::payload_size) of a type whose payloads differ in size.
 pub const PAYLOADS_VARY: u32 = u32::MAX;
 
-/// What is before and after the time in the header of a row, in a `.nettrace` file of version 6:
-/// room for the flags (a byte) and the metadata id in the low four bytes, the size of the payload in
-/// the next two, then how many of those four count, and how many of those two. Both numbers are
-/// below 2^14, as LEB128. If payloads vary in size, that takes two bytes, which are 0.
+/// What is before and after the time in the header of a row, in a `.nettrace` file of version 6.
+/// The low four bytes are a byte for the flags, and the metadata id. The next two are the size of
+/// the payload. The next says how many of those four count, and the highest how many of those two.
+/// Both numbers are below 2^14, as LEB128. If payloads vary in size, that takes two bytes of 0.
 #[doc(hidden)]
 #[must_use]
 pub const fn compact_head(index: u32, size: u32) -> u64 {

@@ -50,9 +50,9 @@ pub enum OnFull {
 
 /// Which ids the events of a span have in a trace of version 6. See [`SessionBuilder::ids`].
 ///
-/// A span has a trace id and a span id (W3C), and an activity id, by which .NET's tools know it. The
-/// activity id contains the span id. `nettrace` and `nettrace-reader` show all of them with either
-/// choice. The choice is for other readers.
+/// A span has a trace id and a span id (W3C), and an activity id, by which .NET's tools know it.
+/// The activity id contains the span id. `nettrace` and `nettrace-reader` show all of them with
+/// either choice. The choice is for other readers.
 ///
 /// ```
 /// use nettrace_writer::{Ids, Session, sink::MemorySink};

@@ -1,6 +1,6 @@
 //! Counts what a session adds to a request of the example service, by cachegrind: instructions, and
-//! misses of the caches of the first level. Cachegrind simulates these, so they do not depend on the
-//! machine.
+//! misses of the caches of the first level. Cachegrind simulates these, so they do not depend on
+//! the machine.
 //!
 //! The service answers requests without a session and with one, few of them and many. The
 //! difference of two runs, divided by the difference of the numbers, is what one request takes.
