@@ -81,11 +81,6 @@ pub trait PayloadEncoder: Sized {
     /// A position to return to, for lengths and locations that become known later.
     type Mark: Copy;
 
-    /// Whether this only adds up the sizes of values of fixed size. A value that knows that its
-    /// event has text need not be there for it, and one of fixed size need not be computed.
-    #[doc(hidden)]
-    const ONLY_FIXED_SIZES: bool = false;
-
     /// Whether this takes values as NetTrace has them: see
     /// [`payload`](Self::payload).
     #[doc(hidden)]

@@ -13,10 +13,6 @@ use std::{
 
 use crate::sync::{Condvar, Mutex};
 
-/// How long [`Sender::try_send`] waits for the lock. Only a thread that holds it and is interrupted
-/// by a signal whose handler sends waits so long, in vain.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
-
 /// Makes a channel for `capacity` values that nobody has received yet.
 pub(crate) fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let queue = Queue { values: VecDeque::with_capacity(capacity), capacity, is_open: true };
@@ -88,7 +84,12 @@ impl<T> Sender<T> {
     }
 
     fn send_until(&self, mut value: T, deadline: Option<Instant>) -> Result<(), Refused> {
-        let mut queue = self.0.queue.lock();
+        let locked = match deadline {
+            None => Some(self.0.queue.lock()),
+            // Whoever holds the lock may have been stopped.
+            Some(_) => self.0.queue.try_lock_for(time_left(deadline)),
+        };
+        let Some(mut queue) = locked else { return Err(Refused::Full) };
         loop {
             let refused;
             (value, refused) = match queue.put(value) {
@@ -108,10 +109,10 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Does not wait. Can be called by a signal handler that has interrupted a call of this
-    /// channel: then there is no room.
-    pub(crate) fn try_send(&self, value: T) -> Result<(), Refused> {
-        let Some(mut queue) = self.0.queue.try_lock_for(LOCK_PATIENCE) else {
+    /// Does not wait for room, and for the lock as long as `patience` says. Can be called by a
+    /// signal handler that has interrupted a call of this channel: then there is no room.
+    pub(crate) fn try_send(&self, value: T, patience: Duration) -> Result<(), Refused> {
+        let Some(mut queue) = self.0.queue.try_lock_for(patience) else {
             return Err(Refused::Full);
         };
         let put = queue.put(value);
@@ -203,8 +204,8 @@ mod tests {
     fn values_come_in_order_and_a_full_channel_waits_for_room() {
         let (sender, receiver) = bounded(2);
         assert_eq!(receiver.try_recv(), Err(Missing::Late));
-        assert_eq!([sender.try_send(0), sender.send(1)], [Ok(()); 2]);
-        assert_eq!(sender.try_send(9), Err(Refused::Full));
+        assert_eq!([sender.try_send(0, MINUTE), sender.send(1)], [Ok(()); 2]);
+        assert_eq!(sender.try_send(9, MINUTE), Err(Refused::Full));
         assert_eq!(sender.send_timeout(9, Duration::from_millis(1)), Err(Refused::Full));
         let sending = thread::spawn(move || {
             for number in 2..100 {
@@ -255,7 +256,10 @@ mod tests {
     fn a_handler_that_interrupts_a_call_does_not_wait_for_ever() {
         let (sender, receiver) = bounded(1);
         let interrupted = sender.0.queue.lock();
-        assert_eq!(sender.try_send(()), Err(Refused::Full));
+        assert_eq!(sender.try_send((), Duration::ZERO), Err(Refused::Full));
+        let moment = Duration::from_millis(5);
+        assert_eq!(sender.try_send((), moment), Err(Refused::Full));
+        assert_eq!(sender.send_timeout((), moment), Err(Refused::Full));
         drop(interrupted);
         assert_eq!(receiver.try_recv(), Err(Missing::Late));
     }

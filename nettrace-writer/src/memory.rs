@@ -287,11 +287,11 @@ impl Room {
         self.end as usize - self.start as usize
     }
 
-    /// Stores the payload's size, for which [`behind_head`](Self::behind_head) has left two bytes.
+    /// Stores the payload's size in the two bytes before it, which the header has for it.
     #[inline]
     pub(crate) fn set_size(self, size: u32) {
         let at = self.start.wrapping_sub(2).cast::<[u8; 2]>();
-        // SAFETY: M3: the two bytes before the payload, which `behind_head` has written.
+        // SAFETY: M3: the header before the payload has three bytes or more.
         unsafe { at.write_unaligned((size as u16).to_le_bytes()) };
     }
 }
@@ -474,7 +474,7 @@ impl Buffer for Cursor {
     #[inline]
     fn patch(&mut self, at: usize, bytes: &[u8]) {
         let len = self.len();
-        if at > len || len - at < bytes.len() {
+        if self.overflowed() || at > len || len - at < bytes.len() {
             self.overflow();
             return;
         }

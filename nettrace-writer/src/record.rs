@@ -9,8 +9,10 @@
 //!
 //! 1. [`begin`](Record::begin): set `busy`, then execute the [light
 //!    barrier](crate::barrier::light).
-//! 2. Read the clock. Write a row at `pos` if its payload, from there on, would end below `limit`.
-//! 3. [`commit`](Record::commit): advance `pos`, `ts` and `own`, then clear `busy` (release).
+//! 2. Read the clock. Write a row at `pos` if that is not beyond `limit`, and if the row does not
+//!    exceed the chunk.
+//! 3. [`add`](Record::add) advances `pos`, `ts` and `own`. [`end`](Record::end) clears `busy`
+//!    (release).
 //!
 //! The flusher controls the owner through `limit`. While the owner may write, it holds the end
 //! address of the chunk, less what a row's header may take. It holds [`SEIZED`] if the flusher has

@@ -4,10 +4,9 @@
 //! instructions. If the length of the timestamp's delta decided where the next byte goes, each
 //! event would wait for the clock of the one before: 17 ns an event were measured, instead of 9.5
 //! ns. So the delta is padded, which readers accept: to two bytes below 2^14 ticks, otherwise to
-//! four. A branch makes the choice. The processor predicts it, so the position does not wait. The
-//! metadata id is written only if it differs from that of the row before, and so is the payload
-//! size of a type whose payloads all have one size. So the rest of the header's length depends on
-//! the types of both rows alone.
+//! four. A branch makes the choice. The processor predicts it, so the position does not wait. A row
+//! of the same type as the one before, less than 2^14 ticks later, leaves out the metadata id, and
+//! the payload's size if all payloads of the type have one size.
 //!
 //! A producer writes no sequence number, thread, stack or label list. The flusher inserts them in
 //! the first row of a block and after an *escape*. An escape stands before a row and says what is
@@ -17,7 +16,7 @@
 
 use nettrace_format::v6::RowFlags;
 
-/// Bytes that must be free for a row of fixed size, in addition to its payload.
+/// Bytes that must be free for the header of a row.
 pub(crate) const HEAD_ROOM: usize = 16;
 /// The longest payload that the fast path writes. The size of a longer one takes more than two
 /// bytes.
@@ -146,6 +145,22 @@ pub(crate) fn head_like(delta: u64, varies: bool) -> (u64, usize) {
     if varies { (delta | u64::from(RowFlags::PAYLOAD_LEN), 5) } else { (delta, 3) }
 }
 
+/// The header of a row with any metadata id and any `delta`, and how many bytes it has. The
+/// payload's size follows, in [three bytes](padded3).
+pub(crate) fn long_head(id: u32, mut delta: u64) -> ([u8; 16], usize) {
+    let mut head = [0; 16];
+    head[0] = WHOLE;
+    head[1..3].copy_from_slice(&padded2(id).to_le_bytes()[..2]);
+    let mut len = 3;
+    while delta >= 0x80 {
+        head[len] = delta as u8 | 0x80;
+        delta >>= 7;
+        len += 1;
+    }
+    head[len] = delta as u8;
+    (head, len + 1)
+}
+
 /// Encodes a number below 2^14 in two bytes.
 #[inline(always)]
 pub(crate) fn padded2(value: u32) -> u32 {
@@ -165,7 +180,9 @@ mod tests {
 
     use nettrace_event::compact_head;
 
-    use super::{HEAD_ROOM, MAX_DELTA, NEAR, WHOLE, head_like, padded_delta, padded2, padded3};
+    use super::{
+        HEAD_ROOM, MAX_DELTA, NEAR, WHOLE, head_like, long_head, padded_delta, padded2, padded3,
+    };
 
     /// What a reader takes from a header after a row of type 9 with 5 bytes.
     fn read(bytes: &[u8]) -> RowHeader {
@@ -204,6 +221,19 @@ mod tests {
             let mut bytes = head.to_le_bytes()[..len].to_vec();
             bytes[3..].copy_from_slice(&padded2(300).to_le_bytes()[..2]);
             assert_eq!(read(&bytes).payload_len, 300);
+        }
+    }
+
+    #[test]
+    fn every_long_head_reads_back() {
+        for delta in [0, 127, 128, MAX_DELTA, u64::from(u32::MAX), u64::MAX >> 1] {
+            for (id, size) in [(1, 0), (127, 1), (16_383, 65_436)] {
+                let (head, len) = long_head(id, delta);
+                let mut bytes = head[..len].to_vec();
+                bytes.extend(&padded3(size).to_le_bytes()[..3]);
+                let row = read(&bytes);
+                assert_eq!((row.metadata_id, row.timestamp, row.payload_len), (id, delta, size));
+            }
         }
     }
 

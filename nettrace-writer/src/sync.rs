@@ -187,7 +187,7 @@ mod locks {
                 match self.0.try_lock() {
                     Ok(guard) => return Some(guard),
                     Err(TryLockError::Poisoned(error)) => return Some(error.into_inner()),
-                    Err(TryLockError::WouldBlock) if start.elapsed() > patience => return None,
+                    Err(TryLockError::WouldBlock) if start.elapsed() >= patience => return None,
                     Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
                 }
             }

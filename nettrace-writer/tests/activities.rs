@@ -404,3 +404,45 @@ fn a_span_goes_on_through_a_rotation() {
         assert!(attributes.iter().any(|it| it == name), "{name}: {attributes:?}");
     }
 }
+
+/// Labels of the application name activities of two traces. Nothing is made up from them, neither
+/// for their own event nor for children of the span whose activity they name.
+#[test]
+fn activities_of_the_application_bring_no_trace() {
+    let _alone = one_at_a_time();
+    let sink = MemorySink::new();
+    let session = Session::builder().sink(sink.clone()).provider("Activities").start().unwrap();
+    let label = |id: u64, trace: u8| {
+        let labels = [Label::ActivityId(activity(id)), Label::TraceId([trace; 16])];
+        let scope = enter_labels(&labels).unwrap();
+        Note { number: 0 }.emit();
+        drop(scope);
+    };
+    label(1, 1);
+    label(2, 2);
+    let linked = [Label::ActivityId(activity(1)), Label::RelatedActivityId(activity(2))];
+    let scope = enter_labels(&linked).unwrap();
+    Note { number: 1 }.emit();
+    drop(scope);
+    let child = [
+        Label::ActivityId(activity(3)),
+        Label::RelatedActivityId(activity(1)),
+        Label::TraceId([1; 16]),
+    ];
+    let scope = enter_labels(&child).unwrap();
+    Note { number: 2 }.emit();
+    drop(scope);
+    session.finish().unwrap();
+
+    let bytes = sink.bytes();
+    let mut reader = Reader::new(&bytes[..]).unwrap();
+    let mut traces = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let trace = event.labels().iter().find_map(|label| match label {
+            Read::TraceId(id) => Some(id[0]),
+            _ => None,
+        });
+        traces.push(trace);
+    }
+    assert_eq!(traces, [Some(1), Some(2), None, Some(1)]);
+}

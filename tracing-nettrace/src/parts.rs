@@ -1,7 +1,7 @@
 //! The events of a span that have the same fields in every span.
 
 use nettrace_writer::{
-    Elapsed, Outcome,
+    Outcome,
     bridge::SpanIds,
     event::{ArrayLayout, EventType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding},
 };
@@ -113,16 +113,11 @@ impl<const IS_OK: bool> TraceEvent for Stop<'_, IS_OK> {
     /// As [`Part::own_fields`](crate::schema::Part) has it.
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        // Only the size counts then, and the compiler would not leave out what only this reads.
-        let (began, Busy { nanos: busy, polls }) = if E::ONLY_FIXED_SIZES {
-            (Elapsed::ZERO, Busy::ZERO)
-        } else {
-            (self.row.began().elapsed(), self.row.busy())
-        };
+        let (began, Busy { nanos: busy, polls }) = (self.row.began().elapsed(), self.row.busy());
         let duration = began.nanos_at(encoder);
         encoder.duration_nanos(duration);
         match IS_OK {
-            // With bytes that the compiler knows, it knows the size of the payload.
+            // Bytes that are at hand.
             true if E::TAKES_PAYLOADS => encoder.payload(&OK),
             true => Outcome::Ok.encode_field(encoder),
             false => Outcome::Panicked.encode_field(encoder),

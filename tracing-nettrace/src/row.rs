@@ -286,7 +286,6 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
-    pub(crate) const ZERO: Self = Self { nanos: 0, polls: 0 };
     const BITS: u32 = 44;
     /// Half of the nanoseconds that a word can have.
     const HALF: u64 = 1 << (Self::BITS - 1);

@@ -195,9 +195,6 @@ impl Visit for Visited {
     }
 }
 
-/// For events of which only the size counts.
-const ZEROS: [u8; 8 * MAX_WORDS] = [0; 8 * MAX_WORDS];
-
 /// An event whose payload is a few words.
 #[derive(Clone, Copy)]
 struct Plain<'a> {
@@ -220,10 +217,6 @@ impl TraceEvent for Plain<'_> {
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
         let Words { words, len, .. } = self.words;
-        if E::ONLY_FIXED_SIZES && E::TAKES_PAYLOADS {
-            // Only the size counts.
-            return encoder.payload(ZEROS.get(..8 * len).unwrap_or_default());
-        }
         for (at, word) in words.iter().enumerate() {
             if at < *len {
                 encoder.u64(word.load(Ordering::Relaxed));
@@ -252,9 +245,6 @@ impl<const LEN: usize> TraceEvent for Few<'_, LEN> {
 
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        if E::ONLY_FIXED_SIZES && E::TAKES_PAYLOADS {
-            return encoder.payload(ZEROS.get(..8 * LEN).unwrap_or_default());
-        }
         for word in self.words.iter().take(LEN) {
             encoder.u64(word.load(Ordering::Relaxed));
         }

@@ -97,10 +97,6 @@ impl<K: TraceField + Ord, V: TraceField, S> TraceField for HashMap<K, V, S> {
 
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
         let len = self.len();
-        if E::ONLY_FIXED_SIZES {
-            // A count is no fixed size, whatever follows.
-            return Entry::<K, V>::encode(len, core::iter::empty(), encoder);
-        }
         if len > FEW {
             let mut entries: Vec<_> = self.iter().collect();
             entries.sort_unstable_by_key(|(key, _)| *key);

@@ -125,11 +125,20 @@ impl Remaining {
 impl Drop for Remaining {
     fn drop(&mut self) {
         while let Some(slot) = self.next() {
-            if local::buffer(slot).is_none() {
-                local::attach(slot, false);
-            }
-            if let Some(buffer) = local::buffer(slot).filter(|buffer| begin(&buffer.record)) {
-                unwound(buffer);
+            let count = |buffer: &ThreadBuffer| {
+                if begin(&buffer.record) {
+                    unwound(buffer);
+                } else {
+                    buffer.record.refuse_nested();
+                }
+            };
+            let attached = match local::buffer(slot) {
+                Some(_) => Attached::ForGood,
+                None => local::attach(slot, false),
+            };
+            match attached {
+                Attached::Once(buffer) => count(buffer.buffer()),
+                _ => local::buffer(slot).into_iter().for_each(count),
             }
         }
     }

@@ -30,7 +30,8 @@ pub(super) fn place(
     let delta = record.ticks_since_last(now);
     // Branches, so that the length of the header does not wait for the clock.
     let room = if delta < row::NEAR && record.is_last(ty) {
-        // This thread has seen the type's values.
+        // No `see_listener`: this thread has stored the type after a load of the same value that
+        // came after one, and no later load of it finds an older value.
         let varies = ty.payload_size() == PAYLOADS_VARY;
         Room::behind_head(record, row::head_like(delta, varies))
     } else if delta < row::MAX_DELTA {
@@ -42,12 +43,14 @@ pub(super) fn place(
     let Some(room) = room else { return false };
     let end = encode(buffer, event, room, counter);
     let (len, size) = (end.len(room), ty.payload_size());
-    if len != size as usize {
-        // It does not fit, or the type's schema does not tell the truth about its values.
-        if size != PAYLOADS_VARY || len > row::MAX_SHORT_PAYLOAD {
+    if size == PAYLOADS_VARY {
+        if len > row::MAX_SHORT_PAYLOAD {
             return false;
         }
         room.set_size(row::padded2(len as u32));
+    } else if len != size as usize {
+        // It does not fit, or the type's schema does not tell the truth about its values.
+        return false;
     }
     record.set_last(Some(ty));
     record.add(end.at, now);

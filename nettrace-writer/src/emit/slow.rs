@@ -1,10 +1,7 @@
 //! The slow path of an event: everything but a plain row that fits into the chunk at hand.
 
 use nettrace_event::{EventType, PAYLOADS_VARY};
-use nettrace_format::{
-    payload::{Buffer as _, MAX_PAYLOAD},
-    v6::RowFlags,
-};
+use nettrace_format::payload::{Buffer as _, MAX_PAYLOAD};
 
 use super::{
     any_event::AnyEvent,
@@ -29,7 +26,8 @@ enum NotWritten {
     TooLarge,
 }
 
-/// Records into one buffer, whose record is busy. Handles what the fast path does not.
+/// Records into one buffer, whose record is busy. Handles what the fast path does not. Its full
+/// fence stands for `see_listener`.
 #[cold]
 #[inline(never)]
 pub(super) fn record_slowly(
@@ -314,19 +312,8 @@ fn write_row(
     }
     let has_escapes = !out.is_empty();
 
-    // The header of the row: metadata id and delta in full, the payload's size in three bytes.
-    let mut delta = now - record.ts();
-    let mut head = [0_u8; 16];
-    head[0] = RowFlags::METADATA | RowFlags::PAYLOAD_LEN;
-    head[1..3].copy_from_slice(&row::padded2(ty.index()).to_le_bytes()[..2]);
-    let mut len = 3;
-    while delta >= 0x80 {
-        head[len] = delta as u8 | 0x80;
-        delta >>= 7;
-        len += 1;
-    }
-    head[len] = delta as u8;
-    out.put(&head[..=len]);
+    let (head, len) = row::long_head(ty.index(), now - record.ts());
+    out.put(&head[..len]);
     let size_at = out.len();
     out.put(&[0; 3]);
     if out.overflowed() {

@@ -118,6 +118,10 @@ impl Spans {
             }
         }
         let Some(trace) = trace.filter(|_| activity != 0) else {
+            if activity != 0 && related != 0 {
+                // Readers would take the trace of the related activity for the one of this list.
+                return append_activity_last(list, out);
+            }
             return out.extend_from_slice(list);
         };
         let is_trace_implied = self.trace_of(related) == Some(trace);
@@ -218,6 +222,19 @@ impl Spans {
     }
 }
 
+/// Appends a sound list with its activity ids after all other labels, so that readers add nothing.
+fn append_activity_last(list: &[u8], out: &mut Vec<u8>) {
+    let is_activity = |(kind, _): &(u8, &[u8])| *kind == ACTIVITY_ID;
+    let others = labels(list).filter(|label| !is_activity(label));
+    let mut last = out.len();
+    for (_, label) in others.chain(labels(list).filter(is_activity)) {
+        last = out.len();
+        out.extend_from_slice(label);
+        out[last] &= !LAST_LABEL;
+    }
+    out[last] |= LAST_LABEL;
+}
+
 /// The labels of a sound list, each with its kind.
 fn labels(mut list: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
@@ -285,6 +302,20 @@ mod tests {
             rest = &rest[len..];
         }
         rest.is_empty() && marks.pop() == Some(true) && !marks.contains(&true)
+    }
+
+    #[test]
+    fn a_list_without_a_trace_gets_none() {
+        let mut table = Spans::new(40_000);
+        let full = IdList::new(&ids(1, 5, 6));
+        let (activity, related) = (&full.as_bytes()[..17], &full.as_bytes()[17..34]);
+        let list = [activity, related, b"\x85\x01k\x01v"].concat();
+        let mut out = Vec::new();
+        table.append_list(1, &list, Ids::Both, &mut out);
+        let mut expected = [related, b"\x05\x01k\x01v", activity].concat();
+        expected[17 + 5] |= LAST_LABEL;
+        assert_eq!(out, expected);
+        assert!(is_ended(&out));
     }
 
     /// Few spans, of which some have several traces, and many, which take each other's places.

@@ -119,7 +119,7 @@ impl Model {
         self.emit_with(record, id, false, encode)
     }
 
-    /// Records one event after a change of labels, as `emit_after_change` does.
+    /// Records one event after a change of labels, as `record_after_change` does.
     pub(super) fn emit_after_change(&self, record: &Record, id: u8) -> Outcome {
         self.emit_with(record, id, true, || {})
     }

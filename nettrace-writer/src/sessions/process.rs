@@ -22,6 +22,8 @@ use crate::{
 
 /// How long `exit` waits for all sessions.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long this waits for a lock that the thread itself may hold, if a signal handler calls `exit`.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What `nettrace-diagnostics` does in the child of a `fork`, and at `exit`.
 static GUEST: OnceLock<Guest> = OnceLock::new();
@@ -81,7 +83,7 @@ extern "C" fn at_exit() {
     // A handler must not unwind. The table may be in use by a thread that goes on running, or by
     // this thread if a signal handler calls `exit`.
     let sessions = || {
-        let table = table().try_lock_for(Duration::from_secs(1))?;
+        let table = table().try_lock_for(LOCK_PATIENCE)?;
         let sessions = table.slots.iter().chain(&table.ending).flatten();
         Some(sessions.cloned().collect::<Vec<_>>())
     };
@@ -93,7 +95,7 @@ extern "C" fn at_exit() {
         .iter()
         .filter_map(|session| {
             let (done, answer) = channel::bounded(1);
-            session.try_send(Command::Exit(done)).then_some(answer)
+            session.try_send(Command::Exit(done), LOCK_PATIENCE).then_some(answer)
         })
         .collect();
     for answer in asked {

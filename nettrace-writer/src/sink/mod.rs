@@ -430,7 +430,8 @@ pub trait Sink: Send {
     /// `false`.
     ///
     /// Then each label list has all ids of its span, as with [`Ids::Both`](crate::Ids::Both).
-    /// Otherwise a list may need [that of the parent](crate::Ids::Activities).
+    /// Otherwise a list may need [that of the parent](crate::Ids::Activities). A sink that passes
+    /// rows on to another sink answers what that one does.
     fn takes_rows_apart(&self) -> bool {
         false
     }

@@ -58,7 +58,7 @@ pub fn emit_single<T: TraceEvent>(event: T) {
     }
 }
 
-/// [`emit_single`] in the code of the caller, whose span's ids are at hand.
+/// [`emit_single`] for a span whose ids are at hand.
 #[inline(always)]
 pub fn emit_alone<T: TraceEvent>(event: T, Alone(span): &Alone<'_>) {
     if let Some(ty) = T::event_types().first() {

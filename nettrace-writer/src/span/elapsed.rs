@@ -254,8 +254,7 @@ impl TraceField for StartTime {
 
     #[inline(always)]
     fn encode_field<E: PayloadEncoder>(&self, encoder: &mut E) {
-        // The compiler would not leave out what only this reads.
-        encoder.unix_nanos(if E::ONLY_FIXED_SIZES { 0 } else { self.unix_nanos() });
+        encoder.unix_nanos(self.unix_nanos());
     }
 }
 
@@ -297,7 +296,6 @@ impl Elapsed {
     #[inline(always)]
     pub fn nanos_at<E: PayloadEncoder>(self, encoder: &E) -> u64 {
         match (mark(self.0), encoder.counter()) {
-            _ if E::ONLY_FIXED_SIZES => 0,
             (0, at @ 1..) => between(self.0, at),
             _ => self.as_nanos(),
         }

@@ -345,30 +345,7 @@ pub struct Value<'a, T: ?Sized> {
 impl<T: ?Sized> Value<'_, T> {
     #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, ty: &'static FieldType, encoder: &mut E) {
-        if E::ONLY_FIXED_SIZES {
-            encode_size(ty, encoder);
-        } else {
-            Reader { bytes: Cell::new(self.bytes) }.encode(ty, encoder);
-        }
-    }
-}
-
-/// Encodes any value of a type, if all of them have the same size. Otherwise one that says so.
-#[inline(always)]
-fn encode_size<E: PayloadEncoder>(ty: &'static FieldType, encoder: &mut E) {
-    match *ty {
-        FieldType::U8 => encoder.u8(0),
-        FieldType::U16 => encoder.u16(0),
-        FieldType::U32 => encoder.u32(0),
-        FieldType::U64 => encoder.u64(0),
-        FieldType::I8 => encoder.i8(0),
-        FieldType::I16 => encoder.i16(0),
-        FieldType::I32 => encoder.i32(0),
-        FieldType::I64 => encoder.i64(0),
-        FieldType::F32 => encoder.f32(0.0),
-        FieldType::F64 => encoder.f64(0.0),
-        FieldType::Bool => encoder.bool(false),
-        _ => encoder.var_uint(0),
+        Reader { bytes: Cell::new(self.bytes) }.encode(ty, encoder);
     }
 }
 

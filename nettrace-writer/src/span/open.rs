@@ -158,9 +158,10 @@ impl Polls {
 
 /// What is polled, in a span of any type.
 pub(super) trait Polled {
-    /// Polls, and returns how the span ends, if it does. `is_recorded` says whether the span's
-    /// events are to be told. Called once.
-    fn poll(&mut self, is_recorded: bool) -> Option<Outcome>;
+    /// Tells the span's events that a poll begins.
+    fn resume(&mut self);
+    /// Polls, and returns how the span ends, if it does. Called once.
+    fn poll(&mut self) -> Option<Outcome>;
     /// Tells the span's events that the poll has ended.
     fn suspend(&mut self);
     /// Records the Stop.
@@ -174,16 +175,17 @@ pub(super) fn poll(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled) 
     let is_here = polls.entered.is_something();
     let mut scope = if is_here { polls.take_scope() } else { open.scope() };
     if !open.is_recorded() {
-        polled.poll(false);
+        polled.poll();
         return;
     }
     polls.count = polls.count.saturating_add(1);
     polls.is_polled = true;
+    polled.resume();
     // A span that began just now has the time of its Start, and one that ends now has that of its
     // Stop. So a future that is ready at once reads no clock besides its events.
     let began = if is_here { open.started } else { Started::now() };
     let counted = Counted { busy: &mut polls.busy, began };
-    let outcome = polled.poll(true);
+    let outcome = polled.poll();
     match outcome {
         None => drop(counted),
         Some(_) => mem::forget(counted),

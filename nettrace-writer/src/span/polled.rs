@@ -136,13 +136,13 @@ where
     O: FnOnce(&R) -> Option<Outcome>,
     S: FnOnce(&mut E, &R, End),
 {
-    fn poll(&mut self, is_recorded: bool) -> Option<Outcome> {
+    fn resume(&mut self) {
+        self.events.resume();
+    }
+
+    fn poll(&mut self) -> Option<Outcome> {
         let (f, outcome) = (self.f.take()?, self.outcome.take()?);
-        if is_recorded {
-            self.events.resume();
-        }
-        let result = self.result.insert(f(self.events));
-        if is_recorded { outcome(result) } else { None }
+        outcome(self.result.insert(f(self.events)))
     }
 
     fn suspend(&mut self) {
