@@ -389,7 +389,8 @@ impl Shared {
     /// Asks for a round, unless one is asked for: the inbox must keep room for other commands.
     fn wake(&self) {
         if !self.wake_asked.swap(true, Ordering::Relaxed) {
-            // An event does not wait. If the flusher is at the lock, it looks at the memory by itself.
+            // An event does not wait. If the flusher is at the lock, it looks at the memory by
+            // itself.
             if !self.try_send(Command::Wake, Duration::ZERO) {
                 self.wake_asked.store(false, Ordering::Relaxed);
             }
@@ -412,8 +413,8 @@ impl Shared {
         sent != Err(Refused::Full)
     }
 
-    /// Sends a command, unless the inbox is full, or its lock is held for longer than `patience`, or
-    /// the flusher has gone. Returns whether it did.
+    /// Sends a command, unless the inbox is full, or its lock is held for longer than `patience`,
+    /// or the flusher has gone. Returns whether it did.
     pub(crate) fn try_send(&self, command: Command, patience: Duration) -> bool {
         let sent = self.commands.try_send(command, patience).is_ok();
         self.idle.call();

@@ -22,7 +22,8 @@ use crate::{
 
 /// How long `exit` waits for all sessions.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long this waits for a lock that the thread itself may hold, if a signal handler calls `exit`.
+/// How long this waits for a lock, which the thread itself may hold if a signal handler calls
+/// `exit`.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// What `nettrace-diagnostics` does in the child of a `fork`, and at `exit`.
