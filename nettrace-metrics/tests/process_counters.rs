@@ -26,7 +26,8 @@ fn they_tell_what_the_process_does() {
     let before = Allocator::live();
     let kept = black_box(vec![1_u8; 8 << 20]);
     let live = Allocator::live();
-    assert!(live >= before + (8 << 20) && live < before + (9 << 20), "{before}, then {live}");
+    // The session's own thread may take or give back a little meanwhile.
+    assert!((7 << 20..9 << 20).contains(&(live - before)), "{before}, then {live}");
     Reporter::every(Duration::from_secs(1_000)).meter("NetTrace.*").start(&session).finish();
     drop(kept);
     session.finish().unwrap();
