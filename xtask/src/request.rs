@@ -29,7 +29,7 @@ pub(crate) const ROWS: [Row; 3] = [
         name: "service_request",
         what: "what a session adds to a request of the service",
         unit: "instructions",
-        tolerance: 0.04,
+        tolerance: 0.06,
     },
     Row {
         name: "service_i1_misses",
