@@ -29,19 +29,19 @@ pub(crate) const ROWS: [Row; 3] = [
         name: "service_request",
         what: "what a session adds to a request of the service",
         unit: "instructions",
-        tolerance: 0.06,
+        tolerance: 0.10,
     },
     Row {
         name: "service_i1_misses",
         what: "misses of the instruction cache that it adds",
         unit: "misses",
-        tolerance: 0.05,
+        tolerance: 0.08,
     },
     Row {
         name: "service_d1_misses",
         what: "misses of the data cache that it adds",
         unit: "misses",
-        tolerance: 0.25,
+        tolerance: 0.35,
     },
 ];
 
