@@ -52,6 +52,20 @@ impl Bounds {
     }
 }
 
+/// A bound as tables show it.
+pub(crate) fn shown(bound: Option<f64>) -> String {
+    bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1}"))
+}
+
+/// Whether this is a machine that the bounds are for. Says so if it is not.
+pub(crate) fn is_known_machine() -> bool {
+    let is_known = cfg!(all(target_arch = "x86_64", target_os = "linux"));
+    if !is_known {
+        println!("skipped: the bounds are for x86-64 Linux");
+    }
+    is_known
+}
+
 /// What the comparison with a bound says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {

@@ -19,7 +19,7 @@
 use std::{fs, path::Path};
 
 use crate::{
-    bounds::{Bounds, Verdict, conclude},
+    bounds::{Bounds, Verdict, conclude, is_known_machine, shown},
     error::{Error, Result},
     request,
     step::{Step, Tally},
@@ -101,8 +101,7 @@ fn names() -> Vec<&'static str> {
 
 /// Counts every row, and compares it with its bound.
 pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
-    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
-        println!("skipped: the bounds are for x86-64 Linux");
+    if !is_known_machine() {
         return Ok(());
     }
     if Step::new("valgrind").arg("--version").quiet().read().is_err() {
@@ -126,7 +125,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
         let many = count(&program, &folder, row, row.times.1)?;
         let (each, flusher) = each(row, &few, &many);
         let bound = bounds.rows.get(row.name).copied();
-        let shown = bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1}"));
+        let shown = shown(bound);
         println!("{:<20} {each:>12.1} {flusher:>11.1} {shown:>9}  {}", row.name, row.what);
         let events = row.events * (row.times.1 - row.times.0);
         let unusual = many.unusual.saturating_sub(few.unusual);
@@ -147,7 +146,7 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     for (each, row) in requests.into_iter().zip(&request::ROWS) {
         let request::Row { name, what, tolerance, .. } = row;
         let bound = bounds.rows.get(*name).copied();
-        let shown = bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1}"));
+        let shown = shown(bound);
         println!("{name:<20} {each:>12.1} {:>11} {shown:>9}  {what}", "");
         if comparable && !is_unusual {
             of_request.push((row, Verdict::of(each, bound, *tolerance)));

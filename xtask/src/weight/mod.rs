@@ -23,7 +23,7 @@ use std::{
 use programs::{Program, write_all};
 
 use crate::{
-    bounds::{Bounds, Verdict, conclude},
+    bounds::{Bounds, Verdict, conclude, is_known_machine, shown},
     error::{Error, Result},
     step::{Step, Tally},
     workspace::{Workspace, remove_folder},
@@ -113,8 +113,12 @@ pub(crate) fn check(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     for (name, kind, profile) in ROWS {
         let bytes = items.each(Library::Ours, kind, profile).bytes;
         let bound = bounds.rows.get(name).copied();
-        let shown = bound.map_or_else(|| "none".to_owned(), |bound| format!("{bound:.1}"));
-        println!("{name:<16} {bytes:>9.1} {shown:>9}  {}, {}", kind.what(), profile.name());
+        println!(
+            "{name:<16} {bytes:>9.1} {:>9}  {}, {}",
+            shown(bound),
+            kind.what(),
+            profile.name()
+        );
         if is_comparable {
             verdicts.push((name, Verdict::of(bytes, bound, TOLERANCE)));
         }
@@ -168,15 +172,6 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Says so if this is another machine.
-fn is_known_machine() -> bool {
-    let is_known = cfg!(all(target_arch = "x86_64", target_os = "linux"));
-    if !is_known {
-        println!("skipped: the bounds are for x86-64 Linux");
-    }
-    is_known
 }
 
 /// What one program takes.
