@@ -28,7 +28,7 @@ use crate::{
     emit::{
         Emit as _,
         apart::{emit_begun, emit_in},
-        emit_to as emit_to_sessions,
+        emit_to as emit_to_sessions, see_listener,
     },
     local,
     session::Session,
@@ -36,7 +36,7 @@ use crate::{
     shared::Shared,
     span::{Elapsed, Started},
     stats::Stats,
-    sync::{AtomicU64, Ordering, fence},
+    sync::{AtomicU64, Ordering},
 };
 
 /// The ids of a span that another library keeps: six words, without a reference count.
@@ -262,8 +262,7 @@ impl IdWords {
         let ty = start.event_type();
         if let Within::Current = within {
             let word = ty.enabled();
-            // As in `see_listener`.
-            fence(Ordering::Acquire);
+            see_listener();
             if let Some(buffer) = frames::begin_apart(&self.0, word) {
                 return match emit_begun(start, ty, buffer) {
                     Some(at) => (None, Began(Started::at_event(at))),

@@ -16,13 +16,12 @@ use nettrace_event::{EventType, TraceEvent};
 use self::{
     any_event::AnyEvent,
     general::{Outcome, attempt, emit_somewhere},
-    in_place::place,
+    in_place::place_now,
     origin::NO_ORIGIN,
     sampled_out::leave_out,
     slow::{record_slowly, relabel},
 };
 use crate::{
-    clock,
     context::frames,
     local::{self, ThreadBuffer},
     sync::{Ordering, fence},
@@ -168,10 +167,7 @@ fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
         return record_unusually(buffer, event, ty);
     }
     // The usual clock is the counter.
-    let now = clock::counter();
-    if place(buffer, event, ty, now, now) {
-        buffer.record.end_usual();
-    } else {
+    if place_now(buffer, event, ty).is_none() {
         record_or_move_on(buffer, event, ty);
     }
 }
@@ -184,20 +180,18 @@ fn record_begun(
     event: &dyn AnyEvent,
     ty: &'static EventType,
 ) -> Option<u64> {
-    let now = clock::counter();
-    if place(buffer, event, ty, now, now) {
-        buffer.record.end_usual();
-        return Some(now);
+    let placed = place_now(buffer, event, ty);
+    if placed.is_none() {
+        record_or_move_on(buffer, event, ty);
     }
-    record_or_move_on(buffer, event, ty);
-    None
+    placed
 }
 
 /// Comes between the load of a type's word and the loads of what was stored before a listener's bit
 /// was set: what registration has found out about the type, the session. Pairs with the release in
 /// `registry::listen`. On AArch64 it is an instruction, which waits for all loads before it.
 #[inline(always)]
-fn see_listener() {
+pub(crate) fn see_listener() {
     fence(Ordering::Acquire);
 }
 

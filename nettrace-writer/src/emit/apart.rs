@@ -4,14 +4,13 @@ use nettrace_event::EventType;
 
 use super::{
     any_event::AnyEvent,
-    in_place::place,
+    in_place::place_now,
+    see_listener,
     slow::{begin_with_ids, write_ids},
 };
 use crate::{
-    clock,
     context::frames::{Ids, SAMPLED_OUT},
     local::{self, ThreadBuffer},
-    sync::{Ordering, fence},
 };
 
 /// Records an event in a span, as if that were in force, and no labels. `ids` are those of the
@@ -32,8 +31,7 @@ pub(crate) fn emit_in(
     if !word.is_power_of_two() || version as i64 <= 0 {
         return None;
     }
-    // As `see_listener`.
-    fence(Ordering::Acquire);
+    see_listener();
     let buffer = local::buffer(word.trailing_zeros())?;
     let record = &buffer.record;
     if !record.begin_usual() {
@@ -75,11 +73,9 @@ pub(crate) fn emit_begun(
     ty: &'static EventType,
     buffer: &ThreadBuffer,
 ) -> Option<u64> {
-    let now = clock::counter();
-    if place(buffer, event, ty, now, now) {
-        buffer.record.end_usual();
-        return Some(now);
+    let placed = place_now(buffer, event, ty);
+    if placed.is_none() {
+        buffer.record.end();
     }
-    buffer.record.end();
-    None
+    placed
 }

@@ -6,11 +6,28 @@ use nettrace_event::{EventType, PAYLOADS_VARY};
 
 use super::{any_event::AnyEvent, see_listener};
 use crate::{
+    clock,
     local::ThreadBuffer,
     memory::{End, Room},
     record::Reason,
     row,
 };
+
+/// [`place`] at the present time of the processor's counter, for a record of the usual mode. Ends
+/// the event, and returns that time. `None`: the event goes on.
+#[inline(always)]
+pub(super) fn place_now(
+    buffer: &ThreadBuffer,
+    event: &dyn AnyEvent,
+    ty: &'static EventType,
+) -> Option<u64> {
+    let now = clock::counter();
+    if !place(buffer, event, ty, now, now) {
+        return None;
+    }
+    buffer.record.end_usual();
+    Some(now)
+}
 
 /// Writes the row of an event that has begun. `now` is the time of the row, and `counter` that of
 /// [`encode`]. The caller ends the event.

@@ -120,7 +120,10 @@ impl Spans {
         let Some(trace) = trace.filter(|_| activity != 0) else {
             if activity != 0 && related != 0 {
                 // Readers would take the trace of the related activity for the one of this list.
-                return append_activity_last(list, out);
+                // They add nothing to a list that does not begin with an activity.
+                let is_activity = |(kind, _): &(u8, &[u8])| *kind == ACTIVITY_ID;
+                let others = labels(list).filter(|label| !is_activity(label));
+                return append(others.chain(labels(list).filter(is_activity)), out);
             }
             return out.extend_from_slice(list);
         };
@@ -134,19 +137,12 @@ impl Spans {
         if ids == Ids::Both {
             return out.extend_from_slice(list);
         }
-        let mut last = out.len();
-        for (kind, label) in labels(list) {
-            let is_implied = match kind {
-                SPAN_ID => label[1..] == activity.to_le_bytes(),
-                TRACE_ID => is_trace_implied,
-                _ => false,
-            };
-            if !is_implied {
-                last = out.len();
-                out.extend_from_slice(label);
-            }
-        }
-        out[last] |= LAST_LABEL;
+        let is_implied = |(kind, label): &(u8, &[u8])| match *kind {
+            SPAN_ID => label[1..] == activity.to_le_bytes(),
+            TRACE_ID => is_trace_implied,
+            _ => false,
+        };
+        append(labels(list).filter(|label| !is_implied(label)), out);
     }
 
     pub(super) fn clear(&mut self) {
@@ -222,12 +218,10 @@ impl Spans {
     }
 }
 
-/// Appends a sound list with its activity ids after all other labels, so that readers add nothing.
-fn append_activity_last(list: &[u8], out: &mut Vec<u8>) {
-    let is_activity = |(kind, _): &(u8, &[u8])| *kind == ACTIVITY_ID;
-    let others = labels(list).filter(|label| !is_activity(label));
+/// Appends labels, of which there is one at least, as a list.
+fn append<'a>(labels: impl Iterator<Item = (u8, &'a [u8])>, out: &mut Vec<u8>) {
     let mut last = out.len();
-    for (_, label) in others.chain(labels(list).filter(is_activity)) {
+    for (_, label) in labels {
         last = out.len();
         out.extend_from_slice(label);
         out[last] &= !LAST_LABEL;

@@ -121,11 +121,12 @@ impl<E: SpanEvents> EnteredSpan<E> {
     /// Ends the span, which is still to be dropped: see [`Call::end_with`](super::call::Call).
     #[inline]
     pub(super) fn end_where_it_is(&mut self, stop: impl FnOnce(&mut E, End)) {
-        if self.is_recorded() {
-            self.return_here();
-            if let Some(end) = self.span.open.end(Outcome::Ok, 0, Elapsed::ZERO) {
-                stop(&mut self.span.events, end);
-            }
+        if !self.is_recorded() {
+            return;
+        }
+        let Self { span, entry: Some(entry), .. } = self else { return };
+        if let Some(end) = end_entered(&mut span.open, entry, Some(Outcome::Ok)) {
+            stop(&mut span.events, end);
         }
     }
 
@@ -133,7 +134,7 @@ impl<E: SpanEvents> EnteredSpan<E> {
     #[inline(always)]
     pub(super) fn end_at_drop(&mut self) {
         let Self { span, entry: Some(entry), .. } = self else { return };
-        if let Some(end) = end_entered(&mut span.open, entry) {
+        if let Some(end) = end_entered(&mut span.open, entry, None) {
             span.events.stop(&end);
         }
     }
@@ -149,20 +150,14 @@ impl<E: SpanEvents> EnteredSpan<E> {
         self.span.open.begun = None;
         self.span.events.release();
     }
-
-    /// Puts the span in force, if it is not or if others are within it.
-    #[inline]
-    fn return_here(&mut self) {
-        let Some(Entry { scope, .. }) = &mut self.entry else { return };
-        self.span.open.return_to(scope);
-    }
 }
 
-/// Ends a span that is dropped: puts it in force, and returns what its Stop tells.
+/// Ends a span: puts it in force if it is not or if others are within it, and returns what its Stop
+/// tells. Without an `outcome`, it is what somebody has said, or else what it seems to be.
 #[inline(never)]
-fn end_entered(open: &mut Open, entry: &mut Entry) -> Option<End> {
+fn end_entered(open: &mut Open, entry: &mut Entry, outcome: Option<Outcome>) -> Option<End> {
     open.return_to(&mut entry.scope);
-    let outcome = entry.outcome.unwrap_or_else(|| entry.outcome_now());
+    let outcome = outcome.or(entry.outcome).unwrap_or_else(|| entry.outcome_now());
     open.end(outcome, 0, Elapsed::ZERO)
 }
 

@@ -36,9 +36,8 @@ impl<E: SpanEvents> PolledSpan<E> {
 
     /// Takes a span that is in force here until the first poll ends, which must come next.
     #[inline]
-    pub(super) fn here(SpanHere { span, mut scope }: SpanHere<E>) -> Self {
-        let entered = mem::replace(&mut scope.0, Entered::NOTHING);
-        Self { span, polls: Polls::new(entered) }
+    pub(super) fn here(SpanHere { span, scope }: SpanHere<E>) -> Self {
+        Self { span, polls: Polls::new(scope.into_entered()) }
     }
 
     /// A span that has not begun, and that nobody listens to until [`begin`](Self::begin).
@@ -56,7 +55,7 @@ impl<E: SpanEvents> PolledSpan<E> {
     pub fn begin(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
         let mut scope = Scope(Entered::NOTHING);
         self.span.begin_here(&mut scope, parent, sampling, start);
-        self.polls.entered = mem::replace(&mut scope.0, Entered::NOTHING);
+        self.polls.entered = scope.into_entered();
     }
 
     /// Does what [`within`](Self::within) does around the code from here to the call of

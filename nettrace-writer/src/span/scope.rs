@@ -1,5 +1,7 @@
 //! The scope in which a span is in force.
 
+use std::mem;
+
 use super::Sampling;
 use crate::context::frames::{self, Begun, Entered};
 
@@ -20,6 +22,12 @@ impl Scope {
     ) -> Self {
         open.decide(&self.0, sampling, is_first);
         self
+    }
+
+    /// What was entered, which does not end with this.
+    #[inline]
+    pub(super) fn into_entered(mut self) -> Entered {
+        mem::replace(&mut self.0, Entered::NOTHING)
     }
 
     /// Puts the span whose scope this is in force again, if its scope has ended or if others are

@@ -114,7 +114,7 @@ pub(crate) fn begin_span(
             begin_in_current(begun, &mut entered);
             return entered;
         }
-        (above, word) => begin_above(above, begun, &mut entered, word.unwrap_or(0)),
+        (above, word) => begin_here(above, begun, &mut entered, word.unwrap_or(0)),
     };
     if let Some(buffer) = buffer {
         buffer.record.end_usual();
@@ -124,7 +124,7 @@ pub(crate) fn begin_span(
 
 /// [`begin_span`] in the span in force, for an event that comes at once. `entered` is nothing. If
 /// this returns a buffer, it is the current one, has the ids, and is busy with the event.
-#[inline(never)]
+#[inline]
 pub(crate) fn begin_event<'b>(
     begun: &mut Option<Begun>,
     entered: &mut Entered,
@@ -134,7 +134,7 @@ pub(crate) fn begin_event<'b>(
 }
 
 /// [`begin_span`] in the span in force, if it is not known which event comes next.
-#[inline(never)]
+#[inline]
 pub(crate) fn begin_in_current(begun: &mut Option<Begun>, entered: &mut Entered) {
     begin_here(Above::Current, begun, entered, 0);
 }
@@ -148,17 +148,8 @@ pub(crate) fn begin_plain<'a>(put: impl FnOnce(Begun) -> &'a mut Entered) {
     let _ = with_frames(|frames| frames.begin_plain(put));
 }
 
-/// [`begin_span`] anywhere else.
+/// [`begin_event`] anywhere. No buffer has `word` 0.
 #[inline(never)]
-fn begin_above<'b>(
-    above: Above<'_>,
-    begun: &mut Option<Begun>,
-    entered: &mut Entered,
-    word: u32,
-) -> Option<&'b ThreadBuffer> {
-    begin_here(above, begun, entered, word)
-}
-
 fn begin_here<'b>(
     above: Above<'_>,
     begun: &mut Option<Begun>,
