@@ -47,11 +47,7 @@ pub(crate) const LANES: &[Lane] = &[
     lane_of("fmt", "every file is formatted, no line is too long", lanes::fmt),
     lane_of("clippy", "no lint fires, with and without features", lanes::clippy),
     lane_of("seam", "atomics and threads are named in the seams only", seam::run),
-    lane_of(
-        "doc",
-        "the documentation builds without a warning, and the code map has every module",
-        lanes::doc,
-    ),
+    lane_of("doc", "the documentation builds without a warning", lanes::doc),
     lane_of("kills", "a killed program leaves a complete file", lanes::kills),
     lane_of("instructions", "no event takes more instructions than before", instructions::run),
     in_row(1, lane_of("msrv", "the oldest promised compiler takes it", lanes::msrv)),

@@ -37,8 +37,6 @@ pub(crate) enum Error {
     Lines(String),
     /// Something takes more of a unit than its bound. Says what.
     Grown { unit: &'static str, what: String },
-    /// The code map and the modules differ. Says how.
-    CodeMap(String),
     /// A manifest or the list of names cannot be read. Says why.
     Manifest(String),
     /// This machine lacks something that a lane needs.
@@ -95,11 +93,9 @@ impl fmt::Display for Error {
                 "more {unit} than before: {what}; make it shorter, or raise the bound and \
                  say why"
             ),
-            Self::Seam(what)
-            | Self::Lines(what)
-            | Self::CodeMap(what)
-            | Self::Manifest(what)
-            | Self::Missing(what) => write!(f, "{what}"),
+            Self::Seam(what) | Self::Lines(what) | Self::Manifest(what) | Self::Missing(what) => {
+                write!(f, "{what}")
+            }
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The commands that CI and developers run. `cargo xtask help` lists them.
 //!
 //! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
-//! has what most lanes do; [`seam`], [`mutants`], [`lines`] and [`code_map`] have modules of their
-//! own.
+//! has what most lanes do; [`seam`], [`mutants`] and [`lines`] have modules of their own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
 //! not vary; [`request`] counts misses of caches as well; [`weight`] weighs what users build;
 //! [mod@bounds] compares such counts. [`load`] compares the service with and without recorders.
@@ -17,7 +16,6 @@ mod bench;
 mod beside;
 mod bounds;
 mod ci;
-mod code_map;
 mod compiler;
 mod error;
 mod failures;
