@@ -3,11 +3,11 @@
 //! One line at the start of `main` is enough:
 //!
 //! ```no_run
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! nettrace_diagnostics::listen()?;
-//! # Ok(())
-//! # }
+//! nettrace_diagnostics::listen_or_warn();
 //! ```
+//!
+//! A service in a container may find its folder for sockets read-only, or missing. It says so on
+//! standard error then, and runs on. [`listen`] returns the error instead.
 //!
 //! From then on whoever may use the process's socket can record its events, without a restart:
 //!
@@ -229,15 +229,24 @@ pub use crate::{error::Error, options::Options};
 /// - [`Error::InUse`]: the process listens already.
 /// - [`Error::Thread`]: the system has no room for another thread or descriptor.
 ///
-/// A service that must run even so ignores the error:
-///
-/// ```no_run
-/// if let Err(error) = nettrace_diagnostics::listen() {
-///     eprintln!("nobody can attach: {error}");
-/// }
-/// ```
+/// A service that must run even so calls [`listen_or_warn`].
 pub fn listen() -> Result<Diagnostics, Error> {
     Options::new().listen()
+}
+
+/// [`listen`] for a service that must run whether or not tools can attach. An error is one line on
+/// standard error, and the result is `None`.
+///
+/// ```no_run
+/// let diagnostics = nettrace_diagnostics::listen_or_warn();
+/// // … at the end of `main`, where `exit` does not do it (Windows):
+/// if let Some(diagnostics) = diagnostics {
+///     diagnostics.stop();
+/// }
+/// ```
+#[allow(clippy::must_use_candidate, reason = "most callers want the socket alone")]
+pub fn listen_or_warn() -> Option<Diagnostics> {
+    Options::new().listen_or_warn()
 }
 
 /// Starts the session that the [environment](crate#the-environment) asks for, and nothing else.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use nettrace_writer::Format;
 
-use crate::{Diagnostics, error::Error};
+use crate::{Diagnostics, environment::say, error::Error};
 
 /// How long a client may take to send a message, to read the answer, or to read some of its trace.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -76,6 +76,12 @@ impl Options {
     /// As for [`listen`](crate::listen).
     pub fn listen(self) -> Result<Diagnostics, Error> {
         Diagnostics::start(self)
+    }
+
+    /// Lets tools attach to this process, as [`listen_or_warn`](crate::listen_or_warn) does.
+    #[allow(clippy::must_use_candidate, reason = "most callers want the socket alone")]
+    pub fn listen_or_warn(self) -> Option<Diagnostics> {
+        self.listen().inspect_err(|error| say(format_args!("nobody can attach: {error}"))).ok()
     }
 }
 

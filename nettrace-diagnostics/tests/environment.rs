@@ -12,7 +12,7 @@ use std::{
     process::{self, Command, Output, Stdio},
 };
 
-use nettrace_diagnostics::{from_environment, listen};
+use nettrace_diagnostics::{from_environment, listen, listen_or_warn};
 use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, Session};
 use tempfile::tempdir;
@@ -30,6 +30,10 @@ fn work(how: &str) {
     let path = match how {
         "listen" => {
             assert!(listen().unwrap().is_listening());
+            from_environment()
+        }
+        "nowhere" => {
+            assert!(listen_or_warn().is_none());
             from_environment()
         }
         "forbidden" => {
@@ -255,6 +259,16 @@ fn the_environment_forbids_to_listen() {
         let (_, output) = run("listen", folder.path(), &[(variable, "1")]);
         assert_eq!(said(&output), [""; 0], "{variable}");
     }
+}
+
+#[test]
+fn a_service_without_a_folder_for_sockets_runs_and_records() {
+    let folder = tempdir().unwrap();
+    let variables = [("TMPDIR", "no/such/folder"), ("NETTRACE_OUTPUT", "t.nettrace")];
+    let (_, output) = run("nowhere", folder.path(), &variables);
+    let said = said(&output);
+    assert!(said.len() == 1 && said[0].contains("nobody can attach"), "{said:?}");
+    assert_eq!(names(&folder.path().join("t.nettrace"))[0], ("Tick".to_owned(), 1_000));
 }
 
 /// Nobody's user and group.

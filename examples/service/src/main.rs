@@ -140,7 +140,7 @@ fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         known::keep();
     }
     if args.attach {
-        nettrace_diagnostics::listen()?;
+        nettrace_diagnostics::listen_or_warn();
     }
     let recording = Recording::start(args)?;
     let store = Store::open()?;
