@@ -14,7 +14,10 @@ use nettrace_writer::{
     sink::FileOptions,
 };
 
-use crate::sync::{Mutex, TryLockError, lock};
+use crate::{
+    rotation::Rotation,
+    sync::{Mutex, TryLockError, lock},
+};
 
 /// The memory for events that are not yet written, in MB, unless a variable says otherwise.
 const BUFFER_MB: usize = 256;
@@ -29,6 +32,8 @@ const DOTNET_PATH: &str = "trace.nettrace";
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Plan {
     path: Path,
+    /// `None`: one file.
+    rotation: Option<Rotation>,
     providers: Vec<ProviderFilter>,
     buffer_mb: usize,
     /// Whether events must stay in memory until the end.
@@ -132,7 +137,29 @@ fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
         },
         None => BUFFER_MB,
     };
-    Ok(Plan { path: Path::Template(path), providers, buffer_mb, keeps_in_memory: false })
+    let rotation = rotation(variables)?;
+    let path = Path::Template(path);
+    Ok(Plan { path, rotation, providers, buffer_mb, keeps_in_memory: false })
+}
+
+fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, Bad> {
+    let (rotate, keep) = (variables.own("NETTRACE_ROTATE"), variables.own("NETTRACE_KEEP"));
+    let bad = |(variable, value): &(String, String), why: &str| Bad {
+        variable: variable.clone(),
+        value: value.clone(),
+        why: why.to_owned(),
+    };
+    let Some(rotate) = rotate else {
+        return match keep {
+            None => Ok(None),
+            Some(keep) => Err(bad(&keep, "it needs NETTRACE_ROTATE, or there is one file only")),
+        };
+    };
+    let rotation = Rotation::parse(&rotate.1).map_err(|why| bad(&rotate, why))?;
+    match keep {
+        None => Ok(Some(rotation)),
+        Some(keep) => rotation.keep(&keep.1).map(Some).map_err(|why| bad(&keep, why)),
+    }
 }
 
 fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
@@ -152,7 +179,8 @@ fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
         Some(number) => number,
     };
     let keeps_in_memory = variables.dotnet_number("EventPipeOutputStreaming")? == Some(0);
-    Ok(Plan { path: Path::Literal(path.into()), providers, buffer_mb, keeps_in_memory })
+    let path = Path::Literal(path.into());
+    Ok(Plan { path, rotation: None, providers, buffer_mb, keeps_in_memory })
 }
 
 /// Reads `NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]],…`. Commas between quotes belong to arguments.
@@ -257,6 +285,11 @@ fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
         .budget(plan.buffer_mb.saturating_mul(1 << 20))
         .finish_timeout(EXIT_PATIENCE);
     let (Path::Template(path) | Path::Literal(path)) = &plan.path;
+    if let Some(rotation) = &plan.rotation {
+        let sink = rotation.sink(path).map_err(Error::Sink)?;
+        let folder = path.parent().map_or_else(PathBuf::new, ToOwned::to_owned);
+        return Ok((builder.sink(sink).start()?, folder));
+    }
     let path = own_name(path, attempt);
     let builder = match &plan.path {
         Path::Template(_) => builder.file(&path).overwrite(true),
@@ -344,6 +377,7 @@ mod tests {
         let enabled = ("DOTNET_EnableEventPipe", "1");
         let default = Plan {
             path: Path::Literal(PathBuf::from("trace.nettrace")),
+            rotation: None,
             providers: vec![ProviderFilter::all()],
             buffer_mb: 256,
             keeps_in_memory: false,
@@ -360,6 +394,7 @@ mod tests {
         let pid = process::id();
         let expected = Plan {
             path: Path::Literal(PathBuf::from(format!("/x/{pid}/{{exe}}-{pid}.nettrace"))),
+            rotation: None,
             providers: vec![
                 ProviderFilter::new("A").keywords(0xff).level(Level::Informational),
                 ProviderFilter::new("B-*").level(Level::Warning),
@@ -379,9 +414,12 @@ mod tests {
             ("NETTRACE_OUTPUT", "{exe}.nettrace"),
             ("NETTRACE_PROVIDERS", "Contoso-*=warn"),
             ("NETTRACE_BUFFER_MB", "40"),
+            ("NETTRACE_ROTATE", "64MB"),
+            ("NETTRACE_KEEP", "10"),
         ];
         let expected = Plan {
             path: Path::Template(PathBuf::from("{exe}.nettrace")),
+            rotation: Some(Rotation::parse("64MB").unwrap().keep("10").unwrap()),
             providers: vec![ProviderFilter::new("Contoso-*").level(Level::Warning)],
             buffer_mb: 40,
             keeps_in_memory: false,
@@ -431,6 +469,9 @@ mod tests {
             (&[own, ("NETTRACE_PROVIDERS", "A=off")], "NETTRACE_PROVIDERS=A=off: "),
             (&[own, ("NETTRACE_BUFFER_MB", "0")], "above 0"),
             (&[own, ("NETTRACE_BUFFER_MB", "1e3")], "above 0"),
+            (&[own, ("NETTRACE_ROTATE", "64")], "NETTRACE_ROTATE=64: it is not a size"),
+            (&[own, ("NETTRACE_KEEP", "10")], "NETTRACE_KEEP=10: it needs NETTRACE_ROTATE"),
+            (&[own, ("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "1GB")], "NETTRACE_KEEP=1GB: "),
         ] {
             let said = of(set).unwrap_err();
             assert!(said.contains(words), "{set:?}: {said}");

@@ -31,6 +31,8 @@
 //! |---|---|
 //! | `NETTRACE_OUTPUT` | a trace is recorded, and its file: a [pattern](nettrace_writer::SessionBuilder::file) like `{exe}-{pid}.nettrace` |
 //! | `NETTRACE_PROVIDERS` | [which events](nettrace_writer::ProviderFilter#text-form); all by default |
+//! | `NETTRACE_ROTATE` | when a new file begins: a size, an age or both, such as `64MB`, `1h` or `64MB,1h`; units are `KB`, `MB`, `GB` (powers of 1,024), `s`, `m`, `h` and `d` |
+//! | `NETTRACE_KEEP` | what is kept of such files: a number of files, or a size, such as `10` or `1GB` |
 //! | `NETTRACE_BUFFER_MB` | the memory for events in MB, decimal; 256 by default |
 //! | `DOTNET_EnableEventPipe` | 1: a trace is recorded |
 //! | `DOTNET_EventPipeOutputPath` | its file, where `{pid}` stands for the process; `trace.nettrace` by default |
@@ -43,6 +45,12 @@
 //! on standard error. A later one may replace what an earlier one has left. So have `{pid}` in the
 //! path if there are several. On Unix the trace is complete when the process returns from `main` or
 //! calls `exit`. A signal that kills the process leaves what was written by then.
+//!
+//! With `NETTRACE_ROTATE` the files of `NETTRACE_OUTPUT=traces/shop.nettrace` are
+//! `traces/shop-00000001.nettrace` and so on, and no file is replaced: a process goes on with the
+//! next number. With `NETTRACE_KEEP` the files of earlier runs count as well, so a service that
+//! restarts again and again does not fill the disk. A name with `{pid}` or `{time}` has no earlier
+//! runs.
 //!
 //! A value that cannot be used is said on standard error, in one line, and nothing is recorded.
 //!
@@ -174,6 +182,7 @@ mod handle;
 mod options;
 mod ports;
 mod protocol;
+mod rotation;
 mod sessions;
 mod sync;
 
@@ -250,7 +259,8 @@ pub fn listen_or_warn() -> Option<Diagnostics> {
 }
 
 /// Starts the session that the [environment](crate#the-environment) asks for, and nothing else.
-/// Returns the path of its trace, or `None` if the environment asks for none.
+/// Returns the path of its trace, or its folder if that rotates, or `None` if the environment asks
+/// for none.
 ///
 /// [`listen`] does this too. Call this where nobody shall attach. Only the first
 /// call in a process has an effect. The session ends when the process does.

@@ -262,6 +262,28 @@ fn the_environment_forbids_to_listen() {
 }
 
 #[test]
+fn the_trace_of_the_environment_rotates_within_bounds() {
+    let folder = tempdir().unwrap();
+    let variables =
+        [("NETTRACE_OUTPUT", "t.nettrace"), ("NETTRACE_ROTATE", "8KB"), ("NETTRACE_KEEP", "2")];
+    let mut last = 0;
+    // The second process goes on after the first one's files, and deletes them where it must.
+    for _ in 0..2 {
+        let (_, output) = run("from_environment", folder.path(), &variables);
+        assert_eq!(said(&output), [""; 0]);
+        let files = traces(folder.path());
+        assert_eq!(files.len(), 2, "{files:?}");
+        for (name, events) in &files {
+            let number = name.strip_prefix("t-").and_then(|name| name.strip_suffix(".nettrace"));
+            let number: u32 = number.unwrap().parse().unwrap();
+            assert!(number > last && !events.is_empty(), "{name}: {events:?}");
+            last = number;
+            assert!(fs::metadata(folder.path().join(name)).unwrap().len() <= 8 << 10, "{name}");
+        }
+    }
+}
+
+#[test]
 fn a_service_without_a_folder_for_sockets_runs_and_records() {
     let folder = tempdir().unwrap();
     let variables = [("TMPDIR", "no/such/folder"), ("NETTRACE_OUTPUT", "t.nettrace")];
