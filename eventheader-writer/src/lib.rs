@@ -140,3 +140,9 @@ pub use nettrace_event as __private;
 pub fn install() {
     state::install();
 }
+
+/// The README and a page of the repository, so that the tests compile their examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tracepoints.md")]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -117,7 +117,8 @@ cfg_if::cfg_if! {
     }
 }
 
-/// The README, so that the tests compile its examples.
+/// The README and a page of the repository, so that the tests compile their examples.
 #[cfg(doctest)]
+#[doc = include_str!("../../docs/attach.md")]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -209,9 +209,10 @@ pub mod __process {
     }
 }
 
-/// The two READMEs, so that the tests compile their examples.
+/// Pages of the repository and the README, so that the tests compile their examples.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/spans.md")]
 #[doc = include_str!("../README.md")]
 #[doc(hidden)]
 pub mod readme {}
