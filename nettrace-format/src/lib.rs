@@ -87,3 +87,8 @@ pub use crate::{
     thread_ids::{RecorderIds, SubjectId, ThreadIds},
     v6::types,
 };
+
+/// The README, so that the tests compile its example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -82,3 +82,8 @@ fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::
         }
     }
 }
+
+/// The README, so that the tests compile its example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
