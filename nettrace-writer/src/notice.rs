@@ -12,7 +12,7 @@ use std::{fmt, mem, panic, time::Duration};
 
 use crate::{clock::Stopwatch, error::Error, shared::Shared, sync::Ordering};
 
-/// A change of what a session's sink does: see
+/// A sink began to fail, or works again: see
 /// [`SessionBuilder::on_sink_change`](crate::SessionBuilder::on_sink_change).
 ///
 /// [`Display`](fmt::Display) writes a sentence that can go to a log.

@@ -21,12 +21,12 @@ use crate::{
 ///
 /// # async fn charge() {}
 /// # fn spawn(_: impl Future<Output = ()> + Send + 'static) {}
-/// // The task's events carry what is in force here.
+/// // The task's events carry the span and the labels that are in force here.
 /// spawn(charge().with_context(Context::current()));
 /// ```
 pub trait FutureExt: Future + Sized {
-    /// Puts `context` in force while the future is polled and dropped, instead of what is in force
-    /// there.
+    /// Puts `context` in force while the future is polled and dropped. It replaces the context of
+    /// the thread that polls or drops.
     fn with_context(self, context: Context) -> WithContext<Self> {
         WithContext { context, future: Some(self) }
     }

@@ -49,12 +49,12 @@ impl FileOptions {
     /// it at once and as a whole. A process that has the old file open keeps the old file. It also
     /// allows writing to a block device. Off by default.
     ///
-    /// A file that another session writes, of whatever process, is not replaced: the start fails
-    /// with [`ErrorKind::ResourceBusy`], and names the process. A lock of the system shows it,
-    /// which does not hinder readers; on Windows, that the file is open for writing. Where there
-    /// are no such locks (some network file systems, Unixes other than Linux and Apple's) nothing
-    /// shows it, and the file is replaced. A file that may not be opened is not replaced either,
-    /// because it cannot be asked.
+    /// A file that a session of any process is writing is not replaced: the start fails with
+    /// [`ErrorKind::ResourceBusy`], and names the process. The session finds out by a lock of the
+    /// system, which does not hinder readers; on Windows, by the file being open for writing. Some
+    /// network file systems, and Unixes other than Linux and Apple's, have no such locks. There the
+    /// file is replaced. A file that may not be opened is not replaced either, because its lock
+    /// cannot be read.
     ///
     /// ```
     /// use nettrace_writer::{Session, sink::FileOptions};

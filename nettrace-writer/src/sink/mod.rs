@@ -431,7 +431,7 @@ pub trait Sink: Send {
     ///
     /// Then each label list has all ids of its span, as with [`Ids::Both`](crate::Ids::Both).
     /// Otherwise a list may need [that of the parent](crate::Ids::Activities). A sink that passes
-    /// rows on to another sink answers what that one does.
+    /// rows on to another sink returns the answer of that sink.
     fn takes_rows_apart(&self) -> bool {
         false
     }
