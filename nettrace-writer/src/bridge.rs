@@ -1,15 +1,97 @@
-//! For crates that bring the events and spans of another library to sessions, such as
-//! `tracing-nettrace`.
+//! For crates that bring the spans and events of another library to sessions, as
+//! `tracing-nettrace` does.
 //!
 //! Such a library has its own idea of when a span begins, who holds it and when it ends. So its
-//! spans are no [`Span`](crate::Span)s: the bridge keeps the [ids](SpanIds), and puts them in force
-//! where the library says that a span is entered. Spans of both kinds are then parents of each
-//! other.
+//! spans are no [`Span`](crate::Span)s. The bridge keeps the [ids](SpanIds) of each open span, and
+//! does five things:
 //!
-//! Events of types that become known at run time need nothing from here: leak an
-//! [`EventType`] and implement [`TraceEvent`]. [`register`] makes such a type known.
+//! | the library says | the bridge calls |
+//! |---|---|
+//! | a span begins | [`SpanIds::new`], or [`SpanIds::given`] if the library has made ids; then [`SpanIds::emit`] with the Start |
+//! | something happens in the span | [`SpanIds::emit`] |
+//! | this thread enters the span | [`SpanIds::enter`] |
+//! | this thread leaves the span | [`Entry::leave`] |
+//! | the span ends | [`SpanIds::emit`] with the Stop |
 //!
-//! Nothing here is called for an event of an application that only derives its events.
+//! Spans of both kinds are parents of each other, and events that the application emits while a
+//! span is entered are in it.
+//!
+//! Start and Stop are events like any other. Readers make a span of two events with the same span
+//! id, of which the first has opcode 1 and the second opcode 2. Their names end with `Start` and
+//! `Stop`. The types can be derived. A type that becomes known at run time is an [`EventType`] that
+//! is leaked, and a value that implements [`TraceEvent`] and names it. [`register`] makes such a
+//! type known before its first event.
+//!
+//! # What is listened to
+//!
+//! [`is_wanted`] says whether some session records such an event. It takes a lock, so a bridge
+//! keeps the answer for as long as [`changes`] returns the same, or until [`on_change`] calls it.
+//! If the answer is no, the bridge need not make anything. A session that begins while spans are
+//! open does not know their Starts: [`begun_after`] says which sessions these are, and [`emit_to`]
+//! tells them alone, while the span is entered. Such a late Start is of a type of its own, with the
+//! key-value `nettrace.span` = `late` and a duration `age`.
+//!
+//! # Errors, threads, panics
+//!
+//! Recording never fails and never panics: an event that cannot be recorded is counted in the
+//! session's [`Stats`]. Spans can begin and events be recorded on any thread, also in a signal
+//! handler. An [`Entry`] stays on its thread. A bridge whose library is also used by sinks should
+//! record nothing on [a session's own thread](is_session_thread).
+//!
+//! # Example
+//!
+//! A library that says when spans begin and end, and which thread is in them:
+//!
+//! ```
+//! use nettrace_writer::{
+//!     Elapsed, Level, Session, TraceEvent,
+//!     bridge::{self, Began, SpanIds, Within},
+//!     sink::MemorySink,
+//! };
+//!
+//! #[derive(TraceEvent)]
+//! #[trace_event(provider = "Docs-Spans", opcode = Start)]
+//! struct SpanStart<'a> {
+//!     name: &'a str,
+//! }
+//!
+//! #[derive(TraceEvent)]
+//! #[trace_event(provider = "Docs-Spans", opcode = Stop)]
+//! struct SpanStop {
+//!     duration: Elapsed,
+//! }
+//!
+//! /// What is kept of an open span.
+//! struct Open {
+//!     ids: SpanIds,
+//!     began: Began,
+//! }
+//!
+//! fn on_start(name: &str, parent: Option<&Open>) -> Option<Open> {
+//!     if !bridge::is_wanted("Docs-Spans", Level::Informational, 0) {
+//!         return None;
+//!     }
+//!     let ids = SpanIds::new(parent.map_or(Within::Current, |open| Within::Span(&open.ids)));
+//!     let began = ids.emit(&SpanStart { name });
+//!     Some(Open { ids, began })
+//! }
+//!
+//! fn on_end(open: &Open) {
+//!     open.ids.emit(&SpanStop { duration: open.began.elapsed() });
+//! }
+//!
+//! assert!(on_start("unheard", None).is_none());
+//! let session = Session::builder().sink(MemorySink::new()).start()?;
+//! let outer = on_start("outer", None).expect("a session listens");
+//! let entry = outer.ids.enter();
+//! let inner = on_start("inner", None).expect("a session listens");
+//! assert_eq!(inner.ids.parent_id(), Some(outer.ids.span_id()));
+//! on_end(&inner);
+//! entry.leave();
+//! on_end(&outer);
+//! assert_eq!(session.finish()?.written, 4);
+//! # Ok::<(), nettrace_writer::Error>(())
+//! ```
 
 use std::{
     marker::PhantomData,
@@ -17,7 +99,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use nettrace_context::{SpanId, TraceId, TraceState};
+use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
 use nettrace_event::{EventType, Level, TraceEvent, registry::RegisterError};
 
 use crate::{
@@ -25,124 +107,115 @@ use crate::{
         Context, NotAcrossAwait,
         frames::{self, Above, Begun, Entered, Ids, Snapshot},
     },
-    emit::{
-        Emit as _,
-        apart::{emit_begun, emit_in},
-        emit_to as emit_to_sessions, see_listener,
-    },
+    emit::{any_event::AnyEvent, apart::emit_in, emit_any, emit_to as emit_to_sessions},
     local,
     session::Session,
     sessions,
     shared::Shared,
     span::{Elapsed, Started},
     stats::Stats,
-    sync::{AtomicU64, Ordering},
 };
 
-/// The ids of a span that another library keeps: six words, without a reference count.
+/// What a bridge keeps of a span: its ids, and the `tracestate` that it has inherited.
+///
+/// A clone costs no more than a reference count.
 ///
 /// ```
 /// use nettrace_writer::{
 ///     Context,
-///     bridge::{IdWords, SpanIds, Within},
+///     bridge::{SpanIds, Within},
 /// };
 ///
-/// let (outer, _, entry) = SpanIds::begin(Within::Current);
+/// let outer = SpanIds::new(Within::Nothing);
+/// assert!(Context::current().span_id().is_none(), "it is not entered");
+/// let entry = outer.enter();
 /// assert_eq!(Context::current().span_id(), Some(outer.span_id()));
-/// entry.leave(); // The span has begun, and is not entered.
-/// assert!(Context::current().span_id().is_none());
-///
-/// let entry = outer.enter(None);
-/// let (inner, _, begun) = SpanIds::begin(Within::Current);
-/// begun.leave();
+/// let inner = SpanIds::new(Within::Current);
 /// assert_eq!(inner.parent_id(), Some(outer.span_id()));
 /// entry.leave();
 ///
 /// // A table of spans has them in words that threads share.
-/// let words = IdWords::new();
-/// words.set(&inner);
-/// assert_eq!(words.get(), Some(inner));
+/// let (words, state) = (inner.to_words(), inner.state().cloned());
+/// assert_eq!(SpanIds::from_words(words, state), Some(inner));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SpanIds {
-    ids: Ids,
-    /// The number that the span id was made from, which no other span of the process has.
-    number: u64,
-}
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpanIds(Begun);
 
 impl SpanIds {
-    /// Makes ids for a span that begins, and the `tracestate` that it inherits. Puts the span in
-    /// force as [`enter`](Self::enter) does, for the event that tells of its start.
-    #[inline(always)]
-    pub fn begin(within: Within<'_>) -> (Self, Option<Arc<TraceState>>, Entry) {
-        let mut begun = None;
-        let entered = within.above(|above| frames::begin_span(above, &mut begun, None));
-        let Some(mut begun) = begun else { unreachable!("it makes one") };
-        if begun.is_undecided() {
-            begun.decide(&entered, None, false);
-        }
-        let Begun { ids, number, state } = begun;
-        (Self { ids, number }, state, Entry { entered, not_send: PhantomData })
+    /// Makes ids for a span that begins. Puts nothing in force and records nothing. Does not
+    /// allocate.
+    #[inline]
+    #[must_use]
+    pub fn new(within: Within<'_>) -> Self {
+        Self(match within {
+            Within::Current => frames::new_ids(&Above::Current),
+            Within::Nothing => frames::new_ids(&Above::Nothing(None)),
+            Within::Span(Self(span)) => {
+                let snapshot = Snapshot::of_span(span.ids, span.state.clone());
+                frames::new_ids(&Above::Snapshot(&snapshot))
+            }
+        })
     }
 
-    /// Records an event in the span, as if the span were entered for it.
-    #[inline(always)]
-    pub fn emit<T: TraceEvent>(&self, state: Option<Arc<TraceState>>, event: &T) {
-        let Self { ids, number } = *self;
-        let is_done = frames::has_no_labels()
-            && emit_in(event, event.event_type(), number, || Some(ids)).is_some();
-        if !is_done {
-            Self { ids, number }.emit_in_force(state, event);
+    /// The ids that another library has made for a span of this process: trace, span, flags and
+    /// `tracestate`, and the span that it began in. So a trace is found by the same ids in whatever
+    /// else records that library's spans.
+    ///
+    /// The library has decided that the span is recorded. [Sampling](crate::Sampling) leaves out
+    /// neither its events nor those of spans that begin in it.
+    ///
+    /// ```
+    /// use nettrace_context::TraceContext;
+    /// use nettrace_writer::bridge::{SpanIds, Within};
+    ///
+    /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let made_elsewhere = TraceContext::from_traceparent(header).unwrap();
+    /// let outer = SpanIds::given(&made_elsewhere, None);
+    /// assert_eq!(outer.span_id(), made_elsewhere.span_id());
+    /// let inner = SpanIds::new(Within::Span(&outer));
+    /// assert_eq!(inner.trace_id(), made_elsewhere.trace_id());
+    /// ```
+    #[must_use]
+    pub fn given(span: &TraceContext, parent: Option<SpanId>) -> Self {
+        let mut ids = Ids::new(span.trace_id(), span.span_id(), span.flags());
+        ids.related = parent;
+        Self(Begun { ids, number: frames::unique(), state: span.shared_state() })
+    }
+
+    /// Records an event in the span, as if the span were entered for it. Returns the time of the
+    /// event, for [durations](Began::elapsed).
+    ///
+    /// The labels that are in force on the thread are the event's as well.
+    #[inline]
+    pub fn emit<T: TraceEvent>(&self, event: &T) -> Began {
+        self.emit_any(event, event.event_type())
+    }
+
+    #[inline(never)]
+    fn emit_any(&self, event: &dyn AnyEvent, ty: &'static EventType) -> Began {
+        let Self(Begun { ids, number, .. }) = self;
+        let is_simple = frames::has_no_labels();
+        match is_simple.then(|| emit_in(event, ty, ids, *number)).flatten() {
+            Some(at) => Began(Started::at_event(at)),
+            None => self.emit_in_force(event, ty),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn emit_in_force<T: TraceEvent>(self, state: Option<Arc<TraceState>>, event: &T) -> Began {
-        let entry = self.enter(state);
-        event.emit();
-        let began = Began::at_last_event();
+    fn emit_in_force(&self, event: &dyn AnyEvent, ty: &'static EventType) -> Began {
+        let entry = self.enter();
+        emit_any(event, ty);
+        let began = Began(Started::at_last_event());
         entry.leave();
         began
     }
 
     /// Puts the span in force on this thread, with the labels that are in force, until the entry is
     /// left. Takes no lock. Does not allocate if as many were in force on this thread before.
-    #[inline(always)]
-    pub fn enter(&self, state: Option<Arc<TraceState>>) -> Entry {
-        let begun = Begun { ids: self.ids, number: self.number, state };
-        Entry { entered: frames::enter_span(&begun), not_send: PhantomData }
-    }
-
-    /// [`enter`](Self::enter) for ids that are read where they are needed, so that they are copied
-    /// once. `span` returns them and the `tracestate`. It must neither emit nor change what is in
-    /// force. `None`: `span` has returned `None`.
-    ///
-    /// ```
-    /// use nettrace_writer::{
-    ///     Context,
-    ///     bridge::{IdWords, SpanIds, Within},
-    /// };
-    ///
-    /// let (ids, _, begun) = SpanIds::begin(Within::Nothing);
-    /// begun.leave();
-    /// let words = IdWords::new();
-    /// words.set(&ids);
-    /// let entry = SpanIds::enter_by(|| Some((words.get()?, None)));
-    /// assert_eq!(Context::current().span_id(), Some(ids.span_id()));
-    /// entry.expect("the words are set").leave();
-    /// assert!(SpanIds::enter_by(|| None).is_none());
-    /// ```
-    #[inline(always)]
-    pub fn enter_by(
-        span: impl FnOnce() -> Option<(Self, Option<Arc<TraceState>>)>,
-    ) -> Option<Entry> {
-        let span = || {
-            let (Self { ids, number }, state) = span()?;
-            Some(Begun { ids, number, state })
-        };
-        let entered = frames::enter_span_by(span)?;
-        Some(Entry { entered, not_send: PhantomData })
+    #[inline]
+    pub fn enter(&self) -> Entry {
+        Entry { entered: frames::enter_span(&self.0), not_send: PhantomData }
     }
 
     /// A number that no other span of the process has, and that [`unique_number`] never returns.
@@ -150,7 +223,7 @@ impl SpanIds {
     #[inline]
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.number & !frames::SAMPLED_OUT
+        self.0.number & !frames::SAMPLED_OUT
     }
 
     /// Whether the span is in a tree that is [sampled out](crate::Sampling). It then has the ids of
@@ -159,242 +232,69 @@ impl SpanIds {
     #[inline]
     #[must_use]
     pub fn is_sampled_out(&self) -> bool {
-        self.number & frames::SAMPLED_OUT != 0
+        !self.0.is_recorded()
     }
 
     /// The id of the span.
     #[must_use]
     pub fn span_id(&self) -> SpanId {
-        self.ids.span
+        self.0.ids.span
     }
 
     /// The id of the trace.
     #[must_use]
     pub fn trace_id(&self) -> TraceId {
-        self.ids.trace()
+        self.0.ids.trace()
     }
 
     /// The id of the span that this one began in.
     #[must_use]
     pub fn parent_id(&self) -> Option<SpanId> {
-        self.ids.related
+        self.0.ids.related
     }
 
-    /// The span as a context: to enter it elsewhere, or as the parent of a
-    /// [`Span`](crate::Span).
-    #[must_use]
-    pub fn context(&self, state: Option<Arc<TraceState>>) -> Context {
-        Context::of_span(self.ids, state)
-    }
-}
-
-/// [`SpanIds`] in words that threads share, for a table of spans. Their order with other words is
-/// the table's business.
-///
-/// Each word is stored and loaded by itself. The processor waits for a load of two words that have
-/// been stored one by one, and that is how compilers copy what is not atomic.
-#[derive(Debug)]
-pub struct IdWords([AtomicU64; 6]);
-
-impl IdWords {
-    /// No ids.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self([const { AtomicU64::new(0) }; 6])
-    }
-
-    /// The ids. `None` if there are none.
-    #[inline(always)]
-    #[must_use]
-    pub fn get(&self) -> Option<SpanIds> {
-        // Relaxed: see the type.
-        let [a, b, c, d, e, number] = &self.0;
-        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let ids = Ids::from_words([load(a), load(b), load(c), load(d), load(e)])?;
-        Some(SpanIds { ids, number: load(number) })
-    }
-
-    /// Keeps ids.
-    #[inline]
-    pub fn set(&self, ids: &SpanIds) {
-        ids.ids.store(ids.number, &self.0);
-    }
-
-    /// [`SpanIds::number`] of the ids.
+    /// What services along the way have added to the trace.
     #[inline]
     #[must_use]
-    pub fn number(&self) -> u64 {
-        self.0[5].load(Ordering::Relaxed) & !frames::SAMPLED_OUT
+    pub fn state(&self) -> Option<&Arc<TraceState>> {
+        self.0.state.as_ref()
     }
 
-    /// Makes ids as [`SpanIds::begin`] does, keeps them, and records the event that tells of the
-    /// span's start. Nothing is in force afterwards. Returns the `tracestate` that the span
-    /// inherits, and the time of the event.
-    ///
-    /// ```
-    /// use nettrace_writer::{
-    ///     Session, TraceEvent,
-    ///     bridge::{IdWords, Within},
-    ///     sink::MemorySink,
-    /// };
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Docs", opcode = 1)]
-    /// struct WorkStart;
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Docs", opcode = 2)]
-    /// struct WorkStop;
-    ///
-    /// let session = Session::builder().sink(MemorySink::new()).start()?;
-    /// let words = IdWords::new();
-    /// let (state, _began) = words.begin(Within::Current, &WorkStart);
-    /// words.get().expect("they are set").emit(state, &WorkStop);
-    /// assert_eq!(session.finish()?.written, 2);
-    /// # Ok::<(), nettrace_writer::Error>(())
-    /// ```
-    #[inline(always)]
-    pub fn begin<T: TraceEvent>(
-        &self,
-        within: Within<'_>,
-        start: &T,
-    ) -> (Option<Arc<TraceState>>, Began) {
-        let ty = start.event_type();
-        if let Within::Current = within {
-            let word = ty.enabled();
-            see_listener();
-            if let Some(buffer) = frames::begin_apart(&self.0, word) {
-                return match emit_begun(start, ty, buffer) {
-                    Some(at) => (None, Began(Started::at_event(at))),
-                    None => self.emit_in_force(None, start),
-                };
-            }
-        }
-        self.begin_otherwise(within, start)
+    /// The span as a context: as the parent of a [`Span`](crate::Span), or for the headers of a
+    /// request.
+    #[must_use]
+    pub fn context(&self) -> Context {
+        Context::of_span(self.0.ids, self.0.state.clone())
     }
 
-    /// [`begin`](Self::begin) if it is not the usual: a span in a plain one of this thread, and one
-    /// session.
-    #[inline(never)]
-    fn begin_otherwise<T: TraceEvent>(
-        &self,
-        within: Within<'_>,
-        start: &T,
-    ) -> (Option<Arc<TraceState>>, Began) {
-        let made = within.above(|above| frames::new_ids(above, &self.0));
-        let Some(state) = made else { return self.begin_in_force(within, start) };
-        let number = self.0[5].load(Ordering::Relaxed);
-        match emit_in(start, start.event_type(), number, || Some(self.get()?.ids)) {
-            Some(at) => (state, Began(Started::at_event(at))),
-            None => self.emit_in_force(state, start),
-        }
+    /// All but the [state](Self::state) as words, for [`from_words`](Self::from_words). They are
+    /// never all 0.
+    #[inline]
+    #[must_use]
+    pub fn to_words(&self) -> [u64; 6] {
+        let [a, b, c, d, e] = self.0.ids.to_words();
+        [a, b, c, d, e, self.0.number]
     }
 
-    /// Records an event in the span, as [`SpanIds::emit`] does. `state` returns the `tracestate`.
-    /// Both are read only if they are needed: mostly the event before this one has the same ids. If
-    /// there are no ids, nothing is recorded.
-    ///
-    /// ```
-    /// use nettrace_writer::{
-    ///     Session, TraceEvent,
-    ///     bridge::{IdWords, Within},
-    ///     sink::MemorySink,
-    /// };
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Docs")]
-    /// struct Work;
-    ///
-    /// let session = Session::builder().sink(MemorySink::new()).start()?;
-    /// let words = IdWords::new();
-    /// words.emit(|| None, &Work); // There is no span.
-    /// let (state, _began) = words.begin(Within::Current, &Work);
-    /// words.emit(|| state, &Work);
-    /// assert_eq!(session.finish()?.written, 2);
-    /// # Ok::<(), nettrace_writer::Error>(())
-    /// ```
-    #[inline(always)]
-    pub fn emit<T: TraceEvent>(&self, state: impl FnOnce() -> Option<Arc<TraceState>>, event: &T) {
-        let number = self.0[5].load(Ordering::Relaxed);
-        let is_done = frames::has_no_labels()
-            && emit_in(event, event.event_type(), number, || Some(self.get()?.ids)).is_some();
-        if !is_done {
-            self.emit_otherwise(state, event);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn emit_otherwise<T: TraceEvent>(
-        &self,
-        state: impl FnOnce() -> Option<Arc<TraceState>>,
-        event: &T,
-    ) {
-        if let Some(ids) = self.get() {
-            ids.emit_in_force(state(), event);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_in_force<T: TraceEvent>(
-        &self,
-        within: Within<'_>,
-        start: &T,
-    ) -> (Option<Arc<TraceState>>, Began) {
-        let (ids, state, entry) = SpanIds::begin(within);
-        self.set(&ids);
-        start.emit();
-        let began = Began::at_last_event();
-        entry.leave();
-        (state, began)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn emit_in_force<T: TraceEvent>(
-        &self,
-        state: Option<Arc<TraceState>>,
-        start: &T,
-    ) -> (Option<Arc<TraceState>>, Began) {
-        let began = match self.get() {
-            Some(ids) => ids.emit_in_force(state.clone(), start),
-            None => Began::now(),
-        };
-        (state, began)
-    }
-}
-
-impl Default for IdWords {
-    fn default() -> Self {
-        Self::new()
+    /// From their [words](Self::to_words). `None` if these are no span's.
+    #[inline]
+    #[must_use]
+    pub fn from_words(words: [u64; 6], state: Option<Arc<TraceState>>) -> Option<Self> {
+        let [a, b, c, d, e, number] = words;
+        Some(Self(Begun { ids: Ids::from_words([a, b, c, d, e])?, number, state }))
     }
 }
 
 /// Where a span of another library begins.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Within<'a> {
     /// In the span that is in force on this thread, of whatever kind. If none is, the span begins a
     /// trace.
     Current,
     /// Nowhere: the span begins a trace.
     Nothing,
-    /// In another span of that library, which has this `tracestate`.
-    Span(&'a SpanIds, Option<Arc<TraceState>>),
-}
-
-impl Within<'_> {
-    /// Calls `f` with the same, as the frames have it.
-    #[inline(always)]
-    fn above<R>(&self, f: impl FnOnce(Above<'_>) -> R) -> R {
-        match self {
-            Self::Current => f(Above::Current),
-            Self::Nothing => f(Above::Nothing(None)),
-            Self::Span(span, state) => {
-                f(Above::Snapshot(&Snapshot::of_span(span.ids, state.clone())))
-            }
-        }
-    }
+    /// In another span of that library.
+    Span(&'a SpanIds),
 }
 
 /// Says that a span of another library is in force on this thread.
@@ -427,14 +327,6 @@ impl Began {
     #[must_use]
     pub fn now() -> Self {
         Self(Started::now())
-    }
-
-    /// The time of this thread's last event, if that is cheaper to know. To be called at once after
-    /// an event, within the scope that was entered for it.
-    #[inline]
-    #[must_use]
-    pub fn at_last_event() -> Self {
-        Self(Started::at_last_event())
     }
 
     /// The time since then. It ends when it is asked for, or recorded.
@@ -486,7 +378,7 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
 /// Records an event in some of the sessions that listen to it: those whose bit is set in
 /// `sessions`. The bits are those of the type's [word](nettrace_event::EventType::enabled).
 pub fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
-    emit_to_sessions(event, sessions);
+    emit_to_sessions(event, event.event_type(), sessions);
 }
 
 /// Records events in one session alone.
@@ -516,7 +408,7 @@ impl OnlyIn {
     /// Records an event if the session is live and its filters select the event.
     pub fn emit<T: TraceEvent>(&self, event: &T) {
         if self.is_live() {
-            emit_to_sessions(event, 1 << self.slot);
+            emit_to_sessions(event, event.event_type(), 1 << self.slot);
         }
     }
 }

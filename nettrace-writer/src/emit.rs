@@ -154,6 +154,13 @@ pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
     }
 }
 
+/// [`Emit::emit`] for an event of any type.
+pub(crate) fn emit_any(event: &dyn AnyEvent, ty: &'static EventType) {
+    if let Some(word) = NonZero::new(ty.enabled()) {
+        record(event, word, ty);
+    }
+}
+
 /// Records an event to whose type somebody listens: the way of every event. Exists once, so that it
 /// stays in the processor's caches.
 #[inline(never)]

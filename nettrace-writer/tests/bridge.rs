@@ -1,22 +1,25 @@
 //! What crates that bring another library's events and spans need.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "counts, in threads")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+mod bridge_support;
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nettrace_context::{ActivityId, TraceState};
 use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
-    bridge::{self, Began, IdWords, SpanIds, Within},
+    bridge::{self, Began, SpanIds, Within},
     enter_labels,
     event::{
         EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, ProviderSchema,
     },
     sink::MemorySink,
 };
+use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _};
+use opentelemetry_sdk::trace::SdkTracerProvider;
 use testkit::process::one_at_a_time;
+
+use crate::bridge_support::Recorder;
 
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
@@ -123,37 +126,29 @@ fn ids_are_in_force_below_labels() {
     let _alone = one_at_a_time();
     let (session, memory) = start("Bridge");
     let ty = made("Within", 2);
-    let (outer, state, entry) = SpanIds::begin(Within::Current);
-    entry.leave();
-    assert!(outer.parent_id().is_none() && state.is_none());
+    let outer = SpanIds::new(Within::Current);
+    assert!(outer.parent_id().is_none() && outer.state().is_none());
+    assert!(Context::current().span_id().is_none());
     {
         let _labels = enter_labels(&[Label::Str("route", "/cart")]).unwrap();
-        let entry = outer.enter(None);
+        let entry = outer.enter();
         Made(ty, 1).emit();
-        let (inner, _, inside) = SpanIds::begin(Within::Current);
+        let inner = SpanIds::new(Within::Current);
         assert_eq!(
             (inner.trace_id(), inner.parent_id()),
             (outer.trace_id(), Some(outer.span_id()))
         );
-        inside.leave();
-        let inside = inner.enter(None);
+        let inside = inner.enter();
         entry.leave();
         assert!(Context::current().span_id().is_none(), "what is within ends with it");
         inside.leave();
     }
-    let begin = |within| {
-        let (ids, _, entry) = SpanIds::begin(within);
-        entry.leave();
-        ids
-    };
-    let root = begin(Within::Nothing);
+    let root = SpanIds::new(Within::Nothing);
     assert!(root.parent_id().is_none() && root.trace_id() != outer.trace_id());
-    assert_eq!(begin(Within::Span(&root, None)).parent_id(), Some(root.span_id()));
-    assert_eq!(root.context(None).span_id(), Some(root.span_id()));
-    let words = IdWords::default();
-    assert_eq!(words.get(), None);
-    words.set(&root);
-    assert_eq!((words.get(), words.number()), (Some(root), root.number()));
+    assert_eq!(SpanIds::new(Within::Span(&root)).parent_id(), Some(root.span_id()));
+    assert_eq!(root.context().span_id(), Some(root.span_id()));
+    assert_eq!(SpanIds::from_words([0; 6], None), None);
+    assert_eq!(SpanIds::from_words(root.to_words(), None), Some(root));
     session.finish().unwrap();
 
     let bytes = memory.bytes();
@@ -163,22 +158,16 @@ fn ids_are_in_force_below_labels() {
     assert!(labels.contains("\"route\"") && labels.contains(&outer.span_id().to_u64().to_string()));
 }
 
-/// Begins a span.
-fn begin_with(
-    within: Within<'_>,
-    start: &impl TraceEvent,
-) -> (SpanIds, Option<Arc<TraceState>>, Began) {
-    let words = IdWords::new();
-    let (state, began) = words.begin(within, start);
-    (words.get().unwrap(), state, began)
+/// Begins a span, and says when.
+fn begin_with(within: Within<'_>, start: &impl TraceEvent) -> (SpanIds, Began) {
+    let span = SpanIds::new(within);
+    let began = span.emit(start);
+    (span, began)
 }
 
-/// Records an event of a span whose ids stand in words.
-fn emit_by_words(ids: &SpanIds, event: &impl TraceEvent) {
-    let words = IdWords::new();
-    words.emit(|| panic!("there is no span"), event);
-    words.set(ids);
-    words.emit(|| None, event);
+/// Records an event of a span that was kept in words.
+fn emit_by_words(span: &SpanIds, event: &impl TraceEvent) {
+    SpanIds::from_words(span.to_words(), None).unwrap().emit(event);
 }
 
 /// Of each event: its number, its span, the parent's activity, and whether it has another label.
@@ -223,28 +212,28 @@ fn an_event_of_a_span_needs_no_entry() {
         };
         note(None, false).emit();
         // What the ids are is known only after the event.
-        let (root, state, began) = begin_with(Within::Current, &Made(ty, 1));
+        let (root, began) = begin_with(Within::Current, &Made(ty, 1));
         note(Some(&root), false);
-        assert!(root.parent_id().is_none() && state.is_none());
+        assert!(root.parent_id().is_none() && root.state().is_none());
         assert!(began.elapsed().as_nanos() < 1 << 60);
         assert!(Context::current().span_id().is_none());
         note(None, false).emit();
-        root.emit(None, &note(Some(&root), false));
+        root.emit(&note(Some(&root), false));
         emit_by_words(&root, &note(Some(&root), false));
-        let entry = root.enter(None);
+        let entry = root.enter();
         note(Some(&root), false).emit();
         let (child, ..) = begin_with(Within::Current, &Made(ty, 6));
         assert_eq!(child.parent_id(), Some(root.span_id()));
         note(Some(&child), false);
-        root.emit(None, &note(Some(&root), false));
+        root.emit(&note(Some(&root), false));
         note(Some(&root), false).emit();
         emit_by_words(&child, &note(Some(&child), false));
         note(Some(&root), false).emit();
-        let inner = child.enter(None);
-        child.emit(None, &note(Some(&child), false));
+        let inner = child.enter();
+        child.emit(&note(Some(&child), false));
         note(Some(&child), false).emit();
         inner.leave();
-        child.emit(None, &note(Some(&child), false));
+        child.emit(&note(Some(&child), false));
         {
             let _labels = enter_labels(&[Label::Str("route", "/cart")]).unwrap();
             emit_by_words(&child, &note(Some(&child), true));
@@ -254,7 +243,7 @@ fn an_event_of_a_span_needs_no_entry() {
             assert_eq!(note(Some(&other), true).1, number);
         }
         entry.leave();
-        let (other, ..) = begin_with(Within::Span(&child, None), &Made(ty, 17));
+        let (other, ..) = begin_with(Within::Span(&child), &Made(ty, 17));
         assert_eq!(other.parent_id(), Some(child.span_id()));
         note(Some(&other), false);
         note(None, false).emit();
@@ -273,16 +262,14 @@ fn a_span_inherits_the_state_around_it() {
     let (session, memory) = start("Bridge");
     let (root, ..) = begin_with(Within::Nothing, &Made(ty, 0));
     let tracestate = TraceState::from_headers(["vendor=1"]).unwrap();
-    let caller = root.context(None).trace_context().unwrap().with_state(tracestate.clone());
+    let caller = root.context().trace_context().unwrap().with_state(tracestate.clone());
     let scope = Context::from(caller).enter();
-    let (outer, state, _) = begin_with(Within::Current, &Made(ty, 1));
-    assert_eq!(state.as_deref(), Some(&tracestate));
-    let entry = outer.enter(state);
-    let (inner, state, _) = begin_with(Within::Current, &Made(ty, 2));
-    assert_eq!((state.as_deref(), inner.parent_id()), (Some(&tracestate), Some(outer.span_id())));
-    let words = IdWords::new();
-    words.set(&inner);
-    words.emit(|| state, &Made(ty, 3));
+    let (outer, _) = begin_with(Within::Current, &Made(ty, 1));
+    assert_eq!(outer.state().map(|state| &**state), Some(&tracestate));
+    let entry = outer.enter();
+    let (inner, _) = begin_with(Within::Current, &Made(ty, 2));
+    assert_eq!((inner.state(), inner.parent_id()), (outer.state(), Some(outer.span_id())));
+    SpanIds::from_words(inner.to_words(), inner.state().cloned()).unwrap().emit(&Made(ty, 3));
     entry.leave();
     drop(scope);
     session.finish().unwrap();
@@ -298,4 +285,142 @@ fn times_and_numbers() {
     assert!(began.elapsed().as_nanos() >= first);
     assert_ne!(bridge::unique_number(), bridge::unique_number());
     assert!(!bridge::is_session_thread());
+}
+
+/// An event of OpenTelemetry's spans, as a trace has it.
+#[derive(Debug)]
+struct Told {
+    name: String,
+    span: u64,
+    trace: [u8; 16],
+    parent: Option<[u8; 16]>,
+    at: u64,
+    duration: u64,
+    fields: String,
+}
+
+fn told(bytes: &[u8]) -> Vec<Told> {
+    let mut reader = nettrace_reader::Options::default().open(bytes).unwrap().sorted();
+    let mut all = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let nanos =
+            |ticks: u64| ticks as u128 * 1_000_000_000 / u128::from(event.trace().ticks_per_second);
+        let mut told = Told {
+            name: event.metadata().name.clone(),
+            span: 0,
+            trace: [0; 16],
+            parent: None,
+            at: nanos(event.header.timestamp) as u64,
+            duration: 0,
+            fields: String::new(),
+        };
+        for field in event.fields() {
+            match field.unwrap() {
+                ("duration" | "age", nettrace_reader::Value::U64(nanos)) => told.duration = nanos,
+                (name, value) => told.fields += &format!("{name}: {value:?}; "),
+            }
+        }
+        for label in event.labels().iter() {
+            match *label {
+                nettrace_reader::Label::SpanId(id) => told.span = id,
+                nettrace_reader::Label::TraceId(id) => told.trace = id,
+                nettrace_reader::Label::RelatedActivityId(id) => told.parent = Some(id),
+                _ => {}
+            }
+        }
+        all.push(told);
+    }
+    all
+}
+
+/// The bridge serves a library that it was not made for, and which makes the ids.
+#[test]
+fn spans_of_opentelemetry_have_its_ids() {
+    let _alone = one_at_a_time();
+    let recorder = Recorder::new();
+    let provider = SdkTracerProvider::builder().with_span_processor(recorder.clone()).build();
+    let tracer = opentelemetry::trace::TracerProvider::tracer(&provider, "test");
+    let start = |name: &'static str, kind, within: &opentelemetry::Context| {
+        let attributes = [opentelemetry::KeyValue::new("user", 7)];
+        let builder = tracer.span_builder(name).with_kind(kind).with_attributes(attributes);
+        let span = builder.start_with_context(&tracer, within);
+        within.with_span(span)
+    };
+    let nothing = opentelemetry::Context::new();
+    start("unheard", SpanKind::Server, &nothing).span().end();
+    assert_eq!(recorder.made(), (0, 0), "nobody listens");
+
+    let (first, all) = self::start("OpenTelemetry,Bridge");
+    let outer = start("serve", SpanKind::Server, &nothing);
+    let query = start("query", SpanKind::Client, &outer);
+    let entry = recorder.enter(query.span().span_context()).unwrap();
+    Made(made("Entered", 5), 1).emit();
+    entry.leave();
+    let (second, some) = self::start("OpenTelemetry:ffffffffffffffff:Informational");
+    start("parse", SpanKind::Internal, &query).span().end();
+    query.span().set_status(Status::error("no such table"));
+    query.span().end();
+    outer.span().end();
+    assert_eq!(recorder.made(), (3, 0));
+    first.finish().unwrap();
+    start("parse", SpanKind::Internal, &nothing).span().end();
+    start("detail", SpanKind::Internal, &nothing).span().end();
+    assert_eq!(recorder.made(), (3, 0), "the other session does not want that level");
+    second.finish().unwrap();
+    start("unheard", SpanKind::Server, &nothing).span().end();
+    assert_eq!(recorder.made(), (3, 0));
+
+    let (all, some) = (told(&all.bytes()), told(&some.bytes()));
+    let names = |told: &[Told]| told.iter().map(|it| it.name.clone()).collect::<Vec<_>>();
+    assert_eq!(
+        names(&all),
+        [
+            "serveStart",
+            "queryStart",
+            "Entered",
+            "parseStart",
+            "parseStop",
+            "queryStop",
+            "serveStop"
+        ]
+    );
+    assert_eq!(names(&some), ["queryStart", "queryStop", "serveStart", "serveStop"]);
+
+    let of = |context: &opentelemetry::Context| context.span().span_context().clone();
+    let (outer, query) = (of(&outer), of(&query));
+    let id =
+        |span: &opentelemetry::trace::SpanContext| u64::from_be_bytes(span.span_id().to_bytes());
+    let activity = |span: u64| {
+        let span = nettrace_context::SpanId::from_u64(span).unwrap();
+        ActivityId::from_span_id(span, std::process::id()).to_bytes_le()
+    };
+    for event in all.iter().chain(&some) {
+        assert_eq!(event.trace, outer.trace_id().to_bytes(), "{event:?}");
+        let parent = match &event.name[..5] {
+            "serve" => None,
+            "query" | "Enter" => Some(id(&outer)),
+            _ => Some(id(&query)),
+        };
+        assert_eq!(event.parent, parent.map(activity), "{event:?}");
+    }
+    let span_of = |name: &str| all.iter().find(|it| it.name == name).unwrap();
+    assert_eq!(span_of("serveStart").span, id(&outer));
+    assert_eq!(span_of("queryStop").span, id(&query));
+    assert_eq!(span_of("Entered").span, id(&query));
+    assert!(
+        some.iter().all(|it| it.span
+            == id(&if it.name.starts_with('q') { query.clone() } else { outer.clone() }))
+    );
+    let mut inner = 0;
+    for name in ["parse", "query", "serve"] {
+        let (start, stop) = (span_of(&format!("{name}Start")), span_of(&format!("{name}Stop")));
+        assert!(start.fields.contains("user") && stop.fields.contains("user"), "{start:?}");
+        // A span's time is between its events, and that of the span in it is a part of it.
+        let possible = inner..stop.at - start.at + 1_000;
+        assert!(possible.contains(&stop.duration), "{start:?} {stop:?}");
+        inner = stop.duration;
+    }
+    let error = &span_of("queryStop").fields;
+    assert!(error.contains("err") && error.contains("no such table"), "{error}");
+    assert!(span_of("serveStop").fields.contains("\"ok\""));
 }

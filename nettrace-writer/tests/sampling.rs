@@ -17,7 +17,7 @@ use nettrace_reader::Label as Read;
 use nettrace_writer::{
     Context, Emit, EnteredSpan, FutureExt, Label, Origin, Parent, Sampling, Session, Span,
     SpanEvents, Stats, TraceEvent, TraceSpan,
-    bridge::{IdWords, SpanIds, Within},
+    bridge::{SpanIds, Within},
     enter_labels,
     sink::MemorySink,
     traced,
@@ -405,22 +405,19 @@ fn spans_of_another_library_are_left_out_with_the_tree() {
     let _alone = one_at_a_time();
     let (names, stats) = recorded(|| {
         let outer = root(0, NEVER);
-        let (ids, state, entry) = SpanIds::begin(Within::Current);
-        Foreign::Start.emit();
-        Tick { number: 1 }.emit();
-        entry.leave();
+        let ids = SpanIds::new(Within::Current);
+        ids.emit(&Foreign::Start);
+        ids.emit(&Tick { number: 1 });
         assert!(ids.is_sampled_out());
         assert_eq!(Some(ids.span_id()), Context::current().span_id());
         drop(outer);
-        assert!(ids.context(None).is_sampled_out());
-        let words = IdWords::new();
-        words.set(&ids);
+        assert!(ids.context().is_sampled_out());
+        let words = ids.to_words();
         thread::spawn(move || {
-            let ids = words.get().unwrap();
-            let entry = ids.enter(None);
-            let (child, _, begun) = SpanIds::begin(Within::Current);
-            Tick { number: 2 }.emit();
-            begun.leave();
+            let ids = SpanIds::from_words(words, None).unwrap();
+            let entry = ids.enter();
+            let child = SpanIds::new(Within::Current);
+            child.emit(&Tick { number: 2 });
             Foreign::Stop.emit();
             inner(3);
             entry.leave();
@@ -428,15 +425,15 @@ fn spans_of_another_library_are_left_out_with_the_tree() {
         })
         .join()
         .unwrap();
-        let (child, _, begun) = SpanIds::begin(Within::Span(&ids, state));
-        Tick { number: 4 }.emit();
+        let child = SpanIds::new(Within::Span(&ids));
+        child.emit(&Tick { number: 4 });
         assert!(child.is_sampled_out());
-        begun.leave();
         // One that a caller of another process has begun is open.
         let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
         let caller = Context::from(TraceContext::from_traceparent(header).unwrap());
         let _scope = caller.enter();
-        let (kept, _, entry) = SpanIds::begin(Within::Current);
+        let kept = SpanIds::new(Within::Current);
+        let entry = kept.enter();
         assert!(!kept.is_sampled_out());
         assert!(job(5).enter_sampled(Parent::Current, Some(NEVER)).is_recorded());
         entry.leave();

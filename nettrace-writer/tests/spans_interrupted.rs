@@ -14,7 +14,7 @@ use nettrace_reader::Label;
 use nettrace_writer::{
     Context, ContextScope, Elapsed, Emit, End, EnteredSpan, Outcome, Parent, PolledSpan, Span,
     SpanEvents, TraceEvent,
-    bridge::{IdWords, Within},
+    bridge::{SpanIds, Within},
     traced,
 };
 use testkit::process::one_at_a_time;
@@ -201,15 +201,9 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
     // Without rounds of the flusher: an event that meets one takes the slow path.
     let session = builder.flush_interval(Duration::from_secs(3_600)).start().unwrap();
     let apart = |value| {
-        let words = IdWords::new();
-        let (state, began) = words.begin(Within::Current, &WorkStart { value, text: "" });
-        let ids = words.get().unwrap();
-        let stop = WorkStop { value, duration: began.elapsed() };
-        if value % 2 == 0 {
-            ids.emit(state, &stop);
-        } else {
-            words.emit(|| state, &stop);
-        }
+        let ids = SpanIds::new(Within::Current);
+        let began = ids.emit(&WorkStart { value, text: "" });
+        ids.emit(&WorkStop { value, duration: began.elapsed() });
         ids.span_id().to_u64()
     };
     let actions: [fn(); 3] = [
@@ -219,9 +213,9 @@ fn a_span_apart_keeps_its_ids_to_itself_at_any_instruction() {
             Tick { value: WITHIN }.emit();
         },
         || {
-            let words = IdWords::new();
-            let (state, _) = words.begin(Within::Nothing, &WorkStart { value: 0, text: "" });
-            words.get().unwrap().emit(state, &Tick { value: WITHIN });
+            let ids = SpanIds::new(Within::Nothing);
+            ids.emit(&WorkStart { value: 0, text: "" });
+            ids.emit(&Tick { value: WITHIN });
         },
     ];
     let spans = interrupted_spans(12, actions, AFTER, apart);

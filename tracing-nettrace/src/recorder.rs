@@ -4,7 +4,7 @@ mod begin;
 
 use std::mem;
 
-use nettrace_writer::{Context, Emit, Level, bridge, bridge::SpanIds, event::EventType};
+use nettrace_writer::{Context, Emit, Level, bridge, event::EventType};
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
     subscriber::NoSubscriber,
@@ -298,10 +298,9 @@ impl Recorder {
 
     /// Calls `f` with an open span in force. If the span is not recorded, with nothing in force.
     fn within(&self, id: u64, f: impl FnOnce()) {
-        let span = self.row(id).and_then(|row| Some((row.ids()?, row.state())));
-        match span {
-            Some((ids, state)) => {
-                let entry = ids.enter(state);
+        match self.row(id).and_then(|row| row.ids()) {
+            Some(ids) => {
+                let entry = ids.enter();
                 f();
                 entry.leave();
             }
@@ -395,7 +394,7 @@ impl Recorder {
             return;
         }
         if let (Some(ty), Some(ids)) = (late, row.ids()) {
-            let entry = ids.enter(row.state());
+            let entry = ids.enter();
             let age = row.began().elapsed().as_nanos();
             bridge::emit_to(&Late { ty, age }, new);
             entry.leave();
@@ -406,14 +405,7 @@ impl Recorder {
     pub(crate) fn enter<const OWN_IDS: bool>(&self, id: u64) {
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
         self.tell_late(&row);
-        // The ids are read where they are used, after all calls: a copy would be read back before
-        // it is written.
-        let enter = || {
-            SpanIds::enter_by(|| {
-                let state = row.state();
-                Some((row.ids()?, state))
-            })
-        };
+        let enter = || Some(row.ids()?.enter());
         if stack::push(self.number, id, enter) && self.polls {
             self.mark(&row, Part::Resume);
         }
@@ -474,7 +466,9 @@ impl Recorder {
 
     #[inline(always)]
     fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row) {
-        row.ids.emit(|| row.state(), &Stop::<IS_OK> { ty, row });
+        if let Some(ids) = row.ids() {
+            ids.emit(&Stop::<IS_OK> { ty, row });
+        }
     }
 
     /// The innermost span that this thread has entered.

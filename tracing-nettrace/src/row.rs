@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use nettrace_context::TraceState;
-use nettrace_writer::bridge::{Began, IdWords, SpanIds};
+use nettrace_writer::bridge::{Began, SpanIds};
 
 use crate::{
     callsite::{Callsite, Naming},
@@ -34,7 +34,8 @@ pub(crate) struct Row {
     id: AtomicU64,
     /// Its [callsite](Callsite::to_word).
     callsite: AtomicU64,
-    pub(crate) ids: IdWords,
+    /// The [words](SpanIds::to_words) of its ids. Each is stored and loaded by itself.
+    ids: [AtomicU64; 6],
     began: AtomicU64,
     /// The sessions that were told of its start (lower half), as of which change (upper half).
     told: AtomicU64,
@@ -59,7 +60,7 @@ impl Row {
         Self {
             id: AtomicU64::new(FREE),
             callsite: AtomicU64::new(0),
-            ids: IdWords::new(),
+            ids: [const { AtomicU64::new(0) }; 6],
             began: AtomicU64::new(0),
             told: AtomicU64::new(0),
             thread: AtomicU64::new(0),
@@ -79,15 +80,15 @@ impl Row {
         self.id.load(Ordering::Acquire)
     }
 
-    /// The ids of the span.
-    #[inline(always)]
+    /// The ids of the span. Takes a lock if it has inherited a `tracestate`.
+    #[inline]
     pub(crate) fn ids(&self) -> Option<SpanIds> {
-        self.ids.get()
+        let words = self.ids.each_ref().map(|word| word.load(Ordering::Relaxed));
+        SpanIds::from_words(words, self.state())
     }
 
-    /// The `tracestate` that it has inherited. Takes a lock if there is one.
     #[inline]
-    pub(crate) fn state(&self) -> Option<Arc<TraceState>> {
+    fn state(&self) -> Option<Arc<TraceState>> {
         if self.rare.load(Ordering::Relaxed) & STATE == 0 { None } else { self.state_there() }
     }
 
@@ -255,7 +256,7 @@ impl Row {
         self.id.load(Ordering::Relaxed) == FREE && take().is_ok()
     }
 
-    /// Makes the row a span's, whose [ids](Self::ids) are there. The caller has taken it.
+    /// Makes the row a span's. The caller has taken it.
     #[inline(always)]
     pub(crate) fn fill(&self, id: u64, thread: u64, new: New) {
         self.callsite.store(new.callsite.to_word(), Ordering::Relaxed);
@@ -263,9 +264,12 @@ impl Row {
         self.told.store(new.told.to_word(), Ordering::Relaxed);
         self.thread.store(thread, Ordering::Relaxed);
         self.busy.store(0, Ordering::Relaxed);
-        if new.state.is_some() {
+        for (word, value) in self.ids.iter().zip(new.ids.to_words()) {
+            word.store(value, Ordering::Relaxed);
+        }
+        if let Some(state) = new.ids.state() {
             self.rare.store(STATE, Ordering::Relaxed);
-            self.set_state(new.state);
+            self.set_state(Some(Arc::clone(state)));
         }
         self.id.store(id, Ordering::Release);
     }
@@ -321,10 +325,10 @@ impl Told {
     }
 }
 
-/// What a span begins with, besides its ids.
+/// What a span begins with.
 pub(crate) struct New {
     pub(crate) callsite: &'static Callsite,
-    pub(crate) state: Option<Arc<TraceState>>,
+    pub(crate) ids: SpanIds,
     pub(crate) began: Began,
     pub(crate) told: Told,
 }

@@ -16,8 +16,6 @@
 
 use std::{iter, ops::Deref, ptr, sync::Arc};
 
-use nettrace_writer::bridge::IdWords;
-
 use crate::{
     kept::{self, Place, Rows, thread},
     others::{BYTES, Others},
@@ -44,14 +42,6 @@ pub(crate) struct Taken<'a> {
     row: Found<'a>,
     place: usize,
     thread: u64,
-}
-
-impl Taken<'_> {
-    /// Where the ids of the span go.
-    #[inline(always)]
-    pub(crate) fn ids(&self) -> &IdWords {
-        &self.row.ids
-    }
 }
 
 /// The row of a span.
@@ -111,7 +101,7 @@ impl Spans {
         self.others.find(id).map(Found::Other)
     }
 
-    /// The span whose id was [chosen here](Taken::open_with_own_id).
+    /// The span whose id was [chosen here](Self::open_with_own_id).
     #[inline(always)]
     pub(crate) fn at(&self, id: u64) -> Option<Found<'_>> {
         let place = (id & PLACE) as usize;
@@ -182,7 +172,7 @@ impl Spans {
     /// `None`: that is not possible.
     #[inline(always)]
     pub(crate) fn open_with_own_id(&self, taken: Taken<'_>, new: New) -> Option<u64> {
-        let id = taken.ids().number() << PLACE_BITS | taken.place as u64;
+        let id = new.ids.number() << PLACE_BITS | taken.place as u64;
         self.open(taken, id, new).then_some(id)
     }
 
@@ -202,7 +192,7 @@ impl Spans {
         }
     }
 
-    /// [`close`](Self::close) for a span whose id was [chosen here](Taken::open_with_own_id).
+    /// [`close`](Self::close) for a span whose id was [chosen here](Self::open_with_own_id).
     #[inline(always)]
     pub(crate) fn close_at(&self, id: u64, row: &Found<'_>) {
         row.end();
@@ -302,19 +292,16 @@ mod tests {
         }
 
         fn open(&self) -> u64 {
-            let (ids, state, entry) = SpanIds::begin(Within::Nothing);
-            entry.leave();
+            let ids = SpanIds::new(Within::Nothing);
             let callsite = Callsite::of(&METADATA, Naming::default().shared()).unwrap();
             let told = Told { changes: 0, sessions: 0 };
-            let new = New { callsite, state, began: Began::now(), told };
+            let new = New { callsite, ids, began: Began::now(), told };
             if self.has_own_ids {
                 let taken = self.spans.take_anywhere().unwrap();
-                taken.ids().set(&ids);
                 self.spans.open_with_own_id(taken, new).unwrap()
             } else {
                 let id = self.ids.lock().unwrap().pop().unwrap();
                 let taken = self.spans.take_for(id).unwrap();
-                taken.ids().set(&ids);
                 assert!(self.spans.open(taken, id, new));
                 id
             }

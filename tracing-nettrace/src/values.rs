@@ -18,13 +18,11 @@ use std::{
     fmt::{self, Write as _},
     mem,
     ops::{Deref, DerefMut},
-    sync::Arc,
 };
 
-use nettrace_context::TraceState;
 use nettrace_writer::{
     Emit,
-    bridge::{Began, IdWords, Within},
+    bridge::{Began, SpanIds},
     event::{ArrayLayout, EventType, FieldType, PayloadEncoder, StrEncoding, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
@@ -430,9 +428,6 @@ impl Visit for Values {
     }
 }
 
-/// Of a span that has begun: the `tracestate` that it has inherited, and when it began.
-pub(crate) type BeganSpan = (Option<Arc<TraceState>>, Began);
-
 /// The values of an event, wherever they are.
 pub(crate) trait Recorded {
     /// Which values there are.
@@ -441,8 +436,8 @@ pub(crate) trait Recorded {
     /// Emits them as an event of a type that has their signature.
     fn emit(&self, ty: &'static EventType);
 
-    /// Begins a span, and emits them as its Start: see [`IdWords::begin`].
-    fn begin(&self, ty: &'static EventType, within: Within<'_>, ids: &IdWords) -> BeganSpan;
+    /// Emits them as an event in a span: see [`SpanIds::emit`].
+    fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began;
 }
 
 impl Recorded for Values {
@@ -461,11 +456,11 @@ impl Recorded for Values {
     }
 
     #[inline(always)]
-    fn begin(&self, ty: &'static EventType, within: Within<'_>, ids: &IdWords) -> BeganSpan {
+    fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began {
         if self.is_plain {
-            ids.begin(within, &Plain { ty, values: self })
+            span.emit(&Plain { ty, values: self })
         } else {
-            ids.begin(within, &OneByOne { ty, values: self })
+            span.emit(&OneByOne { ty, values: self })
         }
     }
 }

@@ -9,14 +9,14 @@ use std::{error::Error, fmt};
 
 use nettrace_writer::{
     Emit,
-    bridge::{IdWords, Within},
+    bridge::{Began, SpanIds},
     event::{EventType, PayloadEncoder, TraceEvent},
 };
 use tracing_core::field::{Field, Visit};
 
 use crate::{
     sync::{AtomicU64, Ordering},
-    values::{BeganSpan, Kind, MAX_FIELDS, Recorded, Signature, Taken, Values},
+    values::{Kind, MAX_FIELDS, Recorded, Signature, Taken, Values},
 };
 
 /// The most numbers that are kept in place.
@@ -134,12 +134,12 @@ impl Recorded for Words {
     }
 
     #[inline(always)]
-    fn begin(&self, ty: &'static EventType, within: Within<'_>, ids: &IdWords) -> BeganSpan {
+    fn emit_in(&self, ty: &'static EventType, span: &SpanIds) -> Began {
         let Self { words, len, .. } = self;
         match *len {
-            1 => ids.begin(within, &Few::<1> { ty, words }),
-            2 => ids.begin(within, &Few::<2> { ty, words }),
-            _ => ids.begin(within, &Plain { ty, words: self }),
+            1 => span.emit(&Few::<1> { ty, words }),
+            2 => span.emit(&Few::<2> { ty, words }),
+            _ => span.emit(&Plain { ty, words: self }),
         }
     }
 }

@@ -30,8 +30,8 @@ use nettrace_format::v6::Label;
 pub(crate) use self::in_force::activity;
 pub(crate) use self::{
     begin::{
-        Above, Begun, begin_apart, begin_event, begin_in_current, begin_plain, begin_sampled_out,
-        begin_span, new_ids,
+        Above, Begun, begin_event, begin_in_current, begin_plain, begin_sampled_out, begin_span,
+        new_ids,
     },
     in_force::{InForce, with_current, with_span},
     list::decode,
@@ -303,14 +303,6 @@ pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> 
 #[inline]
 pub(crate) fn enter_span(span: &Begun) -> Entered {
     at_end(with_frames(|frames| frames.push_span(span))).unwrap_or(Entered::NOTHING)
-}
-
-/// [`enter_span`] for a span that `span` returns while the frames are borrowed. `None` if it
-/// returns `None`.
-#[inline(always)]
-pub(crate) fn enter_span_by(span: impl FnOnce() -> Option<Begun>) -> Option<Entered> {
-    let entered = at_end(with_frames(|frames| frames.push_span_by(span)));
-    entered.unwrap_or(Some(Entered::NOTHING))
 }
 
 /// Puts in force what a snapshot has, and nothing else. Also if the same is in force: what is

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS, TraceEvent};
+use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS};
 
 use super::{
     any_event::AnyEvent,
@@ -87,8 +87,7 @@ pub(super) fn emit_somewhere(
 }
 
 /// Records an event in those of the sessions that listen to it whose bits are given.
-pub(crate) fn emit_to<T: TraceEvent>(event: &T, sessions: u32) {
-    let ty = event.event_type();
+pub(crate) fn emit_to(event: &dyn AnyEvent, ty: &'static EventType, sessions: u32) {
     if ty.is_settled() || sessions::register(ty) {
         let word = ty.enabled() & sessions & SESSION_MASK;
         if word != 0 {

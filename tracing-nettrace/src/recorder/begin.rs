@@ -4,7 +4,7 @@ use std::mem;
 
 use nettrace_writer::{
     Emit as _, bridge,
-    bridge::{Began, IdWords, SpanIds},
+    bridge::{Began, SpanIds},
     event::EventType,
 };
 use tracing_core::span;
@@ -16,7 +16,7 @@ use crate::{
     row::{New, Told},
     schema::Part,
     stats,
-    values::{BeganSpan, Recorded, Taken},
+    values::{Recorded, Taken},
     words::Visited,
 };
 
@@ -87,28 +87,10 @@ impl Recorder {
         };
         self.tell_entered();
         let told = Told { changes, sessions: ty.enabled() };
-        match within {
-            Within::Current => {
-                let begin = |ids: &IdWords| values.begin(ty, bridge::Within::Current, ids);
-                self.open(callsite, id, told, Some(ty), begin)
-            }
-            within => self.begin_elsewhere(callsite, id, within, told, ty, values),
-        }
-    }
-
-    /// A span begins that says where.
-    #[inline(never)]
-    fn begin_elsewhere<R: Recorded>(
-        &self,
-        callsite: &'static Callsite,
-        id: Option<u64>,
-        within: Within,
-        told: Told,
-        ty: &'static EventType,
-        values: &R,
-    ) -> Option<u64> {
-        self.open(callsite, id, told, Some(ty), |ids| {
-            self.in_writer(within, |within| values.begin(ty, within, ids))
+        self.open(callsite, id, told, Some(ty), || {
+            let ids = self.ids_within(within);
+            let began = values.emit_in(ty, &ids);
+            (ids, began)
         })
     }
 
@@ -123,37 +105,31 @@ impl Recorder {
         changes: u32,
     ) -> Option<u64> {
         self.tell_entered();
-        self.open(callsite, id, Told { changes, sessions: 0 }, None, |words| {
-            let (ids, state, entry) = self.in_writer(within, SpanIds::begin);
-            entry.leave();
-            words.set(&ids);
-            (state, Began::now())
+        self.open(callsite, id, Told { changes, sessions: 0 }, None, || {
+            (self.ids_within(within), Began::now())
         })
     }
 
-    /// Calls `f` with the place where a span begins.
-    #[inline(always)]
-    fn in_writer<R>(&self, within: Within, f: impl FnOnce(bridge::Within<'_>) -> R) -> R {
-        let parent;
-        f(match within {
-            Within::Current => bridge::Within::Current,
-            Within::Nothing => bridge::Within::Nothing,
-            Within::Span(id) => {
-                let row = self.row(id);
-                parent = row.and_then(|row| {
-                    self.tell_late(&row);
-                    Some((row.ids()?, row.state()))
-                });
-                match &parent {
-                    Some((ids, state)) => bridge::Within::Span(ids, state.clone()),
-                    None => bridge::Within::Nothing,
-                }
-            }
-        })
+    /// Makes ids for a span that begins there.
+    #[inline]
+    fn ids_within(&self, within: Within) -> SpanIds {
+        match within {
+            Within::Current => SpanIds::new(bridge::Within::Current),
+            Within::Nothing => SpanIds::new(bridge::Within::Nothing),
+            Within::Span(id) => self.ids_within_span(id),
+        }
     }
 
-    /// Keeps a span, which `begin` begins. It sets the ids. `start` is the type of its Start, if
-    /// there is one.
+    #[inline(never)]
+    fn ids_within_span(&self, id: u64) -> SpanIds {
+        let parent = self.row(id).and_then(|row| {
+            self.tell_late(&row);
+            row.ids()
+        });
+        SpanIds::new(parent.as_ref().map_or(bridge::Within::Nothing, bridge::Within::Span))
+    }
+
+    /// Keeps a span, which `begin` begins. `start` is the type of its Start, if there is one.
     #[inline(always)]
     fn open(
         &self,
@@ -161,7 +137,7 @@ impl Recorder {
         id: Option<u64>,
         told: Told,
         start: Option<&'static EventType>,
-        begin: impl FnOnce(&IdWords) -> BeganSpan,
+        begin: impl FnOnce() -> (SpanIds, Began),
     ) -> Option<u64> {
         let taken = match id {
             Some(id) => self.spans.take_for(id),
@@ -171,8 +147,8 @@ impl Recorder {
             refuse(callsite, start);
             return id;
         };
-        let (state, began) = begin(taken.ids());
-        let new = New { callsite, state, began, told };
+        let (ids, began) = begin();
+        let new = New { callsite, ids, began, told };
         match id {
             Some(id) => self.spans.open(taken, id, new).then_some(id),
             None => self.spans.open_with_own_id(taken, new),

@@ -11,9 +11,7 @@ use super::{
 };
 use crate::{
     Sampling,
-    emit::apart::write_span_apart,
     local::{self, ThreadBuffer},
-    sync::AtomicU64,
 };
 
 /// Where a span begins.
@@ -28,7 +26,7 @@ pub(crate) enum Above<'a> {
 }
 
 /// A span that has begun: what puts it in force.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Begun {
     pub(crate) ids: Ids,
     /// The number that the span id was made from, which no other span has. With the bit
@@ -166,48 +164,23 @@ fn begin_here<'b>(
     }
 }
 
-/// Makes ids for a span, stores their words, and puts nothing in force. Returns the `tracestate`
-/// that the span inherits. `None` if that is not all there is to do, so that [`begin_span`] must do
-/// it: labels are in force, or something is to be decided for the span.
+/// Makes ids for a span, and puts nothing in force.
 #[inline(never)]
-pub(crate) fn new_ids(above: Above<'_>, words: &[AtomicU64; 6]) -> Option<Option<Arc<TraceState>>> {
+pub(crate) fn new_ids(above: &Above<'_>) -> Begun {
     let made = with_frames(|frames| {
-        let outer = frames.frames.get(frames.depth).filter(|outer| outer.start == outer.end)?;
         let secret = Secret::get();
         let (span, number) = new_span(&mut frames.block, secret);
-        let (ids, state) = ids_of(span, secret, &above, outer);
-        if ids.is_marked() {
-            return None;
-        }
-        ids.store(number, words);
-        Some(state)
+        let (ids, state) = match frames.innermost() {
+            Some(outer) => ids_of(span, secret, above, outer),
+            None => ids_of(span, secret, above, &Frame::default()),
+        };
+        Begun { ids, number, state }
     });
-    made.ok().flatten()
-}
-
-/// [`new_ids`] in the span in force, for an event that comes at once and goes to one buffer. The
-/// ids go there now, while they are at hand. `word` is that of the event's type.
-///
-/// If this returns a buffer, it has the ids and is busy with the event, and the span inherits no
-/// `tracestate`. `None`: that is not all there is to do, or not possible. No word is stored then.
-#[inline(never)]
-pub(crate) fn begin_apart<'b>(words: &[AtomicU64; 6], word: u32) -> Option<&'b ThreadBuffer> {
-    let buffer = local::buffer_of(word)?;
-    let begun = with_frames(|frames| {
-        let outer = frames.frames.get(frames.depth)?;
-        if outer.start != outer.end || outer.state.is_some() {
-            return None;
-        }
-        let secret = Secret::get();
-        let (span, number) = new_span(&mut frames.block, secret);
-        let (ids, _) = ids_of(span, secret, &Above::Current, outer);
-        if ids.is_marked() || !write_span_apart(buffer, &ids, number) {
-            return None;
-        }
-        ids.store(number, words);
-        Some(buffer)
-    });
-    begun.ok().flatten()
+    let mut begun = made.unwrap_or_else(|_| begin_nowhere(above));
+    if begun.is_undecided() {
+        begun.decide(&Entered::NOTHING, None, false);
+    }
+    begun
 }
 
 impl Frames {

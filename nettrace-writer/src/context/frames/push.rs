@@ -62,20 +62,6 @@ impl Frames {
         }
     }
 
-    /// [`push_span`](Self::push_span) for a span that is read only when its place is known, so that
-    /// its ids go straight there. `None`: `span` has returned `None`.
-    #[inline(always)]
-    pub(super) fn push_span_by(&mut self, span: impl FnOnce() -> Option<Begun>) -> Option<Entered> {
-        match self.frames.get_mut(self.depth..) {
-            Some([outer, next, ..]) if outer.start == outer.end => {
-                let Begun { ids, number, state } = span()?;
-                let labels = outer.start..outer.start;
-                Some(next.set_span((ids, number), state, labels, &mut self.depth, &mut self.last))
-            }
-            _ => Some(self.push_span_below_labels(&span()?)),
-        }
-    }
-
     /// [`push_span`](Self::push_span) if there are labels, or no free frame.
     #[cold]
     #[inline(never)]

@@ -6,7 +6,6 @@ use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId, Tr
 use nettrace_format::v6::{LAST_LABEL, Label};
 
 use super::{decode, ids};
-use crate::sync::{AtomicU64, Ordering};
 
 /// The most bytes that the ids of a span take in a label list: two activity ids, a trace id and a
 /// span id, each with its kind.
@@ -82,20 +81,16 @@ impl Ids {
         TraceContext::new(self.trace(), self.span, self.flags()).with_shared_state(state)
     }
 
-    /// Stores them in five words, which are what a chunk has of them and the flags, and the span's
-    /// number in a sixth. The words need no order: see [`IdWords`](crate::bridge::IdWords).
-    #[inline(always)]
-    pub(crate) fn store(&self, number: u64, words: &[AtomicU64; 6]) {
+    /// What a chunk has of them, and the flags.
+    #[inline]
+    pub(crate) fn to_words(self) -> [u64; 5] {
         let [upper, lower] = self.trace;
         let related = self.related.map_or(0, SpanId::to_u64);
-        let values = [upper, lower, self.span.to_u64(), related, self.flags, number];
-        for (word, value) in words.iter().zip(values) {
-            word.store(value, Ordering::Relaxed);
-        }
+        [upper, lower, self.span.to_u64(), related, self.flags]
     }
 
-    /// From their first five [words](Self::store). `None` if no ids have these words.
-    #[inline(always)]
+    /// From their [words](Self::to_words). `None` if no ids have these words.
+    #[inline]
     pub(crate) fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
         let span = SpanId::from_u64(span).filter(|_| upper | lower != 0)?;
         Some(Self { trace: [upper, lower], span, related: SpanId::from_u64(related), flags })
