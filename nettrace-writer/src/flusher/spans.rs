@@ -48,6 +48,9 @@ const MOST: usize = 1 << 15;
 /// random, or another service's. In that case a bad choice costs definitions and nothing else.
 const PLACES: usize = 8;
 
+/// How many bytes the label of an activity has.
+const ACTIVITY_LEN: usize = 17;
+
 /// The place of a span that is not in the table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Free(usize);
@@ -108,41 +111,43 @@ impl Spans {
         if list.first().is_none_or(|kind| kind & !LAST_LABEL != ACTIVITY_ID) {
             return out.extend_from_slice(list);
         }
+        let (start, mut last) = (out.len(), 0);
         let (mut activity, mut related, mut trace) = (0, 0, None);
         for (kind, label) in labels(list) {
+            let mut is_said = false;
             match kind {
                 ACTIVITY_ID => activity = span_in(label),
                 RELATED_ACTIVITY_ID => related = span_in(label),
-                TRACE_ID => trace = label[1..].first_chunk::<16>(),
+                TRACE_ID => {
+                    trace = label[1..].first_chunk::<16>();
+                    is_said = self.trace_of(related) == trace;
+                }
+                SPAN_ID => is_said = trace.is_some() && label[1..] == activity.to_le_bytes(),
                 _ => {}
             }
+            let is_implied = is_said && activity != 0 && ids == Ids::Activities;
+            if !is_implied {
+                last = out.len();
+                out.extend_from_slice(label);
+                out[last] &= !LAST_LABEL;
+            }
         }
-        let Some(trace) = trace.filter(|_| activity != 0) else {
-            if activity != 0 && related != 0 {
+        match trace {
+            Some(trace) if activity != 0 && self.trace_of(activity) != Some(trace) => {
+                let mut ids = [0; 32];
+                ids[..16].copy_from_slice(trace);
+                ids[16..24].copy_from_slice(&activity.to_le_bytes());
+                self.put(self.place(activity), &ids, u64::from(number) << 1);
+            }
+            None if activity != 0 && related != 0 => {
                 // Readers would take the trace of the related activity for the one of this list.
                 // They add nothing to a list that does not begin with an activity.
-                let is_activity = |(kind, _): &(u8, &[u8])| *kind == ACTIVITY_ID;
-                let others = labels(list).filter(|label| !is_activity(label));
-                return append(others.chain(labels(list).filter(is_activity)), out);
+                out[start..].rotate_left(ACTIVITY_LEN);
+                last = out.len() - ACTIVITY_LEN;
             }
-            return out.extend_from_slice(list);
-        };
-        let is_trace_implied = self.trace_of(related) == Some(trace);
-        if self.trace_of(activity) != Some(trace) {
-            let mut ids = [0; 32];
-            ids[..16].copy_from_slice(trace);
-            ids[16..24].copy_from_slice(&activity.to_le_bytes());
-            self.put(self.place(activity), &ids, u64::from(number) << 1);
+            _ => {}
         }
-        if ids == Ids::Both {
-            return out.extend_from_slice(list);
-        }
-        let is_implied = |(kind, label): &(u8, &[u8])| match *kind {
-            SPAN_ID => label[1..] == activity.to_le_bytes(),
-            TRACE_ID => is_trace_implied,
-            _ => false,
-        };
-        append(labels(list).filter(|label| !is_implied(label)), out);
+        out[last] |= LAST_LABEL;
     }
 
     pub(super) fn clear(&mut self) {
@@ -189,10 +194,10 @@ impl Spans {
         if len == self.entries.len() {
             return;
         }
-        for entry in std::mem::replace(&mut self.entries, vec![EMPTY; len]) {
+        let old = std::mem::replace(&mut self.entries, vec![EMPTY; len]);
+        for entry in old.into_iter().filter(|entry| entry.list > self.forgotten) {
             let place = self.place(span_of(&entry.ids));
-            if let Some(place) = self.entries.get_mut(place).filter(|_| entry.list > self.forgotten)
-            {
+            if let Some(place) = self.entries.get_mut(place) {
                 *place = entry;
             }
         }
@@ -216,17 +221,6 @@ impl Spans {
         };
         places.find(is_its).unwrap_or(self.entries.len())
     }
-}
-
-/// Appends labels, of which there is one at least, as a list.
-fn append<'a>(labels: impl Iterator<Item = (u8, &'a [u8])>, out: &mut Vec<u8>) {
-    let mut last = out.len();
-    for (_, label) in labels {
-        last = out.len();
-        out.extend_from_slice(label);
-        out[last] &= !LAST_LABEL;
-    }
-    out[last] |= LAST_LABEL;
 }
 
 /// The labels of a sound list, each with its kind.
@@ -310,6 +304,11 @@ mod tests {
         expected[17 + 5] |= LAST_LABEL;
         assert_eq!(out, expected);
         assert!(is_ended(&out));
+        // No span is number 0, so the activity says nothing of this one.
+        let list = [&b"\x01activity-of-other"[..17], b"\x03trace-of-another\x84\0\0\0\0\0\0\0\0"];
+        out.clear();
+        table.append_list(2, &list.concat(), Ids::Activities, &mut out);
+        assert_eq!(out, list.concat());
     }
 
     /// Few spans, of which some have several traces, and many, which take each other's places.
