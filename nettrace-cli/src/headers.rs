@@ -30,7 +30,7 @@ pub(crate) fn run(
             event.opcode(),
             OrDash(event.thread().os_thread_id),
             OrDash(processor(event)),
-            OrDash(clock.since_start(event.header.timestamp).map(Milliseconds)),
+            OrDash(clock.exactly(event.header.timestamp).map(Milliseconds)),
             event.payload.len(),
             fnv1a(event.payload)
         )

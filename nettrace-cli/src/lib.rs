@@ -17,7 +17,6 @@ use crate::{
 };
 
 mod args;
-mod clock;
 mod convert;
 mod csv;
 mod dump;
@@ -37,6 +36,7 @@ mod namesakes;
 mod payload;
 mod report;
 mod rust_types;
+mod seconds;
 mod source;
 mod spelling;
 mod summary;

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use nettrace_reader::Metadata;
-use nettrace_views::__shared::place;
+use nettrace_views::model::place;
 
 /// About how many bytes of memory the types may take. Types beyond have no place.
 const MOST_BYTES: usize = 32 << 20;

@@ -9,6 +9,7 @@ use std::{borrow::Cow, collections::HashMap, fmt, time::Duration};
 use jiff::Timestamp;
 use nettrace_format::v6::RUST_TYPE_KEY;
 use nettrace_reader::{Metadata, Value};
+use nettrace_views::model::Time;
 
 /// The type that version 6 describes in full.
 const DESCRIBED: &str = "_";
@@ -136,9 +137,9 @@ pub(crate) struct UnixNanos(pub(crate) i64);
 
 impl fmt::Display for UnixNanos {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Timestamp::from_nanosecond(self.0.into()) {
-            Ok(time) => write!(f, "{time:.9}"),
-            Err(_) => write!(f, "{} (ns since 1970)", self.0),
+        match Time::of_unix(self.0.into()) {
+            Some(time) => time.fmt(f),
+            None => write!(f, "{} (ns since 1970)", self.0),
         }
     }
 }

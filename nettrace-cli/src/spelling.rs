@@ -3,9 +3,8 @@
 use std::{borrow::Cow, fmt};
 
 use nettrace_event::Level;
-use nettrace_reader::{Metadata, WallTime};
 
-pub(crate) use nettrace_views::__shared::{OneLine, to_json};
+pub(crate) use nettrace_views::model::{FileTime, OneLine, event_name, to_json};
 
 /// The name of a level, or its number if it has no name.
 pub(crate) fn level(level: u8) -> Cow<'static, str> {
@@ -27,14 +26,6 @@ const OPCODES: [&str; 9] = [
     "Suspend",
     "Transfer",
 ];
-
-/// The name of an event type. A type without a name is named by its id, as in .NET's tools.
-pub(crate) fn event_name(metadata: &Metadata) -> Cow<'_, str> {
-    match &*metadata.name {
-        "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
-        name => Cow::Borrowed(name),
-    }
-}
 
 /// The suffix of an opcode after an event's name: `/Start`. Empty if the name already ends so.
 #[derive(Clone, Copy, Debug)]
@@ -93,19 +84,6 @@ impl fmt::Display for Guid<'_> {
     }
 }
 
-/// A time in units of 100 ns since 1601, as RFC 3339 with seven decimals.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FileTime(pub(crate) u64);
-
-impl fmt::Display for FileTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match WallTime::from_file_time(self.0) {
-            Some(time) => write!(f, "{}{:04}Z", &time.to_string()[..23], self.0 % 10_000),
-            None => write!(f, "{} (100 ns units since 1601)", self.0),
-        }
-    }
-}
-
 /// The text for an infinite number, or for a value that is not a number. JSON has no number for it.
 pub(crate) fn not_finite(value: f64) -> &'static str {
     if value.is_nan() {
@@ -119,7 +97,7 @@ pub(crate) fn not_finite(value: f64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{FileTime, Guid, Opcode, SpanId, level};
+    use super::{Guid, Opcode, SpanId, level};
 
     #[test]
     fn ids() {
@@ -139,13 +117,5 @@ mod tests {
         assert_eq!(shown("WorkStart", 2), "/Stop");
         assert_eq!(shown("é", 24), "/24");
         assert_eq!(shown("éa", 7), "/Resume");
-    }
-
-    #[test]
-    fn times_beyond_the_calendar_are_numbers() {
-        let unix = FileTime(116_444_736_000_000_001).to_string();
-        assert_eq!(unix, "1970-01-01T00:00:00.0000001Z");
-        let beyond = FileTime(u64::MAX).to_string();
-        assert_eq!(beyond, "18446744073709551615 (100 ns units since 1601)");
     }
 }

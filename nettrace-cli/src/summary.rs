@@ -8,7 +8,9 @@ use std::{
 
 use nettrace_reader::{Event, Totals, Trace};
 
-use crate::{clock::Clock, filter::FilterOptions, spelling::OneLine};
+use nettrace_views::model::Clock;
+
+use crate::{filter::FilterOptions, spelling::OneLine};
 
 /// The counts of the summary.
 #[derive(Debug)]
@@ -70,11 +72,11 @@ impl Summary {
         options: &FilterOptions,
         trace: &Trace,
         totals: &Totals,
-        clock: &Clock,
+        clock: Clock,
     ) -> io::Result<()> {
         let Self { events, payload_bytes, unsorted, payload_errors, .. } = self;
         let printed = Printed::of(self.shown, options);
-        let since_start = self.last.and_then(|last| clock.since_start(last)).unwrap_or(0);
+        let since_start = self.last.and_then(|last| clock.exactly(last)).unwrap_or(0);
         say(Some(format_args!(
             "# events={events} shown={} lost={} payload_bytes={payload_bytes} \
              payload_errors={payload_errors} unsorted={unsorted} pointer_bytes={} start={} \

@@ -86,7 +86,7 @@ fn csv_has_the_values_of_json() {
 /// A text as CSV has it: what is hidden is escaped, and no cell is a formula.
 fn cell(text: &str) -> String {
     let apostrophe = if text.starts_with(['=', '+', '-', '@']) { "'" } else { "" };
-    format!("{apostrophe}{}", nettrace_views::__shared::OneLine(text))
+    format!("{apostrophe}{}", nettrace_views::model::OneLine(text))
 }
 
 /// Quotes, control characters, line ends, commas, long texts and lone surrogates: another program's

@@ -13,7 +13,7 @@ use arrow_array::{
 use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use nettrace_reader::{Metadata, Type, Value, WallTime};
-use nettrace_views::__shared::{guid, unix_nanos};
+use nettrace_views::model::{guid, unix_nanos};
 
 use crate::{names::Unique, size_of};
 

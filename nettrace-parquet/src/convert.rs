@@ -4,8 +4,8 @@ use std::{io, path::Path};
 
 use nettrace_reader::{Event, Totals, Trace};
 use nettrace_views::{
-    __shared::{Clock, Role, unix_nanos},
     LeftOut, Target,
+    model::{Clock, Role, process_of},
 };
 
 use crate::{
@@ -84,9 +84,10 @@ impl Writer {
         let facts = trace.key_values.iter();
         let facts = facts.map(|(key, value)| (format!("nettrace.trace.{key}"), value.clone()));
         let layout = Layout { tables, root, partition, facts: facts.collect() };
-        let process = trace.value("ProcessId").and_then(|id| id.parse().ok());
-        let start = unix_nanos(&trace.sync_time).and_then(|nanos| i64::try_from(nanos).ok());
-        let start = start.unwrap_or(0);
+        let process = process_of(trace);
+        let clock = Clock::of(trace);
+        let start = clock.start().and_then(|nanos| i64::try_from(nanos).ok());
+        let start = start.filter(|start| *start >= 0).unwrap_or(0);
         let (day, times) = match is_partitioned {
             true => (day_of(start), times_of(day_of(start))),
             false => (0, (i64::MIN, i64::MAX)),
@@ -96,7 +97,7 @@ impl Writer {
             folder,
             layout,
             version,
-            clock: Clock::of(trace),
+            clock,
             start,
             threads: Threads::new(process),
             labels: Labels::default(),
@@ -135,7 +136,7 @@ impl Target for Writer {
         });
         let labels = self.labels.of(event);
         self.left_out.times += u64::from(time == i64::MAX || time == i64::MIN);
-        let opcode = labels.ids.opcode;
+        let opcode = labels.ids.overrides.opcode;
         let role = match opcode {
             Some(_) => Role::of(event.metadata(), opcode, self.version),
             None => ty.role,

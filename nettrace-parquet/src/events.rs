@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
 use crate::{
     column::timestamp,
     facts::{LabelFacts, ThreadFacts},
-    ids::Ids,
+    ids::{Id, Ids},
     runs::{Repeats, Runs, Values},
     types::{BATCH, BATCH_BYTES, TypeFacts},
 };
@@ -160,12 +160,13 @@ impl Events {
     pub(crate) fn push(&mut self, row: &Row) {
         self.common.push(row);
         let (ty, labels) = (&row.ty, &row.labels);
+        let overrides = labels.ids.overrides;
         self.kinds.push(&Kind {
             ty: Rc::clone(ty),
-            version: labels.version.unwrap_or(ty.version),
-            level: labels.level.unwrap_or(ty.level),
+            version: overrides.version.unwrap_or(ty.version),
+            level: overrides.level.unwrap_or(ty.level),
             opcode: row.opcode,
-            keywords: labels.keywords.unwrap_or(ty.keywords),
+            keywords: overrides.keywords.unwrap_or(ty.keywords),
         });
         self.labels.push(labels);
         self.related.push(if row.has_parent { &self.nothing } else { labels });
@@ -213,9 +214,9 @@ impl Events {
             bytes_of(|kind| kind.opcode),
             Values::runs(&kinds, UInt64Array::from_iter_values(keywords)),
             Values::runs(&processors, numbers),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.trace)),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.span)),
-            Values::Ids(Ids::of(&self.related, |labels| labels.related)),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.trace.map(Id::of_trace))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.span.map(Id::of_span))),
+            Values::Ids(Ids::of(&self.related, |labels| labels.ids.related.map(Id::of_span))),
             Int64Array::new(stacks.into(), has_stack).into(),
             UInt32Array::from(take(&mut self.sizes)).into(),
             Values::Array(label_maps(&self.labels)),

@@ -2,11 +2,10 @@
 
 use std::{collections::HashMap, rc::Rc};
 
-use nettrace_context::ActivityId;
 use nettrace_reader::{__shared::LastLabels, Event, Label, Thread};
-use nettrace_views::__shared::Ids;
+use nettrace_views::model::Ids;
 
-use crate::{hash::Fast, ids::Id, size_of, types::BATCH_BYTES};
+use crate::{hash::Fast, size_of, types::BATCH_BYTES};
 
 /// How many threads are remembered.
 const THREADS: usize = size_of(4096, 3);
@@ -92,13 +91,6 @@ pub(crate) struct LabelFacts {
     /// The labels as the trace has them.
     key: Box<[u8]>,
     pub(crate) ids: Ids,
-    pub(crate) trace: Option<Id>,
-    /// The span that the event belongs to: a span id, else an activity id.
-    pub(crate) span: Option<Id>,
-    pub(crate) related: Option<Id>,
-    pub(crate) keywords: Option<u64>,
-    pub(crate) level: Option<u8>,
-    pub(crate) version: Option<u8>,
     /// About how many bytes the texts take.
     pub(crate) size: usize,
     /// The other labels.
@@ -167,30 +159,15 @@ impl Labels {
 impl LabelFacts {
     fn of(labels: &[Label], key: &[u8]) -> Self {
         let mut facts = Self { key: key.into(), ids: Ids::of(labels), ..Self::default() };
-        let mut activity = None;
         for label in labels {
             match label {
-                Label::TraceId(id) if *id != [0; 16] => facts.trace = Some(Id::Trace(*id)),
-                Label::SpanId(id) => facts.span = (*id != 0).then_some(Id::Span(*id)),
-                Label::ActivityId(id) => activity = activity_of(id),
-                Label::RelatedActivityId(id) => facts.related = activity_of(id),
-                Label::Keywords(keywords) => facts.keywords = Some(*keywords),
-                Label::Level(level) => facts.level = Some(*level),
-                Label::Version(version) => facts.version = Some(*version),
                 Label::Text(key, value) => facts.others.push((key.clone(), value.clone())),
                 Label::Number(key, value) => facts.others.push((key.clone(), value.to_string())),
                 _ => {}
             }
         }
-        facts.span = facts.span.or(activity);
         let texts = facts.others.iter();
         facts.size = texts.map(|(key, value)| 64 + 2 * (key.len() + value.len())).sum();
         facts
     }
-}
-
-/// The span id in an activity id, or the activity id itself.
-fn activity_of(id: &[u8; 16]) -> Option<Id> {
-    let span = ActivityId::from_bytes_le(*id).span_id();
-    (*id != [0; 16]).then(|| span.map_or(Id::Guid(*id), |span| Id::Span(span.to_u64())))
 }

@@ -9,7 +9,8 @@ use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray, new_null_a
 use arrow_buffer::NullBuffer;
 use bytes::Bytes;
 use flate2::{Compression as Level, write::GzEncoder};
-use nettrace_views::__shared::{Hex, guid};
+use nettrace_context::TraceId;
+use nettrace_views::model::{Hex, Key, guid};
 use parquet::{
     basic::{Compression, Encoding, GzipLevel},
     column::writer::ColumnCloseResult,
@@ -51,6 +52,19 @@ pub(crate) enum Id {
 }
 
 impl Id {
+    /// The id of a trace.
+    pub(crate) fn of_trace(id: TraceId) -> Self {
+        Self::Trace(id.to_bytes())
+    }
+
+    /// The id of a span or an activity.
+    pub(crate) fn of_span(key: Key) -> Self {
+        match key {
+            Key::Span(_, id) => Self::Span(id.to_u64()),
+            Key::Activity(id) => Self::Guid(id.to_bytes_le()),
+        }
+    }
+
     /// Calls `with` with the id as text.
     #[inline]
     fn with_text<T>(&self, with: impl FnOnce(&str) -> T) -> T {

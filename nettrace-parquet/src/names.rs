@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
 };
 
-use nettrace_views::__shared::OneLine;
+use nettrace_views::model::OneLine;
 
 /// How many bytes the name of a file has at most, without its ending. File systems have 255.
 const LONGEST: usize = 180;

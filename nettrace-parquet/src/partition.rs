@@ -6,7 +6,7 @@ use std::{
 };
 
 use nettrace_reader::{Trace, WallTime};
-use nettrace_views::__shared::unix_nanos;
+use nettrace_views::model::unix_nanos;
 
 use crate::{
     Tables,

@@ -12,15 +12,15 @@ use arrow_array::{
     builder::{Int64Builder, StringBuilder, UInt64Builder},
 };
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
-use nettrace_reader::{Event, Value};
-use nettrace_views::__shared::{Key, Role};
+use nettrace_reader::Event;
+use nettrace_views::model::{Key, Role};
 
 use crate::{
     column::timestamp,
     events::{Row, dictionary},
     facts::{LabelFacts, ThreadFacts},
     hash::Fast,
-    ids::Ids,
+    ids::{Id, Ids},
     partition::{Day, day_of},
     runs::{Runs, Values},
     types::{BATCH, BATCH_BYTES, TypeFacts},
@@ -147,7 +147,7 @@ impl Spans {
     #[inline]
     pub(crate) fn has_parent(&mut self, labels: &Rc<LabelFacts>, role: Role) -> bool {
         let (Some(span), Some(_)) = (labels.ids.span, labels.ids.related) else { return false };
-        if matches!(role, Role::Start | Role::Stop | Role::Single) {
+        if role.is_edge() {
             return true;
         }
         if !Rc::ptr_eq(&self.last.0, labels) {
@@ -183,7 +183,8 @@ impl Spans {
             Role::Stop => match self.remove_if(is_open, key) {
                 Some(open) => {
                     let end = Some(Edge::of(row));
-                    self.row(Some(open.start), end, None, outcome(row, event));
+                    let (_, outcome) = row.ty.end.stated(event);
+                    self.row(Some(open.start), end, None, outcome);
                 }
                 None => self.whole(row, event),
             },
@@ -219,12 +220,8 @@ impl Spans {
 
     /// A span whose start is not in the trace, or that one event stands for, has ended.
     fn whole(&mut self, row: &Row, event: &Event<'_>) {
-        let duration = row.ty.duration.and_then(|place| match event.fields().nth(place)?.ok()?.1 {
-            Value::U64(nanos) => i64::try_from(nanos).ok(),
-            Value::I64(nanos) => Some(nanos.max(0)),
-            _ => None,
-        });
-        self.row(None, Some(Edge::of(row)), duration, outcome(row, event));
+        let (duration, outcome) = row.ty.end.stated(event);
+        self.row(None, Some(Edge::of(row)), duration, outcome);
     }
 
     fn remove(&mut self, key: Key) -> Option<Open> {
@@ -298,14 +295,6 @@ impl Spans {
     }
 }
 
-/// The outcome that the end of a span states.
-fn outcome<'a>(row: &Row, event: &Event<'a>) -> Option<Cow<'a, str>> {
-    match event.fields().nth(row.ty.outcome?)?.ok()?.1 {
-        Value::Text(text) => Some(text),
-        _ => None,
-    }
-}
-
 impl Rows {
     fn push(
         &mut self,
@@ -353,9 +342,9 @@ impl Rows {
             text(|ty| &ty.provider),
             text(|ty| &ty.span),
             self.outcomes.finish().into(),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.trace)),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.span)),
-            Values::Ids(Ids::of(&self.labels, |labels| labels.related)),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.trace.map(Id::of_trace))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.span.map(Id::of_span))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.related.map(Id::of_span))),
             number(|thread| thread.process),
             number(ThreadFacts::id),
             Values::runs(&thread_keys, names),

@@ -1,11 +1,11 @@
 //! Event types, and the table of each.
 
-use std::{borrow::Cow, collections::HashMap, rc::Rc, sync::Arc};
+use std::{collections::HashMap, rc::Rc, sync::Arc};
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_schema::{DataType, Field, Schema};
 use nettrace_reader::{Event, Metadata};
-use nettrace_views::__shared::{Role, span_name};
+use nettrace_views::model::{EndFields, Role, event_name, span_name};
 
 use crate::{
     column::{self, Column},
@@ -43,8 +43,7 @@ pub(crate) struct TypeFacts {
     pub(crate) keywords: u64,
     pub(crate) role: Role,
     /// The fields of an end of a span that tables show.
-    pub(crate) duration: Option<usize>,
-    pub(crate) outcome: Option<usize>,
+    pub(crate) end: EndFields,
     /// The number of its table. `None` if there are too many.
     pub(crate) table: Option<usize>,
 }
@@ -118,10 +117,7 @@ impl Types {
         version: u32,
         make: impl FnOnce(&Metadata, &str, Place) -> usize,
     ) -> TypeFacts {
-        let name: Cow<'_, str> = match &*metadata.name {
-            "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
-            name => Cow::Borrowed(name),
-        };
+        let name = event_name(metadata);
         let shape = Shape {
             provider: metadata.provider.clone(),
             name: name.clone().into_owned(),
@@ -144,7 +140,6 @@ impl Types {
             }
             None => None,
         };
-        let position = |name| metadata.fields.iter().position(|field| field.name == name);
         TypeFacts {
             provider: metadata.provider.clone(),
             span: span_name(&name).to_owned(),
@@ -155,8 +150,7 @@ impl Types {
             opcode: metadata.opcode.or_else(|| metadata.implied_opcode()).unwrap_or(0),
             keywords: metadata.keywords,
             role: Role::of(metadata, None, version),
-            duration: position("duration"),
-            outcome: position("outcome"),
+            end: EndFields::of(metadata),
             table,
         }
     }

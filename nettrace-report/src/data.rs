@@ -6,13 +6,13 @@ use std::{
 };
 
 use nettrace_reader::{SortedReader, Source};
+use nettrace_views::model::Key;
 use serde::Serialize;
 
 use crate::{
     Options,
     flame::Flame,
     gather::{Gathered, TypeCount, clip},
-    ids::Key,
     spans::Named,
     trees::{State, Tree},
 };
@@ -192,7 +192,10 @@ impl Data {
         let last_ns = gathered.spans.finish();
         let (trace, totals) = (events.trace(), events.totals());
         let (clock, counts) = (&gathered.clock, &gathered.counts);
-        let moment = |ticks| Moment { time: clock.time(ticks), since_start_ns: clock.nanos(ticks) };
+        let moment = |ticks| Moment {
+            time: clock.at(ticks).time.map(|time| time.to_string()),
+            since_start_ns: clock.since_start(ticks),
+        };
         let rate = rate(&gathered);
         let (threads, other_threads) = threads(&gathered, events);
         let (types, other_types) = types(&gathered);
@@ -206,7 +209,7 @@ impl Data {
             version: env!("CARGO_PKG_VERSION"),
             format: format!("NetTrace {}.{}", events.major_version(), events.minor_version()),
             start: trace.sync_time.to_string(),
-            start_unix_ms: clock.unix_millis(),
+            start_unix_ms: clock.start().and_then(|nanos| (nanos / 1_000_000).try_into().ok()),
             has_clock: clock.is_known(),
             first: gathered.first.map(moment),
             last: gathered.first.map(|_| moment(gathered.last)),
@@ -264,7 +267,7 @@ fn rate(gathered: &Gathered) -> Option<Rate> {
             all
         });
     Some(Rate {
-        first_ns: gathered.clock.nanos(first),
+        first_ns: gathered.clock.since_start(first),
         interval_ns: gathered.clock.length(length),
         providers: lines,
         others: others.map(|line| Line { name: "(others)".into(), ..line }),

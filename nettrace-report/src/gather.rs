@@ -7,17 +7,16 @@ use std::{
 
 use nettrace_reader::{
     __shared::{LastLabels, Map},
-    Error, Event, Metadata, SortedReader, Source, Value,
+    Error, Event, SortedReader, Source,
 };
-use nettrace_views::__shared::{FrameNames, place, span_name};
+use nettrace_views::model::{
+    Clock, EndFields, FrameNames, Ids, Role, SpanCounts, event_name, place, process_id, span_name,
+};
 
 use crate::{
     Describe, Options,
-    clock::Clock,
     data::Data,
-    ids::{Ids, Role, opcode_in},
     samples::Samples,
-    span_counts::SpanCounts,
     spans::{Edge, Part, Spans},
     timeline::Timeline,
 };
@@ -31,9 +30,6 @@ const MOST_TYPES: usize = 1 << 16;
 /// How many characters of an event's text are kept.
 const MOST_TEXT: usize = 2000;
 
-/// The number of `duration` and `outcome` among the fields of a type.
-type Fields = (Option<usize>, Option<usize>);
-
 /// What is known of an event type, by its id in the stream.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -46,7 +42,7 @@ struct Known {
     is_sample: bool,
     /// Whether its events name code.
     is_lesson: bool,
-    fields: Fields,
+    end: EndFields,
     /// That of its events without a label that replaces the opcode.
     role: Role,
     /// What stands for the name of its spans.
@@ -97,8 +93,7 @@ pub(crate) struct Gathered {
     last_thread: Option<(ThreadKey, usize)>,
     /// The labels of the last event, and what they say.
     labels: LastLabels,
-    ids: Option<Ids>,
-    opcode: Option<u8>,
+    ids: Ids,
     pub(crate) spans: Spans,
     pub(crate) counts: SpanCounts,
     pub(crate) samples: Samples,
@@ -139,8 +134,7 @@ impl Gathered {
             thread_rows: BTreeMap::new(),
             last_thread: None,
             labels: LastLabels::default(),
-            ids: None,
-            opcode: None,
+            ids: Ids::default(),
             spans: Spans::new(options.slowest),
             counts: SpanCounts::default(),
             samples: Samples::new(),
@@ -166,19 +160,19 @@ impl Gathered {
         } else if known.is_lesson {
             self.samples.names.learn(event, process_id(event));
         }
-        let at = self.clock.nanos(ticks);
+        let at = self.clock.since_start(ticks);
         if event.__labels_into(&mut self.labels) {
-            let labels = self.labels.labels();
-            (self.ids, self.opcode) = (Ids::in_labels(labels), opcode_in(labels));
+            self.ids = Ids::of(self.labels.labels());
         }
-        let Some(ids) = self.ids else { return self.spans.outside(at) };
-        let role = match self.opcode {
+        let ids = self.ids;
+        let Some(span) = ids.span else { return self.spans.outside(at) };
+        let role = match ids.overrides.opcode {
             None => known.role,
-            opcode => Role::of_type(event.metadata(), opcode, self.version),
+            opcode => Role::of(event.metadata(), opcode, self.version),
         };
-        self.counts.count_as(role, ids.span, known.counted);
-        let target = if role == Role::Inside {
-            self.spans.inside(&ids, at)
+        self.counts.count_as(role, span, known.counted);
+        let target = if !role.is_edge() {
+            self.spans.inside(&span, at)
         } else {
             let metadata = event.metadata();
             let name = *known.span.get_or_insert_with(|| {
@@ -192,9 +186,10 @@ impl Gathered {
             });
             let (duration, outcome) = match role {
                 Role::Start => (None, None),
-                _ => stated(event, known.fields),
+                _ => known.end.stated(event),
             };
             let edge = Edge {
+                span,
                 ids,
                 at,
                 name,
@@ -229,7 +224,7 @@ impl Gathered {
         let metadata = event.metadata();
         let row = self.provider_row(&metadata.provider);
         let (provider, name, id) = match self.types.len() < MOST_TYPES {
-            true => (&*metadata.provider, event_name(metadata), metadata.event_id),
+            true => (&*metadata.provider, event_name(metadata).into_owned(), metadata.event_id),
             false => ("", "(other types)".into(), 0),
         };
         let key = (provider.to_owned(), id, name.clone());
@@ -238,13 +233,12 @@ impl Gathered {
             self.types.push(TypeCount { provider, name, id, place, events: 0, payload_bytes: 0 });
             self.types.len() - 1
         });
-        let field = |name| metadata.fields.iter().position(|field| field.name == name);
-        let fields = (field("duration"), field("outcome"));
+        let end = EndFields::of(metadata);
         let is_sample = FrameNames::is_sample(metadata);
         let is_lesson = FrameNames::is_lesson(metadata);
-        let role = Role::of_type(metadata, None, self.version);
+        let role = Role::of(metadata, None, self.version);
         let counted = self.counts.name(metadata);
-        let known = Known { ty, row, span: None, is_sample, is_lesson, fields, role, counted };
+        let known = Known { ty, row, span: None, is_sample, is_lesson, end, role, counted };
         self.known.insert(event.header.metadata_id, known);
         known
     }
@@ -301,40 +295,6 @@ impl Gathered {
         threads.sort_by_key(|it| (it.lost == 0, Reverse(it.events), it.index));
         threads
     }
-}
-
-/// The name of an event type. A type without a name is named by its id, as in .NET's tools.
-fn event_name(metadata: &Metadata) -> String {
-    match &*metadata.name {
-        "" => format!("EventID({})", metadata.event_id),
-        name => name.to_owned(),
-    }
-}
-
-/// The process that an event is about.
-fn process_id(event: &Event<'_>) -> Option<u64> {
-    let id = event.thread().process_id;
-    id.or_else(|| event.trace().value("ProcessId")?.parse().ok())
-}
-
-/// The duration in nanoseconds and the outcome that an event states.
-fn stated(event: &Event<'_>, (duration, outcome): Fields) -> (Option<i64>, Option<String>) {
-    let mut stated = (None, None);
-    let Some(last) = duration.max(outcome) else { return stated };
-    for (index, field) in event.fields().enumerate().take(last + 1) {
-        match field {
-            Ok((_, Value::U64(nanos))) if duration == Some(index) => {
-                stated.0 = Some(nanos.try_into().unwrap_or(i64::MAX));
-            }
-            Ok((_, Value::I64(nanos))) if duration == Some(index) => stated.0 = Some(nanos),
-            Ok((_, Value::Text(text))) if outcome == Some(index) && !text.is_empty() => {
-                stated.1 = Some(text.into_owned());
-            }
-            Ok(_) => {}
-            Err(_) => break,
-        }
-    }
-    stated
 }
 
 /// The text, or its begin if it is longer than so many characters.

@@ -42,16 +42,13 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
 mod assets;
-mod clock;
 mod data;
 mod durations;
 mod flame;
 mod gather;
-mod ids;
 mod own_time;
 mod page;
 mod samples;
-mod span_counts;
 mod spans;
 mod timeline;
 mod trees;
@@ -172,15 +169,6 @@ impl Report {
     pub fn write(&self, out: impl Write) -> io::Result<()> {
         page::write(&self.data, out)
     }
-}
-
-/// What the command `nettrace` shares with this crate. Not for others: it may change at any time.
-#[doc(hidden)]
-pub mod __shared {
-    pub use crate::{
-        ids::{Ids, Key, Role},
-        span_counts::SpanCounts,
-    };
 }
 
 /// The README, so that its example is compiled by the tests.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nettrace_views::__shared::{OneLine, is_hidden, json_escape};
+use nettrace_views::model::{OneLine, is_hidden, json_escape};
 use serde_json::ser::{CharEscape, Formatter, Serializer};
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use nettrace_reader::{__shared::Map, Event, Stack};
-use nettrace_views::__shared::FrameNames;
+use nettrace_views::model::FrameNames;
 
 use crate::flame::{Flame, Place};
 

@@ -11,11 +11,11 @@ mod settling;
 use std::collections::{HashMap, VecDeque};
 
 use nettrace_reader::__shared::Map;
+use nettrace_views::model::{Ids, Key};
 
 use crate::{
     durations::{Durations, MOST_EXACT},
     flame::{Flame, Place},
-    ids::{Ids, Key},
     own_time::OwnTime,
     trees::{Span, State, Tree},
 };
@@ -35,6 +35,7 @@ const MOST_PATHS: usize = 1 << 17;
 /// A start, a stop, or an event for a whole span.
 #[derive(Debug)]
 pub(crate) struct Edge<'a> {
+    pub(crate) span: Key,
     pub(crate) ids: Ids,
     pub(crate) at: i64,
     /// The number of the span's name.
@@ -211,7 +212,7 @@ impl Spans {
     /// Begins a span.
     pub(crate) fn start(&mut self, edge: &Edge<'_>) -> Option<Target> {
         self.last = self.last.max(edge.at);
-        if let Some(known) = self.find(&edge.ids.span) {
+        if let Some(known) = self.find(&edge.span) {
             let slot = &self.slots[known.slot];
             if slot.is_open && !self.is_same(slot.name, edge.name) {
                 return Some(slot.target(Part::Inside));
@@ -221,7 +222,7 @@ impl Spans {
             self.given_up += 1;
             self.give_up_oldest();
         }
-        let span = Span { start: Some(edge.at), ..edge.span(State::Started) };
+        let span = Span { start: Some(edge.at), ..edge.begun(State::Started) };
         let slot = self.add(edge, edge.at, true, span);
         Some(self.slots[slot].target(Part::Start))
     }
@@ -229,7 +230,7 @@ impl Spans {
     /// Ends a span.
     pub(crate) fn stop(&mut self, edge: &Edge<'_>) -> Option<Target> {
         self.last = self.last.max(edge.at);
-        let Some(known) = self.find(&edge.ids.span) else {
+        let Some(known) = self.find(&edge.span) else {
             return Some(self.known_at_end(edge, State::OnlyStopped));
         };
         let slot = &self.slots[known.slot];
@@ -244,16 +245,16 @@ impl Spans {
     /// Adds a span of one event.
     pub(crate) fn single(&mut self, edge: &Edge<'_>) -> Option<Target> {
         self.last = self.last.max(edge.at);
-        match self.find(&edge.ids.span) {
+        match self.find(&edge.span) {
             Some(known) => Some(self.slots[known.slot].target(Part::Inside)),
             None => Some(self.known_at_end(edge, State::Single)),
         }
     }
 
     /// Where an event inside of a span goes. `None` if its text is not wanted.
-    pub(crate) fn inside(&mut self, ids: &Ids, at: i64) -> Option<Target> {
+    pub(crate) fn inside(&mut self, span: &Key, at: i64) -> Option<Target> {
         self.last = self.last.max(at);
-        let known = self.find(&ids.span)?;
+        let known = self.find(span)?;
         Some(self.slots[known.slot].target(Part::Inside))
     }
 
@@ -350,7 +351,7 @@ impl Spans {
         self.number += 1;
         let slot = Slot {
             number: self.number,
-            key: edge.ids.span,
+            key: edge.span,
             alias: edge.ids.alias,
             name: edge.name,
             parent,
@@ -372,7 +373,7 @@ impl Spans {
             }
         };
         let it = Ref { slot: place, number: self.number };
-        self.by_key.insert(edge.ids.span, it);
+        self.by_key.insert(edge.span, it);
         if let Some(alias) = edge.ids.alias {
             self.by_key.insert(alias, it);
         }
@@ -397,12 +398,12 @@ impl Spans {
             start,
             end: Some(edge.at),
             outcome: edge.outcome.map(Into::into),
-            ..edge.span(state)
+            ..edge.begun(state)
         };
         let place = self.add(edge, start.unwrap_or(edge.at), false, span);
         let slot = &self.slots[place];
         let (tree_id, node, detail, number) = (slot.tree, slot.node, slot.detail, slot.number);
-        let own = self.adopt(edge.ids.span, tree_id, node, detail, start, edge.at);
+        let own = self.adopt(edge.span, tree_id, node, detail, start, edge.at);
         if start.is_some() {
             self.count(edge.name, edge.duration, Some(own), edge.outcome);
         } else {
@@ -521,11 +522,11 @@ impl Slot {
 }
 
 impl Edge<'_> {
-    fn span(&self, state: State) -> Span {
+    fn begun(&self, state: State) -> Span {
         Span {
             process: self.process,
             thread: self.thread,
-            ..Span::new(self.ids.span, self.name, self.at, state)
+            ..Span::new(self.span, self.name, self.at, state)
         }
     }
 }

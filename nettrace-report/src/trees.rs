@@ -3,11 +3,9 @@
 use std::cmp::Reverse;
 
 use nettrace_context::TraceId;
+use nettrace_views::model::Key;
 
-use crate::{
-    flame::{Flame, Place},
-    ids::Key,
-};
+use crate::flame::{Flame, Place};
 
 /// With more spans than this, the shortest ones of a tree are forgotten.
 const MOST_SPANS: usize = 1000;
@@ -267,8 +265,7 @@ impl Span {
 mod tests {
     use nettrace_context::SpanId;
 
-    use super::{MOST_AROUND, MOST_SPANS, Span, State, Tree};
-    use crate::ids::Key;
+    use super::{Key, MOST_AROUND, MOST_SPANS, Span, State, Tree};
 
     /// Each span begins when the one around it has ended, as in a task that starts itself again.
     #[test]

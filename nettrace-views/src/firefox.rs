@@ -16,13 +16,12 @@ use nettrace_reader::{Thread, Trace};
 
 use crate::{
     LeftOut, Options,
-    clock::unix_nanos,
     json::{self, Members},
+    model::{self, process_of, unix_nanos},
     profile::interval,
-    shown,
     spans::{Begin, Draw, Flows, Place},
     stacks::{Frames, Sampled, Samples},
-    timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
+    timeline::{CounterValue, Form, Moment, Relieve, Timeline},
 };
 
 /// The latest time in nanoseconds. As milliseconds it is a number that `f64` has with nanoseconds.
@@ -334,7 +333,7 @@ impl Form for Firefox {
     }
 
     fn close(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
-        self.failure = shown::to_json(&mut *out, &self.profile).err();
+        self.failure = model::to_json(&mut *out, &self.profile).err();
         out.push(b'\n');
     }
 

@@ -7,8 +7,8 @@ use nettrace_reader::Trace;
 
 use crate::{
     LeftOut, Options,
+    model::is_hidden,
     profile::{Profile, Profiler, interval},
-    shown::is_hidden,
     spans::{Begin, Place},
     stacks::Samples,
     timeline::{Relieve, Timeline},

@@ -5,8 +5,7 @@ use std::{collections::HashMap, io::Write};
 use nettrace_reader::Value;
 
 use crate::{
-    clock,
-    shown::{is_hidden, json_escape},
+    model::{FileTime, is_hidden, json_escape},
     values::{Details, guid, hex},
 };
 
@@ -198,7 +197,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value<'_>) {
         }
         Value::Utf8CodeUnit(unit) => show(out, unit),
         Value::DateTime(time) => string(out, &time.to_string()),
-        Value::FileTime(units) => string(out, &clock::file_time(*units)),
+        Value::FileTime(units) => string(out, &FileTime(*units).to_string()),
         Value::Guid(bytes) => string(out, &guid(bytes)),
         Value::Decimal(number) => string(out, &number.to_string()),
         Value::Bytes(bytes) => string(out, &format!("0x{}", hex(bytes))),

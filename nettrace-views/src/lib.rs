@@ -128,17 +128,15 @@
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
 mod chrome;
-mod clock;
 mod firefox;
 mod flamegraph;
 mod frame_names;
-mod ids;
 mod json;
+pub mod model;
 mod perfetto;
 mod pprof;
 mod profile;
 mod proto;
-mod shown;
 mod spans;
 mod speedscope;
 mod stacks;
@@ -420,18 +418,6 @@ pub fn write<R: Source, W: Write>(
 ) -> io::Result<Written> {
     let target = view.target(out, events.trace(), events.major_version(), options);
     drive(events, target)
-}
-
-/// What the crates of this project share. Not for others: it may change at any time.
-#[doc(hidden)]
-pub mod __shared {
-    pub use crate::{
-        clock::{Clock, unix_nanos},
-        frame_names::FrameNames,
-        ids::{Ids, Key, Role, SINGLE, has_fields_of_single, place, span_name},
-        shown::{Json, OneLine, is_hidden, json_escape, to_json},
-        values::{Hex, guid, hex},
-    };
 }
 
 /// The README, so that its example is compiled by the tests.

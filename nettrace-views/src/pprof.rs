@@ -14,7 +14,7 @@ use nettrace_reader::Trace;
 
 use crate::{
     LeftOut, Options,
-    clock::unix_nanos,
+    model::unix_nanos,
     profile::{Profile, Profiler, interval},
     proto::{self, Opened, close, open},
     spans::{Begin, Place},

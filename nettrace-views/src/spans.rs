@@ -19,7 +19,7 @@ use std::{collections::VecDeque, rc::Rc};
 
 use nettrace_reader::__shared::Map;
 
-use crate::ids::Key;
+use crate::model::Key;
 
 /// The number of slices of a thread that are remembered after their end.
 const CLOSED: usize = 64;

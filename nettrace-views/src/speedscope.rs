@@ -10,8 +10,8 @@ use nettrace_reader::Trace;
 
 use crate::{
     LeftOut, Options,
-    ids::Key,
     json::{self, show, string},
+    model::Key,
     profile::{Profile, Profiler, interval},
     spans::{Begin, Place},
     stacks::{Frames, Sampled, Samples},

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, hash_map::Entry};
 
 use crate::{
-    ids::Key,
+    model::Key,
     spans::Begin,
     stacks::{Frames, Samples},
 };

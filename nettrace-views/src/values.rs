@@ -3,7 +3,7 @@
 
 use nettrace_reader::{Label, Metadata, Value};
 
-use crate::clock;
+use crate::model::Time;
 
 /// Begins the key of a key-value that states the Rust type of a field, as the writer of this
 /// project states it. The name of the field follows.
@@ -82,7 +82,9 @@ fn present<'v, 'a>(value: &'v Value<'a>) -> Option<&'v Value<'a>> {
 fn meant<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
     match value {
         Value::I64(nanos) if key.meaning.is_time => {
-            D::text(out, &key.bytes, &clock::unix_time(*nanos));
+            // All times of 64 bits are in the calendar.
+            let time = Time::of_unix((*nanos).into());
+            D::text(out, &key.bytes, &time.map_or(String::new(), |time| time.to_string()));
         }
         Value::Bytes([byte]) if key.meaning.is_option => {
             D::unsigned(out, &key.bytes, (*byte).into());

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fs, io::Read};
 
 use flate2::read::GzDecoder;
 use nettrace_reader::Reader;
-use nettrace_views::{__shared::is_hidden, By, Options, View, write};
+use nettrace_views::{By, Options, View, model::is_hidden, write};
 use serde_json::Value as Json;
 use testkit::{
     perfetto::{Field, Trace, ask, message},

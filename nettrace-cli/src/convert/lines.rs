@@ -3,11 +3,10 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, Totals, Trace};
-use nettrace_views::{LeftOut, Target};
+use nettrace_views::{LeftOut, Target, model::Clock};
 use serde::Serialize;
 
 use crate::{
-    clock::Clock,
     convert::{
         BATCH,
         view::{Begin, Other},
@@ -56,7 +55,7 @@ pub(crate) fn write<R: nettrace_reader::Source>(
 }
 
 /// Writes an event as a line.
-type Form = fn(&Event<'_>, &EventType, &Payload<'_>, &mut Clock, &mut Vec<u8>) -> io::Result<()>;
+type Form = fn(&Event<'_>, &EventType, &Payload<'_>, Clock, &mut Vec<u8>) -> io::Result<()>;
 
 /// Writes a line for each event.
 struct Lines<'w> {
@@ -100,7 +99,7 @@ impl Target for Lines<'_> {
         *damaged += u64::from(payload.error.is_some());
         *undescribed += u64::from(payload.fields.is_empty() && !event.payload.is_empty());
         *stacks += u64::from(event.header.stack_id != 0 && event.stack().is_some());
-        (self.form)(event, ty, &payload, &mut self.clock, &mut self.out)?;
+        (self.form)(event, ty, &payload, self.clock, &mut self.out)?;
         if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
     }
 
@@ -120,7 +119,7 @@ fn json(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
-    clock: &mut Clock,
+    clock: Clock,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     out.extend_from_slice(&dump::json(event, ty, payload, clock)?);
@@ -132,7 +131,7 @@ fn csv(
     event: &Event<'_>,
     _: &EventType,
     payload: &Payload<'_>,
-    clock: &mut Clock,
+    clock: Clock,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let (metadata, thread) = (event.metadata(), event.thread());

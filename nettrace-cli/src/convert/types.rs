@@ -16,7 +16,7 @@ use nettrace_format::{
     v6::{FieldDescription, PlainType, TypeCode, TypeDescription},
 };
 use nettrace_reader::{Field, Metadata, Type};
-use nettrace_views::__shared::{SINGLE, has_fields_of_single};
+use nettrace_views::model::{SINGLE, has_fields_of_single};
 
 use crate::convert::turned;
 

@@ -9,10 +9,11 @@ use std::{
 };
 
 use nettrace_reader::Event;
+pub(crate) use nettrace_views::model::process_id;
+use nettrace_views::model::{Clock, Instant};
 
 use crate::{
     args::Limits,
-    clock::Clock,
     event_types::{EventType, EventTypes},
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
@@ -60,7 +61,7 @@ struct Shown<'a> {
     event: &'a Event<'a>,
     ty: &'a EventType,
     payload: &'a Payload<'a>,
-    time: crate::clock::Instant<'a>,
+    time: Instant,
     extras: &'a [Extra],
     /// The place of its type in the source code, if another type has the same name.
     place: Option<&'a str>,
@@ -91,18 +92,12 @@ pub(crate) fn each(
     limits: Limits,
     options: &FilterOptions,
     out: &mut impl Write,
-    mut show: impl FnMut(
-        &Event<'_>,
-        &EventType,
-        &Payload<'_>,
-        &mut Clock,
-        &mut Vec<u8>,
-    ) -> io::Result<()>,
+    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, Clock, &mut Vec<u8>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();
-    let mut clock = Clock::of(events.trace());
-    let mut filter = Filter::new(options, &clock)?;
+    let clock = Clock::of(events.trace());
+    let mut filter = Filter::new(options, clock)?;
     let mut lines = Lines::new(options, out);
     let mut types = EventTypes::default();
     let end = loop {
@@ -116,7 +111,7 @@ pub(crate) fn each(
             Err(error) => break Err(error),
         };
         summary.count(&event);
-        if !filter.passes(&OfNetTrace { event: &event, clock: &clock }) {
+        if !filter.passes(&OfNetTrace { event: &event, clock }) {
             continue;
         }
         let ty = types.of(&event);
@@ -129,10 +124,10 @@ pub(crate) fn each(
             continue;
         }
         summary.count_shown(payload.error.is_some());
-        lines.line(|line| show(&event, ty, &payload, &mut clock, line))?;
+        lines.line(|line| show(&event, ty, &payload, clock, line))?;
     };
     lines.finish()?;
-    summary.write(options, events.trace(), events.totals(), &clock)?;
+    summary.write(options, events.trace(), events.totals(), clock)?;
     if summary.shown() == 0 {
         crate::summary::say(filter.report(options))?;
     }
@@ -142,7 +137,7 @@ pub(crate) fn each(
 /// An event as filters see it.
 struct OfNetTrace<'a> {
     event: &'a Event<'a>,
-    clock: &'a Clock,
+    clock: Clock,
 }
 
 impl Subject for OfNetTrace<'_> {
@@ -166,7 +161,7 @@ impl Subject for OfNetTrace<'_> {
     }
 
     fn since_start(&self) -> Option<i128> {
-        self.clock.since_start(self.event.header.timestamp)
+        self.clock.exactly(self.event.header.timestamp)
     }
 
     fn level(&self) -> u8 {
@@ -179,21 +174,13 @@ pub(crate) fn json(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
-    clock: &mut Clock,
+    clock: Clock,
 ) -> Result<Vec<u8>, serde_json::Error> {
     let time = clock.at(event.header.timestamp);
     let mut out = Vec::new();
     let shown = Shown { event, ty, payload, time, extras: &[], place: None };
     spelling::to_json(&mut out, &shown)?;
     Ok(out)
-}
-
-/// The OS id of an event's process.
-pub(crate) fn process_id(event: &Event<'_>) -> Option<u64> {
-    event
-        .thread()
-        .process_id
-        .or_else(|| event.trace().value("ProcessId").and_then(|id| id.parse().ok()))
 }
 
 /// The processor on which an event was recorded, if known.

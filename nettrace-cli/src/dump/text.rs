@@ -5,11 +5,11 @@ use std::io::{self, Write};
 use nettrace_reader::{Event, Thread};
 
 use crate::{
-    clock::Seconds,
     dump::{Extra, Shown},
     event_types::EventType,
     message::Message,
     payload::{LabelValue, Payload, label_name, quoted},
+    seconds::Seconds,
     spelling::{self, Hex, OneLine, Opcode},
 };
 

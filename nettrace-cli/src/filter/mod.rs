@@ -10,8 +10,9 @@ mod options;
 
 use std::{borrow::Cow, collections::BTreeSet, fmt};
 
+use nettrace_views::model::Clock;
+
 use crate::{
-    clock::Clock,
     failure::Failure,
     spelling::{self, OneLine},
 };
@@ -65,14 +66,14 @@ const OTHERS: usize = 10;
 
 impl Filter {
     /// The filters of a command, for a trace with this clock.
-    pub(crate) fn new(options: &FilterOptions, clock: &Clock) -> Result<Self, Failure> {
+    pub(crate) fn new(options: &FilterOptions, clock: Clock) -> Result<Self, Failure> {
         fn stage<T: Clone>(values: &[T]) -> Option<(Vec<T>, Stage)> {
             (!values.is_empty()).then(|| (values.to_vec(), Stage::default()))
         }
         let times = match (&options.from, &options.to) {
             (None, None) => None,
             (from, to) => {
-                if clock.since_start(0).is_none() {
+                if !clock.is_known() {
                     return Err(Failure::NoTimes);
                 }
                 let at = |bound: &Option<Bound>, otherwise| match bound {

@@ -8,17 +8,18 @@ use std::{
 };
 
 use nettrace_reader::heph::{Event, Reader, Value};
+use nettrace_views::model::{self, Clock};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     args::Limits,
-    clock::{self, Clock, Seconds},
     dump::DumpOptions,
     failure::Failure,
     filter::{Condition, Filter, FilterOptions, Outcome, Scalar, Subject, ThreadPattern},
     heph::{Epoch, HephSource},
     lines::Lines,
     payload::{JsonFloat, PlainFloat},
+    seconds::Seconds,
     source::Bytes,
     spelling::{OneLine, to_json},
     summary::{Printed, say},
@@ -64,7 +65,7 @@ fn each<W: Write>(
     limits: Limits,
     wanted: &FilterOptions,
     out: &mut W,
-    mut show: impl FnMut(&Event<'_>, clock::Instant<'_>, &mut Vec<u8>) -> io::Result<()>,
+    mut show: impl FnMut(&Event<'_>, model::Instant, &mut Vec<u8>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     for (is_given, what) in
         [(!wanted.provider.is_empty(), "provider"), (wanted.level.is_some(), "level")]
@@ -97,7 +98,7 @@ fn each<W: Write>(
         }
         let filter = match &mut filter {
             Some(filter) => filter,
-            none => none.insert(Filter::new(wanted, &clock)?),
+            none => none.insert(Filter::new(wanted, clock)?),
         };
         if damaged.is_none() {
             damaged = event.attributes().find_map(Result::err);
@@ -208,7 +209,7 @@ fn scalar(value: Value<'_>) -> Scalar<'_> {
     }
 }
 
-fn write_text(event: &Event<'_>, time: clock::Instant<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+fn write_text(event: &Event<'_>, time: model::Instant, out: &mut Vec<u8>) -> io::Result<()> {
     match time.time {
         Some(time) => write!(out, "{time}")?,
         None => write!(out, "{:>30}", "-")?,
@@ -235,7 +236,7 @@ fn write_text(event: &Event<'_>, time: clock::Instant<'_>, out: &mut Vec<u8>) ->
 /// An event as a JSON object. Its keys are documented in `docs/json.md`.
 struct JsonEvent<'a> {
     event: &'a Event<'a>,
-    time: clock::Instant<'a>,
+    time: model::Instant,
 }
 
 impl Serialize for JsonEvent<'_> {

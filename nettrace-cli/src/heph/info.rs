@@ -11,13 +11,13 @@ use serde::Serialize;
 
 use crate::{
     args::Limits,
-    clock::Seconds,
     failure::Failure,
     heph::{
         Epoch, HephSource,
         spans::{self, Spans},
     },
     info::{InfoOptions, MOST_ROWS, Rate, Rates, write_json, write_rate},
+    seconds::Seconds,
     source::Bytes,
     spelling::OneLine,
 };

@@ -14,11 +14,11 @@ use std::{
 };
 
 use nettrace_reader::{Reader, ThreadTotals};
-use nettrace_report::__shared::SpanCounts;
+use nettrace_views::model::{Clock, SpanCounts};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    args::Limits, clock::Clock, failure::Failure, namesakes::Namesakes, source::Source, spelling,
+    args::Limits, failure::Failure, namesakes::Namesakes, source::Source, spelling,
     unique_names::Names,
 };
 
@@ -166,15 +166,15 @@ impl Info {
         damage: Option<String>,
     ) -> Self {
         let (trace, totals) = (reader.trace(), reader.totals());
-        let mut clock = Clock::of(trace);
-        let mut moment = |ticks| {
+        let clock = Clock::of(trace);
+        let moment = |ticks| {
             let instant = clock.at(ticks);
             let time = instant.time.map(|time| time.to_string());
             Moment { time, since_start_ns: instant.since_start, ticks }
         };
         let span = reader.time_span();
-        let [first_event, last_event] = [span.map(|(first, _)| first), span.map(|(_, last)| last)]
-            .map(|it| it.map(&mut moment));
+        let [first_event, last_event] =
+            [span.map(|(first, _)| first), span.map(|(_, last)| last)].map(|it| it.map(moment));
         Self {
             format: "NetTrace",
             major_version: reader.major_version(),

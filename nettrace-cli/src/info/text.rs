@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    clock::Seconds,
     info::{Info, Moment, Rate, ThreadInfo},
+    seconds::Seconds,
     spelling::OneLine,
 };
 

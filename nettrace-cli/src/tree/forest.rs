@@ -8,8 +8,9 @@
 use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
 use nettrace_context::TraceId;
+use nettrace_views::model::{Ids, Key};
 
-use crate::tree::{Ids, Key, nesting::Loose};
+use crate::tree::nesting::Loose;
 
 /// What an index, and the links to parents and children, take for each span.
 const LINKS: usize = 160;
@@ -85,6 +86,7 @@ pub(super) struct Inside {
 /// A start, a stop, or an event for a whole span.
 #[derive(Debug)]
 pub(super) struct Edge<'a> {
+    pub(super) span: Key,
     pub(super) ids: Ids,
     pub(super) at: i64,
     pub(super) provider: &'a str,
@@ -195,14 +197,14 @@ impl Forest {
     /// Begins a span.
     pub(super) fn start(&mut self, edge: &Edge<'_>) -> Step {
         let ty = self.ty(edge.provider, edge.name);
-        let known = self.find(&edge.ids.span);
+        let known = self.find(&edge.span);
         let at = match known.map(|at| (at, &self.spans[at as usize])) {
             // Only events came before.
             Some((at, span)) if span.state == State::Unknown => at,
             Some((at, span)) if span.state == State::Started && span.ty != Some(ty) => {
                 return Step::Inside(at);
             }
-            _ => match self.add(&edge.ids, edge.at) {
+            _ => match self.add(edge.span, &edge.ids, edge.at) {
                 Some(at) => at,
                 None => return self.no_room(),
             },
@@ -221,9 +223,9 @@ impl Forest {
     /// Ends a span.
     pub(super) fn stop(&mut self, edge: &Edge<'_>) -> Step {
         let ty = self.ty(edge.provider, edge.name);
-        let at = match self.find(&edge.ids.span) {
+        let at = match self.find(&edge.span) {
             Some(at) => at,
-            None => match self.add(&edge.ids, edge.at) {
+            None => match self.add(edge.span, &edge.ids, edge.at) {
                 Some(at) => at,
                 None => {
                     self.counts.events_left_out += 1;
@@ -247,7 +249,7 @@ impl Forest {
     /// Adds a span of one event.
     pub(super) fn single(&mut self, edge: &Edge<'_>) -> Step {
         let ty = self.ty(edge.provider, edge.name);
-        let at = match self.find(&edge.ids.span).or_else(|| self.add(&edge.ids, edge.at)) {
+        let at = match self.find(&edge.span).or_else(|| self.add(edge.span, &edge.ids, edge.at)) {
             Some(at) => at,
             None => return self.no_room(),
         };
@@ -261,8 +263,8 @@ impl Forest {
     }
 
     /// The span of an event inside. It need not have begun.
-    pub(super) fn inside(&mut self, ids: &Ids, at: i64) -> Step {
-        match self.find(&ids.span).or_else(|| self.add(ids, at)) {
+    pub(super) fn inside(&mut self, span: Key, ids: &Ids, at: i64) -> Step {
+        match self.find(&span).or_else(|| self.add(span, ids, at)) {
             Some(at) => Step::Inside(at),
             None => {
                 self.counts.events_left_out += 1;
@@ -314,7 +316,7 @@ impl Forest {
     }
 
     /// Adds a span of which nothing is known but its ids.
-    fn add(&mut self, ids: &Ids, seen: i64) -> Option<u32> {
+    fn add(&mut self, span: Key, ids: &Ids, seen: i64) -> Option<u32> {
         if self.has_all_spans {
             return None;
         }
@@ -328,9 +330,9 @@ impl Forest {
         self.span_bytes += SPAN_BYTES;
         let at = u32::try_from(self.spans.len()).ok()?;
         // Every event of a span of ours names the parent. In other traces only the start does.
-        let parent = ids.related.filter(|_| matches!(ids.span, Key::Span(..)));
-        self.spans.push(Span::new(ids, seen, parent));
-        self.by_key.insert(ids.span, at);
+        let parent = ids.related.filter(|_| matches!(span, Key::Span(..)));
+        self.spans.push(Span::new(span, ids.trace, seen, parent));
+        self.by_key.insert(span, at);
         if let Some(alias) = ids.alias {
             self.by_key.insert(alias, at);
         }
@@ -457,10 +459,10 @@ pub(super) enum Step {
 }
 
 impl Span {
-    fn new(ids: &Ids, seen: i64, parent: Option<Key>) -> Self {
+    fn new(key: Key, trace: Option<TraceId>, seen: i64, parent: Option<Key>) -> Self {
         Self {
-            key: ids.span,
-            trace: ids.trace,
+            key,
+            trace,
             process: 0,
             parent,
             parent_at: None,

@@ -3,10 +3,10 @@
 use std::io::Write;
 
 use nettrace_reader::Event;
+use nettrace_views::model::{Clock, Time};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    clock::Clock,
     failure::Failure,
     payload::{JsonLabels, JsonValue, Payload, is_id},
     spelling::to_json,
@@ -24,7 +24,7 @@ pub(super) fn write(
     forest: &Forest,
     trees: &Trees<'_>,
     root: usize,
-    clock: &mut Clock,
+    clock: Clock,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let trace = forest.spans[root].trace.map(|id| id.to_string());
@@ -51,7 +51,7 @@ pub(super) fn write(
 fn span(
     forest: &Forest,
     node: Node<'_>,
-    clock: &mut Clock,
+    clock: Clock,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let Node { span, depth, length, own, .. } = node;
@@ -75,7 +75,7 @@ fn span(
     add(out, "state", &state(span))?;
     add(out, "outcome", &span.outcome)?;
     let unix = span.start.and_then(|start| Some(clock.start()? + i128::from(start)));
-    add(out, "time", &unix.and_then(|unix| Some(clock.time(unix)?.to_string())))?;
+    add(out, "time", &unix.and_then(|unix| Some(Time::of_unix(unix)?.to_string())))?;
     add(out, "since_start_ns", &span.start)?;
     let (duration, least) = match length {
         Length::Exact(nanos) => (Some(nanos), None),

@@ -14,12 +14,11 @@ pub(crate) mod text;
 use std::io::{self, Write};
 
 use nettrace_context::TraceId;
-use nettrace_reader::{Event, Label, SortedReader, Value};
-use nettrace_views::__shared::{place, span_name};
+use nettrace_reader::{Event, Label, SortedReader};
+use nettrace_views::model::{Clock, EndFields, Ids, Key, Role, place, span_name};
 
 use crate::{
     args::Limits,
-    clock::Clock,
     dump::process_id,
     event_types::{EventType, EventTypes},
     failure::Failure,
@@ -33,8 +32,6 @@ use crate::{
         order::Trees,
     },
 };
-
-pub(crate) use nettrace_report::__shared::{Ids, Key, Role};
 
 /// Options of `tree`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -80,7 +77,7 @@ pub(crate) fn run(
         other_traces: 0,
         last: i64::MIN,
     };
-    if reading.clock.since_start(0).is_none() {
+    if !reading.clock.is_known() {
         return Err(Failure::NoDurations);
     }
     let end = loop {
@@ -97,8 +94,8 @@ pub(crate) fn run(
     let shown = options.slow.map_or(count, |slow| slow.min(count));
     for root in &trees.roots[..shown] {
         match options.json {
-            true => json::write(forest, &trees, *root, clock, out)?,
-            false => text::write(forest, &trees, *root, clock, out)?,
+            true => json::write(forest, &trees, *root, *clock, out)?,
+            false => text::write(forest, &trees, *root, *clock, out)?,
         }
     }
     reading.summarize(shown, count, &events)?;
@@ -125,16 +122,16 @@ struct Reading {
 impl Reading {
     fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         self.events += 1;
-        let at = self.clock.since_start(event.header.timestamp).unwrap_or(0);
-        let at = at.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        let at = self.clock.since_start(event.header.timestamp);
         self.last = self.last.max(at);
         let flow = if self.is_from_heph { flow(event) } else { None };
-        let Some(ids) = Ids::of(event) else {
+        let ids = Ids::of(&event.labels());
+        let Some(span) = ids.span else {
             match flow.filter(|_| self.options.trace.is_none()) {
                 Some(flow) => {
                     let ty = self.types.of(event);
                     let payload = Payload::of(event, ty);
-                    let text = inside(self.options.json, event, ty, &payload, &mut self.clock)?;
+                    let text = inside(self.options.json, event, ty, &payload, self.clock)?;
                     self.forest.keep_loose(flow, at, text);
                 }
                 None => self.outside += 1,
@@ -147,12 +144,14 @@ impl Reading {
         }
         let ty = self.types.of(event);
         let payload = Payload::of(event, ty);
-        let step = match Role::of(event, self.version) {
-            Role::Inside => self.forest.inside(&ids, at),
+        let step = match Role::of(event.metadata(), ids.overrides.opcode, self.version) {
+            role if !role.is_edge() => self.forest.inside(span, &ids, at),
             role => {
+                let (duration, outcome) = EndFields::of(event.metadata()).stated(event);
                 let name = spelling::event_name(event.metadata());
                 let place = place(event.metadata());
                 let edge = Edge {
+                    span,
                     ids,
                     at,
                     provider: &event.metadata().provider,
@@ -161,8 +160,8 @@ impl Reading {
                     process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
                     thread: event.thread().os_thread_id,
                     flow,
-                    duration: number(&payload, "duration"),
-                    outcome: text_of(&payload, "outcome"),
+                    duration,
+                    outcome: outcome.as_deref(),
                 };
                 match role {
                     Role::Start => self.forest.start(&edge),
@@ -173,7 +172,7 @@ impl Reading {
         };
         match step {
             Step::Inside(span) => {
-                let text = inside(self.options.json, event, ty, &payload, &mut self.clock)?;
+                let text = inside(self.options.json, event, ty, &payload, self.clock)?;
                 self.forest.keep_event(span, at, text);
             }
             Step::Edge(span) => {
@@ -245,7 +244,7 @@ fn inside(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
-    clock: &mut Clock,
+    clock: Clock,
 ) -> io::Result<Vec<u8>> {
     match as_json {
         true => Ok(crate::dump::json(event, ty, payload, clock)?),
@@ -261,27 +260,6 @@ fn flow(event: &Event<'_>) -> Option<Flow> {
         _ => None,
     })?;
     Some(Flow { thread: event.thread().os_thread_id?, substream })
-}
-
-/// A field of Start or Stop that is a number.
-fn number(payload: &Payload<'_>, name: &str) -> Option<i64> {
-    match field(payload, name)? {
-        Value::U64(value) => Some((*value).try_into().unwrap_or(i64::MAX)),
-        Value::I64(value) => Some(*value),
-        _ => None,
-    }
-}
-
-fn text_of<'p>(payload: &'p Payload<'_>, name: &str) -> Option<&'p str> {
-    match field(payload, name)? {
-        // Others do not say it.
-        Value::Text(text) => Some(&**text).filter(|text| !text.is_empty()),
-        _ => None,
-    }
-}
-
-fn field<'p, 'a>(payload: &'p Payload<'a>, name: &str) -> Option<&'p Value<'a>> {
-    payload.fields.iter().find(|(field, _)| *field == name)?.1.as_ref()
 }
 
 /// The fields that have a column or a key of their own. `started` is the start of a span that one

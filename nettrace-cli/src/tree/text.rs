@@ -7,12 +7,13 @@ use std::{
 };
 
 use nettrace_reader::Event;
+use nettrace_views::model::{Clock, Time};
 
 use crate::{
-    clock::{Clock, Seconds},
     dump::text::{write_fields, write_what},
     event_types::EventType,
     payload::{LabelValue, Payload, is_id, label_name},
+    seconds::Seconds,
     spelling::OneLine,
     tree::{
         Key,
@@ -31,7 +32,7 @@ pub(super) fn write(
     forest: &Forest,
     trees: &Trees<'_>,
     root: usize,
-    clock: &mut Clock,
+    clock: Clock,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let span = &forest.spans[root];
@@ -64,10 +65,10 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn head(&mut self, root: &Span, clock: &mut Clock) -> io::Result<()> {
+    fn head(&mut self, root: &Span, clock: Clock) -> io::Result<()> {
         let out = &mut self.lines;
         let since = i128::from(self.start);
-        if let Some(time) = clock.start().and_then(|start| clock.time(start + since)) {
+        if let Some(time) = clock.start().and_then(|start| Time::of_unix(start + since)) {
             write!(out, "{time} ")?;
         }
         write!(out, "{:>15}", Seconds(since).to_string())?;

@@ -18,11 +18,11 @@ use nettrace_reader::{Thread, Trace};
 
 use crate::{
     LeftOut, Options,
-    clock::{unix_nanos, unix_time},
     json::{self, Members, show, string},
+    model::{Time, process_of, unix_nanos},
     spans::{self, Begin, Draw, Place},
     stacks::{Sampled, Samples},
-    timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
+    timeline::{CounterValue, Form, Moment, Relieve, Timeline},
 };
 
 /// Ids from here on stand for ids that are larger or unknown. Viewers take 32 bits.
@@ -148,7 +148,8 @@ impl Chrome {
         );
         if let Some(nanos) = unix_nanos(&trace.sync_time) {
             out.extend_from_slice(b",\"start\":");
-            string(out, &unix_time(i64::try_from(nanos).unwrap_or(i64::MAX)));
+            let time = Time::of_unix(nanos.into());
+            string(out, &time.map_or(String::new(), |time| time.to_string()));
         }
         let mut facts = Vec::new();
         for (key, value) in &trace.key_values {

@@ -23,11 +23,12 @@ use self::{
     tracks::Tracks,
 };
 use crate::{
-    LeftOut, Options, clock,
+    LeftOut, Options,
+    model::{process_of, unix_nanos},
     proto::{self, Short, close, open},
     spans::{Begin, Draw, Flows, Place},
     stacks::Samples,
-    timeline::{CounterValue, Form, Moment, Relieve, Timeline, process_of},
+    timeline::{CounterValue, Form, Moment, Relieve, Timeline},
     values::Details,
 };
 
@@ -93,7 +94,7 @@ pub(crate) struct Perfetto {
 
 impl Perfetto {
     fn new(trace: &Trace, out: &mut Vec<u8>) -> Self {
-        write_clock(out, clock::unix_nanos(&trace.sync_time));
+        write_clock(out, unix_nanos(&trace.sync_time));
         let mut names = Names::default();
         let lost = names.refer(Kind::Annotation, "lost", out);
         let mut loss = Vec::new();

@@ -4,7 +4,7 @@ use nettrace_context::ActivityId;
 use nettrace_reader::{__shared::LastLabels, Event, Label};
 
 use crate::{
-    ids::Ids,
+    model::Ids,
     timeline::Form,
     values::{self, Details, Hex},
 };
@@ -14,7 +14,6 @@ use crate::{
 pub(super) struct Labels {
     labels: LastLabels,
     pub(super) ids: Ids,
-    pub(super) level: Option<u8>,
     /// Those of slices and of events inside, each made when the first of them comes.
     all: Part,
     some: Part,
@@ -50,14 +49,7 @@ impl Labels {
     /// Takes note of other labels.
     fn note(&mut self) {
         (self.all.is_made, self.some.is_made) = (false, false);
-        self.level = None;
-        let labels = self.labels.labels();
-        self.ids = Ids::of(labels);
-        for label in labels {
-            if let Label::Level(level) = label {
-                self.level = Some(*level);
-            }
-        }
+        self.ids = Ids::of(self.labels.labels());
     }
 
     /// The details for slices.

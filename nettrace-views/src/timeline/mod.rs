@@ -21,8 +21,7 @@ use self::{
 };
 use crate::{
     LeftOut, Options, Target,
-    clock::Clock,
-    ids::{Key, Role},
+    model::{Clock, Role, process_of},
     spans::{Begin, Draw, End, Spans},
     stacks::Samples,
     values::{self, Details},
@@ -139,11 +138,6 @@ struct Counts {
     samples: u64,
 }
 
-/// The process that a trace names.
-pub(crate) fn process_of(trace: &Trace) -> Option<u64> {
-    trace.value("ProcessId").and_then(|id| id.parse().ok())
-}
-
 impl<F: Form, W: Write> Timeline<F, W> {
     /// Begins the result of a NetTrace trace of a major version. `out` has what the form has
     /// written so far.
@@ -237,7 +231,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         };
         self.labels.read(event);
         let ty = self.types.of(event, self.version, &mut self.form, &mut self.out);
-        let role = match self.labels.ids.opcode {
+        let role = match self.labels.ids.overrides.opcode {
             Some(code) if header.label_list != 0 => {
                 Role::of(event.metadata(), Some(code), self.version)
             }
@@ -279,8 +273,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let ids = self.labels.ids;
         let Some(key) = ids.span else { return false };
         let Self { spans, form, out, labels, keys, .. } = self;
-        let is_edge = matches!(role, Role::Start | Role::Stop | Role::Single);
-        if is_edge && !spans.is_of_span(key, &ty.span) {
+        if role.is_edge() && !spans.is_of_span(key, &ty.span) {
             return false;
         }
         let begin = |at, details| Begin {
@@ -314,7 +307,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
             Role::Stop if spans.stop(&end, form, out) => true,
             Role::Stop | Role::Single => {
-                let Some(duration) = ty.duration_of(event) else { return false };
+                let Some(duration) = ty.end.stated(event).0 else { return false };
                 let details = with_labels(spans, &[]);
                 let begin = begin(F::bounded(at.saturating_sub(duration)), details);
                 spans.whole(begin, &end, form, out);
@@ -337,7 +330,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         if ids.related.is_none() && ty.follows.is_none() {
             return None;
         }
-        let followed = ty.followed(event).and_then(Key::of_span);
+        let followed = ty.followed(event, ids.trace.is_some());
         let from = followed.or(ids.related).filter(|from| Some(*from) != ids.span)?;
         self.links += 1;
         // The numbers of the flows from parents are ids of spans, which are random.
@@ -407,7 +400,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         if ty.keys.is_empty() && !event.payload.is_empty() {
             self.counts.undescribed += 1;
         }
-        match self.labels.level {
+        match self.labels.ids.overrides.level {
             None => out.extend_from_slice(&ty.level),
             Some(level) => {
                 out.extend_from_slice(&types::level::<F::Details>(level, &self.keys.level))

@@ -1,11 +1,12 @@
 //! What is known of an event type, before its events come.
 
-use std::{borrow::Cow, rc::Rc};
+use std::rc::Rc;
 
+use nettrace_context::SpanId;
 use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
-    ids::{Role, span_name},
+    model::{EndFields, Key as SpanKey, Role, event_name, span_name},
     spans::Name,
     stacks::{self, Lesson},
     timeline::{Form, counters::CounterEvent},
@@ -32,14 +33,11 @@ pub(super) struct EventType {
     pub(super) has_more: bool,
     /// What its events say of code.
     pub(super) lesson: Option<Lesson>,
-    /// Which field states the span that another one follows from.
-    pub(super) follows: Option<usize>,
+    /// Which fields state the span that another one follows from: its trace and its id.
+    pub(super) follows: Option<(usize, usize)>,
     pub(super) counter: Option<CounterEvent>,
-    /// Which field states how long a span took.
-    duration: Option<usize>,
-    /// Which fields state how often a span was polled, and how it ended.
-    polls: Option<usize>,
-    outcome: Option<usize>,
+    /// Which fields describe the end of a span.
+    pub(super) end: EndFields,
 }
 
 /// The types that the source has defined.
@@ -98,10 +96,7 @@ impl Types {
 
 impl EventType {
     fn new<F: Form>(metadata: &Metadata, version: u32, form: &mut F, out: &mut Vec<u8>) -> Self {
-        let name: Cow<'_, str> = match &*metadata.name {
-            "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
-            name => Cow::Borrowed(name),
-        };
+        let name = event_name(metadata);
         let event = form.name(&metadata.provider, &name, out);
         let role = Role::of(metadata, None, version);
         let text = match role {
@@ -118,7 +113,7 @@ impl EventType {
         let keys = keys.collect();
         let position = |name| metadata.fields.iter().position(|field| field.name == name);
         let level_key = form.key("level", out);
-        let is_follows = metadata.name.ends_with("Follows") && position("trace").is_some();
+        let is_follows = metadata.name.ends_with("Follows");
         Self {
             role,
             span,
@@ -127,41 +122,34 @@ impl EventType {
             is_sample: stacks::is_sample(metadata),
             has_more: !metadata.fields.is_empty() && !metadata.is_from_table,
             lesson: Lesson::of(metadata),
-            follows: position("span").filter(|_| is_follows),
+            follows: position("trace").zip(position("span")).filter(|_| is_follows),
             counter: CounterEvent::of(metadata),
-            duration: position("duration"),
-            polls: position("polls"),
-            outcome: position("outcome"),
+            end: EndFields::of(metadata),
         }
     }
 
-    /// The id of the span that the span of an event follows from, if the event states one.
-    pub(super) fn followed(&self, event: &Event<'_>) -> Option<u64> {
-        match event.fields().nth(self.follows?)?.ok()? {
-            (_, Value::Text(id)) => u64::from_str_radix(&id, 16).ok(),
+    /// The span that the span of an event follows from, if the event states one. Keys have traces
+    /// only if the format has their ids.
+    pub(super) fn followed(&self, event: &Event<'_>, has_traces: bool) -> Option<SpanKey> {
+        let (trace, span) = self.follows?;
+        let text = |place| match event.fields().nth(place)?.ok()? {
+            (_, Value::Text(text)) => Some(text),
             _ => None,
-        }
+        };
+        let id = SpanId::from_u64(u64::from_str_radix(&text(span)?, 16).ok()?)?;
+        let trace = if has_traces { Some(text(trace)?.parse().ok()?) } else { None };
+        Some(SpanKey::Span(trace, id))
     }
 
     /// What an event says of how its span ended.
     pub(super) fn ending_of(&self, event: &Event<'_>) -> Ending {
         let mut ending = Ending::default();
-        let known = self.polls.map_or(0, |place| place + 1);
+        let known = self.end.polls.map_or(0, |place| place + 1);
         for (place, field) in event.fields().enumerate().take(known) {
             let Ok((_, value)) = field else { break };
             ending.note(self, place, &value);
         }
         ending
-    }
-
-    /// How long the span took that an event ends, in nanoseconds, if the event states that.
-    pub(super) fn duration_of(&self, event: &Event<'_>) -> Option<i64> {
-        let (_, value) = event.fields().nth(self.duration?)?.ok()?;
-        match value {
-            Value::U64(nanos) => i64::try_from(nanos).ok(),
-            Value::I64(nanos) => Some(nanos.max(0)),
-            _ => None,
-        }
     }
 }
 
@@ -176,7 +164,7 @@ impl Ending {
     /// Takes note of the field at a place.
     #[inline]
     pub(super) fn note(&mut self, ty: &EventType, place: usize, value: &Value<'_>) {
-        if ty.polls == Some(place) {
+        if ty.end.polls == Some(place) {
             self.polls = match value {
                 Value::U32(polls) => (*polls).into(),
                 // In traces that were of Heph.
@@ -184,7 +172,7 @@ impl Ending {
                 Value::I64(polls) => polls.unsigned_abs(),
                 _ => u64::MAX,
             };
-        } else if ty.outcome == Some(place) {
+        } else if ty.end.outcome == Some(place) {
             self.is_cancelled = matches!(value, Value::Text(text) if text == "cancelled");
         }
     }

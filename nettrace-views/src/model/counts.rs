@@ -6,9 +6,8 @@ use std::{
 };
 
 use nettrace_reader::{__shared::Map, Event, Metadata};
-use nettrace_views::__shared::span_name;
 
-use crate::ids::{Ids, Key, Role};
+use crate::model::{Ids, Key, Role, span_name};
 
 /// How many spans can be open at the same time in the order of the stream: some 100 MB.
 const MOST_OPEN: usize = 1_000_000;
@@ -29,26 +28,27 @@ pub struct SpanCounts {
 impl SpanCounts {
     /// Counts an event. `version` is the major version of the trace.
     pub fn count(&mut self, event: &Event<'_>, version: u32) {
-        let role = Role::of(event, version);
-        if role == Role::Inside {
+        let role = Role::of_event(event, version);
+        if !role.is_edge() {
             return;
         }
-        let Some(ids) = Ids::of(event) else { return };
-        self.count_as(role, ids.span, self.name(event.metadata()));
+        let Some(span) = Ids::of(&event.labels()).span else { return };
+        self.count_as(role, span, self.name(event.metadata()));
     }
 
     /// What stands for the name of the spans of an event type.
-    pub(crate) fn name(&self, metadata: &Metadata) -> u64 {
+    #[must_use]
+    pub fn name(&self, metadata: &Metadata) -> u64 {
         self.hasher.hash_one((&metadata.provider, span_name(&metadata.name)))
     }
 
     /// Counts an event of a span.
-    pub(crate) fn count_as(&mut self, role: Role, span: Key, name: u64) {
+    pub fn count_as(&mut self, role: Role, span: Key, name: u64) {
         let change = match role {
-            Role::Inside => return,
             Role::Start => 1,
             Role::Stop => -1,
             Role::Single => 0,
+            _ => return,
         };
         self.change(span, name, change, MOST_OPEN);
     }

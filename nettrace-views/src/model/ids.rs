@@ -1,0 +1,207 @@
+//! Which span an event belongs to, and what it says of it.
+
+use nettrace_context::{ActivityId, SpanId, TraceId};
+use nettrace_reader::{Event, Label, Metadata};
+
+use crate::model::has_fields_of_single;
+
+/// The key-value of an event type whose events each stand for a whole span, and its value.
+pub const SINGLE: (&str, &str) = ("nettrace.span", "single");
+
+/// What identifies a span in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// A span id, and the id of its trace if the format has it.
+    Span(Option<TraceId>, SpanId),
+    /// An activity id that contains no span id: an activity of .NET.
+    Activity(ActivityId),
+}
+
+impl Key {
+    /// The key of an activity id of the format, or of the span id that it contains. `None` for 0.
+    #[must_use]
+    pub fn of_activity(trace: Option<TraceId>, id: [u8; 16]) -> Option<Self> {
+        let activity = ActivityId::from_bytes_le(id);
+        let key = activity.span_id().map_or(Self::Activity(activity), |id| Self::Span(trace, id));
+        (id != [0; 16]).then_some(key)
+    }
+
+    /// The id of the flow from the parent to this span.
+    #[must_use]
+    pub(crate) fn flow(self) -> u64 {
+        match self {
+            Self::Span(_, id) => id.to_u64(),
+            Self::Activity(id) => {
+                let id = u128::from_le_bytes(id.to_bytes_le());
+                let upper = ((id >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                upper.rotate_left(29) ^ id as u64
+            }
+        }
+    }
+}
+
+/// The ids of an event, and the labels that replace properties of its type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// The trace that the event belongs to.
+    pub trace: Option<TraceId>,
+    /// The span that the event belongs to.
+    pub span: Option<Key>,
+    /// The activity id by which children may name the span, if it says something else.
+    pub alias: Option<Key>,
+    /// The parent of the span, or another activity that the event is related to.
+    pub related: Option<Key>,
+    /// What replaces properties of the type.
+    pub overrides: Overrides,
+}
+
+/// The labels that replace properties of an event's type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// The opcode.
+    pub opcode: Option<u8>,
+    /// The keywords.
+    pub keywords: Option<u64>,
+    /// The level.
+    pub level: Option<u8>,
+    /// The version.
+    pub version: Option<u8>,
+}
+
+impl Ids {
+    /// The ids in a list of labels. Of two labels with the same meaning, the last one applies.
+    #[must_use]
+    pub fn of(labels: &[Label]) -> Self {
+        let (mut ids, mut own) = (Self::default(), None);
+        let (mut activity, mut related) = ([0; 16], [0; 16]);
+        let overrides = &mut ids.overrides;
+        for label in labels {
+            match label {
+                Label::TraceId(id) => ids.trace = TraceId::from_bytes(*id),
+                Label::SpanId(id) => own = SpanId::from_u64(*id),
+                Label::ActivityId(id) => activity = *id,
+                Label::RelatedActivityId(id) => related = *id,
+                Label::OpCode(code) => overrides.opcode = Some(*code),
+                Label::Keywords(keywords) => overrides.keywords = Some(*keywords),
+                Label::Level(level) => overrides.level = Some(*level),
+                Label::Version(version) => overrides.version = Some(*version),
+                _ => {}
+            }
+        }
+        let activity = Key::of_activity(ids.trace, activity);
+        ids.related = Key::of_activity(ids.trace, related);
+        ids.span = own.map(|id| Key::Span(ids.trace, id)).or(activity);
+        ids.alias = activity.filter(|_| activity != ids.span);
+        ids
+    }
+}
+
+/// What an event says of its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The span begins.
+    Start,
+    /// The span ends.
+    Stop,
+    /// It is the whole span.
+    Single,
+    /// A poll of the span begins.
+    Resume,
+    /// A poll of the span ends.
+    Suspend,
+    /// It happened inside.
+    Inside,
+}
+
+impl Role {
+    /// The role of an event. `version` is the major version of the trace.
+    #[must_use]
+    pub fn of_event(event: &Event<'_>, version: u32) -> Self {
+        let opcode = match event.header.label_list {
+            0 => None,
+            _ => Ids::of(&event.labels()).overrides.opcode,
+        };
+        Self::of(event.metadata(), opcode, version)
+    }
+
+    /// The role of an event of this type. `version` is the major version of the trace, `opcode` one
+    /// that replaces that of the type.
+    #[must_use]
+    pub fn of(metadata: &Metadata, opcode: Option<u8>, version: u32) -> Self {
+        match opcode.or(metadata.opcode).unwrap_or(0) {
+            1 => return Self::Start,
+            2 => return Self::Stop,
+            7 => return Self::Resume,
+            8 => return Self::Suspend,
+            0 => {}
+            _ => return Self::Inside,
+        }
+        let is_single = if version >= 6 {
+            metadata.key_values.iter().any(|(key, value)| (&**key, &**value) == SINGLE)
+        } else {
+            has_fields_of_single(metadata)
+        };
+        if is_single {
+            return Self::Single;
+        }
+        match metadata.implied_opcode().filter(|_| opcode.is_none()) {
+            Some(1) => Self::Start,
+            Some(_) => Self::Stop,
+            None => Self::Inside,
+        }
+    }
+
+    /// Whether the event is the start or the end of a span, or the whole span.
+    #[must_use]
+    pub fn is_edge(self) -> bool {
+        matches!(self, Self::Start | Self::Stop | Self::Single)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_id_and_its_activity_id_are_one_key() {
+        let span = SpanId::from_u64(0xAB00_0000_0000_0001).unwrap();
+        let activity = ActivityId::from_span_id(span, 7).to_bytes_le();
+        let ids = |labels: &[Label]| Ids::of(labels);
+        let trace = TraceId::from_bytes([3; 16]);
+        for (label, trace) in [(None, None), (Some(Label::TraceId([3; 16])), trace)] {
+            let of = |id| ids(&[vec![id], label.clone().into_iter().collect()].concat());
+            let by_span = of(Label::SpanId(span.to_u64()));
+            assert_eq!(of(Label::ActivityId(activity)).span, by_span.span);
+            assert_eq!(by_span.span, Some(Key::Span(trace, span)));
+            assert_eq!(of(Label::RelatedActivityId(activity)).related, by_span.span);
+        }
+        let both = ids(&[Label::SpanId(7), Label::ActivityId([7; 16])]);
+        assert_ne!(both.span, both.alias);
+        assert_eq!(both.alias, Key::of_activity(None, [7; 16]));
+        let none = ids(&[Label::SpanId(0), Label::ActivityId([0; 16])]);
+        assert_eq!((none.span, none.alias), (None, None));
+    }
+
+    #[test]
+    fn roles() {
+        let of = |name: &str, opcode, version| {
+            let metadata = Metadata { name: name.into(), opcode, ..Metadata::default() };
+            Role::of(&metadata, None, version)
+        };
+        assert_eq!(of("x", Some(1), 6), Role::Start);
+        assert_eq!(of("x", Some(2), 5), Role::Stop);
+        assert_eq!(of("xStart", None, 6), Role::Start);
+        assert_eq!(of("xStart", Some(0), 6), Role::Inside);
+        assert_eq!(of("xStart", None, 4), Role::Start);
+        assert_eq!(of("x_start", None, 4), Role::Start);
+        assert_eq!(of("STOP", None, 5), Role::Stop);
+        assert_eq!(of("top", None, 4), Role::Inside);
+        assert_eq!(of("xStop", Some(0), 5), Role::Inside);
+        assert_eq!(of("x", Some(8), 6), Role::Suspend);
+        let mut single = Metadata::default();
+        single.key_values.push(("nettrace.span".into(), "single".into()));
+        assert_eq!(Role::of(&single, None, 6), Role::Single);
+        assert_eq!(Role::of(&single, Some(1), 6), Role::Start);
+        assert_eq!(Role::of(&single, None, 5), Role::Inside);
+    }
+}

@@ -1,0 +1,31 @@
+//! What the events of a trace mean: one model for all that read traces.
+//!
+//! | question | answer |
+//! |---|---|
+//! | which span an event belongs to | [`Ids`], [`Key`] |
+//! | what it says of that span | [`Role`], [`EndFields`] |
+//! | how a span, an event type or a process is called | [`span_name`], [`event_name`], [`process_of`] |
+//! | what time it was | [`Clock`], [`Time`] |
+//! | what code an address is of | [`FrameNames`] |
+//! | how many spans there are | [`SpanCounts`] |
+//! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
+
+mod clock;
+mod counts;
+mod ids;
+mod shown;
+mod types;
+
+pub use self::{
+    clock::{Clock, FileTime, Instant, Time, unix_nanos},
+    counts::SpanCounts,
+    ids::{Ids, Key, Overrides, Role, SINGLE},
+    shown::{Json, OneLine, is_hidden, json_escape, to_json},
+    types::{
+        EndFields, event_name, has_fields_of_single, place, process_id, process_of, span_name,
+    },
+};
+pub use crate::{
+    frame_names::FrameNames,
+    values::{Hex, guid, hex},
+};

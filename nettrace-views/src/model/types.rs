@@ -1,0 +1,136 @@
+//! What an event type says: names, its place in the source code, and how the ends of its spans are
+//! described.
+
+use std::borrow::Cow;
+
+use nettrace_reader::{Event, Metadata, Trace, Value};
+
+/// The fields with which a type begins whose events each stand for a whole span.
+const SINGLE_FIELDS: [&str; 3] = ["started", "duration", "outcome"];
+
+/// Whether a type has the fields of one whose events each stand for a whole span. Versions 4 and 5
+/// have no key-values that say so.
+#[must_use]
+pub fn has_fields_of_single(metadata: &Metadata) -> bool {
+    let names = metadata.fields.iter().map(|field| &*field.name).take(SINGLE_FIELDS.len());
+    names.eq(SINGLE_FIELDS)
+}
+
+/// The process that a trace names.
+#[must_use]
+pub fn process_of(trace: &Trace) -> Option<u64> {
+    trace.value("ProcessId").and_then(|id| id.parse().ok())
+}
+
+/// The OS id of the process that an event is about.
+#[must_use]
+pub fn process_id(event: &Event<'_>) -> Option<u64> {
+    event.thread().process_id.or_else(|| process_of(event.trace()))
+}
+
+/// The name of an event type. A type without a name is named by its id, as in .NET's tools.
+#[must_use]
+pub fn event_name(metadata: &Metadata) -> Cow<'_, str> {
+    match &*metadata.name {
+        "" => Cow::Owned(format!("EventID({})", metadata.event_id)),
+        name => Cow::Borrowed(name),
+    }
+}
+
+/// Where a type is in the source code: module, file and line, if the trace says so.
+#[must_use]
+pub fn place(metadata: &Metadata) -> Option<String> {
+    let value = |key| {
+        let mut found = metadata.key_values.iter().filter(|(own, _)| own == key);
+        found.next().map(|(_, value)| &**value)
+    };
+    let at = match (value("file"), value("line")) {
+        (Some(file), Some(line)) => Some(format!("{file}:{line}")),
+        (file, _) => file.map(str::to_owned),
+    };
+    match (value("module"), at) {
+        (Some(module), Some(at)) => Some(format!("{module}, {at}")),
+        (module, at) => module.map(str::to_owned).or(at),
+    }
+}
+
+/// The name of a span: that of its events without the word for their role, unless nothing else is
+/// left.
+#[must_use]
+pub fn span_name(name: &str) -> &str {
+    for word in ["Start", "Stop"] {
+        let Some(at) = name.len().checked_sub(word.len()).filter(|at| *at > 0) else { continue };
+        let is_end = name.get(at..).is_some_and(|end| end.eq_ignore_ascii_case(word));
+        let rest = name[..if is_end { at } else { 0 }].trim_end_matches('/');
+        if !rest.is_empty() {
+            return rest;
+        }
+    }
+    name
+}
+
+/// Which fields of a type describe the end of a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndFields {
+    /// How long the span took, in nanoseconds.
+    pub duration: Option<usize>,
+    /// How it ended: a text.
+    pub outcome: Option<usize>,
+    /// How often it was polled.
+    pub polls: Option<usize>,
+}
+
+impl EndFields {
+    /// The fields of a type.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> Self {
+        let position = |name| metadata.fields.iter().position(|field| field.name == name);
+        Self {
+            duration: position("duration"),
+            outcome: position("outcome"),
+            polls: position("polls"),
+        }
+    }
+
+    /// The duration and the outcome that an event states.
+    #[must_use]
+    pub fn stated<'a>(&self, event: &Event<'a>) -> (Option<i64>, Option<Cow<'a, str>>) {
+        let mut stated = (None, None);
+        let Some(last) = self.duration.max(self.outcome) else { return stated };
+        for (index, field) in event.fields().enumerate().take(last + 1) {
+            let Ok((_, value)) = field else { break };
+            match value {
+                Value::U64(nanos) if self.duration == Some(index) => {
+                    stated.0 = Some(nanos.try_into().unwrap_or(i64::MAX));
+                }
+                Value::I64(nanos) if self.duration == Some(index) => stated.0 = Some(nanos.max(0)),
+                Value::Text(text) if self.outcome == Some(index) && !text.is_empty() => {
+                    stated.1 = Some(text);
+                }
+                _ => {}
+            }
+        }
+        stated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_spans() {
+        for (name, span) in [
+            ("WorkStart", "Work"),
+            ("work/stop", "work"),
+            ("Start", "Start"),
+            ("/Stop", "/Stop"),
+            ("Restarted", "Restarted"),
+            ("éStop", "é"),
+            ("ééé", "ééé"),
+            ("", ""),
+        ] {
+            assert_eq!(span_name(name), span, "{name}");
+        }
+    }
+}
