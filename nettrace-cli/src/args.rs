@@ -34,9 +34,9 @@ use crate::{
         (0.1.0) are read too. dump and headers show their events in the order of the file; the \
         columns of headers are then: stream, counter, substream, start, end (ns), description.\n\n\
         Exit codes:\n  \
-        0  the trace was read to its end, or as far as --head wanted; verify: it keeps every \
-        promise\n  \
-        1  the trace is damaged, ends early, or breaks a promise; what was readable was shown\n  \
+        0  the trace was read to its end, or as far as --head wanted; verify: it keeps the rules \
+        of the format\n  \
+        1  the trace is damaged, ends early, or breaks a rule; what was readable was shown\n  \
         2  wrong use, or a file cannot be opened, read or written\n  \
         3  convert: events or values are missing in the result that its format has a place for"
 )]
@@ -120,6 +120,9 @@ pub(crate) enum Command {
         filter: FilterOptions,
     },
     /// Check every promise that the writer of a trace makes, and list the broken ones
+    ///
+    /// Each is a rule of the format, or what the reference reader needs beyond it, or what this
+    /// project promises. Only the first ones make the exit code 1, unless --strict is given.
     Verify {
         /// The trace, or - for standard input
         #[arg(value_hint = ValueHint::FilePath)]

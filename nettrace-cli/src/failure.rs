@@ -22,6 +22,9 @@ pub(crate) enum Failure {
     /// The trace is damaged, or could not be read.
     #[error(transparent)]
     Trace(#[from] nettrace_reader::Error),
+    /// The trace breaks rules of the format so often. They were shown.
+    #[error("the trace breaks {0} rule{s} of the format", s = if *.0 == 1 { "" } else { "s" })]
+    Illegal(u64),
     /// The trace breaks this many promises. They were shown.
     #[error("the trace breaks {0} promise{s}", s = if *.0 == 1 { "" } else { "s" })]
     Broken(u64),
@@ -123,7 +126,11 @@ impl Failure {
             None => crate::summary::say(Some(format_args!("nettrace: {self}"))),
         };
         ExitCode::from(match self {
-            Self::Broken(_) | Self::Foreign(..) | Self::Format(_) | Self::TooMuch(..) => 1,
+            Self::Illegal(_)
+            | Self::Broken(_)
+            | Self::Foreign(..)
+            | Self::Format(_)
+            | Self::TooMuch(..) => 1,
             Self::Missing(_) => 3,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,

@@ -17,7 +17,7 @@ pub(crate) fn run(
     options: &FilterOptions,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    each(source, limits, options, out, |event, _, _, clock, line| {
+    each(source, limits, options, false, out, |event, _, _, facts, line| {
         let metadata = event.metadata();
         writeln!(
             line,
@@ -30,7 +30,7 @@ pub(crate) fn run(
             event.opcode(),
             OrDash(event.thread().os_thread_id),
             OrDash(processor(event)),
-            OrDash(clock.exactly(event.header.timestamp).map(Milliseconds)),
+            OrDash(facts.clock.exactly(event.header.timestamp).map(Milliseconds)),
             event.payload.len(),
             fnv1a(event.payload)
         )

@@ -1,4 +1,5 @@
-//! `nettrace verify`: checks every promise of a trace's writer.
+//! `nettrace verify`: checks every promise of a trace's writer. It fails if a rule of the format is
+//! broken; what the format allows is listed alone.
 
 use std::{fmt::Display, io::Write};
 
@@ -15,6 +16,10 @@ pub(crate) struct VerifyOptions {
     /// How many violations to list; all are counted
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub(crate) most: usize,
+    /// Exit with 1 for every violation, also of what the format allows: what the reference reader
+    /// does not read right, and what this project promises beyond the format
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 /// The result of a check.
@@ -23,6 +28,8 @@ pub(crate) struct Findings<T> {
     pub(crate) sound: bool,
     /// The number of all violations, listed or not.
     pub(crate) violations_count: u64,
+    /// How many of them are of rules of the format.
+    pub(crate) format_violations_count: u64,
     pub(crate) violations: Vec<Finding>,
     #[serde(flatten)]
     pub(crate) totals: T,
@@ -33,6 +40,8 @@ pub(crate) struct Findings<T> {
 pub(crate) struct Finding {
     pub(crate) offset: u64,
     pub(crate) rule: Option<String>,
+    /// Where the rule comes from.
+    pub(crate) basis: String,
     pub(crate) detail: String,
 }
 
@@ -52,16 +61,24 @@ pub(crate) fn run(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let report = nettrace_reader::verify_with(source, limits.options(), options.most)?;
+    let counts = (report.count, report.format_count);
     if !options.json {
         let totals = format!(
-            "events={} lost={} blocks={} sequence_points={} bytes={}",
-            report.events, report.lost, report.blocks, report.sequence_points, report.bytes
+            "events={} lost={} blocks={} sequence_points={} bytes={} of_format={}",
+            report.events,
+            report.lost,
+            report.blocks,
+            report.sequence_points,
+            report.bytes,
+            report.format_count
         );
-        return write_text(&report.violations, report.count, &totals, out);
+        write_text(&report.violations, report.count, &totals, out)?;
+        return result(counts, options.strict);
     }
     let findings = report.violations.into_iter().map(|violation| Finding {
         offset: violation.offset,
         rule: Some(violation.rule.to_string()),
+        basis: violation.rule.basis().to_string(),
         detail: violation.detail,
     });
     let totals = Totals {
@@ -71,19 +88,25 @@ pub(crate) fn run(
         sequence_points: report.sequence_points,
         bytes: report.bytes,
     };
-    write_findings(findings.collect(), report.count, totals, out)
+    write_findings(findings.collect(), counts, totals, out)?;
+    result(counts, options.strict)
 }
 
 /// Writes the result of a check as one JSON object.
 pub(crate) fn write_findings(
     violations: Vec<Finding>,
-    count: u64,
+    (count, of_format): (u64, u64),
     totals: impl Serialize,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let sound = count == 0;
-    write_json(&Findings { sound, violations_count: count, violations, totals }, out)?;
-    result(count)
+    let findings = Findings {
+        sound: count == 0,
+        violations_count: count,
+        format_violations_count: of_format,
+        violations,
+        totals,
+    };
+    write_json(&findings, out)
 }
 
 /// Writes the result of a check as text: the violations, and a line of totals.
@@ -100,10 +123,14 @@ pub(crate) fn write_text(
     if hidden > 0 {
         writeln!(out, "… and {hidden} more; --most lists more")?;
     }
-    writeln!(out, "# violations={count} {totals}")?;
-    result(count)
+    Ok(writeln!(out, "# violations={count} {totals}")?)
 }
 
-fn result(count: u64) -> Result<(), Failure> {
-    if count == 0 { Ok(()) } else { Err(Failure::Broken(count)) }
+/// Fails for violations of the format's rules, or for all that were counted.
+pub(crate) fn result((all, of_format): (u64, u64), is_strict: bool) -> Result<(), Failure> {
+    match if is_strict { all } else { of_format } {
+        0 => Ok(()),
+        count if is_strict => Err(Failure::Broken(count)),
+        count => Err(Failure::Illegal(count)),
+    }
 }

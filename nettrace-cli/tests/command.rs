@@ -306,7 +306,7 @@ fn a_message_names_the_file() {
         (&["info"][..], &b""[..], "at byte 0: the stream is empty"),
         (&["dump"], b"no trace", "at byte 0: this is no NetTrace stream"),
         (&["headers"], &whole[..whole.len() - 1], "short; what stands before was delivered"),
-        (&["verify"], b"", "the trace breaks 1 promise"),
+        (&["verify"], b"", "the trace breaks 1 rule of the format"),
     ] {
         let said = says(&[args, &[file]].concat(), bytes);
         assert!(said.starts_with(&format!("nettrace: {file}: ")) && said.contains(text), "{said}");

@@ -204,7 +204,7 @@ fn info_as_json() {
 fn verify_as_json() {
     let (code, text, _) = nettrace(&["verify", "--json"], TRACE);
     let expected = serde_json::json!({
-        "sound": true, "violations_count": 0, "violations": [], "events": 2, "lost": 2,
+        "sound": true, "violations_count": 0, "format_violations_count": 0, "violations": [], "events": 2, "lost": 2,
         "spans": 1, "packets": 3, "bytes": 182,
     });
     assert_eq!((code, strict_json(text.trim_end())), (0, expected));
@@ -249,7 +249,7 @@ fn sound_and_damaged_traces() {
     assert!(errors.contains("at byte 79: "), "{errors}");
     let (code, text, errors) = nettrace(&["verify", "--most", "1"], &damaged);
     assert_eq!(code, 1);
-    assert!(text.starts_with("at byte 79: ") && errors.contains("breaks 1 promise"), "{text}");
+    assert!(text.starts_with("at byte 79: ") && errors.contains("breaks 1 rule"), "{text}");
     for command in [&["dump"][..], &["dump", "--json"], &["headers"], &["info"], &["verify"]] {
         let (code, text, errors) = nettrace(command, &TRACE[..181]);
         assert_eq!(code, 1, "{command:?}");

@@ -1,5 +1,6 @@
 //! Compares the command with the reference reader on real .NET traces.
 
+mod one_collect;
 mod program;
 mod reference;
 
@@ -169,12 +170,15 @@ fn verification_finds_what_is_wrong_in_them() {
             .arg(&trace)
             .output()
             .unwrap();
+        // The format allows that.
+        assert_eq!(output.status.code(), Some(0), "{}", trace.display());
         let text = String::from_utf8(output.stdout).unwrap();
         let (violations, last): (Vec<_>, Vec<_>) =
             text.lines().partition(|line| line.starts_with("at "));
         assert_eq!(last.len(), 1, "{text}");
         for line in &violations {
-            let expected = ": payload-fields: a payload has 16 bytes, its fields take 12";
+            let expected = ": payload-fields: a payload has 16 bytes, its fields take 12 (the format \
+                            allows it, this project does not)";
             assert!(line.ends_with(expected), "{}: {line}", trace.display());
         }
         let summary = beside(&trace, "summary.txt").unwrap();

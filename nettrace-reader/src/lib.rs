@@ -58,7 +58,7 @@ pub use crate::{
     tables::{ThreadTotals, TypeTotals},
     trace::{Stack, Thread, Trace, WallTime},
     value::{Decimal, Fields, Value},
-    verify::{Report, Rule, Violation, verify, verify_with},
+    verify::{Basis, Report, Rule, Violation, verify, verify_with},
 };
 
 mod block;

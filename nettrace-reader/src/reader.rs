@@ -48,6 +48,7 @@ impl Options {
             .map_err(|damage| Error::malformed(BlockKind::Trace, damage))?;
         let mut tables = Tables::new(format, self.dialect, trace, self.definitions_limit);
         tables.describes_runtime = self.runtime_events;
+        tables.corrects_types = true;
         Ok(Reader {
             blocks,
             tables,

@@ -11,7 +11,9 @@ pub struct Metadata {
     pub event_id: u32,
     /// The event's name. It may be empty.
     pub name: String,
-    /// The fields of the payload, in order.
+    /// The fields of the payload, in order. The texts of the provider `Universal.System` are arrays
+    /// of code units, also if the stream declares them as single ones, as the tracer one-collect
+    /// does.
     pub fields: Vec<Field>,
     /// The opcode: 1 is a start, 2 a stop. `None` if the metadata has none; the name may then
     /// [imply](Self::implied_opcode) one.

@@ -52,6 +52,8 @@ pub(crate) struct Tables {
     dialect: Dialect,
     /// Whether event types without fields are looked up among those of the .NET runtime.
     pub(crate) describes_runtime: bool,
+    /// Whether event types that are declared wrongly are corrected.
+    pub(crate) corrects_types: bool,
     /// Versions 4 and 5: the process id of all threads.
     process_id: Option<u64>,
     /// Whether any event type has tags. They distinguish version 5 from version 4.
@@ -95,6 +97,7 @@ impl Tables {
             format,
             dialect,
             describes_runtime: false,
+            corrects_types: false,
             process_id,
             has_tags: false,
             epoch: 0,
@@ -162,6 +165,9 @@ impl Tables {
         }
         if self.describes_runtime {
             runtime::describe(&mut metadata, self.trace.pointer_size);
+        }
+        if self.corrects_types {
+            runtime::correct(&mut metadata);
         }
         self.cost.metadata += cost_of_metadata(&metadata);
         self.check_limit(offset)?;

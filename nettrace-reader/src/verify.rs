@@ -61,6 +61,8 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// The number of all violations.
     pub count: u64,
+    /// How many of them are of rules of the format itself: see [`Basis`].
+    pub format_count: u64,
     /// The number of events.
     pub events: u64,
     /// The number of lost events. A loss that the sequence numbers show breaks no promise.
@@ -87,6 +89,19 @@ impl Report {
     pub fn is_sound(&self) -> bool {
         self.count == 0
     }
+
+    /// Whether the stream keeps the rules of the format. It may still break what the reference
+    /// reader needs, or what this project promises beyond the format.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// assert!(nettrace_reader::verify(&file[..])?.keeps_format());
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[must_use]
+    pub fn keeps_format(&self) -> bool {
+        self.format_count == 0
+    }
 }
 
 /// A promise that was broken, and where.
@@ -103,12 +118,60 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at byte {}: {}: {}", self.offset, self.rule, self.detail)
+        write!(f, "at byte {}: {}: {}", self.offset, self.rule, self.detail)?;
+        match self.rule.basis() {
+            Basis::Format => Ok(()),
+            Basis::Reader => f.write_str(" (the format allows it, the reference reader does not)"),
+            Basis::Project => f.write_str(" (the format allows it, this project does not)"),
+        }
     }
 }
 
-/// The promises of a writer: what the specification demands, and what the reference reader needs to
-/// read the stream at all. [`Dialect::Reference`](crate::Dialect::Reference) adds what that reader
+/// Where a [`Rule`] comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Basis {
+    /// The specification demands it.
+    Format,
+    /// The specification allows otherwise, but the reference reader then refuses or misreads the
+    /// stream, always or in certain cases.
+    Reader,
+    /// The writers of this project promise it. Other producers do otherwise, and readers live with
+    /// it.
+    Project,
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Format => "format",
+            Self::Reader => "reader",
+            Self::Project => "project",
+        })
+    }
+}
+
+impl Rule {
+    /// Where it comes from.
+    ///
+    /// ```
+    /// use nettrace_reader::{Basis, Rule};
+    ///
+    /// assert_eq!(Rule::ThreadOrder.basis(), Basis::Format);
+    /// assert_eq!(Rule::OneThread.basis(), Basis::Reader);
+    /// ```
+    #[must_use]
+    pub fn basis(self) -> Basis {
+        match self {
+            Self::OneThread | Self::ThreadIds | Self::PayloadSize => Basis::Reader,
+            Self::SyncTime | Self::PayloadFields => Basis::Project,
+            _ => Basis::Format,
+        }
+    }
+}
+
+/// The promises of a writer: what the specification demands, what the reference reader needs, and
+/// what this project promises. [`Rule::basis`] tells them apart. [`Dialect::Reference`](crate::Dialect::Reference) adds what that reader
 /// misreads.
 ///
 /// ```

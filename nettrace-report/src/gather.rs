@@ -158,7 +158,7 @@ impl Gathered {
         if known.is_sample {
             self.samples.take(event, process_id(event));
         } else if known.is_lesson {
-            self.samples.names.learn(event, process_id(event));
+            self.samples.names.learn(event);
         }
         let at = self.clock.since_start(ticks);
         if event.__labels_into(&mut self.labels) {

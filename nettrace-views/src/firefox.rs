@@ -307,6 +307,11 @@ impl Form for Firefox {
         self.bytes += MARKER_BYTES;
     }
 
+    fn process_name(&mut self, process: Option<u64>, name: &str, _: &mut Vec<u8>) {
+        let handle = self.process(process);
+        self.profile.set_process_name(handle, name);
+    }
+
     fn samples(&mut self, samples: &Samples, _: &mut Vec<u8>) {
         let mut frames = Frames::default();
         let stacks = samples.stacks.iter();

@@ -12,7 +12,7 @@ use crate::{
     spans::{Begin, Place},
     stacks::Samples,
     timeline::{Relieve, Timeline},
-    tree::{Amount, CUT_SAMPLES, CUT_SPANS, SampleTree, SpanTree},
+    tree::{Amount, CUT_SAMPLES, CUT_SPANS, Counted, SampleTree, SpanTree},
 };
 
 /// What the widths of a flame graph are.
@@ -23,11 +23,15 @@ pub enum By {
     Cpu,
     /// The times of spans, in nanoseconds: each without that of its children.
     Spans,
+    /// The times in which threads waited, in nanoseconds, as context switches state them.
+    OffCpu,
+    /// How many events have the stack: those that are neither samples nor context switches.
+    Events,
 }
 
 impl By {
-    /// Both.
-    pub const ALL: &'static [Self] = &[Self::Cpu, Self::Spans];
+    /// All, in the order in which they are chosen if the caller makes no choice.
+    pub const ALL: &'static [Self] = &[Self::Cpu, Self::Spans, Self::OffCpu, Self::Events];
 
     /// Its name, as in command lines.
     ///
@@ -42,6 +46,8 @@ impl By {
         match self {
             Self::Cpu => "cpu",
             Self::Spans => "spans",
+            Self::OffCpu => "off-cpu",
+            Self::Events => "events",
         }
     }
 }
@@ -63,7 +69,7 @@ impl fmt::Display for By {
 
 /// There is no such kind of flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a flame graph is by cpu or by spans")]
+#[error("a flame graph is by cpu, spans, off-cpu or events")]
 #[non_exhaustive]
 pub struct UnknownBy;
 
@@ -115,11 +121,10 @@ pub(crate) fn begin<W: Write>(
         kind,
         by: options.by,
         before: options.before.clone(),
-        samples: SampleTree::default(),
+        stacks: Default::default(),
         spans: SpanTree::default(),
         interval: interval(trace),
-        other: 0,
-        cut: (0, ""),
+        drawn: None,
         failure: None,
     };
     Timeline::new(sink, Profiler::new(profile), Vec::new(), trace, version, options)
@@ -131,13 +136,12 @@ pub(crate) struct Flames {
     kind: Kind,
     by: Option<By>,
     before: Option<Folded>,
-    samples: SampleTree,
+    /// Samples, context switches and other events.
+    stacks: [SampleTree; 3],
     spans: SpanTree,
     interval: Option<u64>,
-    /// Samples or spans that the choice leaves out.
-    other: u64,
-    /// Those that count as their first frames, and what is said of them.
-    cut: (u64, &'static str),
+    /// What was drawn.
+    drawn: Option<By>,
     failure: Option<String>,
 }
 
@@ -148,36 +152,53 @@ fn folded(name: &str) -> String {
 }
 
 impl Flames {
+    /// The stacks of one kind. Spans have none.
+    fn stacks(&self, by: By) -> Option<&SampleTree> {
+        let [samples, waits, events] = &self.stacks;
+        match by {
+            By::Cpu => Some(samples),
+            By::OffCpu => Some(waits),
+            By::Events => Some(events),
+            By::Spans => None,
+        }
+    }
+
+    /// How many there are of a kind.
+    fn count(&self, by: By) -> u64 {
+        self.stacks(by).map_or(&self.spans.root, |tree| &tree.root).total().count
+    }
+
     /// The lines of the stacks, in the order of the frames' names, and what their numbers count.
     fn lines(&mut self) -> (Vec<(String, u64)>, &'static str, By) {
-        let samples = self.samples.root.total().count;
         self.spans.complete();
-        let (spans, texts) = (&self.spans.root, &self.spans.texts);
-        let by = self.by.unwrap_or(if samples > 0 { By::Cpu } else { By::Spans });
-        (self.other, self.cut) = match by {
-            By::Cpu => (spans.total().count, (self.samples.cut, CUT_SAMPLES)),
-            By::Spans => (samples, (self.spans.cut, CUT_SPANS)),
-        };
+        let mut all = By::ALL.iter().copied();
+        let by = self.by.or_else(|| all.find(|by| self.count(*by) > 0)).unwrap_or(By::Spans);
+        self.drawn = Some(by);
         let mut lines = Vec::new();
-        let names = &self.samples.frames.names;
+        let stacks = self.stacks(by);
         let mut add = |stack: &[u32], number: u64| {
-            let name = |frame: &u32| match by {
-                By::Cpu => folded(&names[*frame as usize].name),
-                By::Spans => folded(&texts[*frame as usize]),
+            let name = |frame: &u32| match stacks {
+                Some(tree) => folded(&tree.frames.names[*frame as usize].name),
+                None => folded(&self.spans.texts[*frame as usize]),
             };
             let stack: Vec<_> = stack.iter().map(name).collect();
             if number > 0 {
                 lines.push((stack.join(";"), number));
             }
         };
-        let has_times = by == By::Spans || self.interval.is_some();
+        let (has_times, unit) = match by {
+            By::Spans | By::OffCpu => (true, "ns"),
+            By::Cpu if self.interval.is_some() => (true, "ns"),
+            By::Cpu => (false, "samples"),
+            By::Events => (false, "events"),
+        };
         let mut visit = |stack: &[u32], own: Amount| {
             add(stack, if has_times { own.nanos } else { own.count });
         };
-        let tree = if by == By::Cpu { &self.samples.root } else { spans };
-        tree.each(&mut Vec::new(), &mut visit);
+        let root = stacks.map_or(&self.spans.root, |tree| &tree.root);
+        root.each(&mut Vec::new(), &mut visit);
         lines.sort();
-        (lines, if has_times { "ns" } else { "samples" }, by)
+        (lines, unit, by)
     }
 
     fn svg(&mut self, out: &mut Vec<u8>) {
@@ -186,11 +207,18 @@ impl Flames {
         options.title = match by {
             By::Cpu => "Samples by stack".to_owned(),
             By::Spans => "Time of spans, each without its children's".to_owned(),
+            By::OffCpu => "Time in which threads waited, by stack".to_owned(),
+            By::Events => "Events by stack".to_owned(),
         };
         options.count_name = unit.to_owned();
         options.deterministic = true;
         if lines.is_empty() {
-            let what = if by == By::Cpu { "samples" } else { "spans that have ended" };
+            let what = match by {
+                By::Cpu => "samples",
+                By::Spans => "spans that have ended",
+                By::OffCpu => "context switches",
+                By::Events => "events with stacks",
+            };
             empty(out, what);
             return;
         }
@@ -244,7 +272,27 @@ impl Profile for Flames {
     }
 
     fn samples(&mut self, samples: &Samples) {
-        self.samples.add(samples, self.interval.unwrap_or(1));
+        let counted =
+            [Counted::Running(self.interval.unwrap_or(1)), Counted::Waiting, Counted::Events];
+        for (tree, counted) in self.stacks.iter_mut().zip(counted) {
+            tree.add(samples, counted);
+        }
+    }
+
+    fn wants_stacks(&self, samples: &Samples) -> bool {
+        match self.by {
+            Some(by) => by == By::Events,
+            // What is drawn by default if there is nothing else.
+            None => {
+                let [running, waiting, _] = &self.stacks;
+                let before = !running.root.inside.is_empty() || !waiting.root.inside.is_empty();
+                !before && samples.taken.is_empty() && samples.waits.is_empty()
+            }
+        }
+    }
+
+    fn events(&self) -> u64 {
+        if self.drawn == Some(By::Events) { self.count(By::Events) } else { 0 }
     }
 
     fn write(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
@@ -259,10 +307,20 @@ impl Profile for Flames {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.miss(self.cut.0, self.cut.1);
-        let by_cpu = self.by == Some(By::Cpu) || self.by.is_none();
-        let what = if by_cpu { "spans (--by spans)" } else { "samples (--by cpu)" };
-        left_out.add(self.other, what);
+        let drawn = self.drawn.unwrap_or(By::Spans);
+        match self.stacks(drawn) {
+            Some(tree) => left_out.miss(tree.cut, CUT_SAMPLES),
+            None => left_out.miss(self.spans.cut, CUT_SPANS),
+        }
+        for (by, what) in [
+            (By::Spans, "spans (--by spans)"),
+            (By::Cpu, "samples (--by cpu)"),
+            (By::OffCpu, "context switches (--by off-cpu)"),
+        ] {
+            if by != drawn {
+                left_out.add(self.count(by), what);
+            }
+        }
         left_out.miss(u64::from(self.failure.is_some()), "stacks: the graph cannot be drawn");
     }
 }

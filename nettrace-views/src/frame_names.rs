@@ -2,9 +2,13 @@
 
 use nettrace_reader::{Event, Metadata};
 
-use crate::stacks::{self, Lesson, Symbols};
+use crate::{
+    model::process_id,
+    stacks::{self, Lesson, Observed, Symbols},
+};
 
-/// What a trace has said of code so far: methods and modules of .NET, mappings and symbols.
+/// What a trace has said of code so far: methods and modules of .NET, mappings and symbols, and
+/// the names of processes.
 #[derive(Debug, Default)]
 pub struct FrameNames(Symbols);
 
@@ -15,7 +19,7 @@ impl FrameNames {
     /// Whether events of a type are samples.
     #[must_use]
     pub fn is_sample(metadata: &Metadata) -> bool {
-        stacks::is_sample(metadata)
+        Observed::of(metadata) == Some(Observed::Running)
     }
 
     /// Whether a sample was in code that is not managed.
@@ -30,14 +34,27 @@ impl FrameNames {
         Lesson::of(metadata).is_some()
     }
 
-    /// Notes what an event says of the code of a process.
-    pub fn learn(&mut self, event: &Event<'_>, process: Option<u64>) {
+    /// Notes what an event says of its process, if it says anything.
+    pub fn learn(&mut self, event: &Event<'_>) {
         if let Some(lesson) = Lesson::of(event.metadata()) {
-            self.0.learn(lesson, event, process);
+            self.0.learn(lesson, event, process_id(event));
         }
     }
 
-    /// The name of the frame at an address: `module!function`, `module+0x1f0`, or the address.
+    /// How a process is called, if the trace says so.
+    #[must_use]
+    pub fn process(&self, process: Option<u64>) -> Option<&str> {
+        self.0.process_name(process).map(|name| &**name)
+    }
+
+    /// Whether anything is known of code. Otherwise all frames are called by their addresses.
+    #[must_use]
+    pub fn knows_code(&self) -> bool {
+        self.0.knows_code()
+    }
+
+    /// The name of the frame at an address: `module!function`, `module+0x1f0`,
+    /// `vmlinux!0xffffffff81000fd1`, or the address.
     #[must_use]
     pub fn name(&self, process: Option<u64>, address: u64) -> String {
         self.0.find(process, address).name(address)

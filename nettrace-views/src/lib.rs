@@ -36,9 +36,10 @@
 //! | fields, labels, levels up to Warning | annotations; those of a span's end are of its slice |
 //! | a duration | nanoseconds |
 //! | ids of traces and spans | annotations `TraceId`, `SpanId` and `ParentId` of slices; of other events `SpanId` alone |
-//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack; an event, if an id of its process or thread is unknown or 2^31 or more |
+//! | a sample of .NET's sampler, or of `Universal.Events` | a sample with its callstack; an event, if an id of its process or thread is unknown or 2^31 or more, or if it stands for more than one sample |
 //! | the id of another span that an event is related to, or that its span follows from | a flow from that span, if it is under way, to the event |
-//! | the stack of another event | annotation `stack`: addresses, innermost first |
+//! | the stack of another event, also of a context switch | annotation `stack`, innermost first: frames by the names that the trace has stated before, or addresses if it has stated none |
+//! | the name of a process (`Universal.System`) | the name of its track |
 //! | an event of the .NET runtime | name and fields as in [`Options::runtime_events`](nettrace_reader::Options::runtime_events) |
 //! | values of .NET's EventCounters and meters | counter tracks, beside the event |
 //! | lost events | the instant `lost events` with their number, at the next event of the thread; losses that no event follows are at the end, on the track of the process |
@@ -85,6 +86,7 @@
 //! | spans and polls that are slices of a thread | an evented profile for each thread, in nanoseconds since the start of the trace |
 //! | any other span | evented profiles `asynchronous spans, N`, as many as are needed for what overlaps; a span is inside of another one only if that is its parent |
 //! | samples | a sampled profile for each thread; each sample weighs the time that the key-value `ExpectedCPUSamplingRate` states, in nanoseconds, or 1 |
+//! | context switches (`cswitch` of `Universal.Events`) | a sampled profile for each thread: where it waited, weighed with how long in nanoseconds |
 //! | everything else | not in the result; counted |
 //!
 //! # How a trace maps to the Firefox Profiler
@@ -108,19 +110,22 @@
 //! `cpu` (how long they stand for: by `ExpectedCPUSamplingRate`, or 1 ms each), `spans` and
 //! `span_time` (without the children's). The stack of a span is that of its parents. The time of a
 //! span that has ended counts, and a parent that is not in the trace, or has not ended, is left
-//! out.
+//! out. A trace with context switches has two more values: `waits` and `wait_time`.
 //!
 //! # Flame graphs
 //!
-//! [`View::FlameGraph`] draws the same stacks, [`View::Folded`] writes them as text: of samples or
-//! of spans, as [`Options::by`] says. [`Options::compared_with`] compares with another trace;
+//! [`View::FlameGraph`] draws the same stacks, [`View::Folded`] writes them as text: of samples, of
+//! spans, of the times in which threads waited, or of other events, as [`Options::by`] says. If the
+//! trace names a process, that is the outermost frame of its stacks. [`Options::compared_with`] compares with another trace;
 //! widths are those of this one, and differences are not adjusted to how long the traces are. In
 //! names, `_` stands for semicolons and control characters.
 //!
 //! # Names of frames
 //!
-//! A frame is named `module!function`, `module+0x1f0` or by its address, as far as the trace says:
-//! by the mappings and symbols of `Universal.System`, or by the methods and modules that .NET's
+//! A frame is named `module!function`, `module+0x1f0` (in the kernel `vmlinux!0xffffffff81000fd1`,
+//! because people look its addresses up) or by its address, as far as the trace says:
+//! by the mappings of `Universal.System` and the symbols of each mapping, of which the first one at
+//! an address counts, or by the methods and modules that .NET's
 //! runtime lists when it compiles them or when the trace ends. A sample of .NET's sampler of a
 //! thread outside of managed code has the innermost frame `(native code or waiting)`: .NET samples
 //! threads that wait as well.
@@ -377,8 +382,8 @@ impl Options {
         self
     }
 
-    /// Chooses what the widths of a flame graph are. Without a choice, they are samples if the
-    /// trace has any, else times of spans.
+    /// Chooses what the widths of a flame graph are. Without a choice, they are of the first kind of
+    /// [`By::ALL`] that the trace has.
     #[must_use]
     pub fn by(mut self, by: By) -> Self {
         self.by = Some(by);

@@ -20,7 +20,7 @@ use crate::{
     spans::{Begin, Place},
     stacks::Samples,
     timeline::{Relieve, Timeline},
-    tree::{CUT_SAMPLES, CUT_SPANS, SampleTree, SpanTree},
+    tree::{CUT_SAMPLES, CUT_SPANS, Counted, SampleTree, SpanTree},
 };
 
 /// The numbers of fields of `Profile`.
@@ -38,12 +38,14 @@ mod profile {
     pub(super) const DEFAULT_TYPE: u32 = 14;
 }
 
-/// The types of values and their units.
-const TYPES: [(&str, &str); 4] = [
+/// The types of values and their units. The last two are there if the trace has context switches.
+const TYPES: [(&str, &str); 6] = [
     ("samples", "count"),
     ("cpu", "nanoseconds"),
     ("spans", "count"),
     ("span_time", "nanoseconds"),
+    ("waits", "count"),
+    ("wait_time", "nanoseconds"),
 ];
 
 /// The time between samples if the trace states none: that of .NET's sampler, in nanoseconds.
@@ -58,6 +60,7 @@ pub(crate) fn begin<W: Write>(
 ) -> Timeline<Profiler<Pprof>, Gzip<W>> {
     let profile = Pprof {
         samples: SampleTree::default(),
+        waits: SampleTree::default(),
         spans: SpanTree::default(),
         interval: interval(trace).unwrap_or(DEFAULT_INTERVAL),
         start: unix_nanos(&trace.sync_time),
@@ -91,6 +94,7 @@ impl<W: Write> Write for Gzip<W> {
 #[derive(Debug)]
 pub(crate) struct Pprof {
     samples: SampleTree,
+    waits: SampleTree,
     spans: SpanTree,
     interval: u64,
     /// In nanoseconds since 1970.
@@ -132,20 +136,28 @@ impl Profile for Pprof {
     fn samples(&mut self, samples: &Samples) {
         let last = samples.taken.iter().map(|sample| sample.at).max();
         self.latest = self.latest.max(last.unwrap_or(0));
-        self.samples.add(samples, self.interval);
+        self.samples.add(samples, Counted::Running(self.interval));
+        self.waits.add(samples, Counted::Waiting);
     }
 
     fn write(&mut self, out: &mut Vec<u8>, _: Relieve<'_>) {
         let mut texts = Texts::default();
         // The first text is empty.
         texts.number("", out);
-        let types = TYPES.map(|(what, unit)| (texts.number(what, out), texts.number(unit, out)));
-        for of in types {
-            value_type(out, profile::SAMPLE_TYPE, of);
+        let has_waits = self.waits.root.total().count > 0;
+        let types = &TYPES[..if has_waits { 6 } else { 4 }];
+        let types: Vec<_> = types
+            .iter()
+            .map(|(what, unit)| (texts.number(what, out), texts.number(unit, out)))
+            .collect();
+        for of in &types {
+            value_type(out, profile::SAMPLE_TYPE, *of);
         }
+        let of_samples = self.samples.frames.names.iter();
+        let frames: Vec<_> = of_samples.chain(&self.waits.frames.names).collect();
         // Files, with numbers from 1.
         let mut files = HashMap::new();
-        for frame in &self.samples.frames.names {
+        for frame in &frames {
             let Some(module) = &frame.place.module else { continue };
             let number = files.len() as u64 + 1;
             if files.contains_key(module) {
@@ -181,15 +193,16 @@ impl Profile for Pprof {
             close(out, line);
             close(out, location);
         };
-        for frame in &self.samples.frames.names {
+        for frame in &frames {
             let file = frame.place.module.as_ref().map_or(0, |module| files[module]);
             location(out, &frame.name, file, frame.address);
         }
         for name in &self.spans.texts {
             location(out, name, 0, 0);
         }
-        let of_spans = self.samples.frames.names.len() as u64;
-        let sample = |out: &mut Vec<u8>, stack: &[u32], first: u64, values: [u64; 4]| {
+        let of_spans = frames.len() as u64;
+        let sample = |out: &mut Vec<u8>, stack: &[u32], first: u64, values: [u64; 6]| {
+            let values = &values[..types.len()];
             let packed = |out: &mut Vec<u8>, field, numbers: &mut dyn Iterator<Item = u64>| {
                 let body: Opened = open(out, field);
                 numbers.for_each(|number| proto::varint(out, number));
@@ -198,18 +211,22 @@ impl Profile for Pprof {
             let body = open(out, profile::SAMPLE);
             // The innermost frame comes first here.
             packed(out, 1, &mut stack.iter().rev().map(|frame| first + u64::from(*frame)));
-            packed(out, 2, &mut values.into_iter().map(|value| value.min(i64::MAX as u64)));
+            packed(out, 2, &mut values.iter().map(|value| (*value).min(i64::MAX as u64)));
             close(out, body);
         };
         let mut stack = Vec::new();
         self.samples.root.each(&mut stack, &mut |stack, own| {
-            sample(out, stack, 1, [own.count, own.nanos, 0, 0]);
+            sample(out, stack, 1, [own.count, own.nanos, 0, 0, 0, 0]);
+        });
+        let of_waits = self.samples.frames.names.len() as u64;
+        self.waits.root.each(&mut stack, &mut |stack, own| {
+            sample(out, stack, of_waits + 1, [0, 0, 0, 0, own.count, own.nanos]);
         });
         let mut has_spans = false;
         self.spans.complete();
         self.spans.root.each(&mut stack, &mut |stack, own| {
             has_spans = true;
-            sample(out, stack, of_spans + 1, [0, 0, own.count, own.nanos]);
+            sample(out, stack, of_spans + 1, [0, 0, own.count, own.nanos, 0, 0]);
         });
         if let Some(start) = self.start {
             proto::uint(out, profile::TIME_NANOS, start.min(i64::MAX as u64));
@@ -218,12 +235,16 @@ impl Profile for Pprof {
         value_type(out, profile::PERIOD_TYPE, types[1]);
         proto::uint(out, profile::PERIOD, self.interval.min(i64::MAX as u64));
         let has_samples = self.samples.root.total().count > 0;
-        let default = if has_spans && !has_samples { types[3] } else { types[1] };
+        let default = match (has_samples, has_spans, has_waits) {
+            (false, true, _) => types[3],
+            (false, false, true) => types[5],
+            _ => types[1],
+        };
         proto::uint(out, profile::DEFAULT_TYPE, default.0);
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.miss(self.samples.cut, CUT_SAMPLES);
+        left_out.miss(self.samples.cut + self.waits.cut, CUT_SAMPLES);
         left_out.miss(self.spans.cut, CUT_SPANS);
     }
 }

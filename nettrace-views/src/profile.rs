@@ -30,6 +30,16 @@ pub(crate) trait Profile {
 
     fn samples(&mut self, samples: &Samples);
 
+    /// Whether the stacks of events that are no samples are counted.
+    fn wants_stacks(&self, _: &Samples) -> bool {
+        false
+    }
+
+    /// How many events are in the result by their stacks.
+    fn events(&self) -> u64 {
+        0
+    }
+
     /// Writes everything, and calls `relieve` now and then if it is much.
     fn write(&mut self, out: &mut Vec<u8>, relieve: Relieve<'_>);
 
@@ -128,6 +138,12 @@ impl<P: Profile> Form for Profiler<P> {
         self.values += 1;
     }
 
+    const HAS_WAITS: bool = true;
+
+    fn wants_stacks(&self, samples: &Samples) -> bool {
+        self.profile.wants_stacks(samples)
+    }
+
     fn samples(&mut self, samples: &Samples, _: &mut Vec<u8>) {
         self.profile.samples(samples);
     }
@@ -141,7 +157,8 @@ impl<P: Profile> Form for Profiler<P> {
     }
 
     fn left_out(&self, left_out: &mut LeftOut) {
-        left_out.add(self.moments, "events that are neither spans nor samples");
+        let moments = self.moments.saturating_sub(self.profile.events());
+        left_out.add(moments, "events that are neither spans nor samples");
         left_out.add(self.values, "values of counters");
         left_out.add(self.unended, "spans that have not ended");
         self.profile.left_out(left_out);

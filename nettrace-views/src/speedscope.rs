@@ -58,8 +58,17 @@ struct Own {
 /// A profile, with its name.
 enum Shown {
     Spans((String, Vec<Slice>)),
-    /// The places of the samples' stacks.
-    Samples((String, Vec<u32>)),
+    Samples(Weighed),
+}
+
+/// The samples of a thread, or the times in which it waited.
+#[derive(Debug)]
+struct Weighed {
+    title: String,
+    /// That of the weights.
+    unit: &'static str,
+    /// The places of the stacks, with their weights.
+    taken: Vec<(u32, u64)>,
 }
 
 /// What has been collected.
@@ -75,8 +84,8 @@ pub(crate) struct Speedscope {
     own: Vec<Own>,
     /// The frames of each stack.
     stacks: Vec<Vec<u32>>,
-    /// The samples of each thread: the title, and the places of their stacks.
-    samples: Vec<(String, Vec<u32>)>,
+    /// The samples of each thread, and the times in which it waited.
+    samples: Vec<Weighed>,
     interval: Option<u64>,
     count: u32,
     bytes: usize,
@@ -101,21 +110,17 @@ impl Speedscope {
     }
 
     /// Writes a profile of samples.
-    fn sampled(&self, out: &mut Vec<u8>, thread: &str, taken: &[u32], relieve: Relieve<'_>) {
-        let (unit, weight) = match self.interval {
-            Some(interval) => ("nanoseconds", interval),
-            None => ("none", 1),
-        };
-        let name = format!("{thread}, samples");
-        let total = (taken.len() as u64).saturating_mul(weight).min(i64::MAX as u64);
-        head(out, "sampled", &name, unit, (0, total as i64));
+    fn sampled(&self, out: &mut Vec<u8>, of: &Weighed, relieve: Relieve<'_>) {
+        let Weighed { title, unit, taken } = of;
+        let total = taken.iter().fold(0_u64, |sum, (_, weight)| sum.saturating_add(*weight));
+        head(out, "sampled", title, unit, (0, total.min(i64::MAX as u64) as i64));
         out.extend_from_slice(b",\"samples\":");
-        json::list(out, taken.iter(), |out, stack| {
+        json::list(out, taken.iter(), |out, (stack, _)| {
             json::list(out, self.stacks[*stack as usize].iter(), show);
             relieve(out);
         });
         out.extend_from_slice(b",\"weights\":");
-        json::list(out, taken.iter(), |out, _| {
+        json::list(out, taken.iter(), |out, (_, weight)| {
             show(out, weight);
             relieve(out);
         });
@@ -233,12 +238,29 @@ impl Profile for Speedscope {
     fn samples(&mut self, samples: &Samples) {
         let stacks = samples.stacks.iter();
         self.stacks = stacks.map(|stack| self.frames.of(stack, &samples.symbols)).collect();
-        let mut of_threads = vec![Vec::new(); samples.threads.len()];
+        let (unit, weight) = match self.interval {
+            Some(interval) => ("nanoseconds", interval),
+            None => ("none", 1),
+        };
+        let of_threads = || vec![Vec::new(); samples.threads.len()];
+        let (mut taken, mut waits) = (of_threads(), of_threads());
         for sample in &samples.taken {
-            of_threads[sample.thread as usize].push(sample.stack);
+            taken[sample.thread as usize].push((sample.stack, weight));
         }
-        let titles = samples.threads.iter().map(Sampled::title);
-        self.samples = titles.zip(of_threads).filter(|(_, taken)| !taken.is_empty()).collect();
+        for wait in &samples.waits {
+            waits[wait.thread as usize].push((wait.stack, wait.nanos));
+        }
+        for ((thread, taken), waits) in samples.threads.iter().zip(taken).zip(waits) {
+            let title = match samples.symbols.process_name(thread.process) {
+                Some(process) => format!("{process}, {}", thread.title()),
+                None => thread.title(),
+            };
+            let profiles = [(taken, "samples", unit), (waits, "waiting", "nanoseconds")];
+            for (taken, what, unit) in profiles.into_iter().filter(|(it, ..)| !it.is_empty()) {
+                let title = format!("{title}, {what}");
+                self.samples.push(Weighed { title, unit, taken });
+            }
+        }
     }
 
     fn write(&mut self, out: &mut Vec<u8>, relieve: Relieve<'_>) {
@@ -262,7 +284,7 @@ impl Profile for Speedscope {
         let samples = std::mem::take(&mut self.samples).into_iter().map(Shown::Samples);
         json::list(out, profiles.chain(samples), |out, profile| match profile {
             Shown::Spans((name, mut slices)) => evented(out, &name, &mut slices, relieve),
-            Shown::Samples((name, taken)) => self.sampled(out, &name, &taken, relieve),
+            Shown::Samples(of) => self.sampled(out, &of, relieve),
         });
         out.extend_from_slice(b"}\n");
     }

@@ -115,7 +115,7 @@ impl Node {
     }
 }
 
-/// Samples as a tree.
+/// Stacks as a tree. The outermost frame is the name of the process, if the trace says it.
 #[derive(Debug, Default)]
 pub(crate) struct SampleTree {
     pub(crate) frames: Frames,
@@ -125,18 +125,52 @@ pub(crate) struct SampleTree {
     pub(crate) cut: u64,
 }
 
-impl SampleTree {
-    /// Adds samples. Each stands for `interval` nanoseconds.
-    pub(crate) fn add(&mut self, samples: &Samples, interval: u64) {
-        let mut counts = vec![0_u64; samples.stacks.len()];
-        for sample in &samples.taken {
-            counts[sample.stack as usize] += 1;
+/// What a tree of stacks counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counted {
+    /// Samples, each of which stands for so many nanoseconds.
+    Running(u64),
+    /// Context switches, with how long the threads waited.
+    Waiting,
+    /// Other events.
+    Events,
+}
+
+impl Counted {
+    /// How much each stack has.
+    fn amounts(self, samples: &Samples) -> Vec<Amount> {
+        let mut amounts = vec![Amount::default(); samples.stacks.len()];
+        let one = |stack: u32, nanos| (stack as usize, Amount { count: 1, nanos });
+        match self {
+            Self::Running(interval) => {
+                let taken = samples.taken.iter().map(|it| one(it.stack, interval));
+                taken.for_each(|(stack, one)| amounts[stack].add(one));
+            }
+            Self::Waiting => {
+                let waits = samples.waits.iter().map(|it| one(it.stack, it.nanos));
+                waits.for_each(|(stack, one)| amounts[stack].add(one));
+            }
+            Self::Events => {
+                let events = samples.events.iter().zip(&mut amounts);
+                events.for_each(|(count, amount)| amount.count = *count);
+            }
         }
+        amounts
+    }
+}
+
+impl SampleTree {
+    /// Adds what there is since the last call.
+    pub(crate) fn add(&mut self, samples: &Samples, counted: Counted) {
+        let amounts = counted.amounts(samples);
         self.frames.forget_addresses();
-        for (stack, count) in samples.stacks.iter().zip(counts).filter(|(_, count)| *count > 0) {
+        let taken = samples.stacks.iter().zip(amounts).filter(|(_, amount)| amount.count > 0);
+        for (stack, amount) in taken {
             let mut node = &mut self.root;
             let mut is_cut = false;
-            for (depth, frame) in self.frames.of(stack, &samples.symbols).into_iter().enumerate() {
+            let process = self.frames.process(stack.process, &samples.symbols);
+            let frames = self.frames.of(stack, &samples.symbols);
+            for (depth, frame) in process.into_iter().chain(frames).enumerate() {
                 let has_room = self.nodes < NODES || node.inside.contains_key(&frame);
                 if !has_room || depth >= DEPTH {
                     is_cut = true;
@@ -147,9 +181,8 @@ impl SampleTree {
                     Node::default()
                 });
             }
-            self.cut += if is_cut { count } else { 0 };
-            node.own.count += count;
-            node.own.nanos = node.own.nanos.saturating_add(count.saturating_mul(interval));
+            self.cut += if is_cut { amount.count } else { 0 };
+            node.own.add(amount);
         }
     }
 }

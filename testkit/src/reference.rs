@@ -63,6 +63,17 @@ pub fn dotnet_traces() -> Vec<PathBuf> {
     traces
 }
 
+/// Finds a trace of one-collect, the other producer of version 6, next to the workspace: one of
+/// `vm-cpu-cswitch`, `user-events` and `dotnet`. If it is absent, prints a line and returns `None`.
+pub fn one_collect_trace(name: &str) -> Option<PathBuf> {
+    let path = Path::new(SHARED).join(format!("data/one-collect/{name}.nettrace"));
+    if !path.exists() {
+        println!("skipped: no trace at {}", path.display());
+        return None;
+    }
+    Some(path)
+}
+
 /// A trace, as input for the reference reader.
 #[derive(Debug)]
 pub enum Trace<'a> {

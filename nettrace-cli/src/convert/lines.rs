@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, Totals, Trace};
-use nettrace_views::{LeftOut, Target, model::Clock};
+use nettrace_views::{LeftOut, Target};
 use serde::Serialize;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         view::{Begin, Other},
     },
     csv::Cell,
-    dump::{self, process_id, processor},
+    dump::{self, Extra, Facts, process_id, processor},
     event_types::{EventType, EventTypes},
     payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
     spelling::{self, to_json},
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) const JSONL: Other = Other {
     name: "jsonl",
     title: "JSON lines",
-    about: "one JSON object per line for each event, as `dump --json` prints it",
+    about: "one JSON object per line for each event, as `dump --json --show stack` prints it",
     endings: &["jsonl", "ndjson"],
     begin: Begin::File(|start, out| Ok(Box::new(Lines::new(start.trace, out, json, "")))),
 };
@@ -55,15 +55,16 @@ pub(crate) fn write<R: nettrace_reader::Source>(
 }
 
 /// Writes an event as a line.
-type Form = fn(&Event<'_>, &EventType, &Payload<'_>, Clock, &mut Vec<u8>) -> io::Result<()>;
+type Form = fn(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> io::Result<()>;
 
 /// Writes a line for each event.
 struct Lines<'w> {
     sink: &'w mut dyn Write,
     out: Vec<u8>,
-    clock: Clock,
+    facts: Facts,
     types: EventTypes,
     form: Form,
+    is_csv: bool,
     left_out: Counts,
 }
 
@@ -80,8 +81,16 @@ struct Counts {
 
 impl<'w> Lines<'w> {
     fn new(trace: &Trace, sink: &'w mut dyn Write, form: Form, header: &str) -> Self {
-        let (out, clock) = (header.as_bytes().to_vec(), Clock::of(trace));
-        Self { sink, out, clock, types: EventTypes::default(), form, left_out: Counts::default() }
+        let (out, facts) = (header.as_bytes().to_vec(), Facts::of(trace));
+        Self {
+            sink,
+            out,
+            facts,
+            types: EventTypes::default(),
+            form,
+            is_csv: !header.is_empty(),
+            left_out: Counts::default(),
+        }
     }
 
     fn write_out(&mut self) -> io::Result<()> {
@@ -93,13 +102,14 @@ impl<'w> Lines<'w> {
 
 impl Target for Lines<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
+        self.facts.names.learn(event);
         let ty = self.types.of(event);
         let payload = Payload::of(event, ty);
         let Counts { damaged, undescribed, stacks } = &mut self.left_out;
         *damaged += u64::from(payload.error.is_some());
         *undescribed += u64::from(payload.fields.is_empty() && !event.payload.is_empty());
         *stacks += u64::from(event.header.stack_id != 0 && event.stack().is_some());
-        (self.form)(event, ty, &payload, self.clock, &mut self.out)?;
+        (self.form)(event, ty, &payload, &self.facts, &mut self.out)?;
         if self.out.len() < BATCH { Ok(()) } else { self.write_out() }
     }
 
@@ -110,7 +120,8 @@ impl Target for Lines<'_> {
         let Counts { damaged, undescribed, stacks } = self.left_out;
         left_out.miss(damaged, "events' fields that cannot be decoded");
         left_out.add(undescribed, "payloads whose fields the trace does not describe");
-        left_out.add(stacks, "stacks");
+        // Objects have them.
+        left_out.add(if self.is_csv { stacks } else { 0 }, "stacks");
         Ok(left_out)
     }
 }
@@ -119,10 +130,12 @@ fn json(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
-    clock: Clock,
+    facts: &Facts,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
-    out.extend_from_slice(&dump::json(event, ty, payload, clock)?);
+    let has_stack = event.stack().is_some_and(|stack| stack.addresses().next().is_some());
+    let extras = if has_stack { &[Extra::Stack][..] } else { &[] };
+    out.extend_from_slice(&dump::json(event, ty, payload, facts, extras)?);
     out.push(b'\n');
     Ok(())
 }
@@ -131,11 +144,11 @@ fn csv(
     event: &Event<'_>,
     _: &EventType,
     payload: &Payload<'_>,
-    clock: Clock,
+    facts: &Facts,
     out: &mut Vec<u8>,
 ) -> io::Result<()> {
     let (metadata, thread) = (event.metadata(), event.thread());
-    let time = clock.at(event.header.timestamp);
+    let time = facts.clock.at(event.header.timestamp);
     let labels = event.labels();
     let id = |of: fn(&Label) -> bool| {
         let label = labels.iter().rev().find(|label| of(label));

@@ -12,6 +12,8 @@ pub(super) struct Omissions {
     pub(super) strange_events: u64,
     /// Events that lost the bytes after the last field of their type.
     pub(super) longer_events: u64,
+    /// Events that name code or processes, for readers of version 6 alone.
+    pub(super) code_names: u64,
     /// Events from before the start of the trace. Their time became the start.
     pub(super) early_times: u64,
     /// Spans that may lack the fields of their start.
@@ -65,6 +67,10 @@ impl Omissions {
         let missing = [
             (self.large_events, "events whose payload would be too large"),
             (self.strange_events, "events whose payload does not fit their type"),
+            (
+                self.code_names,
+                "names of functions, files and processes, by which stacks have names",
+            ),
             (self.unread_fields, "descriptions of event types' fields that cannot be decoded"),
         ];
         let no_place = [

@@ -147,6 +147,7 @@ impl ToStream {
             sorted: header.is_sorted,
             payload_len: header.payload_size,
         };
+        self.left_out.code_names += u64::from(known.names_code);
         match self.row(header, &labels, event, known) {
             Ok(_) => self.told(&header),
             Err(refusal) => {

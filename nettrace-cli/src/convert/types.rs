@@ -164,6 +164,8 @@ pub(super) struct Known {
     pub(super) has_dates: bool,
     /// Whether payloads are encoded again. Bytes that no field describes are then missing.
     pub(super) is_mapped: bool,
+    /// Whether its events name code and processes, in a form that only readers of version 6 know.
+    pub(super) names_code: bool,
 }
 
 /// A type that the result does not have yet.
@@ -246,7 +248,8 @@ impl Types {
         let has_dates = of.fields.iter().any(|field| has_dates(&field.ty));
         let is_mapped = has_fields && self.format.converts_payloads(plain);
         let has_dates = has_fields && has_dates;
-        let known = Known { id, opaque_id, has_fields, has_dates, is_mapped };
+        let names_code = !self.is_older && source.provider == "Universal.System";
+        let known = Known { id, opaque_id, has_fields, has_dates, is_mapped, names_code };
         self.known.entry(self.hash(source)).or_default().push((source.clone(), known));
         Ok(Definition { known, schemas, lost_fields, lost_numbers })
     }

@@ -18,8 +18,10 @@ use crate::{
 /// The options of flame graphs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ViewOptions {
-    /// Flame graphs: what their widths are. Without it: samples if the trace has any, else spans
-    #[arg(long, value_name = "WHAT", value_parser = ["cpu", "spans"])]
+    /// Flame graphs: what their widths are: samples (cpu), times of spans, times in which threads
+    /// waited (off-cpu: context switches), or how many events have the stack. Without it: the first
+    /// of these that the trace has
+    #[arg(long, value_name = "WHAT", value_parser = By::ALL.iter().map(|by| by.name()).collect::<Vec<_>>())]
     by: Option<String>,
     /// Flame graphs: colour what takes more (red) or less (blue) than in another trace
     #[arg(long, value_name = "OTHER", value_hint = ValueHint::FilePath)]

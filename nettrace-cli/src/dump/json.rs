@@ -73,10 +73,8 @@ impl Shown<'_> {
             Extra::Number => map.serialize_entry("number", &event.header.sequence_number),
             Extra::Sorted => map.serialize_entry("is_sorted", &event.header.is_sorted),
             Extra::Stack => {
-                let stack = event.stack().map(|stack| {
-                    stack.addresses().map(|address| format!("{address:#x}")).collect::<Vec<_>>()
-                });
-                map.serialize_entry("stack", &stack)
+                let frames = self.frames().map(Iterator::collect::<Vec<_>>);
+                map.serialize_entry("stack", &frames)
             }
             Extra::Description => map.serialize_entry("description", &event.metadata().description),
             Extra::Payload => map.serialize_entry("payload", &Hex(event.payload).to_string()),

@@ -8,9 +8,9 @@ use std::{
     io::{self, Write},
 };
 
-use nettrace_reader::Event;
+use nettrace_reader::{Event, Trace};
 pub(crate) use nettrace_views::model::process_id;
-use nettrace_views::model::{Clock, Instant};
+use nettrace_views::model::{Clock, FrameNames, Instant};
 
 use crate::{
     args::Limits,
@@ -48,7 +48,8 @@ pub(crate) enum Extra {
     Number,
     /// Whether the event is marked as sorted: no later event in the file has an earlier time
     Sorted,
-    /// The addresses of the event's stack, innermost frame first
+    /// The frames of the event's stack, innermost first: by the names that the trace has stated
+    /// before, else their addresses
     Stack,
     /// The description of the event's type
     Description,
@@ -65,6 +66,16 @@ struct Shown<'a> {
     extras: &'a [Extra],
     /// The place of its type in the source code, if another type has the same name.
     place: Option<&'a str>,
+    names: &'a FrameNames,
+}
+
+impl Shown<'_> {
+    /// The frames of the event's stack, innermost first: `module!function`, or less.
+    fn frames(&self) -> Option<impl Iterator<Item = String> + '_> {
+        let process = process_id(self.event);
+        let stack = self.event.stack()?;
+        Some(stack.addresses().map(move |address| self.names.name(process, address)))
+    }
 }
 
 pub(crate) fn run(
@@ -78,25 +89,43 @@ pub(crate) fn run(
         false => text::write,
     };
     let mut namesakes = Namesakes::default();
-    each(source, limits, &options.filter, out, |event, ty, payload, clock, line| {
-        let time = clock.at(event.header.timestamp);
+    let has_stacks = options.show.contains(&Extra::Stack);
+    each(source, limits, &options.filter, has_stacks, out, |event, ty, payload, facts, line| {
+        let time = facts.clock.at(event.header.timestamp);
         let place = namesakes.place(event.metadata());
-        write(&Shown { event, ty, payload, time, extras: &options.show, place }, line)
+        let extras = &options.show;
+        write(&Shown { event, ty, payload, time, extras, place, names: &facts.names }, line)
     })
 }
 
+/// What is known of a trace while its events are shown.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    pub(crate) clock: Clock,
+    /// What the events so far have said of code.
+    pub(crate) names: FrameNames,
+}
+
+impl Facts {
+    pub(crate) fn of(trace: &Trace) -> Self {
+        Self { clock: Clock::of(trace), names: FrameNames::default() }
+    }
+}
+
 /// Shows the events that pass the filters, in the order of time, and writes a summary to standard
-/// error.
+/// error. Frames of stacks have names only if the caller `has_stacks`.
 pub(crate) fn each(
     source: Source,
     limits: Limits,
     options: &FilterOptions,
+    has_stacks: bool,
     out: &mut impl Write,
-    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, Clock, &mut Vec<u8>) -> io::Result<()>,
+    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> io::Result<()>,
 ) -> Result<(), Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();
-    let clock = Clock::of(events.trace());
+    let mut facts = Facts::of(events.trace());
+    let clock = facts.clock;
     let mut filter = Filter::new(options, clock)?;
     let mut lines = Lines::new(options, out);
     let mut types = EventTypes::default();
@@ -111,6 +140,9 @@ pub(crate) fn each(
             Err(error) => break Err(error),
         };
         summary.count(&event);
+        if has_stacks {
+            facts.names.learn(&event);
+        }
         if !filter.passes(&OfNetTrace { event: &event, clock }) {
             continue;
         }
@@ -124,7 +156,7 @@ pub(crate) fn each(
             continue;
         }
         summary.count_shown(payload.error.is_some());
-        lines.line(|line| show(&event, ty, &payload, clock, line))?;
+        lines.line(|line| show(&event, ty, &payload, &facts, line))?;
     };
     lines.finish()?;
     summary.write(options, events.trace(), events.totals(), clock)?;
@@ -169,16 +201,17 @@ impl Subject for OfNetTrace<'_> {
     }
 }
 
-/// An event as `dump --json` shows it.
+/// An event as `dump --json` shows it, with these extras.
 pub(crate) fn json(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
-    clock: Clock,
+    facts: &Facts,
+    extras: &[Extra],
 ) -> Result<Vec<u8>, serde_json::Error> {
-    let time = clock.at(event.header.timestamp);
+    let time = facts.clock.at(event.header.timestamp);
     let mut out = Vec::new();
-    let shown = Shown { event, ty, payload, time, extras: &[], place: None };
+    let shown = Shown { event, ty, payload, time, extras, place: None, names: &facts.names };
     spelling::to_json(&mut out, &shown)?;
     Ok(out)
 }

@@ -97,10 +97,15 @@ fn write_extra(extra: Extra, shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result
         Extra::Number => write!(out, " number {}", event.header.sequence_number),
         Extra::Sorted if event.header.is_sorted => write!(out, " sorted"),
         Extra::Sorted => Ok(()),
-        Extra::Stack => match event.stack() {
-            Some(stack) => {
+        Extra::Stack => match shown.frames() {
+            Some(frames) => {
+                // Names have blanks, addresses have none.
+                let mark = if shown.names.knows_code() { ";" } else { "" };
                 write!(out, " stack:")?;
-                stack.addresses().try_for_each(|address| write!(out, " {address:#x}"))
+                for (at, frame) in frames.enumerate() {
+                    write!(out, "{} {}", if at > 0 { mark } else { "" }, OneLine(frame))?;
+                }
+                Ok(())
             }
             None if event.header.stack_id != 0 => write!(out, " stack: not in the trace"),
             None => Ok(()),

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
+use nettrace_reader::Basis;
 use serde::Serialize;
 
 use crate::{
     args::Limits,
     failure::Failure,
     heph::HephSource,
-    verify::{Finding, VerifyOptions, write_findings, write_text},
+    verify::{Finding, VerifyOptions, result, write_findings, write_text},
 };
 
 #[derive(Serialize)]
@@ -28,17 +29,21 @@ pub(crate) fn verify(
 ) -> Result<(), Failure> {
     let options = source.options(limits);
     let report = nettrace_reader::heph::verify(source.bytes, options, wanted.most)?;
+    // All are of the format.
+    let counts = (report.count, report.count);
     if !wanted.json {
         let totals = format!(
             "events={} lost={} spans={} packets={} bytes={}",
             report.events, report.lost, report.spans, report.packets, report.bytes
         );
-        return write_text(&report.violations, report.count, &totals, out);
+        write_text(&report.violations, report.count, &totals, out)?;
+        return result(counts, wanted.strict);
     }
     // The promises of this format have no names.
     let findings = report.violations.into_iter().map(|violation| Finding {
         offset: violation.offset,
         rule: None,
+        basis: Basis::Format.to_string(),
         detail: violation.what,
     });
     let totals = Totals {
@@ -48,5 +53,6 @@ pub(crate) fn verify(
         packets: report.packets,
         bytes: report.bytes,
     };
-    write_findings(findings.collect(), report.count, totals, out)
+    write_findings(findings.collect(), counts, totals, out)?;
+    result(counts, wanted.strict)
 }

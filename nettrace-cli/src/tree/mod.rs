@@ -15,11 +15,11 @@ use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
-use nettrace_views::model::{Clock, EndFields, Ids, Key, Role, place, span_name};
+use nettrace_views::model::{EndFields, Ids, Key, Role, place, span_name};
 
 use crate::{
     args::Limits,
-    dump::process_id,
+    dump::{Facts, process_id},
     event_types::{EventType, EventTypes},
     failure::Failure,
     heph::SUBSTREAM,
@@ -68,7 +68,7 @@ pub(crate) fn run(
     let mut reading = Reading {
         options,
         version: events.major_version(),
-        clock: Clock::of(events.trace()),
+        facts: Facts::of(events.trace()),
         is_from_heph: events.trace().value("nettrace.source") == Some("heph"),
         types: EventTypes::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
@@ -77,7 +77,7 @@ pub(crate) fn run(
         other_traces: 0,
         last: i64::MIN,
     };
-    if !reading.clock.is_known() {
+    if !reading.facts.clock.is_known() {
         return Err(Failure::NoDurations);
     }
     let end = loop {
@@ -88,7 +88,7 @@ pub(crate) fn run(
         }
     };
     reading.outside += nesting::nest(&mut reading.forest);
-    let Reading { forest, clock, last, .. } = &mut reading;
+    let Reading { forest, facts: Facts { clock, .. }, last, .. } = &mut reading;
     let trees = Trees::new(forest, *last);
     let count = trees.roots.len();
     let shown = options.slow.map_or(count, |slow| slow.min(count));
@@ -106,7 +106,7 @@ pub(crate) fn run(
 struct Reading {
     options: TreeOptions,
     version: u32,
-    clock: Clock,
+    facts: Facts,
     is_from_heph: bool,
     types: EventTypes,
     forest: Forest,
@@ -122,7 +122,7 @@ struct Reading {
 impl Reading {
     fn event(&mut self, event: &Event<'_>) -> Result<(), Failure> {
         self.events += 1;
-        let at = self.clock.since_start(event.header.timestamp);
+        let at = self.facts.clock.since_start(event.header.timestamp);
         self.last = self.last.max(at);
         let flow = if self.is_from_heph { flow(event) } else { None };
         let ids = Ids::of(&event.labels());
@@ -131,7 +131,7 @@ impl Reading {
                 Some(flow) => {
                     let ty = self.types.of(event);
                     let payload = Payload::of(event, ty);
-                    let text = inside(self.options.json, event, ty, &payload, self.clock)?;
+                    let text = inside(self.options.json, event, ty, &payload, &self.facts)?;
                     self.forest.keep_loose(flow, at, text);
                 }
                 None => self.outside += 1,
@@ -172,7 +172,7 @@ impl Reading {
         };
         match step {
             Step::Inside(span) => {
-                let text = inside(self.options.json, event, ty, &payload, self.clock)?;
+                let text = inside(self.options.json, event, ty, &payload, &self.facts)?;
                 self.forest.keep_event(span, at, text);
             }
             Step::Edge(span) => {
@@ -244,10 +244,10 @@ fn inside(
     event: &Event<'_>,
     ty: &EventType,
     payload: &Payload<'_>,
-    clock: Clock,
+    facts: &Facts,
 ) -> io::Result<Vec<u8>> {
     match as_json {
-        true => Ok(crate::dump::json(event, ty, payload, clock)?),
+        true => Ok(crate::dump::json(event, ty, payload, facts, &[])?),
         false => text::event(event, ty, payload),
     }
 }

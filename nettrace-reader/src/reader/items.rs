@@ -9,6 +9,7 @@ use crate::{
     labels::LabelLists,
     metadata,
     reader::{Reader, State, Step},
+    runtime,
     schema::Metadata,
     trace::{Stack, Thread},
 };
@@ -149,6 +150,9 @@ impl<R: Source> Reader<R> {
                 let mut types = Vec::new();
                 metadata::parse_metadata(format, body, base, |row| {
                     types.extend(row.metadata);
+                    if let Some(last) = types.last_mut() {
+                        runtime::correct(last);
+                    }
                     Ok::<_, Damage>(())
                 })?;
                 Item::Metadata(types)

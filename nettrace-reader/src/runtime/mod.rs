@@ -36,6 +36,17 @@ pub(crate) fn describe(metadata: &mut Metadata, pointer_size: u32) {
     metadata.is_from_table = true;
 }
 
+/// Corrects what the only other producer of version 6 declares: the texts of `Universal.System` as
+/// one code unit of UTF-8 (type code 23). They are arrays of them.
+pub(crate) fn correct(metadata: &mut Metadata) {
+    if metadata.provider != "Universal.System" {
+        return;
+    }
+    for field in metadata.fields.iter_mut().filter(|field| field.ty == Type::Utf8CodeUnit) {
+        field.ty = Type::Array(Box::new(Type::Utf8CodeUnit));
+    }
+}
+
 /// What the table has of an event, after provider, event id and version: that version, else the
 /// next one, else the last one.
 fn entry(provider: &str, event_id: u32, version: u8) -> Option<&'static str> {

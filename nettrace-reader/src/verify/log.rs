@@ -3,7 +3,7 @@
 use crate::{
     error::{Damage, Error, ErrorKind, Result, Table},
     value::Fields,
-    verify::{Report, Rule, Violation},
+    verify::{Basis, Report, Rule, Violation},
 };
 
 /// The report so far, and how many violations it may list.
@@ -16,6 +16,7 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn add(&mut self, offset: u64, rule: Rule, detail: impl FnOnce() -> String) {
         self.report.count += 1;
+        self.report.format_count += u64::from(rule.basis() == Basis::Format);
         if self.report.violations.len() < self.most {
             self.report.violations.push(Violation { offset, rule, detail: detail() });
         }

@@ -350,6 +350,12 @@ impl Form for Chrome {
         out.extend_from_slice(b"}}");
     }
 
+    fn process_name(&mut self, process: Option<u64>, name: &str, out: &mut Vec<u8>) {
+        let id = self.ids.process(process, out);
+        let number = process.map_or(String::new(), |id| format!(" ({id})"));
+        metadata(out, "process_name", (id, 0), &format!("{name}{number}"));
+    }
+
     fn samples(&mut self, samples: &Samples, out: &mut Vec<u8>) {
         self.profiles.write(samples, &mut self.ids, out);
     }

@@ -249,6 +249,10 @@ impl Form for Perfetto {
         event(out, at, fields::COUNTER, track, [number.bytes(), &[], &[], &[]]);
     }
 
+    fn process_name(&mut self, process: Option<u64>, name: &str, out: &mut Vec<u8>) {
+        self.tracks.process_name(process, name, out);
+    }
+
     fn samples(&mut self, samples: &Samples, out: &mut Vec<u8>) {
         self.callstacks.write(samples, out);
     }

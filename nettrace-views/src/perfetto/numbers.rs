@@ -31,6 +31,7 @@ pub(super) mod track {
     pub(crate) const COUNTER: u32 = 8;
     pub(crate) const DESCRIPTION: u32 = 14;
     pub(crate) const PROCESS_PID: u32 = 1;
+    pub(crate) const PROCESS_NAME: u32 = 6;
     pub(crate) const THREAD_PID: u32 = 1;
     pub(crate) const THREAD_TID: u32 = 2;
     pub(crate) const THREAD_NAME: u32 = 5;

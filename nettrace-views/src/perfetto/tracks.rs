@@ -57,20 +57,14 @@ impl Tracks {
         let uuid = self.next();
         self.processes.insert(process, uuid);
         self.recent = Some((process, uuid));
-        let name = match process {
-            Some(id) => format!("process {id}"),
-            None => "process".to_owned(),
-        };
-        let pid = process.filter(|id| (1..=MAX_ID).contains(id));
-        let plain = Track { uuid, parent: None, name: pid.is_none().then_some(&*name) };
-        describe(plain, out, |out| {
-            if let Some(id) = pid {
-                let body = open(out, track::PROCESS);
-                proto::uint(out, track::PROCESS_PID, id);
-                close(out, body);
-            }
-        });
+        describe_process(uuid, process, None, out);
         uuid
+    }
+
+    /// Names the track of a process.
+    pub(super) fn process_name(&mut self, process: Option<u64>, name: &str, out: &mut Vec<u8>) {
+        let uuid = self.process(process, out);
+        describe_process(uuid, process, Some(name), out);
     }
 
     /// Makes the track of a thread.
@@ -140,6 +134,22 @@ impl Tracks {
         });
         uuid
     }
+}
+
+fn describe_process(uuid: u64, process: Option<u64>, name: Option<&str>, out: &mut Vec<u8>) {
+    let number = process.map_or("process".to_owned(), |id| format!("process {id}"));
+    let pid = process.filter(|id| (1..=MAX_ID).contains(id));
+    let plain = pid.is_none().then_some(name.unwrap_or(&number));
+    describe(Track { uuid, parent: None, name: plain }, out, |out| {
+        if let Some(id) = pid {
+            let body = open(out, track::PROCESS);
+            proto::uint(out, track::PROCESS_PID, id);
+            if let Some(name) = name {
+                proto::bytes(out, track::PROCESS_NAME, name.as_bytes());
+            }
+            close(out, body);
+        }
+    });
 }
 
 fn describe(of: Track<'_>, out: &mut Vec<u8>, more: impl FnOnce(&mut Vec<u8>)) {

@@ -8,7 +8,7 @@ mod symbols;
 
 use std::collections::HashMap;
 
-use nettrace_reader::{__shared::Map, Event, Metadata, Thread};
+use nettrace_reader::{__shared::Map, Event, Metadata, Thread, Value};
 
 pub(crate) use self::symbols::{Lesson, Place, Symbols};
 
@@ -19,14 +19,36 @@ const STACK_BYTES: usize = 128;
 /// managed: it worked there, or waited.
 pub(crate) const EXTERNAL: &str = "(native code or waiting)";
 
-/// Whether events of a type are samples of what the processor executes: those of .NET's sampler and
-/// those of the provider that the format's authors reserve for all platforms.
-pub(crate) fn is_sample(metadata: &Metadata) -> bool {
-    match &*metadata.provider {
-        // The only event of this provider. Versions 4 and 5 have no name for it.
-        "Microsoft-DotNETCore-SampleProfiler" => metadata.event_id == 0,
-        "Universal.Events" => metadata.name == "cpu",
-        _ => false,
+/// What a thread was observed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Observed {
+    /// It was on a processor: a sample.
+    Running,
+    /// It goes on after it was switched out: a context switch. Its stack is where it waited.
+    Waiting,
+}
+
+impl Observed {
+    /// What events of a type say: those of .NET's sampler and those of the provider that the
+    /// format's authors reserve for all platforms.
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        match (&*metadata.provider, &*metadata.name) {
+            // The only event of this provider. Versions 4 and 5 have no name for it.
+            ("Microsoft-DotNETCore-SampleProfiler", _) if metadata.event_id == 0 => {
+                Some(Self::Running)
+            }
+            ("Universal.Events", "cpu") => Some(Self::Running),
+            ("Universal.Events", "cswitch") => Some(Self::Waiting),
+            _ => None,
+        }
+    }
+}
+
+/// For how many ticks the thread of a context switch was switched out.
+pub(crate) fn ticks_waited(event: &Event<'_>) -> u64 {
+    match event.fields().next() {
+        Some(Ok((_, Value::U64(ticks)))) => ticks,
+        _ => 0,
     }
 }
 
@@ -87,12 +109,24 @@ pub(crate) struct Sample {
     pub(crate) processor: u32,
 }
 
+/// A time in which a thread waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    /// As in [`Sample`].
+    pub(crate) thread: u32,
+    pub(crate) stack: u32,
+    pub(crate) nanos: u64,
+}
+
 /// The samples so far.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     pub(crate) threads: Vec<Sampled>,
     pub(crate) stacks: Vec<SampledStack>,
     pub(crate) taken: Vec<Sample>,
+    pub(crate) waits: Vec<Wait>,
+    /// How many other events have each stack. A stack that has none can be missing.
+    pub(crate) events: Vec<u64>,
     pub(crate) symbols: Symbols,
     thread_numbers: HashMap<Sampled, u32>,
     stack_numbers: Map<SampledStack, u32>,
@@ -106,25 +140,49 @@ pub(crate) struct Samples {
 impl Samples {
     /// Adds a sample. Returns `false` if the event has no stack.
     pub(crate) fn take(&mut self, event: &Event<'_>, process: Option<u64>, at: i64) -> bool {
-        let Some(stack) = event.stack() else { return false };
+        let Some(stack) = self.stack(event, process) else { return false };
+        let thread = self.thread(event.thread(), process);
+        let processor = event.header.processor;
+        self.taken.push(Sample { at, thread, stack, processor });
+        self.bytes += size_of::<Sample>();
+        true
+    }
+
+    /// Adds a context switch, before which the thread waited so long. Returns `false` if the event
+    /// has no stack.
+    pub(crate) fn wait(&mut self, event: &Event<'_>, process: Option<u64>, nanos: u64) -> bool {
+        let Some(stack) = self.stack(event, process) else { return false };
+        let thread = self.thread(event.thread(), process);
+        self.waits.push(Wait { thread, stack, nanos });
+        self.bytes += size_of::<Wait>();
+        true
+    }
+
+    /// Counts the stack of another event. Returns `false` if it has none.
+    pub(crate) fn event(&mut self, event: &Event<'_>, process: Option<u64>) -> bool {
+        if event.stack().is_none_or(|stack| stack.bytes().is_empty()) {
+            return false;
+        }
+        let Some(stack) = self.stack(event, process) else { return false };
+        if self.events.len() <= stack as usize {
+            self.events.resize(stack as usize + 1, 0);
+        }
+        self.events[stack as usize] += 1;
+        true
+    }
+
+    /// The place of an event's stack in [`Samples::stacks`].
+    fn stack(&mut self, event: &Event<'_>, process: Option<u64>) -> Option<u32> {
+        let stack = event.stack()?;
         let wanted = &mut self.looked_up;
         wanted.process = process;
         wanted.addresses.clear();
         wanted.addresses.extend(stack.addresses());
         wanted.is_external = is_external(event);
-        let stack = match self.stack_numbers.get(&self.looked_up) {
-            Some(number) => *number,
-            None => self.add_stack(),
-        };
-        let thread = event.thread();
-        let thread = match &self.last {
-            Some((last, of, number)) if *of == process && last == thread => *number,
-            _ => self.thread(thread, process),
-        };
-        let processor = event.header.processor;
-        self.taken.push(Sample { at, thread, stack, processor });
-        self.bytes += size_of::<Sample>();
-        true
+        match self.stack_numbers.get(&self.looked_up) {
+            Some(number) => Some(*number),
+            None => Some(self.add_stack()),
+        }
     }
 
     /// About how many bytes are in use for samples and stacks.
@@ -148,6 +206,11 @@ impl Samples {
     }
 
     fn thread(&mut self, thread: &Thread, process: Option<u64>) -> u32 {
+        if let Some((last, of, number)) = &self.last {
+            if *of == process && last == thread {
+                return *number;
+            }
+        }
         let sampled = Sampled::of(thread, process);
         let number = match self.thread_numbers.get(&sampled) {
             Some(number) => *number,
@@ -197,6 +260,11 @@ impl Frames {
     pub(crate) fn plain(&mut self, name: &str) -> u32 {
         let place = Place { function: Some(name.into()), module: None, offset: None };
         self.number(Frame { name: name.to_owned(), address: 0, place })
+    }
+
+    /// The number of the frame around all those of a process, if the trace names the process.
+    pub(crate) fn process(&mut self, process: Option<u64>, symbols: &Symbols) -> Option<u32> {
+        symbols.process_name(process).map(|name| self.plain(name))
     }
 
     /// Looks all addresses up again: what is known of them may be more than before.

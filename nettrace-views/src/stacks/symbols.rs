@@ -1,12 +1,17 @@
-//! Names of code: what a trace says of the functions and files that addresses are of.
+//! Names of code: what a trace says of the functions and files that addresses are of, and how its
+//! processes are called.
 //!
 //! | provider | events |
 //! |---|---|
-//! | `Universal.System` | mappings of files into processes; symbols in them |
+//! | `Universal.System` | names of processes; mappings of files into processes; symbols in mappings |
 //! | `Microsoft-Windows-DotNETRuntime` and its `Rundown` | methods that were compiled (`MethodLoadVerbose`), and those that are there at the start or the end (`MethodDCStart`, `MethodDCEnd`); modules |
 //!
 //! The rundown is at the end of a trace, behind the samples. So names are looked up as late as
-//! possible. If code is replaced by other code at an address, the last name counts.
+//! possible. If a method is replaced by another one at an address, the last name counts.
+//!
+//! Symbols belong to a mapping, whose id they state. A process and its child can share a mapping,
+//! of which the symbols are then recorded for one of them. Of several symbols that cover an
+//! address, the first one counts.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,6 +37,8 @@ pub(crate) enum Lesson {
     Mapping,
     /// A function in a mapping.
     Symbol,
+    /// The name of a process.
+    Process,
 }
 
 impl Lesson {
@@ -41,6 +48,7 @@ impl Lesson {
             ("Microsoft-Windows-DotNETRuntimeRundown", 143 | 144) => Some(Self::Method),
             ("Microsoft-Windows-DotNETRuntime", 152) => Some(Self::Module),
             ("Microsoft-Windows-DotNETRuntimeRundown", 153 | 154) => Some(Self::Module),
+            ("Universal.System", 0 | 1) => Some(Self::Process),
             ("Universal.System", 3) => Some(Self::Mapping),
             ("Universal.System", 4) => Some(Self::Symbol),
             _ => None,
@@ -48,41 +56,90 @@ impl Lesson {
     }
 }
 
-/// A function in the memory of a process.
+/// A method of .NET in the memory of a process.
 #[derive(Clone, Debug)]
-struct Function {
+struct Method {
     /// The address behind its last byte.
     end: u64,
     name: Rc<str>,
-    /// The module of .NET, if it is a method.
-    module: Option<u64>,
+    module: u64,
+}
+
+/// The symbols of a mapping.
+#[derive(Clone, Debug, Default)]
+struct OfMapping {
+    /// What symbols cover: from, to.
+    covered: BTreeMap<u64, u64>,
+    /// By their first address: the address behind the last one, and the name. They do not overlap.
+    parts: BTreeMap<u64, (u64, Rc<str>)>,
+}
+
+impl OfMapping {
+    /// Adds a symbol, where no earlier one is.
+    fn add(&mut self, start: u64, end: u64, name: &Rc<str>) {
+        let before = self.covered.range(..=start).next_back().filter(|(_, to)| **to >= start);
+        let (from, mut at) = before.map_or((start, start), |(from, to)| (*from, *to));
+        if at >= end {
+            return;
+        }
+        let inside: Vec<_> = self.covered.range(at..=end).map(|(from, to)| (*from, *to)).collect();
+        let mut to = end;
+        for (next, behind) in inside {
+            if at < next {
+                self.parts.insert(at, (next, Rc::clone(name)));
+            }
+            self.covered.remove(&next);
+            at = at.max(behind);
+            to = to.max(behind);
+        }
+        if at < end {
+            self.parts.insert(at, (end, Rc::clone(name)));
+        }
+        self.covered.insert(from, to);
+    }
+
+    fn find(&self, address: u64) -> Option<Rc<str>> {
+        let (_, (end, name)) = self.parts.range(..=address).next_back()?;
+        (address < *end).then(|| Rc::clone(name))
+    }
 }
 
 /// A file in the memory of a process.
 #[derive(Clone, Debug)]
 struct Mapping {
+    id: u64,
     end: u64,
     file_offset: u64,
-    file: Rc<str>,
+    /// `None` for memory that .NET maps twice, which is no file.
+    file: Option<Rc<str>>,
 }
 
+/// Addresses from here on are of the kernel.
+const KERNEL: u64 = 1 << 63;
+
 /// Where an address is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) function: Option<Rc<str>>,
     /// The name of the file, without folders.
     pub(crate) module: Option<Rc<str>>,
-    /// The position in the file, if the mapping is known.
+    /// The position in the file, if the mapping is known. The kernel is no file: people look its
+    /// addresses up as they are.
     pub(crate) offset: Option<u64>,
 }
 
 /// The names so far. Ranges are found by the process and their first address.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    functions: BTreeMap<(u64, u64), Function>,
+    methods: BTreeMap<(u64, u64), Method>,
     mappings: BTreeMap<(u64, u64), Mapping>,
+    /// Symbols by the ids of mappings.
+    symbols: HashMap<u64, OfMapping>,
     modules: HashMap<(u64, u64), Rc<str>>,
+    processes: HashMap<u64, Rc<str>>,
     bytes: usize,
+    /// How many names were noted.
+    pub(crate) noted: u64,
     /// Names beyond [`LIMIT`].
     pub(crate) left_out: u64,
 }
@@ -96,10 +153,11 @@ impl Symbols {
             Lesson::Method => self.method(process, payload),
             Lesson::Module => self.module(process, payload),
             Lesson::Mapping => self.mapping(process, payload),
-            Lesson::Symbol => self.symbol(process, payload),
+            Lesson::Symbol => self.symbol(payload),
+            Lesson::Process => self.process(process, payload),
         };
         // An event that is cut off says nothing.
-        let _ = noted;
+        self.noted += u64::from(noted.is_some());
     }
 
     fn has_room(&mut self, len: usize) -> bool {
@@ -129,8 +187,7 @@ impl Symbols {
             return None;
         }
         let end = start.saturating_add(size.into());
-        let function = Function { end, name: name.into(), module: Some(module) };
-        self.functions.insert((process, start), function);
+        self.methods.insert((process, start), Method { end, name: name.into(), module });
         Some(())
     }
 
@@ -151,56 +208,84 @@ impl Symbols {
     }
 
     fn mapping(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
-        let _id = payload.varint()?;
+        let id = payload.varint()?;
         let (start, end) = (payload.varint()?, payload.varint()?);
         let file_offset = payload.varint()?;
         let path = payload.utf8()?;
-        // Memory that .NET maps twice is no file.
-        if path.starts_with("/memfd:doublemapper") || !self.has_room(path.len()) {
+        if !self.has_room(path.len()) {
             return None;
         }
-        let mapping = Mapping { end, file_offset, file: file_name(path).into() };
+        let is_file = !path.starts_with("/memfd:doublemapper");
+        let file = is_file.then(|| file_name(path).into());
+        let mapping = Mapping { id, end, file_offset, file };
         self.mappings.insert((process, start), mapping);
         Some(())
     }
 
-    fn symbol(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
-        let (_id, _mapping) = (payload.varint()?, payload.varint()?);
+    fn symbol(&mut self, mut payload: Payload<'_>) -> Option<()> {
+        let (_id, mapping) = (payload.varint()?, payload.varint()?);
         let (start, last) = (payload.varint()?, payload.varint()?);
         let name = payload.utf8()?;
-        if !self.has_room(name.len()) {
+        if start > last || !self.has_room(name.len()) {
             return None;
         }
-        let function = Function { end: last.saturating_add(1), name: name.into(), module: None };
-        self.functions.insert((process, start), function);
+        let symbols = self.symbols.entry(mapping).or_default();
+        symbols.add(start, last.saturating_add(1), &name.into());
         Some(())
+    }
+
+    fn process(&mut self, process: u64, mut payload: Payload<'_>) -> Option<()> {
+        let _namespace_id = payload.varint()?;
+        let name = payload.utf8()?;
+        if name.is_empty() || !self.has_room(name.len()) {
+            return None;
+        }
+        self.processes.insert(process, name.into());
+        Some(())
+    }
+
+    /// The name of a process.
+    pub(crate) fn process_name(&self, process: Option<u64>) -> Option<&Rc<str>> {
+        self.processes.get(&process?)
+    }
+
+    /// Whether anything is known of code.
+    pub(crate) fn knows_code(&self) -> bool {
+        !self.methods.is_empty() || !self.mappings.is_empty()
     }
 
     /// Where an address is.
     pub(crate) fn find(&self, process: Option<u64>, address: u64) -> Place {
         let process = process.unwrap_or(0);
         let range = (process, 0)..=(process, address);
-        let function = self.functions.range(range.clone()).next_back();
-        let function = function.filter(|(_, it)| address < it.end).map(|(_, it)| it);
-        let mapping = self.mappings.range(range).next_back();
+        let mapping = self.mappings.range(range.clone()).next_back();
         let mapping = mapping.filter(|(_, it)| address < it.end);
-        let module = function.and_then(|it| self.modules.get(&(process, it.module?)));
+        let method = self.methods.range(range).next_back();
+        if let Some((_, method)) = method.filter(|(_, it)| address < it.end) {
+            let module = self.modules.get(&(process, method.module)).cloned();
+            let file = mapping.and_then(|(_, it)| it.file.clone());
+            let function = Some(Rc::clone(&method.name));
+            return Place { function, module: module.or(file), offset: None };
+        }
+        let Some(((_, start), mapping)) = mapping else { return Place::default() };
+        let offset = (address - start).saturating_add(mapping.file_offset);
         Place {
-            function: function.map(|it| Rc::clone(&it.name)),
-            module: module.cloned().or_else(|| mapping.map(|(_, it)| Rc::clone(&it.file))),
-            offset: mapping
-                .map(|((_, start), it)| (address - start).saturating_add(it.file_offset)),
+            function: self.symbols.get(&mapping.id).and_then(|of| of.find(address)),
+            module: mapping.file.clone(),
+            offset: (mapping.file.is_some() && address < KERNEL).then_some(offset),
         }
     }
 }
 
 impl Place {
-    /// The name of the frame: `module!function`, `module+0x1f0`, or the address.
+    /// The name of the frame: `module!function`, `module+0x1f0`, `module!0xffffffff81000fd1` for the
+    /// kernel, or the address.
     pub(crate) fn name(&self, address: u64) -> String {
         match (&self.module, &self.function, self.offset) {
             (Some(module), Some(function), _) => format!("{module}!{function}"),
             (None, Some(function), _) => function.to_string(),
             (Some(module), None, Some(offset)) => format!("{module}+{offset:#x}"),
+            (Some(module), None, None) => format!("{module}!{address:#x}"),
             _ => format!("{address:#x}"),
         }
     }
@@ -285,14 +370,39 @@ mod tests {
         let text = |text: &str| [&(text.len() as u16).to_le_bytes()[..], text.as_bytes()].concat();
         let mapping = [&[1, 100, 120, 8][..], &text("/lib/a.so"), &[0]].concat();
         symbols.mapping(7, Payload(&mapping)).unwrap();
-        let symbol = [&[1, 1, 104, 107][..], &text("f")].concat();
-        symbols.symbol(7, Payload(&symbol)).unwrap();
+        let symbol = |mapping: u8, first: u8, last: u8, name: &str| {
+            [&[1, mapping, first, last][..], &text(name)].concat()
+        };
+        symbols.symbol(Payload(&symbol(1, 104, 107, "f"))).unwrap();
+        // The first one counts where it is; another one around it counts elsewhere.
+        symbols.symbol(Payload(&symbol(1, 106, 109, "g"))).unwrap();
+        symbols.symbol(Payload(&symbol(1, 102, 112, "h"))).unwrap();
+        symbols.symbol(Payload(&symbol(2, 100, 119, "of another mapping"))).unwrap();
+        // A child shares the mapping.
+        symbols.mapping(9, Payload(&mapping)).unwrap();
         let name = |process, address| symbols.find(process, address).name(address);
-        assert_eq!(name(Some(7), 104), "a.so!f");
-        assert_eq!(name(Some(7), 107), "a.so!f");
-        assert_eq!(name(Some(7), 108), "a.so+0x10");
+        for process in [Some(7), Some(9)] {
+            assert_eq!(name(process, 104), "a.so!f");
+            assert_eq!(name(process, 107), "a.so!f");
+            assert_eq!(name(process, 108), "a.so!g");
+            assert_eq!(
+                (name(process, 103), name(process, 112)),
+                ("a.so!h".into(), "a.so!h".into())
+            );
+            assert_eq!(name(process, 113), "a.so+0x15");
+        }
         assert_eq!(name(Some(7), 120), "0x78");
         assert_eq!(name(Some(8), 104), "0x68");
         assert_eq!(name(None, 104), "0x68");
+    }
+
+    #[test]
+    fn addresses_of_the_kernel_are_shown_as_they_are() {
+        let mut symbols = Symbols::default();
+        let (start, end) = (0xFFFF_8000_0000_0000_u64, u64::MAX);
+        let file = Some("vmlinux".into());
+        symbols.mappings.insert((7, start), Mapping { id: 1, end, file_offset: 0, file });
+        let address = 0xFFFF_FFFF_8100_0FD1;
+        assert_eq!(symbols.find(Some(7), address).name(address), "vmlinux!0xffffffff81000fd1");
     }
 }

@@ -11,7 +11,7 @@ use std::{
     rc::Rc,
 };
 
-use nettrace_reader::{Event, Stack, Thread, Totals, Trace};
+use nettrace_reader::{Event, Stack, Thread, Totals, Trace, Value};
 
 pub(crate) use self::counters::CounterValue;
 use self::{
@@ -23,7 +23,7 @@ use crate::{
     LeftOut, Options, Target,
     model::{Clock, Role, process_of},
     spans::{Begin, Draw, End, Spans},
-    stacks::Samples,
+    stacks::{self, Lesson, Observed, Samples, Symbols},
     values::{self, Details},
 };
 
@@ -58,6 +58,17 @@ pub(crate) trait Form: Draw {
 
     /// A value of a counter.
     fn counter(&mut self, process: Option<u64>, value: &CounterValue, at: i64, out: &mut Vec<u8>);
+
+    /// Whether context switches are times in which threads waited. They are events otherwise.
+    const HAS_WAITS: bool = false;
+
+    /// Whether the stacks of events that are no samples are counted.
+    fn wants_stacks(&self, _: &Samples) -> bool {
+        false
+    }
+
+    /// The trace has said how a process is called.
+    fn process_name(&mut self, _: Option<u64>, _: &str, _: &mut Vec<u8>) {}
 
     /// The samples since the last call.
     fn samples(&mut self, samples: &Samples, out: &mut Vec<u8>);
@@ -121,6 +132,7 @@ pub(crate) struct Timeline<F: Form, W> {
 #[derive(Debug, Default)]
 struct CachedStack {
     addresses: Vec<u8>,
+    process: Option<u64>,
     of_event: Vec<u8>,
     of_end: Vec<u8>,
 }
@@ -237,14 +249,15 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
             _ => ty.role,
         };
-        let is_sampled = ty.is_sample && self.sample(event, thread, at);
-        // The number in .NET's samples says what kind of code the thread was in.
-        if is_sampled && !ty.has_more {
+        let is_sampled = ty.observed.is_some_and(|it| self.observe(it, event, thread, at));
+        // The number in .NET's samples says what kind of code the thread was in, that of others for
+        // how many samples each stands.
+        let says_all = ty.observed == Some(Observed::Waiting) || event.payload == [1];
+        if is_sampled && (says_all || !ty.has_more) {
             return;
         }
         if let Some(lesson) = ty.lesson {
-            let process = self.threads.known[thread].process;
-            self.samples.symbols.learn(lesson, event, process);
+            self.learn(lesson, event, thread);
         }
         if F::Details::IS_ANY {
             self.read_details(event, role, &ty, is_sampled);
@@ -258,6 +271,24 @@ impl<F: Form, W: Write> Timeline<F, W> {
         if role == Role::Inside || !self.span(event, role, thread, at, &ty) {
             let flow = self.link(event, &ty);
             self.moment(thread, at, &ty, flow);
+        }
+        if event.header.stack_id != 0 && !is_sampled && self.form.wants_stacks(&self.samples) {
+            let process = self.threads.known[thread].process;
+            self.make_room();
+            self.samples.event(event, process);
+        }
+    }
+
+    /// Notes what an event says of code, or of a process.
+    #[cold]
+    fn learn(&mut self, lesson: Lesson, event: &Event<'_>, thread: usize) {
+        let process = self.threads.known[thread].process;
+        self.samples.symbols.learn(lesson, event, process);
+        self.stack = CachedStack::default();
+        if lesson == Lesson::Process {
+            if let Some(name) = self.samples.symbols.process_name(process) {
+                self.form.process_name(process, name, &mut self.out);
+            }
         }
     }
 
@@ -345,22 +376,39 @@ impl<F: Form, W: Write> Timeline<F, W> {
         self.form.moment(&moment, out);
     }
 
-    /// Takes a sample. Returns `false` if the event has no stack, or its ids cannot be expressed.
-    fn sample(&mut self, event: &Event<'_>, thread: usize, at: i64) -> bool {
+    /// Takes a sample or a context switch. Returns `false` if the event has no stack, its ids
+    /// cannot be expressed, or it remains an event.
+    fn observe(&mut self, what: Observed, event: &Event<'_>, thread: usize, at: i64) -> bool {
         let known = &self.threads.known[thread];
         let process = known.process;
         if !F::has_samples_of(process, known.thread.os_thread_id) {
             return false;
         }
-        if self.samples.bytes() >= self.samples_limit {
-            if !self.form.takes_samples_early() {
-                self.counts.samples += 1;
-                return true;
+        match what {
+            Observed::Running if self.make_room() => self.samples.take(event, process, at),
+            Observed::Waiting if !F::HAS_WAITS => false,
+            Observed::Waiting if self.make_room() => {
+                let nanos = self.clock.length(stacks::ticks_waited(event)) as u64;
+                self.samples.wait(event, process, nanos)
             }
+            _ => {
+                self.counts.samples += 1;
+                true
+            }
+        }
+    }
+
+    /// Makes room for a sample. Returns `false` if there is none.
+    fn make_room(&mut self) -> bool {
+        if self.samples.bytes() < self.samples_limit {
+            return true;
+        }
+        let is_possible = self.form.takes_samples_early();
+        if is_possible {
             self.form.samples(&self.samples, &mut self.out);
             self.samples.clear();
         }
-        self.samples.take(event, process, at)
+        is_possible
     }
 
     fn show_loss(&mut self, number: usize, lost: u64, at: i64) {
@@ -410,8 +458,10 @@ impl<F: Form, W: Write> Timeline<F, W> {
             // .NET states a stack for each event, often without addresses. To compare it with an
             // empty vector, whose address is not one of memory, takes some processors 70 ns.
             if let Some(stack) = event.stack().filter(|stack| !stack.bytes().is_empty()) {
-                if stack.bytes() != self.stack.addresses {
-                    self.stack.read::<F::Details>(stack, &self.keys);
+                let process = event.thread().process_id.or(self.process);
+                if stack.bytes() != self.stack.addresses || process != self.stack.process {
+                    self.stack.process = process;
+                    self.stack.read::<F::Details>(stack, &self.keys, &self.samples.symbols);
                 }
                 let is_end = matches!(role, Role::Stop | Role::Suspend);
                 let Self { stack: CachedStack { of_event, of_end, .. }, .. } = self;
@@ -470,11 +520,18 @@ impl<F: Form, W: Write> Target for Timeline<F, W> {
 }
 
 impl CachedStack {
-    fn read<D: Details>(&mut self, stack: Stack<'_>, keys: &Keys) {
+    fn read<D: Details>(&mut self, stack: Stack<'_>, keys: &Keys, symbols: &Symbols) {
         stack.bytes().clone_into(&mut self.addresses);
+        let name = |address| symbols.find(self.process, address).name(address);
+        let names = symbols.knows_code().then(|| {
+            Value::Array(stack.addresses().map(|it| Value::Text(name(it).into())).collect())
+        });
         for (out, key) in [(&mut self.of_event, &keys.stack), (&mut self.of_end, &keys.end_stack)] {
             out.clear();
-            D::addresses(out, key, stack.addresses());
+            match &names {
+                Some(names) => D::value(out, key, names),
+                None => D::addresses(out, key, stack.addresses()),
+            }
         }
     }
 }

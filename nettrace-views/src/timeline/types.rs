@@ -8,7 +8,7 @@ use nettrace_reader::{Event, Metadata, Value};
 use crate::{
     model::{EndFields, Key as SpanKey, Role, event_name, span_name},
     spans::Name,
-    stacks::{self, Lesson},
+    stacks::{Lesson, Observed},
     timeline::{Form, counters::CounterEvent},
     values::{Details, Key, Meaning},
 };
@@ -28,7 +28,8 @@ pub(super) struct EventType {
     pub(super) keys: Vec<Key>,
     /// The level as a detail, if it is severe.
     pub(super) level: Vec<u8>,
-    pub(super) is_sample: bool,
+    /// What its events say of what a thread did.
+    pub(super) observed: Option<Observed>,
     /// Whether its events, if they are samples, are events with fields as well.
     pub(super) has_more: bool,
     /// What its events say of code.
@@ -119,7 +120,7 @@ impl EventType {
             span,
             keys,
             level: level::<F::Details>(metadata.level, &level_key),
-            is_sample: stacks::is_sample(metadata),
+            observed: Observed::of(metadata),
             has_more: !metadata.fields.is_empty() && !metadata.is_from_table,
             lesson: Lesson::of(metadata),
             follows: position("trace").zip(position("span")).filter(|_| is_follows),
