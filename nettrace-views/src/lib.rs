@@ -382,8 +382,8 @@ impl Options {
         self
     }
 
-    /// Chooses what the widths of a flame graph are. Without a choice, they are of the first kind of
-    /// [`By::ALL`] that the trace has.
+    /// Chooses what the widths of a flame graph are. Without a choice, they are of the first kind
+    /// of [`By::ALL`] that the trace has.
     #[must_use]
     pub fn by(mut self, by: By) -> Self {
         self.by = Some(by);

@@ -278,8 +278,8 @@ impl Symbols {
 }
 
 impl Place {
-    /// The name of the frame: `module!function`, `module+0x1f0`, `module!0xffffffff81000fd1` for the
-    /// kernel, or the address.
+    /// The name of the frame: `module!function`, `module+0x1f0`, `module!0xffffffff81000fd1` for
+    /// the kernel, or the address.
     pub(crate) fn name(&self, address: u64) -> String {
         match (&self.module, &self.function, self.offset) {
             (Some(module), Some(function), _) => format!("{module}!{function}"),
