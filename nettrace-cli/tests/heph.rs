@@ -204,8 +204,8 @@ fn info_as_json() {
 fn verify_as_json() {
     let (code, text, _) = nettrace(&["verify", "--json"], TRACE);
     let expected = serde_json::json!({
-        "sound": true, "violations_count": 0, "format_violations_count": 0, "violations": [], "events": 2, "lost": 2,
-        "spans": 1, "packets": 3, "bytes": 182,
+        "sound": true, "violations_count": 0, "format_violations_count": 0, "violations": [],
+        "events": 2, "lost": 2, "spans": 1, "packets": 3, "bytes": 182,
     });
     assert_eq!((code, strict_json(text.trim_end())), (0, expected));
     let (code, text, _) = nettrace(&["verify", "--json"], &TRACE[..181]);

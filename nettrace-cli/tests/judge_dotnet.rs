@@ -177,8 +177,8 @@ fn verification_finds_what_is_wrong_in_them() {
             text.lines().partition(|line| line.starts_with("at "));
         assert_eq!(last.len(), 1, "{text}");
         for line in &violations {
-            let expected = ": payload-fields: a payload has 16 bytes, its fields take 12 (the format \
-                            allows it, this project does not)";
+            let expected = ": payload-fields: a payload has 16 bytes, its fields take 12 (the \
+                            format allows it, this project does not)";
             assert!(line.ends_with(expected), "{}: {line}", trace.display());
         }
         let summary = beside(&trace, "summary.txt").unwrap();

@@ -116,9 +116,9 @@
 //!
 //! [`View::FlameGraph`] draws the same stacks, [`View::Folded`] writes them as text: of samples, of
 //! spans, of the times in which threads waited, or of other events, as [`Options::by`] says. If the
-//! trace names a process, that is the outermost frame of its stacks. [`Options::compared_with`] compares with another trace;
-//! widths are those of this one, and differences are not adjusted to how long the traces are. In
-//! names, `_` stands for semicolons and control characters.
+//! trace names a process, that is the outermost frame of its stacks. [`Options::compared_with`]
+//! compares with another trace; widths are those of this one, and differences are not adjusted to
+//! how long the traces are. In names, `_` stands for semicolons and control characters.
 //!
 //! # Names of frames
 //!

@@ -15,13 +15,18 @@ use crate::{
     source::{self, Meanwhile},
 };
 
+/// The values of `--by`.
+fn names() -> Vec<&'static str> {
+    By::ALL.iter().map(|by| by.name()).collect()
+}
+
 /// The options of flame graphs.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct ViewOptions {
     /// Flame graphs: what their widths are: samples (cpu), times of spans, times in which threads
     /// waited (off-cpu: context switches), or how many events have the stack. Without it: the first
     /// of these that the trace has
-    #[arg(long, value_name = "WHAT", value_parser = By::ALL.iter().map(|by| by.name()).collect::<Vec<_>>())]
+    #[arg(long, value_name = "WHAT", value_parser = names())]
     by: Option<String>,
     /// Flame graphs: colour what takes more (red) or less (blue) than in another trace
     #[arg(long, value_name = "OTHER", value_hint = ValueHint::FilePath)]

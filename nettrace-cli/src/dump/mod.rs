@@ -112,6 +112,9 @@ impl Facts {
     }
 }
 
+/// Whether an event could be shown.
+type Showing = io::Result<()>;
+
 /// Shows the events that pass the filters, in the order of time, and writes a summary to standard
 /// error. Frames of stacks have names only if the caller `has_stacks`.
 pub(crate) fn each(
@@ -120,7 +123,7 @@ pub(crate) fn each(
     options: &FilterOptions,
     has_stacks: bool,
     out: &mut impl Write,
-    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> io::Result<()>,
+    mut show: impl FnMut(&Event<'_>, &EventType, &Payload<'_>, &Facts, &mut Vec<u8>) -> Showing,
 ) -> Result<(), Failure> {
     let mut summary = Summary::start();
     let mut events = limits.options().open(source)?.sorted();

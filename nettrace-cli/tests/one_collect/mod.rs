@@ -1,5 +1,5 @@
-//! Traces of one-collect, the other producer of version 6, against what the reference reader has seen
-//! in them. Its files are beside them.
+//! Traces of one-collect, the other producer of version 6, against what the reference reader has
+//! seen in them. Its files are beside them.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
