@@ -171,8 +171,8 @@ impl Rule {
 }
 
 /// The promises of a writer: what the specification demands, what the reference reader needs, and
-/// what this project promises. [`Rule::basis`] tells them apart. [`Dialect::Reference`](crate::Dialect::Reference) adds what that reader
-/// misreads.
+/// what this project promises. [`Rule::basis`] tells them apart.
+/// [`Dialect::Reference`](crate::Dialect::Reference) adds what that reader misreads.
 ///
 /// ```
 /// // A rule has a short name, which reports and scripts can use.

@@ -41,12 +41,6 @@ impl FrameNames {
         }
     }
 
-    /// How a process is called, if the trace says so.
-    #[must_use]
-    pub fn process(&self, process: Option<u64>) -> Option<&str> {
-        self.0.process_name(process).map(|name| &**name)
-    }
-
     /// Whether anything is known of code. Otherwise all frames are called by their addresses.
     #[must_use]
     pub fn knows_code(&self) -> bool {

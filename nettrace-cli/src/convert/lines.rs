@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, Totals, Trace};
-use nettrace_views::{LeftOut, Target};
+use nettrace_views::{LeftOut, Target, model::process_id};
 use serde::Serialize;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
         view::{Begin, Other},
     },
     csv::Cell,
-    dump::{self, Extra, Facts, process_id, processor},
+    dump::{self, Extra, Facts, processor},
     event_types::{EventType, EventTypes},
     payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
     spelling::{self, to_json},
@@ -102,7 +102,9 @@ impl<'w> Lines<'w> {
 
 impl Target for Lines<'_> {
     fn event(&mut self, event: &Event<'_>) -> io::Result<()> {
-        self.facts.names.learn(event);
+        if !self.is_csv {
+            self.facts.names.learn(event);
+        }
         let ty = self.types.of(event);
         let payload = Payload::of(event, ty);
         let Counts { damaged, undescribed, stacks } = &mut self.left_out;

@@ -2,10 +2,11 @@
 
 use std::io;
 
+use nettrace_views::model::process_id;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    dump::{Extra, Shown, process_id, processor},
+    dump::{Extra, Shown, processor},
     message::Message,
     payload::{JsonFields, JsonLabels},
     spelling::{self, Hex, to_json},

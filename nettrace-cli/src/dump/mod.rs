@@ -9,8 +9,7 @@ use std::{
 };
 
 use nettrace_reader::{Event, Trace};
-pub(crate) use nettrace_views::model::process_id;
-use nettrace_views::model::{Clock, FrameNames, Instant};
+use nettrace_views::model::{Clock, FrameNames, Instant, process_id};
 
 use crate::{
     args::Limits,

@@ -15,11 +15,11 @@ use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
-use nettrace_views::model::{EndFields, Ids, Key, Role, place, span_name};
+use nettrace_views::model::{EndFields, Ids, Key, Role, place, process_id, span_name};
 
 use crate::{
     args::Limits,
-    dump::{Facts, process_id},
+    dump::Facts,
     event_types::{EventType, EventTypes},
     failure::Failure,
     heph::SUBSTREAM,

@@ -146,10 +146,10 @@ impl Chrome {
         out.extend_from_slice(
             b"{\"displayTimeUnit\":\"ns\",\"otherData\":{\"exporter\":\"nettrace\"",
         );
-        if let Some(nanos) = unix_nanos(&trace.sync_time) {
+        let start = unix_nanos(&trace.sync_time).and_then(|nanos| Time::of_unix(nanos.into()));
+        if let Some(start) = start {
             out.extend_from_slice(b",\"start\":");
-            let time = Time::of_unix(nanos.into());
-            string(out, &time.map_or(String::new(), |time| time.to_string()));
+            string(out, &start.to_string());
         }
         let mut facts = Vec::new();
         for (key, value) in &trace.key_values {

@@ -28,12 +28,12 @@ pub struct SpanCounts {
 impl SpanCounts {
     /// Counts an event. `version` is the major version of the trace.
     pub fn count(&mut self, event: &Event<'_>, version: u32) {
-        let role = Role::of_event(event, version);
-        if !role.is_edge() {
-            return;
+        let ids = Ids::of(&event.labels());
+        let Some(span) = ids.span else { return };
+        let role = Role::of(event.metadata(), ids.overrides.opcode, version);
+        if role.is_edge() {
+            self.count_as(role, span, self.name(event.metadata()));
         }
-        let Some(span) = Ids::of(&event.labels()).span else { return };
-        self.count_as(role, span, self.name(event.metadata()));
     }
 
     /// What stands for the name of the spans of an event type.

@@ -1,7 +1,7 @@
 //! Which span an event belongs to, and what it says of it.
 
 use nettrace_context::{ActivityId, SpanId, TraceId};
-use nettrace_reader::{Event, Label, Metadata};
+use nettrace_reader::{Label, Metadata};
 
 use crate::model::has_fields_of_single;
 
@@ -114,16 +114,6 @@ pub enum Role {
 }
 
 impl Role {
-    /// The role of an event. `version` is the major version of the trace.
-    #[must_use]
-    pub fn of_event(event: &Event<'_>, version: u32) -> Self {
-        let opcode = match event.header.label_list {
-            0 => None,
-            _ => Ids::of(&event.labels()).overrides.opcode,
-        };
-        Self::of(event.metadata(), opcode, version)
-    }
-
     /// The role of an event of this type. `version` is the major version of the trace, `opcode` one
     /// that replaces that of the type.
     #[must_use]

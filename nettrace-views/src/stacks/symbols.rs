@@ -138,8 +138,6 @@ pub(crate) struct Symbols {
     modules: HashMap<(u64, u64), Rc<str>>,
     processes: HashMap<u64, Rc<str>>,
     bytes: usize,
-    /// How many names were noted.
-    pub(crate) noted: u64,
     /// Names beyond [`LIMIT`].
     pub(crate) left_out: u64,
 }
@@ -149,15 +147,14 @@ impl Symbols {
     pub(crate) fn learn(&mut self, lesson: Lesson, event: &Event<'_>, process: Option<u64>) {
         let process = process.unwrap_or(0);
         let payload = Payload(event.payload);
-        let noted = match lesson {
+        // An event that is cut off says nothing.
+        let _ = match lesson {
             Lesson::Method => self.method(process, payload),
             Lesson::Module => self.module(process, payload),
             Lesson::Mapping => self.mapping(process, payload),
             Lesson::Symbol => self.symbol(payload),
             Lesson::Process => self.process(process, payload),
         };
-        // An event that is cut off says nothing.
-        self.noted += u64::from(noted.is_some());
     }
 
     fn has_room(&mut self, len: usize) -> bool {
