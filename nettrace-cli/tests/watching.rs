@@ -471,14 +471,25 @@ fn collect_starts_a_program_and_misses_nothing() {
 fn collect_starts_a_program_of_dotnet() {
     let Some(judge) = judge() else { return };
     let folder = tempdir().unwrap();
-    let read = folder.path().join("read.nettrace");
-    fs::write(&read, nettrace_reader::example()).unwrap();
+    let path = folder.path().join("started.nettrace");
     let arguments = ["collect", "--profile", "gc-collect", "-o", "started.nettrace", "--"];
     let mut command = nettrace(folder.path(), &arguments);
-    // A program that ends when its work is done.
-    let output = command.arg(judge).arg("summary").arg(&read).output().unwrap();
+    command.arg(judge).args(["summary", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut program = command.spawn().unwrap();
+    // The program ends when its work is done. If that is before the runtime has sent anything, the
+    // runtime does not send the trace either.
+    until("the trace has begun", || {
+        if program.try_wait().unwrap().is_some() {
+            let mut said = String::new();
+            program.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("collect has ended: {said}");
+        }
+        fs::metadata(&path).is_ok_and(|file| file.len() > 0)
+    });
+    program.stdin.take().unwrap().write_all(&nettrace_reader::example()).unwrap();
+    let output = program.wait_with_output().unwrap();
     assert!(succeeded(&output).contains("# events=2 "), "the program's output");
-    let path = folder.path().join("started.nettrace");
     ask(&["summary"], Trace::File(&path)).unwrap().assert_accepted();
 }
 
