@@ -205,7 +205,11 @@ impl<W: Write> Copied<'_, W> {
                 self.write(&held)
             }
             Err(error) => {
-                let is_short = matches!(error.kind(), trace::ErrorKind::Truncated { .. });
+                // A piece may also end where the first block or object would begin.
+                let is_short = matches!(
+                    error.kind(),
+                    trace::ErrorKind::Truncated { .. } | trace::ErrorKind::NoEndOfStream
+                );
                 if !is_short || held.len() > LONGEST_HEAD {
                     return Err(no_trace(&error));
                 }
@@ -410,7 +414,29 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+
     use super::*;
+
+    #[test]
+    fn a_head_comes_in_pieces() {
+        let defaults = Limits::augment_args(Command::new("collect")).get_matches_from(["collect"]);
+        let limits = Limits::from_arg_matches(&defaults).unwrap();
+        let trace = nettrace_reader::example();
+        // What a runtime of .NET writes before its first object, which follows by itself.
+        let head = b"Nettrace\x14\0\0\0!FastSerialization.1";
+        for (bytes, is_whole) in [(&trace[..], true), (head, false)] {
+            let (mut out, held) = (Vec::new(), Some(Vec::new()));
+            let mut copied =
+                Copied { held, place: None, path: None, file: None, out: &mut out, limits };
+            for (at, byte) in bytes.iter().enumerate() {
+                let taken = copied.take(std::slice::from_ref(byte));
+                taken.unwrap_or_else(|failure| panic!("byte {at}: {failure}"));
+            }
+            assert_eq!(copied.end().is_ok(), is_whole);
+            assert_eq!(out, if is_whole { bytes } else { b"" });
+        }
+    }
 
     #[test]
     fn times_have_units() {
