@@ -481,6 +481,8 @@ fn collect_starts_a_program_of_dotnet() {
     // runtime does not send the trace either.
     until("the trace has begun", || {
         if program.try_wait().unwrap().is_some() {
+            // The program that it started has the same standard error, and waits for its input.
+            drop(program.stdin.take());
             let mut said = String::new();
             program.stderr.take().unwrap().read_to_string(&mut said).unwrap();
             panic!("collect has ended: {said}");
