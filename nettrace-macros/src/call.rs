@@ -158,6 +158,8 @@ impl Call<'_> {
                 #on_suspend,
             }
         });
+        // The writer makes a Stop that has no fields of its own.
+        let unused = self.is_plain().then(|| quote!(#[allow(dead_code)]));
         // Of references to the types that were written, Clippy would say what nobody can change.
         quote! {
             #[allow(clippy::borrowed_box, clippy::ref_option_ref)]
@@ -166,6 +168,7 @@ impl Call<'_> {
             enum #ident #lifetime {
                 #[trace_event(opcode = Start, description = #description)]
                 #on_start { #(#start),* },
+                #unused
                 #[trace_event(opcode = Stop, description = "It ends.")]
                 #on_stop {
                     duration: #krate::Elapsed,
@@ -197,17 +200,17 @@ impl Call<'_> {
         quote!(<__Call #elided as #krate::__private::TraceEvent>::event_types()[#at])
     }
 
-    /// A function that records the Start.
+    /// A function that records the Start, or keeps the fields of the only event.
     pub(crate) fn emit_start(&self) -> TokenStream {
         let krate = self.krate;
-        if self.mode == Mode::Single {
-            let ty = self.first_type();
-            return quote!(|| #krate::__traced::count_if_sampled_out(#ty));
-        }
         let made = self.start.iter().map(|field| &field.made);
+        if self.mode == Mode::Single {
+            let keep = self.keep_now();
+            return quote!(|__events| { #keep });
+        }
         let start = self.start_event();
         quote! {
-            || {
+            |_| {
                 #(#made)*
                 #krate::Emit::emit(#start);
             }
@@ -215,7 +218,7 @@ impl Call<'_> {
     }
 
     /// The Start, of values that are made.
-    pub(crate) fn start_event(&self) -> TokenStream {
+    fn start_event(&self) -> TokenStream {
         let krate = self.krate;
         let idents = self.start.iter().map(|field| &field.ident);
         let places = self.start.iter().map(|field| &field.place);
@@ -224,26 +227,15 @@ impl Call<'_> {
         }
     }
 
-    /// Whether there is a Start whose values are all there, so that none is to be made.
-    pub(crate) fn start_is_given(&self) -> bool {
-        self.mode == Mode::Pair && self.start.iter().all(|field| field.made.is_empty())
-    }
-
     /// The statement that records the Stop, of which `__end` tells.
     pub(crate) fn emit_stop(&self) -> TokenStream {
         if self.mode == Mode::Single {
             return self.emit_single();
         }
         let krate = self.krate;
-        if !self.is_future && self.stop.is_empty() {
-            // Two words, which stay in registers.
-            return quote! {
-                let (__duration, __outcome) = (__end.duration, __end.outcome);
-                #krate::Emit::emit(#krate::__private::Made(move || __Call::Stop {
-                    duration: __duration,
-                    outcome: __outcome,
-                }));
-            };
+        if self.is_plain() {
+            let (ty, has_polls) = (self.type_at(1), self.is_future);
+            return quote!(#krate::__traced::stop(#ty, __end, #has_polls););
         }
         let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
         let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
@@ -281,60 +273,24 @@ impl Call<'_> {
 
     /// The items of `SpanEvents` that tell of the Start.
     pub(crate) fn about_start(&self) -> TokenStream {
-        if self.mode == Mode::Single {
-            let release = self.kept().map(|_| {
-                quote! {
-                    #[inline]
-                    fn release(&mut self) {
-                        self.__kept = ::core::option::Option::None;
-                    }
-                }
-            });
-            let stop_alone = self.is_plain().then(|| {
-                let krate = self.krate;
-                let emit = self.emit_alone();
-                quote! {
-                    #[inline(always)]
-                    fn stop_alone(
-                        &mut self,
-                        __end: &#krate::End,
-                        __span: &#krate::__traced::Alone<'_>,
-                    ) {
-                        #emit
-                    }
-                }
-            });
-            return quote! {
-                const IS_SINGLE: ::core::primitive::bool = true;
-
-                #release
-
-                #stop_alone
-            };
-        }
         let (krate, ty) = (self.krate, self.first_type());
-        let plain_stop = self.is_plain().then(|| {
-            let ty = self.type_at(1);
-            quote! {
-                #[inline(always)]
-                fn plain_stop() -> ::core::option::Option<&'static #krate::__private::EventType> {
-                    ::core::option::Option::Some(#ty)
-                }
-            }
-        });
+        let is_single = self.mode == Mode::Single;
         quote! {
-            #[inline(always)]
-            fn start_type() -> ::core::option::Option<&'static #krate::__private::EventType> {
+            #[inline]
+            fn is_single() -> ::core::primitive::bool {
+                #is_single
+            }
+
+            #[inline]
+            fn first_type() -> ::core::option::Option<&'static #krate::__private::EventType> {
                 ::core::option::Option::Some(#ty)
             }
-
-            #plain_stop
         }
     }
 
-    /// Whether what ends the span is a call that has nothing to tell but the time and the outcome.
+    /// Whether the Stop has nothing to tell but the time, the outcome and polls.
     pub(crate) fn is_plain(&self) -> bool {
-        !self.is_future && self.stop.is_empty()
+        self.stop.is_empty()
     }
 
     fn has_lifetime(&self) -> bool {

@@ -62,23 +62,15 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
     };
     let about_start = call.about_start();
     let kept = call.kept().map(|kept| quote!(__kept: #kept));
-    let keep_now = call.keep_now();
-    let keep = kept.as_ref().map(|_| quote!(__kept: #keep_now));
-    let keep_nothing = kept.as_ref().map(|_| quote!(__kept: ::core::option::Option::None));
+    let keep_nothing = kept.as_ref().map(|_| quote!(__kept: #krate::__traced::Kept::empty()));
     let begin = |span: &str| {
         let span = format_ident!("{span}");
         quote! {
+            let __new = __Events { #(#idents: ::core::option::Option::None,)* #keep_nothing };
             if #is_wanted {
-                #krate::#span::begin_sampled(
-                    __Events { #(#idents: ::core::option::Option::None,)* #keep },
-                    __parent,
-                    #sampling,
-                    #emit_start,
-                )
+                #krate::#span::begin_sampled(__new, __parent, #sampling, #emit_start)
             } else {
-                #krate::#span::off(
-                    __Events { #(#idents: ::core::option::Option::None,)* #keep_nothing },
-                )
+                #krate::#span::off(__new)
             }
         }
     };

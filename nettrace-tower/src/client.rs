@@ -188,7 +188,7 @@ impl<S> Client<S> {
         let (mut parts, body) = request.into_parts();
         let exchange = Exchange::new(Side::Client, &parts.method, size(&parts.headers, &body));
         let mut span = PolledSpan::off(exchange);
-        span.begin(Parent::Current, self.layer.sampling, || {
+        span.begin(Parent::Current, self.layer.sampling, |_| {
             if !Side::Client.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, authority) = (route.unwrap_or_default(), authority(&parts));

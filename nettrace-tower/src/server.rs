@@ -295,7 +295,7 @@ impl<S> Server<S> {
         let exchange = Exchange::new(Side::Server, &parts.method, size(&parts.headers, &body));
         let parent = caller.as_ref().map_or(Parent::None, Parent::Of);
         let mut span = PolledSpan::off(exchange);
-        span.begin(parent, self.layer.sampling, || {
+        span.begin(parent, self.layer.sampling, |_| {
             if !Side::Server.is_left_out() {
                 let (method, route) = (parts.method.as_str(), (self.layer.route)(&parts));
                 let (route, peer) = (route.unwrap_or_default(), (self.layer.peer)(&parts));

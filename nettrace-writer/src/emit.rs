@@ -6,7 +6,6 @@ mod general;
 mod in_place;
 mod origin;
 pub(crate) mod sampled_out;
-pub(crate) mod single;
 mod slow;
 
 use std::num::NonZero;
@@ -27,8 +26,8 @@ use crate::{
     sync::{Ordering, fence},
 };
 
+pub(crate) use self::general::emit_to;
 pub use self::origin::{MAX_STACK_FRAMES, Origin};
-pub(crate) use self::{general::emit_to, slow::write_span};
 
 /// Records events: every type that implements [`TraceEvent`] has these methods.
 ///
@@ -179,21 +178,6 @@ fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
     }
 }
 
-/// Records an event that has begun. The labels in the buffer are those of its row. Returns the time
-/// by the processor's counter if the row is plain.
-#[inline(never)]
-fn record_begun(
-    buffer: &ThreadBuffer,
-    event: &dyn AnyEvent,
-    ty: &'static EventType,
-) -> Option<u64> {
-    let placed = place_now(buffer, event, ty);
-    if placed.is_none() {
-        record_or_move_on(buffer, event, ty);
-    }
-    placed
-}
-
 /// Comes between the load of a type's word and the loads of what was stored before a listener's bit
 /// was set: what registration has found out about the type, the session. Pairs with the release in
 /// `registry::listen`. On AArch64 it is an instruction, which waits for all loads before it.
@@ -237,7 +221,9 @@ fn record_after_change(buffer: &ThreadBuffer, event: &dyn AnyEvent, ty: &'static
         return record_or_move_on(buffer, event, ty);
     }
     local::make_current(buffer);
-    record_begun(buffer, event, ty);
+    if place_now(buffer, event, ty).is_none() {
+        record_or_move_on(buffer, event, ty);
+    }
 }
 
 /// Records into a record whose mode is not the usual one, or counts the event as nested if the

@@ -174,13 +174,11 @@ pub mod __traced {
     pub use crate::{
         emit::is_left_out,
         span::{
-            Alone, SpanHere,
             call::{
-                AnyReturned, Call, Returned, Shown, call, count_if_sampled_out, emit_alone,
-                emit_single, is_wanted,
+                AnyReturned, Returned, Shown, begin, begin_polled, call, end, end_with, is_wanted,
+                stop,
             },
             kept::{Kept, Value, Values},
-            single::SingleCall,
         },
     };
 }

@@ -254,7 +254,7 @@ impl SpanEvents for Events {
 }
 
 fn work(number: u64) -> Recorded<Events> {
-    Recorded::begin(Events, Parent::Current, || Work::Start { number }.emit())
+    Recorded::begin(Events, Parent::Current, |_| Work::Start { number }.emit())
 }
 
 /// The id of a span, as a number.

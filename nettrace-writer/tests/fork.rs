@@ -377,7 +377,7 @@ impl SpanEvents for Unseen {
 
 /// The ids of a span that begins a trace.
 fn ids_of_a_root() -> (TraceId, SpanId) {
-    let _span = EnteredSpan::begin_sampled(Unseen, Parent::None, None, || {});
+    let _span = EnteredSpan::begin_sampled(Unseen, Parent::None, None, |_| {});
     let context = Context::current();
     (context.trace_id().unwrap(), context.span_id().unwrap())
 }
@@ -386,7 +386,7 @@ fn ids_of_a_root() -> (TraceId, SpanId) {
 fn a_child_makes_other_ids_than_its_parent() {
     // The handler that gives a child other ids comes with the first session.
     let session = memory("Fork-Child").1.start().unwrap();
-    let _outer = EnteredSpan::begin_sampled(Unseen, Parent::None, None, || {});
+    let _outer = EnteredSpan::begin_sampled(Unseen, Parent::None, None, |_| {});
     let inherited = Context::current().span_id();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ids");

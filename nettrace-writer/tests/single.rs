@@ -326,7 +326,9 @@ fn a_tracepoint_has_the_bytes_that_an_event_would_have() {
     let bytes = vec![1, 2, 3];
     let direct =
         Direct { fields: ("ä", Some(points), addresses, '𝄞', Duration::from_secs(1), bytes) };
-    let replayed = Replayed(Kept::new(|kept| direct.fields.encode_field(kept)));
+    let mut kept = Kept::empty();
+    direct.fields.encode_field(&mut kept);
+    let replayed = Replayed(kept);
     let none = eventheader_writer::Context::new();
     let bytes = eventheader_writer::encoded(&direct, &none).unwrap();
     assert_eq!(eventheader_writer::encoded(&replayed, &none).unwrap(), bytes);

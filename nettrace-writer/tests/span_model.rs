@@ -307,7 +307,7 @@ impl Thread {
         let parent = if place.is_root { Parent::None } else { Parent::Current };
         let events = Work { expected: Arc::clone(&self.expected), own: InForce::default() };
         let mut started = None;
-        let mut span = Span::begin_sampled(events, parent, place.sampling, || {
+        let mut span = Span::begin_sampled(events, parent, place.sampling, |_| {
             let own = self.child(&Context::current(), place);
             WorkStart { number: self.expected.expect("WorkStart", &own) }.emit();
             started = Some(own);

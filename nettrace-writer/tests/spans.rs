@@ -38,7 +38,7 @@ impl SpanEvents for Work {
 fn work(number: u64, known: &Known) -> EnteredSpan<Work> {
     let parent = path(&Context::current());
     let span =
-        EnteredSpan::begin_sampled(Work, Parent::Current, None, || WorkStart { number }.emit());
+        EnteredSpan::begin_sampled(Work, Parent::Current, None, |_| WorkStart { number }.emit());
     known.lock().insert((path(&Context::current()).expect("a span"), parent));
     span
 }
@@ -86,7 +86,7 @@ fn the_reference_shows_what_follows_from_a_span_within_it() {
         let requests: Vec<_> = (1..10)
             .map(|number| {
                 let parent = Parent::FollowsFrom(&context);
-                let request = Span::begin(Work, parent, || WorkStart { number }.emit());
+                let request = Span::begin(Work, parent, |_| WorkStart { number }.emit());
                 assert_ne!(request.context().trace_id(), context.trace_id());
                 let path_of_request = path(&request.context()).expect("a span");
                 known.lock().insert((path_of_request, path(&context)));

@@ -50,7 +50,7 @@ impl SpanEvents for Work {
 }
 
 fn work(value: u64) -> EnteredSpan<Work> {
-    EnteredSpan::begin_sampled(Work(value), Parent::Current, None, || {
+    EnteredSpan::begin_sampled(Work(value), Parent::Current, None, |_| {
         WorkStart { value, text: "" }.emit()
     })
 }
@@ -387,7 +387,7 @@ fn a_polled_span_ends_with_its_ids_although_a_poll_ended_an_outer_scope() {
     let (sink, builder) = memory("Spans-Interrupted");
     let session = builder.start().unwrap();
     let mut outer: Option<ContextScope> = Some(Context::none().enter());
-    let start = || WorkStart { value: 1, text: "" }.emit();
+    let start = |_: &mut Work| WorkStart { value: 1, text: "" }.emit();
     let mut span = PolledSpan::new(Span::begin(Work(1), Parent::Current, start));
     span.poll(|_| {
         outer = None;

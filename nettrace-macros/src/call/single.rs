@@ -114,9 +114,8 @@ impl Call<'_> {
 
     /// The type of `__kept`.
     pub(crate) fn kept(&self) -> Option<TokenStream> {
-        let kept = self.kept_type();
         let is_kept = self.mode == super::Mode::Single && !self.start.is_empty();
-        is_kept.then(|| quote!(::core::option::Option<#kept>))
+        is_kept.then(|| self.kept_type())
     }
 
     fn kept_type(&self) -> TokenStream {
@@ -125,88 +124,39 @@ impl Call<'_> {
         quote!(#krate::__traced::Kept<#room, #marks>)
     }
 
-    /// An expression that keeps the fields, for `__kept`.
-    pub(crate) fn keep_now(&self) -> TokenStream {
-        let krate = self.krate;
+    /// The statement that keeps the fields, in `__events`.
+    pub(super) fn keep_now(&self) -> Option<TokenStream> {
+        self.kept()?;
         let made = self.start.iter().map(|field| &field.made);
         let places = self.start.iter().map(|field| &field.place);
-        let kept = Ident::new("__kept", Span::mixed_site());
-        quote! {
-            ::core::option::Option::Some({
-                #(#made)*
-                #krate::__traced::Kept::new(|#kept| __keep(#kept, #(&#places),*))
-            })
-        }
+        Some(quote! {
+            #(#made)*
+            __keep(&mut __events.__kept, #(&#places),*);
+        })
     }
 
     /// The statement that records the event, of which `__end` tells.
     pub(super) fn emit_single(&self) -> TokenStream {
         let krate = self.krate;
-        let emit = quote!(#krate::__traced::emit_single);
-        self.emit_by(&emit, None)
-    }
-
-    /// The same where the span's ids are at hand, in `__span`.
-    pub(super) fn emit_alone(&self) -> TokenStream {
-        let krate = self.krate;
-        let emit = quote!(#krate::__traced::emit_alone);
-        self.emit_by(&emit, Some(quote!(, __span)))
-    }
-
-    /// The same by a function, to which the usual event is passed with other arguments.
-    fn emit_by(&self, function: &TokenStream, arguments: Option<TokenStream>) -> TokenStream {
-        let krate = self.krate;
-        let copied =
-            self.is_future.then(|| quote!(let (__polls, __busy) = (__end.polls, __end.busy);));
-        let polled = self.is_future.then(|| quote!(polls: __polls, busy: __busy,));
-        let idents: Vec<_> = self.start.iter().map(|field| &field.ident).collect();
-        let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
-        let values = self.kept().map(|_| {
-            quote! {
-                let __values = match __kept {
-                    ::core::option::Option::Some(kept) => kept.values(),
-                    ::core::option::Option::None => #krate::__traced::Values::NONE,
-                };
-            }
-        });
-        // Values of the stop may be places, which must stay where they are.
-        let moved = self.stop.is_empty().then(|| quote!(move));
-        let kept = self.kept().map(|_| quote!(let __kept = &self.__kept;));
-        let emit = |function: &TokenStream, outcome, arguments: Option<TokenStream>| {
-            let polled = polled.clone();
-            let fields = idents.iter().enumerate().map(|(at, ident)| match at.checked_sub(1) {
+        let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
+        let fields = self.start.iter().enumerate().map(|(at, StartField { ident, .. })| {
+            match at.checked_sub(1) {
                 None => quote!(#ident: __values.first(),),
                 Some(mark) => quote!(#ident: __values.after(#mark),),
-            });
-            let (values, stop) = (values.clone(), stop.clone());
-            quote! {
-                #function(&#krate::__private::Made(#moved || {
-                    #values
-                    __Call {
-                        started: __started,
-                        duration: __duration,
-                        outcome: #outcome,
-                        #polled
-                        #(#fields)*
-                        #(#stop),*
-                    }
-                }) #arguments);
             }
-        };
-        let emit_ok = emit(function, quote!(#krate::Outcome::Ok), arguments);
-        let emit_other = emit(&quote!(#krate::__traced::emit_single), quote!(__outcome), None);
+        });
+        let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
+        let values = self.kept().map(|_| quote!(let __values = self.__kept.values();));
         quote! {
-            // Copies, so that nothing refers to the whole of `__end`.
-            #kept
-            let (__started, __duration, __outcome) =
-                (__end.started, __end.duration, __end.outcome);
-            #copied
-            // The size of the usual outcome is known when this is compiled.
-            if let #krate::Outcome::Ok = __outcome {
-                #emit_ok
-            } else {
-                #emit_other
-            }
+            #values
+            #krate::Emit::emit(__Call {
+                started: __end.started,
+                duration: __end.duration,
+                outcome: __end.outcome,
+                #polled
+                #(#fields)*
+                #(#stop),*
+            });
         }
     }
 }

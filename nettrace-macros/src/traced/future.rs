@@ -37,7 +37,7 @@ impl Spec<'_> {
             let #span = #begin;
             #[allow(clippy::async_yields_async)]
             let #future = #inner;
-            #krate::InSpan::here(#future, #span, #in_span).await
+            #krate::InSpan::with_result(#future, #span, #in_span).await
         }
     }
 

@@ -140,11 +140,11 @@ impl<'a> Spec<'a> {
         let krate = self.call.krate;
         let body = &function.block;
         let span = local("__span");
-        let (call, begin) = (self.call_type(), self.begin(Guard::Call(&span)));
+        let begin = self.begin(Guard::Call(&span));
         if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
             let body = as_value(body);
             return parse_quote!({
-                let mut #span = #call::off();
+                let mut #span = ::core::option::Option::None;
                 #begin
                 #body
             });
@@ -160,7 +160,7 @@ impl<'a> Spec<'a> {
         let (result, ty) = (local("__result"), &self.output.ty);
         let end = if self.call.is_plain() && !self.output.is_never() {
             quote! {
-                #call::end_as(#span, {
+                #krate::__traced::end(&mut #span, {
                     #[allow(unused_imports)]
                     use #krate::__traced::AnyReturned as _;
                     #krate::__traced::Returned(&#result).outcome()
@@ -168,32 +168,15 @@ impl<'a> Spec<'a> {
             }
         } else {
             let handler = self.handler(None, &quote!(&#result));
-            quote!(#call::end_with(#span, #handler))
+            quote!(#krate::__traced::end_with(&mut #span, #handler))
         };
         parse_quote!({
-            let mut #span = #call::off();
+            let mut #span = ::core::option::Option::None;
             #begin
             let #result = #krate::__traced::call(move || -> #ty #body);
             #end;
             #result
         })
-    }
-
-    /// Whether a call is a span in the one in force whose one event tells of nothing that the call
-    /// returns.
-    fn is_alone(&self) -> bool {
-        let is_current = self.parent.is_none() && self.sample.is_none();
-        self.call.mode == Mode::Single && self.call.is_plain() && is_current
-    }
-
-    /// What keeps the span of a call.
-    fn call_type(&self) -> TokenStream {
-        let krate = self.call.krate;
-        if self.is_alone() {
-            quote!(#krate::__traced::SingleCall)
-        } else {
-            quote!(#krate::__traced::Call)
-        }
     }
 
     /// An expression for a span that has begun, or a statement that begins the span of a call.
@@ -204,53 +187,30 @@ impl<'a> Spec<'a> {
         let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
         let poll_methods = call.poll_methods();
         let about_start = call.about_start();
-        let kept = call.kept();
-        let (declared, events, no_events) = match &kept {
-            None => (quote!(;), quote!(__Span), quote!(__Span)),
-            Some(kept) => {
-                let now = call.keep_now();
-                let none = quote!(::core::option::Option::None);
-                (
-                    quote!({ __kept: #kept }),
-                    quote!(__Span { __kept: #now }),
-                    quote!(__Span { __kept: #none }),
-                )
-            }
+        let (declared, events) = match call.kept() {
+            None => (quote!(;), quote!(__Span)),
+            Some(kept) => (
+                quote!({ __kept: #kept }),
+                quote!(__Span { __kept: #krate::__traced::Kept::empty() }),
+            ),
         };
-        // What a call without a span does at its end is one branch.
-        let otherwise = |span: &TokenStream| Some(quote!(else { #span::off(#no_events) }));
-        let is_call = matches!(guard, Guard::Call(_));
         let current = quote!(#krate::Parent::Current);
-        let given_parent = parent.as_ref().unwrap_or(&current);
-        let (guard, given, otherwise) = match guard {
-            Guard::Call(place) => (self.call_type(), quote!(&mut #place, || #events), None),
-            Guard::Here => {
-                let span = quote!(#krate::__traced::SpanHere);
-                (span.clone(), events, otherwise(&span))
-            }
-            Guard::Later => {
-                let span = quote!(#krate::Span);
-                (span.clone(), events, otherwise(&span))
-            }
-        };
-        let begun = match sample {
-            None => match (is_call, parent) {
-                (true, None) if self.is_alone() => {
-                    let ty = call.first_type();
-                    quote!(#guard::begin(#given, #ty))
-                }
-                (true, None) if call.start_is_given() => {
-                    let start = call.start_event();
-                    quote!(#guard::begin_with_event(#given, #start))
-                }
-                (true, None) => quote!(#guard::begin(#given, #emit_start)),
-                (true, Some(parent)) => quote!(#guard::begin_in(#given, #parent, #emit_start)),
-                (false, _) => quote!(#guard::begin(#given, #given_parent, #emit_start)),
-            },
+        let parent = parent.as_ref().unwrap_or(&current);
+        let sampling = match sample {
+            None => quote!(::core::option::Option::None),
             Some(sample) => {
                 let sampling = call::sampling(krate, sample);
-                quote!(#guard::begin_sampled(#given, #given_parent, #sampling, #emit_start))
+                quote!(::core::option::Option::Some(#sampling))
             }
+        };
+        let given = quote!(#parent, #sampling, #emit_start);
+        let off = Some(quote!(else { #krate::Span::off(#events) }));
+        let (begun, otherwise) = match guard {
+            Guard::Call(place) => {
+                (quote!(#krate::__traced::begin(&mut #place, || #events, #given)), None)
+            }
+            Guard::Here => (quote!(#krate::__traced::begin_polled(#events, #given)), off),
+            Guard::Later => (quote!(#krate::Span::begin_sampled(#events, #given)), off),
         };
         let enabled_if = enabled_if.map(|condition| {
             let is_wanted = local("__is_wanted");

@@ -29,10 +29,7 @@ use nettrace_format::v6::Label;
 #[cfg(feature = "user_events")]
 pub(crate) use self::in_force::activity;
 pub(crate) use self::{
-    begin::{
-        Above, Begun, begin_event, begin_in_current, begin_plain, begin_sampled_out, begin_span,
-        new_ids,
-    },
+    begin::{Above, Begun, begin_sampled_out, begin_span, new_ids},
     in_force::{InForce, with_current, with_span},
     list::decode,
     span_ids::{
@@ -51,8 +48,7 @@ use super::{
     labels::LabelError,
 };
 use crate::{
-    emit::write_span,
-    local::{self, ThreadBuffer},
+    local,
     sync::{Ordering, compiler_fence},
 };
 
@@ -111,29 +107,6 @@ impl Frame {
         // Another span is in force, with hardly any exception.
         change_innermost(entered.serial, number);
         entered
-    }
-}
-
-/// Where a span that begins is written: in its frame, and for whoever began it.
-struct Place<'a> {
-    next: &'a mut Frame,
-    labels: Range<usize>,
-    depth: &'a mut usize,
-    last: &'a mut u64,
-    begun: &'a mut Option<Begun>,
-    entered: &'a mut Entered,
-}
-
-impl Place<'_> {
-    /// Puts a span in force that has no labels and no `tracestate`: see [`Frames::begin_span`].
-    #[inline(always)]
-    fn begin(self, span: (Ids, u64), buffer: Option<&ThreadBuffer>) -> Option<&ThreadBuffer> {
-        let (ids, number) = span;
-        // Not read back from there: the processor would wait until it is written. There is nothing
-        // to drop, and the code for that would need registers here.
-        mem::forget(self.begun.replace(Begun { ids, number, state: None }));
-        *self.entered = self.next.set_span(span, None, self.labels, self.depth, self.last);
-        buffer.filter(|buffer| !ids.is_marked() && write_span(buffer, &ids, number))
     }
 }
 
@@ -300,7 +273,7 @@ pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> 
 
 /// Puts a span in force, below whatever labels are in force. If the thread is ending, or if this is
 /// a signal handler that interrupted a change of the frames, nothing is put in force.
-#[inline]
+#[inline(never)]
 pub(crate) fn enter_span(span: &Begun) -> Entered {
     at_end(with_frames(|frames| frames.push_span(span))).unwrap_or(Entered::NOTHING)
 }
@@ -378,7 +351,7 @@ impl Frames {
     /// The innermost frame or the bottom, and the free frame above it.
     #[inline(always)]
     fn top(frames: &mut Vec<Frame>, depth: usize) -> (&Frame, &mut Frame) {
-        if depth + 2 > frames.len() {
+        if !matches!(frames.get(depth..), Some([_, _, ..])) {
             grow(frames);
         }
         match frames.get_mut(depth..) {
@@ -400,57 +373,27 @@ impl Frames {
         entered
     }
 
-    /// `buffer` is the one that the next event goes to, if that is known. If the ids are in it,
-    /// this returns it, busy.
-    #[inline(always)]
-    fn begin_span<'b>(
-        &mut self,
-        above: &Above<'_>,
-        begun: &mut Option<Begun>,
-        entered: &mut Entered,
-        buffer: Option<&'b ThreadBuffer>,
-    ) -> Option<&'b ThreadBuffer> {
-        let Some([outer, next, ..]) = self.frames.get_mut(self.depth..) else {
-            self.begin_span_after_growth(above, begun, entered);
-            return None;
-        };
+    /// See [`begin_span`].
+    #[inline]
+    fn begin_span<'a>(&mut self, above: &Above<'_>, put: impl FnOnce(Begun) -> &'a mut Entered) {
+        let secret = Secret::get();
+        let (span, number) = new_span(&mut self.block, secret);
+        let (outer, next) = Self::top(&mut self.frames, self.depth);
         let is_plain = outer.start == outer.end && outer.state.is_none();
         if !(is_plain && matches!(above, Above::Current)) {
-            return self.begin_span_otherwise(above, begun, entered, buffer);
+            let (ids, state) = ids_of(span, secret, above, outer);
+            let begun = Begun { ids, number, state };
+            let entered = self.push_span(&begun);
+            *put(begun) = entered;
+            return;
         }
-        let secret = Secret::get();
-        let (span, number) = new_span(&mut self.block, secret);
-        let (depth, last) = (&mut self.depth, &mut self.last);
-        let place = Place { labels: outer.start..outer.end, next, depth, last, begun, entered };
-        // Each kind of span has code of its own, so that a child's ids are copied in large pieces.
-        match &outer.ids {
-            Some(parent) => {
-                let related = Some(parent.span);
-                place.begin((Ids { span, related, ..*parent }, number), buffer)
-            }
-            None => place.begin((Ids::of_root(span, secret), number), buffer),
-        }
-    }
-
-    /// [`begin_span`](Self::begin_span) for a span that is not simply one in the span in force, or
-    /// that has labels or a `tracestate`.
-    #[inline(never)]
-    fn begin_span_otherwise<'b>(
-        &mut self,
-        above: &Above<'_>,
-        begun: &mut Option<Begun>,
-        entered: &mut Entered,
-        buffer: Option<&'b ThreadBuffer>,
-    ) -> Option<&'b ThreadBuffer> {
-        let secret = Secret::get();
-        let (span, number) = new_span(&mut self.block, secret);
-        let outer = &self.frames[self.depth];
-        let has_labels = outer.start < outer.end;
-        let (ids, state) = ids_of(span, secret, above, outer);
-        *begun = Some(Begun { ids, number, state: state.clone() });
-        *entered = self.push_begun(Begun { ids, number, state });
-        let is_written = |buffer: &&_| !ids.is_marked() && write_span(buffer, &ids, number);
-        buffer.filter(|_| !has_labels).filter(is_written)
+        let ids = match &outer.ids {
+            Some(parent) => Ids { span, related: Some(parent.span), ..*parent },
+            None => Ids::of_root(span, secret),
+        };
+        let entered = put(Begun { ids, number, state: None });
+        let labels = outer.start..outer.end;
+        *entered = next.set_span((ids, number), None, labels, &mut self.depth, &mut self.last);
     }
 
     /// Changes the ids of a span that is in force, and whether it is sampled out.
@@ -461,18 +404,6 @@ impl Frames {
             frame.version |= span.number & SAMPLED_OUT;
             set_innermost(frame.serial, frame.version);
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn begin_span_after_growth(
-        &mut self,
-        above: &Above<'_>,
-        begun: &mut Option<Begun>,
-        entered: &mut Entered,
-    ) {
-        grow(&mut self.frames);
-        self.begin_span(above, begun, entered, None);
     }
 
     /// Ends a scope, which was not [`NOTHING`](Entered::NOTHING).

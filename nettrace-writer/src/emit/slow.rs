@@ -179,13 +179,7 @@ pub(super) fn relabel(buffer: &ThreadBuffer) -> bool {
     frames::version() == buffer.record.labels() || write_labels(buffer)
 }
 
-/// Makes a span the labels of the next row, whatever is in force. Otherwise as [`relabel`].
-#[inline(always)]
-pub(super) fn relabel_as(record: &Record, ids: &Ids, version: u64) -> bool {
-    record.labels() == version || write_ids(record, ids, version)
-}
-
-#[inline(never)]
+#[inline]
 fn write_labels(buffer: &ThreadBuffer) -> bool {
     let record = &buffer.record;
     let written = frames::with_span(|ids, version| write_ids(record, ids, version));
@@ -200,31 +194,6 @@ fn write_list(record: &Record) -> bool {
         write_escape(record, version, write)
     });
     written == Some(true)
-}
-
-/// Writes the ids of the span that has just been put in force into a buffer, makes it the current
-/// one, and leaves its record busy. If that fails, which this returns, the next event writes them.
-#[inline(always)]
-pub(crate) fn write_span(buffer: &ThreadBuffer, ids: &Ids, version: u64) -> bool {
-    let written = begin_with_ids(&buffer.record, ids, version);
-    if written {
-        local::make_current(buffer);
-    }
-    written
-}
-
-/// Writes the ids of a span into a buffer, and leaves its record busy. If that fails, which this
-/// returns, the record is idle.
-#[inline(always)]
-pub(super) fn begin_with_ids(record: &Record, ids: &Ids, version: u64) -> bool {
-    if !record.begin_usual() {
-        return false;
-    }
-    let written = write_ids(record, ids, version);
-    if !written {
-        record.end_usual();
-    }
-    written
 }
 
 /// Writes an escape for a span without labels, if it fits.

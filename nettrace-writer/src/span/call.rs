@@ -1,10 +1,6 @@
 //! What the code of `#[traced]` calls.
 
-use std::{
-    convert::Infallible,
-    fmt,
-    mem::{self, ManuallyDrop},
-};
+use std::{convert::Infallible, fmt, mem};
 
 use nettrace_event::{
     EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceEvent, TraceField,
@@ -12,333 +8,114 @@ use nettrace_event::{
 };
 
 use super::{
-    Alone, Elapsed, End, EnteredSpan, Outcome, Parent, Sampling, Span, SpanEvents, Started,
-    entered::Entry, open::Open, scope::Scope,
+    End, EnteredSpan, Outcome, Parent, Sampling, Span, SpanEvents,
+    engine::{self, Until},
 };
-use crate::{
-    Emit as _,
-    context::frames::{self, Begun, Entered},
-    emit::{sampled_out::leave_out, single},
-    sessions,
-};
+use crate::Emit as _;
 
-/// Whether anybody listens to a span whose Start has this type.
+/// Whether anybody listens to a span whose first event has this type.
 #[inline(always)]
 #[must_use]
-pub fn is_wanted(start: &'static EventType) -> bool {
-    match start.enabled() {
+pub fn is_wanted(first: &'static EventType) -> bool {
+    match first.enabled() {
         0 => false,
-        NOT_REGISTERED => is_wanted_at_first(start),
+        NOT_REGISTERED => engine::is_wanted_at_first(first),
         _ => true,
     }
 }
 
-/// [`is_wanted`] before the first event of the type.
-#[cold]
+/// Begins the span of a call where it stays: it is large. Whatever moved it would read what has just
+/// been written, in other pieces, and the processor would wait for that.
+///
+/// Out of line, so that a function whose calls nobody listens to has little more than two branches.
 #[inline(never)]
-fn is_wanted_at_first(start: &'static EventType) -> bool {
-    (start.is_settled() || sessions::register(start)) && start.enabled() != 0
-}
-
-/// Counts a span of one event that begins in a tree that is sampled out: it has no Start that would
-/// be counted.
-#[inline]
-pub fn count_if_sampled_out(ty: &'static EventType) {
-    if frames::is_sampled_out() {
-        leave_out(ty, ty.enabled());
-    }
-}
-
-/// Records the event of a span of one event, which has ended so.
-#[inline(always)]
-pub fn emit_single<T: TraceEvent>(event: T) {
-    // The type is a struct. To ask the event would make it.
-    if let Some(ty) = T::event_types().first() {
-        single::emit_last(&event, ty, None);
-    }
-}
-
-/// [`emit_single`] for a span whose ids are at hand.
-#[inline(always)]
-pub fn emit_alone<T: TraceEvent>(event: T, Alone(span): &Alone<'_>) {
-    if let Some(ty) = T::event_types().first() {
-        single::emit_last(&event, ty, Some((&span.ids, span.number)));
-    }
-}
-
-/// The span of a call, if somebody listens. What begins and ends it is out of line, so that a
-/// function whose calls nobody listens to has little more than two branches.
-#[derive(Debug)]
-pub struct Call<E: SpanEvents> {
-    /// Dropped here, out of line, and not once more by the compiler's own code.
-    span: ManuallyDrop<Option<EnteredSpan<E>>>,
-}
-
-impl<E: SpanEvents> Call<E> {
-    /// A call that nobody listens to.
-    #[inline(always)]
-    #[must_use]
-    pub fn off() -> Self {
-        Self { span: ManuallyDrop::new(None) }
-    }
-
-    /// Begins the span where this is, in the one in force, and enters it. It is large: whatever
-    /// moved it would read what has just been written, in other pieces, and the processor would
-    /// wait for that. So `events` makes the events there, too.
-    #[inline(never)]
-    pub fn begin(&mut self, events: impl FnOnce() -> E, start: impl FnOnce()) {
-        self.begin_with(events, Parent::Current, None, start);
-    }
-
-    /// [`begin`](Self::begin) anywhere.
-    #[inline(never)]
-    pub fn begin_in(
-        &mut self,
-        events: impl FnOnce() -> E,
-        parent: Parent<'_>,
-        start: impl FnOnce(),
-    ) {
-        self.begin_with(events, parent, None, start);
-    }
-
-    /// [`begin`](Self::begin) for a span that decides if it is a root.
-    #[inline(never)]
-    pub fn begin_sampled(
-        &mut self,
-        events: impl FnOnce() -> E,
-        parent: Parent<'_>,
-        sampling: Sampling,
-        start: impl FnOnce(),
-    ) {
-        self.begin_with(events, parent, Some(sampling), start);
-    }
-
-    #[inline(always)]
-    fn begin_with(
-        &mut self,
-        events: impl FnOnce() -> E,
-        parent: Parent<'_>,
-        sampling: Option<Sampling>,
-        start: impl FnOnce(),
-    ) {
-        if parent.is_sampled_out() {
-            return start();
-        }
-        self.span = ManuallyDrop::new(Some(EnteredSpan::off(events())));
-        if let Some(span) = &mut *self.span {
-            span.begin_here(parent, sampling, start);
-        }
-    }
-
-    /// [`begin`](Self::begin) with a Start that takes no code of the application to make. It is
-    /// recorded where the ids are made.
-    #[inline(never)]
-    pub fn begin_with_event(&mut self, events: impl FnOnce() -> E, start: impl TraceEvent) {
-        if frames::is_sampled_out() {
-            return start.emit();
-        }
-        self.span = ManuallyDrop::new(Some(EnteredSpan::off(events())));
-        if let Some(span) = &mut *self.span {
-            span.begin_with_event(start);
-        }
-    }
-
-    /// Ends the span with an outcome, if its last event tells of no more than that and the time.
-    #[inline(always)]
-    pub fn end_as(mut self, outcome: Outcome) {
-        if let Some(span) = &mut *self.span {
-            match E::plain_stop() {
-                Some(ty) => span.end_plain(ty, Some(outcome)),
-                None => self.end_alone(Some(outcome)),
-            }
-            // There is nothing left to drop.
-            mem::forget(self);
-        }
-    }
-
-    /// Ends the span. `stop` records the Stop. It is told that the outcome is [`Outcome::Ok`], and
-    /// may know better.
-    #[inline(always)]
-    pub fn end_with(mut self, stop: impl FnOnce(&mut E, End)) {
-        if self.span.is_some() {
-            self.end_now(stop);
-        }
-    }
-
-    #[inline(never)]
-    fn end_now(&mut self, stop: impl FnOnce(&mut E, End)) {
-        self.end_where_it_is(|span| span.end_where_it_is(stop));
-    }
-
-    #[inline(never)]
-    fn drop_now(&mut self) {
-        self.end_where_it_is(EnteredSpan::end_at_drop);
-    }
-
-    /// Ends a span of one event.
-    #[inline(never)]
-    fn end_alone(&mut self, outcome: Option<Outcome>) {
-        self.end_where_it_is(|span| span.end_alone(outcome));
-    }
-
-    /// Calls `end`, and drops the span where it is, because it is large.
-    #[inline(always)]
-    fn end_where_it_is(&mut self, end: impl FnOnce(&mut EnteredSpan<E>)) {
-        let unwinding = Unwinding(&mut self.span);
-        if let Some(span) = &mut **unwinding.0 {
-            end(span);
-            span.release();
-        }
-        // Does not drop anything.
-        *unwinding.0 = ManuallyDrop::new(None);
-        mem::forget(unwinding);
-    }
-}
-
-/// Releases a span whose end unwinds.
-struct Unwinding<'a, E: SpanEvents>(&'a mut ManuallyDrop<Option<EnteredSpan<E>>>);
-
-impl<E: SpanEvents> Drop for Unwinding<'_, E> {
-    #[cold]
-    #[inline(never)]
-    fn drop(&mut self) {
-        if let Some(span) = &mut **self.0 {
-            span.release();
-        }
-        *self.0 = ManuallyDrop::new(None);
-    }
-}
-
-impl<E: SpanEvents> Drop for Call<E> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        if let Some(span) = &mut *self.span {
-            match E::plain_stop() {
-                Some(ty) => span.end_plain(ty, None),
-                None if E::IS_SINGLE => self.end_alone(None),
-                None => self.drop_now(),
-            }
-        }
-    }
-}
-
-impl<E: SpanEvents> EnteredSpan<E> {
-    /// [`begin_here`](Self::begin_here) in the span in force, with a Start that takes no code of
-    /// the application to make.
-    #[inline(always)]
-    fn begin_with_event<T: TraceEvent>(&mut self, start: T) {
-        let ty = start.event_type();
-        let Some(Entry { scope, .. }) = entry_of_nothing(&mut self.entry) else { return };
-        let open = &mut self.span.open;
-        match frames::begin_event(&mut open.begun, &mut scope.0, ty.enabled()) {
-            Some(buffer) => open.started = single::emit_first(&start, ty, buffer),
-            None => self.begin_otherwise(start),
-        }
-    }
-
-    /// Goes on with [`begin_with_event`](Self::begin_with_event) if the ids are not in the chunk
-    /// yet.
-    #[cold]
-    #[inline(never)]
-    fn begin_otherwise(&mut self, start: impl TraceEvent) {
-        self.decide_and_start(|| start.emit());
-    }
-
-    #[inline]
-    fn decide_and_start(&mut self, start: impl FnOnce()) {
-        if let (Some(begun), Some(Entry { scope, .. })) = (&mut self.span.open.begun, &self.entry) {
-            if begun.is_undecided() {
-                begun.decide(&scope.0, None, begun.ids.related.is_none());
-            }
-        }
-        start();
-        self.span.open.has_started(E::IS_SINGLE);
-    }
-
-    /// Records the event of a span that has no other. The span is still to be dropped.
-    #[inline(always)]
-    fn end_alone(&mut self, outcome: Option<Outcome>) {
-        let Self { span: Span { open: Open { begun, started }, events }, entry, .. } = self;
-        let (Some(span), Some(entry)) = (begun, entry) else { return };
-        entry.scope.return_to(span);
-        // If it is sampled out, there is no event.
-        if started.is_known() {
-            let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
-            let (duration, busy) = (started.elapsed(), Elapsed::ZERO);
-            let end = End { started: started.time(), duration, outcome, polls: 0, busy };
-            events.stop_alone(&end, &Alone(span));
-        }
-    }
-
-    /// Ends the span, and drops what it has. Then there is nothing left to drop.
-    #[inline(always)]
-    fn end_plain(&mut self, ty: &'static EventType, outcome: Option<Outcome>) {
-        const { assert!(E::IS_SINGLE || !mem::needs_drop::<E>()) };
-        let Self { span: Span { open: Open { begun, started }, .. }, entry, .. } = self;
-        end_plain(begun, entry, *started, ty, outcome);
-    }
-}
-
-/// The entry of a span that is put in force next.
-#[inline(always)]
-fn entry_of_nothing(entry: &mut Option<Entry>) -> Option<&mut Entry> {
-    // There is nothing to drop.
-    mem::forget(entry.replace(Entry::new(Scope(Entered::NOTHING))));
-    entry.as_mut()
-}
-
-/// Ends the span of a call whose Stop is plain. All such calls share this code. So it is in the
-/// processor's caches if any of them has just ended.
-#[inline(never)]
-fn end_plain(
-    open: &mut Option<Begun>,
-    entry: &mut Option<Entry>,
-    started: Started,
-    ty: &'static EventType,
-    outcome: Option<Outcome>,
+pub fn begin<E: SpanEvents>(
+    place: &mut Option<EnteredSpan<E>>,
+    events: impl FnOnce() -> E,
+    parent: Parent<'_>,
+    sampling: impl Into<Option<Sampling>>,
+    start: impl FnOnce(&mut E),
 ) {
-    let (Some(span), Some(entry)) = (&*open, entry) else { return };
-    entry.scope.return_to(span);
-    // If recording the Start has unwound, there is no Stop. Nor if it is sampled out.
-    if started.is_known() {
-        let outcome = outcome.unwrap_or_else(|| entry.outcome_now());
-        let stop = PlainStop { ty, duration: started.elapsed(), outcome };
-        single::emit_last(&stop, ty, Some((&span.ids, span.number)));
-    }
-    frames::leave(&entry.scope.0);
-    if span.state.is_some() {
-        release(open);
+    // It is nothing, and the code that would drop it is not needed.
+    mem::forget(place.replace(EnteredSpan::off(events())));
+    if let Some(EnteredSpan { span, .. }) = place {
+        span.begin_here(parent, sampling.into(), Until::End, start);
     }
 }
 
-#[cold]
-#[inline(never)]
-fn release(open: &mut Option<Begun>) {
-    *open = None;
+/// Begins a span of a future that is polled next. It is in force here until then.
+#[inline]
+pub fn begin_polled<E: SpanEvents>(
+    events: E,
+    parent: Parent<'_>,
+    sampling: impl Into<Option<Sampling>>,
+    start: impl FnOnce(&mut E),
+) -> Span<E> {
+    let mut span = Span::off(events);
+    span.begin_here(parent, sampling.into(), Until::Poll, start);
+    span
 }
 
-/// A Stop that tells of the time and the outcome, and of nothing else. The types of such events
-/// have the same fields.
-struct PlainStop {
+/// Ends the span of a call with an outcome.
+#[inline]
+pub fn end<E: SpanEvents>(place: &mut Option<EnteredSpan<E>>, outcome: Outcome) {
+    if let Some(EnteredSpan { span, .. }) = place {
+        span.end_here(Some(outcome));
+    }
+}
+
+/// Ends the span of a call. `stop` records the Stop. It is told that the outcome is
+/// [`Outcome::Ok`], and may know better.
+#[inline]
+pub fn end_with<E: SpanEvents>(place: &mut Option<EnteredSpan<E>>, stop: impl FnOnce(&mut E, End)) {
+    if let Some(EnteredSpan { span, .. }) = place {
+        let mut returned = Returning { events: &mut span.events, stop: Some(stop) };
+        engine::end(&mut span.open, Some(Outcome::Ok), None, &mut returned);
+    }
+}
+
+/// The events of a span that ends with what a call returned.
+struct Returning<'a, E, F> {
+    events: &'a mut E,
+    stop: Option<F>,
+}
+
+impl<E: SpanEvents, F: FnOnce(&mut E, End)> SpanEvents for Returning<'_, E, F> {
+    fn stop(&mut self, end: &End) {
+        if let Some(stop) = self.stop.take() {
+            stop(self.events, *end);
+        }
+    }
+}
+
+/// Records a Stop that tells of nothing but the time and the outcome, and of polls if there may be
+/// some. The types of such events have the same fields.
+pub fn stop(ty: &'static EventType, end: &End, has_polls: bool) {
+    PlainStop { ty, end, has_polls }.emit();
+}
+
+struct PlainStop<'a> {
     ty: &'static EventType,
-    duration: Elapsed,
-    outcome: Outcome,
+    end: &'a End,
+    has_polls: bool,
 }
 
-impl TraceEvent for PlainStop {
+impl TraceEvent for PlainStop<'_> {
     fn event_types() -> &'static [&'static EventType] {
         &[]
     }
 
-    #[inline(always)]
     fn event_type(&self) -> &'static EventType {
         self.ty
     }
 
-    #[inline(always)]
     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) {
-        self.duration.encode_field(encoder);
-        self.outcome.encode_field(encoder);
+        self.end.duration.encode_field(encoder);
+        self.end.outcome.encode_field(encoder);
+        if self.has_polls {
+            encoder.u32(self.end.polls);
+            self.end.busy.encode_field(encoder);
+        }
     }
 }
 

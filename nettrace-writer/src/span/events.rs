@@ -3,7 +3,6 @@
 use nettrace_event::EventType;
 
 use super::{Elapsed, Outcome, StartTime};
-use crate::context::frames::Begun;
 
 /// What a span's Stop tells of it.
 #[derive(Clone, Copy, Debug)]
@@ -21,49 +20,32 @@ pub struct End {
     pub busy: Elapsed,
 }
 
-/// A span in force whose one event comes next.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Alone<'a>(pub(super) &'a Begun);
-
 /// The events of one span. The macros implement this.
 pub trait SpanEvents {
     /// Whether one event tells of the whole span. [`stop`](Self::stop) records it, and there is no
     /// Start.
-    const IS_SINGLE: bool = false;
-
-    /// The type of the Start. If this is known, the span's ids are in the chunk before the Start
-    /// comes, so that the Start takes the usual way of an event.
-    #[doc(hidden)]
-    #[inline(always)]
+    #[inline]
     #[must_use]
-    fn start_type() -> Option<&'static EventType> {
-        None
+    fn is_single() -> bool
+    where
+        Self: Sized,
+    {
+        false
     }
 
-    /// The type of the Stop, if that tells of the time and the outcome, and of nothing else.
-    #[doc(hidden)]
-    #[inline(always)]
+    /// The type of the Start, or of the only event. If this is known, a span that is sampled out is
+    /// counted without its Start.
+    #[inline]
     #[must_use]
-    fn plain_stop() -> Option<&'static EventType> {
+    fn first_type() -> Option<&'static EventType>
+    where
+        Self: Sized,
+    {
         None
     }
 
     /// Records the Stop. The span is in force.
     fn stop(&mut self, end: &End);
-
-    /// [`stop`](Self::stop), if one event tells of the whole span, and the span's ids are at hand.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn stop_alone(&mut self, end: &End, _: &Alone<'_>) {
-        self.stop(end);
-    }
-
-    /// Drops what the events keep. For the code of `#[traced]`, whose events have nothing else to
-    /// be dropped.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn release(&mut self) {}
 
     /// Records that a poll of the span's future begins. The span is in force.
     fn resume(&mut self) {}

@@ -8,7 +8,7 @@ use std::{
 
 use pin_project_lite::pin_project;
 
-use super::{End, Outcome, PolledSpan, Span, SpanEvents, SpanHere};
+use super::{End, Outcome, PolledSpan, Span, SpanEvents};
 
 pin_project! {
     /// A future with a span, which ends when the future is ready or dropped: see
@@ -57,14 +57,6 @@ where
     #[inline]
     pub fn with_result(future: F, span: Span<E>, result: R) -> Self {
         Self { span: PolledSpan::new(span), result, future: Some(future) }
-    }
-
-    /// [`with_result`](Self::with_result) for a span that is in force here. The future must be
-    /// polled next.
-    #[doc(hidden)]
-    #[inline]
-    pub fn here(future: F, span: SpanHere<E>, result: R) -> Self {
-        Self { span: PolledSpan::here(span), result, future: Some(future) }
     }
 }
 

@@ -33,12 +33,11 @@ pub struct Kept<const N: usize, const M: usize> {
 }
 
 impl<const N: usize, const M: usize> Kept<N, M> {
-    /// Keeps what `values` encodes.
-    #[inline(always)]
-    pub fn new(values: impl FnOnce(&mut Self)) -> Self {
-        let mut kept = Self { inline: [0; N], len: 0, more: Vec::new(), marks: [0; M] };
-        values(&mut kept);
-        kept
+    /// Nothing yet.
+    #[inline]
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { inline: [0; N], len: 0, more: Vec::new(), marks: [0; M] }
     }
 
     /// Says that the value after this mark comes next.
@@ -192,9 +191,6 @@ pub struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Those of a span that keeps none.
-    pub const NONE: Self = Self { bytes: &[], marks: &[] };
-
     /// The first value.
     #[inline(always)]
     #[must_use]

@@ -20,40 +20,36 @@
 pub(crate) mod call;
 mod derived;
 mod elapsed;
+mod engine;
 mod entered;
 mod events;
 mod future;
 pub(crate) mod kept;
-mod open;
 mod outcome;
 mod polled;
 mod sampling;
-mod scope;
-pub(crate) mod single;
 
 use std::{
     fmt,
+    mem::ManuallyDrop,
     ops::{Deref, DerefMut},
 };
 
 use nettrace_context::TraceContext;
 
 pub(crate) use self::elapsed::{Started, set_frequency, set_time_of_day};
+use self::engine::{How, Open, Until};
 pub use self::{
     derived::TraceSpan,
     elapsed::{Elapsed, StartTime},
     entered::EnteredSpan,
-    events::{Alone, End, SpanEvents},
+    events::{End, SpanEvents},
     future::InSpan,
     outcome::Outcome,
     polled::PolledSpan,
     sampling::Sampling,
 };
-use self::{entered::Entry, open::Open, scope::Scope};
-use crate::context::{
-    Context,
-    frames::{self, Begun, Entered, Snapshot},
-};
+use crate::context::Context;
 
 /// Where a span begins.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,15 +69,6 @@ pub enum Parent<'a> {
     FollowsFrom(&'a Context),
 }
 
-impl Parent<'_> {
-    /// Whether the span in force is the parent, and is sampled out. To record the Start then counts
-    /// the span.
-    #[inline]
-    fn is_sampled_out(self) -> bool {
-        matches!(self, Self::Current) && frames::is_sampled_out()
-    }
-}
-
 /// A span that has begun and is not entered. It ends when it is dropped.
 ///
 /// [`enter`](Self::enter) puts it in force on a thread, and [`in_span`](crate::FutureExt::in_span)
@@ -89,22 +76,23 @@ impl Parent<'_> {
 /// later.
 #[must_use = "the span ends when this is dropped"]
 pub struct Span<E: SpanEvents> {
-    open: Open,
+    /// [`engine::end`] ends it, so that no other code has to drop what it has.
+    open: ManuallyDrop<Open>,
     events: E,
 }
 
 impl<E: SpanEvents> Span<E> {
     /// A span that nobody listens to.
     #[doc(hidden)]
-    #[inline(always)]
+    #[inline]
     pub fn off(events: E) -> Self {
-        Self { open: Open::OFF, events }
+        Self { open: ManuallyDrop::new(Open::OFF), events }
     }
 
     /// Begins a span. `start` records the Start.
     #[doc(hidden)]
     #[inline]
-    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
+    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce(&mut E)) -> Self {
         Self::begin_sampled(events, parent, None, start)
     }
 
@@ -115,24 +103,34 @@ impl<E: SpanEvents> Span<E> {
         events: E,
         parent: Parent<'_>,
         sampling: impl Into<Option<Sampling>>,
-        start: impl FnOnce(),
+        start: impl FnOnce(&mut E),
     ) -> Self {
-        SpanHere::begin_sampled(events, parent, sampling, start).span
+        let mut span = Self::off(events);
+        span.begin_here(parent, sampling.into(), Until::Start, start);
+        span
     }
 
-    /// Begins a span that is [`off`](Self::off) where it is in memory, and puts it in force in
-    /// `scope`. If the parent is sampled out, nothing is put in force.
+    /// Begins a span that is [`off`](Self::off) where it is in memory.
     #[inline]
     fn begin_here(
         &mut self,
-        scope: &mut Scope,
         parent: Parent<'_>,
         sampling: Option<Sampling>,
-        start: impl FnOnce(),
+        until: Until,
+        start: impl FnOnce(&mut E),
     ) {
-        self.open.begin(scope, parent, sampling, E::start_type());
-        start();
-        self.open.has_started(E::IS_SINGLE);
+        let (first, is_single) = (E::first_type(), E::is_single());
+        let how = How { parent, sampling, first, is_single, until };
+        if engine::begin(&mut self.open, &how) {
+            start(&mut self.events);
+            engine::has_started(&mut self.open, &how);
+        }
+    }
+
+    /// Ends a span that is not polled.
+    #[inline]
+    fn end_here(&mut self, outcome: Option<Outcome>) {
+        engine::end(&mut self.open, outcome, None, &mut self.events);
     }
 
     /// Whether the span is recorded: somebody listened when it began, and it is not sampled out.
@@ -145,73 +143,29 @@ impl<E: SpanEvents> Span<E> {
     /// Puts the span in force on this thread until the returned guard is dropped. That also ends
     /// the span.
     pub fn enter(self) -> EnteredSpan<E> {
-        let entry = self.open.begun.as_ref().map(|_| Entry::new(self.open.scope()));
-        EnteredSpan::new(self, entry)
+        EnteredSpan::new(self)
     }
 
     /// The context of the span, for others to be its children. Empty if nobody listens to the span.
     /// If the span is sampled out, so is its context.
     #[must_use]
     pub fn context(&self) -> Context {
-        self.open.begun.as_ref().map_or_else(Context::none, |begun| {
-            Context::of(Snapshot::of_span(begun.ids, begun.state.clone()))
-        })
+        engine::context(&self.open)
     }
 
     /// What another service needs to go on with the trace: the same as of the
     /// [context](Self::context), which need not be made. `None` if nobody listens to the span.
     #[must_use]
     pub fn trace_context(&self) -> Option<TraceContext> {
-        let Begun { ids, state, .. } = self.open.begun.as_ref()?;
-        Some(ids.trace_context(state.clone()))
-    }
-}
-
-/// A span that has begun, and that is in force where it began: for the code of `#[traced]`, which
-/// polls a future next.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct SpanHere<E: SpanEvents> {
-    // In this order: the scope ends after the span if it unwinds.
-    span: Span<E>,
-    scope: Scope,
-}
-
-impl<E: SpanEvents> SpanHere<E> {
-    /// A span that nobody listens to.
-    #[inline(always)]
-    pub fn off(events: E) -> Self {
-        Self { span: Span::off(events), scope: Scope(Entered::NOTHING) }
-    }
-
-    /// As [`Span::begin`].
-    #[inline]
-    pub fn begin(events: E, parent: Parent<'_>, start: impl FnOnce()) -> Self {
-        Self::begin_sampled(events, parent, None, start)
-    }
-
-    /// As [`Span::begin_sampled`].
-    #[inline]
-    pub fn begin_sampled(
-        events: E,
-        parent: Parent<'_>,
-        sampling: impl Into<Option<Sampling>>,
-        start: impl FnOnce(),
-    ) -> Self {
-        let mut here = Self::off(events);
-        here.span.begin_here(&mut here.scope, parent, sampling.into(), start);
-        here
+        engine::trace_context(&self.open)
     }
 }
 
 impl<E: SpanEvents> Drop for Span<E> {
     #[inline]
     fn drop(&mut self) {
-        if self.is_recorded() {
-            let (_scope, end) = self.open.end_at_drop();
-            if let Some(end) = end {
-                self.events.stop(&end);
-            }
+        if self.open.is_open() {
+            self.end_here(None);
         }
     }
 }
@@ -232,6 +186,6 @@ impl<E: SpanEvents> DerefMut for Span<E> {
 
 impl<E: SpanEvents> fmt::Debug for Span<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Span").field("open", &self.open.begun).finish_non_exhaustive()
+        f.debug_struct("Span").field("open", &self.open).finish_non_exhaustive()
     }
 }

@@ -1,16 +1,14 @@
 //! Spans of what is polled by hand.
 
 use std::{
-    fmt, mem,
+    fmt,
     ops::{Deref, DerefMut},
 };
 
 use super::{
-    End, Outcome, Parent, Sampling, Span, SpanEvents, SpanHere,
-    open::{self, Polled, Polls},
-    scope::Scope,
+    End, Outcome, Parent, Sampling, Span, SpanEvents,
+    engine::{self, Before, Polled, Polls, Until},
 };
-use crate::context::frames::Entered;
 
 /// A span of something that is polled and is no future, such as a stream or the body of a response:
 /// what [`in_span`](crate::FutureExt::in_span) is for a future.
@@ -31,42 +29,36 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// Takes a span that has begun.
     #[inline]
     pub fn new(span: Span<E>) -> Self {
-        Self { span, polls: Polls::new(Entered::NOTHING) }
-    }
-
-    /// Takes a span that is in force here until the first poll ends, which must come next.
-    #[inline]
-    pub(super) fn here(SpanHere { span, scope }: SpanHere<E>) -> Self {
-        Self { span, polls: Polls::new(scope.into_entered()) }
+        Self { span, polls: Polls::NONE }
     }
 
     /// A span that has not begun, and that nobody listens to until [`begin`](Self::begin).
     #[doc(hidden)]
-    #[inline(always)]
+    #[inline]
     pub fn off(events: E) -> Self {
         Self::new(Span::off(events))
     }
 
     /// Begins a span that is [`off`](Self::off), where it is in memory. `start` records the Start.
-    /// The span is in force here until [`before_polls`](Self::before_polls), which must come next, has
-    /// ended. For `nettrace-tower`.
+    /// The span is in force here until its first poll or [`before_polls`](Self::before_polls),
+    /// which must come next, has ended.
     #[doc(hidden)]
     #[inline]
-    pub fn begin(&mut self, parent: Parent<'_>, sampling: Option<Sampling>, start: impl FnOnce()) {
-        let mut scope = Scope(Entered::NOTHING);
-        self.span.begin_here(&mut scope, parent, sampling, start);
-        self.polls.entered = scope.into_entered();
+    pub fn begin(
+        &mut self,
+        parent: Parent<'_>,
+        sampling: Option<Sampling>,
+        start: impl FnOnce(&mut E),
+    ) {
+        self.span.begin_here(parent, sampling, Until::Poll, start);
     }
 
     /// Does what [`within`](Self::within) does around the code from here to the call of
-    /// [`Before::end`], after [`begin`](Self::begin). No closure, because what it takes would be
-    /// moved once more.
+    /// [`Before::end`]. No closure, because what it takes would be moved once more.
     #[doc(hidden)]
     #[inline]
-    pub fn before_polls(&mut self) -> Before<'_, E> {
-        let scope = self.polls.take_scope();
-        self.polls.is_polled = true;
-        Before { span: self, _scope: scope }
+    pub fn before_polls(&mut self) -> Before<'_> {
+        engine::before_polls(&mut self.span.open, &mut self.polls)
     }
 
     /// The span, for instance for its [`context`](Span::context).
@@ -94,7 +86,7 @@ impl<E: SpanEvents> PolledSpan<E> {
         let Span { open, events } = span;
         let (f, result) = (Some(f), None);
         let mut polled = PolledBy { events, f, outcome: Some(outcome), stop: Some(stop), result };
-        open::poll(open, polls, &mut polled);
+        engine::poll(open, polls, &mut polled);
         let Some(result) = polled.result else { unreachable!("it is polled once") };
         result
     }
@@ -103,18 +95,18 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// first poll, and for destructors.
     #[inline]
     pub fn within<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        let _scope = self.span.open.scope();
-        let was_polled = mem::replace(&mut self.polls.is_polled, true);
+        let before = self.before_polls();
         let result = f();
-        self.polls.is_polled = was_polled;
+        before.end();
         result
     }
 
     /// Ends the span, unless it has ended. If a poll unwound, the outcome is
     /// [`Outcome::Panicked`] in any case.
     pub fn end(&mut self, outcome: Outcome) {
-        if let Some((_scope, Some(end))) = self.polls.end(&mut self.span.open, outcome) {
-            self.span.events.stop(&end);
+        let Self { span: Span { open, events }, polls } = self;
+        if open.is_recorded() {
+            engine::end(open, Some(outcome), Some(polls), events);
         }
     }
 }
@@ -148,26 +140,10 @@ where
         self.events.suspend();
     }
 
-    fn stop(&mut self, end: End) {
+    fn stop(&mut self, end: &End) {
         if let (Some(stop), Some(result)) = (self.stop.take(), &self.result) {
-            stop(self.events, result, end);
+            stop(self.events, result, *end);
         }
-    }
-}
-
-/// What comes before the first poll of a span.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Before<'a, E: SpanEvents> {
-    span: &'a mut PolledSpan<E>,
-    _scope: Scope,
-}
-
-impl<E: SpanEvents> Before<'_, E> {
-    /// Ends it. If this is dropped without, the span's outcome is [`Outcome::Panicked`].
-    #[inline]
-    pub fn end(self) {
-        self.span.polls.is_polled = false;
     }
 }
 

@@ -1,18 +1,15 @@
 //! Spans that begin.
 
-use std::{ops::Range, sync::Arc};
+use std::sync::Arc;
 
 use nettrace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
-    Block, Entered, Frame, Frames, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
+    Block, Entered, Frame, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
     span_ids::{OPEN, OUT},
     with_frames,
 };
-use crate::{
-    Sampling,
-    local::{self, ThreadBuffer},
-};
+use crate::Sampling;
 
 /// Where a span begins.
 #[derive(Debug)]
@@ -95,72 +92,18 @@ pub(crate) fn begin_sampled_out() -> Option<Begun> {
 /// ending, or if this is a signal handler that interrupted a change of the frames, nothing is put
 /// in force, and the span in force is not known.
 ///
-/// `begun` is `None`. The span is written there, because it is large.
-///
-/// `word` is that of the type of the event that comes next, if that is known. If that event goes to
-/// one buffer, the ids go there now, while they are at hand.
-#[inline(always)]
-pub(crate) fn begin_span(
-    above: Above<'_>,
-    begun: &mut Option<Begun>,
-    word: Option<u32>,
-) -> Entered {
-    let mut entered = Entered::NOTHING;
-    let buffer = match (above, word) {
-        (Above::Current, Some(word)) => begin_event(begun, &mut entered, word),
-        (Above::Current, None) => {
-            begin_in_current(begun, &mut entered);
-            return entered;
-        }
-        (above, word) => begin_here(above, begun, &mut entered, word.unwrap_or(0)),
-    };
-    if let Some(buffer) = buffer {
-        buffer.record.end_usual();
-    }
-    entered
-}
-
-/// [`begin_span`] in the span in force, for an event that comes at once. `entered` is nothing. If
-/// this returns a buffer, it is the current one, has the ids, and is busy with the event.
+/// `put` gets the span, and returns where its scope is to be written. So the span, which is large,
+/// is not moved after that.
 #[inline]
-pub(crate) fn begin_event<'b>(
-    begun: &mut Option<Begun>,
-    entered: &mut Entered,
-    word: u32,
-) -> Option<&'b ThreadBuffer> {
-    begin_here(Above::Current, begun, entered, word)
-}
-
-/// [`begin_span`] in the span in force, if it is not known which event comes next.
-#[inline]
-pub(crate) fn begin_in_current(begun: &mut Option<Begun>, entered: &mut Entered) {
-    begin_here(Above::Current, begun, entered, 0);
-}
-
-/// [`begin_in_current`] for a span that takes nothing but ids and a frame. `put` gets the span,
-/// while the frames are borrowed, and returns where its scope is to be written. Does nothing if
-/// labels or a `tracestate` are in force, if something is to be decided for the span, or if no
-/// frame is free.
-#[inline(always)]
-pub(crate) fn begin_plain<'a>(put: impl FnOnce(Begun) -> &'a mut Entered) {
-    let _ = with_frames(|frames| frames.begin_plain(put));
-}
-
-/// [`begin_event`] anywhere. No buffer has `word` 0.
-#[inline(never)]
-fn begin_here<'b>(
-    above: Above<'_>,
-    begun: &mut Option<Begun>,
-    entered: &mut Entered,
-    word: u32,
-) -> Option<&'b ThreadBuffer> {
-    let buffer = local::buffer_of(word);
-    match at_end(with_frames(|frames| frames.begin_span(&above, begun, entered, buffer))) {
-        Ok(buffer) => buffer,
-        Err(_) => {
-            *begun = Some(begin_nowhere(&above));
-            None
+pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a mut Entered) {
+    let mut put = Some(put);
+    let begun = at_end(with_frames(|frames| {
+        if let Some(put) = put.take() {
+            frames.begin_span(above, put);
         }
+    }));
+    if let (Err(_), Some(put)) = (begun, put) {
+        put(begin_nowhere(above));
     }
 }
 
@@ -181,46 +124,6 @@ pub(crate) fn new_ids(above: &Above<'_>) -> Begun {
         begun.decide(&Entered::NOTHING, None, false);
     }
     begun
-}
-
-impl Frames {
-    /// See [`begin_plain`].
-    #[inline(always)]
-    fn begin_plain<'a>(&mut self, put: impl FnOnce(Begun) -> &'a mut Entered) {
-        let Some([outer, next, ..]) = self.frames.get_mut(self.depth..) else { return };
-        let is_undecided = outer.ids.as_ref().is_some_and(Ids::is_marked);
-        if outer.start != outer.end || outer.state.is_some() || is_undecided {
-            return;
-        }
-        let secret = Secret::get();
-        let (span, number) = new_span(&mut self.block, secret);
-        let (labels, depth, last) = (outer.start..outer.end, &mut self.depth, &mut self.last);
-        let place = PlainPlace { next, labels, depth, last, put };
-        // As in `begin_span`.
-        match &outer.ids {
-            Some(parent) => {
-                place.begin((Ids { span, related: Some(parent.span), ..*parent }, number));
-            }
-            None => place.begin((Ids::of_root(span, secret), number)),
-        }
-    }
-}
-
-/// As [`Place`](super::Place).
-struct PlainPlace<'a, P> {
-    next: &'a mut Frame,
-    labels: Range<usize>,
-    depth: &'a mut usize,
-    last: &'a mut u64,
-    put: P,
-}
-
-impl<'e, P: FnOnce(Begun) -> &'e mut Entered> PlainPlace<'_, P> {
-    #[inline(always)]
-    fn begin(self, (ids, number): (Ids, u64)) {
-        let entered = (self.put)(Begun { ids, number, state: None });
-        *entered = self.next.set_span((ids, number), None, self.labels, self.depth, self.last);
-    }
 }
 
 #[cold]
@@ -251,7 +154,6 @@ fn next_span(block: &mut Block, secret: Secret) -> (SpanId, u64) {
 }
 
 /// The ids of a new span, and what it has of `tracestate`.
-#[inline(always)]
 pub(super) fn ids_of(
     span: SpanId,
     secret: Secret,

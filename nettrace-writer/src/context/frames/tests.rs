@@ -1,7 +1,7 @@
 use nettrace_format::v6::{LAST_LABEL, split_label};
 
 use super::{
-    Above, Begun, InForce, Label, MAX_LABEL_BYTES, begin_span, decode, enter_span, leave,
+    Above, Begun, Entered, InForce, Label, MAX_LABEL_BYTES, begin_span, decode, enter_span, leave,
     return_to, with_current,
 };
 use crate::context::{Context, enter_labels};
@@ -90,8 +90,12 @@ fn too_much_is_refused_and_changes_nothing() {
 
 /// A span below the one in force, which is not in force.
 fn child() -> Begun {
-    let mut begun = None;
-    leave(&begin_span(Above::Current, &mut begun, None));
+    let (mut begun, mut entered) = (None, Entered::NOTHING);
+    begin_span(&Above::Current, |span| {
+        begun = Some(span);
+        &mut entered
+    });
+    leave(&entered);
     begun.unwrap()
 }
 

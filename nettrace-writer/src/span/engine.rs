@@ -1,0 +1,404 @@
+//! What begins, polls and ends a span, of whatever type its events are. It exists once.
+//!
+//! A type of events brings to the program what records them, and shells of a few lines around these
+//! functions, which hold the events. No generic code knows frames, buffers or sessions:
+//!
+//! | function | what it does |
+//! |---|---|
+//! | [`is_wanted_at_first`] | says whether to begin, before the first event of a type |
+//! | [`begin`] | makes ids, puts the span in force, and says whether its Start comes next |
+//! | [`has_started`] | takes the time after the Start |
+//! | [`enter`], [`before_polls`] | put the span in force |
+//! | [`poll`] | polls with the span in force, and ends it after the last poll |
+//! | [`end`] | ends the span in any other way |
+//! | [`stop`](super::call::stop) | records a Stop that tells of nothing that the type knows |
+//! | [`context`], [`trace_context`] | what others need to be within the span |
+//!
+//! Their arguments are plain: an [`Open`], a [`How`], types of events, `&mut dyn`.
+
+use std::mem;
+
+use nettrace_context::TraceContext;
+use nettrace_event::EventType;
+
+use super::{Elapsed, End, Outcome, Parent, Sampling, SpanEvents, Started, elapsed::Busy};
+use crate::{
+    context::{
+        Context,
+        frames::{self, Above, Begun, Entered, Snapshot},
+    },
+    emit::sampled_out::leave_out,
+    sessions,
+    sync::thread,
+};
+
+/// A span, if it is open: somebody listened when it began, and it has not ended.
+#[derive(Debug)]
+pub(super) struct Open(Option<Active>);
+
+#[derive(Debug)]
+struct Active {
+    begun: Begun,
+    /// What has put it in force on this thread, until that ends.
+    entered: Entered,
+    /// When the Start was recorded. [`Started::NEVER`] before.
+    started: Started,
+    /// Whether the thread was unwinding when the span was entered.
+    was_panicking: bool,
+    /// How it ends, if somebody has said so.
+    outcome: Option<Outcome>,
+}
+
+/// How a span begins.
+#[derive(Debug)]
+pub(super) struct How<'a> {
+    pub(super) parent: Parent<'a>,
+    /// Decides whether the span is recorded, if it is a root.
+    pub(super) sampling: Option<Sampling>,
+    /// The type of its Start, or of its only event. `None`: not known. Then the Start counts a span
+    /// that is sampled out.
+    pub(super) first: Option<&'static EventType>,
+    /// Whether it has one event, at the end.
+    pub(super) is_single: bool,
+    pub(super) until: Until,
+}
+
+/// Until when a span is in force that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// Its Start is recorded.
+    Start,
+    /// Its first poll has ended, which comes next.
+    Poll,
+    /// It ends.
+    End,
+}
+
+impl Open {
+    /// A span that nobody listens to.
+    pub(super) const OFF: Self = Self(None);
+
+    /// Whether the span is open.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Whether the span is recorded: it is open, and not sampled out.
+    #[inline]
+    pub(super) fn is_recorded(&self) -> bool {
+        self.0.as_ref().is_some_and(|active| active.begun.is_recorded())
+    }
+
+    /// Opens a span that is off.
+    #[inline]
+    fn put(&mut self, active: Active) -> &mut Active {
+        // There is nothing to drop.
+        mem::forget(self.0.take());
+        self.0.insert(active)
+    }
+
+    /// Ends the scope of a span that goes on.
+    fn leave(&mut self) {
+        if let Some(Active { entered, .. }) = &mut self.0 {
+            frames::leave(&mem::replace(entered, Entered::NOTHING));
+        }
+    }
+
+    /// Says how the span ends.
+    pub(super) fn set_outcome(&mut self, outcome: Outcome) {
+        if let Some(active) = &mut self.0 {
+            active.outcome = Some(outcome);
+        }
+    }
+}
+
+impl Active {
+    /// A span that is not in force.
+    #[inline]
+    fn new(begun: Begun, was_panicking: bool) -> Self {
+        let (entered, started) = (Entered::NOTHING, Started::NEVER);
+        Self { begun, entered, started, was_panicking, outcome: None }
+    }
+
+    /// Puts the span in force, if it is not. Whatever is within it ends.
+    #[inline]
+    fn put_in_force(&mut self) {
+        if !frames::return_to(&self.entered) {
+            self.entered = frames::enter_span(&self.begun);
+        }
+    }
+
+    /// What the Stop tells of a span that ends now. `None` if there is none: recording the Start
+    /// has unwound.
+    #[inline]
+    fn end(&self, outcome: Outcome, polls: u32, busy: Elapsed) -> Option<End> {
+        let started = self.started;
+        let (time, duration) = (started.time(), started.elapsed());
+        let end = End { started: time, duration, outcome, polls, busy };
+        started.is_known().then_some(end)
+    }
+}
+
+/// Leaves a span's scope when it is dropped, also if the span's events unwind. A span that `ends`
+/// is over then.
+struct Inside<'a> {
+    open: &'a mut Open,
+    ends: bool,
+}
+
+impl Drop for Inside<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.open.leave();
+        if self.ends {
+            self.open.0 = None;
+        }
+    }
+}
+
+/// Whether anybody listens to a type before its first event.
+#[cold]
+#[inline(never)]
+pub(super) fn is_wanted_at_first(ty: &'static EventType) -> bool {
+    (ty.is_settled() || sessions::register(ty)) && ty.enabled() != 0
+}
+
+/// Begins a span that is off, and puts it in force. Returns whether its Start comes next, and then
+/// [`has_started`]. If not, the span is sampled out, and counted.
+///
+/// If the span in force is the parent, and is sampled out, nothing more is put in force.
+#[inline(never)]
+pub(super) fn begin(open: &mut Open, how: &How<'_>) -> bool {
+    if matches!(how.parent, Parent::Current) && frames::is_sampled_out() {
+        return begin_sampled_out(open, how);
+    }
+    // First, so that nothing that may unwind comes between the ids and their scope.
+    let was_panicking = how.until == Until::End && thread::panicking();
+    let above = match how.parent {
+        Parent::Current => Above::Current,
+        Parent::None => Above::Nothing(None),
+        Parent::Of(context) => Above::Snapshot(context.snapshot()),
+        Parent::FollowsFrom(context) => Above::Nothing(context.span_id()),
+    };
+    frames::begin_span(&above, |begun| &mut open.put(Active::new(begun, was_panicking)).entered);
+    let Some(active) = &mut open.0 else { return true };
+    if how.sampling.is_some() || active.begun.is_undecided() {
+        return decide(open, how);
+    }
+    true
+}
+
+/// [`begin`] in the span in force, which is sampled out.
+#[cold]
+#[inline(never)]
+fn begin_sampled_out(open: &mut Open, how: &How<'_>) -> bool {
+    if how.until != Until::End {
+        if let Some(begun) = frames::begin_sampled_out() {
+            open.put(Active::new(begun, false));
+        }
+    }
+    !is_counted(how)
+}
+
+/// Decides whether a span is recorded. Otherwise as [`begin`].
+#[cold]
+#[inline(never)]
+fn decide(open: &mut Open, how: &How<'_>) -> bool {
+    let Some(active) = &mut open.0 else { return true };
+    let has_none = matches!(how.parent, Parent::None | Parent::FollowsFrom(_));
+    let is_first = has_none || active.begun.ids.related.is_none();
+    active.begun.decide(&active.entered, how.sampling, is_first);
+    if active.begun.is_recorded() || !is_counted(how) {
+        return true;
+    }
+    if how.until == Until::Start {
+        open.leave();
+    }
+    false
+}
+
+/// Counts a span that is sampled out, if the type of its first event is known.
+#[cold]
+fn is_counted(how: &How<'_>) -> bool {
+    how.first.is_some_and(|first| leave_out(first, first.enabled()))
+}
+
+/// Notes that the Start is recorded, if there is one.
+#[inline(never)]
+pub(super) fn has_started(open: &mut Open, how: &How<'_>) {
+    let Some(active) = &mut open.0 else { return };
+    active.started = Started::of_span(how.is_single);
+    if how.until == Until::Start {
+        open.leave();
+    }
+}
+
+/// Puts a span in force on this thread until it ends.
+pub(super) fn enter(open: &mut Open) {
+    if let Some(active) = &mut open.0 {
+        active.was_panicking = thread::panicking();
+        active.put_in_force();
+    }
+}
+
+/// Ends a span, unless it has ended: puts it in force, records its Stop, and leaves its scope.
+/// Without an `outcome`, it is what somebody has said, or else what it seems to be. If a poll has
+/// unwound, it is [`Outcome::Panicked`] in any case.
+///
+/// If recording the Start has unwound, there is no Stop. Nor if the span is sampled out. A span
+/// that is polled and sampled out stays open, so that all its polls are sampled out.
+#[inline(never)]
+pub(super) fn end(
+    open: &mut Open,
+    outcome: Option<Outcome>,
+    polls: Option<&Polls>,
+    events: &mut dyn SpanEvents,
+) {
+    let inside = Inside { open, ends: true };
+    let Some(active) = &mut inside.open.0 else { return };
+    if active.begun.is_recorded() {
+        active.put_in_force();
+        let outcome = match polls {
+            Some(Polls { is_polled: true, .. }) => Outcome::Panicked,
+            _ => outcome.or(active.outcome).unwrap_or_else(|| outcome_now(active)),
+        };
+        let (polls, busy) =
+            polls.map_or((0, Elapsed::ZERO), |polls| (polls.count, polls.busy.total()));
+        if let Some(end) = active.end(outcome, polls, busy) {
+            events.stop(&end);
+        }
+    }
+}
+
+/// The outcome of a span that ends now, if nobody has said what it is.
+fn outcome_now(active: &Active) -> Outcome {
+    let has_panicked = thread::panicking() && !active.was_panicking;
+    if has_panicked { Outcome::Panicked } else { Outcome::Ok }
+}
+
+/// The context of a span. Empty if nobody listens to it.
+pub(super) fn context(open: &Open) -> Context {
+    open.0.as_ref().map_or_else(Context::none, |Active { begun, .. }| {
+        Context::of(Snapshot::of_span(begun.ids, begun.state.clone()))
+    })
+}
+
+/// The same for another service.
+pub(super) fn trace_context(open: &Open) -> Option<TraceContext> {
+    let Active { begun: Begun { ids, state, .. }, .. } = open.0.as_ref()?;
+    Some(ids.trace_context(state.clone()))
+}
+
+/// What a span counts that is polled.
+#[derive(Debug)]
+pub(super) struct Polls {
+    count: u32,
+    busy: Busy,
+    /// Within a poll, and for good after one that unwound.
+    is_polled: bool,
+}
+
+impl Polls {
+    /// None yet.
+    pub(super) const NONE: Self = Self { count: 0, busy: Busy::ZERO, is_polled: false };
+}
+
+/// What a span does that is in force outside of its polls: what comes before the first one, and
+/// destructors.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Before<'a> {
+    open: &'a mut Open,
+    polls: &'a mut Polls,
+    was_polled: bool,
+}
+
+/// Puts a span in force until the returned guard is dropped.
+#[inline(never)]
+pub(super) fn before_polls<'a>(open: &'a mut Open, polls: &'a mut Polls) -> Before<'a> {
+    if let Some(active) = &mut open.0 {
+        active.put_in_force();
+    }
+    let was_polled = mem::replace(&mut polls.is_polled, true);
+    Before { open, polls, was_polled }
+}
+
+impl Before<'_> {
+    /// Ends it. If this is dropped without, the span's outcome is [`Outcome::Panicked`].
+    #[inline]
+    pub fn end(self) {
+        self.polls.is_polled = self.was_polled;
+    }
+}
+
+impl Drop for Before<'_> {
+    fn drop(&mut self) {
+        self.open.leave();
+    }
+}
+
+/// What is polled, in a span of any type.
+pub(super) trait Polled {
+    /// Tells the span's events that a poll begins.
+    fn resume(&mut self);
+    /// Polls, and returns how the span ends, if it does. Called once.
+    fn poll(&mut self) -> Option<Outcome>;
+    /// Tells the span's events that the poll has ended.
+    fn suspend(&mut self);
+    /// Records the Stop.
+    fn stop(&mut self, end: &End);
+}
+
+/// Polls with the span in force, counts the poll and its time, and ends the span if that is the
+/// last one. After the end of the span, this only polls.
+#[inline(never)]
+pub(super) fn poll(open: &mut Open, polls: &mut Polls, polled: &mut dyn Polled) {
+    let mut inside = Inside { open, ends: false };
+    let Some(active) = &mut inside.open.0 else {
+        polled.poll();
+        return;
+    };
+    let is_here = active.entered.is_something();
+    if !is_here {
+        active.put_in_force();
+    }
+    if !active.begun.is_recorded() {
+        polled.poll();
+        return;
+    }
+    polls.count = polls.count.saturating_add(1);
+    polls.is_polled = true;
+    polled.resume();
+    // A span that began just now has the time of its Start, and one that ends now has that of its
+    // Stop. So a future that is ready at once reads no clock besides its events.
+    let began = if is_here { active.started } else { Started::now() };
+    let counted = Counted { busy: &mut polls.busy, began };
+    let outcome = polled.poll();
+    match outcome {
+        None => drop(counted),
+        Some(_) => mem::forget(counted),
+    }
+    active.put_in_force();
+    polled.suspend();
+    polls.is_polled = false;
+    if let Some(outcome) = outcome {
+        inside.ends = true;
+        if let Some(end) = active.end(outcome, polls.count, polls.busy.total_with(began)) {
+            polled.stop(&end);
+        }
+    }
+}
+
+/// Counts the time of a poll when it is dropped. A poll that unwinds drops it too.
+struct Counted<'a> {
+    busy: &'a mut Busy,
+    began: Started,
+}
+
+impl Drop for Counted<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.busy.add(self.began);
+    }
+}
