@@ -26,6 +26,16 @@ enum NotWritten {
     TooLarge,
 }
 
+/// How an attempt with the chunks that there are ended.
+enum Tried {
+    /// The event is recorded or counted.
+    Done,
+    /// The session is over.
+    Closed,
+    /// There is no chunk.
+    NoChunk,
+}
+
 /// Records into one buffer, whose record is busy. Handles what the fast path does not. Its full
 /// fence stands for `see_listener`.
 #[cold]
@@ -37,94 +47,22 @@ pub(super) fn record_slowly(
     origin: &Origin<'_>,
 ) -> Outcome {
     let (record, session) = (&buffer.record, &*buffer.session);
-    let pool = &session.pool;
     // Whether the event has waited for room or for the buffer.
     let mut has_waited = record.is_waiting();
-    // Ends an event that finds the session closed.
-    let over = |has_waited| {
-        record.end();
-        // If the event has waited the flusher counts it. Otherwise it comes after the session's
-        // end.
-        if has_waited { Outcome::Done } else { Outcome::Closed }
-    };
     loop {
-        // The slow path always has a full fence, even if the flusher executes that of the fast
-        // path: see `barrier`.
-        full_fence();
-        if session.barrier.owners_pay() {
-            record.pay_fences();
-        }
-        let mut held = record.held();
-        match held {
-            // Clear the note first, so that a note left from here on is not lost.
-            Some(chunk) => record.clear_note(pool.place(chunk)),
-            None => {
-                record.choose_size(pool);
-                record.seal(pool);
+        let held = hold(buffer);
+        match try_chunks(buffer, held, event, ty, origin) {
+            Tried::Done => return Outcome::Done,
+            Tried::Closed => {
+                record.end();
+                // If the event has waited the flusher counts it. Otherwise it comes after the
+                // session's end.
+                return if has_waited { Outcome::Done } else { Outcome::Closed };
             }
-        }
-        record.fold_nested(pool, held);
-        let clock = || now(record.mode());
-        // In the present chunk, no row is earlier than the one before it.
-        let mut ts = held.map_or(0, |_| clock().max(record.ts()));
-        // Try the present chunk, then an empty one, then larger ones.
-        let mut need = 0;
-        loop {
-            if let Some(chunk) = held {
-                match write_row(buffer, chunk, ts, event, ty, origin) {
-                    Ok(()) => {
-                        if pool.is_jumbo(chunk) {
-                            give_up_jumbo(record, buffer);
-                        }
-                        return Outcome::Done;
-                    }
-                    Err(NotWritten::TooLarge) => {
-                        record.drop_event(pool, held, Reason::TooLarge);
-                        return Outcome::Done;
-                    }
-                    Err(NotWritten::NoRoom) => {
-                        let (start, size) = pool.place(chunk);
-                        if record.pos() == start {
-                            if size >= pool.jumbo_size() {
-                                record.drop_event(pool, held, Reason::TooLarge);
-                                return Outcome::Done;
-                            }
-                            let is_small = size < pool.chunk_size();
-                            need = if is_small { pool.chunk_size() } else { pool.jumbo_size() };
-                        } else {
-                            record.choose_large();
-                        }
-                        record.seal(pool);
-                    }
-                }
-            }
-            if record.is_closed() {
-                return over(has_waited);
-            }
-            held = pool.take(need, record.wants_large());
-            match held {
-                Some(chunk) => {
-                    ts = record.install(pool, chunk, &session.floor, clock);
-                    // A nested event that was refused before this left no note, because there was
-                    // no chunk.
-                    record.fold_nested(pool, held);
-                    session.idle.wake();
-                }
-                None => break,
-            }
-            if record.is_closed() {
-                // Closed since the check above. The flusher may have had its last round.
-                record.seal(pool);
-                return over(has_waited);
-            }
-            if need > pool.chunk_size() {
-                // Jumbo chunks are few. An event that needs one takes longer than waking the
-                // flusher.
-                session.wake_if_low();
-            }
+            Tried::NoChunk => {}
         }
         if session.on_full == OnFull::Drop || !local::may_wait() {
-            record.drop_event(pool, None, Reason::NoRoom);
+            record.drop_event(&session.pool, None, Reason::NoRoom);
             return Outcome::Done;
         }
         // Do not stay busy during the wait, because the flusher would wait for this event.
@@ -137,6 +75,102 @@ pub(super) fn record_slowly(
             return Outcome::Done;
         }
     }
+}
+
+/// Returns the chunk at hand. If the flusher has asked for it, it is given up first.
+fn hold(buffer: &ThreadBuffer) -> Option<u32> {
+    let (record, session) = (&buffer.record, &*buffer.session);
+    let pool = &session.pool;
+    // The slow path always has a full fence, even if the flusher executes that of the fast path:
+    // see `barrier`.
+    full_fence();
+    if session.barrier.owners_pay() {
+        record.pay_fences();
+    }
+    let held = record.held();
+    match held {
+        // Clear the note first, so that a note left from here on is not lost.
+        Some(chunk) => record.clear_note(pool.place(chunk)),
+        None => {
+            record.choose_size(pool);
+            record.seal(pool);
+        }
+    }
+    record.fold_nested(pool, held);
+    held
+}
+
+/// Tries the present chunk, then an empty one, then larger ones.
+fn try_chunks(
+    buffer: &ThreadBuffer,
+    mut held: Option<u32>,
+    event: &dyn AnyEvent,
+    ty: &'static EventType,
+    origin: &Origin<'_>,
+) -> Tried {
+    let (record, session) = (&buffer.record, &*buffer.session);
+    let pool = &session.pool;
+    let clock = || now(record.mode());
+    // In the present chunk, no row is earlier than the one before it.
+    let mut ts = held.map_or(0, |_| clock().max(record.ts()));
+    let mut need = 0;
+    loop {
+        if let Some(chunk) = held {
+            match write_row(buffer, chunk, ts, event, ty, origin) {
+                Ok(()) => {
+                    if pool.is_jumbo(chunk) {
+                        give_up_jumbo(record, buffer);
+                    }
+                    return Tried::Done;
+                }
+                Err(why) => match larger(buffer, chunk, why) {
+                    Some(larger) => need = need.max(larger),
+                    None => {
+                        record.drop_event(pool, held, Reason::TooLarge);
+                        return Tried::Done;
+                    }
+                },
+            }
+        }
+        if record.is_closed() {
+            return Tried::Closed;
+        }
+        held = pool.take(need, record.wants_large());
+        let Some(chunk) = held else { return Tried::NoChunk };
+        ts = record.install(pool, chunk, &session.floor, clock);
+        // A nested event that was refused before this left no note, because there was no chunk.
+        record.fold_nested(pool, held);
+        session.idle.wake();
+        if record.is_closed() {
+            // Closed since the check above. The flusher may have had its last round.
+            record.seal(pool);
+            return Tried::Closed;
+        }
+        if need > pool.chunk_size() {
+            // Jumbo chunks are few. An event that needs one takes longer than waking the flusher.
+            session.wake_if_low();
+        }
+    }
+}
+
+/// Gives up a chunk that a row does not fit into. Returns how large the next one must be, or `None`
+/// if the row fits into none.
+fn larger(buffer: &ThreadBuffer, chunk: u32, why: NotWritten) -> Option<usize> {
+    let (record, pool) = (&buffer.record, &buffer.session.pool);
+    let (start, size) = pool.place(chunk);
+    let is_empty = record.pos() == start;
+    if matches!(why, NotWritten::TooLarge) || (is_empty && size >= pool.jumbo_size()) {
+        return None;
+    }
+    if !is_empty {
+        record.choose_large();
+    }
+    record.seal(pool);
+    Some(match is_empty {
+        false => 0,
+        true if size < pool.chunk_size() => pool.chunk_size(),
+        true => pool.jumbo_size(),
+    })
 }
 
 /// Counts an event whose type the session cannot describe: as dropped, with a number.
@@ -247,36 +281,10 @@ fn write_row(
     ty: &'static EventType,
     origin: &Origin<'_>,
 ) -> Result<(), NotWritten> {
-    let (record, pool) = (&buffer.record, &buffer.session.pool);
-    let (start, size) = pool.place(chunk);
-    let pos = record.pos();
-    let mut out = Cursor::in_chunk((start, size), pos);
-    let previous = record.last_escapes();
-    let is_first = pos == start;
-    if is_first {
-        record.number_first_row(pool, chunk);
-    } else if record.gap() > 0 {
-        origin::escape(&mut out, Escape::Gap, &record.gap().to_le_bytes(), previous);
-    }
-    let version = frames::version();
-    let mut labels_written = None;
-    if version != record.labels() {
-        // If the labels in force cannot be read, this is a signal handler that interrupted a change
-        // of them. The record's last ones may be those of a span that ended long ago. So the row
-        // has none. The next event tries again, because the change leaves the thread without a
-        // current buffer.
-        labels_written = Some(
-            frames::with_current(|version, current| {
-                origin::in_force(&mut out, &current, previous);
-                version
-            })
-            .unwrap_or_else(|| {
-                origin::in_force(&mut out, &InForce::Nothing, previous);
-                0
-            }),
-        );
-    }
-    if !origin.write(previous, &mut out) {
+    let record = &buffer.record;
+    let mut out = Cursor::in_chunk(buffer.session.pool.place(chunk), record.pos());
+    let labels_written = write_escapes(buffer, chunk, &mut out);
+    if !origin.write(record.last_escapes(), &mut out) {
         return Err(NotWritten::TooLarge);
     }
     let has_escapes = !out.is_empty();
@@ -315,4 +323,30 @@ fn write_row(
     record.add(end.at, now);
     record.end();
     Ok(())
+}
+
+/// Writes escapes for numbers without a row, and for labels that have changed. Returns the version
+/// of those.
+fn write_escapes(buffer: &ThreadBuffer, chunk: u32, out: &mut Cursor) -> Option<u64> {
+    let (record, pool) = (&buffer.record, &buffer.session.pool);
+    let previous = record.last_escapes();
+    if record.pos() == pool.place(chunk).0 {
+        record.number_first_row(pool, chunk);
+    } else if record.gap() > 0 {
+        origin::escape(out, Escape::Gap, &record.gap().to_le_bytes(), previous);
+    }
+    if frames::version() == record.labels() {
+        return None;
+    }
+    let written = frames::with_current(|version, current| {
+        origin::in_force(out, &current, previous);
+        version
+    });
+    // If the labels in force cannot be read, this is a signal handler that interrupted a change of
+    // them. The record's last ones may be those of a span that ended long ago. So the row has none.
+    // The next event tries again, because the change leaves the thread without a current buffer.
+    Some(written.unwrap_or_else(|| {
+        origin::in_force(out, &InForce::Nothing, previous);
+        0
+    }))
 }
