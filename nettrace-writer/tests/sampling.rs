@@ -5,6 +5,7 @@
 mod trace_support;
 
 use std::{
+    cell::Cell,
     fmt,
     future::poll_fn,
     pin::pin,
@@ -145,6 +146,40 @@ fn a_root_decides_for_what_is_within_it() {
     // Start and Stop of three spans, two ticks, and two resumes and suspends.
     assert_eq!(names.len(), 2 * (3 * 2 + 2 + 2 * 2), "{names:?}");
     assert_eq!(counts(&stats), [24, 24, 2 * 3, 2 * 2]);
+}
+
+#[test]
+fn fields_of_a_span_that_is_left_out_are_not_made() {
+    fn made(how_many: &Cell<u32>) -> u32 {
+        how_many.set(how_many.get() + 1);
+        how_many.get()
+    }
+
+    #[traced(provider = "Sampling", fields = [number: u32 = made(how_many)])]
+    fn pair(how_many: &Cell<u32>) {}
+
+    #[traced(provider = "Sampling", mode = single, fields = [number: u32 = made(how_many)])]
+    fn single(how_many: &Cell<u32>) {}
+
+    #[traced(provider = "Sampling", mode = single, fields = [number: u32 = made(how_many)])]
+    async fn future(how_many: &Cell<u32>) {}
+
+    let _alone = one_at_a_time();
+    let how_many = Cell::new(0);
+    let all = || {
+        pair(&how_many);
+        single(&how_many);
+        block_on(future(&how_many));
+    };
+    let (names, stats) = recorded(|| {
+        let _root = root(1, NEVER);
+        all();
+    });
+    assert_eq!((names.len(), how_many.get()), (0, 0));
+    // The spans are counted all the same.
+    assert_eq!(counts(&stats), [0, 0, 4, 0]);
+    let (names, _) = recorded(all);
+    assert_eq!((names.len(), how_many.get()), (4, 3));
 }
 
 /// The name of an event of a traced function, without the opcode.

@@ -183,17 +183,10 @@ impl<'a> Spec<'a> {
     fn begin(&self, guard: Guard<'_>) -> TokenStream {
         let Self { call, parent, enabled_if, sample, .. } = self;
         let krate = call.krate;
-        let (declaration, is_wanted) = (call.declaration(), call.is_wanted());
-        let (emit_start, emit_stop) = (call.emit_start(), call.emit_stop());
-        let poll_methods = call.poll_methods();
-        let about_start = call.about_start();
-        let (declared, events) = match call.kept() {
-            None => (quote!(;), quote!(__Span)),
-            Some(kept) => (
-                quote!({ __kept: #kept }),
-                quote!(__Span { __kept: #krate::__traced::Kept::empty() }),
-            ),
-        };
+        let (declaration, span_type) = (call.declaration(), self.span_type());
+        let (is_wanted, emit_start) = (call.is_wanted(), call.emit_start());
+        let kept = call.kept().map(|_| quote!(__kept: #krate::__traced::Kept::empty()));
+        let events = quote!(__Span { #kept });
         let current = quote!(#krate::Parent::Current);
         let parent = parent.as_ref().unwrap_or(&current);
         let sampling = match sample {
@@ -218,14 +211,30 @@ impl<'a> Spec<'a> {
                 && { let #is_wanted: ::core::primitive::bool = #condition; #is_wanted }
             }
         });
+        quote!({
+            #declaration
+
+            #span_type
+
+            if #is_wanted #enabled_if {
+                #begun
+            } #otherwise
+        })
+    }
+
+    /// The type of the span's events, `__Span`.
+    fn span_type(&self) -> TokenStream {
+        let call = &self.call;
+        let krate = call.krate;
+        let kept = call.kept().map(|kept| quote!(__kept: #kept));
+        let (about_start, poll_methods) = (call.about_start(), call.poll_methods());
+        let emit_stop = call.emit_stop();
         let texts = call.stop.iter().map(|StopField { value, .. }| {
             quote!(#value: ::core::option::Option<#krate::__traced::Shown<'_>>)
         });
         let none = call.stop.iter().map(|_| quote!(::core::option::Option::None));
-        quote!({
-            #declaration
-
-            struct __Span #declared
+        quote! {
+            struct __Span { #kept }
 
             impl __Span {
                 #[inline]
@@ -244,11 +253,7 @@ impl<'a> Spec<'a> {
 
                 #poll_methods
             }
-
-            if #is_wanted #enabled_if {
-                #begun
-            } #otherwise
-        })
+        }
     }
 
     /// The parameters and the body of a closure that records the Stop of a call that returned.
