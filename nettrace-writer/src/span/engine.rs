@@ -246,8 +246,7 @@ pub(super) fn enter(open: &mut Open) {
 /// Without an `outcome`, it is what somebody has said, or else what it seems to be. If a poll has
 /// unwound, it is [`Outcome::Panicked`] in any case.
 ///
-/// If recording the Start has unwound, there is no Stop. Nor if the span is sampled out. A span
-/// that is polled and sampled out stays open, so that all its polls are sampled out.
+/// If recording the Start has unwound, there is no Stop. Nor if the span is sampled out.
 #[inline(never)]
 pub(super) fn end(
     open: &mut Open,

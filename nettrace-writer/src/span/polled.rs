@@ -105,6 +105,7 @@ impl<E: SpanEvents> PolledSpan<E> {
     /// [`Outcome::Panicked`] in any case.
     pub fn end(&mut self, outcome: Outcome) {
         let Self { span: Span { open, events }, polls } = self;
+        // One that is sampled out stays open, so that all its polls are sampled out.
         if open.is_recorded() {
             engine::end(open, Some(outcome), Some(polls), events);
         }
