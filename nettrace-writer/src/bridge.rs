@@ -96,7 +96,7 @@
 use std::{
     marker::PhantomData,
     ptr,
-    sync::{Arc, OnceLock, Weak},
+    sync::{Arc, Weak},
 };
 
 use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
@@ -108,12 +108,9 @@ use crate::{
         frames::{self, Above, Begun, Entered, Ids, Snapshot},
     },
     emit::{any_event::AnyEvent, apart::emit_in, emit_any, emit_to as emit_to_sessions},
-    local,
     session::Session,
-    sessions,
-    shared::Shared,
+    shared::{Shared, local, sessions, stats::Stats, watchers},
     span::{Elapsed, Started},
-    stats::Stats,
 };
 
 /// What a bridge keeps of a span: its ids, and the `tracestate` that it has inherited.
@@ -454,11 +451,6 @@ pub fn is_session_thread() -> bool {
     local::is_flusher()
 }
 
-/// The most functions that [`on_change`] takes.
-const MAX_WATCHERS: usize = 8;
-
-static WATCHERS: [OnceLock<fn()>; MAX_WATCHERS] = [const { OnceLock::new() }; MAX_WATCHERS];
-
 /// Calls `f` after each change of what sessions record: when a session begins, ends, or gets other
 /// filters. The thread that makes the change calls it and holds no lock of this crate. When `f` is
 /// called, [`is_wanted`] has the new answer. Several threads may call it at once.
@@ -468,13 +460,5 @@ static WATCHERS: [OnceLock<fn()>; MAX_WATCHERS] = [const { OnceLock::new() }; MA
 /// Returns `false` if there are eight such functions already. A function that is given twice counts
 /// once.
 pub fn on_change(f: fn()) -> bool {
-    let is_f = |watcher: &OnceLock<fn()>| {
-        watcher.set(f).is_ok() || watcher.get().is_some_and(|other| std::ptr::fn_addr_eq(*other, f))
-    };
-    WATCHERS.iter().any(is_f)
-}
-
-/// Says that what sessions record has changed. The caller holds no lock.
-pub(crate) fn changed() {
-    WATCHERS.iter().filter_map(OnceLock::get).for_each(|watcher| watcher());
+    watchers::add(f)
 }

@@ -7,6 +7,8 @@ mod in_place;
 mod origin;
 pub(crate) mod sampled_out;
 mod slow;
+#[cfg(feature = "user_events")]
+mod tracepoint;
 
 use std::num::NonZero;
 
@@ -22,7 +24,7 @@ use self::{
 };
 use crate::{
     context::frames,
-    local::{self, ThreadBuffer},
+    shared::local::{self, ThreadBuffer},
     sync::{Ordering, fence},
 };
 

@@ -87,14 +87,9 @@
 )]
 
 // The loom models of the protocol use only these modules.
-mod barrier;
 pub mod event;
-mod idle;
-mod memory;
 mod mutant;
-mod pool;
-mod record;
-mod row;
+mod protocol;
 mod sync;
 
 // Outside of `cfg_if`, because `tracepoints` exports a macro, and code that a macro expands to
@@ -108,53 +103,43 @@ cfg_if::cfg_if! {
         mod loom_tests;
     } else {
         pub mod bridge;
-        mod channel;
-        mod clock;
-        mod config;
         mod context;
         mod emit;
-        mod environment;
-        mod error;
-        mod filter;
         mod flusher;
         pub mod guide;
-        mod local;
         #[cfg(test)]
         mod order_tests;
-        mod notice;
-        mod processors;
+        mod process;
         mod session;
-        mod sessions;
         mod shared;
         pub mod sink;
         mod span;
-        mod stats;
-        mod thread;
-        mod warning;
 
         pub use crate::{
-            clock::Clock,
-            config::{Ids, OnFull, SessionBuilder},
             context::{
-                Context, ContextScope, FutureExt, LabelError, LabelScope, MAX_LABEL_BYTES,
+                Context, ContextScope, LabelError, LabelScope, MAX_LABEL_BYTES,
                 WithContext, enter_labels,
             },
             emit::{Emit, MAX_STACK_FRAMES, Origin, emit_lazy},
-            error::Error,
-            filter::{FilterError, ProviderFilter},
-            notice::SinkChange,
-            session::Session,
-            sessions::refused_types,
-            sink::FileNameError,
-            span::{
-                Elapsed, End, EnteredSpan, InSpan, Outcome, Parent, PolledSpan, Sampling, Span,
-                SpanEvents, StartTime, TraceSpan,
-            },
-            stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
-            thread::{
+            flusher::notice::SinkChange,
+            process::thread::{
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
             },
-            warning::Warning,
+            protocol::clock::Clock,
+            session::{Session, builder::SessionBuilder},
+            shared::{
+                choices::{Ids, OnFull},
+                error::Error,
+                filter::{FilterError, ProviderFilter},
+                sessions::refused_types,
+                stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
+                warning::Warning,
+            },
+            sink::FileNameError,
+            span::{
+                Elapsed, End, EnteredSpan, FutureExt, InSpan, Outcome, Parent, PolledSpan,
+                Sampling, Span, SpanEvents, StartTime, TraceSpan,
+            },
         };
     }
 }
@@ -189,11 +174,11 @@ pub mod __traced {
 pub mod __process {
     use std::{ffi::CStr, io};
 
-    pub use crate::environment::{all as all_variables, ignores, variable};
-    use crate::{clock, flusher::OwnThread};
+    pub use crate::process::environment::{all as all_variables, ignores, variable};
+    use crate::{flusher::OwnThread, protocol::clock};
 
     #[cfg(unix)]
-    pub use crate::sessions::accompany;
+    pub use crate::process::handlers::accompany;
 
     /// Runs `work` on a thread that takes no signals, and that nobody joins. Also in the child of a
     /// `fork`.

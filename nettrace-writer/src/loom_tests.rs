@@ -22,8 +22,10 @@ use self::{
     model::{Flusher, Model, Outcome},
 };
 use crate::{
-    idle::Sleep,
-    record::{Floor, MODE_FENCE, Record},
+    protocol::{
+        idle::Sleep,
+        record::{Floor, MODE_FENCE, Record},
+    },
     sync::thread,
 };
 

@@ -10,7 +10,8 @@ use nettrace_reader::{Dialect, Options, Report, verify_with};
 use testkit::reference::judged;
 
 use crate::{
-    Emit, OnFull, Session, Stats, TraceEvent, local,
+    Emit, OnFull, Session, Stats, TraceEvent,
+    shared::local,
     sink::MemorySink,
     sync::{AtomicBool, Ordering, thread},
 };

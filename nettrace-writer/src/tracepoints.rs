@@ -60,12 +60,7 @@ use nettrace_event::{EventType, KERNEL_BIT};
 
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
-use crate::{
-    SampledOut,
-    context::frames,
-    emit::{any_event::AnyEvent, sampled_out::Counts},
-    local, sessions,
-};
+use crate::shared::{local, sampled_out::Counts, sessions, stats::SampledOut};
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
@@ -170,32 +165,8 @@ pub fn sampled_out() -> SampledOut {
     Counts::of(KERNEL_BIT).get()
 }
 
-/// Writes an event to its tracepoint, if the kernel's bit is in the word.
-pub(crate) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
-    if word & 1 << KERNEL_BIT == 0 {
-        return;
-    }
-    let (id, related) = frames::activity();
-    let mut context = eventheader_writer::Context::new();
-    if let Some(id) = &id {
-        context = context.activity(id);
-    }
-    if let Some(related) = &related {
-        context = context.related(related);
-    }
-    event.write_tracepoint(ty, word, &context);
-}
-
-/// Counts events that came before their type could be registered, if the kernel's bit is in the
-/// word now.
-pub(crate) fn count_missed(ty: &'static EventType, count: u64) {
-    if ty.enabled() & 1 << KERNEL_BIT != 0 {
-        eventheader_writer::count_missed(count);
-    }
-}
-
 /// Calls `f`, which takes locks. If a signal handler emits the first event of a type meanwhile, the
-/// event is noted (see [`handler_events`](crate::sessions::handler_events)). Otherwise the handler
+/// event is noted (see [`handler_events`](crate::shared::sessions::handler_events)). Otherwise the handler
 /// would wait for ever for this thread.
 fn holding_locks<R>(f: impl FnOnce() -> R) -> R {
     sessions::tracepoints_are_used();

@@ -34,7 +34,7 @@ const SEAMS: &[(&str, &str)] = &[
 /// The files of published packages that may read variables of the environment. Others would obey it
 /// in a program with the setuid bit.
 const READERS: &[(&str, &str)] = &[
-    ("nettrace-writer/src/environment.rs", "asks whose environment it is"),
+    ("nettrace-writer/src/process/environment.rs", "asks whose environment it is"),
     ("nettrace-writer/src/mutant.rs", "in models and mutants alone"),
     ("nettrace-metrics/src/mutant.rs", "in models and mutants alone"),
 ];
@@ -84,8 +84,9 @@ pub(crate) fn run(workspace: &Workspace, _: &mut Tally) -> Result<()> {
     }
     if !reading.is_empty() {
         return Err(Error::Seam(format!(
-            "variables of the environment are read outside of nettrace-writer/src/environment.rs, \
-             which knows when they must not be obeyed:\n  {}",
+            "variables of the environment are read outside of \
+             nettrace-writer/src/process/environment.rs, which knows when they must not be \
+             obeyed:\n  {}",
             reading.join("\n  ")
         )));
     }

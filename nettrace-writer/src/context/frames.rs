@@ -43,12 +43,10 @@ use self::{
     span_ids::{MAX_ID_BYTES, id_list},
 };
 
-use super::{
-    ids::{self, Block, Secret},
-    labels::LabelError,
-};
+use super::labels::LabelError;
 use crate::{
-    local,
+    process::ids::{self, Block, Secret},
+    shared::local,
     sync::{Ordering, compiler_fence},
 };
 

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use nettrace_format::v6::Label;
 
 use super::frames::{self, Entered, MAX_LABEL_BYTES};
-use crate::sessions;
+use crate::shared::sessions;
 
 /// Why labels could not be put in force. The labels of the enclosing scope stay in force.
 ///

@@ -3,7 +3,7 @@
 //! It belongs to the thread, not to the event. [`enter_labels`], [`Context::enter`] and spans put
 //! it in force. Every event that the thread emits carries it until the scope ends, in every
 //! session. That costs an event nothing. A change leaves the thread without a current buffer
-//! ([`local`](crate::local)), and the next event writes the new labels once.
+//! ([`local`](crate::shared::local)), and the next event writes the new labels once.
 //!
 //! For a future it belongs to the future, not to a thread. Each poll puts it in force and ends it
 //! ([`future`]).
@@ -11,13 +11,14 @@
 mod current;
 pub(crate) mod frames;
 mod future;
-pub(crate) mod ids;
 mod labels;
+mod sampling;
 
 pub(crate) use self::labels::NotAcrossAwait;
 pub use self::{
     current::{Context, ContextScope},
     frames::MAX_LABEL_BYTES,
-    future::{FutureExt, WithContext},
+    future::WithContext,
     labels::{LabelError, LabelScope, enter_labels},
+    sampling::Sampling,
 };

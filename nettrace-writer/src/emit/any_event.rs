@@ -8,7 +8,7 @@ use nettrace_event::EventType;
 use nettrace_event::TraceEvent;
 use nettrace_format::payload::NetTraceEncoder;
 
-use crate::memory::{Cursor, End, Room};
+use crate::protocol::memory::{Cursor, End, Room};
 
 /// What recording asks of an event.
 pub(crate) trait AnyEvent {

@@ -5,7 +5,7 @@ use nettrace_event::EventType;
 use super::{any_event::AnyEvent, in_place::place_now, see_listener, slow::write_ids};
 use crate::{
     context::frames::{Ids, SAMPLED_OUT},
-    local,
+    shared::local,
 };
 
 /// Records an event in a span, which `version` names, as if that were in force, and no labels.

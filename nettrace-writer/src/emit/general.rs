@@ -4,6 +4,8 @@ use std::cell::Cell;
 
 use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS};
 
+#[cfg(feature = "user_events")]
+use super::tracepoint;
 use super::{
     any_event::AnyEvent,
     in_place::{place, unwound},
@@ -11,13 +13,15 @@ use super::{
     see_listener,
     slow::{lose, record_slowly, relabel},
 };
-#[cfg(feature = "user_events")]
-use crate::tracepoints;
 use crate::{
-    barrier, clock,
-    local::{self, Attached, ThreadBuffer},
-    record::{MODE_FENCE, MODE_MONOTONIC, Record},
-    sessions,
+    protocol::{
+        barrier, clock,
+        record::{MODE_FENCE, MODE_MONOTONIC, Record},
+    },
+    shared::{
+        local::{self, Attached, ThreadBuffer},
+        sessions,
+    },
 };
 
 const SESSION_MASK: u32 = (1 << SESSION_BITS) - 1;
@@ -50,7 +54,7 @@ pub(super) fn emit_somewhere(
     see_listener();
     let rest = Remaining(Cell::new(word & SESSION_MASK));
     #[cfg(feature = "user_events")]
-    tracepoints::write(event, ty, word);
+    tracepoint::write(event, ty, word);
     while let Some(slot) = rest.next() {
         // Read again for each slot: encoding a row for another session may have run code that ended
         // this slot's session and began one that does not want the type.
@@ -190,7 +194,7 @@ pub(super) fn begin(record: &Record) -> bool {
 
 /// The fence of an owner that executes its own. It also keeps the clock from being read early. (On
 /// AArch64 the clock may be read early in spite of it. There the floor bounds the time: see
-/// [`record`](crate::record).)
+/// [`record`](crate::protocol::record).)
 pub(super) fn full_fence() {
     barrier::full();
     clock::ordered();

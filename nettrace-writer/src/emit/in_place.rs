@@ -6,11 +6,13 @@ use nettrace_event::{EventType, PAYLOADS_VARY};
 
 use super::{any_event::AnyEvent, see_listener};
 use crate::{
-    clock,
-    local::ThreadBuffer,
-    memory::{End, Room},
-    record::Reason,
-    row,
+    protocol::{
+        clock,
+        memory::{End, Room},
+        record::Reason,
+        row,
+    },
+    shared::local::ThreadBuffer,
 };
 
 /// [`place`] at the present time of the processor's counter, for a record of the usual mode. Ends

@@ -5,9 +5,11 @@ use nettrace_format::{payload::Buffer as _, v6};
 
 use crate::{
     context::frames::{IdBytes, Ids, InForce},
-    memory::Cursor,
-    row::{ESCAPE_HEAD, Escape},
-    thread::ThreadRef,
+    process::thread::ThreadRef,
+    protocol::{
+        memory::Cursor,
+        row::{ESCAPE_HEAD, Escape},
+    },
 };
 
 /// The most addresses that a stack can have.
@@ -140,7 +142,7 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
 }
 
 /// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
-/// [`EscapeBytes::previous_at`](crate::row::EscapeBytes::previous_at).
+/// [`EscapeBytes::previous_at`](crate::protocol::row::EscapeBytes::previous_at).
 #[inline]
 pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
     out.put(&kind.head(bytes.len(), previous));

@@ -3,11 +3,7 @@
 
 use nettrace_event::{EventType, KERNEL_BIT, LOST_BIT, Level, NOT_REGISTERED};
 
-use crate::{
-    local, sessions,
-    stats::SampledOut,
-    sync::{AtomicU64, Ordering},
-};
+use crate::shared::{local, sampled_out::Counts, sessions};
 
 /// Opcodes of a span's events.
 const START: u8 = 1;
@@ -17,28 +13,6 @@ const SUSPEND: u8 = 8;
 
 /// The key-value of a type whose events each stand for a whole span.
 const SINGLE: (&str, &str) = ("nettrace.span", "single");
-
-/// Counts that are in no thread's buffer: spans and events.
-pub(crate) struct Counts([AtomicU64; 2]);
-
-/// By bit of a word: those of sessions, and the kernel's.
-static UNPLACED: [Counts; KERNEL_BIT as usize + 1] =
-    [const { Counts([const { AtomicU64::new(0) }; 2]) }; KERNEL_BIT as usize + 1];
-
-impl Counts {
-    /// Those of a slot.
-    pub(crate) fn of(slot: u32) -> &'static Self {
-        &UNPLACED[slot as usize % UNPLACED.len()]
-    }
-
-    pub(crate) fn reset(&self) {
-        self.0.iter().for_each(|count| count.store(0, Ordering::Relaxed));
-    }
-
-    pub(crate) fn get(&self) -> SampledOut {
-        self.0.each_ref().map(|count| count.load(Ordering::Relaxed)).into()
-    }
-}
 
 /// Leaves an event out, and counts it for everybody who listens. Returns `false` if the event is to
 /// be recorded: it tells of an error, and not of a span.
@@ -72,7 +46,7 @@ pub(crate) fn leave_out(ty: &'static EventType, mut word: u32) -> bool {
         word &= word - 1;
         let buffer = local::buffer(slot).filter(|_| slot != KERNEL_BIT);
         if !buffer.is_some_and(|buffer| buffer.record.leave_out(kind)) {
-            Counts::of(slot).0[kind].fetch_add(1, Ordering::Relaxed);
+            Counts::of(slot).add(kind);
         }
     }
     true

@@ -10,12 +10,16 @@ use super::{
     origin::{self, Origin},
 };
 use crate::{
-    config::OnFull,
     context::frames::{self, Ids, InForce},
-    local::{self, ThreadBuffer},
-    memory::Cursor,
-    record::{Reason, Record},
-    row::{self, Escape},
+    protocol::{
+        memory::Cursor,
+        record::{Reason, Record},
+        row::{self, Escape},
+    },
+    shared::{
+        choices::OnFull,
+        local::{self, ThreadBuffer},
+    },
 };
 
 /// Why a row was not written.

@@ -30,8 +30,8 @@
 use std::{io, panic, sync::Arc, time::Duration};
 
 use crate::{
-    error::Error,
     flusher::{Flusher, LAST_PATIENCE, LITTLE_PATIENCE},
+    shared::error::Error,
     sink::{Batch, Sink, StreamEnd, WriteError},
     sync::thread,
 };

@@ -18,8 +18,10 @@
 
 mod ending;
 mod ids;
+pub(crate) mod notice;
 mod output;
 mod own_thread;
+mod processors;
 mod recovery;
 mod round;
 mod round_barrier;
@@ -35,11 +37,8 @@ pub(crate) use self::own_thread::OwnThread;
 use std::{panic, sync::Arc, time::Duration};
 
 use crate::{
-    channel::{Missing, Receiver, Sender},
-    clock::{Deadline, Stopwatch},
-    config::Ids,
-    error::Error,
     flusher::{
+        notice::Notices,
         output::Output,
         recovery::{Leaving, Trouble},
         round::StreamState,
@@ -47,12 +46,19 @@ use crate::{
         timeline::Timeline,
         trace::{Trace, TraceThread},
     },
-    idle::Sleep,
-    local,
-    notice::Notices,
-    record::Sealed,
-    sessions::Slot,
-    shared::{Command, Shared},
+    protocol::{
+        clock::{Deadline, Stopwatch},
+        idle::Sleep,
+        record::Sealed,
+    },
+    shared::{
+        Command, Shared,
+        channel::{Missing, Receiver, Sender},
+        choices::Ids,
+        error::Error,
+        local,
+        sessions::Slot,
+    },
     sink::{Sink, failure::Failure},
     sync::Ordering,
 };
@@ -485,7 +491,7 @@ impl Flusher {
 
     /// Whether the round may skip asking: no chunk is in use, and no thread has counted an event
     /// since the last round. The counts must be read before the look at the chunks: see
-    /// [`record`](crate::record).
+    /// [`record`](crate::protocol::record).
     fn nobody_emitted(&self) -> bool {
         !self.session.closed.load(Ordering::Relaxed)
             && self.sources.iter().all(Source::is_unchanged)

@@ -3,8 +3,7 @@
 use std::io::IoSlice;
 
 use crate::{
-    memory::Memory,
-    pool::Pool,
+    protocol::{memory::Memory, pool::Pool},
     sink::{Batch, Sink, WriteError},
 };
 

@@ -10,9 +10,9 @@
 use std::{ffi::CStr, io};
 
 use crate::{
-    channel::bounded,
     flusher::signals,
-    sessions,
+    process::generation,
+    shared::channel::bounded,
     sync::thread::{self, JoinHandle, ThreadId},
 };
 
@@ -31,7 +31,7 @@ impl OwnThread {
         name: &'static CStr,
         work: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        if cfg!(not(unix)) || sessions::generation() == 0 {
+        if cfg!(not(unix)) || generation() == 0 {
             let std = thread::Builder::new().name(name.to_string_lossy().into_owned());
             let std = signals::blocked(|| std.spawn(work))?;
             return Ok(Self { id: std.thread().id(), std: Some(std) });

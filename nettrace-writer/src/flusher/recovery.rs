@@ -21,17 +21,17 @@
 use std::mem;
 
 use crate::{
-    clock::Stopwatch,
-    error::Error,
     flusher::{
         Flusher,
         round::StreamState,
         segment::Segment,
         trace::{Trace, TraceThread},
     },
+    process::thread::ThreadRef,
+    protocol::clock::Stopwatch,
+    shared::error::Error,
     sink::failure::{Failure, is_final},
     sync::Ordering,
-    thread::ThreadRef,
 };
 
 /// The name of the thread that stands for threads of which readers know nothing.

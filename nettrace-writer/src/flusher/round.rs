@@ -34,8 +34,6 @@ use std::{collections::HashSet, mem, sync::Arc, time::Duration};
 use nettrace_format::{FormatError, LeftOut};
 
 use crate::{
-    clock::Stopwatch,
-    error::Error,
     flusher::{
         Flusher, output,
         recovery::{FORGOTTEN, Leaving},
@@ -43,6 +41,8 @@ use crate::{
         source::Source,
         trace::{self, Named, Told, Trace, TraceThread},
     },
+    protocol::clock::Stopwatch,
+    shared::error::Error,
     sync::{Ordering, thread},
 };
 

@@ -1,8 +1,8 @@
 //! The barrier of a round, and which threads have passed it: see [`barrier`].
 
 use crate::{
-    barrier::{self, Tour},
     flusher::source::Source,
+    protocol::barrier::{self, Tour},
     shared::Shared,
 };
 

@@ -4,10 +4,12 @@ use nettrace_format::v6::{RowHeader, RowState, decode_row};
 
 use crate::{
     flusher::timeline::Correction,
-    memory::Memory,
-    pool::Pool,
-    record::Sealed,
-    row::{ESCAPE, Escape, EscapeBytes},
+    protocol::{
+        memory::Memory,
+        pool::Pool,
+        record::Sealed,
+        row::{ESCAPE, Escape, EscapeBytes},
+    },
 };
 
 /// Rows of a chunk that are yet to be written.

@@ -3,12 +3,13 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use crate::{
-    clock::Deadline,
     flusher::{round_barrier::Reach, segment::Segment, timeline::Timeline, trace::TraceThread},
-    local::ThreadBuffer,
-    pool::Pool,
-    record::{Asked, Mark, Sealed, Waiting},
-    shared::Shared,
+    protocol::{
+        clock::Deadline,
+        pool::Pool,
+        record::{Asked, Mark, Sealed, Waiting},
+    },
+    shared::{Shared, local::ThreadBuffer},
     sync::thread,
 };
 

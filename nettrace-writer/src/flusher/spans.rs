@@ -11,8 +11,8 @@ use nettrace_context::{ActivityId, SpanId};
 use nettrace_format::v6::{self, LAST_LABEL};
 
 use crate::{
-    config::Ids,
     context::frames::{ACTIVITY_ID, IdBytes, Implied, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID},
+    shared::choices::Ids,
 };
 
 /// A table by span ids. It knows the last spans only, so that about a quarter of its places are

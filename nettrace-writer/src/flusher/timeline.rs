@@ -29,10 +29,12 @@
 //! thread.
 
 use crate::{
-    clock::{Source, Sync, Watch},
     flusher::segment::Segment,
-    pool::Pool,
-    record::Floor,
+    protocol::{
+        clock::{Source, Sync, Watch},
+        pool::Pool,
+        record::Floor,
+    },
     span,
 };
 

@@ -15,24 +15,24 @@ use nettrace_format::{
 };
 
 use crate::{
-    clock::Sync,
-    config::Ids,
     context::frames::{self, IdBytes, IdList},
     flusher::{
         ids::Interned,
         output::Output,
+        processors,
         segment::{Segment, Step},
         trace::{
             rollback::{Change, Said},
             splicing::{Pending, Splice},
         },
     },
-    pool::Pool,
-    processors,
-    row::{Escape, EscapeBytes},
-    sessions::Met,
-    shared::Shared,
-    thread::ThreadRef,
+    process::thread::ThreadRef,
+    protocol::{
+        clock::Sync,
+        pool::Pool,
+        row::{Escape, EscapeBytes},
+    },
+    shared::{Shared, choices::Ids, sessions::Met},
 };
 
 /// Rows do not name a processor.

@@ -13,12 +13,14 @@ use nettrace_format::payload::Buffer as _;
 
 pub(super) use self::flusher::Flusher;
 use crate::{
-    barrier::{self, Barrier},
-    idle::Idle,
-    memory::Cursor,
-    pool::{Layout, Pool},
-    record::{Floor, MODE_FENCE, Reason, Record},
-    row::HEAD_ROOM,
+    protocol::{
+        barrier::{self, Barrier},
+        idle::Idle,
+        memory::Cursor,
+        pool::{Layout, Pool},
+        record::{Floor, MODE_FENCE, Reason, Record},
+        row::HEAD_ROOM,
+    },
     sync::{AtomicU64, Ordering, thread},
 };
 

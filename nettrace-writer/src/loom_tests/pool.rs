@@ -7,7 +7,7 @@ use crate::{
         explore::{DROPPED, MERGED, assert_met, explore},
         model::Model,
     },
-    pool::{Layout, Pool},
+    protocol::pool::{Layout, Pool},
     sync::thread,
 };
 

@@ -9,9 +9,9 @@
 //! place of the lock tells the process: [`OWNERS`].
 //!
 //! The child of a `fork` would share the lock, and hold it after its parent's death. So it closes
-//! its copies of the descriptors ([`in_child`]), and a [`LiveFile`] that it has a copy of is of no
-//! use there. A child of a raw `clone`, or of a `fork` in the instant between the opening of a file
-//! and its entry in [`DESCRIPTORS`], keeps the lock as long as it lives.
+//! its copies of the [descriptors](crate::process::descriptors), and a [`LiveFile`] that it has a
+//! copy of is of no use there. A child of a raw `clone`, or of a `fork` in the instant between the
+//! opening of a file and its [`Entry`], keeps the lock as long as it lives.
 //!
 //! Some file systems have no such locks, and neither have Unixes other than Linux and Apple's, nor
 //! systems of 32 bits. Files are then written without, and a live one is not known as such.
@@ -21,7 +21,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process;
 
@@ -29,8 +29,8 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::platform::{Identity, open_to_ask};
-use crate::sessions;
-use crate::sync::{AtomicI32, Ordering};
+use crate::process::descriptors::Entry;
+use crate::process::generation;
 
 /// A process that writes a file has a lock on the byte at this offset and its id.
 const OWNERS: i64 = 1 << 62;
@@ -39,19 +39,13 @@ const PIDS: i64 = 1 << 32;
 /// Who replaces a file has a lock on this byte of the old one.
 const CLAIM: i64 = OWNERS - 1;
 
-/// More than the files that a process writes at a time. What exceeds it stays open in a child.
-const MOST: usize = 128;
-
-/// The descriptors of live files, which a child closes. -1: a free place.
-static DESCRIPTORS: [AtomicI32; MOST] = [const { AtomicI32::new(-1) }; MOST];
-
 /// An open file with a lock, which tells others that this process writes it.
 #[derive(Debug)]
 pub(super) struct LiveFile {
     /// `None` only while it is dropped.
     descriptor: Option<OwnedFd>,
     /// `None`: there was no place, and a child does not close its copy.
-    place: Option<&'static AtomicI32>,
+    entry: Option<Entry>,
     /// Which process has opened it.
     generation: u32,
 }
@@ -59,16 +53,10 @@ pub(super) struct LiveFile {
 impl LiveFile {
     /// Takes a file that nobody else knows yet.
     pub(super) fn new(descriptor: OwnedFd) -> Self {
-        sessions::install_handlers();
-        let raw = descriptor.as_raw_fd();
-        // Nothing depends on the order: a process has a single thread when its handler runs.
-        let is_free = |place: &&AtomicI32| {
-            place.compare_exchange(-1, raw, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        };
-        let place = DESCRIPTORS.iter().find(is_free);
+        let entry = Entry::of(descriptor.as_raw_fd());
         // Without locks the file is written all the same: see the module.
         let _ = Lock::own().set(&descriptor);
-        Self { descriptor: Some(descriptor), place, generation: sessions::generation() }
+        Self { descriptor: Some(descriptor), entry, generation: generation() }
     }
 
     /// The file. Fails in the child of a `fork`.
@@ -80,7 +68,7 @@ impl LiveFile {
     }
 
     fn is_ours(&self) -> bool {
-        self.generation == sessions::generation()
+        self.generation == generation()
     }
 }
 
@@ -90,23 +78,12 @@ impl Drop for LiveFile {
         if self.is_ours() {
             // A child that has a copy, or is forked from here on, has no lock.
             let _ = Lock::own().remove(&descriptor);
-            if let Some(place) = self.place {
-                place.store(-1, Ordering::Relaxed);
+            if let Some(entry) = &self.entry {
+                entry.remove();
             }
-        } else if self.place.is_some() {
+        } else if self.entry.is_some() {
             // The child has closed it, and may have another file of that number.
             std::mem::forget(descriptor);
-        }
-    }
-}
-
-/// Passes each descriptor that the child of a `fork` has to close to `close`. From then on nothing
-/// uses or closes it. Takes no lock and does not allocate.
-pub(crate) fn in_child(close: impl Fn(RawFd)) {
-    for place in &DESCRIPTORS {
-        let descriptor = place.swap(-1, Ordering::Relaxed);
-        if descriptor >= 0 {
-            close(descriptor);
         }
     }
 }

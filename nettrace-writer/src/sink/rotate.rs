@@ -13,7 +13,7 @@ use super::file_name::expand;
 use super::platform::{Identity, is_live};
 use super::stream::not_started;
 use super::{Batch, Sink, StreamEnd, WriteError};
-use crate::clock::Stopwatch;
+use crate::protocol::clock::Stopwatch;
 
 /// The least number of digits of a file's number.
 const DIGITS: usize = 8;

@@ -7,7 +7,8 @@
 use nettrace_event::{FieldType, PayloadEncoder, TraceField};
 
 use crate::{
-    clock, local,
+    protocol::clock,
+    shared::local,
     sync::{AtomicU64, Ordering},
 };
 
@@ -317,7 +318,7 @@ mod tests {
 
     use super::{Busy, MONOTONIC, MOST_TICKS, PACE, Started, between, set_frequency};
     use crate::{
-        clock::{Clock, Source},
+        protocol::clock::{Clock, Source},
         sync::Ordering,
     };
 

@@ -28,7 +28,7 @@ use crate::{
         frames::{self, Above, Begun, Entered, Snapshot},
     },
     emit::sampled_out::leave_out,
-    sessions,
+    shared::sessions,
     sync::thread,
 };
 

@@ -43,10 +43,10 @@ mod engine;
 mod entered;
 mod events;
 mod future;
+mod future_ext;
 pub(crate) mod kept;
 mod outcome;
 mod polled;
-mod sampling;
 
 use std::{
     fmt,
@@ -64,11 +64,12 @@ pub use self::{
     entered::EnteredSpan,
     events::{End, SpanEvents},
     future::InSpan,
+    future_ext::FutureExt,
     outcome::Outcome,
     polled::PolledSpan,
-    sampling::Sampling,
 };
 use crate::context::Context;
+pub use crate::context::Sampling;
 
 /// Where a span begins.
 #[derive(Clone, Copy, Debug, Default)]

@@ -9,7 +9,7 @@ use super::{
     span_ids::{OPEN, OUT},
     with_frames,
 };
-use crate::Sampling;
+use crate::context::Sampling;
 
 /// Where a span begins.
 #[derive(Debug)]

@@ -9,8 +9,7 @@ use crate::{
         segment::{Segment, Step, gap_of},
         trace::{NO_PROCESSOR, Told, Trace, TraceThread},
     },
-    pool::Pool,
-    row::Escape,
+    protocol::{pool::Pool, row::Escape},
 };
 
 impl Trace {

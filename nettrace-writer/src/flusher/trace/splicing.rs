@@ -17,15 +17,17 @@ use nettrace_format::{
 };
 
 use crate::{
-    config::Ids,
     context::frames::{IdBytes, IdList, Implied},
     flusher::{
         output::Output,
         segment::{Segment, gap_of},
         trace::{InForce, NO_PROCESSOR, Told, Trace, TraceThread, rewriting::addresses_of},
     },
-    pool::Pool,
-    row::{ESCAPE, Escape, EscapeBytes},
+    protocol::{
+        pool::Pool,
+        row::{ESCAPE, Escape, EscapeBytes},
+    },
+    shared::choices::Ids,
 };
 
 /// Runs of rows up to this size are copied. One more piece in a batch would cost more than the

@@ -3,8 +3,10 @@
 
 use super::{GAP, LABELS, Model, ROW};
 use crate::{
-    memory::Memory,
-    record::{Asked, Mark, Record, Sealed, Waiting},
+    protocol::{
+        memory::Memory,
+        record::{Asked, Mark, Record, Sealed, Waiting},
+    },
     sync::thread,
 };
 

@@ -7,7 +7,7 @@
 //! of one process never have the same id. Rejected: a random generator for each thread. Its ids can
 //! collide, and each thread that ends takes its state along.
 //!
-//! The thread's block is among its [frames](super::frames), and is used only while they are
+//! The thread's block is among its [frames](crate::context::frames), and is used only while they are
 //! borrowed. A signal handler that interrupts that cannot borrow them, and takes a block of its
 //! own.
 //!
@@ -23,7 +23,7 @@ use std::{
 use nettrace_context::{SpanId, TraceId};
 
 use crate::{
-    clock,
+    protocol::clock,
     sync::{AtomicU32, AtomicU64, Ordering},
 };
 

@@ -6,23 +6,27 @@ use nettrace_event::{EventType, Level};
 use nettrace_format::{Format, FormatError, LeftOut, Stream};
 
 use crate::{
-    barrier::Barrier,
-    channel::{Refused, Sender},
-    clock::{Deadline, Source},
-    config::OnFull,
-    emit::sampled_out::Counts,
-    error::Error,
-    filter::ProviderFilter,
-    idle::Idle,
-    local::{self, ThreadBuffer},
-    pool::Pool,
-    record::{Drops, Floor, MODE_FENCE, MODE_MONOTONIC, Record},
-    sessions::{self, Met},
+    process::thread::ThreadRef,
+    protocol::{
+        barrier::Barrier,
+        clock::{Deadline, Source},
+        idle::Idle,
+        pool::Pool,
+        record::{Drops, Floor, MODE_FENCE, MODE_MONOTONIC, Record},
+    },
+    shared::{
+        channel::{Refused, Sender},
+        choices::OnFull,
+        error::Error,
+        filter::ProviderFilter,
+        local::{self, ThreadBuffer},
+        sampled_out::Counts,
+        sessions::{self, Met},
+        stats::{SampledOut, SinkError, Stats},
+        warning::Warning,
+    },
     sink::failure::code_of,
-    stats::{SampledOut, SinkError, Stats},
     sync::{AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, thread},
-    thread::ThreadRef,
-    warning::Warning,
 };
 
 /// How long to wait for threads in the middle of events, for exact counts, when a session is left

@@ -6,7 +6,7 @@ use nettrace_event::registry::RegisterError;
 use nettrace_format::FormatError;
 
 use crate::{
-    filter::FilterError,
+    shared::filter::FilterError,
     sink::{FileNameError, failure},
 };
 

@@ -4,7 +4,7 @@ use std::{fmt, io};
 
 pub use nettrace_format::LeftOut;
 
-pub use crate::record::Drops;
+pub use crate::protocol::record::Drops;
 
 /// The counts of a session since its start, over all threads, including threads that have ended.
 ///

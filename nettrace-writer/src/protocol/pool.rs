@@ -24,7 +24,7 @@
 //! spent. It misses less than one large chunk.
 
 use crate::{
-    memory::{Memory, Table},
+    protocol::memory::{Memory, Table},
     sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct ChunkHeader {
     pub(crate) next: AtomicU32,
     /// The timestamp that the first row's delta counts from.
     pub(crate) base_ts: AtomicU64,
-    /// The epoch in which the chunk was begun, and its offset: see [`Floor`](crate::record::Floor).
+    /// The epoch in which the chunk was begun, and its offset: see [`Floor`](crate::protocol::record::Floor).
     pub(crate) epoch: AtomicU32,
     pub(crate) offset: AtomicU64,
     /// The number of the first row.
@@ -284,7 +284,7 @@ impl Pool {
     }
 
     /// Frees all chunks. Flusher only, once no thread can reach any of them (M5 in
-    /// [`memory`](crate::memory)). The counts of chunks remain.
+    /// [`memory`](crate::protocol::memory)). The counts of chunks remain.
     pub(crate) fn free(&self) {
         self.memory.free();
         self.headers.free();

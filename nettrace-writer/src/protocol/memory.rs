@@ -32,9 +32,11 @@ use std::{fmt, ptr::NonNull};
 use nettrace_format::payload::{self, Buffer, MAX_ELEMENTS, Refusal, TextBounds};
 
 use crate::{
-    pool::ChunkHeader,
-    record::{ATTENTION, Record},
-    row::{HEAD_ROOM, WHOLE},
+    protocol::{
+        pool::ChunkHeader,
+        record::{ATTENTION, Record},
+        row::{HEAD_ROOM, WHOLE},
+    },
     sync::{AtomicUsize, Ordering},
 };
 

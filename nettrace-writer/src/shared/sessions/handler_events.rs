@@ -11,7 +11,7 @@ use std::ptr;
 use nettrace_event::{EventType, SESSION_BITS};
 
 use crate::{
-    sessions::{UNPLACED, register_for},
+    shared::sessions::{UNPLACED, register_for},
     sync::{AtomicPtr, AtomicU64, Ordering},
 };
 
@@ -75,7 +75,9 @@ fn settle_all() {
             continue;
         }
         #[cfg(feature = "user_events")]
-        crate::tracepoints::count_missed(ty, count);
+        if ty.enabled() & 1 << nettrace_event::KERNEL_BIT != 0 {
+            eventheader_writer::count_missed(count);
+        }
         for (slot, unplaced) in UNPLACED.iter().enumerate().take(SESSION_BITS as usize) {
             if ty.enabled() & (1 << slot) != 0 {
                 unplaced.fetch_add(count, Ordering::Relaxed);

@@ -3,8 +3,10 @@
 
 use crate::{
     mutant,
-    pool::{NONE, Pool},
-    record::{Drops, MODE_FENCE, Record, SEIZED},
+    protocol::{
+        pool::{NONE, Pool},
+        record::{Drops, MODE_FENCE, Record, SEIZED},
+    },
     sync::Ordering,
 };
 

@@ -1,5 +1,8 @@
 //! A session: the handle that the application holds while a trace is being recorded.
 
+pub(crate) mod builder;
+mod providers;
+
 use std::{
     mem::ManuallyDrop,
     path::{Path, PathBuf},
@@ -8,20 +11,21 @@ use std::{
 };
 
 use crate::{
-    channel::{self, Missing, Receiver},
-    clock::Source,
-    config::{Ids, SessionBuilder},
-    error::Error,
-    filter::ProviderFilter,
-    flusher::{Flusher, OwnThread, Report, Schedule},
-    local,
-    notice::Notices,
-    pool::Pool,
-    sessions::{self, Slot},
-    shared::{Command, Shared},
+    flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
+    protocol::{clock::Source, pool::Pool},
+    session::builder::SessionBuilder,
+    shared::{
+        Command, Shared,
+        channel::{self, Missing, Receiver},
+        choices::Ids,
+        error::Error,
+        filter::ProviderFilter,
+        local,
+        sessions::{self, Slot},
+        stats::Stats,
+        warning::{self, Warning},
+    },
     span,
-    stats::Stats,
-    warning::{self, Warning},
 };
 
 /// A trace that is being recorded, from [`SessionBuilder::start`] to [`finish`](Self::finish).
@@ -328,7 +332,7 @@ impl Session {
     #[cfg(feature = "__test_hooks")]
     #[doc(hidden)]
     pub fn pretend_dropped(&self, count: u64) {
-        crate::local::pretend_dropped(self.inner.slot.number(), count);
+        crate::shared::local::pretend_dropped(self.inner.slot.number(), count);
     }
 
     /// Ends the session: stops listening, writes what is left, and ends the stream. The returned

@@ -196,7 +196,7 @@ mod tests {
 
     use super::{Passed, Watch};
     use crate::{
-        clock::{Clock, Source},
+        protocol::clock::{Clock, Source},
         sync::thread,
     };
 

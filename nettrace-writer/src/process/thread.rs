@@ -3,7 +3,7 @@
 use std::{cell::RefCell, sync::Arc};
 
 use crate::{
-    sessions,
+    process::generation,
     sync::{AtomicU64, Ordering, thread},
 };
 
@@ -93,7 +93,7 @@ pub fn set_thread_key_value(key: &str, value: &str) -> Result<(), ThreadKeyValue
     let kept = CURRENT.try_with(|current| {
         let mut current =
             current.try_borrow_mut().map_err(|_| ThreadKeyValueError::InSignalHandler)?;
-        *current = Some((sessions::generation(), ThreadRef(Arc::new(identity))));
+        *current = Some((generation(), ThreadRef(Arc::new(identity))));
         Ok(())
     });
     kept.unwrap_or(Err(ThreadKeyValueError::ThreadEnding))
@@ -139,7 +139,7 @@ impl ThreadRef {
     /// ```
     #[must_use]
     pub fn current() -> Self {
-        let generation = sessions::generation();
+        let generation = generation();
         let known = CURRENT.try_with(|current| {
             let current = current.try_borrow().ok()?;
             // Of another generation: this is the child of a fork, so the thread is another one.

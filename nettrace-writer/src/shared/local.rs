@@ -34,12 +34,13 @@ use std::{
 use nettrace_event::SESSION_BITS;
 
 use crate::{
-    clock,
-    record::Record,
-    sessions::{self, handler_events},
-    shared::{NoBuffer, Shared},
+    process::thread::ThreadRef,
+    protocol::{clock, record::Record},
+    shared::{
+        NoBuffer, Shared,
+        sessions::{self, handler_events},
+    },
     sync::{Ordering, compiler_fence, thread},
-    thread::ThreadRef,
 };
 
 /// What one thread has of one session.

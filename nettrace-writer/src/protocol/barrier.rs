@@ -9,7 +9,7 @@
 //! barrier. What an owner loads after its barrier comes after the flusher's stores. On the owner's
 //! side only the compiler must be kept from reordering. This holds for every processor for which
 //! Linux has the call, because the call promises a full barrier. It promises nothing about the
-//! counter, which is not memory: see [`record`](crate::record).
+//! counter, which is not memory: see [`record`](crate::protocol::record).
 //!
 //! Where `membarrier` is missing (before Linux 4.14, under a seccomp filter, on other systems)
 //! owners execute the fence.

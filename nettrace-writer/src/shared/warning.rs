@@ -4,7 +4,10 @@ use std::fmt;
 
 use nettrace_event::{EventSchema, registry};
 
-use crate::{filter::ProviderFilter, sessions::refused_types, shared::Shared, sync::Ordering};
+use crate::{
+    shared::{Shared, filter::ProviderFilter, sessions::refused_types},
+    sync::Ordering,
+};
 
 /// A condition of a session that the application probably does not want. See
 /// [`Session::warnings`](crate::Session::warnings).

@@ -8,7 +8,7 @@
 //! The owner writes rows into its current chunk. It handles an event in three steps:
 //!
 //! 1. [`begin`](Record::begin): set `busy`, then execute the [light
-//!    barrier](crate::barrier::light).
+//!    barrier](crate::protocol::barrier::light).
 //! 2. Read the clock. Write a row at `pos` if that is not beyond `limit`, and if the row does not
 //!    exceed the chunk.
 //! 3. [`add`](Record::add) advances `pos`, `ts` and `own`. [`end`](Record::end) clears `busy`
@@ -24,7 +24,7 @@
 //! 1. Read `T` from the clock.
 //! 2. [`ask`](Record::ask) every record: read how many numbers it has given out and which chunk is
 //!    current, then set `limit` to [`SEIZED`].
-//! 3. Execute the [heavy barrier](crate::barrier::Barrier::heavy).
+//! 3. Execute the [heavy barrier](crate::protocol::barrier::Barrier::heavy).
 //! 4. For every record, wait until the event that was under way at the barrier [is
 //!    over](Waiting::is_over). Then [`collect`](Record::collect): take the list of chunks that the
 //!    owner sealed, and seize the chunk that was current in step 2 by a compare-and-exchange of
@@ -78,7 +78,7 @@
 //! asked: it then sees the event that set the bit as busy, or that event is over. In the second,
 //! the owner had no chunk when it was asked: its next event takes the slow path, which has a full
 //! fence between the store of `busy` and its loads. From any other record the flusher takes only
-//! what the owner has sealed: see [`barrier`](crate::barrier).
+//! what the owner has sealed: see [`barrier`](crate::protocol::barrier).
 //!
 //! *A clock that goes back does no harm.* (The counter of another processor may be behind.) The
 //! flusher keeps `T` in a [`Floor`], where it only grows, and stores it there before it asks
@@ -126,7 +126,7 @@
 //!   early: even before other processors see the owner's `busy`. After the heavy barrier this
 //!   cannot happen. The owner returns from the kernel, which is a context synchronisation event:
 //!   nothing after it executes before it. The flusher has read `T` by then
-//!   ([`now`](crate::clock::Source::now) ends with an `isb`), and all processors read the same
+//!   ([`now`](crate::protocol::clock::Source::now) ends with an `isb`), and all processors read the same
 //!   counter. If owners execute a fence instead, no such event stands between `busy` and the
 //!   counter, because `isb` does not wait for a store. Then an event that the flusher does not wait
 //!   for may read a time before `T`. But it sees [`SEIZED`], so it takes the slow path, where the
@@ -153,8 +153,7 @@ pub(crate) use self::{
 };
 
 use crate::{
-    pool::NONE,
-    row,
+    protocol::{pool::NONE, row},
     sync::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize},
 };
 

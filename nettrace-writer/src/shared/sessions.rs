@@ -35,24 +35,16 @@ use nettrace_event::{
 };
 
 pub(crate) mod handler_events;
-mod met;
 #[cfg(unix)]
-mod process;
+mod handlers;
+mod met;
 
 pub(crate) use self::met::Met;
 use self::met::MetTypes;
-#[cfg(unix)]
-pub use self::process::accompany;
-#[cfg(unix)]
-pub(crate) use self::process::install_handlers;
 
 use crate::{
-    bridge,
-    emit::sampled_out::Counts,
-    error::Error,
-    filter::ProviderFilter,
-    local,
-    shared::Shared,
+    process::generation,
+    shared::{Shared, error::Error, filter::ProviderFilter, local, sampled_out::Counts, watchers},
     sync::{AtomicPtr, AtomicU32, AtomicU64, Mutex, Ordering},
 };
 
@@ -71,8 +63,6 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// The number of the change by which the session in a slot began.
 static BEGUN: [AtomicU32; SESSION_BITS as usize] =
     [const { AtomicU32::new(0) }; SESSION_BITS as usize];
-/// How many `fork`s separate this process from the first one.
-static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -171,7 +161,7 @@ impl Slot {
             }
             BEGUN[self.number as usize].store(note_change(), Ordering::Release);
         });
-        bridge::changed();
+        watchers::changed();
     }
 
     /// Stops listening. Events that are under way may still arrive.
@@ -204,7 +194,7 @@ fn hush(slot: u32) {
         has_listened
     });
     if has_listened == Some(true) {
-        bridge::changed();
+        watchers::changed();
     }
 }
 
@@ -293,7 +283,7 @@ pub(crate) fn set_filters(session: &Arc<Shared>, filters: Vec<ProviderFilter>) -
         true
     });
     if is_set == Some(true) {
-        bridge::changed();
+        watchers::changed();
     }
     is_set
 }
@@ -345,11 +335,6 @@ pub(crate) fn heard(slot: u32) -> Vec<Met> {
     local::holding_locks(|| table().lock().met.begin(slot)).unwrap_or_default()
 }
 
-/// A number that tells a process from those that it was forked from.
-pub(crate) fn generation() -> u32 {
-    GENERATION.load(Ordering::Relaxed)
-}
-
 /// All sessions together, as one backend of the registry.
 #[derive(Debug)]
 struct Sessions;
@@ -395,7 +380,6 @@ fn register_for(ty: &'static EventType, events: u64) -> bool {
 /// taking of locks.
 pub(crate) fn register_now(ty: &'static EventType) -> Result<(), RegisterError> {
     let registered = local::holding_locks(|| {
-        // Before the first lock, which a forked child could find taken.
         install_handlers();
         #[cfg(feature = "user_events")]
         use_tracepoints();
@@ -479,7 +463,6 @@ fn refused() -> impl Iterator<Item = &'static String> {
 /// Prepares the process for its first session.
 fn prepare_process() {
     static BACKEND: BackendEntry = BackendEntry::new(&Sessions);
-    // Before the first lock, which a forked child could find taken.
     install_handlers();
     registry::install(&BACKEND);
     #[cfg(feature = "user_events")]
@@ -492,5 +475,9 @@ fn use_tracepoints() {
     eventheader_writer::install();
 }
 
-#[cfg(not(unix))]
-fn install_handlers() {}
+/// Installs the handlers of `fork` and `exit`. To be called before the first lock, which a forked
+/// child could find taken.
+fn install_handlers() {
+    #[cfg(unix)]
+    handlers::install();
+}

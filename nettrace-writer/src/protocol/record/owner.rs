@@ -15,9 +15,11 @@ use std::ptr;
 use nettrace_event::EventType;
 
 use crate::{
-    barrier,
-    pool::{NONE, Pool},
-    record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED, limit_of},
+    protocol::{
+        barrier,
+        pool::{NONE, Pool},
+        record::{ATTENTION, Floor, MODE_FENCE, Record, SEIZED, limit_of},
+    },
     sync::{LoadOwn as _, Ordering, fence},
 };
 

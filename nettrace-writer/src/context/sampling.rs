@@ -26,7 +26,7 @@ use std::num::NonZeroU32;
 use nettrace_context::{TraceFlags, TraceId, TraceState};
 
 use crate::{
-    clock,
+    protocol::clock,
     sync::{AtomicU64, Ordering},
 };
 
@@ -234,7 +234,7 @@ mod tests {
     use nettrace_context::{TraceFlags, TraceId, TraceState};
 
     use super::{BITS, Sampling, one_more};
-    use crate::context::ids::Secret;
+    use crate::process::ids::Secret;
 
     fn trace(random: u64) -> TraceId {
         // The other bits must not count.

@@ -10,7 +10,11 @@
 
 use std::{fmt, mem, panic, time::Duration};
 
-use crate::{clock::Stopwatch, error::Error, shared::Shared, sync::Ordering};
+use crate::{
+    protocol::clock::Stopwatch,
+    shared::{Shared, error::Error},
+    sync::Ordering,
+};
 
 /// A sink began to fail, or works again: see
 /// [`SessionBuilder::on_sink_change`](crate::SessionBuilder::on_sink_change).

@@ -1,0 +1,16 @@
+//! What the threads that record, a session's flusher and its handle share: the table of sessions,
+//! the state and the counts of each, the buffers of a thread.
+
+pub(crate) mod channel;
+pub(crate) mod choices;
+pub(crate) mod error;
+pub(crate) mod filter;
+pub(crate) mod local;
+pub(crate) mod sampled_out;
+pub(crate) mod sessions;
+mod state;
+pub(crate) mod stats;
+pub(crate) mod warning;
+pub(crate) mod watchers;
+
+pub(crate) use self::state::{Command, NoBuffer, Shared};
