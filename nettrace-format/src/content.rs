@@ -213,6 +213,35 @@ pub struct RowHeader {
     pub payload_len: u32,
 }
 
+/// A thread and the last sequence number that it had given at some point. Numbers count dropped
+/// events too.
+///
+/// [`remove_thread_block`](crate::v6::remove_thread_block) has an example.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadSequence {
+    /// The thread's index.
+    pub thread: u64,
+    /// Its last sequence number; 0 if it has given none.
+    pub sequence: u32,
+}
+
+/// In what a row differs from the row before it in the same block, besides what a [plain
+/// row](crate::v6::change_row) contains. `None` is for no difference.
+///
+/// [`change_row`](crate::v6::change_row) has an example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowChange {
+    /// How many sequence numbers between the two have no row, modulo 2^32. The capture thread and
+    /// the processor then follow, which are the same.
+    pub skipped: Option<(u32, u64, u32)>,
+    /// The thread.
+    pub thread: Option<u64>,
+    /// The stack's id.
+    pub stack: Option<u32>,
+    /// The label list's id.
+    pub labels: Option<u32>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

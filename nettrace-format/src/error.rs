@@ -1,8 +1,8 @@
 //! The errors of this crate's writing functions.
 
 use crate::{
+    blocks::{BlockKind, MAX_STACK},
     payload::{MAX_PAYLOAD, walk::Mismatch},
-    v6::BlockKind,
 };
 
 /// Why a value cannot be written. A function that returns an error leaves its output unchanged.
@@ -193,7 +193,7 @@ pub enum FormatError {
     #[error(
         "stack {stack} has {frames} frames, which makes readers crash; keep it to {} bytes of \
          addresses",
-        crate::v6::MAX_STACK
+        MAX_STACK
     )]
     StackTooDeep {
         /// The stack's id.

@@ -3,7 +3,7 @@
 //! # How to add a format
 //!
 //! 1. Write a folder with the format's bytes, and in it a `static` [`Definition`]: the format's
-//!    name, its constants, and a function that makes its [`Writer`].
+//!    name, its constants, and a function that makes its [`Writer`](crate::writer::Writer).
 //! 2. Declare the folder in `lib.rs`, behind a feature.
 //! 3. Add an arm to [`Format`]: to the enum, to [`Format::ALL`] and to the one `match` over it,
 //!    [`Format::definition`]. Add its name to [`FEATURES`].
@@ -12,7 +12,6 @@
 //! [`ThreadIds`](crate::ThreadIds) in the terms of version 6, and the format's `Writer` tells the
 //! same facts in the way of its format.
 
-use alloc::boxed::Box;
 use core::{fmt, str::FromStr};
 
 use nettrace_event::EventSchema;
@@ -23,7 +22,7 @@ use crate::heph;
 use crate::v5;
 #[cfg(doc)]
 use crate::{Row, Stream};
-use crate::{error::FormatError, stream_end::StreamEnd, thread_ids::IdRules, v6, writer::Writer};
+use crate::{v6, writer::Definition};
 
 /// The format of a trace.
 ///
@@ -232,44 +231,6 @@ impl fmt::Display for UnknownFormat {
         }
         Ok(())
     }
-}
-
-/// Everything that callers of [`Stream`] and [`Format`] can learn of a format, and what writes it.
-pub(crate) struct Definition {
-    /// See [`Format::name`].
-    pub(crate) name: &'static str,
-    /// See [`Format::title`].
-    pub(crate) title: &'static str,
-    /// See [`Format::about`].
-    pub(crate) about: &'static str,
-    /// See [`Format::extension`].
-    pub(crate) extension: &'static str,
-    /// How rows name threads.
-    pub(crate) thread_ids: IdRules,
-    /// See [`Stream::end`].
-    pub(crate) end: StreamEnd,
-    /// See [`Stream::needs_rows`].
-    pub(crate) needs_rows: bool,
-    /// See [`Format::has_stacks_in_rows`].
-    pub(crate) has_stacks_in_rows: bool,
-    /// See [`Format::needs_fields`].
-    pub(crate) needs_fields: bool,
-    /// See [`Format::converts_payloads`].
-    pub(crate) converts: fn(&EventSchema) -> bool,
-    /// See [`Stream::check`].
-    pub(crate) check: fn(&'static EventSchema) -> Result<(), FormatError>,
-    /// Makes the writer of a stream.
-    pub(crate) writer: fn(Source) -> Box<dyn Writer>,
-}
-
-/// Where the rows of a stream come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
-    /// Threads that record. No two of them have the same id, even if one has ended.
-    Recording,
-    /// A trace of this NetTrace version that is copied. The id of a thread that has ended can be
-    /// another thread's, which continues its numbers.
-    Trace { version: u32 },
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ extern crate std;
 
 #[cfg(any(feature = "heph", feature = "v5"))]
 mod activity;
+mod blocks;
 pub mod content;
 mod error;
 /// For the examples in the documentation. Not part of the public interface.
@@ -82,10 +83,11 @@ mod writer;
 pub use crate::{
     error::FormatError,
     format::{Format, UnknownFormat},
-    stream::{LeftOut, Mark, Row, Stream},
+    stream::{Mark, Stream},
     stream_end::{Padding, StreamEnd},
     thread_ids::{RecorderIds, SubjectId, ThreadIds},
     v6::types,
+    writer::{LeftOut, Row},
 };
 
 /// The README, so that the tests compile its example.

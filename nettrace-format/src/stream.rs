@@ -16,66 +16,19 @@ use alloc::{boxed::Box, vec::Vec};
 
 use nettrace_event::EventSchema;
 
-#[cfg(doc)]
-use crate::ThreadIds;
 #[cfg(all(doc, feature = "heph"))]
 use crate::heph;
 #[cfg(all(doc, feature = "v5"))]
 use crate::v5;
+#[cfg(doc)]
+use crate::{Row, ThreadIds};
 use crate::{
-    content::{Label, RowHeader, ThreadInfo, TraceInfo},
+    content::{Label, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
-    format::{Format, Source},
+    format::Format,
     stream_end::StreamEnd,
-    v6::ThreadSequence,
-    writer::Writer,
+    writer::{LeftOut, Source, Writer},
 };
-
-/// A row with everything that any format stores of it.
-///
-/// [`Stream`] has an example.
-#[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
-    /// The header. Its stack id and label list id were defined by [`Stream::stack`] and
-    /// [`Stream::labels`].
-    pub header: RowHeader,
-    /// The labels of the list [`RowHeader::labels`].
-    pub labels: &'a [Label<'a>],
-    /// The addresses of the stack [`RowHeader::stack`].
-    pub stack: &'a [u64],
-    /// The payload as [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
-    pub payload: &'a [u8],
-}
-
-/// Counts what a trace leaves out because its format cannot store it. All counts are 0 for version
-/// 6.
-///
-/// See [`v5`] and [`heph`] for what those formats cannot store.
-///
-/// [`Stream::left_out`] has an example.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LeftOut {
-    /// Events whose payload exceeds what the format can hold. They show as gaps in the sequence
-    /// numbers of the rows.
-    pub events: u64,
-    /// Labels of rows.
-    pub labels: u64,
-    /// Names of threads. The name of a thread that events are about, but that records none itself,
-    /// counts once more after each sequence point.
-    pub thread_names: u64,
-    /// Key-value pairs of the trace and of threads.
-    pub key_values: u64,
-    /// Event types that lack a part of their description: message template, description,
-    /// key-values, opcode or provider GUID.
-    pub types: u64,
-    /// Times before the start of the trace, which became the start.
-    pub early_times: u64,
-    /// Spans whose own packet may lack what the packet of their start says: too many spans were
-    /// open, or the fields of the start are too large to be said twice. See [`heph`](heph#spans)
-    /// for the bounds.
-    pub spans: u64,
-}
 
 /// A position in a stream, between two blocks, that [`Stream::rewind`] can go back to.
 ///

@@ -2,21 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::format::Format;
-
-/// How the rows of a format name threads.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IdRules {
-    /// Whether rows name threads by their OS ids where they can.
-    pub(crate) are_os_ids: bool,
-    /// Whether a thread that got an index, because its OS id was another's, is still named by the
-    /// OS id where rows are about it.
-    pub(crate) has_os_subjects: bool,
-    /// The first index for threads that are not named by an OS id.
-    pub(crate) first_index: u64,
-    /// The largest id.
-    pub(crate) most: u64,
-}
+use crate::{format::Format, writer::IdRules};
 
 /// Gives ids to the threads of a trace, by the rules of its format.
 ///

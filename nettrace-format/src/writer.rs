@@ -1,19 +1,120 @@
-//! What each format implements.
+//! What each format says of itself and implements, and what it is handed.
 
-use alloc::vec::Vec;
+use alloc::{boxed::Box, vec::Vec};
 use core::fmt::Debug;
 
 use nettrace_event::EventSchema;
 
+#[cfg(all(doc, feature = "heph"))]
+use crate::heph;
+#[cfg(all(doc, feature = "v5"))]
+use crate::v5;
 #[cfg(doc)]
-use crate::Stream;
+use crate::{Format, Stream};
 use crate::{
-    content::{Label, ThreadInfo, TraceInfo},
+    content::{Label, RowChange, RowHeader, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
     payload::Refusal,
-    stream::{LeftOut, Row},
-    v6::{RowChange, ThreadSequence},
+    stream_end::StreamEnd,
 };
+
+/// A row with everything that any format stores of it.
+///
+/// [`Stream`] has an example.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'a> {
+    /// The header. Its stack id and label list id were defined by [`Stream::stack`] and
+    /// [`Stream::labels`].
+    pub header: RowHeader,
+    /// The labels of the list [`RowHeader::labels`].
+    pub labels: &'a [Label<'a>],
+    /// The addresses of the stack [`RowHeader::stack`].
+    pub stack: &'a [u64],
+    /// The payload as [`NetTraceEncoder`](crate::payload::NetTraceEncoder) wrote it.
+    pub payload: &'a [u8],
+}
+
+/// Counts what a trace leaves out because its format cannot store it. All counts are 0 for version
+/// 6.
+///
+/// See [`v5`] and [`heph`] for what those formats cannot store.
+///
+/// [`Stream::left_out`] has an example.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LeftOut {
+    /// Events whose payload exceeds what the format can hold. They show as gaps in the sequence
+    /// numbers of the rows.
+    pub events: u64,
+    /// Labels of rows.
+    pub labels: u64,
+    /// Names of threads. The name of a thread that events are about, but that records none itself,
+    /// counts once more after each sequence point.
+    pub thread_names: u64,
+    /// Key-value pairs of the trace and of threads.
+    pub key_values: u64,
+    /// Event types that lack a part of their description: message template, description,
+    /// key-values, opcode or provider GUID.
+    pub types: u64,
+    /// Times before the start of the trace, which became the start.
+    pub early_times: u64,
+    /// Spans whose own packet may lack what the packet of their start says: too many spans were
+    /// open, or the fields of the start are too large to be said twice. See [`heph`](heph#spans)
+    /// for the bounds.
+    pub spans: u64,
+}
+
+/// Everything that callers of [`Stream`] and [`Format`] can learn of a format, and what writes it.
+pub(crate) struct Definition {
+    /// See [`Format::name`].
+    pub(crate) name: &'static str,
+    /// See [`Format::title`].
+    pub(crate) title: &'static str,
+    /// See [`Format::about`].
+    pub(crate) about: &'static str,
+    /// See [`Format::extension`].
+    pub(crate) extension: &'static str,
+    /// How rows name threads.
+    pub(crate) thread_ids: IdRules,
+    /// See [`Stream::end`].
+    pub(crate) end: StreamEnd,
+    /// See [`Stream::needs_rows`].
+    pub(crate) needs_rows: bool,
+    /// See [`Format::has_stacks_in_rows`].
+    pub(crate) has_stacks_in_rows: bool,
+    /// See [`Format::needs_fields`].
+    pub(crate) needs_fields: bool,
+    /// See [`Format::converts_payloads`].
+    pub(crate) converts: fn(&EventSchema) -> bool,
+    /// See [`Stream::check`].
+    pub(crate) check: fn(&'static EventSchema) -> Result<(), FormatError>,
+    /// Makes the writer of a stream.
+    pub(crate) writer: fn(Source) -> Box<dyn Writer>,
+}
+
+/// Where the rows of a stream come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Threads that record. No two of them have the same id, even if one has ended.
+    Recording,
+    /// A trace of this NetTrace version that is copied. The id of a thread that has ended can be
+    /// another thread's, which continues its numbers.
+    Trace { version: u32 },
+}
+
+/// How the rows of a format name threads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IdRules {
+    /// Whether rows name threads by their OS ids where they can.
+    pub(crate) are_os_ids: bool,
+    /// Whether a thread that got an index, because its OS id was another's, is still named by the
+    /// OS id where rows are about it.
+    pub(crate) has_os_subjects: bool,
+    /// The first index for threads that are not named by an OS id.
+    pub(crate) first_index: u64,
+    /// The largest id.
+    pub(crate) most: u64,
+}
 
 /// Writes one stream in one format. [`Stream`] documents each function; this trait says only what
 /// differs.

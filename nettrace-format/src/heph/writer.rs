@@ -7,14 +7,11 @@ use nettrace_event::EventSchema;
 use crate::{
     content::{ThreadInfo, TraceInfo},
     error::FormatError,
-    format::{Definition, Source},
     heph::{self, Stream, stream::LOST_SIZE},
     payload::Refusal,
-    stream::{LeftOut, Row},
     stream_end::{Padding, StreamEnd},
-    thread_ids::IdRules,
     v6::ThreadSequence,
-    writer::{Writer, has_descriptive_parts},
+    writer::{Definition, IdRules, LeftOut, Row, Source, Writer, has_descriptive_parts},
 };
 
 /// Heph's trace format.

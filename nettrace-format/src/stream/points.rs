@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::{error::FormatError, stream::Stream, v6::ThreadSequence};
+use crate::{content::ThreadSequence, error::FormatError, stream::Stream};
 
 impl Stream {
     /// Appends a sequence point, which separates the events older than `timestamp` from those that

@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 #[cfg(doc)]
 use crate::LeftOut;
 use crate::{
-    content::Label,
+    content::{Label, RowChange},
     error::FormatError,
     payload::Refusal,
-    stream::{Row, Stream},
-    v6::RowChange,
+    stream::Stream,
+    writer::Row,
 };
 
 impl Stream {

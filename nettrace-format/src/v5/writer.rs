@@ -8,14 +8,11 @@ use crate::{
     activity,
     content::{Label, ThreadInfo, TraceInfo},
     error::FormatError,
-    format::{Definition, Source},
     payload::Refusal,
-    stream::{LeftOut, Row},
     stream_end::StreamEnd,
-    thread_ids::IdRules,
     v5::{self, RowEncoder, Stream, Version, numbers::Numbers},
     v6::ThreadSequence,
-    writer::{Writer, has_descriptive_parts},
+    writer::{Definition, IdRules, LeftOut, Row, Source, Writer, has_descriptive_parts},
 };
 
 /// NetTrace version 5.

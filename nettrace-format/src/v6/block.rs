@@ -2,9 +2,9 @@
 //! Event blocks, whose rows the caller writes.
 
 use alloc::vec::Vec;
-use core::{fmt, ops::Range};
+use core::ops::Range;
 
-use crate::error::FormatError;
+use crate::{blocks::BlockKind, error::FormatError};
 
 /// Size in bytes of a block's header: 24 bits of size, 8 bits of kind.
 pub const BLOCK_HEADER: usize = 4;
@@ -19,44 +19,6 @@ pub const EVENT_BLOCK_HEADER: usize = 20;
 /// The block that ends every file: kind 0, no content. Readers ignore what follows it, and refuse a
 /// file without it.
 pub const END_OF_STREAM: [u8; 4] = [0; 4];
-
-/// The content of a block.
-///
-/// ```
-/// use nettrace_format::v6::BlockKind;
-///
-/// // The kind is the last byte of a block's header.
-/// assert_eq!(BlockKind::LabelList as u8, 8);
-/// assert_eq!(BlockKind::LabelList.to_string(), "LabelList");
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum BlockKind {
-    /// The end of the file; always empty.
-    EndOfStream = 0,
-    /// Facts about the whole trace. It is the first block.
-    Trace = 1,
-    /// Events.
-    Event = 2,
-    /// Descriptions of event types.
-    Metadata = 3,
-    /// A point in time that separates earlier from later events.
-    SequencePoint = 4,
-    /// Stacks.
-    Stack = 5,
-    /// Threads.
-    Thread = 6,
-    /// Threads that have ended.
-    RemoveThread = 7,
-    /// Label lists.
-    LabelList = 8,
-}
-
-impl fmt::Display for BlockKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
 
 /// Appends one block. `body` appends its content; this function fills in its size.
 ///

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 
 use crate::{
+    blocks::BlockKind,
     content::Label,
     error::FormatError,
     primitive::{self, MAX_VARUINT64, read_varuint, read_varuint32},
     v6::{
-        block::{BlockKind, block, split},
+        block::{block, split},
         stack::{check_ids, id_prefix},
     },
 };

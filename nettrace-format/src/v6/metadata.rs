@@ -9,14 +9,10 @@ use alloc::{
 use nettrace_event::{EventSchema, Place};
 
 use crate::{
+    blocks::BlockKind,
     error::FormatError,
     primitive,
-    v6::{
-        block::{BlockKind, split},
-        rust_types::rust_types,
-        thread::sized_row_ends,
-        types,
-    },
+    v6::{block::split, rust_types::rust_types, thread::sized_row_ends, types},
 };
 
 /// The largest metadata id: uncompressed rows use the high bit for something else.

@@ -107,10 +107,13 @@ mod writer;
 
 pub(crate) use crate::v6::writer::V6;
 pub use crate::{
-    content::{Label, RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
+    blocks::{BlockKind, MAX_STACK},
+    content::{
+        Label, RowChange, RowHeader, SystemTimeParts, ThreadInfo, ThreadSequence, TraceInfo,
+    },
     v6::{
         block::{
-            BLOCK_HEADER, BlockKind, END_OF_STREAM, EVENT_BLOCK_HEADER, MAX_BLOCK_SIZE, block,
+            BLOCK_HEADER, END_OF_STREAM, EVENT_BLOCK_HEADER, MAX_BLOCK_SIZE, block,
             event_block_header,
         },
         description::{FieldDescription, PlainType, TypeCode, TypeDescription, description_row},
@@ -120,13 +123,13 @@ pub use crate::{
         },
         metadata::{metadata_block, metadata_row},
         row::{
-            MAX_ROW_HEADER, RowChange, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER,
-            change_row, decode_row, relabel_row, uncompressed_row,
+            MAX_ROW_HEADER, RowEncoder, RowFlags, RowState, UNCOMPRESSED_ROW_HEADER, change_row,
+            decode_row, relabel_row, uncompressed_row,
         },
         rust_types::RUST_TYPE_KEY,
         sequence_point::{SequencePointFlags, sequence_point},
-        stack::{MAX_STACK, stack_block, takes_address},
-        thread::{ThreadSequence, remove_thread_block, thread_block, thread_row},
+        stack::{stack_block, takes_address},
+        thread::{remove_thread_block, thread_block, thread_row},
         trace::{stream_header, trace_block},
     },
 };

@@ -23,7 +23,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    content::RowHeader,
+    content::{RowChange, RowHeader},
     error::FormatError,
     payload::MAX_PAYLOAD,
     primitive::{
@@ -173,23 +173,6 @@ impl RowEncoder {
 
 /// The groups that a [plain row](change_row) does not have.
 const CHANGES: u8 = RowFlags::CAPTURE | RowFlags::THREAD | RowFlags::STACK | RowFlags::LABELS;
-
-/// In what a row differs from the row before it in the same block, besides what a [plain
-/// row](change_row) contains. `None` is for no difference.
-///
-/// [`change_row`] has an example.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RowChange {
-    /// How many sequence numbers between the two have no row, modulo 2^32. The capture thread and
-    /// the processor then follow, which are the same.
-    pub skipped: Option<(u32, u64, u32)>,
-    /// The thread.
-    pub thread: Option<u64>,
-    /// The stack's id.
-    pub stack: Option<u32>,
-    /// The label list's id.
-    pub labels: Option<u32>,
-}
 
 /// Writes the header of a plain row again, with a change. A plain row has no group but metadata id,
 /// timestamp and payload size.

@@ -4,11 +4,10 @@
 use alloc::vec::Vec;
 
 use crate::{
+    blocks::BlockKind,
+    content::ThreadSequence,
     error::FormatError,
-    v6::{
-        block::{BlockKind, block},
-        thread::{ThreadSequence, thread_sequence},
-    },
+    v6::{block::block, thread::thread_sequence},
 };
 
 /// What readers forget at a sequence point, besides stacks and label lists.

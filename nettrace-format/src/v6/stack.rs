@@ -4,15 +4,10 @@
 use alloc::vec::Vec;
 
 use crate::{
+    blocks::{BlockKind, MAX_STACK},
     error::FormatError,
-    v6::block::{BlockKind, split},
+    v6::block::split,
 };
-
-/// The most bytes that one stack can have: 8,190 frames of 8 bytes.
-///
-/// The format has 32 bits for the size. But the reference reader adds 8 and keeps 16 bits of the
-/// sum. With a deeper stack it loses frames, or its process crashes (4.0.0, at 8,191 frames).
-pub const MAX_STACK: usize = 65_527;
 
 /// Whether a stack can have an address, where addresses have `pointer_size` bytes.
 ///

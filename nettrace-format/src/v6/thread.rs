@@ -6,23 +6,12 @@
 use alloc::vec::Vec;
 
 use crate::{
-    content::ThreadInfo,
+    blocks::BlockKind,
+    content::{ThreadInfo, ThreadSequence},
     error::FormatError,
     primitive,
-    v6::block::{BlockKind, split},
+    v6::block::split,
 };
-
-/// A thread and the last sequence number that it had given at some point. Numbers count dropped
-/// events too.
-///
-/// [`remove_thread_block`] has an example.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadSequence {
-    /// The thread's index.
-    pub thread: u64,
-    /// Its last sequence number; 0 if it has given none.
-    pub sequence: u32,
-}
 
 /// Appends one row of a Thread block: a size of 2 bytes, then at most 65,535 bytes.
 ///

@@ -3,10 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::{
-    content::TraceInfo,
-    error::FormatError,
-    primitive,
-    v6::block::{BlockKind, block},
+    blocks::BlockKind, content::TraceInfo, error::FormatError, primitive, v6::block::block,
 };
 
 /// Appends the 20 bytes that begin a file: `Nettrace`, a reserved 0, major version 6, minor version

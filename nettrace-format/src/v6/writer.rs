@@ -5,15 +5,12 @@ use alloc::{boxed::Box, vec::Vec};
 use nettrace_event::EventSchema;
 
 use crate::{
-    content::{Label, ThreadInfo, TraceInfo},
+    content::{Label, RowChange, ThreadInfo, ThreadSequence, TraceInfo},
     error::FormatError,
-    format::Definition,
     payload::Refusal,
-    stream::{LeftOut, Row},
     stream_end::StreamEnd,
-    thread_ids::IdRules,
-    v6::{self, RowChange, RowEncoder, SequencePointFlags, ThreadSequence},
-    writer::Writer,
+    v6::{self, RowEncoder, SequencePointFlags},
+    writer::{Definition, IdRules, LeftOut, Row, Writer},
 };
 
 /// NetTrace version 6.
