@@ -104,7 +104,6 @@ mod header;
 pub mod layout;
 mod metadata;
 mod register;
-mod registrar;
 mod runtime;
 mod shape;
 mod state;

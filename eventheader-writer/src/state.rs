@@ -27,6 +27,7 @@
 mod names;
 mod points;
 mod process;
+mod registrar;
 mod status;
 
 use std::{
@@ -52,7 +53,6 @@ pub use self::status::{Status, TracepointStatus, status};
 use self::{names::Names, points::TypePoint};
 use crate::{
     header::{self, Preamble},
-    registrar,
     sync::{AtomicU32, Ordering},
     tracefs::{self, Availability},
 };

@@ -1,6 +1,6 @@
 //! What must hold of any bytes.
 
-use super::{
+use crate::protocol::{
     Buffering, HEADER, MAGIC, Request, SessionType, event_pipe, message, parse, set, size,
 };
 

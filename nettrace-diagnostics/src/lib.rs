@@ -173,11 +173,13 @@ pub mod __client;
 #[cfg(feature = "__fuzzing")]
 #[doc(hidden)]
 pub mod __fuzzing {
-    pub use crate::protocol::fuzzing::check;
+    pub use crate::fuzzing::check;
 }
 mod answer;
 mod environment;
 mod error;
+#[cfg(feature = "__fuzzing")]
+mod fuzzing;
 mod handle;
 mod options;
 mod ports;

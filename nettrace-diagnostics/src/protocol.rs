@@ -186,8 +186,5 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     put_u32(out, u32::try_from(units).unwrap_or(u32::MAX));
     text.encode_utf16().chain([0]).for_each(|unit| out.extend(unit.to_le_bytes()));
 }
-
-#[cfg(feature = "__fuzzing")]
-pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;

@@ -65,7 +65,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod check;
-mod derived;
 mod encode;
 pub mod encoding;
 mod event;
@@ -77,7 +76,6 @@ pub mod registry;
 mod schema;
 
 pub use crate::{
-    derived::derived_id,
     encode::PayloadEncoder,
     event::{
         EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, PAYLOADS_VARY, SESSION_BITS,
@@ -86,7 +84,7 @@ pub use crate::{
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,
-        ProviderSchema, Storage, StrEncoding,
+        ProviderSchema, Storage, StrEncoding, derived_id,
     },
 };
 

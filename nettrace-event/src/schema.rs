@@ -3,7 +3,11 @@
 //! The schema states the fields' types and the encodings that the author chose. Each backend
 //! decides how many bytes they take. A backend converts a schema to metadata once, at registration.
 
+mod derived;
+
 use core::fmt;
+
+pub use self::derived::derived_id;
 
 /// Severity of an event: a number, of which 0 to 5 have names.
 ///

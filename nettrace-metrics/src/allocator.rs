@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    meter::Meter,
+    instruments::Meter,
     sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 

@@ -7,10 +7,7 @@ use metrics::{
 };
 
 use crate::{
-    counter::Counter,
-    gauge::Gauge,
-    histogram_handle::Histogram,
-    meter::Meter,
+    instruments::{Counter, Gauge, Histogram, Meter},
     state::{Bound, Description, Kind, MeterInfo, lock, state},
     sync::{Arc, LocalKey},
 };

@@ -77,23 +77,13 @@ cfg_if::cfg_if! {
         mod loom_tests;
     } else {
         mod allocator;
-        mod arguments;
-        mod counter;
         mod event_counters;
-        mod events;
         #[cfg(feature = "metrics")]
         mod facade;
-        mod gauge;
-        mod handle;
         mod histogram;
-        mod histogram_handle;
-        mod meter;
+        mod instruments;
         mod number;
-        mod observable;
-        mod process;
-        mod read;
         mod ready;
-        mod report;
         mod reporter;
         mod state;
 
@@ -101,14 +91,13 @@ cfg_if::cfg_if! {
         pub use crate::facade::MetricsRecorder;
         pub use crate::{
             allocator::CountingAllocator,
-            counter::{Counter, UpDownCounter},
-            gauge::Gauge,
-            histogram_handle::Histogram,
-            meter::{InstrumentBuilder, Meter, MeterBuilder},
+            instruments::{
+                Counter, Gauge, Histogram, InstrumentBuilder, Meter, MeterBuilder, UpDownCounter,
+            },
             number::Number,
-            observable::{Observable, Observer},
             ready::observe_process,
             reporter::{Reporter, Reporting},
+            state::observable::{Observable, Observer},
         };
 
         /// For `nettrace-diagnostics`. Not part of the public interface.

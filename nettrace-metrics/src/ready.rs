@@ -3,8 +3,8 @@
 use nettrace_writer::{Stats, bridge};
 
 use crate::{
-    meter::Meter,
-    observable::Observer,
+    instruments::Meter,
+    state::observable::Observer,
     sync::{AtomicBool, Ordering},
 };
 

@@ -5,10 +5,14 @@ use std::time::{Duration, Instant};
 use nettrace_writer::{__process::spawn, Session, bridge::OnlyIn};
 
 use crate::{
-    arguments::{Arguments, Wanted, interval, pairs},
-    events::PROVIDER,
-    report::{Report, What},
-    state::{CHANGED, Locked, State, lock, state},
+    state::{
+        CHANGED, Locked, State,
+        arguments::{Arguments, Wanted, interval, pairs},
+        events::PROVIDER,
+        lock,
+        report::{Report, What},
+        state,
+    },
     sync::PoisonError,
 };
 

@@ -2,7 +2,14 @@
 //!
 //! No increment takes it: it is for what begins and ends, and for whoever reads. While it is held
 //! no code of the application runs. A `fork` waits for it, so that the child finds everything
-//! whole: see [`crate::process`].
+//! whole: see [`process`].
+
+pub(crate) mod arguments;
+pub(crate) mod events;
+pub(crate) mod observable;
+pub(crate) mod process;
+mod read;
+pub(crate) mod report;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +17,7 @@ use crate::{
     cells::{self, CELLS, NO_CELL},
     event_counters::Types,
     histogram::Buckets,
-    observable::Observer,
-    report::Report,
+    state::{observable::Observer, report::Report},
     sync::{Arc, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, PoisonError},
 };
 
@@ -195,7 +201,7 @@ pub(crate) type Locked = MutexGuard<'static, Option<Box<State>>>;
 
 /// Takes the lock. A thread that panicked while it had the lock has left nothing half done.
 pub(crate) fn lock() -> Locked {
-    crate::process::accompany();
+    crate::state::process::accompany();
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

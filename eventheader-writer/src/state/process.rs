@@ -16,8 +16,9 @@ use std::{cell::Cell, sync::TryLockError};
 
 use nettrace_event::registry;
 
+use super::registrar;
 use super::{LOCKED_HERE, Locked, STATE, lock};
-use crate::{registrar, sync::pause, sys};
+use crate::{sync::pause, sys};
 
 /// How many times the end of the process tries to take the lock, with a pause of a millisecond
 /// after each try.

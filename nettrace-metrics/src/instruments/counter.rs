@@ -1,9 +1,11 @@
 //! Sums: counters, and counters that go up and down.
 
-use crate::{
-    cells,
+use super::{
     handle::{Handle, instrument},
     meter::Meter,
+};
+use crate::{
+    cells,
     state::{Bound, Kind},
 };
 

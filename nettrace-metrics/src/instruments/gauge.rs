@@ -1,8 +1,10 @@
 //! The last value of something.
 
-use crate::{
+use super::{
     handle::{Handle, instrument},
     meter::Meter,
+};
+use crate::{
     state::{Bound, Kind, NO_VALUE, Stored},
     sync::{AtomicU64, Ordering},
 };

@@ -1,8 +1,8 @@
 //! What the handles of instruments have in common.
 
+use super::meter::Meter;
 use crate::{
     cells::NO_CELL,
-    meter::Meter,
     once::Once,
     state::{Bound, Description, Kind, lock, state},
     sync::{AtomicU32, AtomicU64, Ordering},

@@ -1,10 +1,10 @@
 //! The distribution of values.
 
-use crate::{
+use super::{
     handle::{Handle, instrument},
     meter::Meter,
-    state::{Bound, Kind},
 };
+use crate::state::{Bound, Kind};
 
 /// How values are distributed: latencies, sizes.
 ///

@@ -1,12 +1,17 @@
 //! Meters, and how instruments are made.
 
-use crate::{
+use super::{
     counter::{Counter, UpDownCounter},
     gauge::Gauge,
     histogram_handle::Histogram,
-    observable::{Observable, Observer},
+};
+use crate::{
     once::Once,
-    state::{Bound, Description, Kind, MeterInfo, tags_text},
+    state::{
+        Bound, Description, Kind, MeterInfo,
+        observable::{Observable, Observer},
+        tags_text,
+    },
     sync::Arc,
 };
 

@@ -5,8 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::{
     histogram::Counts,
     number::Number,
-    observable::Observer,
-    state::{Instrument, Kind, NO_VALUE, Series, Stored, lock, state, sum},
+    state::{Instrument, Kind, NO_VALUE, Series, Stored, lock, observable::Observer, state, sum},
     sync::{Arc, Ordering},
 };
 

@@ -13,13 +13,16 @@ use std::{
 use nettrace_writer::bridge::OnlyIn;
 
 use crate::{
-    arguments::{Arguments, matches},
     event_counters::{EventCounter, Measured, Types},
-    events,
     histogram::{Counts, Distribution},
     number::Number,
-    read::{Reading, Value, read},
-    state::{Instrument, lock, state},
+    state::{
+        Instrument,
+        arguments::{Arguments, matches},
+        events, lock,
+        read::{Reading, Value, read},
+        state,
+    },
     sync::Arc,
 };
 
