@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     beside::Beside,
     error::{Error, Result},
-    instructions, lanes, mutants, packages, seam,
+    instructions, lanes, layers, mutants, packages, seam,
     step::Tally,
     vm, weight,
     workspace::Workspace,
@@ -47,6 +47,7 @@ pub(crate) const LANES: &[Lane] = &[
     lane_of("fmt", "every file is formatted, no line is too long", lanes::fmt),
     lane_of("clippy", "no lint fires, with and without features", lanes::clippy),
     lane_of("seam", "atomics and threads are named in the seams only", seam::run),
+    lane_of("layers", "no top-level modules import each other", layers::run),
     lane_of("doc", "the documentation builds without a warning", lanes::doc),
     lane_of("kills", "a killed program leaves a complete file", lanes::kills),
     lane_of("instructions", "no event takes more instructions than before", instructions::run),
