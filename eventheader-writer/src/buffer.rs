@@ -4,17 +4,11 @@
 //! The bytes are apart from their number, and a [`Buffer`] only refers to them. In one struct they
 //! would be zeroed together: the compiler joins what it fills in anyway with the zeros beside it.
 //!
-//! Values of a fixed size are not checked one by one. Behind the capacity is room for [`SLACK`]
-//! bytes of them. Only a value that might not fit there asks whether the capacity is exceeded. The
-//! compiler knows how many bytes came since the last check, except in loops, so it mostly leaves
-//! that question out.
-//!
 //! Invariants:
 //!
 //! - B1: a [`Fill`] goes with one [`Storage`], whose first `len` bytes are initialised. `len` grows
 //!   only by the number of bytes copied.
-//! - B2: `len` is at most `CAPACITY + unchecked`, and `unchecked` at most `SLACK`. So `len` is
-//!   within the array.
+//! - B2: `len` is at most `CAPACITY`, so it is within the array.
 #![allow(unsafe_code, reason = "B1, B2: an array that is not zeroed for every event")]
 
 use std::{fmt, mem::MaybeUninit, ptr, slice};
@@ -31,25 +25,23 @@ pub const MAX_EVENT_BYTES: usize = 8_192 - 8;
 pub(crate) const INDEX_BYTES: usize = 4;
 
 const CAPACITY: usize = INDEX_BYTES + MAX_EVENT_BYTES;
-/// The most bytes that may follow each other without a check.
-const SLACK: usize = 256;
 
 /// The bytes of a buffer.
-pub(crate) struct Storage([MaybeUninit<u8>; CAPACITY + SLACK]);
+pub(crate) struct Storage([MaybeUninit<u8>; CAPACITY]);
 
 impl Storage {
     /// Bytes that are not initialised.
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; CAPACITY + SLACK])
+        Self([const { MaybeUninit::uninit() }; CAPACITY])
     }
 
     /// The first bytes, if all fitted.
     #[inline(always)]
-    fn bytes(&self, Fill { len, overflowed, .. }: Fill) -> Option<&[u8]> {
+    fn bytes(&self, Fill { len, overflowed }: Fill) -> Option<&[u8]> {
         // SAFETY: B1, B2.
         let bytes = unsafe { slice::from_raw_parts(self.0.as_ptr().cast(), len) };
-        (!overflowed && len <= CAPACITY).then_some(bytes)
+        (!overflowed).then_some(bytes)
     }
 }
 
@@ -64,13 +56,11 @@ pub(crate) struct Buffer<'a> {
 #[derive(Clone, Copy, Debug)]
 struct Fill {
     len: usize,
-    /// The number of bytes that were appended since `len` was last compared with the capacity.
-    unchecked: usize,
     overflowed: bool,
 }
 
 impl Fill {
-    const EMPTY: Self = Self { len: 0, unchecked: 0, overflowed: false };
+    const EMPTY: Self = Self { len: 0, overflowed: false };
 }
 
 impl<'a> Buffer<'a> {
@@ -97,23 +87,12 @@ impl<'a> Buffer<'a> {
         // SAFETY: `end` is within the array.
         unsafe { self.copy(bytes) };
         self.fill.len = end;
-        self.fill.unchecked = 0;
     }
 
     /// Appends a number of bytes that is known when the program is compiled.
     #[inline(always)]
     pub(crate) fn put_array<const N: usize>(&mut self, bytes: &[u8; N]) {
-        const { assert!(N <= SLACK) };
-        if self.fill.unchecked + N > SLACK {
-            if self.fill.len > CAPACITY {
-                self.fail();
-            }
-            self.fill.unchecked = 0;
-        }
-        // SAFETY: `len + N` is at most `CAPACITY + unchecked + N` (B2), and so within the array.
-        unsafe { self.copy(bytes) };
-        self.fill.len += N;
-        self.fill.unchecked += N;
+        self.put(bytes);
     }
 
     /// Appends values, of which `bytes` gives as many bytes as they have in memory.
@@ -134,7 +113,6 @@ impl<'a> Buffer<'a> {
             unsafe { self.copy(&bytes(value)) };
             self.fill.len += N;
         }
-        self.fill.unchecked = 0;
     }
 
     /// Copies bytes to the end.
@@ -173,15 +151,6 @@ impl<'a> Buffer<'a> {
     #[inline(always)]
     pub(crate) fn fail(&mut self) {
         self.fill = Fill { overflowed: true, ..Fill::EMPTY };
-    }
-
-    /// Lets a function that is not inlined append. It gets a copy of the length, so that the
-    /// compiler can keep the buffer's own in a register.
-    #[inline(always)]
-    pub(crate) fn apart(&mut self, append: impl FnOnce(&mut Buffer<'_>)) {
-        let mut copy = Buffer { storage: self.storage, fill: self.fill };
-        append(&mut copy);
-        self.fill = copy.fill;
     }
 }
 
@@ -243,36 +212,6 @@ mod tests {
         assert_eq!(buffer.bytes(), Some(&[][..]));
     }
 
-    /// Arrays are checked late: at the last moment, or by what comes after them.
-    #[test]
-    fn arrays_fit_exactly_as_slices_do() {
-        const MOST: usize = 3 * SLACK / 7;
-        let mut storage = Storage::new();
-        for before in CAPACITY - 2 * SLACK..=CAPACITY {
-            for (count, after) in (0..=MOST).map(|count| (count, count % 3)) {
-                let mut buffer = Buffer::new(&mut storage);
-                buffer.put(&vec![1; before]);
-                for _ in 0..count {
-                    buffer.put_array(&[2; 7]);
-                    assert!(buffer.len() <= CAPACITY + SLACK, "B2");
-                }
-                let fits = before + 7 * count <= CAPACITY;
-                assert_eq!(buffer.bytes().is_some(), fits, "{before} and {count} arrays");
-                buffer.put(&vec![3; after]);
-                let fits = before + 7 * count + after <= CAPACITY;
-                let Some(bytes) = buffer.bytes() else {
-                    assert!(!fits, "{before}, {count} arrays and {after}");
-                    continue;
-                };
-                assert!(fits, "{before}, {count} arrays and {after}");
-                let (ones, rest) = bytes.split_at(before);
-                let (twos, threes) = rest.split_at(7 * count);
-                let all = |bytes: &[u8], value| bytes.iter().all(|&byte| byte == value);
-                assert!(all(ones, 1) && all(twos, 2) && all(threes, 3) && threes.len() == after);
-            }
-        }
-    }
-
     #[test]
     fn values_are_appended_at_once_or_not_at_all() {
         let mut storage = Storage::new();
@@ -299,14 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_apart_is_kept() {
-        let mut storage = Storage::new();
-        let mut buffer = Buffer::new(&mut storage);
-        buffer.put_array(&[1]);
-        buffer.apart(|buffer| buffer.put_array(&[2, 3]));
-        assert_eq!(buffer.bytes(), Some(&[1, 2, 3][..]));
-        buffer.apart(|buffer| buffer.fail());
-        assert!(buffer.bytes().is_none());
+    fn a_kept_buffer_keeps_what_is_appended() {
         let mut kept = Kept::new();
         kept.append(|buffer| buffer.put(&[1]));
         kept.append(|buffer| buffer.put_array(&[2]));

@@ -9,15 +9,15 @@
 //! |---|---|---|
 //! | bare `writev` of the encoded bytes, in one piece | 232 ns | 550 ns |
 //! | the same in three pieces | × 1.02 | × 1.02 |
-//! | bare `write` of the encoded bytes | × 0.66 | × 0.87 |
-//! | a whole emit, with encoding | × 0.70 | × 0.89 |
+//! | bare `write` of the encoded bytes | × 0.67 | × 0.87 |
+//! | a whole emit, with encoding | × 0.80 | × 0.93 |
 //!
-//! So an emit adds 10 ns to its `write`. It takes 179 instructions up to the system call, as
-//! `cargo xtask instructions` counts them.
+//! An emit takes 320 instructions up to the system call, as `cargo xtask instructions` counts them.
+//! Each field is one indirect call, so that all of this exists once, and not for each type.
 
 use std::{cell::Cell, mem, num::NonZero};
 
-use nettrace_event::{EventType, NOT_REGISTERED, TraceEvent, registry};
+use nettrace_event::{AnyEvent, EventType, NOT_REGISTERED, TraceEvent, registry};
 
 use crate::{
     buffer::{Buffer, INDEX_BYTES, Storage},
@@ -161,8 +161,7 @@ pub trait Emit: TraceEvent {
     {
         let ty = self.event_type();
         if let Some(word) = NonZero::new(ty.enabled()) {
-            let event = self;
-            emit_enabled(&event, ty, word);
+            write_if_enabled(&self, ty, word.get(), &const { Context::new() });
         }
     }
 
@@ -186,7 +185,7 @@ pub trait Emit: TraceEvent {
         let ty = self.event_type();
         let word = ty.enabled();
         if word != 0 {
-            write_if_enabled(self, ty, word, context);
+            write_if_enabled(&self, ty, word, context);
         }
     }
 }
@@ -293,7 +292,7 @@ pub fn encoded<T: TraceEvent + ?Sized>(event: &T, context: &Context<'_>) -> Resu
     let preamble = Preamble::of_schema(schema)?;
     let mut storage = Storage::new();
     let mut buffer = Buffer::new(&mut storage);
-    make(event, &preamble, 0, context, usize::MAX, &mut buffer);
+    make(&event, &preamble, 0, context, usize::MAX, &mut buffer);
     match buffer.bytes() {
         Some(bytes) => Ok(bytes[INDEX_BYTES..].to_vec()),
         None => Err(Error::TooLarge { event: schema.name.to_owned() }),
@@ -303,9 +302,8 @@ pub fn encoded<T: TraceEvent + ?Sized>(event: &T, context: &Context<'_>) -> Resu
 /// Writes an event whose word had the kernel's bit set, possibly among others. For backends that
 /// share the word.
 #[doc(hidden)]
-#[inline]
-pub fn write_if_enabled<T: TraceEvent + ?Sized>(
-    event: &T,
+pub fn write_if_enabled(
+    event: &dyn AnyEvent,
     ty: &'static EventType,
     mut word: u32,
     context: &Context<'_>,
@@ -384,13 +382,6 @@ pub(crate) fn cuts() -> bool {
 
 static CUT: AtomicU32 = AtomicU32::new(0);
 
-/// Called while somebody listens. It is a function per event type, not inlined, so that the
-/// disabled path stays short.
-#[inline(never)]
-fn emit_enabled<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, word: NonZero<u32>) {
-    write_if_enabled(event, ty, word.get(), &const { Context::new() });
-}
-
 /// Registers a type at its first event, unless another thread has just done so. Returns its word.
 #[cold]
 fn register_first(ty: &'static EventType) -> u32 {
@@ -402,17 +393,15 @@ fn register_first(ty: &'static EventType) -> u32 {
     ty.enabled()
 }
 
-#[inline(always)]
-fn write<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, context: &Context<'_>) {
+fn write(event: &dyn AnyEvent, ty: &'static EventType, context: &Context<'_>) {
     let Some(point) = state::type_point(ty.index()) else { return write_later(event, ty, context) };
     let Some(target) = point.channel.load() else { return write_later(event, ty, context) };
     write_whole(event, &point.preamble, target, context);
 }
 
 /// Writes an event to a descriptor, with a write index.
-#[inline(always)]
-fn write_whole<T: TraceEvent + ?Sized>(
-    event: &T,
+fn write_whole(
+    event: &dyn AnyEvent,
     preamble: &Preamble,
     (fd, index): (i32, u32),
     context: &Context<'_>,
@@ -428,9 +417,8 @@ fn write_whole<T: TraceEvent + ?Sized>(
     }
 }
 
-#[inline(always)]
-fn make<T: TraceEvent + ?Sized>(
-    event: &T,
+fn make(
+    event: &dyn AnyEvent,
     preamble: &Preamble,
     index: u32,
     context: &Context<'_>,
@@ -438,12 +426,12 @@ fn make<T: TraceEvent + ?Sized>(
     buffer: &mut Buffer<'_>,
 ) {
     preamble.begin(index, &context.activity, buffer);
-    event.encode(&mut EventHeaderEncoder::new(buffer, text_limit));
+    event.encode_with(&mut EventHeaderEncoder::new(buffer, text_limit));
 }
 
 /// Writes an event that saw the kernel's bit before the registering thread published its channel.
 #[cold]
-fn write_later<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, context: &Context<'_>) {
+fn write_later(event: &dyn AnyEvent, ty: &'static EventType, context: &Context<'_>) {
     if ty.is_refused() {
         return counters::count_refused();
     }
@@ -459,8 +447,8 @@ fn write_later<T: TraceEvent + ?Sized>(event: &T, ty: &'static EventType, contex
 /// Handles an event that does not fit.
 #[cold]
 #[inline(never)]
-fn write_cut<T: TraceEvent + ?Sized>(
-    event: &T,
+fn write_cut(
+    event: &dyn AnyEvent,
     preamble: &Preamble,
     (fd, index): (i32, u32),
     context: &Context<'_>,

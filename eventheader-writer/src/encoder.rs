@@ -76,7 +76,8 @@ macro_rules! numbers {
 }
 
 impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
-    type Mark = bool;
+    // Any that `AnyEncoder` passes on: this encoder needs none.
+    type Mark = usize;
 
     numbers! {
         u8, u8_elements: u8;
@@ -201,13 +202,13 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
     }
 
     #[inline(always)]
-    fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> bool {
+    fn begin_array(&mut self, len: usize, layout: ArrayLayout) -> usize {
         match layout {
             ArrayLayout::Fixed(count) if usize::from(count) != len => self.buffer.fail(),
             ArrayLayout::Fixed(_) => {}
             _ => self.count(len),
         }
-        true
+        0
     }
 
     #[inline(always)]
@@ -216,35 +217,35 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         len: usize,
         layout: ArrayLayout,
         element: &'static FieldType,
-    ) -> bool {
+    ) -> usize {
         let counted = shape::counts_elements(element, layout, self.format);
         self.begin_array(len, if counted { ArrayLayout::Counted } else { layout })
     }
 
     #[inline(always)]
-    fn end_array(&mut self, _: bool) {}
+    fn end_array(&mut self, _: usize) {}
 
     #[inline(always)]
-    fn begin_option(&mut self, present: bool, ty: &'static FieldType) -> bool {
+    fn begin_option(&mut self, present: bool, ty: &'static FieldType) -> usize {
         match shape::option_start(ty, self.format) {
             Start::Size(size) => self.count(if present { size.into() } else { 0 }),
             Start::Count => self.count(present.into()),
             Start::Own if present => {}
             Start::Own => self.count(0),
         }
-        present
+        0
     }
 
     #[inline(always)]
-    fn end_option(&mut self, _: bool) {}
+    fn end_option(&mut self, _: usize) {}
 
     #[inline(always)]
-    fn begin_location(&mut self, _: &'static FieldType) -> bool {
-        true
+    fn begin_location(&mut self, _: &'static FieldType) -> usize {
+        0
     }
 
     #[inline(always)]
-    fn begin_location_data(&mut self, _: bool, _: &'static FieldType) {
+    fn begin_location_data(&mut self, _: usize, _: &'static FieldType) {
         self.location = self.buffer.len();
         self.count(0);
     }
@@ -258,7 +259,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
     }
 
     #[inline(always)]
-    fn end_location_data(&mut self, _: bool, ty: &'static FieldType) {
+    fn end_location_data(&mut self, _: usize, ty: &'static FieldType) {
         let size = self.buffer.len().wrapping_sub(self.location + 2);
         let element = match ty {
             FieldType::Array(element, _) => shape::fixed_size(element, self.format),

@@ -18,6 +18,7 @@
 
 pub use nettrace_event::{
     ArrayLayout, EventSchema, EventType, FieldAs, FieldFormat, FieldRole, FieldSchema, FieldType,
-    LocatedField, PayloadEncoder, Place, ProviderSchema, Storage, StrEncoding, TraceEvent,
-    TraceField, derived_id, encoding,
+    LocatedField, PayloadEncoder, Place, ProviderSchema, Storage, StrEncoding, derived_id,
+    encoding,
+    traits::{TraceEvent, TraceField},
 };

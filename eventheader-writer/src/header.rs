@@ -75,11 +75,10 @@ pub(crate) fn complete(header: Header, bytes: &mut [u8], event: &str) -> Result<
 }
 
 /// Starts an event with bytes that [`complete`] has completed.
-#[inline(always)]
 pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &mut Buffer<'_>) {
     buffer.put_array(&index.to_ne_bytes());
     let Some(id) = activity.id else { return buffer.put(bytes) };
-    buffer.apart(|buffer| begin_in_activity(bytes, id, activity.related, buffer));
+    begin_in_activity(bytes, id, activity.related, buffer);
 }
 
 #[cold]

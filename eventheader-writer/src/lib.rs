@@ -111,7 +111,11 @@ mod sync;
 mod sys;
 mod tracefs;
 
-pub use nettrace_event::{FieldFormat, Level, TraceEvent, TraceField, registry::RegisterError};
+pub use nettrace_event::{
+    FieldFormat, Level,
+    registry::RegisterError,
+    traits::{TraceEvent, TraceField},
+};
 pub use nettrace_macros::{TracepointEvent as TraceEvent, TracepointField as TraceField};
 
 pub use crate::{

@@ -67,6 +67,8 @@ pub struct EventType {
     pub(crate) next: AtomicPtr<EventType>,
     /// The next type among those that the registry finds by the same hash.
     pub(crate) next_by_id: AtomicPtr<EventType>,
+    /// The next type among those that were met while nobody was attached.
+    pub(crate) next_set_aside: AtomicPtr<EventType>,
     schema: &'static EventSchema,
 }
 
@@ -96,6 +98,7 @@ impl EventType {
             row_head: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
             next_by_id: AtomicPtr::new(ptr::null_mut()),
+            next_set_aside: AtomicPtr::new(ptr::null_mut()),
             schema,
         }
     }

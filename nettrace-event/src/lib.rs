@@ -1,19 +1,38 @@
-//! Describes events independently of any format: their schema, their values, and the word that
-//! records who listens.
-//!
-//! An application does not name this crate: it derives [`TraceEvent`] through the writer's crate,
-//! which re-exports everything here. A backend implements [`PayloadEncoder`].
+//! Events for libraries. A struct that derives [`TraceEvent`] is an event; [`emit`](Emit::emit)
+//! records it, if the application wants that.
 //!
 //! ```
-//! use nettrace_event::{ArrayLayout, FieldType, TraceField};
+//! # #[cfg(feature = "derive")] {
+//! use nettrace_event::{Emit, TraceEvent};
 //!
-//! // How the schema of an event describes fields of these Rust types.
-//! assert_eq!(<usize as TraceField>::TYPE, FieldType::U64);
-//! assert_eq!(
-//!     <[bool] as TraceField>::TYPE,
-//!     FieldType::Array(&FieldType::Bool, ArrayLayout::Counted)
-//! );
+//! /// A connection of the pool was given out.
+//! #[derive(TraceEvent)]
+//! #[trace_event(provider = "Contoso-Pool")]
+//! struct Acquired<'a> {
+//!     host: &'a str,
+//!     waited_micros: u64,
+//! }
+//!
+//! Acquired { host: "db-1", waited_micros: 180 }.emit();
+//! # }
 //! ```
+//!
+//! This crate is small and has neither sessions nor files, starts no thread and makes no system
+//! call. An application that wants the events depends on `nettrace-writer` and starts a session:
+//!
+//! - **Without a session**, or without `nettrace-writer`, each event costs one load and one branch.
+//!   The first event of a type also puts the type into a list.
+//! - **With a session**, the events of libraries are recorded as those of the application are, at
+//!   the same price. It does not matter whether a type's first event comes before the session or
+//!   after. An event before the session is not recorded, and not counted.
+//! - **Tracepoints**: with its feature `user_events`, `nettrace-writer` also writes the events as
+//!   Linux tracepoints, from the first session on, or from the first call of a function in
+//!   `nettrace_writer::tracepoints`.
+//!
+//! An application derives and emits through `nettrace-writer`, which re-exports what it needs of
+//! this crate. The types and traits are the same.
+//!
+//! A backend implements [`PayloadEncoder`] and [`registry::Backend`].
 //!
 //! # Types
 //!
@@ -52,9 +71,12 @@
 //!
 //! # Features
 //!
+//! * `derive`: the derives [`TraceEvent`](trait@TraceEvent) and [`TraceField`](trait@TraceField). A
+//!   library that implements these traits by hand does not compile `syn`.
 //! * `std` (default): `SystemTime`, `HashMap`, paths and system strings as fields
 //! * `alloc` (part of `std`): the types that allocate
 //! * `uuid`: `uuid::Uuid`
+//! * `any_encoder`: events can be encoded by an encoder behind a pointer. For backends.
 //!
 //! Without `std` the crate does not use the standard library.
 #![no_std]
@@ -64,7 +86,11 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+#[cfg(feature = "any_encoder")]
+mod any_encoder;
+mod any_event;
 pub mod check;
+mod emit;
 mod encode;
 pub mod encoding;
 mod event;
@@ -72,25 +98,46 @@ mod event;
 #[doc(hidden)]
 pub mod example;
 mod field;
+pub mod payload;
+mod recorder;
 pub mod registry;
 mod schema;
 
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use nettrace_macros::{LibraryEvent as TraceEvent, LibraryField as TraceField};
+
+#[cfg(feature = "any_encoder")]
+pub use crate::any_encoder::AnyEncoder;
 pub use crate::{
+    any_event::AnyEvent,
+    emit::{Accompany, Emit, emit_lazy},
     encode::PayloadEncoder,
     event::{
         EventType, KERNEL_BIT, LOST_BIT, Made, NOT_REGISTERED, PAYLOADS_VARY, SESSION_BITS,
         TraceEvent, compact_head,
     },
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
+    recorder::Recorder,
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,
         ProviderSchema, Storage, StrEncoding, derived_id,
     },
 };
 
-/// The items that derived code names, under the path that it expects in a writer's crate. This
-/// makes `crate = nettrace_event` work for a crate without a writer.
+/// The traits without the derives of the same names: for a crate that has derives of its own.
+pub mod traits {
+    pub use crate::{event::TraceEvent, field::TraceField};
+}
+
+/// The items that derived code names, under the path that it expects.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::*;
 }
+
+/// The README, so that the tests compile its example.
+#[cfg(all(doctest, feature = "derive"))]
+#[doc = include_str!("../README.md")]
+#[doc(hidden)]
+pub mod readme {}

@@ -28,7 +28,7 @@ mod ids;
 mod lock;
 
 use core::{
-    fmt,
+    error, fmt, mem,
     ptr::{self, NonNull},
     sync::atomic::{AtomicPtr, Ordering},
 };
@@ -144,20 +144,10 @@ impl fmt::Debug for dyn Backend {
 /// );
 /// # Ok::<(), RegisterError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
     /// The author gave another event of the provider the same id.
-    #[error(
-        "event `{}` of provider `{}` (at {}) is given the id {}, which event `{}` (at {}) is \
-         given, too; give it another with `#[trace_event(id = ...)]`, or none",
-        .refused.name,
-        .refused.provider.name,
-        .refused.place,
-        .refused.id,
-        .holder.name,
-        .holder.place,
-    )]
     IdClash {
         /// The type that was refused.
         refused: &'static EventSchema,
@@ -165,33 +155,50 @@ pub enum RegisterError {
         holder: &'static EventSchema,
     },
     /// The process already has [`MAX_TYPES`] event types.
-    #[error(
-        "event `{}` of provider `{}` (at {}) exceeds the {MAX_TYPES} event types that a process \
-         can have",
-        .refused.name,
-        .refused.provider.name,
-        .refused.place,
-    )]
     TooManyTypes {
         /// The type that was refused.
         refused: &'static EventSchema,
     },
     /// A signal handler interrupted a registration of the same thread. The type can still be
     /// registered later.
-    #[error(
-        "event `{}` of provider `{}` cannot be registered in the middle of another registration; \
-         register it before a signal handler emits it",
-        .refused.name,
-        .refused.provider.name,
-    )]
     Busy {
         /// The type that was not registered.
         refused: &'static EventSchema,
     },
 }
 
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::IdClash { refused, .. }
+        | Self::TooManyTypes { refused }
+        | Self::Busy { refused }) = self;
+        let EventSchema { name, provider, place, id, .. } = refused;
+        write!(f, "event `{name}` of provider `{}` ", provider.name)?;
+        match self {
+            Self::IdClash { holder, .. } => write!(
+                f,
+                "(at {place}) is given the id {id}, which event `{}` (at {}) is given, too; give \
+                 it another with `#[trace_event(id = ...)]`, or none",
+                holder.name, holder.place,
+            ),
+            Self::TooManyTypes { .. } => write!(
+                f,
+                "(at {place}) exceeds the {MAX_TYPES} event types that a process can have"
+            ),
+            Self::Busy { .. } => f.write_str(
+                "cannot be registered in the middle of another registration; register it before a \
+                 signal handler emits it",
+            ),
+        }
+    }
+}
+
+impl error::Error for RegisterError {}
+
 static TYPES: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
 static REFUSED: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
+/// Types that were met while nobody was attached. They stay in this list, registered or not.
+static SET_ASIDE: AtomicPtr<EventType> = AtomicPtr::new(ptr::null_mut());
 static BACKENDS: AtomicPtr<BackendEntry> = AtomicPtr::new(ptr::null_mut());
 
 /// Registers an event type: assigns its index and its id, and calls every backend. Does nothing if
@@ -222,6 +229,11 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
     let Some(_guard) = lock::lock() else {
         return Err(RegisterError::Busy { refused: ty.schema() });
     };
+    register_locked(ty)
+}
+
+/// [`register`], for the holder of the lock.
+fn register_locked(ty: &'static EventType) -> Result<(), RegisterError> {
     if ty.is_registered() {
         return Ok(());
     }
@@ -255,8 +267,40 @@ pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
     admitted
 }
 
-/// Installs a backend: puts it into the list and calls it for every registered type. Does nothing
-/// if it is installed, or in a signal handler that interrupted a registration.
+/// Puts a type into the list of those that [`install`] registers. Returns `false` if a thread has
+/// done so, or is about to.
+///
+/// Takes no lock: while no backend is installed, nobody repairs a lock in the child of a `fork`. A
+/// child that was forked in the middle of this finds the type in no list, but its word unchanged.
+pub(crate) fn set_aside(ty: &'static EventType) -> bool {
+    let own = ptr::from_ref(ty).cast_mut();
+    let link = &ty.next_set_aside;
+    // Relaxed: the insertion publishes the link. The last type of the list links to itself.
+    if link.compare_exchange(ptr::null_mut(), own, Ordering::Relaxed, Ordering::Relaxed).is_err() {
+        return false;
+    }
+    let mut head = SET_ASIDE.load(Ordering::Relaxed);
+    loop {
+        link.store(if head.is_null() { own } else { head }, Ordering::Relaxed);
+        // SeqCst: see `recorder::nobody_records`. Its release part pairs with the load in `walk`.
+        match SET_ASIDE.compare_exchange_weak(head, own, Ordering::SeqCst, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// The types that were set aside.
+fn set_aside_types() -> impl Iterator<Item = &'static EventType> {
+    let mut last = ptr::null();
+    // The last type comes again and again.
+    walk(&SET_ASIDE, |ty: &EventType| &ty.next_set_aside)
+        .take_while(move |ty| !ptr::eq(mem::replace(&mut last, ptr::from_ref(*ty)), *ty))
+}
+
+/// Installs a backend: puts it into the list and calls it for every registered type. Registers the
+/// types whose events were emitted before any backend was installed. Does nothing if it is
+/// installed, or in a signal handler that interrupted a registration.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -290,19 +334,23 @@ pub fn install(entry: &'static BackendEntry) {
     let Some(_guard) = lock::lock() else { return };
     // Search the list itself: after a `fork` by another thread, the child may have the entry in it
     // or not.
-    if backends().any(|installed| ptr::eq(installed, entry)) {
-        return;
+    if !backends().any(|installed| ptr::eq(installed, entry)) {
+        let head = BACKENDS.load(Ordering::SeqCst);
+        entry.next.store(head, Ordering::Relaxed);
+        BACKENDS.store(ptr::from_ref(entry).cast_mut(), Ordering::SeqCst);
+        for ty in types() {
+            entry.backend.attach(ty);
+            entry.backend.settled(ty);
+        }
+        for ty in refused() {
+            entry.backend.refused(ty);
+            entry.backend.settled(ty);
+        }
     }
-    let head = BACKENDS.load(Ordering::SeqCst);
-    entry.next.store(head, Ordering::Relaxed);
-    BACKENDS.store(ptr::from_ref(entry).cast_mut(), Ordering::SeqCst);
-    for ty in types() {
-        entry.backend.attach(ty);
-        entry.backend.settled(ty);
-    }
-    for ty in refused() {
-        entry.backend.refused(ty);
-        entry.backend.settled(ty);
+    // Also if the backend is installed: that may have been in the parent of a `fork`, which another
+    // thread interrupted here. A type that is refused is in the list of these.
+    for ty in set_aside_types().filter(|ty| !ty.is_settled()) {
+        let _ = register_locked(ty);
     }
 }
 

@@ -2,23 +2,10 @@
 
 use alloc::vec::Vec;
 
-/// The longest LEB128 form of a `u64`, in bytes.
-pub(crate) const MAX_VARUINT64: usize = 10;
+pub(crate) use nettrace_event::payload::primitive::{MAX_VARUINT64, guid, put_varuint, zigzag};
 
 /// The longest LEB128 form of a `u32`, in bytes.
 pub(crate) const MAX_VARUINT32: usize = 5;
-
-/// Writes `value` as LEB128 at `at` and returns the position after it.
-#[inline(always)]
-pub(crate) fn put_varuint(bytes: &mut [u8], mut at: usize, mut value: u64) -> usize {
-    while value >= 0x80 {
-        bytes[at] = value as u8 | 0x80;
-        value >>= 7;
-        at += 1;
-    }
-    bytes[at] = value as u8;
-    at + 1
-}
 
 /// `value` as LEB128, in a word whose first bytes count, and how many do.
 #[inline(always)]
@@ -41,25 +28,10 @@ pub(crate) fn varuint(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[..len]);
 }
 
-/// Maps a signed number to an unsigned one, so that numbers of small magnitude stay small.
-#[inline(always)]
-pub(crate) const fn zigzag(value: i64) -> u64 {
-    ((value << 1) ^ (value >> 63)) as u64
-}
-
 /// Appends text as the format's `string`: LEB128 byte count, then UTF-8.
 pub(crate) fn string(text: &str, out: &mut Vec<u8>) {
     varuint(text.len() as u64, out);
     out.extend_from_slice(text.as_bytes());
-}
-
-/// Converts a GUID from the byte order of RFC 4122 to the format's `Guid`: an `Int32`, two `Int16`
-/// and eight bytes, the numbers little endian.
-#[inline(always)]
-pub(crate) const fn guid(rfc: &[u8; 16]) -> [u8; 16] {
-    let [a, b, c, d, e, f, g, h, rest @ ..] = *rfc;
-    let [i, j, k, l, m, n, o, p] = rest;
-    [d, c, b, a, f, e, h, g, i, j, k, l, m, n, o, p]
 }
 
 /// Reads a LEB128 number of at most `max_len` bytes, which may be padded (`80 00` is 0), and moves

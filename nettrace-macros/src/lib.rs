@@ -1,5 +1,6 @@
-//! The derive macros of NetTrace for Rust. Applications use them through `nettrace-writer`, which
-//! re-exports them. The generated code names only that crate's `__private`.
+//! The derive macros of NetTrace for Rust. Applications use them through `nettrace-writer`, and
+//! libraries through `nettrace-event`, which re-export them. The generated code names only that
+//! crate's `__private`.
 //!
 //! `ast` reads the input, `valid` checks it, `expand` and `field` write the code. If there are
 //! mistakes, `fallback` writes the code instead. `traced` and `span` write spans. The events of a
@@ -50,6 +51,21 @@ pub fn derive_tracepoint_event(input: TokenStream) -> TokenStream {
 pub fn derive_tracepoint_field(input: TokenStream) -> TokenStream {
     let home = syn::parse_quote!(::eventheader_writer);
     derive(&parse_macro_input!(input), Derive::Field, home).into()
+}
+
+// Those of `nettrace-event`, which re-exports them as `TraceEvent` and `TraceField`. The generated
+// code names that crate.
+
+#[doc = include_str!("../docs/trace_event.md")]
+#[proc_macro_derive(LibraryEvent, attributes(trace_event))]
+pub fn derive_library_event(input: TokenStream) -> TokenStream {
+    derive(&parse_macro_input!(input), Derive::Event, syn::parse_quote!(::nettrace_event)).into()
+}
+
+#[doc = include_str!("../docs/trace_field.md")]
+#[proc_macro_derive(LibraryField, attributes(trace_event))]
+pub fn derive_library_field(input: TokenStream) -> TokenStream {
+    derive(&parse_macro_input!(input), Derive::Field, syn::parse_quote!(::nettrace_event)).into()
 }
 
 #[doc = include_str!("../docs/trace_span.md")]

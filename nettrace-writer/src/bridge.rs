@@ -100,14 +100,14 @@ use std::{
 };
 
 use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
-use nettrace_event::{EventType, Level, TraceEvent, registry::RegisterError};
+use nettrace_event::{AnyEvent, EventType, Level, TraceEvent, registry::RegisterError};
 
 use crate::{
     context::{
         Context, NotAcrossAwait,
         frames::{self, Above, Begun, Entered, Ids, Snapshot},
     },
-    emit::{any_event::AnyEvent, apart::emit_in, emit_any, emit_to as emit_to_sessions},
+    emit::{apart::emit_in, emit_any, emit_to as emit_to_sessions},
     session::Session,
     shared::{Shared, local, sessions, stats::Stats, watchers},
     span::{Elapsed, Started},

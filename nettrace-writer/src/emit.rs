@@ -1,6 +1,5 @@
 //! The path of an event from the caller to its thread's buffer.
 
-pub(crate) mod any_event;
 pub(crate) mod apart;
 mod general;
 mod in_place;
@@ -12,10 +11,9 @@ mod tracepoint;
 
 use std::num::NonZero;
 
-use nettrace_event::{EventType, TraceEvent};
+use nettrace_event::{Accompany, AnyEvent, EventType, Recorder};
 
 use self::{
-    any_event::AnyEvent,
     general::{Outcome, attempt, emit_somewhere},
     in_place::place_now,
     origin::NO_ORIGIN,
@@ -30,128 +28,18 @@ use crate::{
 
 pub(crate) use self::general::emit_to;
 pub use self::origin::{MAX_STACK_FRAMES, Origin};
+#[doc(inline)]
+pub use nettrace_event::{Emit, emit, emit_lazy};
 
-/// Records events: every type that implements [`TraceEvent`] has these methods.
-///
-/// ```
-/// use nettrace_writer::{Emit, TraceEvent};
-///
-/// #[derive(TraceEvent)]
-/// #[trace_event(provider = "Contoso-Checkout")]
-/// struct Answered {
-///     micros: u64,
-/// }
-///
-/// /// Takes any event, and passes its value on.
-/// fn traced<E: TraceEvent>(event: E) -> E {
-///     (&event).emit();
-///     event
-/// }
-///
-/// assert_eq!(traced(Answered { micros: 180 }).micros, 180);
-/// ```
-pub trait Emit: TraceEvent {
-    /// Records the event in every session that listens to its type. If none does, this costs one
-    /// load and one branch.
-    ///
-    /// Never fails and never panics: an event that cannot be recorded is counted. Never blocks,
-    /// unless a session [asks for it](crate::OnFull::Block).
-    ///
-    /// Takes the event by value. So its fields need not be in memory before the check whether a
-    /// session listens. To keep the event, write `(&event).emit()`.
-    ///
-    /// ```
-    /// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Contoso-Checkout")]
-    /// struct Answered<'a> {
-    ///     url: &'a str,
-    ///     micros: u64,
-    /// }
-    ///
-    /// Answered { url: "/cart", micros: 200 }.emit(); // nobody listens
-    /// let session = Session::builder().sink(MemorySink::new()).start()?;
-    /// let event = Answered { url: "/cart", micros: 180 };
-    /// (&event).emit();
-    /// event.emit();
-    /// assert_eq!(session.finish()?.written, 2);
-    /// # Ok::<(), nettrace_writer::Error>(())
-    /// ```
+/// What records the events of all crates, once this crate has attached itself.
+pub(crate) static RECORDER: Recorder = Recorder { record };
+
+impl Accompany for Origin<'_> {
     #[inline]
-    fn emit(self)
-    where
-        Self: Sized,
-    {
-        let ty = self.event_type();
-        if let Some(word) = NonZero::new(ty.enabled()) {
-            record(&self, word, ty);
+    fn record(&self, event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+        if !is_left_out(ty, word.get()) {
+            emit_somewhere(event, ty, word.get(), self);
         }
-    }
-
-    /// Records the event with a stack or a related thread. Otherwise as [`emit`](Self::emit).
-    ///
-    /// ```
-    /// use nettrace_writer::{Origin, Emit, Session, TraceEvent, sink::MemorySink};
-    ///
-    /// #[derive(TraceEvent)]
-    /// #[trace_event(provider = "Contoso-Checkout")]
-    /// struct Allocated {
-    ///     bytes: u64,
-    /// }
-    ///
-    /// // Return addresses, from whatever walks stacks in the application.
-    /// let addresses = [0x5555_0010, 0x5555_0200];
-    /// let session = Session::builder().sink(MemorySink::new()).start()?;
-    /// Allocated { bytes: 4_096 }.emit_with(&Origin::new().stack(&addresses));
-    /// assert_eq!(session.finish()?.written, 1);
-    /// # Ok::<(), nettrace_writer::Error>(())
-    /// ```
-    #[inline]
-    fn emit_with(&self, origin: &Origin<'_>) {
-        let ty = self.event_type();
-        let word = ty.enabled();
-        if word != 0 && !is_left_out(ty, word) {
-            emit_somewhere(&self, ty, word, origin);
-        }
-    }
-}
-
-impl<T: TraceEvent + ?Sized> Emit for T {}
-
-/// Records an event, and evaluates the expression that makes it only if a session listens. If none
-/// does, this costs one load and one branch, however expensive the expression is. ([`Emit::emit`]
-/// checks as cheaply, but its event exists already.)
-///
-/// ```
-/// # use nettrace_writer::emit;
-/// # #[derive(nettrace_writer::TraceEvent)]
-/// # #[trace_event(provider = "Docs")]
-/// # struct Snapshot { rows: usize }
-/// # fn count_rows() -> usize { 3 }
-/// emit!(Snapshot { rows: count_rows() });
-/// ```
-#[macro_export]
-macro_rules! emit {
-    ($event:expr) => {
-        $crate::emit_lazy(|| $event)
-    };
-}
-
-/// Records the event that `event` returns. Calls `event` only if a session listens.
-///
-/// ```
-/// # use nettrace_writer::emit_lazy;
-/// # #[derive(nettrace_writer::TraceEvent)]
-/// # #[trace_event(provider = "Docs")]
-/// # struct Snapshot { rows: usize }
-/// # fn count_rows() -> usize { 3 }
-/// emit_lazy(|| Snapshot { rows: count_rows() });
-/// ```
-#[inline]
-pub fn emit_lazy<T: TraceEvent>(event: impl FnOnce() -> T) {
-    if T::is_any_enabled() {
-        event().emit();
     }
 }
 

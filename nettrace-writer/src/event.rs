@@ -54,5 +54,6 @@
 pub use nettrace_event::{
     ArrayLayout, EventSchema, EventType, FieldAs, FieldFormat, FieldRole, FieldSchema, FieldType,
     LocatedField, Pairs, PayloadEncoder, Place, ProviderSchema, SESSION_BITS, Storage, StrEncoding,
-    TextField, TraceEvent, TraceField, derived_id, encoding,
+    TextField, derived_id, encoding,
+    traits::{TraceEvent, TraceField},
 };

@@ -120,7 +120,7 @@ cfg_if::cfg_if! {
                 Context, ContextScope, LabelError, LabelScope, MAX_LABEL_BYTES,
                 WithContext, enter_labels,
             },
-            emit::{Emit, MAX_STACK_FRAMES, Origin, emit_lazy},
+            emit::{Emit, MAX_STACK_FRAMES, Origin, emit, emit_lazy},
             flusher::notice::SinkChange,
             process::thread::{
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
@@ -144,7 +144,11 @@ cfg_if::cfg_if! {
     }
 }
 
-pub use nettrace_event::{Level, TraceEvent, TraceField, registry::RegisterError};
+pub use nettrace_event::{
+    Level,
+    registry::RegisterError,
+    traits::{TraceEvent, TraceField},
+};
 pub use nettrace_format::{Format, FormatError, content::Label, v6::BlockKind};
 pub use nettrace_macros::{TraceEvent, TraceField, TraceSpan, traced};
 

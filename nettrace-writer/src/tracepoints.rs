@@ -38,9 +38,16 @@
 //!
 //! A type that derives `TraceEvent` through either crate implements the same trait, with the same
 //! word, and goes through the `emit` of either: `nettrace_writer::Emit` reaches sessions and, with
-//! this feature, tracepoints; `eventheader_writer::Emit` reaches tracepoints alone. So a library
-//! may derive and emit through this crate, and the application decides by the feature. Import one
-//! of the two traits in a module, not both, or `emit` is ambiguous.
+//! this feature, tracepoints; `eventheader_writer::Emit` reaches tracepoints alone. Import one of
+//! the two traits in a module, not both, or `emit` is ambiguous. A library derives and emits
+//! through `nettrace-event`, whose `Emit` is that of this crate, and the application decides by the
+//! feature.
+//!
+//! # When tracepoints appear
+//!
+//! From the first session on, or the first span, or the first call of a function of this module:
+//! then the types that were emitted before get their tracepoints, and any other with its first
+//! event. So an application that starts no session calls [`register!`](macro@register) once.
 //!
 //! # In signal handlers
 //!
@@ -60,7 +67,10 @@ use nettrace_event::{EventType, KERNEL_BIT};
 
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
-use crate::shared::{local, sampled_out::Counts, sessions, stats::SampledOut};
+use crate::{
+    emit::RECORDER,
+    shared::{local, sampled_out::Counts, sessions, stats::SampledOut},
+};
 
 /// Registers event types, so that `perf` can see and record their tracepoints before the first
 /// event. Returns what is registered now.
@@ -169,6 +179,8 @@ pub fn sampled_out() -> SampledOut {
 /// event is noted (see [`handler_events`](crate::shared::sessions::handler_events)). Otherwise the handler
 /// would wait for ever for this thread.
 fn holding_locks<R>(f: impl FnOnce() -> R) -> R {
+    // Before the kernel can have a bit in any word.
+    RECORDER.attach();
     sessions::tracepoints_are_used();
     local::with_locks(f)
 }

@@ -43,6 +43,20 @@ struct Foreign<'a> {
     text: &'a str,
 }
 
+/// Of a library that knows neither crate.
+#[derive(nettrace_event::TraceEvent)]
+#[trace_event(provider = "Joined")]
+struct OfLibrary<'a> {
+    value: u64,
+    #[trace_event(format = port)]
+    port: u16,
+    peer: std::net::IpAddr,
+    sizes: &'a [u32],
+    text: Option<&'a str>,
+    #[trace_event(encoding = utf8_rel_loc)]
+    last: &'a str,
+}
+
 /// The other end of the tracepoints' descriptor.
 struct Kernel {
     events: UnixDatagram,
@@ -107,6 +121,20 @@ fn holds((sink, session): (MemorySink, Session), values: &[u64]) -> Stats {
     let found: Vec<_> = read(&sink.bytes()).iter().map(|event| event.value()).collect();
     assert_eq!(found, values);
     stats
+}
+
+#[test]
+fn an_event_of_a_library_reaches_every_listener() {
+    let kernel = Kernel::new();
+    let session = session();
+    tracepoints::register!(OfLibrary<'_>).unwrap();
+    Kernel::listen::<OfLibrary<'_>>(true);
+    let peer = [10, 0, 0, 1].into();
+    let text = Some("text");
+    let event = OfLibrary { value: 1, port: 443, peer, sizes: &[2, 3], text, last: "last" };
+    nettrace_event::Emit::emit(&event);
+    kernel.got(&event);
+    holds(session, &[1]);
 }
 
 #[test]

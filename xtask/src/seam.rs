@@ -26,6 +26,7 @@ const SEAMS: &[(&str, &str)] = &[
     ("nettrace-tail/src/counts.rs", "the application reads counts while a session writes"),
     ("nettrace-event/src/event.rs", "the enabled word of an event type is an atomic"),
     ("nettrace-event/src/field/number.rs", "an atomic number can be a field of an event"),
+    ("nettrace-event/src/recorder.rs", "the pointer to what records events"),
     ("nettrace-event/src/registry.rs", "the list of event types, which every backend shares"),
     ("nettrace-event/src/registry/ids.rs", "the table of types by id, under the same lock"),
     ("nettrace-event/src/registry/lock.rs", "the lock of that list, which a fork replaces"),

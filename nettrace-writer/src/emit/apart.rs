@@ -1,8 +1,8 @@
 //! Events of a span that is not in force on the thread.
 
-use nettrace_event::EventType;
+use nettrace_event::{AnyEvent, EventType};
 
-use super::{any_event::AnyEvent, in_place::place_now, see_listener, slow::write_ids};
+use super::{in_place::place_now, see_listener, slow::write_ids};
 use crate::{
     context::frames::{Ids, SAMPLED_OUT},
     shared::local,

@@ -2,12 +2,11 @@
 
 use std::cell::Cell;
 
-use nettrace_event::{EventType, NOT_REGISTERED, SESSION_BITS};
+use nettrace_event::{AnyEvent, EventType, NOT_REGISTERED, SESSION_BITS};
 
 #[cfg(feature = "user_events")]
 use super::tracepoint;
 use super::{
-    any_event::AnyEvent,
     in_place::{place, unwound},
     origin::{NO_ORIGIN, Origin},
     see_listener,

@@ -2,16 +2,11 @@
 
 use std::mem;
 
-use nettrace_event::{EventType, PAYLOADS_VARY};
+use nettrace_event::{AnyEvent, EventType, PAYLOADS_VARY, payload::Encoded};
 
-use super::{any_event::AnyEvent, see_listener};
+use super::see_listener;
 use crate::{
-    protocol::{
-        clock,
-        memory::{End, Room},
-        record::Reason,
-        row,
-    },
+    protocol::{clock, memory::Room, record::Reason, row},
     shared::local::ThreadBuffer,
 };
 
@@ -60,8 +55,8 @@ pub(super) fn place(
         None
     };
     let Some(room) = room else { return false };
-    let end = encode(buffer, event, room, counter);
-    let (len, size) = (end.len(room), ty.payload_size());
+    let Some(len) = encode(buffer, event, room.bytes(), counter).size() else { return false };
+    let size = ty.payload_size();
     if size == PAYLOADS_VARY {
         if len > row::MAX_SHORT_PAYLOAD {
             return false;
@@ -72,20 +67,25 @@ pub(super) fn place(
         return false;
     }
     record.set_last(Some(ty));
-    record.add(end.at, now);
+    record.add(room.after(len), now);
     true
 }
 
 /// Encodes the payload. `counter` is that of [`NetTraceEncoder::at`], 0 if the time is of another
 /// clock. If the encoding unwinds, the event counts as dropped.
 ///
-/// [`NetTraceEncoder::at`]: nettrace_format::payload::NetTraceEncoder::at
+/// [`NetTraceEncoder::at`]: nettrace_event::payload::NetTraceEncoder::at
 #[inline]
-pub(super) fn encode(buffer: &ThreadBuffer, event: &dyn AnyEvent, room: Room, counter: u64) -> End {
+pub(super) fn encode(
+    buffer: &ThreadBuffer,
+    event: &dyn AnyEvent,
+    room: &mut [u8],
+    counter: u64,
+) -> Encoded {
     let unwinding = Unwinding(buffer);
-    let end = event.encode_into(room, counter);
+    let encoded = event.encode_into(room, counter);
     mem::forget(unwinding);
-    end
+    encoded
 }
 
 /// Counts the event as dropped if its encoding unwinds, and ends it, so that the record does not

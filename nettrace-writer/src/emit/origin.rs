@@ -1,15 +1,13 @@
 //! What accompanies an event: its stack and its related thread. The caller gives them, and escapes
 //! hold them in the chunk.
 
-use nettrace_format::{payload::Buffer as _, v6};
+use nettrace_event::payload::{Buffer as _, SliceBuffer};
+use nettrace_format::v6;
 
 use crate::{
     context::frames::{IdBytes, Ids, InForce},
     process::thread::ThreadRef,
-    protocol::{
-        memory::Cursor,
-        row::{ESCAPE_HEAD, Escape},
-    },
+    protocol::row::{ESCAPE_HEAD, Escape},
 };
 
 /// The most addresses that a stack can have.
@@ -112,7 +110,7 @@ impl<'a> Origin<'a> {
 
     /// Writes the context as escapes before the row; `previous` is as for [`escape`]. Returns
     /// `false` if the stack has too many addresses, or one that is too large.
-    pub(super) fn write(&self, previous: u32, out: &mut Cursor) -> bool {
+    pub(super) fn write(&self, previous: u32, out: &mut SliceBuffer<'_>) -> bool {
         if !takes_stack(self.stack, size_of::<usize>() as u32) {
             return false;
         }
@@ -144,7 +142,7 @@ fn takes_stack(stack: &[u64], pointer_size: u32) -> bool {
 /// Writes an escape. `previous` is where the escapes of the previous row with escapes begin: see
 /// [`EscapeBytes::previous_at`](crate::protocol::row::EscapeBytes::previous_at).
 #[inline]
-pub(super) fn escape(out: &mut Cursor, kind: Escape, bytes: &[u8], previous: u32) {
+pub(super) fn escape(out: &mut SliceBuffer<'_>, kind: Escape, bytes: &[u8], previous: u32) {
     out.put(&kind.head(bytes.len(), previous));
     out.put(bytes);
 }
@@ -154,7 +152,7 @@ pub(super) const SPAN_LEN: usize = ESCAPE_HEAD + size_of::<IdBytes>();
 
 /// Writes the escape for a span without labels.
 #[inline(always)]
-pub(super) fn span(out: &mut Cursor, ids: &Ids, previous: u32) {
+pub(super) fn span(out: &mut SliceBuffer<'_>, ids: &Ids, previous: u32) {
     // In one piece, so that there is one check whether it fits.
     let space = out.space(SPAN_LEN).and_then(<[u8]>::split_first_chunk_mut);
     if let Some((head, bytes)) = space {
@@ -167,7 +165,7 @@ pub(super) fn span(out: &mut Cursor, ids: &Ids, previous: u32) {
 
 /// Writes the escape for what is in force on the thread.
 #[inline(always)]
-pub(super) fn in_force(out: &mut Cursor, current: &InForce<'_>, previous: u32) {
+pub(super) fn in_force(out: &mut SliceBuffer<'_>, current: &InForce<'_>, previous: u32) {
     match *current {
         InForce::Span(ids) => span(out, ids, previous),
         InForce::Labels(ids, labels) => {

@@ -1,10 +1,11 @@
 //! The slow path of an event: everything but a plain row that fits into the chunk at hand.
 
-use nettrace_event::{EventType, PAYLOADS_VARY};
-use nettrace_format::payload::{Buffer as _, MAX_PAYLOAD};
+use nettrace_event::{
+    AnyEvent, EventType, PAYLOADS_VARY,
+    payload::{Buffer as _, MAX_PAYLOAD, SliceBuffer},
+};
 
 use super::{
-    any_event::AnyEvent,
     general::{Outcome, begin, counter_at, full_fence, now},
     in_place::encode,
     origin::{self, Origin},
@@ -12,7 +13,7 @@ use super::{
 use crate::{
     context::frames::{self, Ids, InForce},
     protocol::{
-        memory::Cursor,
+        memory::Room,
         record::{Reason, Record},
         row::{self, Escape},
     },
@@ -228,7 +229,8 @@ fn write_labels(buffer: &ThreadBuffer) -> bool {
 #[inline(never)]
 fn write_list(record: &Record) -> bool {
     let written = frames::with_current(|version, current| {
-        let write = |out: &mut Cursor| origin::in_force(out, &current, record.last_escapes());
+        let write =
+            |out: &mut SliceBuffer<'_>| origin::in_force(out, &current, record.last_escapes());
         write_escape(record, version, write)
     });
     written == Some(true)
@@ -238,24 +240,23 @@ fn write_list(record: &Record) -> bool {
 #[inline(always)]
 pub(super) fn write_ids(record: &Record, ids: &Ids, version: u64) -> bool {
     let goes_on = goes_on(record);
-    let Some(mut out) = Cursor::for_next(record, origin::SPAN_LEN) else { return false };
+    let Some(room) = Room::for_next(record, origin::SPAN_LEN) else { return false };
     debug_assert!(goes_on);
-    origin::span(&mut out, ids, record.last_escapes());
-    record.add_labels(out.position(), version);
+    origin::span(&mut SliceBuffer::new(room.bytes()), ids, record.last_escapes());
+    record.add_labels(room.after(origin::SPAN_LEN), version);
     true
 }
 
 /// Writes an escape for the labels of a version, if it fits.
 #[inline(always)]
-fn write_escape(record: &Record, version: u64, write: impl FnOnce(&mut Cursor)) -> bool {
+fn write_escape(record: &Record, version: u64, write: impl FnOnce(&mut SliceBuffer<'_>)) -> bool {
     let goes_on = goes_on(record);
-    let Some(mut out) = Cursor::to_limit(record) else { return false };
+    let Some(room) = Room::to_limit(record) else { return false };
     debug_assert!(goes_on);
+    let mut out = SliceBuffer::new(room.bytes());
     write(&mut out);
-    if out.overflowed() {
-        return false;
-    }
-    record.add_labels(out.position(), version);
+    let Some(len) = out.finish().size() else { return false };
+    record.add_labels(room.after(len), version);
     true
 }
 
@@ -286,7 +287,8 @@ fn write_row(
     origin: &Origin<'_>,
 ) -> Result<(), NotWritten> {
     let record = &buffer.record;
-    let mut out = Cursor::in_chunk(buffer.session.pool.place(chunk), record.pos());
+    let room = Room::in_chunk(buffer.session.pool.place(chunk), record.pos());
+    let mut out = SliceBuffer::new(room.bytes());
     let labels_written = write_escapes(buffer, chunk, &mut out);
     if !origin.write(record.last_escapes(), &mut out) {
         return Err(NotWritten::TooLarge);
@@ -295,22 +297,23 @@ fn write_row(
 
     let (head, len) = row::long_head(ty.index(), now - record.ts());
     out.put(&head[..len]);
-    let size_at = out.len();
+    // The size of the payload, which is known later.
     out.put(&[0; 3]);
-    if out.overflowed() {
-        return Err(NotWritten::NoRoom);
-    }
-    let room = out.rest(MAX_PAYLOAD);
-    let is_whole = out.room() >= MAX_PAYLOAD;
-    let end = encode(buffer, event, room, counter_at(record, now));
-    if end.refusal.is_some() {
+    let Some(before) = out.finish().size() else { return Err(NotWritten::NoRoom) };
+    let (head, rest) = room.bytes().split_at_mut(before);
+    let is_whole = rest.len() >= MAX_PAYLOAD;
+    let payload = rest.split_at_mut(rest.len().min(MAX_PAYLOAD)).0;
+    let encoded = encode(buffer, event, payload, counter_at(record, now));
+    if encoded.refusal().is_some() {
         return Err(NotWritten::TooLarge);
     }
-    if end.overflowed(room) {
+    let Some(len) = encoded.size() else {
         return Err(if is_whole { NotWritten::TooLarge } else { NotWritten::NoRoom });
+    };
+    let size = len as u32;
+    if let Some(at) = head.last_chunk_mut::<3>() {
+        at.copy_from_slice(&row::padded3(size).to_le_bytes()[..3]);
     }
-    let size = end.len(room) as u32;
-    out.patch(size_at, &row::padded3(size).to_le_bytes()[..3]);
 
     if has_escapes {
         record.mark_escapes();
@@ -324,14 +327,14 @@ fn write_row(
     // does not have it.
     let has_its_size = [size, PAYLOADS_VARY].contains(&ty.payload_size());
     record.set_last(has_its_size.then_some(ty));
-    record.add(end.at, now);
+    record.add(room.after(before + len), now);
     record.end();
     Ok(())
 }
 
 /// Writes escapes for numbers without a row, and for labels that have changed. Returns the version
 /// of those.
-fn write_escapes(buffer: &ThreadBuffer, chunk: u32, out: &mut Cursor) -> Option<u64> {
+fn write_escapes(buffer: &ThreadBuffer, chunk: u32, out: &mut SliceBuffer<'_>) -> Option<u64> {
     let (record, pool) = (&buffer.record, &buffer.session.pool);
     let previous = record.last_escapes();
     if record.pos() == pool.place(chunk).0 {

@@ -1,8 +1,8 @@
 //! The way of an event to its tracepoint.
 
-use nettrace_event::{EventType, KERNEL_BIT};
+use nettrace_event::{AnyEvent, EventType, KERNEL_BIT};
 
-use crate::{context::frames, emit::any_event::AnyEvent};
+use crate::context::frames;
 
 /// Writes an event to its tracepoint, if the kernel's bit is in the word.
 pub(crate) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
@@ -17,5 +17,5 @@ pub(crate) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
     if let Some(related) = &related {
         context = context.related(related);
     }
-    event.write_tracepoint(ty, word, &context);
+    eventheader_writer::write_if_enabled(event, ty, word, &context);
 }

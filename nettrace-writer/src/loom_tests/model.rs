@@ -9,14 +9,13 @@
 mod flusher;
 
 use loom::cell::UnsafeCell;
-use nettrace_format::payload::Buffer as _;
 
 pub(super) use self::flusher::Flusher;
 use crate::{
     protocol::{
         barrier::{self, Barrier},
         idle::Idle,
-        memory::Cursor,
+        memory::Room,
         pool::{Layout, Pool},
         record::{Floor, MODE_FENCE, Reason, Record},
         row::HEAD_ROOM,
@@ -181,7 +180,7 @@ impl Model {
     /// The calls of `emit::slow::relabel`, with labels that always have changed.
     fn relabel(&self, record: &Record) -> bool {
         let goes_on = record.goes_on();
-        if Cursor::to_limit(record).is_none_or(|rest| rest.room() < ROW) {
+        if Room::to_limit(record).is_none_or(|room| room.len() < ROW) {
             return false;
         }
         assert!(goes_on, "an address in `limit` says so");
@@ -325,9 +324,9 @@ impl Model {
     fn put(&self, chunk: u32, pos: *mut u8, bytes: [u8; ROW]) -> *mut u8 {
         let place = self.pool.place(chunk);
         self.cell(chunk, pos as usize - place.0 as usize).with_mut(|_| {
-            let mut cursor = Cursor::in_chunk(place, pos);
-            cursor.put(&bytes);
-            cursor.position()
+            let room = Room::in_chunk(place, pos);
+            room.bytes()[..ROW].copy_from_slice(&bytes);
+            room.after(ROW)
         })
     }
 }

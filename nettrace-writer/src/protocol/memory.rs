@@ -8,10 +8,10 @@
 //!   items of a [`Table`].
 //! - M2: only the thread that holds a chunk writes its bytes: the owner of a record, while it is
 //!   busy. Only the flusher reads them, after the chunk was handed over (sealed or seized: see
-//!   `record`). Only the owner makes a [`Cursor`], and only the flusher takes a slice from
+//!   `record`). Only the owner makes a [`Room`], and only the flusher takes a slice from
 //!   [`Memory::bytes`].
-//! - M3: a [`Cursor`] never writes outside of the range that it was made for: each method compares
-//!   with what is left.
+//! - M3: a [`Room`] is within one chunk, and so is the header before it: each way to make one
+//!   compares with the chunk's end.
 //! - M4: bytes are zeroed at allocation, so all of them are initialised.
 //! - M5: `free` is called when no thread can reach the memory any more, although records still
 //!   refer to their pool. That is so after a round of the flusher that collected everything and
@@ -22,14 +22,9 @@
 //!   After `free` the length is 0: if all this should be wrong, the checks of M1 panic.
 #![allow(unsafe_code, reason = "M1 to M5")]
 
-#[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
-mod widen;
-
 #[cfg(not(nettrace_loom))]
 use std::alloc::{self, Layout};
 use std::{fmt, ptr::NonNull};
-
-use nettrace_format::payload::{self, Buffer, MAX_ELEMENTS, Refusal, TextBounds};
 
 use crate::{
     protocol::{
@@ -240,7 +235,7 @@ impl<T> fmt::Debug for Table<T> {
     }
 }
 
-/// The part of a busy record's chunk that is for a payload.
+/// The part of a chunk that is yet to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     start: *mut u8,
@@ -248,12 +243,39 @@ pub(crate) struct Room {
 }
 
 impl Room {
+    /// From a position in a chunk to the chunk's end.
+    pub(crate) fn in_chunk((start, size): (*mut u8, usize), at: *mut u8) -> Self {
+        let used = (at as usize).wrapping_sub(start as usize);
+        assert!(used <= size, "a position in the chunk");
+        Self { start: at, end: start.wrapping_add(size) }
+    }
+
+    /// From a busy record's position to the end of the chunk. `None` if there is no chunk, or if
+    /// the next event must take the slow path.
+    #[inline]
+    pub(crate) fn to_limit(record: &Record) -> Option<Self> {
+        // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
+        // the chunk that `pos` is in.
+        let (at, limit) = (record.pos(), record.limit());
+        (limit > ATTENTION).then(|| Self { start: at, end: end_at(at, limit) })
+    }
+
+    /// The next `len` bytes of a busy record's chunk. `None` if they do not fit with the header of
+    /// a row, if there is no chunk, or if the next event must take the slow path.
+    #[inline]
+    pub(crate) fn for_next(record: &Record, len: usize) -> Option<Self> {
+        // M2: as in `to_limit`. What is no address is below every position.
+        let start = record.pos();
+        let fits = start as usize + len <= record.limit();
+        fits.then(|| Self { start, end: start.wrapping_add(len) })
+    }
+
     /// Writes the header of a busy record's next row: the first `len` bytes of `head`, at most 7.
     /// The rest of the chunk is for its payload. `None` if the header does not fit, if there is no
     /// chunk, or if the next event must take the slow path.
     #[inline]
     pub(crate) fn behind_head(record: &Record, (head, len): (u64, usize)) -> Option<Self> {
-        // M2: as in `Cursor::for_next`.
+        // M2: as in `for_next`.
         let (at, limit) = (record.pos(), record.limit());
         if at as usize > limit {
             return None;
@@ -285,8 +307,22 @@ impl Room {
     }
 
     #[inline]
-    fn len(self) -> usize {
+    pub(crate) fn len(self) -> usize {
         self.end as usize - self.start as usize
+    }
+
+    /// The bytes.
+    #[inline]
+    pub(crate) fn bytes<'a>(self) -> &'a mut [u8] {
+        // SAFETY: M1, M3, M4. M2: nothing else reads or writes them while the record is busy. The
+        // caller is done with one slice before it asks for the next, and before it ends the event.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len()) }
+    }
+
+    /// Where the first `len` bytes end.
+    #[inline]
+    pub(crate) fn after(self, len: usize) -> *mut u8 {
+        self.start.wrapping_add(len)
     }
 
     /// Stores the payload's size in the two bytes before it, which the header has for it.
@@ -298,202 +334,8 @@ impl Room {
     }
 }
 
-/// Where a payload ends, and why the encoder refused it, if it did.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct End {
-    pub(crate) at: *mut u8,
-    pub(crate) refusal: Option<Refusal>,
-}
-
-impl End {
-    /// How many bytes the payload has. Above every bound if it was refused or did not fit.
-    #[inline]
-    pub(crate) fn len(self, room: Room) -> usize {
-        (self.at as usize).wrapping_sub(room.start as usize)
-    }
-
-    /// Whether the payload did not fit.
-    pub(crate) fn overflowed(self, room: Room) -> bool {
-        self.len(room) == usize::MAX
-    }
-}
-
-/// Writes into a part of a chunk, and never outside of it.
-///
-/// After something that did not fit or was refused, there is no room, and the length is above every
-/// bound.
-#[derive(Debug)]
-pub(crate) struct Cursor {
-    start: *mut u8,
-    /// Where the next byte goes.
-    at: *mut u8,
-    end: *mut u8,
-    refusal: Option<Refusal>,
-}
-
-impl Cursor {
-    /// A cursor for all of the room.
-    #[inline]
-    pub(crate) fn new(Room { start, end }: Room) -> Self {
-        Self { start, at: start, end, refusal: None }
-    }
-
-    /// A cursor from a position in a chunk to the chunk's end.
-    pub(crate) fn in_chunk((start, size): (*mut u8, usize), at: *mut u8) -> Self {
-        let used = (at as usize).wrapping_sub(start as usize);
-        assert!(used <= size, "a position in the chunk");
-        Self::new(Room { start: at, end: start.wrapping_add(size) })
-    }
-
-    /// A cursor from a busy record's position to the end of the chunk. `None` if there is no chunk,
-    /// or if the next event must take the slow path.
-    #[inline]
-    pub(crate) fn to_limit(record: &Record) -> Option<Self> {
-        // M2: the record is busy. If `limit` is an address it is HEAD_ROOM bytes before the end of
-        // the chunk that `pos` is in.
-        let (at, limit) = (record.pos(), record.limit());
-        (limit > ATTENTION).then(|| Self::new(Room { start: at, end: end_at(at, limit) }))
-    }
-
-    /// A cursor for the next `len` bytes of a busy record's chunk. `None` if they do not fit with
-    /// the header of a row, if there is no chunk, or if the next event must take the slow path.
-    #[inline]
-    pub(crate) fn for_next(record: &Record, len: usize) -> Option<Self> {
-        // M2: as in `to_limit`. What is no address is below every position.
-        let start = record.pos();
-        let fits = start as usize + len <= record.limit();
-        fits.then(|| Self::new(Room { start, end: start.wrapping_add(len) }))
-    }
-
-    /// At most `max` of the bytes that are left.
-    pub(crate) fn rest(&self, max: usize) -> Room {
-        Room { start: self.at, end: self.at.wrapping_add(self.room().min(max)) }
-    }
-
-    /// How many bytes are left.
-    #[inline]
-    pub(crate) fn room(&self) -> usize {
-        self.end as usize - self.at as usize
-    }
-
-    /// Where the next byte goes.
-    #[inline]
-    pub(crate) fn position(&self) -> *mut u8 {
-        self.at
-    }
-
-    /// Where the payload ends.
-    #[inline]
-    pub(crate) fn end(self) -> End {
-        End { at: self.at, refusal: self.refusal }
-    }
-
-    /// Leaves no room, because something did not fit.
-    #[inline]
-    fn overflow(&mut self) {
-        self.at = self.start.wrapping_sub(1);
-        self.end = self.at;
-    }
-}
-
-/// Writes text as UTF-16, after its length. Exists once, and has its arguments in registers.
-#[inline(never)]
-fn put_counted_utf16(room: Room, text: &str) -> End {
-    #[cfg(any(target_feature = "sse2", all(target_feature = "neon", target_endian = "little")))]
-    if text.len() <= MAX_ELEMENTS && room.len() >= 2 + 2 * text.len() {
-        let units = room.start.wrapping_add(2);
-        // SAFETY: M3, compared above. The ranges do not overlap: see `put`.
-        if unsafe { widen::plain(text.as_ptr(), text.len(), units) } {
-            let len = (text.len() as u16).to_le_bytes();
-            // SAFETY: M3, compared above.
-            unsafe { room.start.cast::<[u8; 2]>().write_unaligned(len) };
-            return End { at: units.wrapping_add(2 * text.len()), refusal: None };
-        }
-    }
-    put_utf16(room, text, TextBounds::Counted)
-}
-
-/// Writes text of any kind as UTF-16.
-#[inline(never)]
-fn put_utf16(room: Room, text: &str, bounds: TextBounds) -> End {
-    let mut out = Cursor::new(room);
-    payload::put_utf16(&mut out, text, bounds);
-    out.end()
-}
-
 /// The end of the chunk whose `limit` is an address. `at` is in the chunk.
 #[inline]
 fn end_at(at: *mut u8, limit: usize) -> *mut u8 {
     at.with_addr(limit + HEAD_ROOM)
-}
-
-impl Buffer for Cursor {
-    #[inline]
-    fn put(&mut self, bytes: &[u8]) {
-        if self.room() < bytes.len() {
-            self.overflow();
-            return;
-        }
-        // SAFETY: M3, compared above. Nobody can borrow bytes of a chunk (M2), so the ranges do not
-        // overlap.
-        unsafe { self.at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-        self.at = self.at.wrapping_add(bytes.len());
-    }
-
-    #[inline]
-    fn space(&mut self, len: usize) -> Option<&mut [u8]> {
-        if self.room() < len {
-            self.overflow();
-            return None;
-        }
-        let at = self.at;
-        self.at = at.wrapping_add(len);
-        // SAFETY: M1, M2, M3, M4. The slice borrows the cursor, so nothing else writes meanwhile.
-        Some(unsafe { std::slice::from_raw_parts_mut(at, len) })
-    }
-
-    #[inline]
-    fn put_utf16(&mut self, text: &str, bounds: TextBounds) {
-        let room = Room { start: self.at, end: self.end };
-        let end = if bounds == TextBounds::Counted {
-            put_counted_utf16(room, text)
-        } else {
-            put_utf16(room, text, bounds)
-        };
-        if end.overflowed(room) {
-            self.refusal = self.refusal.or(end.refusal);
-            self.overflow();
-        } else {
-            self.at = end.at;
-        }
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        (self.at as usize).wrapping_sub(self.start as usize)
-    }
-
-    #[inline]
-    fn patch(&mut self, at: usize, bytes: &[u8]) {
-        let len = self.len();
-        if self.overflowed() || at > len || len - at < bytes.len() {
-            self.overflow();
-            return;
-        }
-        // SAFETY: M3, compared above.
-        unsafe {
-            self.start.wrapping_add(at).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
-    }
-
-    #[inline]
-    fn overflowed(&self) -> bool {
-        self.at < self.start
-    }
-
-    #[inline]
-    fn fail(&mut self, refusal: Refusal) {
-        self.refusal.get_or_insert(refusal);
-        self.overflow();
-    }
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::{
+    emit::RECORDER,
     flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
     protocol::{clock::Source, pool::Pool},
     session::builder::SessionBuilder,
@@ -121,7 +122,7 @@ impl Session {
         if source.is_counter() {
             span::set_frequency(source.ticks_per_second());
         }
-        let slot = Arc::new(Slot::take()?);
+        let slot = Arc::new(Slot::take(&RECORDER)?);
         let (commands, inbox) = channel::bounded(64);
         let shared = Arc::new(Shared::new(
             slot.number(),

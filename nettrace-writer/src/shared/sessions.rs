@@ -30,7 +30,7 @@
 use std::{ptr, sync::Arc};
 
 use nettrace_event::{
-    EventType, Level, NOT_REGISTERED, SESSION_BITS,
+    EventType, Level, NOT_REGISTERED, Recorder, SESSION_BITS,
     registry::{self, Backend, BackendEntry, RegisterError},
 };
 
@@ -123,9 +123,9 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Takes a free slot.
-    pub(crate) fn take() -> Result<Self, Error> {
-        local::holding_locks(prepare_process);
+    /// Takes a free slot. `recorder` records events from now on.
+    pub(crate) fn take(recorder: &'static Recorder) -> Result<Self, Error> {
+        local::holding_locks(|| prepare_process(recorder));
         local::holding_locks(Self::take_free).unwrap_or(Err(Error::InSignalHandler))
     }
 
@@ -461,12 +461,25 @@ fn refused() -> impl Iterator<Item = &'static String> {
 }
 
 /// Prepares the process for its first session.
-fn prepare_process() {
+fn prepare_process(recorder: &'static Recorder) {
     static BACKEND: BackendEntry = BackendEntry::new(&Sessions);
     install_handlers();
+    // Before any bit of a session is in a word: no event of a type that was set aside may be lost
+    // from then on.
+    recorder.attach();
     registry::install(&BACKEND);
+    note_refused_types();
     #[cfg(feature = "user_events")]
     use_tracepoints();
+}
+
+/// Remembers the types that were refused when nobody was there to tell.
+fn note_refused_types() {
+    for error in registry::refused().filter_map(|ty| registry::register(ty).err()) {
+        if !matches!(error, RegisterError::Busy { .. }) {
+            note_refused(error.into());
+        }
+    }
 }
 
 #[cfg(feature = "user_events")]

@@ -1,14 +1,16 @@
 //! The destination of payload bytes.
 
+#[cfg(feature = "alloc")]
 use alloc::vec::Vec;
+use core::{error, fmt};
 
-use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, text, walk::Mismatch};
+use super::{MAX_ELEMENTS, MAX_PAYLOAD, text};
 
 /// Why an event is refused as a whole: the format cannot hold its payload.
 ///
 /// ```
 /// use nettrace_event::PayloadEncoder;
-/// use nettrace_format::payload::{NetTraceEncoder, Refusal, VecBuffer};
+/// use nettrace_event::payload::{NetTraceEncoder, Refusal, VecBuffer};
 ///
 /// // A text has at most 32,767 code units.
 /// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
@@ -17,29 +19,35 @@ use crate::payload::{MAX_ELEMENTS, MAX_PAYLOAD, text, walk::Mismatch};
 /// assert_eq!(refusal, Refusal::TooManyElements);
 /// assert_eq!(refusal.to_string(), "an array or a text has more than 32767 elements");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The payload exceeds [`MAX_PAYLOAD`](crate::payload::MAX_PAYLOAD) bytes.
-    #[error("the payload exceeds {MAX_PAYLOAD} bytes")]
+    /// The payload exceeds [`MAX_PAYLOAD`] bytes.
     PayloadTooLarge,
-    /// An array, a text or the data of a location exceeds
-    /// [`MAX_ELEMENTS`](crate::payload::MAX_ELEMENTS).
-    #[error("an array or a text has more than {MAX_ELEMENTS} elements")]
+    /// An array, a text or the data of a location exceeds [`MAX_ELEMENTS`].
     TooManyElements,
     /// A fixed-length array got another number of elements than its type states.
-    #[error("an array has another number of elements than its type states")]
     WrongElementCount,
     /// The payload does not match the event's schema.
-    #[error("the payload does not match the event's schema")]
     Malformed,
 }
 
-impl From<Mismatch> for Refusal {
-    fn from(_: Mismatch) -> Self {
-        Self::Malformed
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::PayloadTooLarge => write!(f, "the payload exceeds {MAX_PAYLOAD} bytes"),
+            Self::TooManyElements => {
+                write!(f, "an array or a text has more than {MAX_ELEMENTS} elements")
+            }
+            Self::WrongElementCount => {
+                f.write_str("an array has another number of elements than its type states")
+            }
+            Self::Malformed => f.write_str("the payload does not match the event's schema"),
+        }
     }
 }
+
+impl error::Error for Refusal {}
 
 /// How a payload tells where a text ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +65,7 @@ pub enum TextBounds {
 /// A full buffer drops what does not fit, remembers the overflow, and keeps accepting calls.
 ///
 /// ```
-/// use nettrace_format::payload::{Buffer, Refusal, TextBounds, VecBuffer};
+/// use nettrace_event::payload::{Buffer, Refusal, TextBounds, VecBuffer};
 ///
 /// let mut buffer = VecBuffer::new();
 /// assert!(buffer.is_empty());
@@ -142,7 +150,7 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
 ///
 /// ```
 /// use nettrace_event::PayloadEncoder;
-/// use nettrace_format::payload::{NetTraceEncoder, Refusal, VecBuffer};
+/// use nettrace_event::payload::{NetTraceEncoder, Refusal, VecBuffer};
 ///
 /// // A payload has at most 65,436 bytes.
 /// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
@@ -151,6 +159,7 @@ impl<B: Buffer + ?Sized> Buffer for &mut B {
 /// }
 /// assert_eq!(encoder.finish().into_payload(), Err(Refusal::PayloadTooLarge));
 /// ```
+#[cfg(feature = "alloc")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VecBuffer {
     /// What was appended.
@@ -159,6 +168,7 @@ pub struct VecBuffer {
     pub refusal: Option<Refusal>,
 }
 
+#[cfg(feature = "alloc")]
 impl VecBuffer {
     /// An empty buffer.
     #[must_use]
@@ -179,6 +189,7 @@ impl VecBuffer {
     }
 }
 
+#[cfg(feature = "alloc")]
 impl Buffer for VecBuffer {
     fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

@@ -3,19 +3,28 @@
 //! Compilers make less of the same steps in safe code: they take arrays of 16 bytes to pieces, and
 //! need more registers than the path of an event has to spare.
 #![allow(
+    unsafe_code,
     clippy::multiple_unsafe_ops_per_block,
     reason = "each block is one step: addresses in range, a load, vector instructions, a store"
 )]
 
 #[cfg(target_arch = "aarch64")]
-use std::arch::aarch64 as arch;
+use core::arch::aarch64 as arch;
 #[cfg(target_arch = "x86")]
-use std::arch::x86 as arch;
+use core::arch::x86 as arch;
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64 as arch;
+use core::arch::x86_64 as arch;
 
 /// Writes text as little-endian UTF-16 if it is all ASCII without a NUL. Returns `false` if it is
-/// not; what has been written by then is unspecified.
+/// not, or if it does not fit; what has been written by then is unspecified.
+#[inline(always)]
+pub(super) fn plain(from: &[u8], to: &mut [u8]) -> bool {
+    // SAFETY: as many bytes as the slice has, and compared. A slice has at most half of the
+    // addresses, and a unique reference overlaps no other.
+    to.len() >= 2 * from.len() && unsafe { widen(from.as_ptr(), from.len(), to.as_mut_ptr()) }
+}
+
+/// Does what [`plain`] says.
 ///
 /// Lengths of 4 bytes and more are covered by whole steps, the last of which may overlap the one
 /// before it.
@@ -23,7 +32,7 @@ use std::arch::x86_64 as arch;
 /// # Safety
 /// `len` bytes can be read from `from`, and twice as many written from `to`. They do not overlap.
 #[inline(always)]
-pub(super) unsafe fn plain(from: *const u8, len: usize, to: *mut u8) -> bool {
+unsafe fn widen(from: *const u8, len: usize, to: *mut u8) -> bool {
     // Not necessarily aligned. Instructions then reach the last units by the length itself.
     let to = to.cast::<u16>();
     if len.wrapping_sub(8) <= 8 {
@@ -268,15 +277,16 @@ impl Bytes {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "std"))]
 mod tests {
+    use std::{string::String, vec, vec::Vec};
+
     use super::plain;
 
     /// Compares with the standard library, and looks at the bytes around what was written.
     fn check(text: &str) {
         let mut out = vec![0xAA; 2 * text.len() + 32];
-        // SAFETY: twice as many bytes as the text has, from the sixteenth on.
-        let is_plain = unsafe { plain(text.as_ptr(), text.len(), out[16..].as_mut_ptr()) };
+        let is_plain = plain(text.as_bytes(), &mut out[16..][..2 * text.len()]);
         assert_eq!(is_plain, text.bytes().all(|byte| byte.is_ascii() && byte != 0), "{text:?}");
         let (before, rest) = out.split_at(16);
         let (units, after) = rest.split_at(2 * text.len());

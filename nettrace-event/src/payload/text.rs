@@ -1,6 +1,6 @@
 //! Converts text to UTF-16.
 
-use crate::payload::{
+use super::{
     MAX_ELEMENTS,
     buffer::{Buffer, Refusal, TextBounds},
 };
@@ -12,7 +12,7 @@ const REPLACEMENT: u16 = 0xFFFD;
 /// Does what [`Buffer::put_utf16`] says, by the other methods of a buffer.
 ///
 /// ```
-/// use nettrace_format::payload::{TextBounds, VecBuffer, put_utf16};
+/// use nettrace_event::payload::{TextBounds, VecBuffer, put_utf16};
 ///
 /// let mut buffer = VecBuffer::new();
 /// put_utf16(&mut buffer, "\u{e9}\0", TextBounds::Counted);
@@ -58,7 +58,7 @@ fn utf16_len(text: &str) -> usize {
     text.bytes().map(|byte| usize::from(byte & 0xC0 != 0x80) + usize::from(byte >= 0xF0)).sum()
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "alloc"))]
 mod tests {
     use alloc::{string::String, vec::Vec};
 

@@ -1,17 +1,16 @@
 //! Encodes values as NetTrace payload bytes.
 
-use nettrace_event::{ArrayLayout, FieldType, PayloadEncoder, StrEncoding};
-
-use crate::{
-    payload::{
-        MAX_ELEMENTS, MAX_PAYLOAD,
-        buffer::{Buffer, Refusal, TextBounds},
-    },
+use super::{
+    MAX_ELEMENTS, MAX_PAYLOAD,
+    buffer::{Buffer, Refusal, TextBounds},
     primitive::{self, MAX_VARUINT64},
 };
+use crate::{
+    encode::PayloadEncoder,
+    schema::{ArrayLayout, FieldType, StrEncoding},
+};
 
-/// Writes the payload of one event into a buffer, in the layout that [`types`](crate::types)
-/// describes.
+/// Writes the payload of one event into a buffer.
 ///
 /// Numbers are little endian and unpadded. A `bool` takes 4 bytes. Counts of text are in code
 /// units. An option is a counted array of zero or one element. The data of `RelLoc` and `DataLoc`
@@ -19,7 +18,7 @@ use crate::{
 ///
 /// ```
 /// use nettrace_event::{PayloadEncoder, TraceField};
-/// use nettrace_format::payload::{NetTraceEncoder, VecBuffer};
+/// use nettrace_event::payload::{NetTraceEncoder, VecBuffer};
 ///
 /// let mut encoder = NetTraceEncoder::new(VecBuffer::new());
 /// encoder.bool(true);
@@ -29,7 +28,7 @@ use crate::{
 /// let payload = encoder.finish().into_payload()?;
 /// assert_eq!(payload[..6], [1, 0, 0, 0, 7, 0]);
 /// assert_eq!(payload[6..], [2, 0, b'g', 0, b'o', 0, 3, 5, 1, 0, 9]);
-/// # Ok::<(), nettrace_format::payload::Refusal>(())
+/// # Ok::<(), nettrace_event::payload::Refusal>(())
 /// ```
 #[derive(Debug)]
 pub struct NetTraceEncoder<B: Buffer> {
@@ -46,7 +45,7 @@ impl<B: Buffer> NetTraceEncoder<B> {
     ///
     /// ```
     /// use nettrace_event::PayloadEncoder;
-    /// use nettrace_format::payload::{NetTraceEncoder, VecBuffer};
+    /// use nettrace_event::payload::{NetTraceEncoder, VecBuffer};
     ///
     /// // A buffer with a row's header in it. The payload begins behind that.
     /// let mut row = VecBuffer::new();

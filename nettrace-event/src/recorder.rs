@@ -1,0 +1,128 @@
+//! Who records events: nobody, until a backend attaches itself.
+//!
+//! An event whose word is not 0 goes to [`record`], which knows one recorder. At first that is
+//! [`NOBODY`]. It sets aside the types whose events it meets, for the backends that are
+//! [installed](crate::registry::install) later, and makes their words 0. So from the second event
+//! on, an event costs one load and one branch.
+//!
+//! `nettrace-writer` attaches its own before a session's bit can be in any word, and never detaches
+//! it. Whoever reads such a bit finds the writer's: see [`nobody_records`].
+//!
+//! # Unsafe
+//!
+//! - R3: the pointer comes from `&'static` references, so turning it back into one is always sound.
+#![allow(unsafe_code, reason = "R3")]
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "a seam: one pointer")]
+
+use core::{
+    fmt,
+    num::NonZero,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering, fence},
+};
+
+use crate::{
+    any_event::AnyEvent,
+    event::{EventType, NOT_REGISTERED},
+    registry,
+};
+
+/// What records events. It must be a `static`.
+///
+/// ```
+/// use std::{
+///     num::NonZero,
+///     sync::atomic::{AtomicU32, Ordering},
+/// };
+///
+/// use nettrace_event::{AnyEvent, Emit, EventType, Recorder, TraceEvent, registry};
+/// # use nettrace_event::{PayloadEncoder, example::SALE as SCHEMA};
+/// # static SALE: EventType = EventType::new(&SCHEMA);
+/// # struct Sale { cents: u32 }
+/// # impl TraceEvent for Sale {
+/// #     fn event_types() -> &'static [&'static EventType] { &[] }
+/// #     fn event_type(&self) -> &'static EventType { &SALE }
+/// #     fn encode<E: PayloadEncoder>(&self, encoder: &mut E) { encoder.u32(self.cents); }
+/// # }
+///
+/// static EVENTS: AtomicU32 = AtomicU32::new(0);
+///
+/// /// Counts events. The recorder of a tracing library would keep them.
+/// fn count(_: &dyn AnyEvent, _word: NonZero<u32>, _: &'static EventType) {
+///     EVENTS.fetch_add(1, Ordering::Relaxed);
+/// }
+///
+/// static COUNTING: Recorder = Recorder { record: count };
+///
+/// Sale { cents: 1_250 }.emit(); // nobody records it
+/// COUNTING.attach();
+/// Sale { cents: 1_250 }.emit(); // nobody listens
+/// # registry::register(&SALE)?;
+/// registry::listen(&SALE, 1, 0);
+/// Sale { cents: 1_250 }.emit();
+/// assert_eq!(EVENTS.load(Ordering::Relaxed), 1);
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
+#[allow(clippy::exhaustive_structs, reason = "one backend makes it")]
+pub struct Recorder {
+    /// Records an event of a type whose word was not 0. It may be [`NOT_REGISTERED`].
+    pub record: fn(&dyn AnyEvent, NonZero<u32>, &'static EventType),
+}
+
+impl Recorder {
+    /// Makes this the recorder of all events of the process, from now on. Call it before
+    /// [`registry::install`], which registers the types that were met before.
+    pub fn attach(&'static self) {
+        // SeqCst: see `nobody_records`. It is also a release: see there.
+        RECORDER.store(ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
+    }
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Recorder")
+    }
+}
+
+static NOBODY: Recorder = Recorder { record: nobody_records };
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new((&raw const NOBODY).cast_mut());
+
+/// Records an event to whose type somebody listens, or which is the first of its type. Exists once.
+#[inline(never)]
+pub(crate) fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+    // Relaxed: a recorder is never written to. An old value leads to `nobody_records`.
+    (recorder(Ordering::Relaxed).record)(event, word, ty);
+}
+
+fn recorder(ordering: Ordering) -> &'static Recorder {
+    // SAFETY: R3.
+    unsafe { &*RECORDER.load(ordering) }
+}
+
+/// What happens to an event while nobody is attached: its type is set aside, its word becomes 0.
+///
+/// This loads the pointer again, because a recorder may have been attached meanwhile, and this
+/// thread must not miss it:
+///
+/// - If the word has a listener's bit, the recorder was attached before that bit was set. The fence
+///   pairs with the release in `registry::change`, so the load finds the recorder.
+/// - If the word says that the type is not registered, the type is now in the list of those that
+///   were set aside. Its insertion, this load, [`Recorder::attach`] and the walk of that list in
+///   [`registry::install`] are all SeqCst and thus in one order. So either this load finds the
+///   recorder, which registers the type, or the walk finds the type.
+///
+/// The word becomes 0 only in the second case. Nobody listens before that walk is over, so no other
+/// thread reads the 0 while a session wants the type.
+#[cold]
+fn nobody_records(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+    let is_set_aside = word.get() == NOT_REGISTERED && registry::set_aside(ty);
+    fence(Ordering::Acquire);
+    let recorder = recorder(Ordering::SeqCst);
+    if !ptr::eq(recorder, &raw const NOBODY) {
+        (recorder.record)(event, word, ty);
+    } else if is_set_aside {
+        // Relaxed: registration, if it was faster, has put in another value.
+        let word = ty.enabled_word();
+        let _ = word.compare_exchange(NOT_REGISTERED, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
