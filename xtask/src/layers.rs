@@ -67,8 +67,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("nettrace-views", "model", "values"),
     ("nettrace-views", "target", "lib.rs"),
     ("nettrace-views", "timeline", "lib.rs"),
-    ("nettrace-writer", "context", "emit"),
-    ("nettrace-writer", "emit", "span"),
     ("tracing-nettrace", "kept", "spans"),
     ("tracing-nettrace", "options", "layer"),
     ("tracing-nettrace", "options", "log"),
