@@ -4,7 +4,8 @@
 //! async one, each beside the same of `tracing`. A program with one of each is built, and one with
 //! [`COUNT`] more of a kind; the difference is what they cost. Only the program itself is compiled
 //! while the time is taken. The second table is about what an application pays once: all that it
-//! compiles and contains for one event, from an empty target folder.
+//! compiles and contains for one event, from an empty target folder. In the rows `unheard` the
+//! event is that of a library, and the application has neither a session nor a subscriber.
 //!
 //! Bytes of code are those of the section `.text`. With the same compiler they hardly depend on the
 //! machine, so the lane compares them with the bounds in `benches/weight.json`. Times do, so they
@@ -76,6 +77,29 @@ impl Kind {
     }
 }
 
+/// What an application is that has one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Application {
+    /// A program that records it, and does nothing else.
+    Program,
+    /// A service that records it.
+    Service,
+    /// A program that records nothing. The event is that of a library that it uses.
+    OfLibrary,
+}
+
+impl Application {
+    const ALL: [Self; 3] = [Self::Program, Self::Service, Self::OfLibrary];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Program => "program",
+            Self::Service => "service",
+            Self::OfLibrary => "unheard",
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Profile {
     Release,
@@ -133,7 +157,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
         return Ok(());
     }
     let items = Items::weigh(workspace, &[Library::Ours, Library::Tracing], TIMES)?;
-    let wholes = [false, true].map(|is_service| weigh_wholes(workspace, is_service));
+    let wholes = Application::ALL.map(|application| weigh_wholes(workspace, application));
     println!(
         "\n| each costs | profile | ms | `tracing` | ratio | bytes of code | `tracing` | ratio |"
     );
@@ -239,11 +263,11 @@ struct Whole {
 }
 
 /// Builds applications without any tracing and with each library, each from an empty folder.
-fn weigh_wholes(workspace: &Workspace, is_service: bool) -> Result<[Whole; 3]> {
+fn weigh_wholes(workspace: &Workspace, application: Application) -> Result<[Whole; 3]> {
     let folder = workspace.target.join("weight/wholes");
     let target = workspace.target.join("weight/cold");
     let programs = [None, Some(Library::Ours), Some(Library::Tracing)]
-        .map(|library| Program::whole(workspace, library, is_service));
+        .map(|library| Program::whole(workspace, library, application));
     remove_folder(&folder)?;
     write_all(workspace, &folder, &programs)?;
     let manifest = folder.join("Cargo.toml");

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use super::{Kind, Library};
+use super::{Application, Kind, Library};
 use crate::{
     error::{Error, Result},
     workspace::Workspace,
@@ -44,32 +44,46 @@ impl Program {
         Self { name, dependencies: library.dependencies(workspace), code }
     }
 
-    /// A program that does nothing else, or a service, and its one event if `library` is given.
-    pub(super) fn whole(workspace: &Workspace, library: Option<Library>, is_service: bool) -> Self {
-        let kind = if is_service { "service" } else { "program" };
-        let (start, event) = match library {
-            None => ("", ""),
-            Some(Library::Ours) => (OUR_START, "Answered { number }.emit();"),
+    /// An application, and its one event if `library` is given.
+    pub(super) fn whole(
+        workspace: &Workspace,
+        library: Option<Library>,
+        application: Application,
+    ) -> Self {
+        let is_heard = application != Application::OfLibrary;
+        let (mut dependencies, mut code, start, event) = match library {
+            None => (String::new(), String::new(), "", ""),
+            Some(Library::Ours) => {
+                let event = "Answered { number }.emit();";
+                if is_heard {
+                    let code = format!("{OUR_IMPORTS}{OUR_EVENT}");
+                    (Library::Ours.dependencies(workspace), code, OUR_START, event)
+                } else {
+                    let path = workspace.root.join("nettrace-event");
+                    let dependency = format!(
+                        "nettrace-event = {{ path = {path:?}, features = [\"derive\"] }}\n"
+                    );
+                    (dependency, format!("{LIBRARY_IMPORTS}{OUR_EVENT}"), "", event)
+                }
+            }
             Some(Library::Tracing) => {
-                ("tracing_subscriber::fmt().init();", "tracing::info!(number, \"answered\");")
+                let (subscriber, start) = if is_heard {
+                    ("tracing-subscriber = \"0.3\"\n", "tracing_subscriber::fmt().init();")
+                } else {
+                    ("", "")
+                };
+                let dependencies = Library::Tracing.dependencies(workspace) + subscriber;
+                let event = "tracing::info!(number, \"answered\");";
+                (dependencies, String::new(), start, event)
             }
         };
-        let mut dependencies =
-            library.map_or(String::new(), |library| library.dependencies(workspace));
-        if library == Some(Library::Tracing) {
-            dependencies.push_str("tracing-subscriber = \"0.3\"\n");
-        }
-        if is_service {
+        if application == Application::Service {
             dependencies.push_str(AXUM);
         }
-        let mut code = String::new();
-        if library == Some(Library::Ours) {
-            code.push_str(OUR_EVENT);
-        }
-        code.push_str(if is_service { SERVICE } else { PROGRAM });
+        code.push_str(if application == Application::Service { SERVICE } else { PROGRAM });
         let code = code.replace("START", start).replace("EVENT", event);
         let library = library.map_or("nothing", Library::name);
-        Self { name: format!("{kind}-{library}"), dependencies, code }
+        Self { name: format!("{}-{library}", application.name()), dependencies, code }
     }
 
     /// Writes the program's code, which makes cargo compile it again.
@@ -263,9 +277,10 @@ fn event_@(number: u64, text: &str) {{
     )
 }
 
-const OUR_EVENT: &str = "\
-use nettrace_writer::{Emit, Session, TraceEvent};
+const OUR_IMPORTS: &str = "use nettrace_writer::{Emit, Session, TraceEvent};\n";
+const LIBRARY_IMPORTS: &str = "use nettrace_event::{Emit, TraceEvent};\n";
 
+const OUR_EVENT: &str = "
 #[derive(TraceEvent)]
 #[trace_event(provider = \"Weight\")]
 struct Answered {
