@@ -24,8 +24,8 @@ pub fn is_wanted(first: &'static EventType) -> bool {
     }
 }
 
-/// Begins the span of a call where it stays: it is large. Whatever moved it would read what has just
-/// been written, in other pieces, and the processor would wait for that.
+/// Begins the span of a call where it stays: it is large. Whatever moved it would read what has
+/// just been written, in other pieces, and the processor would wait for that.
 ///
 /// Out of line, so that a function whose calls nobody listens to has little more than two branches.
 #[inline(never)]

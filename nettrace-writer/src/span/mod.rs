@@ -20,21 +20,22 @@
 //! # From `#[traced]` to its Stop
 //!
 //! `#[traced]`, [`TraceSpan`] and `nettrace-tower` stand on one [`engine`], which knows no type of
-//! events. The code of a traced function asks `__traced::is_wanted`, and then it goes through these:
+//! events. The code of a traced function asks `__traced::is_wanted`, and then it goes through
+//! these:
 //!
 //! 1. `__traced::begin` ([`call`]) puts a span that is off where it stays.
 //! 2. `Span::begin_here` passes on how it begins, and records the Start in between.
 //! 3. `engine::begin` counts a span that is sampled out, and begins any other.
 //! 4. `frames::begin_span` makes the ids and puts them in force.
 //! 5. `engine::has_started` takes the time of the Start.
-//! 6. `engine::end`, when the guard is dropped or the result is known, says what the Stop tells, and
-//!    leaves the scope.
+//! 6. `engine::end`, when the guard is dropped or the result is known, says what the Stop tells,
+//!    and leaves the scope.
 //! 7. `SpanEvents::stop`, which the macro writes, records the Stop:
 //! 8. by `__traced::stop` if that tells of nothing but the time, the outcome and polls.
 //!
 //! An async function has `__traced::begin_polled` and [`InSpan`] in place of the first, and
-//! `engine::poll` in place of the sixth. The Start and the Stop are events like others: the ids come
-//! into the chunk with the first event after a change of what is in force.
+//! `engine::poll` in place of the sixth. The Start and the Stop are events like others: the ids
+//! come into the chunk with the first event after a change of what is in force.
 
 pub(crate) mod call;
 mod derived;
