@@ -79,7 +79,7 @@
 //! # What readers do
 //!
 //! Seen with the reference reader 4.0.0, and with 3.1.23 (in `dotnet-trace` 10) where noted.
-//! `tests/judge_values.rs` and `tests/judge_older.rs` show each fact.
+//! `tests/format/judge_values.rs` and `judge_older.rs` show each fact.
 //!
 //! * Arrays are known only in the tag of version 5. With the tag, the list of fields before it must
 //!   be empty. So a type without arrays is described in that list, for readers that do not know the

@@ -1,7 +1,5 @@
 //! The reference readers accept whole files of versions 4 and 5 with every kind of object.
 
-mod support;
-
 use std::iter;
 
 use nettrace_event::{

@@ -1,7 +1,5 @@
 //! Every limit of versions 4 and 5: what just fits and what does not.
 
-mod support;
-
 use nettrace_event::{ArrayLayout as Layout, EventSchema, FieldType as Type};
 use nettrace_format::{
     FormatError,

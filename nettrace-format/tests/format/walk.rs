@@ -1,7 +1,5 @@
 //! A walk returns the encoded values for every type, and no bytes make it panic or loop.
 
-mod support;
-
 use std::iter;
 
 use nettrace_event::{

@@ -1,5 +1,4 @@
 //! Shared by the tests: builds whole files from single events, and runs the reference reader.
-#![allow(dead_code, reason = "each test binary uses a part")]
 
 use nettrace_event::{EventSchema, FieldSchema, FieldType, Level, Place, ProviderSchema};
 use nettrace_format::{

@@ -1,8 +1,6 @@
 //! A whole Heph trace as a session writes it: types, threads, sequence numbers, and losses.
 
-mod heph_support;
-
-use heph_support::{field, payload, role, schema};
+use crate::heph_support::{field, payload, role, schema};
 use nettrace_event::{EventSchema, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 use nettrace_format::{
     FormatError,

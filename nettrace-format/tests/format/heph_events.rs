@@ -1,8 +1,6 @@
 //! Recorded events as Heph packets: every type of field and every part of an event.
 
-mod heph_support;
-
-use heph_support::{EPOCH, field, payload, role, schema, shown, writer};
+use crate::heph_support::{EPOCH, field, payload, role, schema, shown, writer};
 use nettrace_event::{ArrayLayout, FieldRole, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 use nettrace_format::{
     FormatError,

@@ -1,7 +1,5 @@
 //! The reference reader accepts whole files with every kind of block.
 
-mod support;
-
 use nettrace_event::{EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema};
 use nettrace_format::v6::{
     self, BlockKind, Label, RowEncoder, RowHeader, SequencePointFlags, ThreadInfo, ThreadSequence,

@@ -1,5 +1,4 @@
 //! Event types and payloads for the tests of Heph packets, and the packets as the reader sees them.
-#![allow(dead_code, unreachable_pub)] // each test uses its part
 
 use nettrace_event::{
     EventSchema, FieldRole, FieldSchema, FieldType, Level, Place, ProviderSchema,
@@ -10,17 +9,17 @@ use nettrace_format::{
 };
 use nettrace_reader::heph::{Reader, Value};
 
-pub const fn field(name: &'static str, ty: FieldType) -> FieldSchema {
+pub(crate) const fn field(name: &'static str, ty: FieldType) -> FieldSchema {
     FieldSchema::new(name, ty)
 }
 
-pub const fn role(name: &'static str, ty: FieldType, role: FieldRole) -> FieldSchema {
+pub(crate) const fn role(name: &'static str, ty: FieldType, role: FieldRole) -> FieldSchema {
     let mut field = FieldSchema::new(name, ty);
     field.role = role;
     field
 }
 
-pub const fn schema(name: &'static str, fields: &'static [FieldSchema]) -> EventSchema {
+pub(crate) const fn schema(name: &'static str, fields: &'static [FieldSchema]) -> EventSchema {
     EventSchema {
         provider: ProviderSchema { name: "Shop", guid: None, group: None },
         name,
@@ -39,15 +38,15 @@ pub const fn schema(name: &'static str, fields: &'static [FieldSchema]) -> Event
     }
 }
 
-pub const EPOCH: u64 = 1_700_000_000_000_000_000;
+pub(crate) const EPOCH: u64 = 1_700_000_000_000_000_000;
 
 /// Events and their clock: a tick is 10 ns, and the trace began at tick 1,000.
-pub fn writer() -> EventWriter {
+pub(crate) fn writer() -> EventWriter {
     EventWriter::new(Clock::new(EPOCH, 1_000, 100_000_000).unwrap())
 }
 
 /// A payload as derived code would encode it.
-pub fn payload(encode: impl FnOnce(&mut NetTraceEncoder<&mut VecBuffer>)) -> Vec<u8> {
+pub(crate) fn payload(encode: impl FnOnce(&mut NetTraceEncoder<&mut VecBuffer>)) -> Vec<u8> {
     let mut buffer = VecBuffer::new();
     let mut encoder = NetTraceEncoder::new(&mut buffer);
     encode(&mut encoder);
@@ -56,17 +55,17 @@ pub fn payload(encode: impl FnOnce(&mut NetTraceEncoder<&mut VecBuffer>)) -> Vec
 }
 
 #[derive(Debug, PartialEq)]
-pub struct Shown {
-    pub stream: u32,
-    pub counter: u32,
-    pub substream: u64,
-    pub start: u64,
-    pub end: u64,
-    pub description: String,
-    pub attributes: Vec<String>,
+pub(crate) struct Shown {
+    pub(crate) stream: u32,
+    pub(crate) counter: u32,
+    pub(crate) substream: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) description: String,
+    pub(crate) attributes: Vec<String>,
 }
 
-pub fn spell(value: &Value<'_>) -> String {
+pub(crate) fn spell(value: &Value<'_>) -> String {
     match value {
         Value::U64(value) => format!("u {value}"),
         Value::I64(value) => format!("i {value}"),
@@ -81,7 +80,7 @@ pub fn spell(value: &Value<'_>) -> String {
 }
 
 /// The only event of a trace.
-pub fn shown(bytes: &[u8]) -> Shown {
+pub(crate) fn shown(bytes: &[u8]) -> Shown {
     let mut reader = Reader::new(bytes);
     let event = reader.next_event().unwrap().unwrap();
     let shown = Shown {

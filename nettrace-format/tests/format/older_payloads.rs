@@ -1,7 +1,5 @@
 //! Converts payloads from the types of version 6 to those of versions 4 and 5.
 
-mod support;
-
 use nettrace_event::{
     ArrayLayout as Layout, FieldType as Type, PayloadEncoder as _, StrEncoding as Text,
 };

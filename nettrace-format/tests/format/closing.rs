@@ -1,8 +1,6 @@
 //! The end of a stream is never larger than `closing_size` states.
 
-mod heph_support;
-
-use heph_support::schema;
+use crate::heph_support::schema;
 use nettrace_event::EventSchema;
 use nettrace_format::{
     Format, Row, Stream,

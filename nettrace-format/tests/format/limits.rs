@@ -1,7 +1,5 @@
 //! Every limit of the format and its readers: what just fits, what does not, and what is split.
 
-mod support;
-
 use nettrace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, StrEncoding as Text,
 };

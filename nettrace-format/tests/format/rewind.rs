@@ -1,9 +1,7 @@
 //! A stream that goes back to a mark continues as if the blocks after the mark had never been
 //! written.
 
-mod heph_support;
-
-use heph_support::{field, payload, schema};
+use crate::heph_support::{field, payload, schema};
 use nettrace_event::{EventSchema, FieldSchema, FieldType, PayloadEncoder, StrEncoding};
 use nettrace_format::{
     Format, Row, Stream,

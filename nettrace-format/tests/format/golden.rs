@@ -5,8 +5,6 @@
 //! A test run never rewrites the files. To change a format deliberately: delete its file, run
 //! `cargo test -p nettrace-format --test golden -- --ignored`, and read the difference.
 
-mod support;
-
 use std::{io::Write, path::PathBuf};
 
 use nettrace_event::{

@@ -1,7 +1,5 @@
 //! Compares every structure with the specification, byte for byte.
 
-mod support;
-
 use nettrace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, PayloadEncoder as _,
     Place, ProviderSchema, StrEncoding as Text,

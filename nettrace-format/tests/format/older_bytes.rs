@@ -1,7 +1,5 @@
 //! Versions 4 and 5, byte for byte.
 
-mod support;
-
 use nettrace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, Level, ProviderSchema,
     StrEncoding as Text,

@@ -1,10 +1,8 @@
 //! The start and the end of a span become one packet, wherever the two rows are.
 
-mod heph_support;
-
 use std::collections::HashMap;
 
-use heph_support::{field, payload, role, schema, spell};
+use crate::heph_support::{field, payload, role, schema, spell};
 use nettrace_event::{
     EventSchema, FieldRole, FieldSchema, FieldType as Type, PayloadEncoder, StrEncoding,
 };

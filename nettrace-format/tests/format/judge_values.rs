@@ -1,8 +1,6 @@
 //! Every type, as the reference reader shows it. This proves the mappings in
 //! `nettrace_format::types` and, for versions 4 and 5, in `nettrace_format::v5`.
 
-mod support;
-
 use nettrace_event::{
     ArrayLayout as Layout, EventSchema, FieldSchema, FieldType as Type, PayloadEncoder as _,
     StrEncoding as Text,
