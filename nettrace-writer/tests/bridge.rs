@@ -6,13 +6,12 @@ mod bridge_support;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nettrace_context::{ActivityId, TraceState};
+use nettrace_event::example::SALE;
 use nettrace_writer::{
     Context, Emit, Label, Level, ProviderFilter, Session, TraceEvent,
     bridge::{self, Began, SpanIds, Within},
     enter_labels,
-    event::{
-        EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, Place, ProviderSchema,
-    },
+    event::{EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema},
     sink::MemorySink,
 };
 use opentelemetry::trace::{SpanKind, Status, TraceContextExt as _, Tracer as _};
@@ -87,17 +86,8 @@ fn made(name: &'static str, id: u16) -> &'static EventType {
         provider: ProviderSchema { name: "Bridge", guid: None, group: None },
         name,
         id,
-        place: Place::UNKNOWN,
-        id_is_explicit: true,
-        version: 0,
-        level: Level::Informational,
-        keywords: 0,
-        opcode: None,
-        tag: 0,
-        message: None,
-        description: None,
-        key_values: &[],
         fields: Box::leak(Box::new([FieldSchema::new("n", FieldType::U64)])),
+        ..SALE
     };
     Box::leak(Box::new(EventType::new(Box::leak(Box::new(schema)))))
 }

@@ -9,7 +9,7 @@ use std::{
 
 use library::{Pool, PoolEvent};
 use nettrace_event::{
-    EventSchema, EventType, FieldSchema, FieldType, Level, PayloadEncoder, Place, ProviderSchema,
+    EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema, example::SALE,
 };
 use nettrace_reader::Reader;
 use nettrace_writer::{Emit, Session, TraceEvent, refused_types, sink::MemorySink};
@@ -35,18 +35,9 @@ impl Many {
         let schema = |id| EventSchema {
             provider: ProviderSchema { name: "Example-Many", guid: None, group: None },
             name: "Many",
-            place: Place::UNKNOWN,
             id,
-            id_is_explicit: true,
-            version: 0,
-            level: Level::Informational,
-            keywords: 0,
-            opcode: None,
-            tag: 0,
-            message: None,
-            description: None,
-            key_values: &[],
             fields: const { &[FieldSchema::new("value", FieldType::U64)] },
+            ..SALE
         };
         let leaked = |id| &*Box::leak(Box::new(EventType::new(Box::leak(Box::new(schema(id))))));
         (1..=count).map(leaked).collect()

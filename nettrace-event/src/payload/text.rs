@@ -59,7 +59,7 @@ fn utf16_len(text: &str) -> usize {
 }
 
 #[cfg(all(test, feature = "alloc"))]
-mod tests {
+pub(super) mod tests {
     use alloc::{string::String, vec::Vec};
 
     use super::*;
@@ -77,8 +77,8 @@ mod tests {
         assert_eq!(buffer.bytes, expected, "{text:?}");
     }
 
-    #[test]
-    fn every_length_and_every_place() {
+    /// Texts of every length, with something special at every place.
+    pub(in crate::payload) fn for_each_text(check: impl Fn(&str)) {
         for len in 0..70 {
             let text: String = (0..len).map(|index| char::from(b'!' + index)).collect();
             check(&text);
@@ -90,5 +90,10 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_length_and_every_place() {
+        for_each_text(check);
     }
 }

@@ -279,9 +279,10 @@ impl Bytes {
 
 #[cfg(all(test, feature = "std"))]
 mod tests {
-    use std::{string::String, vec, vec::Vec};
+    use std::{vec, vec::Vec};
 
     use super::plain;
+    use crate::payload::text::tests::for_each_text;
 
     /// Compares with the standard library, and looks at the bytes around what was written.
     fn check(text: &str) {
@@ -299,16 +300,6 @@ mod tests {
 
     #[test]
     fn every_length_and_every_place() {
-        for len in 0..70 {
-            let text: String = (0..len).map(|index| char::from(b'!' + index)).collect();
-            check(&text);
-            for at in 0..len as usize {
-                for special in ["\0", "\u{1}", "\u{7f}", "é", "€", "🎈"] {
-                    let mut text = text.clone();
-                    text.replace_range(at..=at, special);
-                    check(&text);
-                }
-            }
-        }
+        for_each_text(check);
     }
 }
