@@ -89,12 +89,6 @@ impl<'a> Buffer<'a> {
         self.fill.len = end;
     }
 
-    /// Appends a number of bytes that is known when the program is compiled.
-    #[inline(always)]
-    pub(crate) fn put_array<const N: usize>(&mut self, bytes: &[u8; N]) {
-        self.put(bytes);
-    }
-
     /// Appends values, of which `bytes` gives as many bytes as they have in memory.
     #[inline(always)]
     pub(crate) fn put_all<T: Copy, const N: usize>(
@@ -216,7 +210,7 @@ mod tests {
     fn values_are_appended_at_once_or_not_at_all() {
         let mut storage = Storage::new();
         let mut buffer = Buffer::new(&mut storage);
-        buffer.put_array(&[7]);
+        buffer.put(&[7]);
         buffer.put_all(&[0x0102_u16, 0x0304], u16::to_be_bytes);
         assert_eq!(buffer.bytes(), Some(&[7, 1, 2, 3, 4][..]));
         buffer.put(&[0; CAPACITY - 5 - 8]);
@@ -241,7 +235,7 @@ mod tests {
     fn a_kept_buffer_keeps_what_is_appended() {
         let mut kept = Kept::new();
         kept.append(|buffer| buffer.put(&[1]));
-        kept.append(|buffer| buffer.put_array(&[2]));
+        kept.append(|buffer| buffer.put(&[2]));
         assert_eq!(kept.bytes(), Some(&[1, 2][..]));
         kept.append(|buffer| buffer.fail());
         assert!(kept.bytes().is_none());

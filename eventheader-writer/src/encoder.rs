@@ -35,7 +35,7 @@ impl<'a, 'b> EventHeaderEncoder<'a, 'b> {
     #[inline(always)]
     fn count(&mut self, count: usize) {
         match u16::try_from(count) {
-            Ok(count) => self.buffer.put_array(&count.to_ne_bytes()),
+            Ok(count) => self.buffer.put(&count.to_ne_bytes()),
             Err(_) => self.buffer.fail(),
         }
     }
@@ -53,7 +53,7 @@ impl<'a, 'b> EventHeaderEncoder<'a, 'b> {
     fn utf16_nul(&mut self, text: &str) {
         for unit in text.encode_utf16() {
             let unit = if unit == 0 { 0xFFFD } else { unit };
-            self.buffer.put_array(&unit.to_ne_bytes());
+            self.buffer.put(&unit.to_ne_bytes());
         }
     }
 }
@@ -64,7 +64,7 @@ macro_rules! numbers {
         $(
             #[inline(always)]
             fn $method(&mut self, value: $ty) {
-                self.buffer.put_array(&value.to_ne_bytes());
+                self.buffer.put(&value.to_ne_bytes());
             }
 
             #[inline(always)]
@@ -108,7 +108,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
     #[inline(always)]
     fn u16(&mut self, value: u16) {
         let value = if self.format == FieldFormat::Port { value.to_be() } else { value };
-        self.buffer.put_array(&value.to_ne_bytes());
+        self.buffer.put(&value.to_ne_bytes());
     }
 
     #[inline(always)]
@@ -122,7 +122,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
     #[inline(always)]
     fn u32(&mut self, value: u32) {
         let value = if self.format == FieldFormat::IpAddress { value.to_be() } else { value };
-        self.buffer.put_array(&value.to_ne_bytes());
+        self.buffer.put(&value.to_ne_bytes());
     }
 
     #[inline(always)]
@@ -135,17 +135,17 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
 
     #[inline(always)]
     fn u128(&mut self, value: u128) {
-        self.buffer.put_array(&value.to_be_bytes());
+        self.buffer.put(&value.to_be_bytes());
     }
 
     #[inline(always)]
     fn i128(&mut self, value: i128) {
-        self.buffer.put_array(&value.to_be_bytes());
+        self.buffer.put(&value.to_be_bytes());
     }
 
     #[inline(always)]
     fn char(&mut self, value: char) {
-        self.buffer.put_array(&u32::from(value).to_ne_bytes());
+        self.buffer.put(&u32::from(value).to_ne_bytes());
     }
 
     #[inline(always)]
@@ -154,7 +154,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
             self.whole_or_cut(value, |this, text, ellipsis| {
                 this.utf16_nul(text);
                 this.utf16_nul(ellipsis);
-                this.buffer.put_array(&[0; 2]);
+                this.buffer.put(&[0; 2]);
             });
         } else {
             self.whole_or_cut(value, |this, text, ellipsis| {
@@ -167,7 +167,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
 
     #[inline(always)]
     fn guid(&mut self, value: &[u8; 16]) {
-        self.buffer.put_array(value);
+        self.buffer.put(value);
     }
 
     #[inline(always)]
@@ -186,11 +186,11 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
         match value {
             IpAddr::V4(address) => {
                 self.count(4);
-                self.buffer.put_array(&address.octets());
+                self.buffer.put(&address.octets());
             }
             IpAddr::V6(address) => {
                 self.count(16);
-                self.buffer.put_array(&address.octets());
+                self.buffer.put(&address.octets());
             }
         }
     }
@@ -198,7 +198,7 @@ impl PayloadEncoder for EventHeaderEncoder<'_, '_> {
     #[inline(always)]
     fn socket_addr(&mut self, value: &SocketAddr) {
         self.ip_addr(&value.ip());
-        self.buffer.put_array(&value.port().to_be_bytes());
+        self.buffer.put(&value.port().to_be_bytes());
     }
 
     #[inline(always)]

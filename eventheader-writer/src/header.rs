@@ -76,7 +76,7 @@ pub(crate) fn complete(header: Header, bytes: &mut [u8], event: &str) -> Result<
 
 /// Starts an event with bytes that [`complete`] has completed.
 pub(crate) fn begin(bytes: &[u8], index: u32, activity: &Activity<'_>, buffer: &mut Buffer<'_>) {
-    buffer.put_array(&index.to_ne_bytes());
+    buffer.put(&index.to_ne_bytes());
     let Some(id) = activity.id else { return buffer.put(bytes) };
     begin_in_activity(bytes, id, activity.related, buffer);
 }
@@ -92,10 +92,10 @@ fn begin_in_activity(
     buffer.put(header);
     let size = if related.is_some() { 32 } else { 16 };
     let kind = extension::ACTIVITY_ID | extension::CHAIN;
-    buffer.put_array(&ExtensionHeader { size, kind }.to_bytes());
-    buffer.put_array(id);
+    buffer.put(&ExtensionHeader { size, kind }.to_bytes());
+    buffer.put(id);
     if let Some(related) = related {
-        buffer.put_array(related);
+        buffer.put(related);
     }
     buffer.put(metadata);
 }

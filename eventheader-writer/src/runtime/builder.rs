@@ -410,9 +410,9 @@ impl EventBuilder {
         self.payload.append(|payload| {
             for c in text.chars() {
                 let c = if c == '\0' { '\u{FFFD}' } else { c };
-                payload.put_array(&u32::from(c).to_ne_bytes());
+                payload.put(&u32::from(c).to_ne_bytes());
             }
-            payload.put_array(&[0; 4]);
+            payload.put(&[0; 4]);
         });
         self
     }
@@ -536,7 +536,7 @@ impl EventBuilder {
         let result = metadata::entry(name, encoding, format, 0, Arity::One, &mut self.metadata);
         self.keep(result);
         self.payload.append(|payload| match u16::try_from(len) {
-            Ok(len) => payload.put_array(&len.to_ne_bytes()),
+            Ok(len) => payload.put(&len.to_ne_bytes()),
             Err(_) => payload.fail(),
         });
     }
