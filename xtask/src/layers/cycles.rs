@@ -44,7 +44,9 @@ pub(super) fn all<'a>(edges: &BTreeSet<Edge<'a>>) -> Vec<Vec<Edge<'a>>> {
     let mut seen = BTreeSet::new();
     cycles.retain(|cycle| {
         let is_new = cycle.iter().all(|edge| !seen.contains(edge));
-        seen.extend(if is_new { cycle.clone() } else { Vec::new() });
+        if is_new {
+            seen.extend(cycle.iter().copied());
+        }
         is_new
     });
     cycles

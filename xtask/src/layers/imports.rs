@@ -101,9 +101,8 @@ fn between(files: &[Source]) -> Imports {
             return Some(first.to_owned());
         }
         match exported.get(first) {
-            Some([]) => Some("lib.rs".into()),
             Some([module, ..]) => declared.contains(module.as_str()).then(|| module.clone()),
-            None => Some("lib.rs".into()),
+            Some([]) | None => Some("lib.rs".into()),
         }
     };
 
@@ -347,7 +346,7 @@ fn after<'a>(tokens: &'a [TokenTree], name: &str) -> Option<&'a [TokenTree]> {
     let at = tokens.iter().position(|token| is_word(Some(token), name))?;
     // The exclamation mark of a macro.
     let skipped = usize::from(is_sign(tokens.get(at + 1), '!'));
-    Some(&tokens[at + 1..]).map(|rest| &rest[skipped..])
+    Some(&tokens[at + 1 + skipped..])
 }
 
 fn group(token: Option<&TokenTree>, delimiter: Delimiter) -> Option<Vec<TokenTree>> {
