@@ -1,8 +1,8 @@
-//! What an emit costs where nothing is warm: the first events of a process, and a burst after the
-//! session has been idle.
+//! What costs where nothing is warm: the first session of a process and its first events, and a
+//! burst after the session has been idle.
 //!
 //! Each burst has a floor of as many records under the same conditions. The ratio is that of
-//! medians. The sink is a device that takes everything.
+//! medians. The floor of a session's start, and of its end, is a thread that begins and ends. The sink is a device that takes everything.
 //!
 //! An idle session changes nothing but once: after a round without events the thread holds no
 //! chunk, and 100 ms later the flusher begins to rest. It keeps the memory that it has touched. So
@@ -70,6 +70,7 @@ impl Bursts {
 fn processes(options: &Options, report: &mut Report) {
     let program = env::current_exe().expect("this program has a path");
     let mut bursts = Bursts::default();
+    let [mut threads, mut starts, mut ends] = [const { Vec::new() }; 3];
     for _ in 0..options.amount(60, 1) {
         let output = Command::new(&program).arg(CHILD).output().expect("this program starts");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -79,20 +80,32 @@ fn processes(options: &Options, report: &mut Report) {
         bursts.floors.push(numbers[0]);
         bursts.firsts.push(numbers[1]);
         bursts.subjects.push(numbers[2]);
+        threads.push(numbers[3]);
+        starts.push(numbers[4]);
+        ends.push(numbers[5]);
     }
     bursts.finish("first_events", report);
+    let [thread, start, end] = [threads, starts, ends].map(median);
+    report.figure("first_start_us", start);
+    report.figure("first_finish_us", end);
+    report.ratio("first_start", start / thread);
+    report.ratio("first_finish", end / thread);
 }
 
-/// Prints what the process's first records at the floor, its first event and its first events take.
+/// Prints what the process's first records at the floor, its first event and its first events take,
+/// and what a thread, the start of the first session and its end take.
 fn first_events() {
     let mut floor = Floor::new();
     let below = burst(|number| floor.record(number, number));
-    let session = Session::builder().file("/dev/null").provider(PROVIDER).start();
+    let (_, thread) = micros(|| thread::spawn(|| {}).join());
+    let builder = Session::builder().file("/dev/null").provider(PROVIDER);
+    let (session, start) = micros(|| builder.start());
     let session = session.expect("a device takes a trace");
     let (first, all) = emit();
-    let stats = session.finish().expect("a device takes everything");
+    let (stats, end) = micros(|| session.finish());
+    let stats = stats.expect("a device takes everything");
     assert_eq!(stats.written, BURST, "every event is recorded");
-    println!("{below} {first} {all}");
+    println!("{below} {first} {all} {thread} {start} {end}");
 }
 
 /// Measures bursts after idleness, and bursts directly after another one.
@@ -128,6 +141,13 @@ fn emit() -> (f64, f64) {
         Two { a: number, b: number }.emit();
     }
     (first, start.elapsed().as_nanos() as f64 / BURST as f64)
+}
+
+/// Microseconds that `work` takes.
+fn micros<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let result = work();
+    (result, start.elapsed().as_nanos() as f64 / 1e3)
 }
 
 /// Nanoseconds for each call.

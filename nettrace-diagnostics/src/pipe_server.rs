@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::__process::{measure_clock, spawn};
+use nettrace_writer::__process::spawn;
 
 use crate::{
     answer::{self, Identity},
@@ -100,8 +100,6 @@ pub(crate) fn start(options: Options) -> Result<Arc<Handle>, Error> {
         .map_err(Error::Thread)?;
     }
     spawn(c"nettrace-attach", move || {
-        // Otherwise the first client would wait for it.
-        measure_clock();
         match own {
             Some(own) => server.accept(OWN, &own_path(), own),
             None => drop(server.stop.wait(None)),

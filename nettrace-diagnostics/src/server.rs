@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nettrace_writer::__process::{measure_clock, spawn};
+use nettrace_writer::__process::spawn;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::{
@@ -163,8 +163,6 @@ impl Server {
     }
 
     fn run(mut self) {
-        // Otherwise the first client would wait for it.
-        measure_clock();
         self.connect();
         while let Some(found) = self.wait() {
             if found.is_over {

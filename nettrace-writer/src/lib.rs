@@ -178,8 +178,8 @@ pub mod __traced {
 pub mod __process {
     use std::{ffi::CStr, io};
 
+    use crate::flusher::OwnThread;
     pub use crate::process::environment::{all as all_variables, ignores, variable};
-    use crate::{flusher::OwnThread, protocol::clock};
 
     #[cfg(unix)]
     pub use crate::process::handlers::accompany;
@@ -188,11 +188,6 @@ pub mod __process {
     /// `fork`.
     pub fn spawn(name: &'static CStr, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         OwnThread::start(name, work).map(drop)
-    }
-
-    /// Measures the clock, which otherwise the first session does when it starts: it sleeps 10 ms.
-    pub fn measure_clock() {
-        let _ = clock::Source::choose(crate::Clock::Auto);
     }
 }
 

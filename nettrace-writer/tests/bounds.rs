@@ -14,7 +14,7 @@ use nettrace_writer::{
     sink::{MemorySink, StreamSink},
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use testkit::process::{alone, skipped_in_emulator};
+use testkit::process::{alone, once_in_three, skipped_in_emulator};
 
 use crate::trace_support::{Hostile, memory, resident, schema, sound};
 
@@ -105,6 +105,26 @@ fn any_number_of_threads_ends_before_a_sequence_point() {
         let (events, lost) = sound(&sink.bytes(), &[] as &[Rule]);
         assert_eq!((events, lost), (stats.written, stats.drops.total()), "{stats:?}");
     }
+}
+
+/// A program that ends at once does not wait until memory that it never uses has been touched.
+#[cfg(target_pointer_width = "64")]
+#[test]
+fn whoever_waits_for_the_session_does_not_wait_for_its_memory() {
+    const BUDGET: usize = 1 << 30;
+    if !alone("whoever_waits_for_the_session_does_not_wait_for_its_memory") {
+        return;
+    }
+    // The session's thread may touch a lot before this one asks.
+    once_in_three(|| {
+        let builder = Session::builder().sink(StreamSink::new(std::io::sink()));
+        let session = builder.budget(BUDGET).prefault(BUDGET).start().unwrap();
+        session.flush().unwrap();
+        let touched = resident();
+        session.finish().unwrap();
+        let is_little = touched < BUDGET as u64 / 2;
+        is_little.then_some(()).ok_or_else(|| format!("{touched} bytes are resident"))
+    });
 }
 
 /// A budget needs more memory than its chunks: each of them has a header. If there is room for the

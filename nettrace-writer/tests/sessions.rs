@@ -43,6 +43,24 @@ struct Other {
     value: u64,
 }
 
+/// Each session measures the processor's counter by itself, and without a pause.
+#[test]
+fn sessions_agree_on_the_pace_of_the_clock() {
+    let _slots = one_at_a_time();
+    let measured: Vec<_> = (0..10)
+        .map(|_| {
+            let sink = MemorySink::new();
+            Session::builder().sink(sink.clone()).start().unwrap().finish().unwrap();
+            let bytes = sink.bytes();
+            nettrace_reader::Reader::new(&bytes[..]).unwrap().trace().ticks_per_second as f64
+        })
+        .collect();
+    for other in &measured {
+        let ppm = (other / measured[0] - 1.0).abs() * 1e6;
+        assert!(ppm < 2.0, "each within 1 part per million: {measured:?}");
+    }
+}
+
 #[test]
 fn thirty_one_sessions_each_record_what_they_asked_for() {
     let _slots = one_at_a_time();

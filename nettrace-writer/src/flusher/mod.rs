@@ -280,7 +280,6 @@ impl Flusher {
     fn run(&mut self) -> Result<(), Error> {
         local::set_flusher();
         self.session.idle.set_flusher();
-        self.session.pool.prefault(self.schedule.prefault);
         let mut sleep = LONGEST_SLEEP;
         loop {
             if self.session.closed.load(Ordering::Relaxed) {
@@ -290,6 +289,7 @@ impl Flusher {
             if !self.session.pool.is_unused() {
                 self.last_used = Stopwatch::start();
             }
+            self.prefault();
             let command = if self.last_used.elapsed() >= REST_AFTER {
                 self.rest()
             } else {
@@ -414,7 +414,6 @@ impl Flusher {
         }
         self.write_out();
         self.finish_try();
-        self.session.pool.prefault(self.prefault_missing());
         if self.last_merge.elapsed() >= MERGE_AFTER {
             self.session.pool.merge(&mut self.free_chunks);
             self.last_merge = Stopwatch::start();
@@ -442,10 +441,12 @@ impl Flusher {
         }
     }
 
-    /// How many chunks to touch, so that a burst finds chunks with pages.
-    fn prefault_missing(&self) -> u32 {
+    /// Touches chunks, so that a burst finds chunks with pages. Commands go first: a program that
+    /// ends at once does not wait for memory that it never uses.
+    fn prefault(&self) {
         let pool = &self.session.pool;
-        (pool.in_use() + self.schedule.prefault).saturating_sub(pool.touched()).min(64)
+        let missing = (pool.in_use() + self.schedule.prefault).saturating_sub(pool.touched());
+        pool.prefault(missing, || self.commands.is_empty());
     }
 
     /// Takes from every thread what it has recorded. Returns `T`, and whether everything older than

@@ -298,6 +298,7 @@ impl Flusher {
         // Writing what was made for the old stream may have failed.
         if self.failed.is_none() && !self.waits() {
             let left_out = self.trace.left_out();
+            self.timeline.measure_pace();
             match self.start_stream(oldest) {
                 Ok(()) => {
                     (self.stream, self.stream_len, self.stream_rows) = (StreamState::Empty, 0, 0);

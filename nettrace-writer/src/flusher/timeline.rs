@@ -130,9 +130,13 @@ impl Timeline {
         self.latest = self.latest.max(segment.last_ts);
     }
 
+    /// Measures again how many ticks a second has, for another stream.
+    pub(super) fn measure_pace(&mut self) {
+        self.watch.measure_again();
+    }
+
     /// A tick with its time of day, for a stream in which nothing is older than `oldest`.
     pub(super) fn sync_before(&mut self, oldest: u64) -> Sync {
-        self.watch.refine();
         // A microsecond earlier, so that the oldest row is not at time 0.
         let oldest = oldest.saturating_sub(self.watch.ticks_per_second() / 1_000_000 + 1);
         let mut sync = self.watch.sync_at(oldest, self.offset);

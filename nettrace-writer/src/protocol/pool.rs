@@ -296,9 +296,13 @@ impl Pool {
         self.in_use() < self.large.count()
     }
 
-    /// Touches chunks that have never been used, so that `ahead` chunks have pages. Flusher only.
-    pub(crate) fn prefault(&self, ahead: u32) {
+    /// Touches up to `ahead` chunks that have never been used, as long as there is `time` for
+    /// another. Flusher only.
+    pub(crate) fn prefault(&self, ahead: u32, time: impl Fn() -> bool) {
         for _ in 0..ahead {
+            if !time() {
+                return;
+            }
             let Some(chunk) = self.large.take_fresh() else { return };
             let (at, size) = self.place(chunk);
             self.memory.touch(at, size);

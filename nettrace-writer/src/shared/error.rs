@@ -102,8 +102,8 @@ pub enum Error {
         "`overwrite` on the session's builder is for `file` alone; a sink has options of its own"
     )]
     OverwriteWithoutFile,
-    /// This machine has no such clock.
-    #[error("this machine has no processor counter; use `Clock::Auto`")]
+    /// This machine has no such clock, or none whose pace can be measured.
+    #[error("this machine has no processor counter of a steady pace; use `Clock::Auto`")]
     NoClock,
     /// An event type was refused.
     #[error("{0}")]

@@ -2,142 +2,235 @@
 //!
 //! # Method
 //!
-//! A *pair* is a reading of the counter and one of the kernel's unsteered clock at the same moment.
-//! Two pairs, some time apart, give the counter's pace on that clock. The kernel says by how much
-//! that clock differs from real time ([`system::correction`]). The steered clock would not do:
-//! while the machine catches up with the time of day it is wrong by up to 500 ppm, on some machines
-//! by more.
+//! A [`Reading`] is a reading of the kernel's unsteered clock between two readings of the counter.
+//! The kernel computes that clock from the counter, so their relation is a straight line. In each
+//! reading the line is above the first reading of the counter and below the second. Of all lines,
+//! the one that keeps the most distance from the 8,192 points has the counter's pace. A thread that
+//! loses its processor between two readings does no harm: its points are far from the line.
 //!
-//! The first session takes its pairs 10 ms apart, which is accurate to 5 ppm. A session measures
-//! again when it begins another stream. Then the pairs are as far apart as the session is old.
+//! That takes a third of a millisecond and no sleep. Its error is far below one part per million
+//! ([decision 118](../../../../docs/decisions/118-a-clock-is-measured-without-sleep.md)).
 //!
-//! # State
-//!
-//! One atomic word holds the best estimate so far. There is no lock. If several threads start the
-//! first sessions at the same time, each measures. A child that is forked meanwhile measures for
-//! itself.
-
-use std::time::Duration;
+//! The kernel says by how much its unsteered clock differs from real time
+//! ([`system::correction`]). The steered clock would not do: while the machine catches up with the
+//! time of day it is wrong by up to 500 ppm, on some machines by more.
 
 use super::{
     counter::{counter, ordered, stated_frequency},
     system,
 };
-use crate::sync::{AtomicU64, Ordering, thread};
 
-/// The time between the pairs of the first estimate.
-const FIRST_BASELINE: Duration = Duration::from_millis(10);
+/// How many readings a measurement takes.
+const READINGS: usize = 4_096;
 
-/// A reading of the counter and of the unsteered clock at the same moment.
+/// How often to measure before giving up. A clock may jump during a measurement, but hardly in each.
+const TRIES: usize = 3;
+
+/// How far, in nanoseconds, a point may be on the wrong side of the line. Some systems' clocks
+/// count in steps of 100 ns.
+const TOLERANCE: f64 = 1_000.0;
+
+/// A reading of the unsteered clock, in nanoseconds, between two readings of the counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pair {
-    pub(crate) ticks: u64,
-    pub(crate) nanos: u64,
+pub(super) struct Reading {
+    pub(super) before: u64,
+    pub(super) nanos: u64,
+    pub(super) after: u64,
 }
 
-impl Pair {
-    /// Reads both now. Of several tries it returns the one that took the least time.
-    pub(crate) fn now() -> Self {
-        let reading = || {
-            let before = counter();
-            ordered();
-            let nanos = system::unsteered();
-            ordered();
-            let width = counter().wrapping_sub(before);
-            (width, Self { ticks: before.wrapping_add(width / 2), nanos })
-        };
-        let narrowest = (0..32).map(|_| reading()).min_by_key(|&(width, _)| width);
-        narrowest.expect("32 tries").1
+impl Reading {
+    pub(super) fn now() -> Self {
+        ordered();
+        let before = counter();
+        ordered();
+        let nanos = system::unsteered();
+        ordered();
+        Self { before, nanos, after: counter() }
     }
 }
 
-/// The best estimate so far: its [`rank`] in the upper eight bits, ticks per second in the others.
-/// 0 before the first estimate. Relaxed suffices, because the word is the whole state.
-static BEST: AtomicU64 = AtomicU64::new(0);
-const RANK_AT: u32 = 56;
-
-/// Whether the frequency must be measured, because no register states it.
-pub(super) fn is_measured() -> bool {
-    stated_frequency().is_none()
+/// Ticks of the counter per second, or `None` if the system's clocks do not advance steadily.
+pub(super) fn frequency() -> Option<u64> {
+    let measure = || pace((0..READINGS).map(|_| Reading::now()));
+    stated_frequency().or_else(|| {
+        let pace = (0..TRIES).find_map(|_| measure())?;
+        Some(per_second(pace, system::correction()))
+    })
 }
 
-/// Ticks of the counter per second. Takes 10 ms the first time.
-pub(super) fn frequency() -> u64 {
-    if let Some(frequency) = stated_frequency() {
-        return frequency;
-    }
-    match BEST.load(Ordering::Relaxed) {
-        0 => {
-            let first = Pair::now();
-            // Sleeps instead of watching a clock, which may jump.
-            thread::sleep(FIRST_BASELINE);
-            refine(first, Pair::now())
+/// Ticks per second of real time, which is faster than the clock of the readings by `correction`
+/// parts per billion.
+fn per_second(pace: f64, correction: i64) -> u64 {
+    let ticks = pace * 1e9 / (1.0 + correction as f64 / 1e9);
+    (ticks.round() as u64).max(1)
+}
+
+/// Ticks per nanosecond: the slope of the line that is above each first and below each second
+/// reading of the counter, and keeps the most distance. `None` if there is no such line, because a
+/// clock has jumped.
+///
+/// Only corners of convex hulls can limit a line, and the best one is parallel to an edge.
+pub(super) fn pace(readings: impl IntoIterator<Item = Reading>) -> Option<f64> {
+    let mut readings = readings.into_iter();
+    let first = readings.next()?;
+    let (mut last, mut below, mut above) = (first, Hull::default(), Hull::default());
+    for reading in readings {
+        if reading.nanos < last.nanos || reading.before < last.before {
+            return None; // a clock went back
         }
-        best => best & ((1 << RANK_AT) - 1),
+        let of = |ticks: u64| i128::from(ticks) - i128::from(first.before);
+        let nanos = i128::from(reading.nanos - first.nanos);
+        below.push(nanos, of(reading.before));
+        above.push(nanos, -of(reading.after));
+        last = reading;
     }
+    let distance = |slope: f64| -above.highest(-slope) - below.highest(slope);
+    let slopes = below.slopes().chain(above.slopes().map(|slope| -slope));
+    let (distance, slope) = slopes
+        .map(|slope| (distance(slope), slope))
+        .max_by(|(one, _), (other, _)| one.total_cmp(other))?;
+    (slope > 0.0 && distance >= -TOLERANCE * slope).then_some(slope)
 }
 
-/// Estimates the counter's frequency from two pairs, and keeps the estimate if no better one is
-/// known. Returns the best estimate.
-pub(super) fn refine(first: Pair, second: Pair) -> u64 {
-    let nanos = second.nanos.saturating_sub(first.nanos);
-    let new = rank(nanos) << RANK_AT | measure(first, second);
-    // Of two estimates of equal rank the later one is better, because it uses the latest
-    // correction.
-    let better = |old: u64| (new >> RANK_AT >= old >> RANK_AT).then_some(new);
-    let best = match BEST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, better) {
-        Ok(_) => new,
-        Err(old) => old,
-    };
-    best & ((1 << RANK_AT) - 1)
+/// The upper side of the convex hull of points that come from left to right.
+#[derive(Default)]
+struct Hull {
+    corners: Vec<(i128, i128)>,
 }
 
-/// The counter's frequency between two pairs.
-pub(super) fn measure(first: Pair, second: Pair) -> u64 {
-    let nanos = second.nanos.saturating_sub(first.nanos).max(1);
-    let measured = pace(second.ticks.wrapping_sub(first.ticks), nanos, system::correction());
-    measured.clamp(1, (1 << RANK_AT) - 1)
-}
+impl Hull {
+    fn push(&mut self, x: i128, y: i128) {
+        while let [.., one, two] = self.corners[..] {
+            let is_corner = (two.0 - one.0) * (y - one.1) < (two.1 - one.1) * (x - one.0);
+            if is_corner {
+                break;
+            }
+            self.corners.pop();
+        }
+        self.corners.push((x, y));
+    }
 
-/// The quality of an estimate: the logarithm of the time between its pairs.
-fn rank(nanos: u64) -> u64 {
-    u64::from(64 - (nanos / 1_000_000).leading_zeros())
-}
+    /// Where the lowest line of this slope that is above all points is at 0.
+    fn highest(&self, slope: f64) -> f64 {
+        let heights = self.corners.iter().map(|&(x, y)| y as f64 - slope * x as f64);
+        heights.fold(f64::MIN, f64::max)
+    }
 
-/// Ticks per second of real time, if a clock advances by `nanos` during `ticks`. Real time is
-/// faster than that clock by `correction` parts per billion.
-pub(super) fn pace(ticks: u64, nanos: u64, correction: i64) -> u64 {
-    let real = u128::from(nanos) * (1_000_000_000 + correction) as u128;
-    (u128::from(ticks) * 1_000_000_000_000_000_000 / real) as u64
+    /// The slopes of the edges.
+    fn slopes(&self) -> impl Iterator<Item = f64> + '_ {
+        let edges =
+            self.corners.windows(2).map(|edge| (edge[1].0 - edge[0].0, edge[1].1 - edge[0].1));
+        edges.filter(|&(x, _)| x > 0).map(|(x, y)| y as f64 / x as f64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Pair, pace, rank, refine};
+    use std::time::Duration;
 
-    #[test]
-    fn the_pace_is_that_of_real_time() {
-        assert_eq!(pace(30_000_000, 10_000_000, 0), 3_000_000_000);
-        // The kernel says that its oscillator is 20 ppm slow. A second of real time then has fewer
-        // ticks than a second of the unsteered clock.
-        assert_eq!(pace(30_000_000, 10_000_000, 20_000), 2_999_940_001);
-        assert_eq!(pace(30_000_000, 10_000_000, -20_000), 3_000_060_001);
-        // Ten years at 5 GHz.
-        let ten_years = 10 * 366 * 86_400 * 1_000_000_000;
-        assert_eq!(pace(5 * ten_years, ten_years, 0), 5_000_000_000);
+    use super::{READINGS, Reading, frequency, pace, per_second, stated_frequency};
+    use crate::{protocol::clock::system, sync::thread};
+
+    /// Readings of a machine whose counter makes `pace` ticks a nanosecond. `latency` says how many
+    /// nanoseconds pass before each reading of a clock.
+    fn readings(pace: f64, mut latency: impl FnMut() -> f64) -> impl Iterator<Item = Reading> {
+        let mut now = 1e6;
+        let ticks = move |nanos: f64| 1 << 40 | (nanos * pace) as u64;
+        (0..READINGS).map(move |_| {
+            now += latency();
+            let before = ticks(now);
+            now += latency();
+            let nanos = now as u64;
+            now += latency();
+            Reading { before, nanos, after: ticks(now) }
+        })
+    }
+
+    /// Numbers from 0 to 1, always the same.
+    fn noise() -> impl FnMut() -> f64 {
+        let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) as f64 / (1_u64 << 53) as f64
+        }
+    }
+
+    fn ppm(measured: Option<f64>, right: f64) -> f64 {
+        (measured.expect("the clocks are steady") / right - 1.0).abs() * 1e6
     }
 
     #[test]
-    fn a_longer_baseline_is_a_better_estimate() {
-        assert!(rank(10_000_000) < rank(1_000_000_000));
-        assert!(rank(1_000_000_000) < rank(600_000_000_000));
-        assert!(rank(u64::MAX) < 256);
-        if super::stated_frequency().is_some() {
-            return;
+    fn the_pace_is_right_to_a_part_per_million() {
+        for right in [0.0243, 1.0, 2.495_321_7, 5.1] {
+            // A clock is read in 16 ns and up to 2 ns more.
+            let mut some = noise();
+            let fine = readings(right, || 16.0 + 2.0 * some());
+            let error = ppm(pace(fine), right);
+            // A counter of 24 MHz shows 41 ns.
+            assert!(error < if right < 1.0 { 20.0 } else { 1.0 }, "{right}: {error} ppm");
+            // One in fifty takes up to half a microsecond, one in a thousand up to 10 ms.
+            let mut some = noise();
+            let rough = readings(right, || match some() {
+                held_up if held_up < 0.001 => 1e7 * some(),
+                slow if slow < 0.02 => 500.0 * some(),
+                _ => 16.0 + 2.0 * some(),
+            });
+            let error = ppm(pace(rough), right);
+            assert!(error < 1.0, "{right}: {error} ppm on a busy machine");
         }
-        let frequency = super::frequency();
-        let first = Pair { ticks: 0, nanos: 0 };
-        let nonsense = Pair { ticks: 1, nanos: 1_000_000 };
-        assert_eq!(refine(first, nonsense), frequency, "a worse estimate took over");
+    }
+
+    #[test]
+    fn a_jump_during_the_measurement_is_noticed() {
+        let steady = || readings(2.5, || 20.0).collect::<Vec<_>>();
+        assert!(ppm(pace(steady()), 2.5) < 1.0);
+        type Jump = fn(&mut Reading);
+        let jumps: [Jump; 4] = [
+            |reading| reading.nanos += 10_000,
+            |reading| reading.nanos -= 10_000,
+            |reading| (reading.before, reading.after) = (reading.before * 2, reading.after * 2),
+            |reading| (reading.before, reading.after) = (reading.before / 2, reading.after / 2),
+        ];
+        for (number, jump) in jumps.into_iter().enumerate() {
+            let mut jumped = steady();
+            jumped[READINGS / 2..].iter_mut().for_each(jump);
+            assert_eq!(pace(jumped), None, "jump {number}");
+        }
+        // A clock that stands still, and none at all.
+        assert_eq!(pace(steady().into_iter().map(|one| Reading { nanos: 7, ..one })), None);
+        assert_eq!(pace([]), None);
+    }
+
+    #[test]
+    fn a_second_is_one_of_real_time() {
+        assert_eq!(per_second(3.0, 0), 3_000_000_000);
+        // The kernel says that its oscillator is 20 ppm slow. A second of real time then has fewer
+        // ticks than a second of the unsteered clock.
+        assert_eq!(per_second(3.0, 20_000), 2_999_940_001);
+        assert_eq!(per_second(3.0, -20_000), 3_000_060_001);
+    }
+
+    /// The counter's pace lies between two bounds, which need no trust in any reading.
+    #[test]
+    fn the_measured_frequency_is_within_what_long_readings_allow() {
+        let narrowest = || {
+            let readings = (0..1_000).map(|_| Reading::now());
+            readings.min_by_key(|reading| reading.after - reading.before).expect("a thousand")
+        };
+        let first = narrowest();
+        thread::sleep(Duration::from_millis(200));
+        let last = narrowest();
+        let nanos = (last.nanos - first.nanos) as f64;
+        let least = (last.before - first.after) as f64 / (nanos + 1.0);
+        let most = (last.after - first.before) as f64 / (nanos - 1.0);
+        let of = |pace: f64| per_second(pace, system::correction()) as f64;
+        let possible = of(least) * (1.0 - 1e-6)..=of(most) * (1.0 + 1e-6);
+        let measured = frequency().expect("the system's clocks are steady") as f64;
+        assert!(
+            possible.contains(&measured) || stated_frequency().is_some(),
+            "{measured} ticks a second, not {possible:?}"
+        );
     }
 }

@@ -58,7 +58,8 @@ pub enum Clock {
     /// The processor's counter if it can be trusted, otherwise the monotonic clock.
     #[default]
     Auto,
-    /// The processor's counter, trusted or not. A session does not start if there is none.
+    /// The processor's counter, trusted or not. A session does not start if there is none, or if
+    /// its pace cannot be measured, because the system's clocks jump.
     Counter,
     /// The operating system's monotonic clock, in nanoseconds. On Linux a reading takes about 20
     /// ns.
@@ -82,7 +83,8 @@ pub(crate) struct Sync {
 }
 
 impl Source {
-    /// Returns `None` if this machine has no such clock.
+    /// Returns `None` if this machine has no such clock. Takes a third of a millisecond if the
+    /// counter's pace must be measured.
     pub(crate) fn choose(clock: Clock) -> Option<Self> {
         let counter = match clock {
             Clock::Auto => counter::is_trusted(),
@@ -90,8 +92,12 @@ impl Source {
             Clock::Counter => true,
             Clock::Monotonic => false,
         };
-        let ticks_per_second = if counter { calibration::frequency() } else { 1_000_000_000 };
-        Some(Self { counter, ticks_per_second })
+        let monotonic = Self { counter: false, ticks_per_second: 1_000_000_000 };
+        match counter.then(calibration::frequency) {
+            Some(Some(ticks_per_second)) => Some(Self { counter, ticks_per_second }),
+            Some(None) if clock == Clock::Counter => None,
+            _ => Some(monotonic),
+        }
     }
 
     pub(crate) fn is_counter(self) -> bool {

@@ -40,11 +40,6 @@ impl Readings {
         let with_sleep = steered;
         Self { steered, unsteered: unsteered(), with_sleep }
     }
-
-    /// How long the machine has slept since it was started.
-    pub(super) fn slept(self) -> u64 {
-        self.with_sleep.saturating_sub(self.steered)
-    }
 }
 
 /// Reads the monotonic clock that nobody steers, or the steered one if there is no such clock.

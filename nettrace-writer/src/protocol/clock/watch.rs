@@ -20,11 +20,7 @@
 //! not believed either. (A program can be run with a library that makes up clocks.) If no clock can
 //! be believed, the session's clock counts as right. If that went back too, no time has passed.
 
-use super::{
-    Source, Sync,
-    calibration::{self, Pair},
-    system::Readings,
-};
+use super::{Source, Sync, calibration, system::Readings};
 
 /// How far two clocks may differ, in nanoseconds, without a jump.
 const TOLERANCE: u64 = 1_000_000;
@@ -36,9 +32,6 @@ const DRIFT: u64 = 600;
 pub(crate) struct Watch {
     source: Source,
     last: Moment,
-    /// The first pair of the measurement of the counter's pace, and how long the machine had slept
-    /// by then.
-    baseline: Option<(Pair, u64)>,
 }
 
 /// The result of a look at the clock.
@@ -63,9 +56,7 @@ impl Watch {
     /// Begins to watch, with a first look. Also returns the session's clock.
     pub(crate) fn new(source: Source) -> (Self, u64) {
         let last = Moment::now(source);
-        let is_measured = source.is_counter() && calibration::is_measured();
-        let baseline = is_measured.then(|| (Pair::now(), last.system.slept()));
-        (Self { source, last, baseline }, last.ticks)
+        (Self { source, last }, last.ticks)
     }
 
     pub(crate) fn ticks_per_second(&self) -> u64 {
@@ -86,28 +77,17 @@ impl Watch {
         };
         let width = nanos(width.min(i64::MAX as u64) as i64, self.source.ticks_per_second);
         let jumped = passed.jump(self.source.is_counter(), width.unsigned_abs());
-        if jumped.is_some() {
-            self.baseline = self.baseline.map(|_| (Pair::now(), now.system.slept()));
-        }
         let jumped = jumped.map(|nanos| {
             (u128::from(nanos) * u128::from(self.source.ticks_per_second) / 1_000_000_000) as u64
         });
         Look { ticks: now.ticks, jumped }
     }
 
-    /// Measures the counter's pace again, over the whole time since its last jump.
-    pub(crate) fn refine(&mut self) {
-        let Some((first, slept)) = self.baseline else { return };
-        let (now, slept_now) = (Pair::now(), Readings::now().slept());
-        // The counter may have advanced while the unsteered clock stood still. Either of them may
-        // have jumped since the last look.
-        let known = self.source.ticks_per_second;
-        let has_slept = slept_now.abs_diff(slept) > TOLERANCE;
-        if has_slept || calibration::measure(first, now).abs_diff(known) > known / 1_000 {
-            self.baseline = Some((now, slept_now));
-            return;
-        }
-        self.source.ticks_per_second = calibration::refine(first, now);
+    /// Measures the counter's pace again: the kernel may have learnt since how its clock differs
+    /// from real time.
+    pub(crate) fn measure_again(&mut self) {
+        let measured = self.source.is_counter().then(calibration::frequency).flatten();
+        self.source.ticks_per_second = measured.unwrap_or(self.source.ticks_per_second);
     }
 
     /// The present tick with its time of day, for a stream whose ticks are `offset` ahead of the
@@ -192,13 +172,7 @@ fn nanos(ticks: i64, ticks_per_second: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::{Passed, Watch};
-    use crate::{
-        protocol::clock::{Clock, Source},
-        sync::thread,
-    };
+    use super::Passed;
 
     const MS: i64 = 1_000_000;
     const MINUTE: i64 = 60_000 * MS;
@@ -274,22 +248,6 @@ mod tests {
         assert_eq!(monotonic([60_100, 100, 100]), Some(100));
         assert_eq!(monotonic([60_100, 100, 60_100]), Some(100));
         assert_eq!(monotonic([120, 100, 100]), Some(100));
-    }
-
-    #[test]
-    fn the_pace_is_measured_again_over_all_the_time() {
-        let Some(source) = Source::choose(Clock::Counter) else { return };
-        let (mut watch, _) = Watch::new(source);
-        let first = watch.ticks_per_second();
-        thread::sleep(Duration::from_millis(100));
-        assert_eq!(watch.look().jumped, None);
-        watch.refine();
-        let refined = watch.ticks_per_second();
-        let ppm = first.abs_diff(refined) as f64 / first as f64 * 1e6;
-        assert!(ppm < 100.0, "{first}, then {refined} ticks a second: {ppm} ppm");
-        // A session that begins later gets this estimate, or a better one.
-        let later = Source::choose(Clock::Counter).unwrap().ticks_per_second;
-        assert!(later.abs_diff(refined) as f64 / (first as f64) < 100e-6);
     }
 
     #[test]
