@@ -9,7 +9,7 @@ use std::{
 };
 
 use nettrace_writer::{
-    __process::{ignores, variable},
+    __process::{complain, ignores, variable},
     Error, FilterError, ProviderFilter, Session,
     sink::FileOptions,
 };
@@ -246,7 +246,7 @@ fn begin() -> Option<(Session, PathBuf)> {
     let plan = match plan(&Variables(&of_this_process)) {
         Ok(plan) => plan?,
         Err(bad) => {
-            say(format_args!("{bad}"));
+            complain(bad);
             return None;
         }
     };
@@ -273,7 +273,9 @@ fn begin() -> Option<(Session, PathBuf)> {
     }
     started
         .inspect_err(|error| {
-            say(format_args!("the session that the environment asks for did not start: {error}"));
+            complain(format_args!(
+                "the session that the environment asks for did not start: {error}"
+            ));
         })
         .ok()
 }

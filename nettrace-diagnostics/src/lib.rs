@@ -246,7 +246,7 @@ pub fn listen() -> Result<Diagnostics, Error> {
 }
 
 /// [`listen`] for a service that must run whether or not tools can attach. An error is one line on
-/// standard error, and the result is `None`.
+/// standard error, [`health`](nettrace_writer::health) tells it, and the result is `None`.
 ///
 /// ```no_run
 /// let diagnostics = nettrace_diagnostics::listen_or_warn();

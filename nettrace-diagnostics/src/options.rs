@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use nettrace_writer::Format;
+use nettrace_writer::{__process::complain, Format};
 
-use crate::{Diagnostics, environment::say, error::Error};
+use crate::{Diagnostics, error::Error};
 
 /// How long a client may take to send a message, to read the answer, or to read some of its trace.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -81,7 +81,7 @@ impl Options {
     /// Lets tools attach to this process, as [`listen_or_warn`](crate::listen_or_warn) does.
     #[allow(clippy::must_use_candidate, reason = "most callers want the socket alone")]
     pub fn listen_or_warn(self) -> Option<Diagnostics> {
-        self.listen().inspect_err(|error| say(format_args!("nobody can attach: {error}"))).ok()
+        self.listen().inspect_err(|error| complain(format_args!("nobody can attach: {error}"))).ok()
     }
 }
 

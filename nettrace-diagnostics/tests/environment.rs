@@ -34,6 +34,9 @@ fn work(how: &str) {
         }
         "nowhere" => {
             assert!(listen_or_warn().is_none());
+            let health = nettrace_writer::health();
+            assert!(health.problems[0].starts_with("nobody can attach: "), "{health}");
+            assert_eq!(health.sessions, 1, "the environment's session records");
             from_environment()
         }
         "forbidden" => {

@@ -47,8 +47,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .register::<Answered<'_>>()
         .register::<CartRead>()
         .on_sink_change(|change| eprintln!("trace: {change}"))
-        .start()?;
-    for warning in session.warnings() {
+        .start_or_warn();
+    for warning in session.iter().flat_map(Session::warnings) {
         eprintln!("trace: {warning}");
     }
 
@@ -67,8 +67,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let served = axum::serve(listener, app).with_graceful_shutdown(stop).await;
 
     // Even if the server has failed, the trace gets its last events.
-    let stats = session.finish()?;
-    println!("{} events written, {} dropped", stats.written, stats.dropped());
+    match session.map(Session::finish) {
+        Some(Ok(stats)) => {
+            println!("{} events written, {} dropped", stats.written, stats.dropped())
+        }
+        Some(Err(error)) => eprintln!("trace: {error}"),
+        None => {}
+    }
     Ok(served?)
 }
 

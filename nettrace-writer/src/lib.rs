@@ -126,7 +126,11 @@ cfg_if::cfg_if! {
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
             },
             protocol::clock::Clock,
-            session::{Session, builder::SessionBuilder},
+            session::{
+                Session,
+                builder::SessionBuilder,
+                health::{Health, health},
+            },
             shared::{
                 choices::{Ids, OnFull},
                 error::Error,
@@ -179,7 +183,10 @@ pub mod __process {
     use std::{ffi::CStr, io};
 
     use crate::flusher::OwnThread;
-    pub use crate::process::environment::{all as all_variables, ignores, variable};
+    pub use crate::{
+        process::environment::{all as all_variables, ignores, variable},
+        session::health::complain,
+    };
 
     #[cfg(unix)]
     pub use crate::process::handlers::accompany;

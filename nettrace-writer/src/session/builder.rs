@@ -470,6 +470,9 @@ impl SessionBuilder {
 
     /// Starts the session. From here on it records.
     ///
+    /// A service that must run even if it cannot record calls
+    /// [`start_or_warn`](Self::start_or_warn).
+    ///
     /// # Errors
     ///
     /// - [`Error::NoSink`], [`Error::ChunkSize`], [`Error::BudgetTooSmall`],

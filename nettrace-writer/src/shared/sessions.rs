@@ -73,6 +73,8 @@ struct Table {
     /// stopped.
     reserved: u32,
     met: MetTypes,
+    /// What did not start, the oldest first.
+    problems: Vec<String>,
 }
 
 impl Table {
@@ -314,6 +316,26 @@ pub(crate) fn tracepoints_are_used() {
 /// The session that listens in a slot.
 pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
     table().lock().slots.get(slot as usize)?.clone()
+}
+
+/// How many problems are remembered.
+const MOST_PROBLEMS: usize = 16;
+
+/// Remembers, once, that something did not start.
+pub(crate) fn note_problem(recorder: &'static Recorder, problem: String) {
+    local::holding_locks(|| {
+        prepare_process(recorder);
+        let problems = &mut table().lock().problems;
+        if !problems.contains(&problem) {
+            problems.truncate(MOST_PROBLEMS - 1);
+            problems.push(problem);
+        }
+    });
+}
+
+/// What did not start so far. Empty in a signal handler that interrupted the taking of locks.
+pub(crate) fn problems() -> Vec<String> {
+    local::holding_locks(|| table().lock().problems.clone()).unwrap_or_default()
 }
 
 /// The sessions that listen, and the changes after which each began.
