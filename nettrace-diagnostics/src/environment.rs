@@ -36,6 +36,8 @@ struct Plan {
     rotation: Option<Rotation>,
     providers: Vec<ProviderFilter>,
     buffer_mb: usize,
+    key_values: Vec<(String, String)>,
+    command_line: bool,
     /// Whether events must stay in memory until the end.
     keeps_in_memory: bool,
 }
@@ -137,9 +139,33 @@ fn own_plan(variables: &Variables<'_>, path: PathBuf) -> Result<Plan, Bad> {
         },
         None => BUFFER_MB,
     };
-    let rotation = rotation(variables)?;
-    let path = Path::Template(path);
-    Ok(Plan { path, rotation, providers, buffer_mb, keeps_in_memory: false })
+    let key_values = match variables.own("NETTRACE_KEY_VALUES") {
+        Some((variable, value)) => {
+            key_values(&value).map_err(|why| Bad { variable, value, why })?
+        }
+        None => Vec::new(),
+    };
+    Ok(Plan {
+        path: Path::Template(path),
+        rotation: rotation(variables)?,
+        providers,
+        buffer_mb,
+        key_values,
+        command_line: variables.own("NETTRACE_COMMAND_LINE").is_some_and(|(_, on)| on != "0"),
+        keeps_in_memory: false,
+    })
+}
+
+/// Reads `KEY=VALUE,…`.
+fn key_values(text: &str) -> Result<Vec<(String, String)>, String> {
+    let pairs = text.split(',').map(str::trim).filter(|pair| !pair.is_empty());
+    let pair = |pair: &str| match pair.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_owned(), value.trim().to_owned()))
+        }
+        _ => Err(format!("`{pair}` is not a key, `=` and a value")),
+    };
+    pairs.map(pair).collect()
 }
 
 fn rotation(variables: &Variables<'_>) -> Result<Option<Rotation>, Bad> {
@@ -180,7 +206,15 @@ fn dotnet_plan(variables: &Variables<'_>) -> Result<Plan, Bad> {
     };
     let keeps_in_memory = variables.dotnet_number("EventPipeOutputStreaming")? == Some(0);
     let path = Path::Literal(path.into());
-    Ok(Plan { path, rotation: None, providers, buffer_mb, keeps_in_memory })
+    Ok(Plan {
+        path,
+        rotation: None,
+        providers,
+        buffer_mb,
+        key_values: Vec::new(),
+        command_line: false,
+        keeps_in_memory,
+    })
 }
 
 /// Reads `NAME[:KEYWORDS[:LEVEL[:ARGUMENTS]]],…`. Commas between quotes belong to arguments.
@@ -282,10 +316,16 @@ fn begin() -> Option<(Session, PathBuf)> {
 
 /// Starts the session in the file of the plan, or in one whose name is this process's own.
 fn record(plan: &Plan, attempt: u32) -> Result<(Session, PathBuf), Error> {
-    let builder = Session::builder()
+    let mut builder = Session::builder()
         .providers(plan.providers.clone())
         .budget(plan.buffer_mb.saturating_mul(1 << 20))
         .finish_timeout(EXIT_PATIENCE);
+    for (key, value) in &plan.key_values {
+        builder = builder.key_value(key, value);
+    }
+    if plan.command_line {
+        builder = builder.command_line();
+    }
     let (Path::Template(path) | Path::Literal(path)) = &plan.path;
     if let Some(rotation) = &plan.rotation {
         let sink = rotation.sink(path).map_err(Error::Sink)?;
@@ -382,6 +422,8 @@ mod tests {
             rotation: None,
             providers: vec![ProviderFilter::all()],
             buffer_mb: 256,
+            key_values: Vec::new(),
+            command_line: false,
             keeps_in_memory: false,
         };
         assert_eq!(of(&[enabled]), Ok(Some(default.clone())));
@@ -404,6 +446,8 @@ mod tests {
                 ProviderFilter::new("D"),
             ],
             buffer_mb: 0x40,
+            key_values: Vec::new(),
+            command_line: false,
             keeps_in_memory: true,
         };
         assert_eq!(of(&set), Ok(Some(expected)));
@@ -418,12 +462,18 @@ mod tests {
             ("NETTRACE_BUFFER_MB", "40"),
             ("NETTRACE_ROTATE", "64MB"),
             ("NETTRACE_KEEP", "10"),
+            ("NETTRACE_KEY_VALUES", "service.version = 1.2, team=shop,"),
+            ("NETTRACE_COMMAND_LINE", "1"),
         ];
         let expected = Plan {
             path: Path::Template(PathBuf::from("{exe}.nettrace")),
             rotation: Some(Rotation::parse("64MB").unwrap().keep("10").unwrap()),
             providers: vec![ProviderFilter::new("Contoso-*").level(Level::Warning)],
             buffer_mb: 40,
+            key_values: [("service.version", "1.2"), ("team", "shop")]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .to_vec(),
+            command_line: true,
             keeps_in_memory: false,
         };
         assert_eq!(of(&set), Ok(Some(expected)));
@@ -472,6 +522,7 @@ mod tests {
             (&[own, ("NETTRACE_BUFFER_MB", "0")], "above 0"),
             (&[own, ("NETTRACE_BUFFER_MB", "1e3")], "above 0"),
             (&[own, ("NETTRACE_ROTATE", "64")], "NETTRACE_ROTATE=64: it is not a size"),
+            (&[own, ("NETTRACE_KEY_VALUES", "a=b,c")], "`c` is not a key, `=` and a value"),
             (&[own, ("NETTRACE_KEEP", "10")], "NETTRACE_KEEP=10: it needs NETTRACE_ROTATE"),
             (&[own, ("NETTRACE_ROTATE", "1h"), ("NETTRACE_KEEP", "1GB")], "NETTRACE_KEEP=1GB: "),
         ] {

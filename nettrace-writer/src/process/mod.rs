@@ -1,6 +1,7 @@
 //! What the process is: its environment, its threads, the ids that only it gives, and what happens
 //! to all of that at `fork` and `exit`.
 
+pub(crate) mod description;
 #[cfg(unix)]
 pub(crate) mod descriptors;
 pub(crate) mod environment;

@@ -8,6 +8,7 @@ use nettrace_format::Format;
 
 use crate::{
     flusher::notice::{Callback, SinkChange},
+    process::description,
     protocol::{clock::Clock, pool},
     session::Session,
     shared::{
@@ -454,18 +455,41 @@ impl SessionBuilder {
         self
     }
 
-    /// Adds a key and a value that describe the trace as a whole, such as the name of a service,
-    /// its version or the machine.
+    /// Adds a key and a value that describe the trace as a whole, such as the name of a service or
+    /// its version.
+    ///
+    /// A trace of version 6 also tells, without being asked and as far as the system does,
+    /// `process.executable.name`, `host.name`, `container.id` and `systemd.unit`. A value that is
+    /// given here replaces that of the system; an empty one hides it.
     ///
     /// ```
     /// # use nettrace_writer::{Session, sink::MemorySink};
-    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let memory = MemorySink::new();
+    /// let builder = Session::builder().sink(memory.clone()).key_value("host.name", "");
     /// let session = builder.key_value("service.version", env!("CARGO_PKG_VERSION")).start()?;
-    /// # Ok::<(), nettrace_writer::Error>(())
+    /// session.finish()?;
+    /// let bytes = memory.bytes();
+    /// let reader = nettrace_reader::Reader::new(&bytes[..])?;
+    /// assert_eq!(reader.trace().value("service.version"), Some(env!("CARGO_PKG_VERSION")));
+    /// assert_eq!(reader.trace().value("host.name"), None);
+    /// assert!(reader.trace().value("process.executable.name").is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn key_value(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.key_values.push((key.into(), value.into()));
         self
+    }
+
+    /// Adds the key-value `process.command_line`: the arguments of this program. They can contain
+    /// secrets, so a trace has them only on request.
+    ///
+    /// ```
+    /// # use nettrace_writer::{Session, sink::MemorySink};
+    /// let session = Session::builder().sink(MemorySink::new()).command_line().start()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    pub fn command_line(self) -> Self {
+        self.key_value("process.command_line", description::command_line())
     }
 
     /// Starts the session. From here on it records.
@@ -531,6 +555,21 @@ impl SessionBuilder {
             jumbo_size: JUMBO_SIZE,
             jumbos: jumbos as u32,
         })
+    }
+
+    /// The key-values of the trace, those of the system among them.
+    pub(crate) fn all_key_values(&mut self) -> Vec<(String, String)> {
+        let mut all = std::mem::take(&mut self.key_values);
+        // The other formats have no place for them.
+        if self.format == Format::V6 {
+            for (key, value) in description::key_values() {
+                if all.iter().all(|(given, _)| given != key) {
+                    all.push((key.to_owned(), value));
+                }
+            }
+            all.retain(|(key, value)| !(value.is_empty() && description::is_told(key)));
+        }
+        all
     }
 
     /// The sink, and the path if the sink is a [`file`](Self::file).

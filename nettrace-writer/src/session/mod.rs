@@ -119,6 +119,7 @@ impl Session {
             return Err(Error::ZeroFlushInterval);
         }
         let (sink, path) = builder.open_sink()?;
+        let key_values = builder.all_key_values();
         let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
         if source.is_counter() {
             span::set_frequency(source.ticks_per_second());
@@ -151,7 +152,7 @@ impl Session {
             sink,
             inbox,
             schedule,
-            builder.key_values,
+            key_values,
             Notices::new(builder.on_sink_change.take()),
         )?;
         // The thread waits for it.

@@ -1,7 +1,6 @@
 //! Placeholders in file names: `{pid}`, `{time}`, `{exe}`.
 
 use std::{
-    env,
     ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     process,
@@ -10,8 +9,7 @@ use std::{
 
 use nettrace_format::content::SystemTimeParts;
 
-/// What Linux appends to the path of a running program whose file was deleted or replaced.
-const DELETED: &str = " (deleted)";
+use crate::process::description::program;
 
 /// The placeholders that [`expand`] knows.
 const PLACEHOLDERS: [&str; 3] = ["pid", "time", "exe"];
@@ -109,7 +107,7 @@ pub(crate) fn expand(name: &OsStr) -> Result<OsString, FileNameError> {
     expand_with(name, |placeholder| match placeholder {
         "pid" => Some(Some(process::id().to_string())),
         "time" => Some(Some(utc(SystemTime::now()))),
-        "exe" => Some(env::current_exe().ok().and_then(|path| program_name(&path))),
+        "exe" => Some(program()),
         _ => None,
     })
 }
@@ -163,14 +161,6 @@ fn utc(time: SystemTime) -> String {
     let parts = SystemTimeParts::from_unix_millis(since.as_millis() as i64);
     let SystemTimeParts { year, month, day, hour, minute, second, .. } = parts;
     format!("{year:04}{month:02}{day:02}T{hour:02}{minute:02}{second:02}Z")
-}
-
-/// The name of a program without its extension, such as `.exe`.
-fn program_name(path: &Path) -> Option<String> {
-    let name = path.file_name()?.to_string_lossy();
-    let name = name.strip_suffix(DELETED).unwrap_or(&name);
-    let name = name.strip_suffix(env::consts::EXE_SUFFIX).unwrap_or(name);
-    Some(name.to_owned())
 }
 
 #[cfg(test)]
@@ -254,8 +244,5 @@ mod tests {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_322_430);
         assert_eq!(utc(time), "20261122T044030Z");
         assert_eq!(utc(SystemTime::UNIX_EPOCH), "19700101T000000Z");
-        assert_eq!(program_name(Path::new("/bin/service-1.2 (deleted)")).unwrap(), "service-1.2");
-        let with_suffix = format!("service{}", env::consts::EXE_SUFFIX);
-        assert_eq!(program_name(Path::new(&with_suffix)).unwrap(), "service");
     }
 }
