@@ -9,20 +9,22 @@ use std::{
 };
 
 use nettrace_writer::{
-    __process::{complain, ignores, variable},
-    Error, FilterError, ProviderFilter, Session,
+    __process::{complain, ignores, spawn, variable},
+    Error, FilterError, ProviderFilter, Session, Warning,
     sink::FileOptions,
 };
 
 use crate::{
     rotation::Rotation,
-    sync::{Mutex, TryLockError, lock},
+    sync::{Mutex, TryLockError, lock, sleep},
 };
 
 /// The memory for events that are not yet written, in MB, unless a variable says otherwise.
 const BUFFER_MB: usize = 256;
 /// How long `exit` waits for the end of the session.
 const EXIT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long after the start of the session its filters are looked at.
+const CHECK_AFTER: Duration = Duration::from_secs(10);
 /// How many names of its own a process tries if the file is in use.
 const OWN_NAMES: u32 = 100;
 /// Where the trace goes if `DOTNET_EventPipeOutputPath` is absent.
@@ -55,6 +57,17 @@ struct Bad {
     variable: String,
     value: String,
     why: String,
+}
+
+impl Plan {
+    /// The filters of which nothing is said if they select nothing: variables of .NET name what
+    /// only a runtime of .NET has.
+    fn untold(&self) -> Vec<ProviderFilter> {
+        match self.path {
+            Path::Template(_) => Vec::new(),
+            Path::Literal(_) => self.providers.clone(),
+        }
+    }
 }
 
 impl fmt::Display for Bad {
@@ -252,7 +265,36 @@ pub(crate) fn check(text: &str) {
 struct Recording {
     pid: u32,
     /// `None`: the environment asks for none, or it could not start.
-    session: Option<(Session, PathBuf)>,
+    session: Option<Recorded>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    session: Session,
+    path: PathBuf,
+    /// The filters of which it was said that they select nothing.
+    told: Vec<ProviderFilter>,
+}
+
+impl Recorded {
+    /// Says, once, which filters select nothing, and what was probably meant. Before the end a
+    /// filter may wait for a provider that has yet to appear. So it is told then only if a known
+    /// provider has nearly its name.
+    fn tell_of_filters(&mut self, is_end: bool) {
+        for warning in self.session.warnings() {
+            let (filter, is_sure) = match &warning {
+                Warning::UnknownProvider { filter, known } => {
+                    (filter, (is_end && !known.is_empty()) || warning.meant().is_some())
+                }
+                Warning::NothingPasses { filter } => (filter, is_end),
+                _ => continue,
+            };
+            if is_sure && !self.told.contains(filter) {
+                say(format_args!("{warning}"));
+                self.told.push(filter.clone());
+            }
+        }
+    }
 }
 
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
@@ -265,10 +307,19 @@ pub(crate) fn start() -> Option<PathBuf> {
     if recording.as_ref().is_none_or(|recording| recording.pid != process::id()) {
         *recording = Some(Recording { pid: process::id(), session: begin() });
     }
-    recording.as_ref()?.session.as_ref().map(|(_, path)| path.clone())
+    recording.as_ref()?.session.as_ref().map(|recorded| recorded.path.clone())
 }
 
-fn begin() -> Option<(Session, PathBuf)> {
+/// Looks once whether filters select nothing, after a while in which most providers appear.
+fn check_filters() {
+    sleep(CHECK_AFTER);
+    let mut recording = lock(&RECORDING);
+    if let Some(recorded) = recording.as_mut().and_then(|recording| recording.session.as_mut()) {
+        recorded.tell_of_filters(false);
+    }
+}
+
+fn begin() -> Option<Recorded> {
     for name in ["NETTRACE_OUTPUT", "DOTNET_EnableEventPipe", "DOTNET_DiagnosticPorts"] {
         if ignores(name) {
             say(format_args!(
@@ -305,13 +356,19 @@ fn begin() -> Option<(Session, PathBuf)> {
             started = other;
         }
     }
-    started
-        .inspect_err(|error| {
+    match started {
+        Ok((session, path)) => {
+            // Without a thread it is told at the end.
+            let _ = spawn(c"nettrace-check", check_filters);
+            Some(Recorded { session, path, told: plan.untold() })
+        }
+        Err(error) => {
             complain(format_args!(
                 "the session that the environment asks for did not start: {error}"
             ));
-        })
-        .ok()
+            None
+        }
+    }
 }
 
 /// Starts the session in the file of the plan, or in one whose name is this process's own.
@@ -373,10 +430,12 @@ pub(crate) fn at_exit() {
         Err(TryLockError::Poisoned(recording)) => recording.into_inner().take(),
         Err(TryLockError::WouldBlock) => None,
     };
-    let Some(Recording { pid, session: Some((session, path)) }) = recording else { return };
+    let Some(Recording { pid, session: Some(mut recorded) }) = recording else { return };
     if pid != process::id() {
         return; // There is no such session in the child of a fork.
     }
+    recorded.tell_of_filters(true);
+    let Recorded { session, path, .. } = recorded;
     if let Err(error) = session.finish() {
         say(format_args!("the trace {} may be incomplete: {error}", path.display()));
     }

@@ -54,7 +54,9 @@
 //! restarts again and again does not fill the disk. A name with `{pid}` or `{time}` has no earlier
 //! runs.
 //!
-//! A value that cannot be used is said on standard error, in one line, and nothing is recorded.
+//! A value that cannot be used is said on standard error, in one line, and nothing is recorded. A
+//! filter of `NETTRACE_PROVIDERS` that selects nothing is said as well, once: after 10 s if a known
+//! provider has nearly its name, and otherwise at the end.
 //!
 //! A program that has more rights than who starts it reads no variable at all, neither these nor
 //! those below, nor `TMPDIR`: one with the setuid or setgid bit, or with capabilities of its file.

@@ -5,6 +5,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicI32, Ordering},
     mpsc,
 };
+pub(crate) use std::thread::sleep;
 #[cfg(unix)]
 pub(crate) use std::thread::{Builder, ScopedJoinHandle, scope};
 

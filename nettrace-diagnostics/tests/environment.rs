@@ -183,6 +183,25 @@ fn the_environment_starts_a_session() {
     assert_eq!(names(&empty.path().join("trace.nettrace")), all);
 }
 
+/// A filter that selects nothing is told once, at the end at the latest, with what was meant.
+#[test]
+fn a_filter_of_the_environment_that_selects_nothing_is_told() {
+    let folder = tempdir().unwrap();
+    for (filters, words) in [
+        ("Contoso-Attach", None),
+        ("Contoso-Attahc", Some("is `Contoso-Attach` meant?")),
+        ("attach=debug,Contoso-Attach", Some("is `Contoso-Attach` meant?")),
+        ("Contoso-Attach:80", Some("look at the filter's level and keywords")),
+        ("Weather", Some("the filter `Weather` selects no provider that is known so far; known")),
+    ] {
+        let set = [("NETTRACE_OUTPUT", "t.nettrace"), ("NETTRACE_PROVIDERS", filters)];
+        let (_, output) = run("from_environment", folder.path(), &set);
+        let said = said(&output);
+        assert_eq!(said.len(), usize::from(words.is_some()), "{filters}: {said:?}");
+        assert!(words.is_none_or(|words| said[0].contains(words)), "{filters}: {said:?}");
+    }
+}
+
 /// The files of a folder, but for sockets, and the names of the events of each.
 fn traces(folder: &Path) -> Vec<(String, Vec<(String, u64)>)> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());

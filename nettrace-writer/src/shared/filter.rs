@@ -277,6 +277,11 @@ impl ProviderFilter {
         self.level
     }
 
+    /// The name as it was given, including a `*`.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether the name selects a provider. The level and keywords of its events do not matter.
     pub(crate) fn selects_provider(&self, provider: &str) -> bool {
         let (provider, name) = (provider.as_bytes(), self.name.as_bytes());

@@ -74,13 +74,83 @@ pub enum Warning {
     CallbackPanicked,
 }
 
+impl Warning {
+    /// The known provider that an [`UnknownProvider`](Self::UnknownProvider) filter probably means:
+    /// its name contains the filter's, or differs from it in a few letters.
+    ///
+    /// ```
+    /// use nettrace_writer::{Emit, Session, TraceEvent, sink::MemorySink};
+    ///
+    /// #[derive(TraceEvent)]
+    /// #[trace_event(provider = "Contoso-Warehouse")]
+    /// struct Stored;
+    ///
+    /// let session = Session::builder().provider("Contoso-Warehose").sink(MemorySink::new()).start()?;
+    /// Stored.emit();
+    /// assert_eq!(session.warnings()[0].meant(), Some("Contoso-Warehouse"));
+    /// # session.finish()?;
+    /// # Ok::<(), nettrace_writer::Error>(())
+    /// ```
+    #[must_use]
+    pub fn meant(&self) -> Option<&'static str> {
+        match self {
+            Self::UnknownProvider { filter, known } => nearest(filter.name(), known),
+            _ => None,
+        }
+    }
+}
+
+/// The known name that is nearest to a pattern, if one is near.
+fn nearest(pattern: &str, known: &[&'static str]) -> Option<&'static str> {
+    let wanted: Vec<char> = pattern.trim_end_matches('*').to_lowercase().chars().collect();
+    let is_prefix = pattern.ends_with('*');
+    // One letter in four may differ.
+    let most = wanted.len().div_ceil(4);
+    let distance = |name: &str| {
+        let name = name.to_lowercase();
+        if wanted.len() >= 3 && name.contains(&*wanted.iter().collect::<String>()) {
+            return 0;
+        }
+        let letters: Vec<char> = name.chars().collect();
+        let compared = if is_prefix { wanted.len().min(letters.len()) } else { letters.len() };
+        edits(&wanted, &letters[..compared])
+    };
+    let near = known.iter().map(|name| (distance(name), *name));
+    let (_, name) = near.filter(|(distance, _)| *distance <= most).min()?;
+    Some(name)
+}
+
+/// How many letters must be put in, taken out or replaced to make one text of the other.
+fn edits(one: &[char], other: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, letter) in one.iter().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, candidate) in other.iter().enumerate() {
+            let replaced = before + usize::from(letter != candidate);
+            before = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(before + 1);
+        }
+    }
+    row[other.len()]
+}
+
+/// How many known providers a message lists.
+const MOST_LISTED: usize = 20;
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::UnknownProvider { filter, known } => {
                 write!(f, "the filter `{filter}` selects no provider that is known so far; ")?;
+                if let Some(name) = self.meant() {
+                    write!(f, "is `{name}` meant? ")?;
+                }
                 match known.as_slice() {
                     [] => f.write_str("no event has been emitted yet"),
+                    known if known.len() > MOST_LISTED => {
+                        let rest = known.len() - MOST_LISTED;
+                        write!(f, "known are {} and {rest} more", known[..MOST_LISTED].join(", "))
+                    }
                     known => write!(f, "known are {}", known.join(", ")),
                 }
             }
@@ -144,4 +214,30 @@ pub(crate) fn warnings(session: &Shared) -> Vec<Warning> {
         warnings.push(Warning::CallbackPanicked);
     }
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_name_that_was_meant_is_found() {
+        let known = ["Contoso-Checkout", "Contoso-Shop", "tracing", "NetTrace-Tower"];
+        for (pattern, meant) in [
+            ("Contoso-Chekout", Some("Contoso-Checkout")),
+            ("contoso_checkout", Some("Contoso-Checkout")),
+            ("Checkout", Some("Contoso-Checkout")),
+            ("Contso-*", Some("Contoso-Shop")),
+            ("tower", Some("NetTrace-Tower")),
+            ("traceing", Some("tracing")),
+            ("Fabrikam-Mail", None),
+            ("System.Runtime", None),
+            ("a", None),
+            ("", None),
+        ] {
+            let found = nearest(pattern, &known);
+            let is_right = found == meant || (pattern == "Contso-*" && found.is_some());
+            assert!(is_right, "{pattern}: {found:?}");
+        }
+    }
 }
