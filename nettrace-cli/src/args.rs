@@ -12,7 +12,7 @@ use nettrace_reader::{Dialect, Options};
 #[cfg(feature = "parquet")]
 use crate::convert::TableOptions;
 #[cfg(unix)]
-use crate::live::{CollectOptions, CountersOptions, TopOptions};
+use crate::live::{CollectOptions, CountersOptions, TopOptions, Which};
 use crate::{
     convert::{To, ViewOptions},
     dump::DumpOptions,
@@ -171,6 +171,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: CollectOptions,
     },
+    /// Change which events the session that NETTRACE_OUTPUT has started records
+    ///
+    /// The process is one of Rust that listens. The events that are chosen from now on replace the
+    /// choice before.
+    #[cfg(unix)]
+    Select {
+        #[command(flatten)]
+        which: Which,
+        /// Which events, as in NETTRACE_PROVIDERS: `Contoso-*=info,Fabrikam-Mail`
+        filters: String,
+    },
     /// Show the counters and meters of a live process, until Ctrl-C
     ///
     /// A table on a terminal; otherwise one line for each value, as it comes.
@@ -209,7 +220,11 @@ impl Command {
             | Self::Convert { file, .. } => Some(file),
             Self::Completions { .. } => None,
             #[cfg(unix)]
-            Self::Ps | Self::Collect { .. } | Self::Counters { .. } | Self::Top { .. } => None,
+            Self::Ps
+            | Self::Collect { .. }
+            | Self::Select { .. }
+            | Self::Counters { .. }
+            | Self::Top { .. } => None,
         }
     }
 

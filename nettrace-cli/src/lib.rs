@@ -168,6 +168,8 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
         #[cfg(unix)]
         Command::Collect { options } => live::collect(&options, limits, out),
         #[cfg(unix)]
+        Command::Select { which, filters } => live::select(&which, &filters),
+        #[cfg(unix)]
         Command::Counters { options } => live::counters(&options, limits, out),
         #[cfg(unix)]
         Command::Top { options } => live::top(&options, limits, out),

@@ -66,6 +66,11 @@ pub(crate) fn ps(out: &mut impl Write) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Changes which events the session of a process's environment records.
+pub(crate) fn select(which: &Which, filters: &str) -> Result<(), Failure> {
+    Ok(find(which)?.select(filters)?)
+}
+
 fn all() -> Result<Vec<Target>, Failure> {
     Target::all().map_err(|error| Failure::Process(format!("cannot list the sockets: {error}")))
 }

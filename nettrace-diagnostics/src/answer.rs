@@ -10,6 +10,7 @@ use std::{
 
 use nettrace_writer::__process::all_variables;
 
+use crate::environment;
 use crate::protocol::{self, InfoVersion, Refusal, code, put_text, put_u32, put_u64};
 
 /// The version of .NET whose protocol this is, and what it really is. Tools compare the first part.
@@ -152,6 +153,14 @@ pub(crate) fn set_environment_variable() -> Refusal {
 /// The answer to ResumeRuntime.
 pub(crate) fn resumed() -> Vec<u8> {
     protocol::ok(&[0; 4])
+}
+
+/// Changes what the session of the environment records.
+pub(crate) fn select(filters: &str) -> Vec<u8> {
+    match environment::select(filters) {
+        Ok(()) => protocol::ok(&[]),
+        Err(refusal) => refusal.message(),
+    }
 }
 
 pub(crate) fn unknown(set: u8, id: u8) -> Refusal {

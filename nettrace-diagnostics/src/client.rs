@@ -19,7 +19,9 @@ use rustix::{
 
 use crate::{
     peer,
-    protocol::{self, Collect, EventFilter, HEADER, Malformed, Reader, event_pipe, process, set},
+    protocol::{
+        self, Collect, EventFilter, HEADER, Malformed, Reader, event_pipe, own, process, set,
+    },
     socket,
     sync::{Builder, ScopedJoinHandle, scope},
 };
@@ -259,6 +261,16 @@ impl Target {
     /// It does not answer, or not in time.
     pub fn resume(&self) -> Result<(), ClientError> {
         self.ask(set::PROCESS, process::RESUME_RUNTIME, &[]).map(drop)
+    }
+
+    /// Changes which events the session of the process's environment records.
+    ///
+    /// # Errors
+    /// It has no such session, the filters cannot be read, or it does not answer.
+    pub fn select(&self, filters: &str) -> Result<(), ClientError> {
+        let mut payload = Vec::new();
+        protocol::put_text(&mut payload, filters);
+        self.ask(set::OWN, own::SELECT, &payload).map(drop)
     }
 
     /// The environment of the process, as `NAME=value`.

@@ -15,6 +15,7 @@ use nettrace_writer::{
 };
 
 use crate::{
+    protocol::{Refusal, code},
     rotation::Rotation,
     sync::{Mutex, TryLockError, lock, sleep},
 };
@@ -420,6 +421,22 @@ fn own_name(path: &FilePath, attempt: u32) -> PathBuf {
 /// Whether somebody else writes the file.
 fn is_in_use(error: &Error) -> bool {
     matches!(error, Error::Sink(cause) if cause.kind() == ErrorKind::ResourceBusy)
+}
+
+/// Changes which events the session records.
+pub(crate) fn select(filters: &str) -> Result<(), Refusal> {
+    let invalid = |words: String| Refusal::new(code::INVALID_ARGUMENT, words);
+    let filters =
+        ProviderFilter::parse_list(filters).map_err(|error| invalid(error.to_string()))?;
+    let mut recording = lock(&RECORDING);
+    let recording = recording.as_mut().filter(|recording| recording.pid == process::id());
+    let Some(recorded) = recording.and_then(|recording| recording.session.as_mut()) else {
+        let words = "the environment of this process asks for no session; attach one instead";
+        return Err(invalid(words.to_owned()));
+    };
+    recorded.told.clear();
+    let set = recorded.session.set_providers(filters);
+    set.map_err(|error| Refusal::new(code::FAIL, error.to_string()))
 }
 
 /// Ends the session, so that its trace is complete.

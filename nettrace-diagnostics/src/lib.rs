@@ -42,6 +42,8 @@
 //! | `DOTNET_EventPipeCircularMB` | the memory for events in MB, hexadecimal; 256 by default |
 //! | `DOTNET_EventPipeOutputStreaming` | 1, the default. 0 has no effect, and is answered with a line on standard error |
 //!
+//! `nettrace select -p PID FILTERS` changes which events that session records, while it runs.
+//!
 //! A file of that name is replaced, unless another process is writing it: child processes inherit
 //! the variables. Such a process records to `NAME-PID.EXTENSION` instead, and says so in one line
 //! on standard error. A later one may replace what an earlier one has left. So have `{pid}` in the
@@ -116,6 +118,7 @@
 //! | ProcessInfo, versions 1 to 3 | what the process is |
 //! | ProcessEnvironment | the process's environment |
 //! | ResumeRuntime | the process goes on, if it is [suspended](#ports) |
+//! | 0xE0 0x01, our own: a text | the session of the [environment](#the-environment) records what these [filters](nettrace_writer::ProviderFilter#text-form) select, from now on |
 //! | SetEnvironmentVariable | an error: other threads may be reading the environment |
 //! | all others: dumps, profilers, start-up hooks | an error: unknown command |
 //!

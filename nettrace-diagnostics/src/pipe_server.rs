@@ -260,6 +260,7 @@ impl Server {
                     self.resume(port);
                     answer::resumed()
                 }
+                Request::Select(filters) => answer::select(&filters),
                 Request::Unknown { set, id } => answer::unknown(set, id).message(),
             },
         };

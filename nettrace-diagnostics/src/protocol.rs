@@ -23,7 +23,15 @@ pub(crate) const HEADER: usize = 20;
 pub(crate) mod set {
     pub(crate) const EVENT_PIPE: u8 = 2;
     pub(crate) const PROCESS: u8 = 4;
+    /// What only processes of this crate understand. No runtime of .NET has this set.
+    pub(crate) const OWN: u8 = 0xe0;
     pub(crate) const SERVER: u8 = 0xff;
+}
+
+/// The second byte of commands with [`set::OWN`].
+pub(crate) mod own {
+    /// Its payload is a text.
+    pub(crate) const SELECT: u8 = 1;
 }
 
 /// The second byte of commands with [`set::EVENT_PIPE`].
@@ -72,6 +80,8 @@ pub(crate) enum Request {
     Environment,
     SetEnvironmentVariable,
     Resume,
+    /// What the session of the environment records from now on.
+    Select(String),
     /// A command that this crate does not know.
     Unknown {
         set: u8,
@@ -152,6 +162,7 @@ pub(crate) fn parse(message: &[u8]) -> Result<Request, Refusal> {
         (set::PROCESS, process::RESUME_RUNTIME) => Request::Resume,
         (set::PROCESS, process::ENVIRONMENT) => Request::Environment,
         (set::PROCESS, process::SET_ENVIRONMENT_VARIABLE) => Request::SetEnvironmentVariable,
+        (set::OWN, own::SELECT) => Request::Select(reader.text()?),
         _ => Request::Unknown { set, id },
     })
 }

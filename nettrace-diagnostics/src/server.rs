@@ -333,6 +333,7 @@ impl Server {
                     self.resume(self.connections[index].port);
                     answer::resumed()
                 }
+                Request::Select(filters) => answer::select(&filters),
                 Request::Unknown { set, id } => answer::unknown(set, id).message(),
             },
         };

@@ -12,7 +12,7 @@ use std::{
     process::{self, Command, Output, Stdio},
 };
 
-use nettrace_diagnostics::{from_environment, listen, listen_or_warn};
+use nettrace_diagnostics::{__client::Target, from_environment, listen, listen_or_warn};
 use nettrace_reader::Reader;
 use nettrace_writer::{Emit as _, Session};
 use tempfile::tempdir;
@@ -37,6 +37,21 @@ fn work(how: &str) {
             let health = nettrace_writer::health();
             assert!(health.problems[0].starts_with("nobody can attach: "), "{health}");
             assert_eq!(health.sessions, 1, "the environment's session records");
+            from_environment()
+        }
+        "select" => {
+            let diagnostics = listen().unwrap();
+            let target = Target::of(process::id()).unwrap().expect("this process");
+            let refused = target.select("Contoso-Attach=loud").unwrap_err().to_string();
+            assert!(refused.contains("loud"), "{refused}");
+            match from_environment() {
+                Some(_) => target.select("Contoso-Attach:2").unwrap(),
+                None => {
+                    let refused = target.select("*").unwrap_err().to_string();
+                    assert!(refused.contains("asks for no session"), "{refused}");
+                }
+            }
+            diagnostics.stop();
             from_environment()
         }
         "forbidden" => {
@@ -181,6 +196,17 @@ fn the_environment_starts_a_session() {
     let (_, output) = run("listen", empty.path(), &set);
     assert!(said(&output)[0].contains("is written while the process runs"));
     assert_eq!(names(&empty.path().join("trace.nettrace")), all);
+}
+
+/// A tool changes what the session records, while it runs.
+#[test]
+fn the_events_of_the_environments_session_are_chosen_at_run_time() {
+    let folder = tempdir().unwrap();
+    let set = [("NETTRACE_OUTPUT", "t.nettrace"), ("NETTRACE_PROVIDERS", "Contoso-*=error")];
+    let (_, output) = run("select", folder.path(), &set);
+    assert_eq!(said(&output), [""; 0]);
+    assert_eq!(names(&folder.path().join("t.nettrace")), of(&[("Detail", 1)]));
+    run("select", folder.path(), &[]);
 }
 
 /// A filter that selects nothing is told once, at the end at the latest, with what was meant.

@@ -50,6 +50,16 @@ fn each_version_of_collect_tracing_reads_back() {
 }
 
 #[test]
+fn the_choice_of_events_is_a_text() {
+    let mut payload = Vec::new();
+    put_text(&mut payload, "Contoso-*=info");
+    let expected = Request::Select("Contoso-*=info".to_owned());
+    assert_eq!(request(set::OWN, own::SELECT, &payload), Ok(expected));
+    let refusal = request(set::OWN, own::SELECT, &payload[..9]).unwrap_err();
+    assert_eq!(refusal.code, code::BAD_ENCODING);
+}
+
+#[test]
 fn a_session_of_tracepoints_is_recognised_whatever_follows() {
     let mut collect = collect();
     collect.session = SessionType::UserEvents;
