@@ -273,6 +273,76 @@ fn a_session_that_lost_all_events_succeeds_only_if_the_trace_tells_it() {
     }
 }
 
+/// A session that writes only when it is told to.
+fn quiet(format: Format) -> SessionBuilder {
+    builder(format).flush_interval(Duration::from_secs(3_600))
+}
+
+/// What somebody else does to the file.
+fn truncate(path: &Path, leaves_zeros: bool) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    let length = file.metadata().unwrap().len();
+    file.set_len(0).unwrap();
+    if leaves_zeros {
+        // As if the session had just written at its old end.
+        file.set_len(length).unwrap();
+    }
+}
+
+/// `logrotate` copies a log and truncates it (`copytruncate`), while the program has it open.
+#[test]
+fn a_file_that_somebody_truncates_begins_anew() {
+    let _alone = one_at_a_time();
+    for format in FORMATS {
+        for (leaves_zeros, before) in [(false, 100), (true, 100), (false, 0)] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("trace");
+            let session = quiet(format).file(&path).start().unwrap();
+            emit(0..before);
+            session.flush().unwrap();
+            truncate(&path, leaves_zeros);
+            emit(1_000..1_010);
+            let error = session.flush().unwrap_err().to_string();
+            assert!(error.contains("copytruncate"), "{error}");
+            assert!(session.warnings().iter().any(|one| one.to_string().contains("copytruncate")));
+            emit(2_000..2_100);
+            session.flush().unwrap();
+            assert_eq!(session.warnings(), []);
+            emit(3_000..3_100);
+            let stats = session.finish().unwrap();
+            assert_eq!((stats.written, stats.lost_in_sink), (before + 200, 10), "{stats:?}");
+            let (ids, _) = ids(format, &fs::read(&path).unwrap());
+            let expected: Vec<_> = (2_000..2_100).chain(3_000..3_100).collect();
+            assert_eq!(ids, expected, "{format:?}, zeros: {leaves_zeros}, {before} before");
+        }
+        // At the end, when nothing is left to tell but the end.
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("trace");
+        let session = quiet(format).file(&path).start().unwrap();
+        emit(0..100);
+        session.flush().unwrap();
+        truncate(&path, false);
+        let (stats, _) = session.finish_with_stats();
+        assert_eq!(stats.written, 100, "{stats:?}");
+        let trace = fs::read(&path).unwrap();
+        assert!(trace.is_empty() || ids(format, &trace).0.is_empty(), "{format:?}");
+        // Files that the session rotates go on with the next one.
+        let directory = tempfile::tempdir().unwrap();
+        let options = RotationOptions::new(directory.path(), "trace").file_size(1 << 20);
+        let session = quiet(format).sink(options.build().unwrap()).start().unwrap();
+        emit(0..100);
+        session.flush().unwrap();
+        truncate(&files(directory.path())[0], false);
+        emit(1_000..1_010);
+        session.flush().unwrap_err();
+        emit(2_000..2_100);
+        session.finish().unwrap();
+        let last = files(directory.path()).pop().unwrap();
+        let (ids, _) = ids(format, &fs::read(&last).unwrap());
+        assert_eq!(ids, (2_000..2_100).collect::<Vec<_>>(), "{format:?}");
+    }
+}
+
 #[test]
 fn a_file_goes_on_when_the_disk_has_room_again() {
     let _alone = one_at_a_time();

@@ -187,7 +187,8 @@ impl Flusher {
         let (failure, failed) = (Failure::of(&error), Stopwatch::start());
         self.last_failure = Some(failure.clone());
         self.trouble = Some(Trouble { failure, failed, waits: true });
-        if matches!(self.stream, StreamState::Open) && self.sink.wants_restart() {
+        let is_begun = matches!(self.stream, StreamState::Empty | StreamState::Open);
+        if is_begun && self.sink.wants_restart() {
             // The next stream can tell the losses even if no row comes.
             self.stream = StreamState::Closed;
         }

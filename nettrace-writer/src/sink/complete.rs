@@ -44,6 +44,12 @@ pub(super) trait FileCalls: Send + fmt::Debug {
 
     /// The error of a write beyond [`size_limit`](Self::size_limit).
     fn too_large(&self) -> io::Error;
+
+    /// Whether the file still begins with this byte, and is still so long. `true` if that cannot be
+    /// told.
+    fn is_whole(&self, _first: u8, _length: u64) -> bool {
+        true
+    }
 }
 
 /// An open file, and where its stream ends.
@@ -64,12 +70,23 @@ impl<F: FileCalls> CompleteFile<F> {
     /// Writes header and end of stream into an empty file that has no public name yet.
     pub(super) fn begin(calls: F, header: &[u8], end_of_stream: &'static [u8]) -> io::Result<Self> {
         check_end_of_stream(end_of_stream)?;
-        let mut file =
-            Self { calls, end: header.len() as u64, touched: 0, torn: false, end_of_stream };
-        let pieces = [IoSlice::new(header)];
-        file.write_all_at(Cursor::new(&pieces, end_of_stream), 0)
-            .map_err(|partial| partial.source)?;
+        let mut file = Self { calls, end: 0, touched: 0, torn: false, end_of_stream };
+        file.put_header(header)?;
         Ok(file)
+    }
+
+    /// Begins another stream in the file, which somebody else has truncated.
+    pub(super) fn begin_anew(&mut self, header: &[u8]) -> io::Result<()> {
+        self.calls.truncate(0)?;
+        (self.touched, self.torn) = (0, false);
+        self.put_header(header)
+    }
+
+    fn put_header(&mut self, header: &[u8]) -> io::Result<()> {
+        self.end = header.len() as u64;
+        let pieces = [IoSlice::new(header)];
+        self.write_all_at(Cursor::new(&pieces, self.end_of_stream), 0)
+            .map_err(|partial| partial.source)
     }
 
     /// Adds a batch. On an error the file keeps as many whole blocks as fit.

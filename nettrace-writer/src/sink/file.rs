@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
-use super::complete::CompleteFile;
+use super::complete::{CompleteFile, FileCalls};
 use super::failure::during;
 use super::padding::PaddedFile;
 use super::platform::{Found, Identity, OpenDirectory, RegularFile};
@@ -100,7 +100,7 @@ impl FileOptions {
         if let Ok(absolute) = path::absolute(&self.path) {
             self.path = absolute;
         }
-        FileSink { options: self, state: State::Closed }
+        FileSink { options: self, state: State::Closed, first: 0, is_truncated: false }
     }
 }
 
@@ -121,6 +121,9 @@ impl FileOptions {
 ///   before each write and never reached, so the signal `SIGXFSZ`, which would end the process, is
 ///   not raised.
 /// - After an error the file takes further batches as soon as there is room again.
+/// - If somebody else truncates the file (as `copytruncate` of logrotate does), the next write finds
+///   it and fails, and after that the file begins anew with a header and all definitions.
+///   [`RotatingFiles`](super::RotatingFiles) bounds the disk's space without a loss.
 ///
 /// In a format without an end of stream, padding follows the last block until the session ends. It
 /// reaches the end of the next memory page at most. A kill leaves that padding, and may leave as
@@ -154,6 +157,10 @@ impl FileOptions {
 pub struct FileSink {
     options: FileOptions,
     state: State,
+    /// The first byte of the header.
+    first: u8,
+    /// Whether somebody else has truncated the open regular file.
+    is_truncated: bool,
 }
 
 #[derive(Debug)]
@@ -234,9 +241,24 @@ impl FileSink {
         }
     }
 
+    /// Whether nobody else has truncated the open regular file.
+    fn is_whole(&self) -> bool {
+        match &self.state {
+            State::Regular(file) => file.calls().is_whole(self.first, file.length()),
+            State::Padded(file) => file.calls().is_whole(self.first, file.length()),
+            State::Closed | State::Stream(_) => true,
+        }
+    }
+
     /// [`finish`](Sink::finish). Also returns the length of the regular file, which may have become
     /// shorter.
     pub(super) fn end(&mut self) -> io::Result<Option<u64>> {
+        self.is_truncated |= !self.is_whole();
+        if std::mem::take(&mut self.is_truncated) {
+            // To cut it at the old end would fill it with zeros.
+            self.state = State::Closed;
+            return Ok(Some(0));
+        }
         let length = match &mut self.state {
             State::Closed => return Ok(None),
             State::Regular(file) => {
@@ -330,13 +352,36 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        if self.is_truncated {
+            let begun = match &mut self.state {
+                State::Regular(file) => file.begin_anew(header),
+                State::Padded(file) => file.begin_anew(header),
+                State::Closed | State::Stream(_) => Ok(()),
+            };
+            begun.map_err(|source| self.context("cannot begin the trace anew", source))?;
+            self.is_truncated = false;
+            return Ok(());
+        }
         self.finish()?;
         let opened = self.open(header, end);
         self.state = opened.map_err(|source| self.context("cannot create the trace", source))?;
+        self.first = header.first().copied().unwrap_or_default();
         Ok(())
     }
 
+    /// A file that was truncated begins anew: a stream cannot go on without its first part.
+    fn wants_restart(&mut self) -> bool {
+        self.is_truncated
+    }
+
     fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        self.is_truncated |= !self.is_whole();
+        if self.is_truncated {
+            let text = "somebody has truncated it, as `copytruncate` of logrotate does; it begins \
+                        anew, without what was in it; let the session rotate it instead";
+            let source = self.context("cannot go on with the trace", io::Error::other(text));
+            return Err(WriteError { source, kept: 0 });
+        }
         let result = match &mut self.state {
             State::Regular(file) => file.append(batch),
             State::Padded(file) => file.append(batch),

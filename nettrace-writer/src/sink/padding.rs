@@ -62,16 +62,27 @@ impl<F: FileCalls> PaddedFile<F> {
         let mut page = padding.start(PAGE as u32).to_vec();
         page.resize(PAGE as usize, 0);
         let mut file = Self { calls, padding, page, end: 0, length: 0, torn: false };
+        file.put_header(header)?;
+        Ok(file)
+    }
+
+    /// Begins another stream in the file, which somebody else has truncated.
+    pub(super) fn begin_anew(&mut self, header: &[u8]) -> io::Result<()> {
+        self.calls.truncate(0)?;
+        self.torn = false;
+        self.put_header(header)
+    }
+
+    fn put_header(&mut self, header: &[u8]) -> io::Result<()> {
         let size = header.len() as u64;
         let gap = gap(size);
         let length = after(size + gap);
         let content = vec![0; (length - size) as usize];
         let pieces = [IoSlice::new(header), IoSlice::new(&content)];
-        file.write_all_at(Cursor::new(&pieces, &[]), 0)?;
-        (file.end, file.length) = (size + gap, length);
-        let (tail, used) = file.tail(size);
-        file.write_all_at(Cursor::new(&[], &tail[..used]), size)?;
-        Ok(file)
+        self.write_all_at(Cursor::new(&pieces, &[]), 0)?;
+        (self.end, self.length) = (size + gap, length);
+        let (tail, used) = self.tail(size);
+        self.write_all_at(Cursor::new(&[], &tail[..used]), size)
     }
 
     /// Adds a batch. On an error the file keeps as many whole blocks as fit.

@@ -40,6 +40,10 @@ impl FileCalls for RegularFile {
     fn too_large(&self) -> io::Error {
         ErrorKind::FileTooLarge.into()
     }
+
+    fn is_whole(&self, _first: u8, length: u64) -> bool {
+        self.0.metadata().map_or(true, |metadata| metadata.len() >= length)
+    }
 }
 
 /// The time at which a file was created, if the system knows it.

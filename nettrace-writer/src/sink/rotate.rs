@@ -429,11 +429,9 @@ impl Sink for RotatingFiles {
     }
 
     fn wants_restart(&mut self) -> bool {
-        let Some(current) = self.current.as_ref().filter(|current| !current.is_empty) else {
-            return false;
-        };
-        current.is_bad
-            || self.options.file_age.is_some_and(|limit| current.opened.elapsed() >= limit)
+        let Some(current) = &mut self.current else { return false };
+        let is_old = self.options.file_age.is_some_and(|limit| current.opened.elapsed() >= limit);
+        current.sink.wants_restart() || !current.is_empty && (current.is_bad || is_old)
     }
 
     /// Ends the open file. Succeeds even after a failed write, which has reported its own error.

@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How long to wait for a process that replaces the same file, which soon has replaced it.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
 const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-const CREATE: OFlags = OFlags::WRONLY
+const CREATE: OFlags = OFlags::RDWR
     .union(OFlags::CREATE)
     .union(OFlags::EXCL)
     .union(OFlags::NOFOLLOW)
@@ -55,6 +55,19 @@ impl FileCalls for RegularFile {
 
     fn too_large(&self) -> io::Error {
         Errno::FBIG.into()
+    }
+
+    /// After a truncation by somebody else, a write at the old end leaves zeros before it.
+    fn is_whole(&self, first: u8, length: u64) -> bool {
+        let byte = |offset| {
+            let mut byte = [0];
+            let count = rustix::io::pread(self.0.descriptor()?, &mut byte, offset)?;
+            io::Result::Ok((count == 1).then_some(byte[0]))
+        };
+        match (byte(0), byte(length.saturating_sub(1))) {
+            (Ok(start), Ok(end)) => start == Some(first) && end.is_some(),
+            _ => true,
+        }
     }
 }
 
@@ -203,7 +216,7 @@ impl Directory for OpenDirectory {
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn create_unnamed(&mut self) -> io::Result<RegularFile> {
-        let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         let file = again(|| rustix::fs::openat(&self.0, ".", flags, MODE))?;
         Ok(RegularFile(LiveFile::new(file)))
     }
