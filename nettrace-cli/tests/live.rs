@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use live_support::{Dotnet, collect_until, interrupt, nettrace, succeeded, until};
+use live_support::{Dotnet, collect_until, has_event, interrupt, nettrace, succeeded, until};
 use nettrace_diagnostics::{Diagnostics, Options};
 use nettrace_writer::{Emit as _, Session, TraceEvent};
 use rustix::fs::FlockOperation;
@@ -280,6 +280,42 @@ fn child(test: &str, folder: &Path) -> Command {
 /// Waits until the test that has started this process ends.
 fn wait_for_the_end() {
     drop(std::io::stdin().read_to_end(&mut Vec::new()));
+}
+
+#[test]
+fn select_changes_what_the_session_of_the_environment_records() {
+    const NAME: &str = "select_changes_what_the_session_of_the_environment_records";
+    if let Some(folder) = is_rerun() {
+        let diagnostics = Options::new().directory(&folder).listen().unwrap();
+        thread::scope(|scope| {
+            let ends = scope.spawn(wait_for_the_end);
+            while !ends.is_finished() {
+                Tick { number: 7 }.emit();
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        return diagnostics.stop();
+    }
+    let folder = tempdir().unwrap();
+    let trace = folder.path().join("t.nettrace");
+    let mut command = child(NAME, folder.path());
+    command.env("NETTRACE_OUTPUT", &trace).env("NETTRACE_PROVIDERS", "Nobody");
+    let mut process = command.spawn().unwrap();
+    let pid = process.id().to_string();
+    let select = |filters: &str| {
+        let arguments = ["select", "-p", &pid, filters];
+        nettrace(folder.path(), &arguments).output().unwrap()
+    };
+    until("it listens", || select("Nobody-Else").status.success());
+    assert!(!has_event(&trace, |_| true));
+    assert_eq!(succeeded(&select("Contoso-Live")), "");
+    until("it records", || has_event(&trace, |event| event.metadata().name == "Tick"));
+    let refused = select("Contoso-Live=loud");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("loud"), "{}", text(&refused.stderr));
+    drop(process.stdin.take());
+    assert!(process.wait().unwrap().success());
+    complete(&trace);
 }
 
 #[test]

@@ -329,6 +329,20 @@ fn the_trace_of_the_environment_rotates_within_bounds() {
             assert!(fs::metadata(folder.path().join(name)).unwrap().len() <= 8 << 10, "{name}");
         }
     }
+    // Names of each process's own, and what the environment says of the service.
+    let variables = [
+        ("NETTRACE_OUTPUT", "own-{pid}.nettrace"),
+        ("NETTRACE_ROTATE", "1h"),
+        ("NETTRACE_KEY_VALUES", "service.version=1.2"),
+        ("NETTRACE_COMMAND_LINE", "1"),
+    ];
+    let (pid, output) = run("from_environment", folder.path(), &variables);
+    assert_eq!(said(&output), [""; 0]);
+    let trace = fs::read(folder.path().join(format!("own-{pid}-00000001.nettrace"))).unwrap();
+    let reader = Reader::new(&trace[..]).unwrap();
+    assert_eq!(reader.trace().value("service.version"), Some("1.2"));
+    let command_line = reader.trace().value("process.command_line").unwrap();
+    assert!(command_line.contains(&format!("--exact {NAME}")), "{command_line}");
 }
 
 #[test]
