@@ -1,8 +1,9 @@
 //! What costs where nothing is warm: the first session of a process and its first events, and a
 //! burst after the session has been idle.
 //!
-//! Each burst has a floor of as many records under the same conditions. The ratio is that of
-//! medians. The floor of a session's start, and of its end, is a thread that begins and ends. The sink is a device that takes everything.
+//! Each burst has a floor of as many records under the same conditions. The floor of a session's
+//! start, and of its end, is a thread that begins and ends. The ratio is that of medians. The sink
+//! is a device that takes everything.
 //!
 //! An idle session changes nothing but once: after a round without events the thread holds no
 //! chunk, and 100 ms later the flusher begins to rest. It keeps the memory that it has touched. So

@@ -85,7 +85,8 @@ impl Warning {
     /// #[trace_event(provider = "Contoso-Warehouse")]
     /// struct Stored;
     ///
-    /// let session = Session::builder().provider("Contoso-Warehose").sink(MemorySink::new()).start()?;
+    /// let builder = Session::builder().sink(MemorySink::new());
+    /// let session = builder.provider("Contoso-Warehose").start()?;
     /// Stored.emit();
     /// assert_eq!(session.warnings()[0].meant(), Some("Contoso-Warehouse"));
     /// # session.finish()?;

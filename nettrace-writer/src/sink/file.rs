@@ -121,8 +121,8 @@ impl FileOptions {
 ///   before each write and never reached, so the signal `SIGXFSZ`, which would end the process, is
 ///   not raised.
 /// - After an error the file takes further batches as soon as there is room again.
-/// - If somebody else truncates the file (as `copytruncate` of logrotate does), the next write finds
-///   it and fails, and after that the file begins anew with a header and all definitions.
+/// - If somebody else truncates the file (as `copytruncate` of logrotate does), the next write
+///   notices and fails. After that the file begins anew, with a header and all definitions.
 ///   [`RotatingFiles`](super::RotatingFiles) bounds the disk's space without a loss.
 ///
 /// In a format without an end of stream, padding follows the last block until the session ends. It

@@ -23,7 +23,7 @@ use super::{
 /// How many readings a measurement takes.
 const READINGS: usize = 4_096;
 
-/// How often to measure before giving up. A clock may jump during a measurement, but hardly in each.
+/// How often to measure before giving up. A clock may jump in a measurement, but hardly in each.
 const TRIES: usize = 3;
 
 /// How far, in nanoseconds, a point may be on the wrong side of the line. Some systems' clocks
