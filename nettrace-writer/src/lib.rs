@@ -168,8 +168,8 @@ pub mod __traced {
         emit::is_left_out,
         span::{
             call::{
-                AnyReturned, Returned, Shown, begin, begin_polled, call, end, end_with, is_wanted,
-                stop,
+                AnyReturned, IsResult, NoResult, Returned, Shown, begin, begin_polled, call, end,
+                end_with, is_wanted, stop,
             },
             kept::{Kept, Value, Values},
         },

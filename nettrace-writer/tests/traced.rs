@@ -261,12 +261,12 @@ mod verdict {
     pub(crate) struct Result<T>(pub(crate) T);
 }
 
-#[traced(provider = "Calls", ret)]
+#[traced(provider = "Calls", ret = debug)]
 fn own_result(number: i32) -> verdict::Result<i32> {
     verdict::Result(number)
 }
 
-#[traced(provider = "Calls", ret)]
+#[traced(provider = "Calls", ret = debug)]
 async fn own_result_later(number: i32) -> verdict::Result<i32> {
     verdict::Result(number)
 }
@@ -397,4 +397,159 @@ fn fields_are_arguments_and_expressions() {
     assert_eq!(texts(|| assert_eq!(items.len(), 2)), expected);
     items.items.clear();
     assert_eq!(texts(|| assert_eq!(items.len(), 0)), [""; 0]);
+}
+
+/// The type decides, whatever its name is.
+mod aliases {
+    use super::Broken;
+
+    pub(super) type Fallible<T> = Result<T, Broken>;
+    pub(super) type Flagged = Fallible<bool>;
+
+    pub(super) trait Answers {
+        type Answer;
+
+        fn answer(self) -> Self::Answer;
+    }
+}
+
+#[traced(provider = "Calls")]
+fn aliased(number: u32) -> aliases::Fallible<String> {
+    if number > 0 { Ok(number.to_string()) } else { Err(Broken) }
+}
+
+#[traced(provider = "Calls", ret)]
+fn flagged(number: u32) -> aliases::Flagged {
+    if number > 0 { Ok(true) } else { Err(Broken) }
+}
+
+#[traced(provider = "Calls", ret, err)]
+fn counted(number: u32) -> aliases::Fallible<u64> {
+    if number > 0 { Ok(number.into()) } else { Err(Broken) }
+}
+
+#[traced(provider = "Calls", mode = single, ret)]
+fn halved(number: f64) -> f64 {
+    number / 2.0
+}
+
+#[traced(provider = "Calls", ret)]
+async fn counted_later(number: u32) -> aliases::Fallible<u64> {
+    counted(number)
+}
+
+impl aliases::Answers for u32 {
+    type Answer = Result<Self, Broken>;
+
+    #[traced(provider = "Calls")]
+    fn answer(self) -> Self::Answer {
+        if self > 0 { Ok(self) } else { Err(Broken) }
+    }
+}
+
+impl aliases::Answers for Result<u32, Broken> {
+    type Answer = Self;
+
+    #[traced(provider = "Calls")]
+    fn answer(self) -> Self {
+        self
+    }
+}
+
+#[test]
+fn the_type_of_a_result_decides_and_not_its_name() {
+    use aliases::Answers;
+
+    let calls = || {
+        aliased(1).unwrap();
+        aliased(0).unwrap_err();
+        flagged(1).unwrap();
+        flagged(0).unwrap_err();
+        counted(7).unwrap();
+        counted(0).unwrap_err();
+        halved(3.0);
+        span_support::block_on(counted_later(8)).unwrap();
+        span_support::block_on(counted_later(0)).unwrap_err();
+        1.answer().unwrap();
+        0.answer().unwrap_err();
+        Ok::<u32, Broken>(1).answer().unwrap();
+        Err::<u32, Broken>(Broken).answer().unwrap_err();
+    };
+    let stops = texts(calls).into_iter().filter(|text| text.contains("outcome"));
+    assert_eq!(
+        stops.collect::<Vec<_>>(),
+        [
+            "aliasedStop(outcome=ok)",
+            "aliasedStop(outcome=err)",
+            "flaggedStop(outcome=ok, ret=[true])",
+            "flaggedStop(outcome=err, ret=[])",
+            "countedStop(outcome=ok, ret=[7], err=[])",
+            "countedStop(outcome=err, ret=[], err=[it broke])",
+            "halved(outcome=ok, ret=[1.5])",
+            "countedStop(outcome=ok, ret=[8], err=[])",
+            "counted_laterStop(outcome=ok, polls=1, ret=[8])",
+            "countedStop(outcome=err, ret=[], err=[it broke])",
+            "counted_laterStop(outcome=err, polls=1, ret=[])",
+            "answerStop(outcome=ok)",
+            "answerStop(outcome=err)",
+            "answerStop(outcome=ok)",
+            "answerStop(outcome=err)",
+        ]
+    );
+}
+
+/// A number that is returned is no text, unless its text is asked for.
+#[test]
+fn a_returned_number_keeps_its_type() {
+    #[traced(provider = "Calls", ret = display)]
+    fn shown(number: u32) -> u32 {
+        number
+    }
+
+    let calls = || {
+        counted(7).unwrap();
+        halved(3.0);
+        flagged(1).unwrap();
+        shown(4);
+    };
+    let values: Vec<_> = seen(calls).into_iter().filter_map(|event| event.ret).collect();
+    let expected = ["[U64(7)]", "[F64(1.5)]", "[Text(\"true\")]", "[Text(\"4\")]"];
+    assert_eq!(values, expected.map(|value| format!("Array({value})")));
+}
+
+/// As axum has it.
+struct Extracted<T>(T);
+
+struct Credentials {
+    user: String,
+    #[allow(dead_code, reason = "the part that is not recorded")]
+    password: String,
+}
+
+#[traced(
+    provider = "Calls",
+    fields = [id, shop, item, first, depth, user = user.as_str(), debug(rest)]
+)]
+fn destructured(
+    Extracted(id): Extracted<String>,
+    Extracted((shop, item)): Extracted<(u32, &str)>,
+    [first, rest @ ..]: [u8; 3],
+    &depth: &u8,
+    Credentials { user, .. }: Credentials,
+) -> usize {
+    drop(user);
+    id.len() + shop as usize + item.len() + usize::from(first) + rest.len() + usize::from(depth)
+}
+
+#[test]
+fn parts_of_arguments_are_fields() {
+    let credentials = Credentials { user: "ann".to_owned(), password: String::new() };
+    let call = || {
+        let of_item = Extracted((7, "tea"));
+        destructured(Extracted("x".to_owned()), of_item, [1, 2, 3], &4, credentials);
+    };
+    assert_eq!(
+        texts(call)[0],
+        "destructuredStart(id=x, shop=7, item=tea, first=1, depth=4, user=ann, rest=[2, 3])"
+    );
 }

@@ -81,7 +81,7 @@ fn field(
             let named = identifier(inner);
             let named = named.filter(|named| argument(function, named).is_some());
             let Some(named) = named else {
-                let names = list(arguments(function).map(|(ident, _)| ident));
+                let names = list(arguments(function).iter().map(|(ident, _)| ident));
                 errors.on(
                     &expr,
                     format!(
@@ -101,7 +101,19 @@ fn field(
         }
         let of_argument =
             identifier(ungroup(&expr)).and_then(|i| Some((argument(function, &i)?, i)));
-        if let Some((ty, argument)) = of_argument {
+        if let Some((None, argument)) = of_argument {
+            errors.on(
+                &argument,
+                format!(
+                    "the type of `{argument}` is that of a part of an argument, and not written \
+                     by itself: write `{name}: u64 = {argument}` for a number, `{name} = \
+                     {argument}.as_str()` for a `String`, or record the text of any type with \
+                     `{name} = display({argument})` or `{name} = debug({argument})`"
+                ),
+            );
+            return None;
+        }
+        if let Some((Some(ty), argument)) = of_argument {
             let ty_span = ty.span();
             let ty = usable(&name, &quote!(#ty), &expr, function, errors)?;
             let place = quote!(#argument);
@@ -169,19 +181,81 @@ fn identifier(expr: &Expr) -> Option<Ident> {
     }
 }
 
-/// The arguments that have names.
-fn arguments(function: &ItemFn) -> impl Iterator<Item = (&Ident, &Type)> {
-    function.sig.inputs.iter().filter_map(|argument| match argument {
-        FnArg::Typed(argument) => match &*argument.pat {
-            Pat::Ident(pattern) => Some((&pattern.ident, &*argument.ty)),
-            _ => None,
-        },
-        FnArg::Receiver(_) => None,
-    })
+/// What the arguments are named, also within their patterns, with the types that are written.
+fn arguments(function: &ItemFn) -> Vec<(&Ident, Option<&Type>)> {
+    let mut all = Vec::new();
+    for argument in &function.sig.inputs {
+        if let FnArg::Typed(argument) = argument {
+            bindings(&argument.pat, Some(&argument.ty), &mut all);
+        }
+    }
+    all
 }
 
-fn argument<'a>(function: &'a ItemFn, named: &Ident) -> Option<&'a Type> {
-    arguments(function).find(|(ident, _)| *ident == named).map(|(_, ty)| ty)
+/// The names in a pattern. The compiler checks the types: a value of another one is no field.
+fn bindings<'a>(pat: &'a Pat, ty: Option<&'a Type>, all: &mut Vec<(&'a Ident, Option<&'a Type>)>) {
+    match (pat, ty) {
+        (Pat::Ident(pattern), ty) => {
+            // `name @ ..` is a part of a slice.
+            let is_rest = matches!(&pattern.subpat, Some((_, part)) if is_rest(part));
+            all.push((&pattern.ident, ty.filter(|_| !is_rest)));
+            if let Some((_, part)) = &pattern.subpat {
+                bindings(part, None, all);
+            }
+        }
+        (Pat::Paren(pattern), ty) => bindings(&pattern.pat, ty, all),
+        (pat, Some(Type::Paren(ty))) => bindings(pat, Some(&ty.elem), all),
+        (Pat::Reference(pattern), Some(Type::Reference(ty))) => {
+            bindings(&pattern.pat, Some(&ty.elem), all);
+        }
+        (Pat::Tuple(pattern), ty) => {
+            let types = match ty {
+                Some(Type::Tuple(ty)) if !pattern.elems.iter().any(is_rest) => Some(&ty.elems),
+                _ => None,
+            };
+            for (at, part) in pattern.elems.iter().enumerate() {
+                bindings(part, types.and_then(|types| types.get(at)), all);
+            }
+        }
+        (Pat::Slice(pattern), ty) => {
+            let ty = match ty {
+                Some(Type::Array(ty)) => Some(&*ty.elem),
+                _ => None,
+            };
+            pattern.elems.iter().for_each(|part| bindings(part, ty, all));
+        }
+        // `Path(id): Path<u64>`, as web frameworks have it.
+        (Pat::TupleStruct(pattern), ty) => {
+            let ty = ty.filter(|_| pattern.elems.len() == 1);
+            let ty = ty.and_then(|ty| only_parameter(ty, &pattern.path));
+            pattern.elems.iter().for_each(|part| bindings(part, ty, all));
+        }
+        (Pat::Struct(pattern), _) => {
+            pattern.fields.iter().for_each(|field| bindings(&field.pat, None, all));
+        }
+        _ => {}
+    }
+}
+
+fn is_rest(pat: &Pat) -> bool {
+    matches!(pat, Pat::Rest(_))
+}
+
+/// The only parameter of a type that is named as in `path`.
+fn only_parameter<'a>(ty: &'a Type, path: &syn::Path) -> Option<&'a Type> {
+    let Type::Path(ty) = ty else { return None };
+    let segment = ty.path.segments.last()?;
+    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else { return None };
+    let is_same = path.segments.last()?.ident == segment.ident;
+    match arguments.args.first()? {
+        syn::GenericArgument::Type(ty) if is_same && arguments.args.len() == 1 => Some(ty),
+        _ => None,
+    }
+}
+
+/// The type of an argument, if there is one with that name.
+fn argument<'a>(function: &'a ItemFn, named: &Ident) -> Option<Option<&'a Type>> {
+    arguments(function).into_iter().find(|(ident, _)| *ident == named).map(|(_, ty)| ty)
 }
 
 /// The type as the event can have it. Reports one that is many.

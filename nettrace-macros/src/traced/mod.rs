@@ -1,9 +1,9 @@
 //! Writes the code of `#[traced]`: a function whose calls are spans.
 //!
-//! A function that returns anything but a `Result` gets a guard before its first statement. A
-//! function that returns a `Result` becomes a closure that is called at once, because only then the
-//! result is known before the span ends. An async function's body becomes an async block within a
-//! future that is a span.
+//! A function that cannot return a `Result` gets a guard before its first statement. One that may
+//! return a `Result` becomes a closure that is called at once, because only then the result is known
+//! before the span ends. Which it is, the type of the value decides and not its name: it may be an
+//! alias. An async function's body becomes an async block within a future that is a span.
 //!
 //! The user's statements stay in a block of their own, with their own tokens. So lints and errors
 //! are those of the function as written.
@@ -14,7 +14,7 @@ mod output;
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Block, Expr, ItemFn, Path, ext::IdentExt, parse_quote, spanned::Spanned};
+use syn::{Block, Expr, ItemFn, Path, Type, ext::IdentExt, parse_quote, spanned::Spanned};
 
 use self::output::{Future, Output};
 use crate::{
@@ -57,9 +57,12 @@ struct Spec<'a> {
     err: Option<Text>,
 }
 
-/// How a value is shown: a variant of `__traced::Shown`, with the span of the key.
+/// How a value is recorded.
 struct Text {
+    /// A variant of `__traced::Shown`, with the span of the key.
     variant: Ident,
+    /// The type of a number or truth value, which is recorded as it is.
+    number: Option<Type>,
 }
 
 /// What keeps a span that has begun.
@@ -80,13 +83,14 @@ impl<'a> Spec<'a> {
             errors
                 .on(token, "a `const fn` cannot record its calls: they may happen while compiling");
         }
-        let output = Output::of(&signature.output);
+        let output = Output::of(signature);
         let is_future = signature.asyncness.is_some() || output.future != Future::No;
         if let (Some(key), false) = (attrs.key("polls"), is_future) {
             errors.on(key, "`polls` is for futures: this function returns none that is known");
         }
-        let ret = Text::read(attrs, "ret", "Debug", errors);
-        let err = Text::read(attrs, "err", "Display", errors);
+        let err = Text::read(attrs, "err", "Display", None, errors);
+        let number = output.number(err.is_some());
+        let ret = Text::read(attrs, "ret", "Debug", number, errors);
         for key in ["ret", "err"] {
             if let Some(token) = attrs.key(key).filter(|_| output.is_unit() || output.is_never()) {
                 errors
@@ -96,14 +100,13 @@ impl<'a> Spec<'a> {
         let parent = parent(attrs, krate, errors);
         let name = signature.ident.unraw().to_string();
         let texts = [("ret", &ret), ("err", &err)];
-        let stop = texts.into_iter().filter(|(_, text)| text.is_some()).map(|(name, _)| {
-            let ident = Ident::new(name, Span::call_site());
-            StopField {
-                ty: quote!(::core::option::Option<#krate::__traced::Shown<'call>>),
+        let stop = texts.into_iter().filter_map(|(name, text)| {
+            Some(StopField {
+                ty: text.as_ref()?.ty(krate, &quote!('call)),
                 attributes: TokenStream::new(),
                 value: local(&format!("__{name}")).into_token_stream(),
-                ident,
-            }
+                ident: Ident::new(name, Span::call_site()),
+            })
         });
         let mode = Mode::read(attrs, errors);
         let call = Call {
@@ -141,23 +144,37 @@ impl<'a> Spec<'a> {
         let body = &function.block;
         let span = local("__span");
         let begin = self.begin(Guard::Call(&span));
-        if !self.output.is_result() && self.ret.is_none() && self.err.is_none() {
+        let ty = &self.output.ty;
+        let is_recorded = self.ret.is_some() || self.err.is_some();
+        let track_caller = function.attrs.iter().find(|a| a.path().is_ident("track_caller"));
+        let is_unseen = !self.output.may_be_result
+            || (track_caller.is_some() && !self.output.is_result() && !self.output.has_impl);
+        if is_unseen && !is_recorded {
             let body = as_value(body);
+            // The compiler knows what the type is.
+            let check = self.output.may_be_result.then(|| {
+                quote_spanned! {ty.span()=>
+                    const {
+                        #[allow(unused_imports)]
+                        use #krate::__traced::NoResult as _;
+                        ::core::assert!(
+                            !#krate::__traced::IsResult::<#ty>::IS,
+                            #HIDES_THE_CALLER
+                        )
+                    };
+                }
+            });
             return parse_quote!({
+                #check
                 let mut #span = ::core::option::Option::None;
                 #begin
                 #body
             });
         }
-        if let Some(attribute) = function.attrs.iter().find(|a| a.path().is_ident("track_caller")) {
-            errors.on(
-                attribute,
-                "`#[traced]` puts the body of this function into a closure, to see what it \
-                 returns, and that hides the caller: move the body to a function of its own, with \
-                 `#[track_caller]` on one of the two",
-            );
+        if let Some(attribute) = track_caller {
+            errors.on(attribute, HIDES_THE_CALLER);
         }
-        let (result, ty) = (local("__result"), &self.output.ty);
+        let result = local("__result");
         let end = if self.call.is_plain() && !self.output.is_never() {
             quote! {
                 #krate::__traced::end(&mut #span, {
@@ -229,8 +246,10 @@ impl<'a> Spec<'a> {
         let kept = call.kept().map(|kept| quote!(__kept: #kept));
         let (about_start, poll_methods) = (call.about_start(), call.poll_methods());
         let emit_stop = call.emit_stop();
-        let texts = call.stop.iter().map(|StopField { value, .. }| {
-            quote!(#value: ::core::option::Option<#krate::__traced::Shown<'_>>)
+        let texts = [&self.ret, &self.err].into_iter().flatten().zip(&call.stop);
+        let texts = texts.map(|(text, StopField { value, .. })| {
+            let ty = text.ty(krate, &quote!('_));
+            quote!(#value: #ty)
         });
         let none = call.stop.iter().map(|_| quote!(::core::option::Option::None));
         quote! {
@@ -271,12 +290,11 @@ impl<'a> Spec<'a> {
                 #end.outcome = #krate::__traced::Returned(#output).outcome();
                 #krate::SpanEvents::stop(#events, &#end);
             },
-            (Some(ret), None) if !self.output.is_result() => {
+            (Some(ret), None) if !self.output.may_be_result => {
                 let value = Ident::new("__value", Span::mixed_site().located_at(ret.span()));
                 let shown = ret.shown(krate, &value.to_token_stream());
                 quote! {
                     let #value = #output;
-                    #end.outcome = #krate::__traced::Returned(#output).outcome();
                     #events.returned(&#end, #shown);
                 }
             }
@@ -327,6 +345,10 @@ impl<'a> Spec<'a> {
     }
 }
 
+const HIDES_THE_CALLER: &str = "`#[traced]` puts the body of this function into a closure, to see \
+                                what it returns, and that hides the caller: move the body to a \
+                                function of its own, with `#[track_caller]` on one of the two";
+
 /// Where the span begins: an expression for a `Parent`. `None`: in the span in force.
 fn parent(attrs: &Attrs, krate: &Path, errors: &mut Errors) -> Option<TokenStream> {
     if let (Some(_), Some(key)) = (attrs.key("parent"), attrs.key("follows_from")) {
@@ -346,24 +368,41 @@ fn parent(attrs: &Attrs, krate: &Path, errors: &mut Errors) -> Option<TokenStrea
 }
 
 impl Text {
-    /// A value as text.
-    fn shown(&self, krate: &Path, value: &TokenStream) -> TokenStream {
-        let variant = &self.variant;
-        quote_spanned! {variant.span()=>
-            ::core::option::Option::Some(#krate::__traced::Shown::#variant(#value))
+    /// The type of the field.
+    fn ty(&self, krate: &Path, lifetime: &TokenStream) -> TokenStream {
+        match &self.number {
+            Some(number) => quote!(::core::option::Option<&#lifetime #number>),
+            None => quote!(::core::option::Option<#krate::__traced::Shown<#lifetime>>),
         }
     }
 
-    fn read(attrs: &Attrs, key: &str, default: &str, errors: &mut Errors) -> Option<Self> {
+    /// The field for a value, to which `value` is a reference.
+    fn shown(&self, krate: &Path, value: &TokenStream) -> TokenStream {
+        let variant = &self.variant;
+        let shown = match &self.number {
+            Some(_) => value.clone(),
+            None => quote_spanned!(variant.span()=> #krate::__traced::Shown::#variant(#value)),
+        };
+        quote_spanned!(variant.span()=> ::core::option::Option::Some(#shown))
+    }
+
+    /// What a key asks for. A number is recorded as it is, unless the key asks for its text.
+    fn read(
+        attrs: &Attrs,
+        key: &str,
+        default: &str,
+        number: Option<&Type>,
+        errors: &mut Errors,
+    ) -> Option<Self> {
         let span = attrs.key(key)?.span();
-        let variant = match attrs.value(key) {
-            None => default,
+        let (variant, number) = match attrs.value(key) {
+            None => (default, number.cloned()),
             Some(_) => {
                 let word = attrs.word(key, ["debug", "display"], errors)?;
-                if word == "debug" { "Debug" } else { "Display" }
+                (if word == "debug" { "Debug" } else { "Display" }, None)
             }
         };
-        Some(Self { variant: Ident::new(variant, span) })
+        Some(Self { variant: Ident::new(variant, span), number })
     }
 
     fn span(&self) -> Span {

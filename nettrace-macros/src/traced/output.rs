@@ -1,7 +1,7 @@
 //! What a function under `#[traced]` returns, as far as it is written.
 
 use syn::{
-    GenericArgument, PathArguments, ReturnType, Type, TypeParamBound, parse_quote,
+    GenericArgument, PathArguments, ReturnType, Signature, Type, TypeParamBound, parse_quote,
     visit_mut::{self, VisitMut},
 };
 
@@ -10,6 +10,11 @@ pub(super) struct Output {
     /// Its type, with `_` in place of `impl …`. For a future, what it returns.
     pub(super) ty: Type,
     pub(super) future: Future,
+    /// Whether the type may be a `Result`, under whatever name. A type parameter is none: the code
+    /// of the function is one for all types that it stands for.
+    pub(super) may_be_result: bool,
+    /// Whether `impl …` is a part of the type.
+    pub(super) has_impl: bool,
 }
 
 /// Whether a call returns a future.
@@ -23,8 +28,8 @@ pub(super) enum Future {
 }
 
 impl Output {
-    pub(super) fn of(output: &ReturnType) -> Self {
-        let ty = match output {
+    pub(super) fn of(signature: &Signature) -> Self {
+        let ty = match &signature.output {
             ReturnType::Default => parse_quote!(()),
             ReturnType::Type(_, ty) => strip(ty).clone(),
         };
@@ -32,13 +37,35 @@ impl Output {
             Some((kind, output)) => (kind, output.unwrap_or_else(|| parse_quote!(_))),
             None => (Future::No, ty),
         };
-        Self { ty: without_impl(ty), future }
+        let is_parameter = |ty: &Type| {
+            let mut parameters = signature.generics.type_params();
+            matches!(ty, Type::Path(path)
+                if parameters.any(|parameter| path.path.is_ident(&parameter.ident)))
+        };
+        let may_be_result =
+            matches!(&ty, Type::Path(_)) && primitive(&ty).is_none() && !is_parameter(&ty);
+        let (ty, has_impl) = without_impl(ty);
+        Self { ty, future, may_be_result, has_impl }
     }
 
     /// Whether the type is written as some `Result`.
     pub(super) fn is_result(&self) -> bool {
         matches!(&self.ty, Type::Path(path)
             if path.path.segments.last().is_some_and(|segment| segment.ident == "Result"))
+    }
+
+    /// The number or truth value that a call returns, alone or in a `Result`. `is_result`: the
+    /// type is a `Result` in any case.
+    pub(super) fn number(&self, is_result: bool) -> Option<&Type> {
+        let Type::Path(path) = &self.ty else { return None };
+        let PathArguments::AngleBracketed(arguments) = &path.path.segments.last()?.arguments else {
+            return primitive(&self.ty).map(|_| &self.ty);
+        };
+        let first = arguments.args.iter().find_map(|argument| match argument {
+            GenericArgument::Type(ty) => Some(strip(ty)),
+            _ => None,
+        });
+        first.filter(|ty| (is_result || self.is_result()) && primitive(ty).is_some())
     }
 
     /// Whether the type is `!`.
@@ -50,6 +77,19 @@ impl Output {
     pub(super) fn is_unit(&self) -> bool {
         matches!(&self.ty, Type::Tuple(tuple) if tuple.elems.is_empty())
     }
+}
+
+/// The name of a number's type, or `bool`.
+fn primitive(ty: &Type) -> Option<String> {
+    const NAMES: [&str; 15] = [
+        "bool", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32",
+        "u64", "u128", "usize",
+    ];
+    let Type::Path(path) = ty else { return None };
+    let mut segments = path.path.segments.iter().rev();
+    let name = segments.next()?.ident.to_string();
+    let is_primitive = segments.next().is_none_or(|module| module.ident == "primitive");
+    (is_primitive && NAMES.contains(&&*name)).then_some(name)
 }
 
 fn strip(mut ty: &Type) -> &Type {
@@ -111,17 +151,19 @@ fn output_of<'a>(bounds: impl IntoIterator<Item = &'a TypeParamBound>) -> Option
     })
 }
 
-fn without_impl(mut ty: Type) -> Type {
-    struct Infer;
+/// The type with `_` in place of `impl …`, and whether there was one.
+fn without_impl(mut ty: Type) -> (Type, bool) {
+    struct Infer(bool);
     impl VisitMut for Infer {
         fn visit_type_mut(&mut self, ty: &mut Type) {
             if let Type::ImplTrait(_) = ty {
-                *ty = parse_quote!(_);
+                (*ty, self.0) = (parse_quote!(_), true);
             } else {
                 visit_mut::visit_type_mut(self, ty);
             }
         }
     }
-    Infer.visit_type_mut(&mut ty);
-    ty
+    let mut infer = Infer(false);
+    infer.visit_type_mut(&mut ty);
+    (ty, infer.0)
 }

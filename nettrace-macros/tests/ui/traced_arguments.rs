@@ -14,4 +14,11 @@ const fn constant(a: u8) {}
 #[traced(fields = [size = items.capacity_hint(), size: u8 = 1, size = 2 as u8, text: T = text])]
 fn expressions<T>(items: &[u8], text: T) {}
 
+struct User {
+    id: String,
+}
+
+#[traced(fields = [id, rest, name = id])]
+fn parts(User { id }: User, [_, rest @ ..]: [u8; 4]) {}
+
 fn main() {}

@@ -36,4 +36,14 @@ async fn wrong_too(text: &str) -> Result<u8, ParseIntError> {
     Ok(number)
 }
 
+mod own {
+    #[derive(Debug)]
+    pub struct Result<T>(pub T);
+}
+
+#[traced(ret)]
+fn own_result() -> own::Result<u8> {
+    own::Result(1)
+}
+
 fn main() {}

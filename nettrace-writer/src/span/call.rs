@@ -1,6 +1,6 @@
 //! What the code of `#[traced]` calls.
 
-use std::{convert::Infallible, fmt, mem};
+use std::{convert::Infallible, fmt, marker::PhantomData, mem};
 
 use nettrace_event::{
     EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceEvent, TraceField,
@@ -171,6 +171,23 @@ impl<T> AnyReturned<T> for Returned<'_, T> {
         Ok(self.0)
     }
 }
+
+/// Whether a type is a `Result`, under whatever name: [`NoResult`] says it of all others.
+#[derive(Debug)]
+pub struct IsResult<T: ?Sized>(PhantomData<T>);
+
+impl<T, E> IsResult<Result<T, E>> {
+    /// It is.
+    pub const IS: bool = true;
+}
+
+/// What [`IsResult`] says of a type that is none.
+pub trait NoResult {
+    /// It is not.
+    const IS: bool = false;
+}
+
+impl<T: ?Sized> NoResult for IsResult<T> {}
 
 /// A returned value or an error, recorded as text.
 #[derive(Clone, Copy)]

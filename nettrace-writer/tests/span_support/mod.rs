@@ -26,6 +26,8 @@ pub(crate) struct Seen {
     pub(crate) trace: Option<[u8; 16]>,
     pub(crate) activity: Option<[u8; 16]>,
     pub(crate) related: Option<[u8; 16]>,
+    /// The value of the field `ret`, with its type.
+    pub(crate) ret: Option<String>,
 }
 
 /// An event within spans.
@@ -60,6 +62,7 @@ pub(crate) fn seen(f: impl FnOnce()) -> Vec<Seen> {
     let mut reader = Reader::new(&bytes[..]).unwrap().sorted();
     let mut all = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
+        let ret = event.fields().map(Result::unwrap).find(|(name, _)| *name == "ret");
         let fields = event.fields().map(Result::unwrap);
         let fields = fields.filter(|(name, value)| match (*name, value) {
             ("duration" | "busy", Value::U64(_)) | ("started", Value::I64(_)) => false,
@@ -79,6 +82,7 @@ pub(crate) fn seen(f: impl FnOnce()) -> Vec<Seen> {
             trace: None,
             activity: None,
             related: None,
+            ret: ret.map(|(_, value)| format!("{value:?}")),
         };
         for label in event.labels().iter() {
             match *label {
