@@ -96,6 +96,8 @@ pub(crate) struct Callsite {
     wanted: AtomicU64,
     /// Whether records of the crate `log` come from here, which `tracing-log` has made events.
     pub(crate) is_of_log: bool,
+    /// Whether it is an event with the one field `error`, as `#[instrument(err)]` has it.
+    pub(crate) tells_error: bool,
     /// The types of an event, or of a span's Start.
     events: Types,
     /// The types of fields that are recorded later.
@@ -179,6 +181,8 @@ impl Callsite {
                 word: AtomicU64::new(ptr::from_ref(metadata).addr() as u64),
                 wanted: AtomicU64::new(u64::MAX),
                 is_of_log: is_of_log(metadata),
+                tells_error: metadata.is_event()
+                    && metadata.fields().iter().map(|field| field.name()).eq(["error"]),
                 events: Types::default(),
                 records: Types::default(),
                 others: [const { OnceLock::new() }; Part::OTHERS],

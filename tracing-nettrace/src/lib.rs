@@ -45,9 +45,11 @@
 //!
 //! - `checkoutStart` when it is made, not when it is first entered: its parent is the one at that
 //!   time, and a span that is never entered is seen.
-//! - `checkoutStop` when its last handle is gone: `duration`, `outcome` (`ok`, or `panicked` if its
-//!   thread unwinds), `polls` (how often it was entered), `busy` (how long in all) and `idle` (the
-//!   rest).
+//! - `checkoutStop` when its last handle is gone: `duration`, `outcome`, `polls` (how often it was
+//!   entered), `busy` (how long in all) and `idle` (the rest). The outcome is `panicked` if its
+//!   thread unwinds, `err` if it is a call of a function under `#[instrument(err)]` that has returned
+//!   an error, and otherwise `ok`. (If nobody wants the event that tells of the error, as may be with
+//!   `err(level = "debug")`, nobody knows of it, and the outcome is `ok`.)
 //! - `checkoutRecord` for fields that are recorded later. They are an event of their own and do not
 //!   come with the Stop, so that a trace that ends early has them, and the order shows.
 //! - `checkoutFollows` for `follows_from`, with the ids of the other span.

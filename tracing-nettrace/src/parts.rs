@@ -89,12 +89,13 @@ impl TraceEvent for Mark {
     fn encode<E: PayloadEncoder>(&self, _: &mut E) {}
 }
 
-/// The end of a span. `IS_OK`: the thread does not panic.
+/// The end of a span. `IS_OK`: the outcome is [`Outcome::Ok`].
 ///
 /// The row is read where the payload is written, so that nothing of it is copied before that.
 pub(crate) struct Stop<'a, const IS_OK: bool> {
     pub(crate) ty: &'static EventType,
     pub(crate) row: &'a Row,
+    pub(crate) outcome: Outcome,
 }
 
 /// [`Outcome::Ok`] as NetTrace has it: the number of its code units, and those.
@@ -119,8 +120,7 @@ impl<const IS_OK: bool> TraceEvent for Stop<'_, IS_OK> {
         match IS_OK {
             // Bytes that are at hand.
             true if E::TAKES_PAYLOADS => encoder.payload(&OK),
-            true => Outcome::Ok.encode_field(encoder),
-            false => Outcome::Panicked.encode_field(encoder),
+            _ => self.outcome.encode_field(encoder),
         }
         encoder.u32(u32::try_from(polls).unwrap_or(u32::MAX));
         encoder.duration_nanos(busy);

@@ -4,7 +4,7 @@ mod begin;
 
 use std::mem;
 
-use nettrace_writer::{Context, Emit, Level, bridge, event::EventType};
+use nettrace_writer::{Context, Emit, Level, Outcome, bridge, event::EventType};
 use tracing_core::{
     Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
     subscriber::NoSubscriber,
@@ -223,12 +223,29 @@ impl Recorder {
     fn event_of(&self, event: &Event<'_>, callsite: &'static Callsite, values: &impl Recorded) {
         #[cfg(feature = "log")]
         crate::log::note(callsite.metadata);
+        if callsite.tells_error {
+            self.note_error(event);
+        }
         let Some(ty) = callsite.event_type(values.signature()) else { return };
         self.tell_entered();
         if event.is_contextual() {
             values.emit(ty);
         } else {
             self.event_elsewhere(event, ty, values);
+        }
+    }
+
+    /// An event whose one field is `error`. If it has the place of the innermost span, it is what
+    /// `#[instrument(err)]` says of the error that the call returns.
+    #[cold]
+    #[inline(never)]
+    fn note_error(&self, event: &Event<'_>) {
+        let place = |it: &Metadata<'static>| (it.file(), it.line(), it.module_path());
+        let event = place(event.metadata());
+        let row = stack::current(self.number).and_then(|id| self.row(id));
+        let Some(row) = row.filter(|_| event.1.is_some()) else { return };
+        if row.callsite(self.naming).is_some_and(|span| place(span.metadata) == event) {
+            row.fail();
         }
     }
 
@@ -444,10 +461,10 @@ impl Recorder {
             self.tell_late(row);
             let stop = row.callsite(self.naming).and_then(|site| site.other_type(Part::Stop));
             if let Some(ty) = stop {
-                if panicking() {
-                    Self::stop_panicking(ty, row);
+                if panicking() || row.has_failed() {
+                    Self::stop_failed(ty, row);
                 } else {
-                    Self::stop_here::<true>(ty, row);
+                    Self::stop_here::<true>(ty, row, Outcome::Ok);
                 }
             }
         }
@@ -460,14 +477,15 @@ impl Recorder {
 
     #[cold]
     #[inline(never)]
-    fn stop_panicking(ty: &'static EventType, row: &Row) {
-        Self::stop_here::<false>(ty, row);
+    fn stop_failed(ty: &'static EventType, row: &Row) {
+        let outcome = if panicking() { Outcome::Panicked } else { Outcome::Err };
+        Self::stop_here::<false>(ty, row, outcome);
     }
 
     #[inline(always)]
-    fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row) {
+    fn stop_here<const IS_OK: bool>(ty: &'static EventType, row: &Row, outcome: Outcome) {
         if let Some(ids) = row.ids() {
-            ids.emit(&Stop::<IS_OK> { ty, row });
+            ids.emit(&Stop::<IS_OK> { ty, row, outcome });
         }
     }
 

@@ -25,6 +25,8 @@ const FILLING: u64 = u64::MAX;
 const STATE: u32 = 1;
 /// Bit of [`Row::rare`]: `busy` is not all of the time that the span was entered.
 const MORE_BUSY: u32 = 2;
+/// Bit of [`Row::rare`]: the call that the span is has returned an error.
+const FAILED: u32 = 4;
 
 /// A span that is open.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ pub(crate) struct Row {
     busy: AtomicU64,
     /// Handles beyond the first. 0 in a row that is not a span's.
     clones: AtomicU32,
-    /// What few spans have: [`STATE`], [`MORE_BUSY`]. 0 in a row that is not a span's, and if it is
+    /// What few spans have: [`STATE`], [`MORE_BUSY`], [`FAILED`]. 0 in a row that is not a span's, and if it is
     /// 0, so is all that follows.
     rare: AtomicU32,
     /// As `busy`, on other threads.
@@ -181,6 +183,17 @@ impl Row {
             nanos: here.nanos + elsewhere.nanos + nanos.load(Ordering::Relaxed),
             polls: here.polls + elsewhere.polls + polls.load(Ordering::Relaxed),
         }
+    }
+
+    /// The call that the span is has returned an error.
+    pub(crate) fn fail(&self) {
+        self.rare.fetch_or(FAILED, Ordering::Relaxed);
+    }
+
+    /// Whether it has.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.rare.load(Ordering::Relaxed) & FAILED != 0
     }
 
     /// There is one more handle.

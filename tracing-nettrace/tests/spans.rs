@@ -301,3 +301,75 @@ fn the_reference_computes_the_tree_of_spans() {
         assert_eq!((parents("b"), parents("c")), (vec!["a".into(); 50], vec!["b".into(); 50]));
     }
 }
+
+/// What a future that is ready at once returns.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut cx) {
+        std::task::Poll::Ready(output) => output,
+        std::task::Poll::Pending => panic!("it waits"),
+    }
+}
+
+/// Whoever writes `#[instrument(err)]` finds the calls that failed.
+#[test]
+fn a_span_whose_call_returned_an_error_ends_so() {
+    #[instrument(err)]
+    fn parse(text: &str) -> Result<u32, std::num::ParseIntError> {
+        Ok(text.parse::<u32>()? + 1)
+    }
+
+    #[instrument(ret, err(Debug, level = "warn"))]
+    async fn parse_later(text: &str) -> Result<u32, std::num::ParseIntError> {
+        parse(text)
+    }
+
+    /// Its own error is another one.
+    #[instrument]
+    fn recovers(text: &str) -> u32 {
+        let number = parse(text);
+        if let Err(error) = &number {
+            tracing::error!(%error);
+        }
+        number.unwrap_or_default()
+    }
+
+    #[instrument(err)]
+    fn panics() -> Result<u32, std::num::ParseIntError> {
+        parse("x").map(|number| assert_eq!(number, 0)).unwrap();
+        Ok(1)
+    }
+
+    let work = || {
+        parse("1").unwrap();
+        parse("x").unwrap_err();
+        block_on(parse_later("2")).unwrap();
+        block_on(parse_later("y")).unwrap_err();
+        assert_eq!(recovers("z"), 0);
+        std::panic::catch_unwind(panics).unwrap_err();
+        // A row that was of a span that failed is one like any other.
+        parse("3").unwrap();
+    };
+    both(&Options::new(), work, |way, events| {
+        let stops = events.iter().filter_map(|event| {
+            Some(format!("{} {}", event.name().strip_suffix("Stop")?, event.field("outcome")))
+        });
+        assert_eq!(
+            stops.collect::<Vec<_>>(),
+            [
+                "parse ok",
+                "parse err",
+                "parse ok",
+                "parse_later ok",
+                "parse err",
+                "parse_later err",
+                "parse err",
+                "recovers ok",
+                "parse err",
+                "panics panicked",
+                "parse ok",
+            ],
+            "{way:?}"
+        );
+    });
+}
