@@ -23,7 +23,7 @@
 //! | target `my_crate::db` | provider `my_crate`, or `my_crate.db` with [`Options::whole_target`] |
 //! | `ERROR`, `WARN`, `INFO` | levels 2, 3, 4 |
 //! | `DEBUG`, `TRACE` | level 5; `TRACE` has the keyword [`KEYWORD_TRACE`] |
-//! | `name:`, or else file and line | the event's name: `pool:57` for `src/db/pool.rs`, line 57 |
+//! | `name:`, or else the target | the event's name: `my_crate::db` |
 //! | level, target, module, file, line | key-values of the event type |
 //! | `i64`, `u64`, `i128`, `u128`, `f64`, `bool` | `Int64`, `UInt64`, objects of two, `Double`, `Boolean` |
 //! | `&str`, `?debug`, `%display` | text |
@@ -32,8 +32,13 @@
 //! | `Empty`, `None` | no field |
 //! | the message | the field `message`, and the message template `{message}` |
 //!
-//! A callsite has one event type for each combination of types that its values have. The id of a
+//! Events have few names, to group them by. What they say is their message, and callsites with the
+//! same name are told apart by file and line. A callsite has one event type for each combination of types that its values have. The id of a
 //! type is a hash of what identifies it, so it is the same in each run of the same source.
+//!
+//! An event has 65,436 bytes at most, and a text two for each of its UTF-16 units. If an event would
+//! have more, its longest texts are cut, as little as is needed. Each ends with `…` then, and
+//! [`texts_cut`](Stats::texts_cut) counts it.
 //!
 //! Records of the crate `log` are such events, too: through `logger` (feature `log`), or through
 //! `tracing-log`, which makes them events of `tracing`. Then the provider, the place and the level

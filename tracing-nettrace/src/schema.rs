@@ -123,18 +123,14 @@ fn leak(text: String) -> &'static str {
 
 /// The name of a span or event, without what its part adds.
 ///
-/// The macros name an event after its file and line unless they are given a name. The folder is
-/// left out: readers have it in the key `file`.
-fn name(metadata: &Metadata<'_>) -> String {
-    match metadata.name().strip_prefix("event ") {
-        Some(_) if metadata.is_event() => match (metadata.file(), metadata.line()) {
-            (Some(file), Some(line)) => {
-                let file = file.rsplit(['/', '\\']).next().unwrap_or(file);
-                format!("{}:{line}", file.strip_suffix(".rs").unwrap_or(file))
-            }
-            _ => metadata.name().to_owned(),
-        },
-        _ => metadata.name().to_owned(),
+/// The macros name an event after its file and line (`event src/main.rs:55`) unless they are given
+/// a name. That means nothing to who counts events by name, and changes with each edit. So the
+/// name is the target then, as in the lines of `fmt`. Readers have the place in key-values.
+fn name(metadata: &Metadata<'static>) -> &'static str {
+    let is_place = metadata.is_event() && metadata.name().starts_with("event ");
+    match metadata.target() {
+        target if is_place && !target.is_empty() => target,
+        _ => metadata.name(),
     }
 }
 
@@ -154,7 +150,7 @@ pub(crate) fn registered(
             fields.push(FieldSchema::new(field.name(), kind.field_type()));
         }
     }
-    let name: &'static str = leak(name(metadata) + part.suffix());
+    let name: &'static str = leak(name(metadata).to_owned() + part.suffix());
     let has_message = part == Part::Event && fields.iter().any(|field| field.name == "message");
     let mut hash = Hash::new();
     hash.add(provider.as_bytes());

@@ -27,6 +27,7 @@ pub(crate) static IDS_MOVED: Count = Count::new();
 pub(crate) static TYPES_REFUSED: Count = Count::new();
 pub(crate) static EVENTS_REFUSED: Count = Count::new();
 pub(crate) static SPANS_REFUSED: Count = Count::new();
+pub(crate) static TEXTS_CUT: Count = Count::new();
 pub(crate) static FIELDS_LEFT_OUT: Count = Count::new();
 pub(crate) static PANICKED: Count = Count::new();
 pub(crate) static ON_SESSION_THREAD: Count = Count::new();
@@ -56,6 +57,8 @@ pub struct Stats {
     /// among [events that are too large](nettrace_writer::Drops::too_large). Spans whose types were
     /// not made are counted here, too, and not by sessions.
     pub spans_refused: u64,
+    /// Texts that were cut, because otherwise no session could take the event. Each ends with `…`.
+    pub texts_cut: u64,
     /// Fields beyond the 32 that an event or span can have.
     pub fields_left_out: u64,
     /// Events and spans that are not recorded, because the `Debug` or `Display` implementation of a
@@ -75,6 +78,7 @@ pub fn stats() -> Stats {
         types_refused: TYPES_REFUSED.now(),
         events_refused: EVENTS_REFUSED.now(),
         spans_refused: SPANS_REFUSED.now(),
+        texts_cut: TEXTS_CUT.now(),
         fields_left_out: FIELDS_LEFT_OUT.now(),
         panicked: PANICKED.now(),
         on_session_thread: ON_SESSION_THREAD.now(),

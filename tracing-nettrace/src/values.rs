@@ -12,6 +12,8 @@
 //!
 //! The thread keeps that memory for its next event, so that nothing is allocated.
 
+mod cut;
+
 use std::{
     cell::Cell,
     error::Error,
@@ -20,6 +22,7 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
+use nettrace_format::payload::MAX_PAYLOAD;
 use nettrace_writer::{
     Emit,
     bridge::{Began, SpanIds},
@@ -147,6 +150,9 @@ impl Taken {
     #[inline]
     pub(crate) fn completed(mut self) -> Self {
         self.is_partial = false;
+        if self.payload.len() > MAX_PAYLOAD {
+            self.cut_texts();
+        }
         if self.left_out > 0 {
             stats::FIELDS_LEFT_OUT.add(self.left_out.into());
         }
@@ -517,7 +523,7 @@ const _: () = assert!(mem::size_of::<Plain<'_>>() <= 2 * mem::size_of::<usize>()
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use nettrace_format::payload::{MAX_ELEMENTS, NetTraceEncoder, Refusal, VecBuffer};
+    use nettrace_format::payload::{NetTraceEncoder, Refusal, VecBuffer};
 
     use super::Values;
 
@@ -574,14 +580,5 @@ pub(crate) mod tests {
         values.clear();
         values.put_u64(16, 2);
         assert!(values.is_plain);
-    }
-
-    #[test]
-    fn a_value_that_is_too_long_is_refused() {
-        let mut values = Values::empty();
-        values.put_u64(0, 1);
-        values.put_text(1, |text| text.push_str(&"x".repeat(MAX_ELEMENTS + 1)));
-        assert!(!values.is_plain);
-        assert_eq!(one_by_one(&values), Err(Refusal::TooManyElements));
     }
 }

@@ -92,7 +92,7 @@ fn the_type_says_where_the_callsite_is() {
         let deep = message(events, "deep");
         assert_eq!((&*deep.metadata.provider, deep.metadata.level), ("events", 5), "{way:?}");
         assert_eq!(deep.metadata.keywords, 0x12 | KEYWORD_TRACE);
-        assert_eq!(deep.name(), format!("events:{line}"));
+        assert_eq!(deep.name(), "events::inner::deep");
         assert_eq!(deep.key("level"), Some("TRACE"));
         assert_eq!(deep.key("target"), Some("events::inner::deep"));
         assert_eq!(deep.key("module"), Some("events"));
@@ -110,6 +110,21 @@ fn the_type_says_where_the_callsite_is() {
         let provider = &message(events, "deep").metadata.provider;
         assert_eq!(provider, "events.inner.deep", "{way:?}");
     });
+}
+
+/// An event with a text of any length is in the trace, with what fits of the text.
+#[test]
+fn a_text_that_is_too_long_is_cut_and_marked() {
+    let body = "{\"é\": 1}".repeat(20_000);
+    let before = tracing_nettrace::stats().texts_cut;
+    let work = || info!(%body, status = 500, "{} bytes", body.len());
+    both(&Options::new(), work, |way, events| {
+        let event = message(events, "180000 bytes");
+        assert_eq!(event.field("status"), "500", "{way:?}");
+        let kept = event.field("body").strip_suffix('…').expect("it is marked");
+        assert!(body.starts_with(kept) && kept.encode_utf16().count() > 32_600);
+    });
+    assert_eq!(tracing_nettrace::stats().texts_cut, before + 2);
 }
 
 /// A callsite whose values differ in type, or are not there.
