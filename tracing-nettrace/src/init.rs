@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use nettrace_writer::{__process::variable, Session, SessionBuilder, Stats};
+use nettrace_writer::{Session, SessionBuilder, Stats};
 use tracing_core::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use tracing_subscriber::filter::{ParseError, Targets};
 
-use crate::{options::Options, sync::Builder};
+use crate::{directives, options::Options, sync::Builder};
 
-/// The variable that has the directives unless another one is named.
-const VARIABLE: &str = "RUST_LOG";
 /// The directives if there are no others.
 const DEFAULT: &str = "info";
 
@@ -43,7 +41,7 @@ enum Source {
 
 impl Default for Source {
     fn default() -> Self {
-        Self::Variable(VARIABLE.into())
+        Self::Variable(directives::VARIABLE.into())
     }
 }
 
@@ -126,11 +124,7 @@ impl Init {
     pub fn install(self) -> Result<Trace, InitError> {
         let directives = match self.directives {
             Source::Text(text) => text,
-            Source::Variable(name) => {
-                let set = variable(name).and_then(|text| text.into_string().ok());
-                let set = set.filter(|text| !text.trim().is_empty());
-                set.unwrap_or_else(|| DEFAULT.into())
-            }
+            Source::Variable(name) => directives::text(&name).unwrap_or_else(|| DEFAULT.into()),
         };
         let targets: Targets =
             directives.parse().map_err(|reason| InitError::Directives { directives, reason })?;

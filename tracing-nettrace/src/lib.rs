@@ -16,6 +16,9 @@
 //! its fields are not evaluated. When a session begins, ends or changes its filters, all callsites
 //! are asked again, once.
 //!
+//! If the environment variable `RUST_LOG` is set, it counts as well, as with `fmt`: what it does not
+//! let pass is not recorded. [`Options::directives`] takes its place.
+//!
 //! # Events
 //!
 //! | of `tracing` | in the trace |
@@ -95,6 +98,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "has a seam")]
 
 mod callsite;
+mod directives;
 mod init;
 mod kept;
 mod layer;

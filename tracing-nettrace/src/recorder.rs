@@ -13,6 +13,7 @@ use tracing_subscriber::filter::Targets;
 
 use crate::{
     callsite::{Callsite, Naming, is_of_log},
+    directives,
     options::Options,
     parts::{Follows, Late, Mark, Stop},
     row::{Row, Told},
@@ -85,7 +86,7 @@ impl Recorder {
         Self {
             naming: options.naming.shared(),
             polls: options.polls,
-            directives: options.directives,
+            directives: options.directives.or_else(directives::of_environment),
             keep: options.keep,
             level: AtomicU64::new(u64::MAX),
             spans: Spans::new(number, options.span_memory),

@@ -2,7 +2,7 @@
 
 pub(crate) use std::{
     sync::{
-        Mutex, OnceLock, PoisonError,
+        Mutex, Once, OnceLock, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread::{Builder, panicking, sleep},

@@ -35,3 +35,56 @@ fn the_one_line_records_the_process() {
         support::read_file(&path).iter().map(|event| event.number("number")).collect();
     assert_eq!(numbers, [2, 4]);
 }
+
+/// What a layer records in a process with this value of `RUST_LOG`, and what is said.
+fn recorded_with(directives: &str) -> (String, String) {
+    let test = ["a_layer_without_a_filter_obeys_the_variable", "--exact", "--nocapture"];
+    let output = testkit::process::this_program()
+        .args(test)
+        .env("RUST_LOG", directives)
+        .env("NETTRACE_TEST_CHILD", "1")
+        .output()
+        .unwrap();
+    let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    assert!(output.status.success(), "{out} {err}");
+    let recorded = out.lines().find_map(|line| line.strip_prefix("recorded ")).unwrap_or(&out);
+    (recorded.to_owned(), err)
+}
+
+#[test]
+fn a_layer_without_a_filter_obeys_the_variable() {
+    use nettrace_writer::{Session, sink::MemorySink};
+    use tracing_nettrace::{Options, layer};
+    use tracing_subscriber::prelude::*;
+
+    if std::env::var_os("NETTRACE_TEST_CHILD").is_some() {
+        let emit = || {
+            tracing::debug!(number = 1);
+            tracing::info!(number = 2);
+            tracing::debug!(target: "other", number = 3);
+            tracing::error!(target: "other", number = 4);
+        };
+        let memory = MemorySink::new();
+        let session = Session::builder().sink(memory.clone()).start().unwrap();
+        let registry = tracing_subscriber::registry();
+        subscriber::with_default(registry.with(layer()), emit);
+        let all = Options::new().directives("trace").unwrap();
+        let registry = tracing_subscriber::registry();
+        subscriber::with_default(registry.with(all.layer()), emit);
+        session.finish().unwrap();
+        let events = support::read(&memory.bytes());
+        let numbers: String = events.iter().map(|event| event.field("number")).collect();
+        println!("\nrecorded {numbers}");
+        return;
+    }
+    let obeyed = recorded_with("init=debug,other=error");
+    assert_eq!(obeyed, ("1241234".to_owned(), String::new()));
+    let not_set = recorded_with("");
+    assert_eq!(not_set, ("12341234".to_owned(), String::new()));
+    for (directives, why) in [("info,init[span]=debug", "brackets"), ("info=loud", "level")] {
+        let (numbers, said) = recorded_with(directives);
+        assert_eq!(numbers, "12341234", "{directives}");
+        assert_eq!(said.matches("does not obey RUST_LOG").count(), 1, "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}
