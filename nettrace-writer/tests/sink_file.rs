@@ -61,6 +61,35 @@ fn an_existing_file_stays_unless_overwriting_is_allowed() {
 }
 
 #[test]
+fn the_file_of_the_run_before_is_kept_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("trace.nettrace");
+    let previous = directory.path().join("trace.previous.nettrace");
+    let keeping = |path: &Path| FileOptions::new(path).keep_previous().build();
+    let batches: Vec<_> = (1..4).map(|number| Blocks::new().batch(number, 10)).collect();
+    for (run, batch) in batches.iter().enumerate() {
+        let mut sink = keeping(&path);
+        sink.start(&header(), STREAM_END).unwrap();
+        assert_eq!(complete(&path), header(), "each run begins a file of its own");
+        write(&mut sink, batch).unwrap();
+        // Nobody takes the file that is being written.
+        let busy = keeping(&path).start(&header(), STREAM_END).unwrap_err();
+        assert_eq!(busy.kind(), ErrorKind::ResourceBusy, "{busy}");
+        if let Some(before) = run.checked_sub(1) {
+            assert_eq!(complete(&previous), [header(), batches[before].concat()].concat());
+        }
+        sink.finish().unwrap();
+    }
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    // Whoever writes the other name keeps it, too.
+    let mut other = FileOptions::new(&previous).overwrite(true).build();
+    other.start(&header(), STREAM_END).unwrap();
+    let busy = keeping(&path).start(&header(), STREAM_END).unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::ResourceBusy, "{busy}");
+    assert_eq!(complete(&path), [header(), batches[2].concat()].concat());
+}
+
+#[test]
 fn paths_without_a_place_for_a_file_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let start = |path: &Path| {

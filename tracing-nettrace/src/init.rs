@@ -64,8 +64,13 @@ impl std::fmt::Debug for Init {
 
 impl Init {
     /// Writes the trace to a file: see [`SessionBuilder::file`] for placeholders in its name.
+    ///
+    /// The next run replaces the file, and keeps this one: `service.nettrace` has the name
+    /// `service.previous.nettrace` then ([`SessionBuilder::keep_previous`]). A file that another
+    /// process writes is not replaced; [`install`](Self::install) fails. For another choice call
+    /// [`session`](Self::session) after this: `|session| session.overwrite(false)`.
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.session = self.session.file(path);
+        self.session = self.session.file(path).keep_previous();
         self
     }
 

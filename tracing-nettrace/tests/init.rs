@@ -18,11 +18,18 @@ fn the_one_line_records_the_process() {
     let missing = init().file(folder.path().join("missing/trace.nettrace")).install();
     assert!(matches!(missing, Err(InitError::Session(_))), "{missing:?}");
 
+    // The file of the run before is there, and stays under another name.
+    std::fs::write(&path, "the run before").unwrap();
+    let refused = init().file(&path).session(|session| session.overwrite(false)).install();
+    assert!(matches!(refused, Err(InitError::Session(_))), "{refused:?}");
+
     // The variable is not set.
     let trace = init().directives_from_env("NETTRACE_TEST_UNSET").file(&path).install().unwrap();
     tracing::info!(number = 2);
     tracing::debug!(number = 3);
     std::thread::spawn(|| tracing::warn!(number = 4)).join().unwrap();
+    let previous = std::fs::read(folder.path().join("trace.previous.nettrace")).unwrap();
+    assert_eq!(previous, b"the run before");
     let other = folder.path().join("other.nettrace");
     let second = init().file(&other).install();
     assert!(matches!(second, Err(InitError::AlreadyInstalled)), "{second:?}");

@@ -17,7 +17,7 @@ use crate::{
         filter::ProviderFilter,
         sessions,
     },
-    sink::{FileOptions, Sink, file_name},
+    sink::{Existing, FileOptions, Sink, file_name},
 };
 
 /// Configures and starts a session. [`Session::builder`] makes one.
@@ -43,7 +43,7 @@ use crate::{
 #[must_use = "nothing is recorded before `start`"]
 pub struct SessionBuilder {
     pub(crate) sink: Option<SinkChoice>,
-    pub(crate) overwrite: bool,
+    pub(crate) existing: Existing,
     pub(crate) format: Format,
     pub(crate) ids: Ids,
     /// `None`: the session records everything.
@@ -114,7 +114,7 @@ impl SessionBuilder {
     pub(crate) fn new() -> Self {
         Self {
             sink: None,
-            overwrite: false,
+            existing: Existing::default(),
             format: Format::default(),
             ids: Ids::default(),
             providers: None,
@@ -190,7 +190,15 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn overwrite(mut self, overwrite: bool) -> Self {
-        self.overwrite = overwrite;
+        self.existing = if overwrite { Existing::IsReplaced } else { Existing::Stays };
+        self
+    }
+
+    /// As [`overwrite`](Self::overwrite), but keeps the file that is replaced, and only that one:
+    /// `service.nettrace` has the name `service.previous.nettrace` from then on. So the trace of a
+    /// run that has crashed is there after the restart. See [`FileOptions::keep_previous`].
+    pub fn keep_previous(mut self) -> Self {
+        self.existing = Existing::IsKept;
         self
     }
 
@@ -577,11 +585,13 @@ impl SessionBuilder {
         match self.sink.take() {
             Some(SinkChoice::File(path)) => {
                 let path = file_name::expand_path(&path)?;
-                let file = FileOptions::new(path).overwrite(self.overwrite).build();
+                let file = FileOptions::new(path).existing(self.existing).build();
                 let path = file.path().to_owned();
                 Ok((Box::new(file), Some(path)))
             }
-            Some(SinkChoice::Custom(_)) if self.overwrite => Err(Error::OverwriteWithoutFile),
+            Some(SinkChoice::Custom(_)) if self.existing != Existing::Stays => {
+                Err(Error::OverwriteWithoutFile)
+            }
             Some(SinkChoice::Custom(sink)) => Ok((sink, None)),
             None => Err(Error::NoSink),
         }

@@ -96,10 +96,12 @@ pub enum Error {
     /// A placeholder in the name of [`file`](crate::SessionBuilder::file) has no value.
     #[error("{0}")]
     FileName(FileNameError),
-    /// [`overwrite`](crate::SessionBuilder::overwrite) was called for a session that has a
+    /// [`overwrite`](crate::SessionBuilder::overwrite) or
+    /// [`keep_previous`](crate::SessionBuilder::keep_previous) was called for a session that has a
     /// [`sink`](crate::SessionBuilder::sink) and no [`file`](crate::SessionBuilder::file).
     #[error(
-        "`overwrite` on the session's builder is for `file` alone; a sink has options of its own"
+        "`overwrite` and `keep_previous` on the session's builder are for `file` alone; a sink has \
+         options of its own"
     )]
     OverwriteWithoutFile,
     /// This machine has no such clock, or none whose pace can be measured.

@@ -10,7 +10,7 @@ use super::complete::{CompleteFile, FileCalls};
 use super::failure::during;
 use super::padding::PaddedFile;
 use super::platform::{Found, Identity, OpenDirectory, RegularFile};
-use super::publish::publish;
+use super::publish::{Existing, publish};
 use super::stream::{StreamSink, not_started};
 use super::{Batch, Sink, StreamEnd, WriteError};
 
@@ -27,7 +27,7 @@ const DEFAULT_READER_TIMEOUT: Duration = Duration::from_secs(10);
 #[must_use]
 pub struct FileOptions {
     path: PathBuf,
-    overwrite: bool,
+    existing: Existing,
     reader_timeout: Duration,
 }
 
@@ -42,7 +42,8 @@ impl FileOptions {
     /// assert!(sink.path().ends_with("{not a placeholder}.nettrace"));
     /// ```
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), overwrite: false, reader_timeout: DEFAULT_READER_TIMEOUT }
+        let existing = Existing::default();
+        Self { path: path.into(), existing, reader_timeout: DEFAULT_READER_TIMEOUT }
     }
 
     /// Allows a regular file of that name to be replaced. The new trace, without events, replaces
@@ -69,7 +70,33 @@ impl FileOptions {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn overwrite(mut self, overwrite: bool) -> Self {
-        self.overwrite = overwrite;
+        self.existing = if overwrite { Existing::IsReplaced } else { Existing::Stays };
+        self
+    }
+
+    /// As [`overwrite`](Self::overwrite), but keeps the file that is replaced: `service.nettrace`
+    /// has the name `service.previous.nettrace` from then on. So the trace of a run that has
+    /// crashed is there after the restart. The file of that name is replaced.
+    ///
+    /// ```
+    /// use nettrace_writer::{Session, sink::FileOptions};
+    ///
+    /// # let directory = tempfile::tempdir()?;
+    /// # let directory = directory.path();
+    /// let path = directory.join("service.nettrace");
+    /// std::fs::write(&path, "the trace of the run before")?;
+    /// let session = Session::builder().sink(FileOptions::new(&path).keep_previous().build()).start()?;
+    /// let previous = std::fs::read(directory.join("service.previous.nettrace"))?;
+    /// assert_eq!(previous, b"the trace of the run before");
+    /// # session.finish()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn keep_previous(self) -> Self {
+        self.existing(Existing::IsKept)
+    }
+
+    pub(crate) fn existing(mut self, existing: Existing) -> Self {
+        self.existing = existing;
         self
     }
 
@@ -287,15 +314,17 @@ impl FileSink {
         };
         let mut directory = OpenDirectory::open(options.path.parent().unwrap_or(Path::new("")))
             .map_err(|source| during("cannot open its directory", source))?;
+        let overwrite = options.existing != Existing::Stays;
         match directory.look(name)? {
             Found::Nothing => {}
-            Found::Regular if options.overwrite => {}
+            Found::Regular if overwrite => {}
             Found::Stream => return self.open_stream(&directory, header, end),
-            Found::BlockDevice if options.overwrite => {
+            Found::BlockDevice if overwrite => {
                 return self.open_stream(&directory, header, end);
             }
             Found::Regular | Found::BlockDevice => {
-                let text = "it exists; choose another name, or allow it with `overwrite(true)`";
+                let text = "it exists; choose another name, or allow it with `overwrite(true)` or \
+                            `keep_previous()`";
                 return Err(refusal(ErrorKind::AlreadyExists, text));
             }
             Found::Link => {
@@ -314,17 +343,16 @@ impl FileSink {
                 return Err(refusal(ErrorKind::Unsupported, text));
             }
         }
-        let overwrite = options.overwrite;
+        let existing = options.existing;
         match end.padding() {
             None => {
                 let begin = |file| CompleteFile::begin(file, header, end.bytes());
-                publish(&mut directory, name, overwrite, begin, CompleteFile::calls)
+                publish(&mut directory, name, existing, begin, CompleteFile::calls)
                     .map(State::Regular)
             }
             Some(padding) => {
                 let begin = |file| PaddedFile::begin(file, header, padding);
-                publish(&mut directory, name, overwrite, begin, PaddedFile::calls)
-                    .map(State::Padded)
+                publish(&mut directory, name, existing, begin, PaddedFile::calls).map(State::Padded)
             }
         }
     }

@@ -45,6 +45,8 @@ pub use nettrace_format::{Padding, StreamEnd};
 pub use rotate::{RotatingFiles, RotationOptions};
 pub use stream::StreamSink;
 
+pub(crate) use publish::Existing;
+
 /// The whole blocks that one flush adds to a trace, in order.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -188,7 +188,7 @@ pub(super) enum Found {
 #[cfg(test)]
 mod tests {
     use super::super::Batch;
-    use super::super::publish::publish_marked;
+    use super::super::publish::{Existing, publish_marked};
     use super::*;
 
     const END: &[u8] = &[0; 4];
@@ -200,7 +200,8 @@ mod tests {
         let name = path.file_name().unwrap();
         let mut directory = OpenDirectory::open(folder.path()).unwrap();
         assert_eq!(directory.look(name).unwrap(), Found::Nothing);
-        let mut file = publish_marked(&mut directory, name, false, b"header", END).unwrap();
+        let mut file =
+            publish_marked(&mut directory, name, Existing::Stays, b"header", END).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"header\0\0\0\0");
         assert_eq!(directory.look(name).unwrap(), Found::Regular);
         assert_eq!(file.calls().identity().unwrap(), Identity::at(&path).unwrap());
@@ -212,9 +213,10 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"headerblockblockblockblock\0\0\0\0");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 
-        let taken = publish_marked(&mut directory, name, false, b"header", END).unwrap_err();
+        let taken =
+            publish_marked(&mut directory, name, Existing::Stays, b"header", END).unwrap_err();
         assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
-        publish_marked(&mut directory, name, true, b"other", END).unwrap();
+        publish_marked(&mut directory, name, Existing::IsReplaced, b"other", END).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"other\0\0\0\0");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

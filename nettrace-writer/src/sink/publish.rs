@@ -14,7 +14,8 @@
 //! To replace a file (`overwrite`) the way is a hidden name, then `rename`. Before, the file is
 //! claimed: that fails if somebody writes it (see [`live`](super::live)), and only one process at a
 //! time has a claim. If there is none to replace, the name is a new one, which two processes cannot
-//! both take.
+//! both take. To keep the file as well, it gets a second name before that, so that the first one is
+//! never missing; without hard links, it is renamed.
 //!
 //! In all ways but the last, a name that exists is a complete trace. In the last way it is an empty
 //! file between two system calls. There is no other way that never replaces a stranger's file. If
@@ -23,10 +24,35 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
+use std::path::Path;
 
 #[cfg(test)]
 use super::complete::CompleteFile;
 use super::complete::FileCalls;
+
+/// What becomes of a file that has the name already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It stays, and the start fails.
+    #[default]
+    Stays,
+    /// It is replaced.
+    IsReplaced,
+    /// It is replaced, and has [another name](previous) from then on.
+    IsKept,
+}
+
+/// The name of the file that is kept: `service.previous.nettrace` for `service.nettrace`.
+fn previous(name: &OsStr) -> OsString {
+    let path = Path::new(name);
+    let mut previous = path.file_stem().unwrap_or(name).to_owned();
+    previous.push(".previous");
+    if let Some(extension) = path.extension() {
+        previous.push(".");
+        previous.push(extension);
+    }
+    previous
+}
 
 /// How many hidden names to try.
 const HIDDEN_NAMES: u32 = 1_000;
@@ -72,19 +98,21 @@ pub(super) trait Directory {
 /// again.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] if the name is taken and `overwrite` is not set,
-/// [`ErrorKind::ResourceBusy`] if it is set and somebody writes the file, otherwise the operating
-/// system's error. The name is then as it was before.
+/// [`ErrorKind::AlreadyExists`] if the name is taken and its file stays, [`ErrorKind::ResourceBusy`]
+/// if it does not and somebody writes the file, otherwise the operating system's error. The name is
+/// then as it was before.
 pub(super) fn publish<D: Directory, W>(
     directory: &mut D,
     name: &OsStr,
-    overwrite: bool,
+    existing: Existing,
     begin: impl Fn(D::File) -> io::Result<W>,
     calls: impl Fn(&W) -> &D::File,
 ) -> io::Result<W> {
+    let overwrite = existing != Existing::Stays;
     for _ in 0..TRIES {
         let claim = if overwrite { directory.claim(name)? } else { None };
-        match publish_once(directory, name, claim.is_some(), &begin, &calls) {
+        let found = if claim.is_some() { existing } else { Existing::Stays };
+        match publish_once(directory, name, found, &begin, &calls) {
             // Somebody has taken the name since there was nothing to claim.
             Err(error) if error.kind() == ErrorKind::AlreadyExists && overwrite => drop(claim),
             result => return result,
@@ -97,11 +125,11 @@ pub(super) fn publish<D: Directory, W>(
 fn publish_once<D: Directory, W>(
     directory: &mut D,
     name: &OsStr,
-    replace: bool,
+    existing: Existing,
     begin: impl Fn(D::File) -> io::Result<W>,
     calls: impl Fn(&W) -> &D::File,
 ) -> io::Result<W> {
-    if !replace {
+    if existing == Existing::Stays {
         if let Ok(unnamed) = directory.create_unnamed() {
             let file = begin(unnamed)?;
             match directory.link_unnamed(calls(&file), name) {
@@ -113,10 +141,10 @@ fn publish_once<D: Directory, W>(
     }
     let (hidden, empty) = create_hidden(directory)?;
     let result = begin(empty).and_then(|file| {
-        if replace {
-            directory.rename(&hidden, name)?;
-        } else {
-            place(directory, &hidden, name)?;
+        match existing {
+            Existing::Stays => place(directory, &hidden, name)?,
+            Existing::IsReplaced => directory.rename(&hidden, name)?,
+            Existing::IsKept => replace_and_keep(directory, &hidden, name)?,
         }
         Ok(file)
     });
@@ -131,12 +159,12 @@ fn publish_once<D: Directory, W>(
 pub(super) fn publish_marked<D: Directory>(
     directory: &mut D,
     name: &OsStr,
-    overwrite: bool,
+    existing: Existing,
     header: &[u8],
     end_of_stream: &'static [u8],
 ) -> io::Result<CompleteFile<D::File>> {
     let begin = |file| CompleteFile::begin(file, header, end_of_stream);
-    publish(directory, name, overwrite, begin, CompleteFile::calls)
+    publish(directory, name, existing, begin, CompleteFile::calls)
 }
 
 fn create_hidden<D: Directory>(directory: &mut D) -> io::Result<(OsString, D::File)> {
@@ -172,6 +200,28 @@ fn place<D: Directory>(directory: &mut D, hidden: &OsStr, name: &OsStr) -> io::R
     directory.rename(hidden, name).inspect_err(|_| {
         let _ = directory.remove(name); // the empty file of the line before
     })
+}
+
+/// Moves `hidden` to a name whose file, which is claimed, gets another name.
+fn replace_and_keep<D: Directory>(
+    directory: &mut D,
+    hidden: &OsStr,
+    name: &OsStr,
+) -> io::Result<()> {
+    let previous = previous(name);
+    // Nobody writes the one before that either.
+    if directory.claim(&previous)?.is_some() {
+        directory.remove(&previous)?;
+    }
+    match directory.link(name, &previous) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {
+            directory.rename(name, &previous)?;
+            directory.rename(hidden, name).inspect_err(|_| {
+                let _ = directory.rename(&previous, name); // as it was before
+            })
+        }
+        linked => linked.and_then(|()| directory.rename(hidden, name)),
+    }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ const END: &[u8] = &[0; 4];
 const COMPLETE: &[u8] = b"header!\0\0\0\0";
 const NAME: &str = "trace";
 const OLD: &[u8] = b"what was there";
+const PREVIOUS: &str = "trace.previous";
+const OLDER: &[u8] = b"what was there before that";
 
 /// What a file system can do, from least to most: the ways that `publish` lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +32,7 @@ type Content = Arc<Mutex<Vec<u8>>>;
 #[derive(Debug)]
 struct Files {
     can: Can,
-    overwrite: bool,
+    existing: Existing,
     names: HashMap<OsString, Content>,
     /// The number of the operation that fails. The first is 1.
     failing: usize,
@@ -42,7 +44,7 @@ struct Files {
 impl Files {
     fn new(can: Can) -> Self {
         let names = HashMap::new();
-        Self { can, overwrite: false, names, failing: usize::MAX, done: 0, taken_at: None }
+        Self { can, existing: Existing::Stays, names, failing: usize::MAX, done: 0, taken_at: None }
     }
 
     fn put(&mut self, name: &str, content: &[u8]) {
@@ -68,7 +70,11 @@ impl Files {
 
     fn check(&self) {
         match self.content(NAME).as_deref() {
-            None => assert!(!self.overwrite, "the old file is gone"),
+            // Without links, the old file has its other name for a moment.
+            None if self.existing == Existing::IsKept && self.can < Can::Link => {
+                assert_eq!(self.content(PREVIOUS).as_deref(), Some(OLD));
+            }
+            None => assert_eq!(self.existing, Existing::Stays, "the old file is gone"),
             Some(COMPLETE | OLD) => {}
             Some(b"") if self.can == Can::Claim => {}
             Some(other) => panic!("neither the old nor a complete file: {other:?}"),
@@ -166,8 +172,8 @@ impl Directory for Files {
 }
 
 fn run(files: &mut Files) -> io::Result<()> {
-    let overwrite = files.overwrite;
-    let result = publish_marked(files, OsStr::new(NAME), overwrite, HEADER, END).map(drop);
+    let existing = files.existing;
+    let result = publish_marked(files, OsStr::new(NAME), existing, HEADER, END).map(drop);
     files.check();
     result
 }
@@ -209,13 +215,15 @@ fn a_taken_name_stays_as_it_is() {
 #[test]
 fn each_operation_fails_in_turn() {
     for can in ALL {
-        for overwrite in [false, true] {
-            for failing in 1..10 {
+        for existing in [Existing::Stays, Existing::IsReplaced, Existing::IsKept] {
+            let overwrite = existing != Existing::Stays;
+            for failing in 1..12 {
                 let mut files = Files::new(can);
                 files.failing = failing;
-                files.overwrite = overwrite;
+                files.existing = existing;
                 if overwrite {
                     files.put(NAME, OLD);
+                    files.put(PREVIOUS, OLDER);
                 }
                 let result = run(&mut files);
                 match (result, files.content(NAME).as_deref()) {
@@ -223,6 +231,15 @@ fn each_operation_fails_in_turn() {
                     (Err(_), None) => assert!(!overwrite),
                     (Err(_), Some(OLD)) => assert!(overwrite),
                     (result, content) => panic!("{can:?} {failing}: {result:?}, {content:?}"),
+                }
+                let previous = files.content(PREVIOUS);
+                match existing {
+                    Existing::Stays => assert_eq!(previous, None),
+                    Existing::IsReplaced => assert_eq!(previous.as_deref(), Some(OLDER)),
+                    Existing::IsKept if files.content(NAME).as_deref() == Some(COMPLETE) => {
+                        assert_eq!(previous.as_deref(), Some(OLD), "{can:?} {failing}");
+                    }
+                    Existing::IsKept => assert_ne!(previous.as_deref(), Some(COMPLETE)),
                 }
             }
         }
@@ -233,11 +250,23 @@ fn each_operation_fails_in_turn() {
 fn overwriting_replaces_at_once() {
     for can in ALL {
         let mut files = Files::new(can);
-        files.overwrite = true;
+        files.existing = Existing::IsReplaced;
         files.put(NAME, OLD);
         run(&mut files).unwrap();
         assert_eq!(files.content(NAME).unwrap(), COMPLETE);
         assert_eq!(files.names.len(), 1);
+    }
+}
+
+#[test]
+fn the_names_of_files_that_are_kept() {
+    for (name, kept) in [
+        ("service.nettrace", "service.previous.nettrace"),
+        ("a.b.nettrace", "a.b.previous.nettrace"),
+        ("trace", "trace.previous"),
+        (".hidden", ".hidden.previous"),
+    ] {
+        assert_eq!(previous(OsStr::new(name)), kept);
     }
 }
 

@@ -306,7 +306,7 @@ fn again<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Resu
 mod tests {
     use std::fs;
 
-    use super::super::publish::publish_marked;
+    use super::super::publish::{Existing, publish_marked};
     use super::*;
 
     /// A real directory without some operations, as on other file systems.
@@ -366,11 +366,13 @@ mod tests {
             let real = OpenDirectory::open(folder.path()).unwrap();
             let mut directory = Lacking { real, unnamed, rename_new, link };
             let name = OsStr::new("trace");
-            let file = publish_marked(&mut directory, name, false, b"header", b"end").unwrap();
+            let file =
+                publish_marked(&mut directory, name, Existing::Stays, b"header", b"end").unwrap();
             let path = folder.path().join(name);
             assert_eq!(fs::read(&path).unwrap(), b"headerend");
             assert_eq!(file.calls().identity().unwrap(), Identity::at(&path).unwrap());
-            let error = publish_marked(&mut directory, name, false, b"other", b"end").unwrap_err();
+            let error = publish_marked(&mut directory, name, Existing::Stays, b"other", b"end")
+                .unwrap_err();
             assert_eq!(error.kind(), ErrorKind::AlreadyExists);
             assert_eq!(fs::read(&path).unwrap(), b"headerend");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "a hidden file is left");
