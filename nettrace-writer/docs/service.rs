@@ -14,7 +14,7 @@ use axum::{
     response::Response,
     routing::get,
 };
-use nettrace_writer::{Emit, Session, TraceEvent};
+use nettrace_writer::{Emit, Session, TraceEvent, record_panics};
 use tokio::{
     net::TcpListener,
     select,
@@ -40,9 +40,11 @@ struct CartRead {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
+    record_panics();
     let session = Session::builder()
         .file("checkout-{pid}-{time}.nettrace")
         .provider("Contoso-*")
+        .provider("NetTrace-Panics")
         .providers_from_env("NETTRACE_PROVIDERS")
         .register::<Answered<'_>>()
         .register::<CartRead>()

@@ -109,6 +109,7 @@ cfg_if::cfg_if! {
         pub mod guide;
         #[cfg(test)]
         mod order_tests;
+        mod panics;
         mod process;
         mod session;
         mod shared;
@@ -122,6 +123,7 @@ cfg_if::cfg_if! {
             },
             emit::{Emit, MAX_STACK_FRAMES, Origin, emit, emit_lazy},
             flusher::notice::SinkChange,
+            panics::record_panics,
             process::thread::{
                 MAX_THREAD_KEY_VALUE_BYTES, ThreadKeyValueError, ThreadRef, set_thread_key_value,
             },

@@ -9,6 +9,8 @@ mod trace_support;
 use std::{
     fs,
     io::{self, BufRead as _, BufReader, ErrorKind, Read as _},
+    os::unix::process::ExitStatusExt as _,
+    panic,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::atomic::{AtomicU64, Ordering},
@@ -16,9 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nettrace_reader::{Label, Reader, Value};
 use nettrace_writer::{
-    Emit, Error, Format, Session, TraceEvent,
+    Emit, Error, Format, Session, TraceEvent, record_panics,
     sink::{Batch, FileSink, Sink, StreamEnd, WriteError},
+    traced,
 };
 use testkit::process::{is_rerun, rerun, this_program};
 
@@ -115,6 +119,71 @@ fn an_abort_loses_only_recent_events() {
     let Some((output, values)) = left else { return };
     assert_eq!(output.status.code(), None);
     assert_eq!(values[..4_000], (0..4_000).collect::<Vec<_>>());
+}
+
+/// What a process leaves that records panics: those that are caught, and the one that aborts it.
+#[test]
+fn a_panic_is_an_event_of_its_span_also_if_it_aborts() {
+    #[traced(provider = "Process-Exit")]
+    fn fails(text: &str) {
+        panic!("{text}");
+    }
+
+    extern "C" fn cannot_unwind() {
+        fails("in a function of C");
+    }
+
+    let test = "a_panic_is_an_event_of_its_span_also_if_it_aborts";
+    if let Some(path) = is_rerun() {
+        panic::set_hook(Box::new(|_| eprintln!("the hook before")));
+        record_panics();
+        record_panics();
+        let session = Session::builder().file(path).flush_interval(Duration::from_secs(3_600));
+        let _session = session.start().unwrap();
+        panic::catch_unwind(|| fails(&"long ".repeat(2_000))).unwrap_err();
+        panic::catch_unwind(|| panic::panic_any(7)).unwrap_err();
+        cannot_unwind();
+        unreachable!("it aborts");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("left.nettrace");
+    let output = rerun(test, path.to_str().unwrap());
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("the hook before").count(), 4, "{said}");
+
+    let bytes = fs::read(&path).unwrap();
+    let mut reader = Reader::new(&bytes[..]).unwrap().sorted();
+    let mut seen = Vec::new();
+    let mut starts = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        let span = event.labels().iter().find_map(|label| match label {
+            Label::SpanId(id) => Some(*id),
+            _ => None,
+        });
+        if event.metadata().name == "failsStart" {
+            starts.push(span);
+        }
+        if event.metadata().name == "Panic" {
+            let field = |name| event.fields().map(Result::unwrap).find(|(it, _)| *it == name);
+            let text = |name| match field(name) {
+                Some((_, Value::Text(text))) => text.into_owned(),
+                other => panic!("{other:?}"),
+            };
+            let (message, file) = (text("message"), text("file"));
+            assert!(file.ends_with("process_exit.rs") || file.contains("core"), "{file}");
+            assert_eq!((&*event.metadata().provider, event.level()), ("NetTrace-Panics", 2));
+            seen.push((message, span));
+        }
+    }
+    assert_eq!(starts.len(), 2);
+    let [(cut, within), (other, outside), (last, in_c), (abort, _)] = &seen[..] else {
+        panic!("{seen:?}")
+    };
+    assert!(cut.len() <= 4_096 && cut.ends_with("lon…"), "{cut}");
+    assert_eq!((*within, other.as_str(), *outside), (starts[0], "(no text)", None));
+    assert_eq!((last.as_str(), *in_c), ("in a function of C", starts[1]));
+    assert_eq!(abort, "panic in a function that cannot unwind");
 }
 
 #[test]

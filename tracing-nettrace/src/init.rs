@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nettrace_writer::{Session, SessionBuilder, Stats};
+use nettrace_writer::{Session, SessionBuilder, Stats, record_panics};
 use tracing_core::{Dispatch, dispatcher, subscriber::NoSubscriber};
 use tracing_subscriber::filter::{ParseError, Targets};
 
@@ -27,6 +27,7 @@ pub fn init() -> Init {
         session: Session::builder(),
         options: Options::new(),
         directives: Source::default(),
+        panics: true,
         #[cfg(feature = "log")]
         log: true,
     }
@@ -51,6 +52,7 @@ pub struct Init {
     session: SessionBuilder,
     options: Options,
     directives: Source,
+    panics: bool,
     #[cfg(feature = "log")]
     log: bool,
 }
@@ -111,6 +113,12 @@ impl Init {
         self
     }
 
+    /// Whether panics are recorded, too, by [`record_panics`]: `true` unless this is called.
+    pub fn panics(mut self, panics: bool) -> Self {
+        self.panics = panics;
+        self
+    }
+
     /// Whether records of the crate `log` are recorded, too: `true` unless this is called. Then the
     /// process must have no other logger.
     #[cfg(feature = "log")]
@@ -138,6 +146,9 @@ impl Init {
         }
         let options = self.options.targets(targets);
         let session = self.session.start().map_err(InitError::Session)?;
+        if self.panics {
+            record_panics();
+        }
         #[cfg(feature = "log")]
         if self.log {
             options.clone().logger().install().map_err(|_| InitError::LoggerInstalled)?;

@@ -28,6 +28,10 @@ fn the_one_line_records_the_process() {
     tracing::info!(number = 2);
     tracing::debug!(number = 3);
     std::thread::spawn(|| tracing::warn!(number = 4)).join().unwrap();
+    let caught = std::panic::catch_unwind(|| {
+        tracing::info_span!("job").in_scope(|| panic!("on purpose"));
+    });
+    assert!(caught.is_err());
     let previous = std::fs::read(folder.path().join("trace.previous.nettrace")).unwrap();
     assert_eq!(previous, b"the run before");
     let other = folder.path().join("other.nettrace");
@@ -36,10 +40,15 @@ fn the_one_line_records_the_process() {
     assert!(!other.exists());
 
     let stats = trace.finish().unwrap();
-    assert_eq!((stats.written, stats.dropped()), (2, 0));
+    // Two events, a Start, a panic and a Stop.
+    assert_eq!((stats.written, stats.dropped()), (5, 0));
     tracing::info!(number = 5);
-    let numbers: Vec<_> =
-        support::read_file(&path).iter().map(|event| event.number("number")).collect();
+    let events = support::read_file(&path);
+    let (job, panic) = (support::only(&events, "jobStop"), support::message(&events, "on purpose"));
+    assert_eq!((panic.name(), panic.span), ("Panic", job.span));
+    assert_eq!(job.field("outcome"), "panicked");
+    let numbers = events.iter().filter(|event| event.has("number"));
+    let numbers: Vec<_> = numbers.map(|event| event.number("number")).collect();
     assert_eq!(numbers, [2, 4]);
 }
 

@@ -18,7 +18,8 @@
 //! back](crate::sink::Sink::holds_back) then ends as if it were finished. The handler also waits for
 //! sessions that another thread is finishing, unless that thread has given up on the sink. `_exit`,
 //! `abort` and a signal flush nothing. Then the events of the last flush interval, and of the time
-//! of one write, are missing.
+//! of one write, are missing. A panic that aborts does what `exit` does, if
+//! [panics are recorded](crate::record_panics).
 //!
 //! Invariants:
 //!
@@ -38,6 +39,7 @@ pub(crate) mod handler_events;
 #[cfg(unix)]
 mod handlers;
 mod met;
+pub(crate) mod write_out;
 
 pub(crate) use self::met::Met;
 use self::met::MetTypes;
