@@ -53,7 +53,8 @@
 //!
 //! # Features
 //!
-//! - `axum`: the route and the peer of a request, as axum knows them.
+//! - `axum`, on by default: the route and the peer of a request, as axum 0.8 knows them. A service
+//!   without axum builds less with `default-features = false`.
 //!
 //! [tower]: https://docs.rs/tower
 

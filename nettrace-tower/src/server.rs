@@ -76,13 +76,16 @@ use crate::{
 ///     .layer(ServerLayer::new());
 /// ```
 ///
-/// With feature `axum`, the route is axum's `MatchedPath`, and the peer its
-/// `ConnectInfo<SocketAddr>`, if the server is made by `into_make_service_with_connect_info`. What
-/// axum's `nest_service` and `fallback` answer has no `MatchedPath`. The route of a call of gRPC is
-/// its method, `/package.Service/Method`, unless a `MatchedPath` without wildcard is known. This is
-/// the path, and a client chooses it: also one of no service, in a request that only claims to be
-/// of gRPC. Otherwise both are unknown unless [`route`](Self::route) and [`peer`](Self::peer) say
-/// how to find them.
+/// With feature `axum`, which is on by default, the route is the `MatchedPath` of axum 0.8, and the
+/// peer its `ConnectInfo<SocketAddr>`, if the server is made by
+/// `into_make_service_with_connect_info`. What axum's `nest_service` and `fallback` answer has no
+/// `MatchedPath`. With another version of axum, [`route`](Self::route) takes its own:
+/// `|request| request.extensions.get::<MatchedPath>().map(MatchedPath::as_str)`.
+///
+/// The route of a call of gRPC is its method, `/package.Service/Method`, unless a `MatchedPath`
+/// without wildcard is known. This is the path, and a client chooses it: also one of no service, in
+/// a request that only claims to be of gRPC. Otherwise both are unknown unless
+/// [`route`](Self::route) and [`peer`](Self::peer) say how to find them.
 ///
 /// While nobody listens, a request costs one load and one branch. With trusted callers it also
 /// costs the search for `traceparent` among its headers. If it is there, the caller's span is in
@@ -104,7 +107,7 @@ enum Trusts {
 }
 
 impl ServerLayer {
-    /// A layer that takes route and peer of requests from axum, if feature `axum` is on, and knows
+    /// A layer that takes route and peer of requests from axum, unless feature `axum` is off, and knows
     /// the route of calls of gRPC.
     #[must_use]
     pub fn new() -> Self {
