@@ -8,6 +8,7 @@
 //! | a subscriber without a registry, which costs less | [`subscriber`](fn@subscriber) |
 //! | providers, keywords, directives | [`Options`] |
 //! | records of the crate `log` | `logger` (feature `log`) |
+//! | trace ids in log lines | `with_ids` (feature `fmt`) |
 //! | what was not recorded as it is | [`stats`](fn@stats) |
 //!
 //! The layer and the subscriber record for whatever [sessions](nettrace_writer::Session) there are,
@@ -88,6 +89,8 @@
 //!
 //! # Features
 //!
+//! - `fmt`: `with_ids`, which puts the ids of spans into the lines of `tracing-subscriber`'s
+//!   formatters, with its feature of that name.
 //! - `log`: records of the crate `log`, with the values of their keys.
 //! - `valuable`: values of the crate [`valuable`](https://docs.rs/valuable). Numbers and texts have
 //!   their types, structures are JSON. `tracing` passes such values on only in builds with
@@ -102,6 +105,8 @@ mod directives;
 mod init;
 mod kept;
 mod layer;
+#[cfg(feature = "fmt")]
+mod lines;
 #[cfg(feature = "log")]
 mod log;
 mod options;
@@ -123,6 +128,8 @@ mod valuable;
 mod values;
 mod words;
 
+#[cfg(feature = "fmt")]
+pub use crate::lines::{WithIds, with_ids};
 #[cfg(feature = "log")]
 pub use crate::log::{Logger, logger};
 pub use crate::{

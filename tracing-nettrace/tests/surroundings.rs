@@ -286,3 +286,119 @@ fn too_many_fields_and_signatures_are_counted() {
     let after = tracing_nettrace::stats();
     assert_eq!(after.events_refused - before.events_refused, 2 * 64);
 }
+
+/// Lines of a log have the ids that the trace has.
+#[cfg(feature = "fmt")]
+#[test]
+fn lines_have_the_ids_of_the_trace() {
+    use std::sync::{Mutex, PoisonError};
+
+    use tracing_nettrace::with_ids;
+    use tracing_subscriber::fmt::layer;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Lines {
+        fn take(&self) -> String {
+            let bytes = std::mem::take(&mut *self.0.lock().unwrap());
+            String::from_utf8(bytes).unwrap()
+        }
+    }
+
+    #[nettrace_writer::traced(provider = "surroundings")]
+    fn ours() {
+        info!("within ours");
+    }
+
+    let _alone = one_at_a_time();
+    let memory = MemorySink::new();
+    let session = Session::builder().on_full(OnFull::Block).sink(memory.clone()).start().unwrap();
+    let [text, colours, pretty, json, bare] = std::array::from_fn(|_| Lines::default());
+    let to = |lines: &Lines| {
+        let lines = lines.clone();
+        move || lines.clone()
+    };
+    let registry = tracing_subscriber::registry()
+        .with(tracing_nettrace::layer())
+        .with(layer().with_ansi(false).with_writer(to(&text)).map_event_format(with_ids))
+        .with(layer().with_ansi(true).with_writer(to(&colours)).map_event_format(with_ids))
+        .with(layer().with_ansi(false).pretty().with_writer(to(&pretty)).map_event_format(with_ids))
+        .with(layer().json().with_writer(to(&json)).map_event_format(with_ids))
+        .with(layer().json().with_writer(to(&bare)));
+    let shown = tracing::subscriber::with_default(registry, || {
+        info!("outside");
+        for lines in [&text, &colours, &pretty, &json] {
+            let line = lines.take();
+            assert!(line.contains("outside") && !line.contains("_id"), "{line}");
+        }
+        let span = info_span!("request");
+        let shown = span.in_scope(|| {
+            info!("within");
+            let other = info_span!("other");
+            info!(parent: &other, "elsewhere");
+            info!(parent: &span, "explicit");
+            info!(parent: None, "nowhere");
+            nettrace_writer::Context::current().to_string()
+        });
+        ours();
+        shown
+    });
+    session.finish().unwrap();
+    let events = read(&memory.bytes());
+    let ids = |name: &str| {
+        let event = only(&events, name);
+        let trace: String = event.trace.unwrap().iter().map(|b| format!("{b:02x}")).collect();
+        (trace, format!("{:016x}", event.span.unwrap()))
+    };
+    let (trace, span) = ids("requestStart");
+    let (our_trace, our_span) = ids("oursStart");
+    let prefix = format!("trace_id={trace} span_id={span}");
+    assert_eq!(shown, prefix);
+    for lines in [text, colours, pretty] {
+        let lines = lines.take();
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            let expected = match line {
+                _ if line.contains("within ours") => {
+                    format!("trace_id={our_trace} span_id={our_span} ")
+                }
+                _ if line.contains("within") || line.contains("explicit") => format!("{prefix} "),
+                _ => {
+                    assert!(!line.contains("trace_id"), "{line}");
+                    continue;
+                }
+            };
+            assert!(line.starts_with(&expected), "{line}");
+            assert_eq!(line.matches("_id=").count(), 2, "{line}");
+        }
+    }
+    let (json, bare) = (json.take(), bare.take());
+    assert_eq!(json.lines().count(), 5);
+    for (line, bare) in json.lines().zip(bare.lines().skip(1)) {
+        let with = match line {
+            _ if line.contains("within ours") => Some((&our_trace, &our_span)),
+            _ if line.contains("within") || line.contains("explicit") => Some((&trace, &span)),
+            _ => None,
+        };
+        let (trace, rest) = line.split_at(if with.is_some() { 13 + 32 + 13 + 16 + 1 } else { 0 });
+        if let Some((of_trace, of_span)) = with {
+            let expected = format!("{{\"trace_id\":\"{of_trace}\",\"span_id\":\"{of_span}\"");
+            assert_eq!(trace, expected);
+            assert!(rest.starts_with(",\"timestamp\":") && rest.ends_with('}'), "{rest}");
+            // All but the times are the same.
+            let after_level = |line: &str| line.split_once("level").unwrap().1.to_owned();
+            assert_eq!(after_level(line), after_level(bare));
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! A copy of what is in force, to carry it on.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData, sync::Arc};
 
 use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
 use nettrace_format::v6::Label;
@@ -178,6 +178,30 @@ impl Context {
 
     pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
         Self::of(Snapshot::of_span(ids, state))
+    }
+}
+
+/// `trace_id=… span_id=…`, for the lines of a log. Nothing if there is no span.
+///
+/// So log lines can be found in a trace, and the reverse. With any logger whose lines a closure
+/// writes, such as `env_logger` or `fern`:
+///
+/// ```
+/// use nettrace_writer::Context;
+///
+/// # use std::io::Write;
+/// # fn format(line: &mut Vec<u8>, record: &log::Record<'_>) -> std::io::Result<()> {
+/// // env_logger::builder().format(|line, record| {
+/// writeln!(line, "{} {} {}", record.level(), Context::current(), record.args())
+/// // }).init();
+/// # }
+/// ```
+impl fmt::Display for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.trace_id(), self.span_id()) {
+            (Some(trace), Some(span)) => write!(f, "trace_id={trace} span_id={span}"),
+            _ => Ok(()),
+        }
     }
 }
 
