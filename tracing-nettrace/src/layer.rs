@@ -67,6 +67,11 @@ impl<S> layer::Layer<S> for Recording
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
+    #[cfg(feature = "opentelemetry")]
+    fn on_register_dispatch(&self, dispatch: &tracing_core::Dispatch) {
+        self.0.dispatched_by(dispatch);
+    }
+
     #[inline]
     fn on_new_span(&self, attributes: &span::Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let within = match Within::of(attributes) {

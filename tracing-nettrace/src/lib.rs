@@ -8,6 +8,7 @@
 //! | a subscriber without a registry, which costs less | [`subscriber`](fn@subscriber) |
 //! | providers, keywords, directives | [`Options`] |
 //! | records of the crate `log` | `logger` (feature `log`) |
+//! | the ids of OpenTelemetry | `Options::opentelemetry` (feature `opentelemetry`) |
 //! | trace ids in log lines | `with_ids` (feature `fmt`) |
 //! | what was not recorded as it is | [`stats`](fn@stats) |
 //!
@@ -53,7 +54,7 @@
 //! A span `checkout` has two events, with ids as any other [span](nettrace_writer::TraceSpan) has:
 //!
 //! - `checkoutStart` when it is made, not when it is first entered: its parent is the one at that
-//!   time, and a span that is never entered is seen.
+//!   time, and a span that is never entered is seen. (With ids of OpenTelemetry it comes later.)
 //! - `checkoutStop` when its last handle is gone: `duration`, `outcome`, `polls` (how often it was
 //!   entered), `busy` (how long in all) and `idle` (the rest). The outcome is `panicked` if its
 //!   thread unwinds, `err` if it is a call of a function under `#[instrument(err)]` that has returned
@@ -91,6 +92,7 @@
 //!
 //! - `fmt`: `with_ids`, which puts the ids of spans into the lines of `tracing-subscriber`'s
 //!   formatters, with its feature of that name.
+//! - `opentelemetry`: spans can have the ids of OpenTelemetry (`Options::opentelemetry`).
 //! - `log`: records of the crate `log`, with the values of their keys.
 //! - `valuable`: values of the crate [`valuable`](https://docs.rs/valuable). Numbers and texts have
 //!   their types, structures are JSON. `tracing` passes such values on only in builds with

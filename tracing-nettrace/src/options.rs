@@ -36,6 +36,8 @@ pub struct Options {
     pub(crate) directives: Option<Targets>,
     pub(crate) keep: LevelFilter,
     pub(crate) span_memory: usize,
+    #[cfg(feature = "opentelemetry")]
+    pub(crate) opentelemetry: bool,
 }
 
 /// Some 300,000 spans.
@@ -57,6 +59,8 @@ impl Options {
             directives: None,
             keep: LevelFilter::OFF,
             span_memory: SPAN_MEMORY,
+            #[cfg(feature = "opentelemetry")]
+            opentelemetry: false,
         }
     }
 
@@ -132,6 +136,35 @@ impl Options {
     /// ```
     pub fn span_memory(mut self, bytes: usize) -> Self {
         self.span_memory = bytes;
+        self
+    }
+
+    /// Whether spans have the ids that OpenTelemetry's layer for `tracing` (of
+    /// `tracing-opentelemetry` 0.34) makes for them, so that a trace is found by the same ids here
+    /// and in what OpenTelemetry exports to. Spans that it does not know, as those of `#[traced]`
+    /// within one of them, are in the same trace. Only the [layer](Self::layer) can do that.
+    ///
+    /// ```
+    /// use opentelemetry::trace::TracerProvider as _;
+    /// use tracing_nettrace::Options;
+    /// use tracing_subscriber::prelude::*;
+    ///
+    /// let tracer = opentelemetry_sdk::trace::SdkTracerProvider::default().tracer("shop");
+    /// let registry = tracing_subscriber::registry()
+    ///     .with(Options::new().opentelemetry(true).layer())
+    ///     .with(tracing_opentelemetry::layer().with_tracer(tracer));
+    /// # drop(registry);
+    /// ```
+    ///
+    /// OpenTelemetry makes the ids of a span when it is first entered, or when a span begins in it,
+    /// so that `set_parent` can come before. The Start is recorded then, and not when the span is
+    /// made. Its duration counts from when it was made. OpenTelemetry does not tell which span of
+    /// a caller is the parent, so a span with such a parent is a root here, of the caller's trace.
+    /// A span that ends without all of this has ids of its own in its parent's trace, unless this
+    /// layer comes first, as above.
+    #[cfg(feature = "opentelemetry")]
+    pub fn opentelemetry(mut self, opentelemetry: bool) -> Self {
+        self.opentelemetry = opentelemetry;
         self
     }
 

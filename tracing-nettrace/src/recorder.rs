@@ -1,6 +1,8 @@
 //! What the layer and the subscriber have in common: how spans and events are recorded.
 
 mod begin;
+#[cfg(feature = "opentelemetry")]
+mod given;
 
 use std::mem;
 
@@ -43,6 +45,9 @@ pub(crate) struct Recorder {
     has_own_ids: bool,
     /// A number that no other recorder has.
     number: u64,
+    /// The spans that wait for ids of OpenTelemetry, if spans have those.
+    #[cfg(feature = "opentelemetry")]
+    given: Option<given::Given>,
 }
 
 /// Lets `tracing` ask each callsite's interest again.
@@ -92,12 +97,19 @@ impl Recorder {
             spans: Spans::new(number, options.span_memory),
             has_own_ids: false,
             number,
+            #[cfg(feature = "opentelemetry")]
+            given: options.opentelemetry.then(given::Given::default),
         }
     }
 
     /// The same, for spans whose ids are chosen here.
     pub(crate) fn with_own_ids(self) -> Self {
-        Self { has_own_ids: true, ..self }
+        Self {
+            has_own_ids: true,
+            #[cfg(feature = "opentelemetry")]
+            given: None,
+            ..self
+        }
     }
 
     #[inline]
@@ -314,8 +326,14 @@ impl Recorder {
         }
     }
 
+    /// Gives a span its ids if it waits for them: only those of OpenTelemetry are waited for.
+    #[cfg(not(feature = "opentelemetry"))]
+    #[inline(always)]
+    fn start(&self, _: u64) {}
+
     /// Calls `f` with an open span in force. If the span is not recorded, with nothing in force.
     fn within(&self, id: u64, f: impl FnOnce()) {
+        self.start(id);
         match self.row(id).and_then(|row| row.ids()) {
             Some(ids) => {
                 let entry = ids.enter();
@@ -352,9 +370,15 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
+        let values = Taken::of(|visitor| record.record(visitor));
+        #[cfg(feature = "opentelemetry")]
+        let Some(values) = self.record_later(id, values) else { return };
+        self.record_values(id, &values);
+    }
+
+    fn record_values(&self, id: u64, values: &Values) {
         let Some(row) = self.row(id) else { return stats::EVENTS_REFUSED.add(1) };
         let Some(callsite) = row.callsite(self.naming) else { return };
-        let values = Taken::of(|visitor| record.record(visitor));
         if values.signature() == 0 {
             return;
         }
@@ -369,6 +393,8 @@ impl Recorder {
         if self.is_silent() {
             return;
         }
+        self.start(id);
+        self.start(from);
         let Some(row) = self.row(id) else { return stats::EVENTS_REFUSED.add(1) };
         let Some(from) = self.row(from).and_then(|row| row.ids()) else { return };
         let callsite = row.callsite(self.naming);
@@ -421,6 +447,9 @@ impl Recorder {
 
     #[inline]
     pub(crate) fn enter<const OWN_IDS: bool>(&self, id: u64) {
+        if !OWN_IDS {
+            self.start(id);
+        }
         let Some(row) = self.row_of::<OWN_IDS>(id) else { return };
         self.tell_late(&row);
         let enter = || Some(row.ids()?.enter());
@@ -451,6 +480,7 @@ impl Recorder {
     /// The last handle of a registry's span is gone.
     #[inline]
     pub(crate) fn close(&self, id: u64) {
+        self.start(id);
         if let Some(row) = self.row_of::<false>(id) {
             self.close_row::<false>(id, &row);
         }

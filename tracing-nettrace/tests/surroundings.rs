@@ -402,3 +402,132 @@ fn lines_have_the_ids_of_the_trace() {
         }
     }
 }
+
+/// A trace has the same ids here and in what OpenTelemetry exports to.
+#[cfg(feature = "opentelemetry")]
+#[test]
+fn spans_have_the_ids_of_opentelemetry() {
+    use nettrace_writer::traced;
+    use opentelemetry::trace::{TraceContextExt as _, TracerProvider as _};
+    use opentelemetry_sdk::{
+        error::OTelSdkResult,
+        trace::{SdkTracerProvider, SpanData, SpanProcessor},
+    };
+    use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+    /// Keeps the spans that end.
+    #[derive(Clone, Debug, Default)]
+    struct Ended(Arc<std::sync::Mutex<Vec<SpanData>>>);
+
+    impl SpanProcessor for Ended {
+        fn on_start(&self, _: &mut opentelemetry_sdk::trace::Span, _: &opentelemetry::Context) {}
+
+        fn on_end(&self, span: SpanData) {
+            self.0.lock().unwrap().push(span);
+        }
+
+        fn force_flush(&self) -> OTelSdkResult {
+            Ok(())
+        }
+
+        fn shutdown_with_timeout(&self, _: std::time::Duration) -> OTelSdkResult {
+            Ok(())
+        }
+    }
+
+    #[traced(provider = "surroundings")]
+    fn ours() {
+        info_span!("inner").in_scope(|| info!("inmost"));
+    }
+
+    fn caller() -> opentelemetry::Context {
+        use opentelemetry::trace::{SpanContext, SpanId, TraceFlags, TraceId, TraceState};
+
+        opentelemetry::Context::new().with_remote_span_context(SpanContext::new(
+            TraceId::from(0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736),
+            SpanId::from(0x00f0_67aa_0ba9_02b7),
+            TraceFlags::SAMPLED,
+            true,
+            TraceState::default(),
+        ))
+    }
+
+    let _alone = one_at_a_time();
+    for comes_first in [true, false] {
+        let ended = Ended::default();
+        let provider = SdkTracerProvider::builder().with_span_processor(ended.clone()).build();
+        let memory = MemorySink::new();
+        let session = Session::builder().on_full(OnFull::Block).sink(memory.clone());
+        let session = session.start().unwrap();
+        let options = Options::new().opentelemetry(true);
+        let (registry, tracer) = (tracing_subscriber::registry(), provider.tracer("tests"));
+        let dispatch = if comes_first {
+            let theirs = tracing_opentelemetry::layer().with_tracer(tracer);
+            tracing::Dispatch::new(registry.with(options.layer()).with(theirs))
+        } else {
+            let theirs = tracing_opentelemetry::layer().with_tracer(tracer);
+            tracing::Dispatch::new(registry.with(theirs).with(options.layer()))
+        };
+        tracing::dispatcher::with_default(&dispatch, || {
+            let request = info_span!("request", user = tracing::field::Empty, status = 200);
+            // Before a span has ids, anything may be said of it.
+            request.record("user", "ann");
+            request.set_parent(caller()).unwrap();
+            request.in_scope(|| {
+                info!("in request");
+                let context = Span::current().context();
+                let trace = context.span().span_context().trace_id().to_string();
+                let ours_now = nettrace_writer::Context::current();
+                assert_eq!(ours_now.trace_id().unwrap().to_string(), trace);
+                ours();
+            });
+            let job = info_span!("job");
+            let step = info_span!(parent: &job, "step");
+            info!(parent: &step, "in step");
+            let elsewhere = thread::spawn({
+                let (dispatch, step) = (dispatch.clone(), step.clone());
+                move || tracing::dispatcher::with_default(&dispatch, || step.in_scope(ours))
+            });
+            elsewhere.join().unwrap();
+            info_span!(parent: &job, "unused").follows_from(&request);
+            drop(info_span!(parent: &job, "never"));
+        });
+        drop(dispatch);
+        assert_eq!(session.finish().unwrap().dropped(), 0);
+
+        let events = read(&memory.bytes());
+        let starts: Vec<_> = events.iter().filter(|it| it.name().ends_with("Start")).collect();
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let exported = std::mem::take(&mut *ended.0.lock().unwrap());
+        assert_eq!(exported.len(), 7, "{comes_first}");
+        for span in &exported {
+            let context = &span.span_context;
+            let same = starts.iter().filter(|start| {
+                start.name() == format!("{}Start", span.name)
+                    && start.trace.is_some_and(|id| hex(&id) == context.trace_id().to_string())
+            });
+            let of_id = same.clone().filter(|start| {
+                start.span.is_some_and(|id| format!("{id:016x}") == context.span_id().to_string())
+            });
+            // One that was never entered has its own id if the other layer has forgotten it.
+            let expected = usize::from(comes_first || span.name != "never");
+            assert_eq!(of_id.count(), expected, "{comes_first} {span:?} {starts:#?}");
+            assert!(same.count() > 0, "{comes_first} {span:?}");
+        }
+        let start = |name: &str| only(&events, &format!("{name}Start"));
+        assert_eq!(hex(&start("request").trace.unwrap()), "4bf92f3577b34da6a3ce929d0e0e4736");
+        assert_eq!(start("request").shown(), "status=200");
+        let record = only(&events, "requestRecord");
+        assert_eq!((record.shown().as_str(), record.span), ("user=ann", start("request").span));
+        assert_eq!(start("step").parent, start("job").span);
+        let at = |text| support::message(&events, text);
+        assert_eq!(at("in step").span, start("step").span);
+        for outer in ["request", "step"].map(start) {
+            let within = named(&events, "oursStart");
+            let inside: Vec<_> = within.iter().filter(|it| it.parent == outer.span).collect();
+            assert_eq!(inside.len(), 1, "{comes_first}");
+            assert_eq!(inside[0].trace, outer.trace);
+        }
+        assert_eq!(named(&events, "neverStop").len(), 1);
+    }
+}

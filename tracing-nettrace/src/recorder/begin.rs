@@ -39,6 +39,10 @@ impl Recorder {
         };
         #[cfg(feature = "log")]
         crate::log::note(callsite.metadata);
+        #[cfg(feature = "opentelemetry")]
+        if id.is_some_and(|id| self.waits(callsite, attributes, id, within)) {
+            return id;
+        }
         let changes = bridge::changes();
         if !callsite.is_wanted_after(changes) {
             return self.begin_untold(callsite, id, within, changes);
@@ -112,7 +116,7 @@ impl Recorder {
 
     /// Makes ids for a span that begins there.
     #[inline]
-    fn ids_within(&self, within: Within) -> SpanIds {
+    pub(super) fn ids_within(&self, within: Within) -> SpanIds {
         match within {
             Within::Current => SpanIds::new(bridge::Within::Current),
             Within::Nothing => SpanIds::new(bridge::Within::Nothing),
@@ -122,6 +126,7 @@ impl Recorder {
 
     #[inline(never)]
     fn ids_within_span(&self, id: u64) -> SpanIds {
+        self.start(id);
         let parent = self.row(id).and_then(|row| {
             self.tell_late(&row);
             row.ids()
@@ -131,7 +136,7 @@ impl Recorder {
 
     /// Keeps a span, which `begin` begins. `start` is the type of its Start, if there is one.
     #[inline(always)]
-    fn open(
+    pub(super) fn open(
         &self,
         callsite: &'static Callsite,
         id: Option<u64>,
