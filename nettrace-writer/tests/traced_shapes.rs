@@ -154,6 +154,12 @@ mod shapes {
     #[traced(provider = "Calls")]
     pub(super) async fn awaited_on_one_line(number: u32) -> u32 { ready(number).await }
 
+    #[traced(provider = "Calls", name = "borrowed")]
+    #[track_caller]
+    pub(super) fn borrowed<'a, T: Copy>(cell: &'a RefCell<T>, _: T) -> Ref<'a, T> {
+        cell.borrow()
+    }
+
     #[traced(provider = "Calls")]
     #[track_caller]
     pub(super) fn caller() -> u32 {
@@ -223,6 +229,7 @@ fn functions_of_every_shape_work() {
         assert_eq!(read, Ok(7));
         assert_eq!(shapes::twice_in_c(4), 8);
         assert_eq!(*shapes::documented(&5.into()), 5);
+        assert_eq!(*shapes::borrowed(&6.into(), 1), 6);
         assert_eq!(*shapes::boxes("n".into(), None), *"n");
         assert_eq!(shapes::on_one_line(6), 6);
         assert_eq!(block_on(shapes::awaited_on_one_line(6)), 6);
@@ -250,6 +257,7 @@ fn functions_of_every_shape_work() {
             "readStart()",
             "twiceStart()",
             "documentedStart()",
+            "borrowedStart()",
             "boxesStart(name=n, title=[], copied=[])",
             "on_one_lineStart()",
             "awaited_on_one_lineStart()",

@@ -205,6 +205,7 @@ fn bindings<'a>(pat: &'a Pat, ty: Option<&'a Type>, all: &mut Vec<(&'a Ident, Op
         }
         (Pat::Paren(pattern), ty) => bindings(&pattern.pat, ty, all),
         (pat, Some(Type::Paren(ty))) => bindings(pat, Some(&ty.elem), all),
+        (pat, Some(Type::Group(ty))) => bindings(pat, Some(&ty.elem), all),
         (Pat::Reference(pattern), Some(Type::Reference(ty))) => {
             bindings(&pattern.pat, Some(&ty.elem), all);
         }

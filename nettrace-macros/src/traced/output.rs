@@ -42,8 +42,9 @@ impl Output {
             matches!(ty, Type::Path(path)
                 if parameters.any(|parameter| path.path.is_ident(&parameter.ident)))
         };
-        let may_be_result =
-            matches!(&ty, Type::Path(_)) && primitive(&ty).is_none() && !is_parameter(&ty);
+        let may_be_result = matches!(&ty, Type::Path(_) | Type::Macro(_) | Type::Infer(_))
+            && primitive(&ty).is_none()
+            && !is_parameter(&ty);
         let (ty, has_impl) = without_impl(ty);
         Self { ty, future, may_be_result, has_impl }
     }
