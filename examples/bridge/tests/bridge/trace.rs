@@ -41,7 +41,7 @@ impl Entry {
         let kind = match event.opcode() {
             1 => Kind::Start,
             2 => Kind::Stop,
-            // No event of the program has such a name: they are named after their files.
+            // No event of the program has such a name: they are named after their targets.
             _ if metadata.name.ends_with("Record") => Kind::Record,
             _ if metadata.name.ends_with("Follows") => Kind::Follows,
             _ => Kind::Event,
