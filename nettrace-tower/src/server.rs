@@ -107,8 +107,8 @@ enum Trusts {
 }
 
 impl ServerLayer {
-    /// A layer that takes route and peer of requests from axum, unless feature `axum` is off, and knows
-    /// the route of calls of gRPC.
+    /// A layer that takes route and peer of requests from axum, unless feature `axum` is off, and
+    /// knows the route of calls of gRPC.
     #[must_use]
     pub fn new() -> Self {
         Side::Server.register();

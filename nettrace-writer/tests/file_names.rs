@@ -129,7 +129,7 @@ fn a_second_run_replaces_the_file_if_it_may() {
     let error = Session::builder().file(&path).start().unwrap_err();
     let expected = format!(
         "cannot create the trace {}: it exists; choose another name, or allow it with \
-         `overwrite(true)`",
+         `overwrite(true)` or `keep_previous()`",
         path.display()
     );
     assert_eq!(format!("{error:?}"), expected);

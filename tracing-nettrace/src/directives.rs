@@ -35,8 +35,8 @@ pub(crate) fn of_environment() -> Option<Targets> {
         // Without a standard error there is nobody to tell.
         let _ = writeln!(
             io::stderr(),
-            "nettrace: tracing-nettrace does not obey {VARIABLE}={text:?} and records what sessions \
-             want: {refused}"
+            "nettrace: tracing-nettrace does not obey {VARIABLE}={text:?} and records what \
+             sessions want: {refused}"
         );
     });
     None

@@ -18,8 +18,8 @@
 //! its fields are not evaluated. When a session begins, ends or changes its filters, all callsites
 //! are asked again, once.
 //!
-//! If the environment variable `RUST_LOG` is set, it counts as well, as with `fmt`: what it does not
-//! let pass is not recorded. [`Options::directives`] takes its place.
+//! If the environment variable `RUST_LOG` is set, it counts as well, as with `fmt`: what it does
+//! not let pass is not recorded. [`Options::directives`] takes its place.
 //!
 //! # Events
 //!
@@ -38,11 +38,12 @@
 //! | the message | the field `message`, and the message template `{message}` |
 //!
 //! Events have few names, to group them by. What they say is their message, and callsites with the
-//! same name are told apart by file and line. A callsite has one event type for each combination of types that its values have. The id of a
-//! type is a hash of what identifies it, so it is the same in each run of the same source.
+//! same name are told apart by file and line. A callsite has one event type for each combination of
+//! types that its values have. The id of a type is a hash of what identifies it, so it is the same
+//! in each run of the same source.
 //!
-//! An event has 65,436 bytes at most, and a text two for each of its UTF-16 units. If an event would
-//! have more, its longest texts are cut, as little as is needed. Each ends with `…` then, and
+//! An event has 65,436 bytes at most, and a text two for each of its UTF-16 units. If an event
+//! would have more, its longest texts are cut, as little as is needed. Each ends with `…` then, and
 //! [`texts_cut`](Stats::texts_cut) counts it.
 //!
 //! Records of the crate `log` are such events, too: through `logger` (feature `log`), or through
@@ -57,9 +58,9 @@
 //!   time, and a span that is never entered is seen. (With ids of OpenTelemetry it comes later.)
 //! - `checkoutStop` when its last handle is gone: `duration`, `outcome`, `polls` (how often it was
 //!   entered), `busy` (how long in all) and `idle` (the rest). The outcome is `panicked` if its
-//!   thread unwinds, `err` if it is a call of a function under `#[instrument(err)]` that has returned
-//!   an error, and otherwise `ok`. (If nobody wants the event that tells of the error, as may be with
-//!   `err(level = "debug")`, nobody knows of it, and the outcome is `ok`.)
+//!   thread unwinds, `err` if it is a call of a function under `#[instrument(err)]` that has
+//!   returned an error, and otherwise `ok`. (If nobody wants the event that tells of the error, as
+//!   may be with `err(level = "debug")`, nobody knows of it, and the outcome is `ok`.)
 //! - `checkoutRecord` for fields that are recorded later. They are an event of their own and do not
 //!   come with the Stop, so that a trace that ends early has them, and the order shows.
 //! - `checkoutFollows` for `follows_from`, with the ids of the other span.

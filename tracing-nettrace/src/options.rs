@@ -67,10 +67,10 @@ impl Options {
     /// Records only what these directives let pass, in the syntax of `RUST_LOG`:
     /// `info,sqlx=warn,my_crate::db=trace`. They come in addition to the filters of sessions.
     ///
-    /// Without this, the directives are those of the environment variable `RUST_LOG`. If that is not
-    /// set, sessions alone decide, as with the directives `trace`. A variable that cannot be read
-    /// is not obeyed, and neither is one in a program that has more rights than who starts it. The
-    /// former is said once on the standard error.
+    /// Without this, the directives are those of the environment variable `RUST_LOG`. If that is
+    /// not set, sessions alone decide, as with the directives `trace`. A variable that cannot be
+    /// read is not obeyed, and neither is one in a program that has more rights than who starts it.
+    /// The former is said once on the standard error.
     ///
     /// They are those of [`Targets`]: a level for each target. For directives that name spans and
     /// fields, add an `EnvFilter` to the [layer](Self::layer) by `with_filter`.

@@ -47,8 +47,8 @@ pub(crate) struct Row {
     busy: AtomicU64,
     /// Handles beyond the first. 0 in a row that is not a span's.
     clones: AtomicU32,
-    /// What few spans have: [`STATE`], [`MORE_BUSY`], [`FAILED`]. 0 in a row that is not a span's, and if it is
-    /// 0, so is all that follows.
+    /// What few spans have: [`STATE`], [`MORE_BUSY`], [`FAILED`]. 0 in a row that is not a span's,
+    /// and if it is 0, so is all that follows.
     rare: AtomicU32,
     /// As `busy`, on other threads.
     busy_elsewhere: AtomicU64,

@@ -1,9 +1,9 @@
 //! Writes the code of `#[traced]`: a function whose calls are spans.
 //!
 //! A function that cannot return a `Result` gets a guard before its first statement. One that may
-//! return a `Result` becomes a closure that is called at once, because only then the result is known
-//! before the span ends. Which it is, the type of the value decides and not its name: it may be an
-//! alias. An async function's body becomes an async block within a future that is a span.
+//! return a `Result` becomes a closure that is called at once, because only then the result is
+//! known before the span ends. Which it is, the type of the value decides and not its name: it may
+//! be an alias. An async function's body becomes an async block within a future that is a span.
 //!
 //! The user's statements stay in a block of their own, with their own tokens. So lints and errors
 //! are those of the function as written.

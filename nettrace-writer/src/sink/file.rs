@@ -85,7 +85,8 @@ impl FileOptions {
     /// # let directory = directory.path();
     /// let path = directory.join("service.nettrace");
     /// std::fs::write(&path, "the trace of the run before")?;
-    /// let session = Session::builder().sink(FileOptions::new(&path).keep_previous().build()).start()?;
+    /// let sink = FileOptions::new(&path).keep_previous().build();
+    /// let session = Session::builder().sink(sink).start()?;
     /// let previous = std::fs::read(directory.join("service.previous.nettrace"))?;
     /// assert_eq!(previous, b"the trace of the run before");
     /// # session.finish()?;

@@ -98,9 +98,9 @@ pub(super) trait Directory {
 /// again.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] if the name is taken and its file stays, [`ErrorKind::ResourceBusy`]
-/// if it does not and somebody writes the file, otherwise the operating system's error. The name is
-/// then as it was before.
+/// [`ErrorKind::AlreadyExists`] if the name is taken and its file stays,
+/// [`ErrorKind::ResourceBusy`] if it does not and somebody writes the file, otherwise the operating
+/// system's error. The name is then as it was before.
 pub(super) fn publish<D: Directory, W>(
     directory: &mut D,
     name: &OsStr,

@@ -2,9 +2,9 @@
 //!
 //! Its layer makes the ids of a span when the span is first entered, or when a span begins in it,
 //! and not before: until then a service can say which span of its caller is the parent. Whoever
-//! asks for the ids earlier makes them, and takes that choice away. So the span waits for that here.
-//! Its Start and what is recorded of it come then. Its duration begins when it was made, as in
-//! OpenTelemetry.
+//! asks for the ids earlier makes them, and takes that choice away. So the span waits for that
+//! here. Its Start and what is recorded of it come then. Its duration begins when it was made, as
+//! in OpenTelemetry.
 
 use std::{
     collections::HashMap,
