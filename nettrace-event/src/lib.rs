@@ -98,6 +98,7 @@ mod event;
 #[doc(hidden)]
 pub mod example;
 mod field;
+pub mod label;
 pub mod payload;
 mod recorder;
 pub mod registry;
@@ -118,6 +119,7 @@ pub use crate::{
         TraceEvent, compact_head,
     },
     field::{FieldAs, LocatedField, Pairs, TextField, TraceField},
+    label::Label,
     recorder::Recorder,
     schema::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,

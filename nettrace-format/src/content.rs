@@ -2,6 +2,9 @@
 
 use alloc::vec::Vec;
 
+#[doc(inline)]
+pub use nettrace_event::Label;
+
 use crate::error::FormatError;
 
 /// A moment in UTC, split into the parts that the Trace block stores.
@@ -143,45 +146,6 @@ pub struct ThreadInfo<'a> {
     pub os_thread_id: Option<u64>,
     /// Further key-value pairs.
     pub key_values: &'a [(&'a str, &'a str)],
-}
-
-/// One label of an event: a correlation id, a replacement for a value of the event's type, or a
-/// key-value pair.
-///
-/// ```
-/// use nettrace_format::content::Label;
-///
-/// // The span id of a W3C `traceparent` that ends in `-00f067aa0ba902b7-01`.
-/// let bytes = [0x00, 0xF0, 0x67, 0xAA, 0x0B, 0xA9, 0x02, 0xB7];
-/// let labels = [Label::SpanId(u64::from_be_bytes(bytes)), Label::Str("tenant", "contoso")];
-/// assert_eq!(labels[0], Label::SpanId(0x00F0_67AA_0BA9_02B7));
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Label<'a> {
-    /// The activity that the event belongs to: a GUID in the byte order of RFC 4122.
-    ActivityId([u8; 16]),
-    /// The activity that caused that activity: a GUID in the byte order of RFC 4122.
-    RelatedActivityId([u8; 16]),
-    /// A W3C trace id: its 16 bytes in W3C order.
-    TraceId([u8; 16]),
-    /// A W3C span id. W3C writes it big endian: convert it with `u64::from_be_bytes`.
-    SpanId(u64),
-    /// A key and a text.
-    Str(&'a str, &'a str),
-    /// A key and a number.
-    Int(&'a str, i64),
-    /// Replaces the opcode of the event's type. The reference reader knows this label since 3.1.24;
-    /// older readers (`dotnet-trace` 10) refuse the file.
-    OpCode(u8),
-    /// Replaces the keywords of the event's type. The reference reader knows this label since
-    /// 3.1.24; older readers (`dotnet-trace` 10) refuse the file.
-    Keywords(u64),
-    /// Replaces the level of the event's type. The reference reader knows this label since 3.1.24;
-    /// older readers (`dotnet-trace` 10) refuse the file.
-    Level(u8),
-    /// Replaces the version of the event's type. The reference reader knows this label since
-    /// 3.1.24; older readers (`dotnet-trace` 10) refuse the file.
-    Version(u8),
 }
 
 /// The header of an event's row: everything about the event except its payload.
