@@ -6,7 +6,7 @@
 //! on, an event costs one load and one branch.
 //!
 //! `nettrace-writer` attaches its own before a session's bit can be in any word, and never detaches
-//! it. Whoever reads such a bit finds the writer's: see [`nobody_records`].
+//! it. Whoever reads such a bit finds the writer's: see [`somebody`].
 //!
 //! # Unsafe
 //!
@@ -52,7 +52,8 @@ use crate::{
 ///     EVENTS.fetch_add(1, Ordering::Relaxed);
 /// }
 ///
-/// static COUNTING: Recorder = Recorder { record: count };
+/// static COUNTING: Recorder =
+///     Recorder { record: count, register: |ty| registry::register(ty).is_ok() };
 ///
 /// Sale { cents: 1_250 }.emit(); // nobody records it
 /// COUNTING.attach();
@@ -67,13 +68,16 @@ use crate::{
 pub struct Recorder {
     /// Records an event of a type whose word was not 0. It may be [`NOT_REGISTERED`].
     pub record: fn(&dyn AnyEvent, NonZero<u32>, &'static EventType),
+    /// Registers a type before its first event, so that its word is valid. Returns `false` if it
+    /// cannot do so now.
+    pub register: fn(&'static EventType) -> bool,
 }
 
 impl Recorder {
     /// Makes this the recorder of all events of the process, from now on. Call it before
     /// [`registry::install`], which registers the types that were met before.
     pub fn attach(&'static self) {
-        // SeqCst: see `nobody_records`. It is also a release: see there.
+        // SeqCst: see `somebody`. It is also a release: see there.
         RECORDER.store(ptr::from_ref(self).cast_mut(), Ordering::SeqCst);
     }
 }
@@ -84,14 +88,45 @@ impl fmt::Debug for Recorder {
     }
 }
 
-static NOBODY: Recorder = Recorder { record: nobody_records };
+static NOBODY: Recorder = Recorder { record: nobody_records, register: nobody_registers };
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new((&raw const NOBODY).cast_mut());
 
 /// Records an event to whose type somebody listens, or which is the first of its type. Exists once.
 #[inline(never)]
 pub(crate) fn record(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
-    // Relaxed: a recorder is never written to. An old value leads to `nobody_records`.
+    // Relaxed: a recorder is never written to. An old value leads to `somebody`.
     (recorder(Ordering::Relaxed).record)(event, word, ty);
+}
+
+/// Whether anybody listens to a type. If it is not registered, it is now. For whatever comes before
+/// an event, such as a span before its Start.
+///
+/// ```
+/// use nettrace_event::{EventType, is_wanted, registry};
+/// # use nettrace_event::example::SALE as SCHEMA;
+///
+/// static SALE: EventType = EventType::new(&SCHEMA);
+/// assert!(!is_wanted(&SALE));
+/// # registry::register(&SALE)?;
+/// registry::listen(&SALE, 1, 0);
+/// assert!(is_wanted(&SALE));
+/// # Ok::<(), registry::RegisterError>(())
+/// ```
+#[inline]
+#[must_use]
+pub fn is_wanted(ty: &'static EventType) -> bool {
+    match ty.enabled() {
+        0 => false,
+        NOT_REGISTERED => is_wanted_at_first(ty),
+        _ => true,
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn is_wanted_at_first(ty: &'static EventType) -> bool {
+    // Relaxed: as in `record`.
+    (ty.is_settled() || (recorder(Ordering::Relaxed).register)(ty)) && ty.enabled() != 0
 }
 
 fn recorder(ordering: Ordering) -> &'static Recorder {
@@ -99,7 +134,18 @@ fn recorder(ordering: Ordering) -> &'static Recorder {
     unsafe { &*RECORDER.load(ordering) }
 }
 
-/// What happens to an event while nobody is attached: its type is set aside, its word becomes 0.
+fn nobody_records(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
+    if let Some(recorder) = somebody(word.get(), ty) {
+        (recorder.record)(event, word, ty);
+    }
+}
+
+fn nobody_registers(ty: &'static EventType) -> bool {
+    somebody(NOT_REGISTERED, ty).is_some_and(|recorder| (recorder.register)(ty))
+}
+
+/// What is attached by now. If that is nobody, a type that is not registered is set aside, and its
+/// word becomes 0.
 ///
 /// This loads the pointer again, because a recorder may have been attached meanwhile, and this
 /// thread must not miss it:
@@ -114,15 +160,17 @@ fn recorder(ordering: Ordering) -> &'static Recorder {
 /// The word becomes 0 only in the second case. Nobody listens before that walk is over, so no other
 /// thread reads the 0 while a session wants the type.
 #[cold]
-fn nobody_records(event: &dyn AnyEvent, word: NonZero<u32>, ty: &'static EventType) {
-    let is_set_aside = word.get() == NOT_REGISTERED && registry::set_aside(ty);
+fn somebody(word: u32, ty: &'static EventType) -> Option<&'static Recorder> {
+    let is_set_aside = word == NOT_REGISTERED && registry::set_aside(ty);
     fence(Ordering::Acquire);
     let recorder = recorder(Ordering::SeqCst);
     if !ptr::eq(recorder, &raw const NOBODY) {
-        (recorder.record)(event, word, ty);
-    } else if is_set_aside {
+        return Some(recorder);
+    }
+    if is_set_aside {
         // Relaxed: registration, if it was faster, has put in another value.
         let word = ty.enabled_word();
         let _ = word.compare_exchange(NOT_REGISTERED, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
+    None
 }

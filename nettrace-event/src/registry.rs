@@ -282,7 +282,7 @@ pub(crate) fn set_aside(ty: &'static EventType) -> bool {
     let mut head = SET_ASIDE.load(Ordering::Relaxed);
     loop {
         link.store(if head.is_null() { own } else { head }, Ordering::Relaxed);
-        // SeqCst: see `recorder::nobody_records`. Its release part pairs with the load in `walk`.
+        // SeqCst: see `recorder::somebody`. Its release part pairs with the load in `walk`.
         match SET_ASIDE.compare_exchange_weak(head, own, Ordering::SeqCst, Ordering::Relaxed) {
             Ok(_) => return true,
             Err(now) => head = now,

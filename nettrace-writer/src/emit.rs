@@ -22,7 +22,10 @@ use self::{
 };
 use crate::{
     context::frames,
-    shared::local::{self, ThreadBuffer},
+    shared::{
+        local::{self, ThreadBuffer},
+        sessions,
+    },
     sync::{Ordering, fence},
 };
 
@@ -32,7 +35,7 @@ pub use self::origin::{MAX_STACK_FRAMES, Origin};
 pub use nettrace_event::{Emit, emit, emit_lazy};
 
 /// What records the events of all crates, once this crate has attached itself.
-pub(crate) static RECORDER: Recorder = Recorder { record };
+pub(crate) static RECORDER: Recorder = Recorder { record, register: sessions::register };
 
 impl Accompany for Origin<'_> {
     #[inline]

@@ -171,11 +171,12 @@ pub mod __traced {
         span::{
             call::{
                 AnyReturned, IsResult, NoResult, Returned, Shown, begin, begin_polled, call, end,
-                end_with, is_wanted, stop,
+                end_with, stop,
             },
             kept::{Kept, Value, Values},
         },
     };
+    pub use nettrace_event::is_wanted;
 }
 
 /// For `nettrace-diagnostics`. Not part of the public interface.

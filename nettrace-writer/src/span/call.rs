@@ -3,8 +3,7 @@
 use std::{convert::Infallible, fmt, marker::PhantomData, mem};
 
 use nettrace_event::{
-    EventType, FieldType, NOT_REGISTERED, PayloadEncoder, TextField, TraceEvent, TraceField,
-    encoding,
+    EventType, FieldType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding,
 };
 
 use super::{
@@ -12,17 +11,6 @@ use super::{
     engine::{self, Until},
 };
 use crate::Emit as _;
-
-/// Whether anybody listens to a span whose first event has this type.
-#[inline(always)]
-#[must_use]
-pub fn is_wanted(first: &'static EventType) -> bool {
-    match first.enabled() {
-        0 => false,
-        NOT_REGISTERED => engine::is_wanted_at_first(first),
-        _ => true,
-    }
-}
 
 /// Begins the span of a call where it stays: it is large. Whatever moved it would read what has
 /// just been written, in other pieces, and the processor would wait for that.

@@ -5,7 +5,6 @@
 //!
 //! | function | what it does |
 //! |---|---|
-//! | [`is_wanted_at_first`] | says whether to begin, before the first event of a type |
 //! | [`begin`] | makes ids, puts the span in force, and says whether its Start comes next |
 //! | [`has_started`] | takes the time after the Start |
 //! | [`enter`], [`before_polls`] | put the span in force |
@@ -28,7 +27,6 @@ use crate::{
         frames::{self, Above, Begun, Entered, Snapshot},
     },
     emit::sampled_out::leave_out,
-    shared::sessions,
     sync::thread,
 };
 
@@ -155,13 +153,6 @@ impl Drop for Inside<'_> {
             self.open.0 = None;
         }
     }
-}
-
-/// Whether anybody listens to a type before its first event.
-#[cold]
-#[inline(never)]
-pub(super) fn is_wanted_at_first(ty: &'static EventType) -> bool {
-    (ty.is_settled() || sessions::register(ty)) && ty.enabled() != 0
 }
 
 /// Begins a span that is off, and puts it in force. Returns whether its Start comes next, and then
