@@ -101,8 +101,9 @@ const OWN: &[&str] = &[
     "sample",
 ];
 
-/// The keys for the derive of a span's events. `name` is used if no key says another.
-pub(crate) fn keys(attrs: &Attrs, name: &str, mode: Mode) -> TokenStream {
+/// The keys for the derive of a span's events. `krate` and `name` are used if no key says another.
+pub(crate) fn keys(attrs: &Attrs, krate: &Path, name: &str, mode: Mode) -> TokenStream {
+    let krate = attrs.key("crate").is_none().then(|| quote!(crate = #krate,));
     let name = attrs.key("name").is_none().then(|| quote!(name = #name,));
     let is_single = mode == Mode::Single;
     let marked = is_single.then(|| {
@@ -117,7 +118,7 @@ pub(crate) fn keys(attrs: &Attrs, name: &str, mode: Mode) -> TokenStream {
     });
     let marked = marked.into_iter();
     let passed = passed.chain(marked);
-    quote!(#name #(#passed),*)
+    quote!(#krate #name #(#passed),*)
 }
 
 /// The value of the key `sample`. An error about its type is one of the value.
@@ -163,7 +164,7 @@ impl Call<'_> {
         // Of references to the types that were written, Clippy would say what nobody can change.
         quote! {
             #[allow(clippy::borrowed_box, clippy::ref_option_ref)]
-            #[derive(#krate::TraceEvent)]
+            #[derive(#krate::__private::TraceEvent)]
             #[trace_event(#keys)]
             enum #ident #lifetime {
                 #[trace_event(opcode = Start, description = #description)]
@@ -212,7 +213,7 @@ impl Call<'_> {
         quote! {
             |_| {
                 #(#made)*
-                #krate::Emit::emit(#start);
+                #krate::__private::Emit::emit(#start);
             }
         }
     }
@@ -240,7 +241,7 @@ impl Call<'_> {
         let polled = self.is_future.then(|| quote!(polls: __end.polls, busy: __end.busy,));
         let stop = self.stop.iter().map(|StopField { ident, value, .. }| quote!(#ident: #value));
         quote! {
-            #krate::Emit::emit(#krate::__private::Made(|| __Call::Stop {
+            #krate::__private::Emit::emit(#krate::__private::Made(|| __Call::Stop {
                 duration: __end.duration,
                 outcome: __end.outcome,
                 #polled
@@ -256,7 +257,7 @@ impl Call<'_> {
             let (name, variant) = (ident(name), ident(variant));
             quote! {
                 fn #name(&mut self) {
-                    #krate::Emit::emit(#krate::__private::Made(|| __Call::#variant));
+                    #krate::__private::Emit::emit(#krate::__private::Made(|| __Call::#variant));
                 }
             }
         };

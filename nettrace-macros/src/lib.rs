@@ -1,6 +1,6 @@
 //! The derive macros of NetTrace for Rust. Applications use them through `nettrace-writer`, and
-//! libraries through `nettrace-event`, which re-export them. The generated code names only that
-//! crate's `__private`.
+//! libraries through `nettrace-event` and `nettrace-span`, which re-export them. The generated code
+//! names only that crate, mostly its `__private`.
 //!
 //! `ast` reads the input, `valid` checks it, `expand` and `field` write the code. If there are
 //! mistakes, `fallback` writes the code instead. `traced` and `span` write spans. The events of a
@@ -71,13 +71,29 @@ pub fn derive_library_field(input: TokenStream) -> TokenStream {
 #[doc = include_str!("../docs/trace_span.md")]
 #[proc_macro_derive(TraceSpan, attributes(trace_event))]
 pub fn derive_trace_span(input: TokenStream) -> TokenStream {
-    span::trace_span(&parse_macro_input!(input)).into()
+    span::trace_span(&parse_macro_input!(input), syn::parse_quote!(::nettrace_writer)).into()
 }
 
 #[doc = include_str!("../docs/traced.md")]
 #[proc_macro_attribute]
 pub fn traced(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    traced::traced(arguments.into(), parse_macro_input!(item)).into()
+    let home = syn::parse_quote!(::nettrace_writer);
+    traced::traced(arguments.into(), parse_macro_input!(item), home).into()
+}
+
+// Those of `nettrace-span`, likewise.
+
+#[doc = include_str!("../docs/trace_span.md")]
+#[proc_macro_derive(LibrarySpan, attributes(trace_event))]
+pub fn derive_library_span(input: TokenStream) -> TokenStream {
+    span::trace_span(&parse_macro_input!(input), syn::parse_quote!(::nettrace_span)).into()
+}
+
+#[doc = include_str!("../docs/traced.md")]
+#[proc_macro_attribute]
+pub fn library_traced(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    let home = syn::parse_quote!(::nettrace_span);
+    traced::traced(arguments.into(), parse_macro_input!(item), home).into()
 }
 
 fn derive(input: &DeriveInput, derive: Derive, home: syn::Path) -> proc_macro2::TokenStream {

@@ -4,7 +4,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
     Attribute, Data, DeriveInput, Expr, Fields, Path, Token, ext::IdentExt, parse::Parser,
-    parse_quote, punctuated::Punctuated, spanned::Spanned,
+    punctuated::Punctuated, spanned::Spanned,
 };
 
 use crate::{
@@ -14,13 +14,15 @@ use crate::{
 };
 
 /// The implementation of `TraceSpan`; on a mistake, one that does nothing, and the errors.
-pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
+///
+/// `home` is the crate that has what the code names, if the input does not name another.
+pub(crate) fn trace_span(input: &DeriveInput, home: Path) -> TokenStream {
     let mut errors = Errors::default();
     let attrs = Attrs::parse(&input.attrs, Place::Span, &mut errors);
     let krate: Path = match attrs.value("crate") {
         Some(Expr::Path(path)) => path.path.clone(),
         // The derive of the events reports anything that is not a path.
-        _ => parse_quote!(::nettrace_writer),
+        _ => home,
     };
     let start = start_fields(input, &mut errors);
     let later = later(&attrs, &mut errors);
@@ -29,7 +31,7 @@ pub(crate) fn trace_span(input: &DeriveInput) -> TokenStream {
     let call = Call {
         krate: &krate,
         at: input.ident.span(),
-        keys: call::keys(&attrs, &name, mode),
+        keys: call::keys(&attrs, &krate, &name, mode),
         description: format!("`{name}` begins."),
         start,
         stop: later.iter().map(Later::stop_field).collect(),

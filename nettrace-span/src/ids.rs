@@ -15,15 +15,10 @@
 //! of the parent's counter and of the thread's block, which does no harm: the numbers themselves
 //! never leave the process.
 
-use std::{
-    collections::hash_map::RandomState,
-    hash::{BuildHasher, Hasher},
-};
-
 use nettrace_context::{SpanId, TraceId};
 
 use crate::{
-    protocol::clock,
+    recorder::recorder,
     sync::{AtomicU32, AtomicU64, Ordering},
 };
 
@@ -119,13 +114,13 @@ fn ask_for_process() -> u32 {
     id
 }
 
-/// To be called in the child of a `fork`. Takes no lock and does not allocate.
-#[cfg(unix)]
-pub(crate) fn after_fork() {
+/// Gives the child of a `fork` another secret, into which `moment` goes: the time by any clock.
+/// Takes no lock and does not allocate.
+pub fn after_fork(moment: u64) {
     PROCESS.store(0, Ordering::Relaxed);
     let old = SECRET.load(Ordering::Relaxed);
     if old != 0 {
-        let new = old ^ u64::from(process()).rotate_left(40) ^ clock::monotonic();
+        let new = old ^ u64::from(process()).rotate_left(40) ^ moment;
         SECRET.store(scramble(new).max(1), Ordering::Relaxed);
     }
 }
@@ -133,9 +128,7 @@ pub(crate) fn after_fork() {
 #[cold]
 #[inline(never)]
 fn choose_secret() -> u64 {
-    // The standard library seeds its hash maps with random bytes of the system.
-    let random = RandomState::new().build_hasher().finish() ^ clock::monotonic();
-    let new = scramble(random).max(1);
+    let new = scramble((recorder().random)()).max(1);
     // Relaxed: as above. The first thread's choice is everybody's.
     match SECRET.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => new,

@@ -101,16 +101,16 @@ use std::{
 
 use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
 use nettrace_event::{AnyEvent, EventType, Level, TraceEvent, registry::RegisterError};
+use nettrace_span::{
+    Context, Elapsed,
+    backend::{NotAcrossAwait, Started},
+    frames::{self, Above, Begun, Entered, Ids, Snapshot},
+};
 
 use crate::{
-    context::{
-        Context, NotAcrossAwait,
-        frames::{self, Above, Begun, Entered, Ids, Snapshot},
-    },
-    emit::{apart::emit_in, emit_any, emit_to as emit_to_sessions},
+    emit::{apart::emit_in, attach, emit_any, emit_to as emit_to_sessions},
     session::Session,
     shared::{Shared, local, sessions, stats::Stats, watchers},
-    span::{Elapsed, Started},
 };
 
 /// What a bridge keeps of a span: its ids, and the `tracestate` that it has inherited.
@@ -144,6 +144,7 @@ impl SpanIds {
     #[inline]
     #[must_use]
     pub fn new(within: Within<'_>) -> Self {
+        attach();
         Self(match within {
             Within::Current => frames::new_ids(&Above::Current),
             Within::Nothing => frames::new_ids(&Above::Nothing(None)),
@@ -261,7 +262,7 @@ impl SpanIds {
     /// request.
     #[must_use]
     pub fn context(&self) -> Context {
-        Context::of_span(self.0.ids, self.0.state.clone())
+        Context::from(&self.0)
     }
 
     /// All but the [state](Self::state) as words, for [`from_words`](Self::from_words). They are
@@ -323,6 +324,8 @@ impl Began {
     #[inline]
     #[must_use]
     pub fn now() -> Self {
+        // A session may start while this goes on.
+        attach();
         Self(Started::now())
     }
 
@@ -364,6 +367,8 @@ pub fn unique_number() -> u64 {
 /// [`RegisterError`] if the type is refused. Sessions count its events as lost then. With
 /// [`RegisterError::Busy`] the call came from a signal handler, and nothing has changed.
 pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
+    // The kernel may set its bit here, and in the words of types that were met before.
+    attach();
     let registered = sessions::register_now(ty);
     match registered {
         Ok(()) | Err(RegisterError::Busy { .. }) => {}

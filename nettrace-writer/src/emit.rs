@@ -12,6 +12,7 @@ mod tracepoint;
 use std::num::NonZero;
 
 use nettrace_event::{Accompany, AnyEvent, EventType, Recorder};
+use nettrace_span::{backend::SpanRecorder, frames};
 
 use self::{
     general::{Outcome, attempt, emit_somewhere},
@@ -21,12 +22,13 @@ use self::{
     slow::{record_slowly, relabel},
 };
 use crate::{
-    context::frames,
+    process::random,
+    protocol::clock,
     shared::{
         local::{self, ThreadBuffer},
         sessions,
     },
-    sync::{Ordering, fence},
+    sync::{AtomicBool, Ordering, fence},
 };
 
 pub(crate) use self::general::emit_to;
@@ -35,7 +37,29 @@ pub use self::origin::{MAX_STACK_FRAMES, Origin};
 pub use nettrace_event::{Emit, emit, emit_lazy};
 
 /// What records the events of all crates, once this crate has attached itself.
-pub(crate) static RECORDER: Recorder = Recorder { record, register: sessions::register };
+static RECORDER: Recorder = Recorder { record, register: sessions::register };
+
+/// The same for their spans and contexts.
+static SPAN_RECORDER: SpanRecorder = SpanRecorder {
+    changed: local::labels_changed,
+    last_counter: local::last_counter,
+    leave_out,
+    monotonic: clock::monotonic,
+    random,
+};
+
+/// Attaches this crate to those in which libraries have events, spans and contexts. To be called
+/// before any bit of a listener is in a word, and before ids are made.
+#[inline]
+pub(crate) fn attach() {
+    static IS_ATTACHED: AtomicBool = AtomicBool::new(false);
+    // Acquire pairs with the release below.
+    if !IS_ATTACHED.load(Ordering::Acquire) {
+        SPAN_RECORDER.attach();
+        RECORDER.attach();
+        IS_ATTACHED.store(true, Ordering::Release);
+    }
+}
 
 impl Accompany for Origin<'_> {
     #[inline]

@@ -103,7 +103,6 @@ cfg_if::cfg_if! {
         mod loom_tests;
     } else {
         pub mod bridge;
-        mod context;
         mod emit;
         mod flusher;
         pub mod guide;
@@ -114,13 +113,8 @@ cfg_if::cfg_if! {
         mod session;
         mod shared;
         pub mod sink;
-        mod span;
 
         pub use crate::{
-            context::{
-                Context, ContextScope, LabelError, LabelScope, MAX_LABEL_BYTES,
-                WithContext, enter_labels,
-            },
             emit::{Emit, MAX_STACK_FRAMES, Origin, emit, emit_lazy},
             flusher::notice::SinkChange,
             panics::record_panics,
@@ -142,10 +136,12 @@ cfg_if::cfg_if! {
                 warning::Warning,
             },
             sink::FileNameError,
-            span::{
-                Elapsed, End, EnteredSpan, FutureExt, InSpan, Outcome, Parent, PolledSpan,
-                Sampling, Span, SpanEvents, StartTime, TraceSpan,
-            },
+        };
+        #[doc(inline)]
+        pub use nettrace_span::{
+            Context, ContextScope, Elapsed, End, EnteredSpan, FutureExt, InSpan, LabelError,
+            LabelScope, MAX_LABEL_BYTES, Outcome, Parent, PolledSpan, Sampling, Span, SpanEvents,
+            StartTime, WithContext, enter_labels, traits::TraceSpan,
         };
     }
 }
@@ -162,21 +158,12 @@ pub use nettrace_macros::{TraceEvent, TraceField, TraceSpan, traced};
 #[doc(hidden)]
 pub use nettrace_event as __private;
 
-/// For the code of `#[traced]`. Not part of the public interface.
+/// For the code of `#[traced]`, and for `nettrace-tower`. Not part of the public interface.
 #[cfg(not(nettrace_loom))]
 #[doc(hidden)]
 pub mod __traced {
-    pub use crate::{
-        emit::is_left_out,
-        span::{
-            call::{
-                AnyReturned, IsResult, NoResult, Returned, Shown, begin, begin_polled, call, end,
-                end_with, stop,
-            },
-            kept::{Kept, Value, Values},
-        },
-    };
-    pub use nettrace_event::is_wanted;
+    pub use crate::emit::is_left_out;
+    pub use nettrace_span::__traced::*;
 }
 
 /// For `nettrace-diagnostics`. Not part of the public interface.

@@ -45,9 +45,8 @@
 //!
 //! # When tracepoints appear
 //!
-//! From the first session on, or the first span, or the first call of a function of this module:
-//! then the types that were emitted before get their tracepoints, and any other with its first
-//! event. So an application that starts no session calls [`register!`](macro@register) once.
+//! From the first session on, or the first call of a function of this module: then the types that
+//! were emitted before get their tracepoints, and any other with its first event. So an application that starts no session calls [`register!`](macro@register) once.
 //!
 //! # In signal handlers
 //!
@@ -68,7 +67,7 @@ use nettrace_event::{EventType, KERNEL_BIT};
 #[doc(inline)]
 pub use crate::__register_tracepoints as register;
 use crate::{
-    emit::RECORDER,
+    emit,
     shared::{local, sampled_out::Counts, sessions, stats::SampledOut},
 };
 
@@ -180,7 +179,7 @@ pub fn sampled_out() -> SampledOut {
 /// would wait for ever for this thread.
 fn holding_locks<R>(f: impl FnOnce() -> R) -> R {
     // Before the kernel can have a bit in any word.
-    RECORDER.attach();
+    emit::attach();
     sessions::tracepoints_are_used();
     local::with_locks(f)
 }

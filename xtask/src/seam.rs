@@ -17,6 +17,7 @@ use crate::{
 const SEAMS: &[(&str, &str)] = &[
     ("nettrace-reader/src/read_ahead.rs", "the thread that reads a source ahead"),
     ("nettrace-writer/src/sync.rs", "the writer's seam"),
+    ("nettrace-span/src/sync.rs", "the seam of spans and contexts"),
     ("tracing-nettrace/src/sync.rs", "the seam of the layer and the subscriber for `tracing`"),
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("nettrace-diagnostics/src/sync.rs", "the server's seam"),

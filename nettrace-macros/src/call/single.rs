@@ -62,7 +62,7 @@ impl Call<'_> {
             #[allow(unused_imports)]
             use #krate::__traced::Value as __Value;
 
-            #[derive(#krate::TraceEvent)]
+            #[derive(#krate::__private::TraceEvent)]
             #[trace_event(#keys, description = #description)]
             struct #ident #lifetime {
                 started: #krate::StartTime,
@@ -149,7 +149,7 @@ impl Call<'_> {
         let values = self.kept().map(|_| quote!(let __values = self.__kept.values();));
         quote! {
             #values
-            #krate::Emit::emit(__Call {
+            #krate::__private::Emit::emit(__Call {
                 started: __end.started,
                 duration: __end.duration,
                 outcome: __end.outcome,

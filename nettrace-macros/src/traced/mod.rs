@@ -25,13 +25,15 @@ use crate::{
 };
 
 /// The function with its events; on a mistake, the unchanged function and the errors.
-pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn) -> TokenStream {
+///
+/// `home` is the crate that has what the code names, if the arguments do not name another.
+pub(crate) fn traced(arguments: TokenStream, mut function: ItemFn, home: Path) -> TokenStream {
     let mut errors = Errors::default();
     let attrs = Attrs::parse_arguments(arguments, Place::Function, &mut errors);
     let krate = match attrs.value("crate") {
         Some(Expr::Path(path)) => path.path.clone(),
         // The derive reports anything that is not a path.
-        _ => parse_quote!(::nettrace_writer),
+        _ => home,
     };
     let spec = Spec::read(&attrs, &krate, &function, &mut errors);
     let block = spec.block(&function, &mut errors);
@@ -112,7 +114,7 @@ impl<'a> Spec<'a> {
         let call = Call {
             krate,
             at: signature.ident.span(),
-            keys: call::keys(attrs, &name, mode),
+            keys: call::keys(attrs, krate, &name, mode),
             description: format!("A call of `{name}` begins."),
             start: fields::recorded(attrs, function, errors),
             stop: stop.collect(),

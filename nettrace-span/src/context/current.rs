@@ -1,13 +1,13 @@
 //! A copy of what is in force, to carry it on.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{fmt, marker::PhantomData};
 
-use nettrace_context::{SpanId, TraceContext, TraceId, TraceState};
-use nettrace_format::v6::Label;
+use nettrace_context::{SpanId, TraceContext, TraceId};
+use nettrace_event::Label;
 
 use super::{
     NotAcrossAwait,
-    frames::{self, Entered, Ids, SAMPLED_OUT, Snapshot},
+    frames::{self, Begun, Entered, Ids, SAMPLED_OUT, Snapshot},
     labels::LabelError,
 };
 
@@ -19,7 +19,7 @@ use super::{
 /// ```
 /// use std::thread;
 ///
-/// use nettrace_writer::{Context, Label, enter_labels};
+/// use nettrace_span::{Context, Label, enter_labels};
 ///
 /// # let session = nettrace_writer::Session::builder()
 /// #     .sink(nettrace_writer::sink::MemorySink::new())
@@ -37,7 +37,7 @@ use super::{
 ///
 /// ```
 /// use nettrace_context::TraceContext;
-/// use nettrace_writer::Context;
+/// use nettrace_span::Context;
 ///
 /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// let caller = Context::from(TraceContext::from_traceparent(header)?);
@@ -54,7 +54,7 @@ impl Context {
     /// A context with no span and no labels. A span that begins in it begins a trace.
     ///
     /// ```
-    /// use nettrace_writer::Context;
+    /// use nettrace_span::Context;
     ///
     /// assert!(Context::none().trace_context().is_none());
     /// ```
@@ -67,7 +67,7 @@ impl Context {
     ///
     /// ```
     /// use nettrace_context::TraceContext;
-    /// use nettrace_writer::Context;
+    /// use nettrace_span::Context;
     ///
     /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     /// let _scope = Context::from(TraceContext::from_traceparent(header)?).enter();
@@ -87,7 +87,7 @@ impl Context {
     /// changes.
     ///
     /// ```
-    /// use nettrace_writer::Context;
+    /// use nettrace_span::Context;
     ///
     /// let context = Context::current();
     /// {
@@ -110,11 +110,11 @@ impl Context {
     /// # Example
     ///
     /// ```
-    /// use nettrace_writer::{Context, Label};
+    /// use nettrace_span::{Context, Label};
     ///
     /// let job = Context::current().with_labels(&[Label::Str("queue", "mail")])?;
     /// let _scope = job.enter();
-    /// # Ok::<(), nettrace_writer::LabelError>(())
+    /// # Ok::<(), nettrace_span::LabelError>(())
     /// ```
     pub fn with_labels(&self, labels: &[Label<'_>]) -> Result<Self, LabelError> {
         struct Both([Entered; 2]);
@@ -151,7 +151,8 @@ impl Context {
     /// are not recorded. See [`Sampling`](crate::Sampling).
     ///
     /// ```
-    /// use nettrace_writer::{Context, Sampling, Session, TraceSpan, sink::MemorySink};
+    /// use nettrace_span::{Context, Sampling, TraceSpan};
+    /// use nettrace_writer::{Session, sink::MemorySink};
     ///
     /// #[derive(TraceSpan)]
     /// #[trace_event(provider = "Contoso-Shop", sample = Sampling::never())]
@@ -171,13 +172,12 @@ impl Context {
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
     }
+}
 
-    pub(crate) fn of(snapshot: Snapshot) -> Self {
-        Self { snapshot }
-    }
-
-    pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
-        Self::of(Snapshot::of_span(ids, state))
+/// The context of a span, for others to be its children.
+impl From<&Begun> for Context {
+    fn from(span: &Begun) -> Self {
+        Self { snapshot: Snapshot::of_span(span.ids, span.state.clone()) }
     }
 }
 
@@ -217,8 +217,9 @@ impl From<TraceContext> for Context {
 ///
 /// Must not be held across an `.await`: a future has
 /// [`with_context`](crate::FutureExt::with_context). The
-/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
-/// that.
+/// [guide] has lines for `clippy.toml`, with which Clippy finds that.
+///
+/// [guide]: https://docs.rs/nettrace-writer/latest/nettrace_writer/guide/#a-request-as-a-tree
 #[derive(Debug)]
 #[must_use = "the context is in force until this is dropped; keep it in a variable (`let _ = …` \
               drops it at once)"]

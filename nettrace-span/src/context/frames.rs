@@ -24,13 +24,12 @@ use std::{
 };
 
 use nettrace_context::TraceState;
-use nettrace_format::v6::Label;
+use nettrace_event::Label;
 
-#[cfg(feature = "user_events")]
-pub(crate) use self::in_force::activity;
-pub(crate) use self::{
-    begin::{Above, Begun, begin_sampled_out, begin_span, new_ids},
-    in_force::{InForce, with_current, with_span},
+pub(crate) use self::begin::{begin_sampled_out, begin_span};
+pub use self::{
+    begin::{Above, Begun, new_ids},
+    in_force::{InForce, activity, with_current, with_span},
     list::decode,
     span_ids::{
         ACTIVITY_ID, IdBytes, IdList, Ids, Implied, RELATED_ACTIVITY_ID, SAMPLED_OUT, SPAN_ID,
@@ -45,8 +44,8 @@ use self::{
 
 use super::labels::LabelError;
 use crate::{
-    process::ids::{self, Block, Secret},
-    shared::local,
+    ids::{self, Block, Secret},
+    recorder::recorder,
     sync::{Ordering, compiler_fence},
 };
 
@@ -110,7 +109,7 @@ impl Frame {
 
 /// A copy of what is in force, for another thread or for later.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Snapshot {
+pub struct Snapshot {
     /// 0: nothing is in force.
     pub(crate) version: u64,
     pub(crate) ids: Option<Ids>,
@@ -121,7 +120,8 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// A snapshot of a span without labels.
-    pub(crate) fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
+    #[must_use]
+    pub fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
         let version = unique() | ids.sampled_out();
         Self { version, ids: Some(ids), state, ..Self::default() }
     }
@@ -154,7 +154,7 @@ impl Drop for Frames {
 
 /// A frame that is in force until [`leave`] gets it.
 #[derive(Debug)]
-pub(crate) struct Entered {
+pub struct Entered {
     /// 0: there is no frame.
     depth: usize,
     serial: u64,
@@ -195,13 +195,15 @@ thread_local! {
 
 /// The version of what is in force on this thread.
 #[inline(always)]
-pub(crate) fn version() -> u64 {
+#[must_use]
+pub fn version() -> u64 {
     INNERMOST.with(|innermost| innermost.version.get())
 }
 
 /// Whether what is in force on this thread is sampled out.
 #[inline(always)]
-pub(crate) fn is_sampled_out() -> bool {
+#[must_use]
+pub fn is_sampled_out() -> bool {
     version() & SAMPLED_OUT != 0
 }
 
@@ -213,7 +215,7 @@ fn set_innermost(serial: u64, version: u64) {
         innermost.version.replace(version)
     });
     if old != version {
-        local::labels_changed();
+        (recorder().changed)();
     }
 }
 
@@ -224,7 +226,7 @@ fn change_innermost(serial: u64, version: u64) {
         innermost.serial.set(serial);
         innermost.version.set(version);
     });
-    local::labels_changed();
+    (recorder().changed)();
 }
 
 /// Whether a scope is the innermost one.
@@ -272,7 +274,8 @@ pub(crate) fn enter_labels(labels: &[Label<'_>]) -> Result<Entered, LabelError> 
 /// Puts a span in force, below whatever labels are in force. If the thread is ending, or if this is
 /// a signal handler that interrupted a change of the frames, nothing is put in force.
 #[inline(never)]
-pub(crate) fn enter_span(span: &Begun) -> Entered {
+#[must_use]
+pub fn enter_span(span: &Begun) -> Entered {
     at_end(with_frames(|frames| frames.push_span(span))).unwrap_or(Entered::NOTHING)
 }
 
@@ -283,7 +286,7 @@ pub(crate) fn enter_snapshot(snapshot: &Snapshot) -> Entered {
 }
 
 /// Ends a scope. Scopes that it contains end with it. Does nothing if it has ended.
-pub(crate) fn leave(entered: &Entered) {
+pub fn leave(entered: &Entered) {
     if entered.is_something() {
         let left = with_frames(|frames| frames.pop(entered));
         if left == Err(LabelError::ThreadEnding) && is_innermost(entered) {
@@ -308,7 +311,8 @@ fn cut_to(entered: &Entered) -> bool {
 
 /// Whether no labels are in force but the ids of a span. `false` if that cannot be read.
 #[inline(always)]
-pub(crate) fn has_no_labels() -> bool {
+#[must_use]
+pub fn has_no_labels() -> bool {
     let has_none =
         |frames: &mut Frames| frames.innermost().is_some_and(|frame| frame.start == frame.end);
     version() == 0 || with_frames(has_none).unwrap_or(false)
@@ -335,7 +339,8 @@ pub(crate) fn snapshot() -> Snapshot {
 
 /// A number that the process has not used yet.
 #[inline]
-pub(crate) fn unique() -> u64 {
+#[must_use]
+pub fn unique() -> u64 {
     with_frames(|frames| frames.block.number()).unwrap_or_else(|_| ids::first_of_block())
 }
 

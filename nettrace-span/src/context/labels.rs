@@ -2,17 +2,16 @@
 
 use std::marker::PhantomData;
 
-use nettrace_format::v6::Label;
+use nettrace_event::Label;
 
 use super::frames::{self, Entered, MAX_LABEL_BYTES};
-use crate::shared::sessions;
+use crate::recorder::anyone_listens;
 
 /// Why labels could not be put in force. The labels of the enclosing scope stay in force.
 ///
 /// ```
-/// use nettrace_writer::{
-///     Label, LabelError, MAX_LABEL_BYTES, Session, enter_labels, sink::MemorySink,
-/// };
+/// use nettrace_span::{Label, LabelError, MAX_LABEL_BYTES, enter_labels};
+/// use nettrace_writer::{Session, sink::MemorySink};
 ///
 /// let session = Session::builder().sink(MemorySink::new()).start()?;
 /// let long = "x".repeat(MAX_LABEL_BYTES);
@@ -45,7 +44,7 @@ pub enum LabelError {
 /// same, the inner one's is in force.
 ///
 /// ```
-/// use nettrace_writer::{Label, enter_labels};
+/// use nettrace_span::{Label, enter_labels};
 ///
 /// # fn emit_some() {}
 /// let request = enter_labels(&[Label::Str("route", "/cart"), Label::Int("try", 1)])?;
@@ -56,14 +55,16 @@ pub enum LabelError {
 /// emit_some(); // route "/cart", try 1
 /// drop(request);
 /// emit_some(); // no labels
-/// # Ok::<(), nettrace_writer::LabelError>(())
+/// # Ok::<(), nettrace_span::LabelError>(())
 /// ```
 ///
 /// A scope belongs to its thread, so it must not be held across an `.await`: the thread would give
 /// the labels to other tasks, and the task would lose them on another thread. A future that a
 /// multi-threaded runtime takes does not compile with one. For other runtimes the
-/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
-/// it. The way to do it is [`with_labels`](crate::FutureExt::with_labels).
+/// [guide] has lines for `clippy.toml`, with which Clippy finds it. The way to do it is
+/// [`with_labels`](crate::FutureExt::with_labels).
+///
+/// [guide]: https://docs.rs/nettrace-writer/latest/nettrace_writer/guide/#a-request-as-a-tree
 #[derive(Debug)]
 #[must_use = "labels are in force until this is dropped; keep it in a variable (`let _ = …` drops \
               it at once)"]
@@ -76,14 +77,14 @@ pub struct LabelScope {
 /// Why a future that holds a scope is not `Send`: the scope must end on the thread where it began.
 /// For a future use `FutureExt::with_labels`, `with_context` or `in_span`.
 #[derive(Debug)]
-pub(crate) struct NotAcrossAwait(#[expect(dead_code, reason = "not `Send`")] *const ());
+pub struct NotAcrossAwait(#[expect(dead_code, reason = "not `Send`")] *const ());
 
 /// Puts labels in force on this thread until the returned scope ends.
 ///
 /// While no session listens to anything this is one load and one branch, and nothing is in force: a
 /// session that starts later does not see labels of scopes that were entered before it. (A program
-/// with tracepoints keeps labels from its first event on, and from its first call of the module
-/// `tracepoints` on, because the kernel can begin to listen at any time.)
+/// with tracepoints keeps labels from its first call of `nettrace_writer::tracepoints` on, because
+/// the kernel can begin to listen at any time.)
 ///
 /// Does not allocate if the thread has had labels of as many bytes before.
 ///
@@ -95,19 +96,19 @@ pub(crate) struct NotAcrossAwait(#[expect(dead_code, reason = "not `Send`")] *co
 /// # Example
 ///
 /// ```
-/// use nettrace_writer::{Label, enter_labels};
+/// use nettrace_span::{Label, enter_labels};
 ///
 /// let trace_id = *b"0123456789abcdef";
 /// let _request = enter_labels(&[Label::TraceId(trace_id), Label::Str("route", "/cart")])?;
 /// // From here to the end of the scope, every event of this thread carries both.
-/// # Ok::<(), nettrace_writer::LabelError>(())
+/// # Ok::<(), nettrace_span::LabelError>(())
 /// ```
 ///
 /// The crate `nettrace-context` reads the ids of a request that another service sent:
 ///
 /// ```
 /// use nettrace_context::TraceContext;
-/// use nettrace_writer::{Label, enter_labels};
+/// use nettrace_span::{Label, enter_labels};
 ///
 /// let header = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// let caller = TraceContext::from_traceparent(header)?;
@@ -118,7 +119,7 @@ pub(crate) struct NotAcrossAwait(#[expect(dead_code, reason = "not `Send`")] *co
 #[inline]
 pub fn enter_labels(labels: &[Label<'_>]) -> Result<LabelScope, LabelError> {
     // The tests of this module need no session.
-    if !cfg!(test) && !sessions::anyone_listens() {
+    if !cfg!(test) && !anyone_listens() {
         return Ok(LabelScope { entered: Entered::NOTHING, not_send: PhantomData });
     }
     enter(labels)

@@ -2,8 +2,9 @@
 //!
 //! It belongs to the thread, not to the event. [`enter_labels`], [`Context::enter`] and spans put
 //! it in force. Every event that the thread emits carries it until the scope ends, in every
-//! session. That costs an event nothing. A change leaves the thread without a current buffer
-//! ([`local`](crate::shared::local)), and the next event writes the new labels once.
+//! session. That costs an event nothing. A change is told to the writer (`changed` of
+//! [`SpanRecorder`](crate::backend::SpanRecorder)), and the thread's next event writes the new
+//! labels once.
 //!
 //! For a future it belongs to the future, not to a thread. Each poll puts it in force and ends it
 //! ([`future`]).
@@ -14,11 +15,10 @@ mod future;
 mod labels;
 mod sampling;
 
-pub(crate) use self::labels::NotAcrossAwait;
 pub use self::{
     current::{Context, ContextScope},
     frames::MAX_LABEL_BYTES,
     future::WithContext,
-    labels::{LabelError, LabelScope, enter_labels},
+    labels::{LabelError, LabelScope, NotAcrossAwait, enter_labels},
     sampling::Sampling,
 };

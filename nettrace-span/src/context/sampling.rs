@@ -4,7 +4,7 @@
 //! puts a frame in force that says so ([`frames`](crate::context::frames)). Spans, contexts and
 //! futures inherit that as they inherit the trace. Events need not ask: a thread whose innermost
 //! frame is sampled out has no current buffer, so they take the path of events after a change of
-//! labels, which asks ([`emit`](mod@crate::emit)).
+//! labels, which asks.
 //!
 //! A span that is sampled out gets no id. In force are the ids of the caller, with the flag
 //! "sampled" cleared, or those of a root without a caller. So `traceparent` names a span that
@@ -26,7 +26,7 @@ use std::num::NonZeroU32;
 use nettrace_context::{TraceFlags, TraceId, TraceState};
 
 use crate::{
-    protocol::clock,
+    clock,
     sync::{AtomicU64, Ordering},
 };
 
@@ -49,7 +49,7 @@ static OF_CALLERS: AtomicU64 = AtomicU64::new(0);
 /// that are called.
 ///
 /// ```
-/// use nettrace_writer::{Sampling, traced};
+/// use nettrace_span::{Sampling, traced};
 ///
 /// /// What the caller says; one in a hundred of the requests without a caller.
 /// const REQUESTS: Sampling = Sampling::caller().or(Sampling::ratio(0.01));
@@ -69,7 +69,7 @@ static OF_CALLERS: AtomicU64 = AtomicU64::new(0);
 /// # What is left out
 ///
 /// Spans and events in a tree that is sampled out are not recorded, in no session and no
-/// tracepoint. [`Stats::sampled_out`](crate::Stats::sampled_out) counts them. They are no losses:
+/// tracepoint. `Stats::sampled_out` of `nettrace-writer` counts them. They are no losses:
 /// they have no sequence numbers, and do not count as attempted.
 ///
 /// Events of level [`Error`](crate::Level::Error), `Critical` and `LogAlways` are recorded in spite
@@ -115,7 +115,7 @@ impl Sampling {
     /// one above 1 as 1, and NaN as 0. The smallest part is 2^-56.
     ///
     /// ```
-    /// use nettrace_writer::Sampling;
+    /// use nettrace_span::Sampling;
     ///
     /// assert_eq!(Sampling::ratio(1.0), Sampling::always());
     /// assert_eq!(Sampling::ratio(0.0), Sampling::never());
@@ -140,7 +140,7 @@ impl Sampling {
     /// together for the whole process.
     ///
     /// ```
-    /// use nettrace_writer::Sampling;
+    /// use nettrace_span::Sampling;
     ///
     /// /// What callers say, up to 100 times a second; one in a hundred of other requests.
     /// const REQUESTS: Sampling = Sampling::caller().at_most(100).or(Sampling::ratio(0.01));
@@ -156,7 +156,7 @@ impl Sampling {
     /// For [`caller`](Self::caller): what decides if there is no caller.
     ///
     /// ```
-    /// use nettrace_writer::Sampling;
+    /// use nettrace_span::Sampling;
     ///
     /// let sampling = Sampling::caller().or(Sampling::ratio(0.01));
     /// assert_ne!(sampling, Sampling::caller());
@@ -234,7 +234,7 @@ mod tests {
     use nettrace_context::{TraceFlags, TraceId, TraceState};
 
     use super::{BITS, Sampling, one_more};
-    use crate::process::ids::Secret;
+    use crate::ids::Secret;
 
     fn trace(random: u64) -> TraceId {
         // The other bits must not count.

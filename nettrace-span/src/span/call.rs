@@ -3,14 +3,13 @@
 use std::{convert::Infallible, fmt, marker::PhantomData, mem};
 
 use nettrace_event::{
-    EventType, FieldType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding,
+    Emit as _, EventType, FieldType, PayloadEncoder, TextField, TraceEvent, TraceField, encoding,
 };
 
 use super::{
     End, EnteredSpan, Outcome, Parent, Sampling, Span, SpanEvents,
     engine::{self, Until},
 };
-use crate::Emit as _;
 
 /// Begins the span of a call where it stays: it is large. Whatever moved it would read what has
 /// just been written, in other pieces, and the processor would wait for that.

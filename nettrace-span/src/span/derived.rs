@@ -9,7 +9,7 @@ use crate::context::Context;
 /// A guard, for what happens on one thread. It is not `Send`:
 ///
 /// ```
-/// use nettrace_writer::TraceSpan;
+/// use nettrace_span::TraceSpan;
 ///
 /// #[derive(TraceSpan)]
 /// #[trace_event(provider = "Contoso-Shop", later = [items: u32])]
@@ -26,7 +26,7 @@ use crate::context::Context;
 /// A future, which is polled on any thread:
 ///
 /// ```
-/// use nettrace_writer::{FutureExt, Outcome, TraceSpan};
+/// use nettrace_span::{FutureExt, Outcome, TraceSpan};
 ///
 /// # #[derive(TraceSpan)]
 /// # #[trace_event(provider = "Contoso-Shop", later = [items: u32])]
@@ -65,7 +65,7 @@ pub trait TraceSpan: Sized {
     ///
     /// ```
     /// use nettrace_context::TraceContext;
-    /// use nettrace_writer::{Context, TraceSpan};
+    /// use nettrace_span::{Context, TraceSpan};
     ///
     /// #[derive(TraceSpan)]
     /// #[trace_event(provider = "Contoso-Shop")]
@@ -105,7 +105,7 @@ pub trait TraceSpan: Sized {
     /// whether its tree is recorded; `None` leaves that to the key `sample`.
     ///
     /// ```
-    /// use nettrace_writer::{Parent, Sampling, TraceSpan};
+    /// use nettrace_span::{Parent, Sampling, TraceSpan};
     ///
     /// #[derive(TraceSpan)]
     /// #[trace_event(provider = "Contoso-Shop")]

@@ -24,9 +24,9 @@ use super::{Elapsed, End, Outcome, Parent, Sampling, SpanEvents, Started, elapse
 use crate::{
     context::{
         Context,
-        frames::{self, Above, Begun, Entered, Snapshot},
+        frames::{self, Above, Begun, Entered},
     },
-    emit::sampled_out::leave_out,
+    recorder::recorder,
     sync::thread,
 };
 
@@ -212,7 +212,7 @@ fn decide(open: &mut Open, how: &How<'_>) -> bool {
 /// Counts a span that is sampled out, if the type of its first event is known.
 #[cold]
 fn is_counted(how: &How<'_>) -> bool {
-    how.first.is_some_and(|first| leave_out(first, first.enabled()))
+    how.first.is_some_and(|first| (recorder().leave_out)(first, first.enabled()))
 }
 
 /// Notes that the Start is recorded, if there is one.
@@ -269,9 +269,7 @@ fn outcome_now(active: &Active) -> Outcome {
 
 /// The context of a span. Empty if nobody listens to it.
 pub(super) fn context(open: &Open) -> Context {
-    open.0.as_ref().map_or_else(Context::none, |Active { begun, .. }| {
-        Context::of(Snapshot::of_span(begun.ids, begun.state.clone()))
-    })
+    open.0.as_ref().map_or_else(Context::none, |Active { begun, .. }| Context::from(begun))
 }
 
 /// The same for another service.

@@ -17,8 +17,9 @@ use crate::context::NotAcrossAwait;
 /// Dereferences to the span's events, where fields are that become known later.
 ///
 /// Must not be held across an `.await`: a future has [`in_span`](crate::FutureExt::in_span). The
-/// [guide](crate::guide#a-request-as-a-tree) has lines for `clippy.toml`, with which Clippy finds
-/// that.
+/// [guide] has lines for `clippy.toml`, with which Clippy finds that.
+///
+/// [guide]: https://docs.rs/nettrace-writer/latest/nettrace_writer/guide/#a-request-as-a-tree
 ///
 /// A guard that is forgotten (`mem::forget`) leaves its span without a Stop, and in force until an
 /// outer scope ends.

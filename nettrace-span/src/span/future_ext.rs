@@ -1,17 +1,17 @@
 //! What futures can have: a context, labels, a span.
 
-use nettrace_format::v6::Label;
+use nettrace_event::Label;
 
 use super::{End, InSpan, Outcome, Span, SpanEvents};
 use crate::{
     context::{Context, LabelError, WithContext},
-    shared::sessions,
+    recorder::anyone_listens,
 };
 
 /// What a future can have in force while it is polled: every [`Future`] has these methods.
 ///
 /// ```
-/// use nettrace_writer::{Context, FutureExt};
+/// use nettrace_span::{Context, FutureExt};
 ///
 /// # async fn charge() {}
 /// # fn spawn(_: impl Future<Output = ()> + Send + 'static) {}
@@ -35,15 +35,15 @@ pub trait FutureExt: Future + Sized {
     /// # Example
     ///
     /// ```
-    /// use nettrace_writer::{FutureExt, Label};
+    /// use nettrace_span::{FutureExt, Label};
     ///
     /// # async fn charge() {}
     /// # fn block_on(_: impl Future) {}
     /// block_on(charge().with_labels(&[Label::Str("route", "/cart")])?);
-    /// # Ok::<(), nettrace_writer::LabelError>(())
+    /// # Ok::<(), nettrace_span::LabelError>(())
     /// ```
     fn with_labels(self, labels: &[Label<'_>]) -> Result<WithContext<Self>, LabelError> {
-        let context = if sessions::anyone_listens() {
+        let context = if anyone_listens() {
             Context::current().with_labels(labels)?
         } else {
             Context::current()

@@ -57,11 +57,10 @@ use std::{
 
 use nettrace_context::TraceContext;
 
-pub(crate) use self::elapsed::{Started, set_frequency, set_time_of_day};
 use self::engine::{How, Open, Until};
 pub use self::{
     derived::TraceSpan,
-    elapsed::{Elapsed, StartTime},
+    elapsed::{Elapsed, StartTime, Started, set_frequency, set_time_of_day},
     entered::EnteredSpan,
     events::{End, SpanEvents},
     future::InSpan,

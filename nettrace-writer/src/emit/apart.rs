@@ -1,12 +1,10 @@
 //! Events of a span that is not in force on the thread.
 
 use nettrace_event::{AnyEvent, EventType};
+use nettrace_span::frames::{Ids, SAMPLED_OUT};
 
 use super::{in_place::place_now, see_listener, slow::write_ids};
-use crate::{
-    context::frames::{Ids, SAMPLED_OUT},
-    shared::local,
-};
+use crate::shared::local;
 
 /// Records an event in a span, which `version` names, as if that were in force, and no labels.
 /// Returns the time of the event by the processor's counter.

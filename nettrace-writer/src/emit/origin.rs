@@ -3,9 +3,9 @@
 
 use nettrace_event::payload::{Buffer as _, SliceBuffer};
 use nettrace_format::v6;
+use nettrace_span::frames::{IdBytes, Ids, InForce};
 
 use crate::{
-    context::frames::{IdBytes, Ids, InForce},
     process::thread::ThreadRef,
     protocol::row::{ESCAPE_HEAD, Escape},
 };

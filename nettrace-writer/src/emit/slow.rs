@@ -4,6 +4,7 @@ use nettrace_event::{
     AnyEvent, EventType, PAYLOADS_VARY,
     payload::{Buffer as _, MAX_PAYLOAD, SliceBuffer},
 };
+use nettrace_span::frames::{self, Ids, InForce};
 
 use super::{
     general::{Outcome, begin, counter_at, full_fence, now},
@@ -11,7 +12,6 @@ use super::{
     origin::{self, Origin},
 };
 use crate::{
-    context::frames::{self, Ids, InForce},
     protocol::{
         memory::Room,
         record::{Reason, Record},

@@ -1,8 +1,7 @@
 //! The way of an event to its tracepoint.
 
 use nettrace_event::{AnyEvent, EventType, KERNEL_BIT};
-
-use crate::context::frames;
+use nettrace_span::frames;
 
 /// Writes an event to its tracepoint, if the kernel's bit is in the word.
 pub(crate) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {

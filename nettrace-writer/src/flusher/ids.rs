@@ -5,10 +5,9 @@ use std::{
     hash::{BuildHasher, Hasher},
 };
 
-use crate::{
-    context::frames::{IdBytes, Implied},
-    flusher::spans::Spans,
-};
+use nettrace_span::frames::{IdBytes, Implied};
+
+use crate::flusher::spans::Spans;
 
 /// Ids of byte strings, valid from one sequence point to the next.
 ///

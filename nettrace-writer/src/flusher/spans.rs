@@ -9,11 +9,11 @@
 
 use nettrace_context::{ActivityId, SpanId};
 use nettrace_format::v6::{self, LAST_LABEL};
-
-use crate::{
-    context::frames::{ACTIVITY_ID, IdBytes, Implied, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID},
-    shared::choices::Ids,
+use nettrace_span::frames::{
+    ACTIVITY_ID, IdBytes, Implied, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID,
 };
+
+use crate::shared::choices::Ids;
 
 /// A table by span ids. It knows the last spans only, so that about a quarter of its places are
 /// taken.
@@ -256,7 +256,7 @@ mod tests {
     use nettrace_format::v6::Label;
 
     use super::*;
-    use crate::context::frames::{IdList, decode};
+    use nettrace_span::frames::{IdList, decode};
 
     fn ids(trace: u8, span: u64, related: u64) -> IdBytes {
         let mut ids = [trace; 32];

@@ -35,7 +35,6 @@ use crate::{
         pool::Pool,
         record::Floor,
     },
-    span,
 };
 
 /// How often, at most, a stream's sync point is taken again because the clock has jumped.
@@ -89,7 +88,7 @@ impl Timeline {
     /// Begins a round. Returns its `T`, which is later than any before.
     pub(super) fn begin_round(&mut self, floor: &Floor) -> u64 {
         self.look();
-        span::set_time_of_day();
+        nettrace_span::backend::set_time_of_day();
         let mut first = self.now.max(self.last + 1);
         if std::mem::take(&mut self.epoch_is_due) {
             first = first.max(self.latest + 1);

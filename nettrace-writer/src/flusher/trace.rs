@@ -13,9 +13,9 @@ use nettrace_format::{
     content::{RowHeader, SystemTimeParts, ThreadInfo, TraceInfo},
     v6::ThreadSequence,
 };
+use nettrace_span::frames::{self, IdBytes, IdList};
 
 use crate::{
-    context::frames::{self, IdBytes, IdList},
     flusher::{
         ids::Interned,
         output::Output,

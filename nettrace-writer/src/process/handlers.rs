@@ -6,7 +6,8 @@
 use std::{panic::catch_unwind, ptr, sync::OnceLock};
 
 use crate::{
-    process::{GENERATION, descriptors, ids},
+    process::{GENERATION, descriptors},
+    protocol::clock,
     sync::{AtomicBool, AtomicPtr, Ordering},
 };
 
@@ -69,7 +70,7 @@ extern "C" fn in_child() {
     if let Some(sessions) = sessions() {
         (sessions.in_child)();
     }
-    ids::after_fork();
+    nettrace_span::backend::after_fork(clock::monotonic());
     // SAFETY: from here on the file that owned the descriptor neither uses nor closes it.
     descriptors::in_child(|descriptor| unsafe { rustix::io::close(descriptor) });
     if let Some(guest) = GUEST.get() {

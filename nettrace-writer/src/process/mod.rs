@@ -1,5 +1,5 @@
-//! What the process is: its environment, its threads, the ids that only it gives, and what happens
-//! to all of that at `fork` and `exit`.
+//! What the process is: its environment, its threads, and what happens to all of that
+//! at `fork` and `exit`.
 
 pub(crate) mod description;
 #[cfg(unix)]
@@ -7,13 +7,25 @@ pub(crate) mod descriptors;
 pub(crate) mod environment;
 #[cfg(unix)]
 pub(crate) mod handlers;
-pub(crate) mod ids;
 pub(crate) mod thread;
 
-use crate::sync::{AtomicU32, Ordering};
+use std::{
+    collections::hash_map::RandomState,
+    hash::{BuildHasher, Hasher},
+};
+
+use crate::{
+    protocol::clock,
+    sync::{AtomicU32, Ordering},
+};
 
 /// How many `fork`s separate this process from the first one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// Random bits: the standard library seeds its hash maps with some of the system.
+pub(crate) fn random() -> u64 {
+    RandomState::new().build_hasher().finish() ^ clock::monotonic()
+}
 
 /// A number that tells a process from those that it was forked from.
 pub(crate) fn generation() -> u32 {

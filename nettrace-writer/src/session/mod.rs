@@ -12,7 +12,7 @@ use std::{
 };
 
 use crate::{
-    emit::RECORDER,
+    emit,
     flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
     protocol::{clock::Source, pool::Pool},
     session::builder::SessionBuilder,
@@ -27,7 +27,6 @@ use crate::{
         stats::Stats,
         warning::{self, Warning},
     },
-    span,
 };
 
 /// A trace that is being recorded, from [`SessionBuilder::start`] to [`finish`](Self::finish).
@@ -122,9 +121,9 @@ impl Session {
         let key_values = builder.all_key_values();
         let source = Source::choose(builder.clock).ok_or(Error::NoClock)?;
         if source.is_counter() {
-            span::set_frequency(source.ticks_per_second());
+            nettrace_span::backend::set_frequency(source.ticks_per_second());
         }
-        let slot = Arc::new(Slot::take(&RECORDER)?);
+        let slot = Arc::new(Slot::take(emit::attach)?);
         let (commands, inbox) = channel::bounded(64);
         let shared = Arc::new(Shared::new(
             slot.number(),

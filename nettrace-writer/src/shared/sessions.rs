@@ -31,9 +31,10 @@
 use std::{ptr, sync::Arc};
 
 use nettrace_event::{
-    EventType, Level, NOT_REGISTERED, Recorder, SESSION_BITS,
+    EventType, Level, NOT_REGISTERED, SESSION_BITS,
     registry::{self, Backend, BackendEntry, RegisterError},
 };
+use nettrace_span::backend::LISTENERS;
 
 pub(crate) mod handler_events;
 #[cfg(unix)]
@@ -55,9 +56,8 @@ pub(crate) static UNPLACED: [AtomicU64; SESSION_BITS as usize + 1] =
     [const { AtomicU64::new(0) }; SESSION_BITS as usize + 1];
 
 static TABLE: AtomicPtr<Mutex<Table>> = AtomicPtr::new(ptr::null_mut());
-/// How many sessions listen, and [`TRACEPOINTS`]. 0: nothing that accompanies events is wanted.
-static LISTENERS: AtomicU32 = AtomicU32::new(0);
-/// Bit of [`LISTENERS`]: the program uses tracepoints, so the kernel may listen at any time.
+/// Bit of [`LISTENERS`], which otherwise counts the sessions that listen: the program uses
+/// tracepoints, so the kernel may listen at any time.
 #[cfg(any(unix, feature = "user_events"))]
 const TRACEPOINTS: u32 = 1 << 31;
 /// How often what sessions record has changed.
@@ -127,9 +127,9 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Takes a free slot. `recorder` records events from now on.
-    pub(crate) fn take(recorder: &'static Recorder) -> Result<Self, Error> {
-        local::holding_locks(|| prepare_process(recorder));
+    /// Takes a free slot. `attach` says what records events.
+    pub(crate) fn take(attach: fn()) -> Result<Self, Error> {
+        local::holding_locks(|| prepare_process(attach));
         local::holding_locks(Self::take_free).unwrap_or(Err(Error::InSignalHandler))
     }
 
@@ -300,13 +300,6 @@ impl Drop for Slot {
             local::holding_locks(|| table().lock().reserved &= !(1 << self.number));
         }
     }
-}
-
-/// Whether any session listens to anything, or the kernel may: one relaxed load. As with the words
-/// of types, a thread that learns of a session's start from whoever started it sees the session.
-#[inline(always)]
-pub(crate) fn anyone_listens() -> bool {
-    LISTENERS.load(Ordering::Relaxed) != 0
 }
 
 /// Says that the program uses tracepoints.
@@ -485,12 +478,12 @@ fn refused() -> impl Iterator<Item = &'static String> {
 }
 
 /// Prepares the process for its first session.
-fn prepare_process(recorder: &'static Recorder) {
+fn prepare_process(attach: fn()) {
     static BACKEND: BackendEntry = BackendEntry::new(&Sessions);
     install_handlers();
     // Before any bit of a session is in a word: no event of a type that was set aside may be lost
     // from then on.
-    recorder.attach();
+    attach();
     registry::install(&BACKEND);
     note_refused_types();
     #[cfg(feature = "user_events")]

@@ -13,7 +13,7 @@ use crate::context::Sampling;
 
 /// Where a span begins.
 #[derive(Debug)]
-pub(crate) enum Above<'a> {
+pub enum Above<'a> {
     /// In the span in force.
     Current,
     /// In the span of a snapshot, if it has one.
@@ -24,18 +24,21 @@ pub(crate) enum Above<'a> {
 
 /// A span that has begun: what puts it in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Begun {
-    pub(crate) ids: Ids,
+pub struct Begun {
+    /// Its ids.
+    pub ids: Ids,
     /// The number that the span id was made from, which no other span has. With the bit
     /// [`SAMPLED_OUT`] if that holds.
-    pub(crate) number: u64,
-    pub(crate) state: Option<Arc<TraceState>>,
+    pub number: u64,
+    /// The `tracestate` that it has inherited.
+    pub state: Option<Arc<TraceState>>,
 }
 
 impl Begun {
     /// Whether the span is recorded, and not sampled out.
     #[inline(always)]
-    pub(crate) fn is_recorded(&self) -> bool {
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
         self.number & SAMPLED_OUT == 0
     }
 
@@ -107,9 +110,11 @@ pub(crate) fn begin_span<'a>(above: &Above<'_>, put: impl FnOnce(Begun) -> &'a m
     }
 }
 
-/// Makes ids for a span, and puts nothing in force.
+/// Makes ids for a span, and puts nothing in force. Whoever calls this has
+/// [attached](crate::backend::SpanRecorder::attach) itself.
 #[inline(never)]
-pub(crate) fn new_ids(above: &Above<'_>) -> Begun {
+#[must_use]
+pub fn new_ids(above: &Above<'_>) -> Begun {
     let made = with_frames(|frames| {
         let secret = Secret::get();
         let (span, number) = new_span(&mut frames.block, secret);

@@ -1,15 +1,13 @@
 //! What is in force, for the rows of events.
 
-#[cfg(feature = "user_events")]
-use nettrace_format::v6::Label;
+use nettrace_event::Label;
 
-#[cfg(feature = "user_events")]
-use super::decode;
-use super::{FRAMES, Ids, LAST, id_list, version};
+use super::{FRAMES, Ids, LAST, decode, id_list, version};
 use crate::sync::{Ordering, compiler_fence};
 
 /// What is in force on a thread, for its rows.
-pub(crate) enum InForce<'a> {
+#[derive(Clone, Copy, Debug)]
+pub enum InForce<'a> {
     /// Nothing.
     Nothing,
     /// A span without labels.
@@ -22,7 +20,7 @@ pub(crate) enum InForce<'a> {
 /// Calls `f` with the span in force and the version, if nothing else is in force. Returns `None`
 /// if something else is, or if that cannot be read: see [`with_current`].
 #[inline(always)]
-pub(crate) fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
+pub fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
         // A signal handler does not change the frames meanwhile. See `with_frames`.
@@ -41,7 +39,7 @@ pub(crate) fn with_span<R>(f: impl FnOnce(&Ids, u64) -> R) -> Option<R> {
 /// Calls `f` with the version of what is in force, and with what it is. Returns `None` if it cannot
 /// be read: a signal handler interrupted a change of it.
 #[inline(always)]
-pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
+pub fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R> {
     let mut f = Some(f);
     let called = FRAMES.try_with(|frames| {
         let frames = frames.try_borrow().ok()?;
@@ -79,8 +77,8 @@ pub(crate) fn with_current<R>(f: impl FnOnce(u64, InForce<'_>) -> R) -> Option<R
 }
 
 /// The activity in force, and the one that it was started from.
-#[cfg(feature = "user_events")]
-pub(crate) fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
+#[must_use]
+pub fn activity() -> (Option<[u8; 16]>, Option<[u8; 16]>) {
     if version() == 0 {
         return (None, None);
     }

@@ -1,6 +1,6 @@
 //! Label lists, as they are encoded.
 
-use nettrace_format::v6::{self, LAST_LABEL, Label, LabelBytes};
+use nettrace_event::label::{self, LAST_LABEL, Label, LabelBytes};
 
 use super::span_ids::{ACTIVITY_ID, RELATED_ACTIVITY_ID, SPAN_ID, TRACE_ID};
 
@@ -20,7 +20,7 @@ impl List<'_> {
         mut list: &[u8],
         is_left_out: impl Fn(&LabelBytes<'_>) -> bool,
     ) -> Option<()> {
-        while let Some(label) = v6::split_label(list) {
+        while let Some(label) = label::split_label(list) {
             if !is_left_out(&label) {
                 let to = self.bytes.get_mut(self.len..self.len + label.len)?;
                 to.copy_from_slice(&list[..label.len]);
@@ -83,9 +83,9 @@ pub(super) fn is_id(kind: u8) -> bool {
 }
 
 /// The labels of an encoded list.
-pub(crate) fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Label<'_>> {
+pub fn decode(mut bytes: &[u8]) -> impl Iterator<Item = Label<'_>> {
     std::iter::from_fn(move || {
-        let (label, len) = v6::read_label(bytes)?;
+        let (label, len) = label::read_label(bytes)?;
         bytes = &bytes[len..];
         Some(label)
     })

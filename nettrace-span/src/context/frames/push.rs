@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use nettrace_format::v6::{self, Label, LabelBytes};
+use nettrace_event::label::{Label, LabelBytes, put_label};
 
 use super::{
     Begun, Entered, Frames, MAX_ID_BYTES, MAX_LABEL_BYTES, SAMPLED_OUT, Snapshot, id_list, is_id,
@@ -33,7 +33,7 @@ impl Frames {
         for (position, label) in labels.iter().enumerate() {
             if !labels[position + 1..].iter().any(|later| replaces(later, label)) {
                 (list.last, list.len) =
-                    (list.len, list.len + v6::put_label(label, &mut list.bytes[list.len..])?);
+                    (list.len, list.len + put_label(label, &mut list.bytes[list.len..])?);
             }
         }
         let end = start + list.end();

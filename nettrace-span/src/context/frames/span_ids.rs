@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nettrace_context::{ActivityId, SpanId, TraceContext, TraceFlags, TraceId, TraceState};
-use nettrace_format::v6::{LAST_LABEL, Label};
+use nettrace_event::label::{LAST_LABEL, Label};
 
 use super::{decode, ids};
 
@@ -11,20 +11,24 @@ use super::{decode, ids};
 /// span id, each with its kind.
 pub(super) const MAX_ID_BYTES: usize = 3 * 17 + 9;
 
-/// Kinds of labels.
-pub(crate) const ACTIVITY_ID: u8 = 1;
-pub(crate) const RELATED_ACTIVITY_ID: u8 = 2;
-pub(crate) const TRACE_ID: u8 = 3;
-pub(crate) const SPAN_ID: u8 = 4;
+/// The kind of the label [`ActivityId`](Label::ActivityId), as it is encoded.
+pub const ACTIVITY_ID: u8 = 1;
+/// The kind of the label [`RelatedActivityId`](Label::RelatedActivityId), as it is encoded.
+pub const RELATED_ACTIVITY_ID: u8 = 2;
+/// The kind of the label [`TraceId`](Label::TraceId), as it is encoded.
+pub const TRACE_ID: u8 = 3;
+/// The kind of the label [`SpanId`](Label::SpanId), as it is encoded.
+pub const SPAN_ID: u8 = 4;
 
 /// The ids of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ids {
+pub struct Ids {
     /// The trace id's halves, in the order in which a chunk has them.
     pub(super) trace: [u64; 2],
-    pub(crate) span: SpanId,
+    /// The span.
+    pub span: SpanId,
     /// The parent. In a root, the span that it follows from.
-    pub(crate) related: Option<SpanId>,
+    pub related: Option<SpanId>,
     /// The flags of `traceparent`, and [`OPEN`] or [`OUT`].
     pub(super) flags: u64,
 }
@@ -38,13 +42,15 @@ pub(super) const OUT: u64 = 1 << 9;
 
 /// Bit of the version of what is in force, and of the number of a span: it is sampled out. Numbers
 /// are below it.
-pub(crate) const SAMPLED_OUT: u64 = 1 << 63;
+pub const SAMPLED_OUT: u64 = 1 << 63;
 
 /// The ids of a span as a chunk has them: the trace, the span, and the related span or 0.
-pub(crate) type IdBytes = [u8; 32];
+pub type IdBytes = [u8; 32];
 
 impl Ids {
-    pub(crate) fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
+    /// The ids of a span of this process, which is recorded. It has no parent.
+    #[must_use]
+    pub fn new(trace: TraceId, span: SpanId, flags: TraceFlags) -> Self {
         Self { trace: halves(trace), span, related: None, flags: flags.bits().into() }
     }
 
@@ -65,11 +71,13 @@ impl Ids {
         if self.flags & OUT != 0 { SAMPLED_OUT } else { 0 }
     }
 
-    pub(crate) fn trace(&self) -> TraceId {
+    /// The trace.
+    #[must_use]
+    pub fn trace(&self) -> TraceId {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
         bytes[8..].copy_from_slice(&self.trace[1].to_le_bytes());
-        TraceId::from_bytes(bytes).expect("it was one")
+        TraceId::from_bytes(bytes).unwrap_or_else(|| unreachable!("it was one"))
     }
 
     pub(crate) fn flags(&self) -> TraceFlags {
@@ -83,7 +91,7 @@ impl Ids {
 
     /// What a chunk has of them, and the flags.
     #[inline]
-    pub(crate) fn to_words(self) -> [u64; 5] {
+    pub fn to_words(self) -> [u64; 5] {
         let [upper, lower] = self.trace;
         let related = self.related.map_or(0, SpanId::to_u64);
         [upper, lower, self.span.to_u64(), related, self.flags]
@@ -91,14 +99,15 @@ impl Ids {
 
     /// From their [words](Self::to_words). `None` if no ids have these words.
     #[inline]
-    pub(crate) fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
+    #[must_use]
+    pub fn from_words([upper, lower, span, related, flags]: [u64; 5]) -> Option<Self> {
         let span = SpanId::from_u64(span).filter(|_| upper | lower != 0)?;
         Some(Self { trace: [upper, lower], span, related: SpanId::from_u64(related), flags })
     }
 
     /// Writes the ids as a chunk has them.
     #[inline(always)]
-    pub(crate) fn write(&self, bytes: &mut IdBytes) {
+    pub fn write(&self, bytes: &mut IdBytes) {
         bytes[..8].copy_from_slice(&self.trace[0].to_le_bytes());
         bytes[8..16].copy_from_slice(&self.trace[1].to_le_bytes());
         bytes[16..24].copy_from_slice(&self.span.to_u64().to_le_bytes());
@@ -112,10 +121,11 @@ fn halves(trace: TraceId) -> [u64; 2] {
     [bytes as u64, (bytes >> 64) as u64]
 }
 
-/// The labels that a span's list need not have, and how many bytes they take. With [`Ids::Activities`](crate::Ids::Activities) it
-/// does not have them.
+/// The labels that a span's list need not have, and how many bytes they take. With
+/// `Ids::Activities` of `nettrace-writer` it does not have them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Implied {
+pub enum Implied {
+    /// It has all.
     Nothing = 0,
     /// The span id, which the activity id contains.
     Span = 9,
@@ -125,7 +135,8 @@ pub(crate) enum Implied {
 
 /// The label list of a span with these ids: the activity, the activity of the parent if there is
 /// one, the trace and the span.
-pub(crate) struct IdList {
+#[derive(Clone, Debug)]
+pub struct IdList {
     bytes: [u8; MAX_ID_BYTES],
     len: usize,
 }
@@ -133,13 +144,15 @@ pub(crate) struct IdList {
 impl IdList {
     /// The list, in which the last label is not marked.
     #[inline(always)]
-    pub(crate) fn new(ids: &IdBytes) -> Self {
+    #[must_use]
+    pub fn new(ids: &IdBytes) -> Self {
         Self::with_mark(ids, 0)
     }
 
     /// The list, in which the last label is marked as such.
     #[inline(always)]
-    pub(crate) fn ended(ids: &IdBytes) -> Self {
+    #[must_use]
+    pub fn ended(ids: &IdBytes) -> Self {
         Self::with_mark(ids, LAST_LABEL)
     }
 
@@ -155,7 +168,7 @@ impl IdList {
 
     /// Appends the list without some of its labels, in which the last one is marked as such.
     #[inline(always)]
-    pub(crate) fn append_ended(ids: &IdBytes, implied: Implied, out: &mut Vec<u8>) {
+    pub fn append_ended(ids: &IdBytes, implied: Implied, out: &mut Vec<u8>) {
         with_list(ids, LAST_LABEL, |bytes| {
             // All of them, so that their number is constant.
             let end = out.len() + bytes.len() - implied as usize;
@@ -168,7 +181,9 @@ impl IdList {
         });
     }
 
-    pub(crate) fn as_bytes(&self) -> &[u8] {
+    /// The list's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
@@ -207,7 +222,7 @@ fn list<const LEN: usize>(ids: &IdBytes, activity: &[u8; 16], mark: u8) -> [u8; 
 }
 
 /// The labels of a span with these ids.
-pub(crate) fn labels<'a>(ids: &IdBytes) -> impl Iterator<Item = Label<'a>> + use<'a> {
+pub fn labels<'a>(ids: &IdBytes) -> impl Iterator<Item = Label<'a>> + use<'a> {
     let list = IdList::new(ids);
     let owned = |label: Label<'_>| match label {
         Label::ActivityId(id) => Some(Label::ActivityId(id)),

@@ -1,4 +1,4 @@
-use nettrace_format::v6::{LAST_LABEL, split_label};
+use nettrace_event::label::{LAST_LABEL, split_label};
 
 use super::{
     Above, Begun, Entered, InForce, Label, MAX_LABEL_BYTES, begin_span, decode, enter_span, leave,

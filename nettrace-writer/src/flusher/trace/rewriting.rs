@@ -1,9 +1,9 @@
 //! Writes rows that cannot stay as they were recorded.
 
 use nettrace_format::{FormatError, Row, content::RowHeader};
+use nettrace_span::frames;
 
 use crate::{
-    context::frames,
     flusher::{
         output::Output,
         segment::{Segment, Step, gap_of},

@@ -16,8 +16,9 @@ use nettrace_format::{
     v6::{RowChange, RowState, decode_row, relabel_row},
 };
 
+use nettrace_span::frames::{IdBytes, IdList, Implied};
+
 use crate::{
-    context::frames::{IdBytes, IdList, Implied},
     flusher::{
         output::Output,
         segment::{Segment, gap_of},

@@ -3,29 +3,8 @@
 /// Whether this kind of processor has a counter that programs may read.
 pub(super) const EXISTS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
-/// Reads the processor's counter.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub(crate) fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction; it touches no memory.
-    #[allow(unused_unsafe, reason = "safe in newer compilers")]
-    unsafe {
-        std::arch::x86_64::_rdtsc()
-    }
-}
-
-/// Reads the processor's counter.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-pub(crate) fn counter() -> u64 {
-    let now: u64;
-    // SAFETY: reads a register that user mode may read on every system that Rust's standard library
-    // supports.
-    unsafe {
-        std::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nostack, preserves_flags))
-    };
-    now
-}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(crate) use nettrace_span::backend::counter;
 
 /// Reads the monotonic clock, because this processor has no counter.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

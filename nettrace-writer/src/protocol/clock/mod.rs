@@ -34,7 +34,7 @@ use std::time::Duration;
 pub(crate) use self::{
     counter::{counter, ordered},
     stopwatch::{Deadline, Stopwatch},
-    system::{monotonic, time_of_day},
+    system::monotonic,
     watch::Watch,
 };
 

@@ -52,7 +52,7 @@ pub(super) fn unsteered() -> u64 {
 }
 
 /// The time of day, since 1970-01-01 UTC.
-pub(crate) fn time_of_day() -> Duration {
+pub(super) fn time_of_day() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 

@@ -3,8 +3,9 @@
 use std::ptr;
 
 use nettrace_event::{SESSION_BITS, registry};
+use nettrace_span::backend::LISTENERS;
 
-use super::{LISTENERS, TABLE, TRACEPOINTS, handler_events, write_out};
+use super::{TABLE, TRACEPOINTS, handler_events, write_out};
 use crate::{
     process::handlers::{self, Handlers},
     shared::local,

@@ -1,0 +1,90 @@
+//! What spans and contexts ask of whoever records events: of nobody, until a backend attaches
+//! itself.
+//!
+//! `nettrace-writer` does so before a listener's bit can be in the word of any type, and stays
+//! attached. While nobody is attached, no span begins.
+//!
+//! # Unsafe
+//!
+//! - P1: the pointer comes from `&'static` references, so turning it back into one is always sound.
+#![allow(unsafe_code, reason = "P1")]
+
+use std::{fmt, ptr};
+
+use nettrace_event::EventType;
+
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, fence};
+
+/// A word for the backend: not 0 while anybody may listen to anything. While it is 0, labels are
+/// not kept.
+pub static LISTENERS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether anybody listens to anything: one relaxed load. As with the words of types, a thread that
+/// learns of a session's start from whoever started it sees the session.
+#[inline(always)]
+pub(crate) fn anyone_listens() -> bool {
+    LISTENERS.load(Ordering::Relaxed) != 0
+}
+
+/// What a backend tells of its own. It must be a `static`.
+///
+/// None of these functions may put anything in force on the thread.
+#[allow(clippy::exhaustive_structs, reason = "one backend makes it")]
+pub struct SpanRecorder {
+    /// Notes that something else is in force on this thread than at its last event.
+    pub changed: fn(),
+    /// The [counter](crate::backend::counter) at the thread's last event. `None` if something else
+    /// is in force since then, or if the event's time is that of another clock.
+    pub last_counter: fn() -> Option<u64>,
+    /// Leaves an event out, because what is in force is sampled out, and counts it. The type's word
+    /// comes with it. Returns `false` if the event is to be recorded in spite of that.
+    pub leave_out: fn(&'static EventType, u32) -> bool,
+    /// The monotonic clock, in nanoseconds.
+    pub monotonic: fn() -> u64,
+    /// Random bits, by which the ids of this process differ from those of others. Called once.
+    pub random: fn() -> u64,
+}
+
+impl SpanRecorder {
+    /// Makes this what all spans and contexts of the process ask, from now on. Call it before
+    /// [`nettrace_event::Recorder::attach`].
+    pub fn attach(&'static self) {
+        // Relaxed: see `look_again`.
+        RECORDER.store(ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for SpanRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SpanRecorder")
+    }
+}
+
+static NOBODY: SpanRecorder = SpanRecorder {
+    changed: || {},
+    last_counter: || None,
+    leave_out: |ty, word| look_again().is_some_and(|recorder| (recorder.leave_out)(ty, word)),
+    monotonic: || look_again().map_or(0, |recorder| (recorder.monotonic)()),
+    random: || look_again().map_or(0, |recorder| (recorder.random)()),
+};
+static RECORDER: AtomicPtr<SpanRecorder> = AtomicPtr::new((&raw const NOBODY).cast_mut());
+
+/// What is attached, as far as the thread knows.
+#[inline(always)]
+pub(crate) fn recorder() -> &'static SpanRecorder {
+    // Relaxed: a recorder is never written to. An old value leads to `look_again`, or to what is
+    // right for a thread that has recorded no event yet: it keeps nothing that changes.
+    // SAFETY: P1.
+    unsafe { &*RECORDER.load(Ordering::Relaxed) }
+}
+
+/// What is attached by now.
+///
+/// A span begins because its thread has read a listener's bit in the word of a type. The backend
+/// was attached before that bit was set, so this finds it.
+#[cold]
+fn look_again() -> Option<&'static SpanRecorder> {
+    // Pairs with the release in `registry::listen`.
+    fence(Ordering::Acquire);
+    Some(recorder()).filter(|recorder| !ptr::eq(*recorder, &raw const NOBODY))
+}
