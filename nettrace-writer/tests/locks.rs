@@ -75,10 +75,8 @@ fn nap() {
 
 /// Starts a thread that registers [`Slow`]. It holds the lock when this returns.
 fn holder() -> thread::JoinHandle<()> {
-    // Before the first session an event only sets its type aside, without a lock.
-    Session::builder().sink(MemorySink::new()).start().unwrap().finish().unwrap();
     install(nap);
-    let holder = thread::spawn(|| Slow { value: 1 }.emit());
+    let holder = thread::spawn(|| drop(Session::builder().register::<Slow>()));
     while !IS_HELD.load(Ordering::SeqCst) {
         thread::yield_now();
     }
@@ -88,6 +86,7 @@ fn holder() -> thread::JoinHandle<()> {
 #[test]
 fn a_child_registers_types_while_a_thread_of_its_parent_did() {
     alone("a_child_registers_types_while_a_thread_of_its_parent_did", || {
+        // There is no session, and there was none before: this crate has seen only the type.
         let holder = holder();
         // SAFETY: the test is about what the child does; it leaves by `_exit`.
         let child = unsafe { libc::fork() };
@@ -123,7 +122,7 @@ fn a_thread_that_waits_for_a_registration_sleeps() {
         };
         let holder = holder();
         let before = ran();
-        Other { value: 1 }.emit();
+        drop(Session::builder().register::<Other>());
         let ran = ran() - before;
         assert!(Other::event_types()[0].is_registered());
         assert!(!IS_HELD.load(Ordering::SeqCst));
