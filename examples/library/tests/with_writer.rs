@@ -3,16 +3,22 @@
 #![allow(unsafe_code, reason = "fork")]
 
 use std::{
+    collections::HashMap,
+    pin::pin,
     sync::{Arc, Barrier},
+    task::{self, Poll, Waker},
     thread,
 };
 
-use library::{Pool, PoolEvent};
+use library::{Connection, Pool, PoolEvent};
 use nettrace_event::{
-    EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema, example::SALE,
+    EventSchema, EventType, FieldSchema, FieldType, Level, PayloadEncoder, Place, ProviderSchema,
+    example::SALE, is_wanted,
 };
-use nettrace_reader::Reader;
-use nettrace_writer::{Emit, Session, TraceEvent, refused_types, sink::MemorySink};
+use nettrace_reader::{Label, Reader, Value};
+use nettrace_writer::{
+    Context, Emit, Session, TraceEvent, refused_types, sink::MemorySink, traced,
+};
 use testkit::process::skipped_in_emulator;
 
 /// An event of a library, with an id that another has as well.
@@ -91,9 +97,12 @@ fn records_in_a_child() {
     if child == 0 {
         let answer = std::panic::catch_unwind(|| {
             let (sink, session) = session("Example-Pool");
-            Pool::new("db-1").acquire();
+            let connection = Pool::new("db-1").acquire();
+            let _ = connection.query("");
             session.finish().expect("a trace");
-            i32::from(names(&sink) != ["PoolEventOpened"])
+            let expected =
+                ["PoolEventOpened", "queryStart", "StatementStart", "StatementStop", "queryStop"];
+            i32::from(names(&sink) != expected)
         });
         // SAFETY: takes a number and does not return.
         unsafe { libc::_exit(answer.unwrap_or(99)) };
@@ -116,7 +125,14 @@ fn records_what_races_with_the_first_session() {
             let (types, start, started) = (types.clone(), start.clone(), started.clone());
             thread::spawn(move || {
                 start.wait();
-                types.iter().for_each(|ty| Many { ty, value: 0 }.emit());
+                for ty in types.iter() {
+                    if thread % 2 == 0 {
+                        Many { ty, value: 0 }.emit();
+                    } else {
+                        // As a span does before its Start.
+                        let _ = is_wanted(ty);
+                    }
+                }
                 started.wait();
                 types.iter().for_each(|ty| Many { ty, value: 1 + thread }.emit());
             })
@@ -134,10 +150,79 @@ fn records_what_races_with_the_first_session() {
     }
 }
 
+/// A span of the application.
+#[traced(provider = "Example-Pool")]
+fn asks(connection: &Connection) -> Context {
+    assert_eq!(connection.query("select").unwrap(), 6);
+    assert!(connection.query("").is_err());
+    Context::current()
+}
+
+/// The events with their depth in the tree, their outcome and the labels that somebody has given.
+fn tree(sink: &MemorySink) -> Vec<String> {
+    let bytes = sink.bytes();
+    let mut reader = Reader::new(&bytes[..]).expect("a trace").sorted();
+    let (mut depths, mut traces) = (HashMap::new(), Vec::new());
+    let mut lines = Vec::new();
+    while let Some(event) = reader.next_event().expect("a whole trace") {
+        let (mut own, mut related, mut given) = (None, None, String::new());
+        for label in event.labels().iter() {
+            match label {
+                Label::ActivityId(id) => own = Some(*id),
+                Label::RelatedActivityId(id) => related = Some(*id),
+                Label::TraceId(id) => traces.push(*id),
+                Label::Text(key, value) => given += &format!(" {key}={value}"),
+                Label::Number(key, value) => given += &format!(" {key}={value}"),
+                _ => {}
+            }
+        }
+        let above = related.map_or(0, |related| depths[&related]);
+        let depth = *depths.entry(own.expect("all are in spans")).or_insert(above + 1);
+        let fields = event.fields().map(|field| field.expect("a field"));
+        let outcome = fields.into_iter().find(|(name, _)| *name == "outcome");
+        let outcome = match outcome {
+            Some((_, Value::Text(outcome))) => format!(" {outcome}"),
+            _ => String::new(),
+        };
+        lines.push(format!("{depth} {}{outcome}{given}", event.metadata().name));
+    }
+    traces.dedup();
+    assert_eq!(traces.len(), 1, "one trace");
+    lines
+}
+
+fn records_the_spans_in_the_tree_of_the_application() {
+    let connection = Pool::new("db-3").acquire();
+    // Their types are met while nobody listens.
+    asks(&connection);
+    let (sink, session) = session("Example-Pool");
+    let context = asks(&connection);
+    let mut answer = pin!(connection.query_within(&context).expect("a label"));
+    let mut cx = task::Context::from_waker(Waker::noop());
+    assert_eq!(answer.as_mut().poll(&mut cx), Poll::Ready(2));
+    let stats = session.finish().expect("a trace");
+    assert_eq!((stats.attempted, stats.dropped()), (stats.written, 0));
+    let expected = [
+        "1 asksStart",
+        "2 queryStart",
+        "3 StatementStart pool=main",
+        "3 StatementStop ok pool=main",
+        "2 queryStop ok",
+        "2 queryStart",
+        "3 StatementStart pool=main",
+        "3 StatementStop err pool=main",
+        "2 queryStop err",
+        "1 asksStop ok",
+        "2 answer ok connection=1",
+    ];
+    assert_eq!(tree(&sink), expected);
+}
+
 #[test]
 fn the_events_are_in_the_trace_from_the_first_session_on() {
     let mut pool = Pool::new("db-1");
     let connection = pool.acquire();
+    assert!(connection.query("select").is_ok());
     First.emit();
     Second.emit();
     assert!(PoolEvent::event_types()[0].enabled() == 0, "nobody listens");
@@ -171,6 +256,7 @@ fn the_events_are_in_the_trace_from_the_first_session_on() {
     session_of_second.finish().expect("a trace");
     pool = Pool::new("db-2");
     pool.acquire();
+    records_the_spans_in_the_tree_of_the_application();
     assert_eq!(names(&first), ["PoolEventOpened", "PoolEventReused"]);
     assert_eq!(names(&second), ["PoolEventReused", "PoolEventClosed"]);
 }
