@@ -4,8 +4,9 @@
 //! async one, each beside the same of `tracing`. A program with one of each is built, and one with
 //! [`COUNT`] more of a kind; the difference is what they cost. Only the program itself is compiled
 //! while the time is taken. The second table is about what an application pays once: all that it
-//! compiles and contains for one event, from an empty target folder. In the rows `unheard` the
-//! event is that of a library, and the application has neither a session nor a subscriber.
+//! compiles and contains for one event, from an empty target folder. In the rows `unheard` and
+//! `unheard-call` the event, or the traced function, is that of a library, and the application has
+//! neither a session nor a subscriber.
 //!
 //! Bytes of code are those of the section `.text`. With the same compiler they hardly depend on the
 //! machine, so the lane compares them with the bounds in `benches/weight.json`. Times do, so they
@@ -77,7 +78,7 @@ impl Kind {
     }
 }
 
-/// What an application is that has one event.
+/// What an application is that has one event, or one traced function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Application {
     /// A program that records it, and does nothing else.
@@ -86,16 +87,19 @@ enum Application {
     Service,
     /// A program that records nothing. The event is that of a library that it uses.
     OfLibrary,
+    /// The same, with a traced function in place of the event.
+    OfTracedLibrary,
 }
 
 impl Application {
-    const ALL: [Self; 3] = [Self::Program, Self::Service, Self::OfLibrary];
+    const ALL: [Self; 4] = [Self::Program, Self::Service, Self::OfLibrary, Self::OfTracedLibrary];
 
     fn name(self) -> &'static str {
         match self {
             Self::Program => "program",
             Self::Service => "service",
             Self::OfLibrary => "unheard",
+            Self::OfTracedLibrary => "unheard-call",
         }
     }
 }

@@ -44,52 +44,56 @@ impl Program {
         Self { name, dependencies: library.dependencies(workspace), code }
     }
 
-    /// An application, and its one event if `library` is given.
+    /// An application, and its one event or traced function if `library` is given.
     pub(super) fn whole(
         workspace: &Workspace,
         library: Option<Library>,
         application: Application,
     ) -> Self {
-        let is_heard = application != Application::OfLibrary;
-        let (mut dependencies, mut code, start, event) = match library {
-            None => (String::new(), String::new(), "", ""),
+        let is_heard = matches!(application, Application::Program | Application::Service);
+        let is_call = application == Application::OfTracedLibrary;
+        let dependencies = match library {
+            None => String::new(),
+            Some(Library::Ours) if is_heard => Library::Ours.dependencies(workspace),
+            Some(Library::Ours) => of_libraries(workspace, is_call),
+            Some(Library::Tracing) if is_heard => {
+                Library::Tracing.dependencies(workspace) + "tracing-subscriber = \"0.3\"\n"
+            }
+            Some(Library::Tracing) => Library::Tracing.dependencies(workspace),
+        };
+        let (items, start, event) = match library {
+            None => (String::new(), "", ""),
+            Some(Library::Ours) if is_call => (OUR_CALL.to_owned(), "", "call(number);"),
+            Some(Library::Tracing) if is_call => (THEIR_CALL.to_owned(), "", "call(number);"),
             Some(Library::Ours) => {
-                let event = "Answered { number }.emit();";
-                if is_heard {
-                    let code = format!("{OUR_IMPORTS}{OUR_EVENT}");
-                    (Library::Ours.dependencies(workspace), code, OUR_START, event)
-                } else {
-                    let path = workspace.root.join("nettrace-event");
-                    let dependency = format!(
-                        "nettrace-event = {{ path = {path:?}, features = [\"derive\"] }}\n"
-                    );
-                    (dependency, format!("{LIBRARY_IMPORTS}{OUR_EVENT}"), "", event)
-                }
+                let (imports, start) =
+                    if is_heard { (OUR_IMPORTS, OUR_START) } else { (LIBRARY_IMPORTS, "") };
+                (format!("{imports}{OUR_EVENT}"), start, "Answered { number }.emit();")
             }
             Some(Library::Tracing) => {
-                let (subscriber, start) = if is_heard {
-                    ("tracing-subscriber = \"0.3\"\n", "tracing_subscriber::fmt().init();")
-                } else {
-                    ("", "")
-                };
-                let dependencies = Library::Tracing.dependencies(workspace) + subscriber;
-                let event = "tracing::info!(number, \"answered\");";
-                (dependencies, String::new(), start, event)
+                let start = if is_heard { "tracing_subscriber::fmt().init();" } else { "" };
+                (String::new(), start, "tracing::info!(number, \"answered\");")
             }
         };
-        if application == Application::Service {
-            dependencies.push_str(AXUM);
-        }
-        code.push_str(if application == Application::Service { SERVICE } else { PROGRAM });
-        let code = code.replace("START", start).replace("EVENT", event);
+        let (more, program) =
+            if application == Application::Service { (AXUM, SERVICE) } else { ("", PROGRAM) };
+        let code = (items + program).replace("START", start).replace("EVENT", event);
         let library = library.map_or("nothing", Library::name);
-        Self { name: format!("{}-{library}", application.name()), dependencies, code }
+        let name = format!("{}-{library}", application.name());
+        Self { name, dependencies: dependencies + more, code }
     }
 
     /// Writes the program's code, which makes cargo compile it again.
     pub(super) fn write_code(&self, folder: &Path) -> Result<()> {
         write(&folder.join(&self.name).join("src/main.rs"), &self.code)
     }
+}
+
+/// What a library depends on for its events, or for its spans.
+fn of_libraries(workspace: &Workspace, is_call: bool) -> String {
+    let name = if is_call { "nettrace-span" } else { "nettrace-event" };
+    let path = workspace.root.join(name);
+    format!("{name} = {{ path = {path:?}, features = [\"derive\"] }}\n")
 }
 
 /// Writes a workspace of `programs` into `folder`.
@@ -285,6 +289,24 @@ const OUR_EVENT: &str = "
 #[trace_event(provider = \"Weight\")]
 struct Answered {
     number: u64,
+}
+
+";
+
+const OUR_CALL: &str = "
+#[nettrace_span::traced(provider = \"Weight\", fields = [number])]
+#[inline(never)]
+fn call(number: u64) -> u64 {
+    number + 1
+}
+
+";
+
+const THEIR_CALL: &str = "
+#[tracing::instrument(skip_all, fields(number))]
+#[inline(never)]
+fn call(number: u64) -> u64 {
+    number + 1
 }
 
 ";
