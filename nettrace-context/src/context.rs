@@ -13,26 +13,37 @@ use crate::{
 const LEN: usize = 55;
 
 /// Why a text is not a valid `traceparent`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceParentError {
     /// It is shorter than version 00 requires, or longer, or lacks a dash where the standard
     /// requires one.
-    #[error("a traceparent has the form 00-TRACE-SPAN-FLAGS with 2, 32, 16 and 2 digits")]
     Form,
     /// It has a character that is not a lowercase hexadecimal digit.
-    #[error("the parts of a traceparent consist of lowercase hexadecimal digits")]
     Digit,
     /// Version `ff`, which the standard forbids.
-    #[error("a traceparent cannot have version ff")]
     Version,
     /// The trace id is zero.
-    #[error("the trace id of a traceparent cannot be zero")]
     ZeroTrace,
     /// The span id is zero.
-    #[error("the span id of a traceparent cannot be zero")]
     ZeroSpan,
 }
+
+impl fmt::Display for TraceParentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Form => {
+                "a traceparent has the form 00-TRACE-SPAN-FLAGS with 2, 32, 16 and 2 digits"
+            }
+            Self::Digit => "the parts of a traceparent consist of lowercase hexadecimal digits",
+            Self::Version => "a traceparent cannot have version ff",
+            Self::ZeroTrace => "the trace id of a traceparent cannot be zero",
+            Self::ZeroSpan => "the span id of a traceparent cannot be zero",
+        })
+    }
+}
+
+impl core::error::Error for TraceParentError {}
 
 impl From<NoDigit> for TraceParentError {
     fn from(_: NoDigit) -> Self {

@@ -9,22 +9,31 @@ use core::{
 use crate::hex::{self, NoDigit};
 
 /// Why a text is not a valid id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdError {
     /// It has another number of digits: 32 for a trace, 16 for a span.
-    #[error("an id has {digits} hexadecimal digits")]
     Length {
         /// How many it must have.
         digits: usize,
     },
     /// It has a character that is not a lowercase hexadecimal digit.
-    #[error("an id consists of lowercase hexadecimal digits")]
     Digit,
     /// All digits are zero.
-    #[error("an id of zeros stands for no id")]
     Zero,
 }
+
+impl fmt::Display for IdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Length { digits } => write!(f, "an id has {digits} hexadecimal digits"),
+            Self::Digit => f.write_str("an id consists of lowercase hexadecimal digits"),
+            Self::Zero => f.write_str("an id of zeros stands for no id"),
+        }
+    }
+}
+
+impl core::error::Error for IdError {}
 
 /// The id of a trace: 16 bytes that are not all zero.
 ///

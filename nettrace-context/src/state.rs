@@ -10,31 +10,41 @@ pub const MAX_MEMBERS: usize = 32;
 const MAX_TEXT: usize = 256;
 
 /// Why a text is not a valid `tracestate`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceStateError {
     /// It has more than [`MAX_MEMBERS`] members.
-    #[error("a tracestate has at most {MAX_MEMBERS} members")]
     TooMany,
     /// A member is not of the form `key=value`.
-    #[error("a member of a tracestate has the form key=value")]
     Member,
     /// A key breaks the rules: see [`TraceState::insert`].
-    #[error(
-        "the key of a tracestate begins with a lowercase letter and has at most 256 of a-z, 0-9, \
-         `_`, `-`, `*`, `/`; or it is TENANT@SYSTEM with at most 241 and 14 of them"
-    )]
     Key,
     /// A value breaks the rules: see [`TraceState::insert`].
-    #[error(
-        "the value of a tracestate has 1 to 256 printable ASCII characters, no comma, no equals \
-         sign, and no blank at its end"
-    )]
     Value,
     /// Two members have the same key.
-    #[error("a key stands twice in a tracestate")]
     Duplicate,
 }
+
+impl fmt::Display for TraceStateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooMany => return write!(f, "a tracestate has at most {MAX_MEMBERS} members"),
+            Self::Member => "a member of a tracestate has the form key=value",
+            Self::Key => {
+                "the key of a tracestate begins with a lowercase letter and has at most 256 of \
+                 a-z, 0-9, `_`, `-`, `*`, `/`; or it is TENANT@SYSTEM with at most 241 and 14 of \
+                 them"
+            }
+            Self::Value => {
+                "the value of a tracestate has 1 to 256 printable ASCII characters, no comma, no \
+                 equals sign, and no blank at its end"
+            }
+            Self::Duplicate => "a key stands twice in a tracestate",
+        })
+    }
+}
+
+impl core::error::Error for TraceStateError {}
 
 /// What services along the way have added to a trace: pairs of key and value, the newest first.
 ///

@@ -1,6 +1,6 @@
 //! Labels that the application puts in force.
 
-use std::marker::PhantomData;
+use std::{error, fmt, marker::PhantomData};
 
 use nettrace_event::Label;
 
@@ -20,22 +20,36 @@ use crate::recorder::anyone_listens;
 /// # session.finish()?;
 /// # Ok::<(), nettrace_writer::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LabelError {
     /// Together with those in force they would exceed [`MAX_LABEL_BYTES`].
-    #[error(
-        "the labels of this thread would exceed {most} bytes; use shorter keys and values",
-        most = MAX_LABEL_BYTES
-    )]
     TooLong,
     /// The thread is ending: its local variables are being destroyed.
-    #[error("the thread is ending and can have no more labels")]
     ThreadEnding,
     /// The call came from a signal handler that interrupted another change of the thread's labels.
-    #[error("a signal handler cannot change labels while its thread changes them")]
     InSignalHandler,
 }
+
+impl fmt::Display for LabelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TooLong => {
+                return write!(
+                    f,
+                    "the labels of this thread would exceed {MAX_LABEL_BYTES} bytes; use shorter \
+                     keys and values"
+                );
+            }
+            Self::ThreadEnding => "the thread is ending and can have no more labels",
+            Self::InSignalHandler => {
+                "a signal handler cannot change labels while its thread changes them"
+            }
+        })
+    }
+}
+
+impl error::Error for LabelError {}
 
 /// Keeps labels in force on the thread that entered them, until it is dropped.
 ///
