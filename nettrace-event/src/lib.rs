@@ -32,6 +32,8 @@
 //! An application derives and emits through `nettrace-writer`, which re-exports what it needs of
 //! this crate. The types and traits are the same.
 //!
+//! Spans and contexts of a library are in `nettrace-span`.
+//!
 //! A backend implements [`PayloadEncoder`] and [`registry::Backend`].
 //!
 //! # Types
