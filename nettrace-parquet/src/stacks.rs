@@ -23,7 +23,8 @@ pub(crate) struct Stacks {
     bytes: usize,
     /// Those of the current epoch, by the ids in rows.
     by_id: HashMap<u32, Option<i64>, Fast>,
-    epoch: u64,
+    /// What the ids of stacks mean changes with the epoch, and with the stream.
+    scope: (u64, u64),
     next: i64,
     ids: Vec<i64>,
     offsets: Vec<i32>,
@@ -37,7 +38,7 @@ impl Stacks {
             known: HashMap::default(),
             bytes: 0,
             by_id: HashMap::default(),
-            epoch: 0,
+            scope: (0, 0),
             next: first,
             ids: Vec::new(),
             offsets: vec![0],
@@ -58,8 +59,9 @@ impl Stacks {
     }
 
     fn find(&mut self, event: &Event<'_>) -> Option<i64> {
-        if event.epoch() != self.epoch {
-            self.epoch = event.epoch();
+        let scope = (event.epoch(), event.__stream());
+        if scope != self.scope {
+            self.scope = scope;
             self.by_id.clear();
         }
         if let Some(id) = self.by_id.get(&event.header.stack_id) {

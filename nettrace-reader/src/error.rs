@@ -154,6 +154,9 @@ pub enum ErrorKind {
     },
     /// The first block is not the Trace block.
     NoTraceBlock,
+    /// In a source of [joined](crate::Options::joined) streams, one is not of the recording of the
+    /// first, or not of version 6.
+    OtherRecording,
     /// The content of a block violates the format.
     Malformed {
         /// The kind of the block.
@@ -236,6 +239,10 @@ impl fmt::Display for ErrorKind {
                  reader"
             ),
             Self::NoTraceBlock => write!(f, "the first block is not a Trace block"),
+            Self::OtherRecording => write!(
+                f,
+                "here begins a stream that does not go on with the recording of the first one"
+            ),
             Self::Malformed { block, what } => {
                 write!(f, "damage in a block of kind {block}: {what}")
             }

@@ -136,6 +136,14 @@ impl<'a> Event<'a> {
         self.tables.epoch()
     }
 
+    /// Two events of one [epoch](Self::epoch) with the same number and the same stack id have the
+    /// same stack. Not for others: it may change at any time.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn __stream(&self) -> u64 {
+        self.tables.stream_of_stacks(self.definitions)
+    }
+
     /// Its stack. `None` if it has none, or if the stream does not define the stack.
     ///
     /// ```
@@ -148,7 +156,7 @@ impl<'a> Event<'a> {
     /// ```
     #[must_use]
     pub fn stack(&self) -> Option<Stack<'a>> {
-        self.tables.stack(self.header.stack_id)
+        self.tables.stack(self.definitions, self.header.stack_id)
     }
 
     /// Its labels, in the order of the stream. The two activity ids of a row of version 4 or 5

@@ -57,6 +57,18 @@ impl<R: Source> Blocks<R> {
         Ok(Self { input, format, minor, current: 0, open: false, limit, head: None })
     }
 
+    /// Goes on with the stream that follows the end of this one, if there is one of the same
+    /// format. Returns `None` at the end of the source, and whether the format is the same.
+    pub(crate) fn next_stream(&mut self) -> Result<Option<bool>> {
+        self.input.consume(self.current);
+        self.current = 0;
+        if fill(&mut self.input, 1)?.is_empty() {
+            return Ok(None);
+        }
+        let (format, _) = read_stream_header(&mut self.input)?;
+        Ok(Some(format == Format::V6 && self.format == format))
+    }
+
     /// How to parse the stream's blocks.
     pub(crate) fn format(&self) -> Format {
         self.format

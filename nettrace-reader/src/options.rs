@@ -57,6 +57,7 @@ pub struct Options {
     pub(crate) keep_type_totals: bool,
     pub(crate) dialect: Dialect,
     pub(crate) runtime_events: bool,
+    pub(crate) joined: bool,
 }
 
 impl Default for Options {
@@ -72,6 +73,7 @@ impl Default for Options {
             keep_type_totals: false,
             dialect: Dialect::default(),
             runtime_events: true,
+            joined: false,
         }
     }
 }
@@ -216,6 +218,37 @@ impl Options {
     #[must_use]
     pub fn runtime_events(mut self, describe: bool) -> Self {
         self.runtime_events = describe;
+        self
+    }
+
+    /// Whether what follows the end of the stream is read as its continuation.
+    ///
+    /// A session that rotates its files writes one recording as several streams of version 6, and
+    /// defines in each again what its rows refer to. If this is `true`, the source may be all of
+    /// them, one after another in their order and nothing else. They are then read as the one
+    /// stream that the session would have written without rotation: threads go on, events are
+    /// sorted over the ends, and times are those of the first stream's clock. What
+    /// [`Reader::next_item`](crate::Reader::next_item) returns can define a type or a thread more
+    /// than once.
+    ///
+    /// All streams must have the same value of [`Trace::RECORDING`](crate::Trace::RECORDING), or
+    /// reading fails with [`ErrorKind::OtherRecording`](crate::ErrorKind::OtherRecording).
+    ///
+    /// ```
+    /// use nettrace_reader::{ErrorKind, Options};
+    ///
+    /// // These streams do not say that they are of one recording.
+    /// let file = nettrace_reader::example();
+    /// let twice = [&file[..], &file[..]].concat();
+    /// let mut reader = Options::default().joined(true).open(&twice[..])?;
+    /// let error = reader.read_to_end().unwrap_err();
+    /// assert!(matches!(error.kind(), ErrorKind::OtherRecording));
+    /// assert_eq!(error.offset(), file.len() as u64);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
+    #[must_use]
+    pub fn joined(mut self, joined: bool) -> Self {
+        self.joined = joined;
         self
     }
 }

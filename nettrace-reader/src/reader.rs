@@ -17,6 +17,7 @@ use crate::{
 
 mod counts;
 pub(crate) mod items;
+mod joined;
 
 pub use crate::reader::counts::Totals;
 
@@ -417,10 +418,14 @@ impl<R: Source> Reader<R> {
         }
         let head = self.blocks.next()?;
         self.totals.blocks += 1;
-        self.parse_block(head).map_err(|stop| match stop {
+        let step = self.parse_block(head).map_err(|stop| match stop {
             Stop::Error(error) => error,
             Stop::Damage(damage) => Error::malformed(head.kind, damage),
-        })
+        });
+        if head.kind == BlockKind::EndOfStream && self.options.joined && self.next_stream()? {
+            return Ok(Step::BlockEnd);
+        }
+        step
     }
 
     fn parse_block(&mut self, head: BlockHead) -> std::result::Result<Step, Stop> {

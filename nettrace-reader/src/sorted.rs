@@ -70,6 +70,8 @@ pub struct SortedReader<R> {
     /// That lane stays at the top of the heap up to this timestamp.
     until: u64,
     waiting_bytes: usize,
+    /// How many joined streams had ended when definitions were last dropped.
+    stream: u64,
     /// Buffers of finished runs, for later runs, and their total size.
     spare: Vec<Vec<u8>>,
     spare_bytes: usize,
@@ -141,6 +143,7 @@ impl<R: Source> SortedReader<R> {
             delivered: None,
             until: 0,
             waiting_bytes: 0,
+            stream: 0,
             spare: Vec::new(),
             spare_bytes: 0,
         }
@@ -293,6 +296,11 @@ impl<R: Source> SortedReader<R> {
             }
             if self.lane_of.is_empty() && self.segment.is_none() {
                 self.reader.tables.forget_removed();
+            } else if self.stream != self.reader.tables.stream() {
+                self.stream = self.reader.tables.stream();
+                let waiting = self.lanes.iter().filter(|lane| !lane.is_empty());
+                let oldest = waiting.map(|lane| lane.front.definitions).min();
+                self.reader.tables.forget_older(oldest.unwrap_or(u64::MAX));
             }
         };
         if let Err(error) = result {

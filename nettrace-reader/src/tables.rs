@@ -64,6 +64,9 @@ pub(crate) struct Tables {
     /// The number of events of each type, and the size of their payloads.
     type_counts: Vec<(u64, u64)>,
     metadata_slots: Map<u32, Slot>,
+    /// How many joined streams have ended, and how many had when each type was defined last.
+    stream: u64,
+    metadata_streams: Vec<u64>,
     threads: Vec<ThreadTotals>,
     /// Versions 4 and 5: whether there were too many threads to remember all of them.
     has_forgotten: bool,
@@ -74,8 +77,10 @@ pub(crate) struct Tables {
     /// definition first.
     removed_threads: Map<u64, Vec<Slot>>,
     free_threads: Vec<Slot>,
-    stacks: Map<u32, Range<usize>>,
-    stack_bytes: Vec<u8>,
+    stacks: Stacks,
+    /// Those of joined streams that have ended, to which events may refer that are not delivered
+    /// yet.
+    older: Vec<Older>,
     label_lists: LabelLists,
     /// About how many bytes the definitions take.
     cost: Cost,
@@ -86,7 +91,30 @@ pub(crate) struct Tables {
 struct Cost {
     metadata: usize,
     threads: usize,
-    stacks: usize,
+}
+
+/// The stacks of a stream since the last sequence point.
+#[derive(Debug, Default)]
+struct Stacks {
+    places: Map<u32, Range<usize>>,
+    bytes: Vec<u8>,
+}
+
+/// The stacks and label lists of a joined stream that has ended.
+#[derive(Debug)]
+struct Older {
+    stream: u64,
+    /// The number of the last definition in the stream.
+    last: Definitions,
+    stacks: Stacks,
+    label_lists: LabelLists,
+}
+
+impl Stacks {
+    /// About how many bytes they take.
+    fn cost(&self) -> usize {
+        self.bytes.len() + self.places.len() * 2 * size_of::<(u32, Range<usize>)>()
+    }
 }
 
 impl Tables {
@@ -104,14 +132,16 @@ impl Tables {
             metadata: Vec::new(),
             type_counts: Vec::new(),
             metadata_slots: Map::default(),
+            stream: 0,
+            metadata_streams: Vec::new(),
             threads: Vec::new(),
             has_forgotten: false,
             thread_slots: Map::default(),
             definitions: Definitions::default(),
             removed_threads: Map::default(),
             free_threads: Vec::new(),
-            stacks: Map::default(),
-            stack_bytes: Vec::new(),
+            stacks: Stacks::default(),
+            older: Vec::new(),
             label_lists: LabelLists::default(),
             cost: Cost::default(),
             limit,
@@ -160,20 +190,26 @@ impl Tables {
         {
             metadata.fields.clear();
         }
-        if self.metadata_slots.contains_key(&id) {
-            return Err(duplicate(offset, Table::Metadata, id.into()));
-        }
         if self.describes_runtime {
             runtime::describe(&mut metadata, self.trace.pointer_size);
         }
         if self.corrects_types {
             runtime::correct(&mut metadata);
         }
+        if let Some(slot) = self.metadata_slot(id) {
+            let stream = &mut self.metadata_streams[slot as usize];
+            if *stream == self.stream || self.metadata[slot as usize] != metadata {
+                return Err(duplicate(offset, Table::Metadata, id.into()));
+            }
+            *stream = self.stream;
+            return Ok(());
+        }
         self.cost.metadata += cost_of_metadata(&metadata);
         self.check_limit(offset)?;
         self.has_tags |= metadata.has_tags;
         self.metadata_slots.insert(id, self.metadata.len() as Slot);
         self.metadata.push(metadata);
+        self.metadata_streams.push(self.stream);
         self.type_counts.push((0, 0));
         Ok(())
     }
@@ -181,6 +217,7 @@ impl Tables {
     /// Returns the event types that are forgotten.
     pub(crate) fn flush_metadata(&mut self) -> (Vec<Metadata>, Vec<(u64, u64)>) {
         self.metadata_slots.clear();
+        self.metadata_streams.clear();
         self.cost.metadata = 0;
         (std::mem::take(&mut self.metadata), std::mem::take(&mut self.type_counts))
     }
@@ -274,10 +311,18 @@ impl Tables {
 
     pub(crate) fn define_thread(&mut self, offset: u64, thread: Thread) -> Result<()> {
         let index = thread.index;
-        if self.thread_slots.contains_key(&index) {
+        let Some(slot) = self.thread_slot(index) else {
+            return self.add_thread(offset, thread).map(|_| ());
+        };
+        let known = &mut self.threads[slot as usize];
+        if known.stream == self.stream {
             return Err(duplicate(offset, Table::Thread, index));
         }
-        self.add_thread(offset, thread).map(|_| ())
+        // It goes on in this stream, where its numbers begin again.
+        self.cost.threads -= cost_of_thread(&known.thread);
+        self.cost.threads += cost_of_thread(&thread);
+        (known.thread, known.stream, known.last_sequence) = (thread, self.stream, 0);
+        self.check_limit(offset)
     }
 
     fn add_thread(&mut self, offset: u64, thread: Thread) -> Result<Slot> {
@@ -289,6 +334,7 @@ impl Tables {
             thread,
             numbering: Numbering::new(self.format, self.dialect),
             definition: self.definitions,
+            stream: self.stream,
             ..ThreadTotals::default()
         };
         let slot = match self.free_threads.pop() {
@@ -319,6 +365,46 @@ impl Tables {
         }
     }
 
+    /// Notes that a stream has ended and that its continuation begins. Returns threads that seem to
+    /// have ended, and are removed.
+    pub(crate) fn begin_stream(&mut self) -> Vec<ThreadTotals> {
+        // What comes now belongs to other definitions.
+        let last = self.definitions;
+        self.definitions += 1;
+        let stacks = std::mem::take(&mut self.stacks);
+        let label_lists = std::mem::take(&mut self.label_lists);
+        self.older.push(Older { stream: self.stream, last, stacks, label_lists });
+        // A stream need not say that a thread ended if that happens as the stream ends.
+        let mut gone = Vec::new();
+        if self.thread_slots.len() > MANY_THREADS {
+            let threads = self.live_threads();
+            gone.extend(threads.filter(|thread| thread.stream < self.stream).cloned());
+            gone.iter().for_each(|thread| self.remove_thread(thread.thread.index));
+        }
+        self.stream += 1;
+        gone
+    }
+
+    /// How many joined streams have ended.
+    pub(crate) fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// Drops what only events refer to that came before these definitions.
+    pub(crate) fn forget_older(&mut self, definitions: Definitions) {
+        self.older.retain(|older| definitions <= older.last);
+    }
+
+    /// How many joined streams had ended at a place of the stream to which stacks belong.
+    pub(crate) fn stream_of_stacks(&self, definitions: Definitions) -> u64 {
+        self.older(definitions).map_or(self.stream, |older| older.stream)
+    }
+
+    #[inline]
+    fn older(&self, definitions: Definitions) -> Option<&Older> {
+        self.older.iter().find(|older| definitions <= older.last)
+    }
+
     /// Drops removed and replaced definitions. All events that were read have been delivered.
     pub(crate) fn forget_removed(&mut self) {
         if !self.removed_threads.is_empty() {
@@ -328,24 +414,26 @@ impl Tables {
             }
         }
         self.label_lists.forget_replaced();
+        self.older.clear();
     }
 
     pub(crate) fn has_stack(&self, id: u32) -> bool {
-        id == 0 || self.stacks.contains_key(&id)
+        id == 0 || self.stacks.places.contains_key(&id)
     }
 
-    pub(crate) fn stack(&self, id: u32) -> Option<Stack<'_>> {
-        let range = self.stacks.get(&id)?.clone();
-        Some(Stack { bytes: &self.stack_bytes[range], pointer_size: self.trace.pointer_size })
+    /// The stack that had the id at a place of the stream.
+    pub(crate) fn stack(&self, definitions: Definitions, id: u32) -> Option<Stack<'_>> {
+        let stacks = self.older(definitions).map_or(&self.stacks, |older| &older.stacks);
+        let bytes = &stacks.bytes[stacks.places.get(&id)?.clone()];
+        Some(Stack { bytes, pointer_size: self.trace.pointer_size })
     }
 
     pub(crate) fn define_stack(&mut self, offset: u64, id: u32, addresses: &[u8]) -> Result<()> {
-        self.cost.stacks += addresses.len() + 2 * size_of::<(u32, Range<usize>)>();
-        self.check_limit(offset)?;
-        let start = self.stack_bytes.len();
-        self.stack_bytes.extend_from_slice(addresses);
-        match self.stacks.insert(id, start..self.stack_bytes.len()) {
-            None => Ok(()),
+        let Stacks { places, bytes } = &mut self.stacks;
+        let start = bytes.len();
+        bytes.extend_from_slice(addresses);
+        match places.insert(id, start..bytes.len()) {
+            None => self.check_limit(offset),
             Some(_) => Err(duplicate(offset, Table::Stack, id.into())),
         }
     }
@@ -355,9 +443,14 @@ impl Tables {
         index == 0 || self.label_lists.contains(index)
     }
 
+    #[inline]
+    fn lists(&self, definitions: Definitions) -> &LabelLists {
+        self.older(definitions).map_or(&self.label_lists, |older| &older.label_lists)
+    }
+
     /// The labels that had the index at a place of the stream.
     pub(crate) fn labels(&self, definitions: Definitions, index: u32) -> Cow<'_, [Label]> {
-        self.label_lists.labels(definitions, index)
+        self.lists(definitions).labels(definitions, index)
     }
 
     /// The same, if the labels of the event before are known. Returns whether these are others.
@@ -368,7 +461,7 @@ impl Tables {
         index: u32,
         last: &mut LastLabels,
     ) -> bool {
-        self.label_lists.labels_into(definitions, index, last)
+        self.lists(definitions).labels_into(definitions, index, last)
     }
 
     /// The value of the last of these labels that is of a kind that replaces a fact of the event
@@ -379,7 +472,7 @@ impl Tables {
         index: u32,
         kind: LabelKind,
     ) -> Option<u64> {
-        self.label_lists.override_by(definitions, index, kind)
+        self.lists(definitions).override_by(definitions, index, kind)
     }
 
     /// Defines a label list. It replaces an earlier one with the same index for later events.
@@ -413,10 +506,10 @@ impl Tables {
             }
         }
         self.epoch += 1;
-        self.stacks.clear();
-        self.stack_bytes.clear();
+        self.stacks.places.clear();
+        self.stacks.bytes.clear();
+        self.older.clear();
         self.label_lists.clear();
-        self.cost.stacks = 0;
         forgotten
     }
 
@@ -427,8 +520,11 @@ impl Tables {
     }
 
     fn check_limit(&self, offset: u64) -> Result<()> {
-        let Cost { metadata, threads, stacks } = self.cost;
-        if metadata + threads + stacks + self.label_lists.cost() <= self.limit {
+        let Cost { metadata, threads } = self.cost;
+        let cost = |stacks: &Stacks, lists: &LabelLists| stacks.cost() + lists.cost();
+        let older: usize = self.older.iter().map(|it| cost(&it.stacks, &it.label_lists)).sum();
+        let current = cost(&self.stacks, &self.label_lists);
+        if metadata + threads + current + older <= self.limit {
             return Ok(());
         }
         let what = "keeping the threads, event types, stacks and labels";

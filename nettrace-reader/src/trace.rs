@@ -20,6 +20,13 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// The key whose value tells the recording of which the trace is a part. A session gives it to
+    /// each of its streams.
+    pub const RECORDING: &'static str = "nettrace.recording";
+
+    /// The key whose value is the number of the stream in its recording. The first has number 1.
+    pub const FILE: &'static str = "nettrace.file";
+
     /// The last value of `key`.
     ///
     /// ```

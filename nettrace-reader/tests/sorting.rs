@@ -275,3 +275,71 @@ fn many_threads_that_wait_do_not_slow_down_marks() {
     assert_eq!(events.len() as u64, 3 * THREADS);
     assert!(events.is_sorted_by_key(|(_, _, time)| *time));
 }
+
+/// One of the streams that a session writes if it rotates.
+fn part(number: u32) -> Stream {
+    let number = number.to_string();
+    Stream::with_keys(&[("nettrace.recording", "1d"), ("nettrace.file", &number)])
+}
+
+fn with_stack(mut row: Row, stack: u32) -> Row {
+    row.stack = stack;
+    row
+}
+
+/// Streams of a recording define everything again, with ids that begin again.
+#[test]
+fn joined_streams_are_one() {
+    let mut first = part(1);
+    first.thread(5).thread(6).simple_metadata(1).stacks(1, &[&[0x10]]);
+    // One is lost.
+    first.events(&[Row::new(5, 2, 1010), with_stack(Row::new(5, 3, 1050), 1)]);
+    let mut second = part(2);
+    second.thread(6).thread(5).simple_metadata(1).stacks(1, &[&[0x20]]);
+    second.events(&[with_stack(Row::new(6, 1, 1020), 1)]);
+    second.events(&[with_stack(Row::new(5, 1, 1060), 1)]);
+    // Two more are lost. A point is one of both.
+    second.sequence_point(1070, 0, &[(5, 3), (6, 1)]);
+    // The third has nothing of thread 6.
+    let third = part(3).thread(5).simple_metadata(1).events(&[Row::new(5, 1, 1080)]).end();
+    let fourth = part(4).thread(6).simple_metadata(1).events(&[Row::new(6, 1, 1090)]).end();
+    let all = [first.end(), second.end(), third, fourth].concat();
+
+    let options = Options::default().joined(true);
+    let mut events = options.clone().open(&all[..]).unwrap().sorted();
+    let mut found = Vec::new();
+    while let Some(event) = events.next_event().unwrap() {
+        let stack = event.stack().and_then(|stack| stack.addresses().next());
+        found.push((event.header.capture_thread, event.header.timestamp, stack));
+    }
+    let expected = [
+        (5, 1010, None),
+        (6, 1020, Some(0x20)),
+        (5, 1050, Some(0x10)),
+        (5, 1060, Some(0x20)),
+        (5, 1080, None),
+        (6, 1090, None),
+    ];
+    assert_eq!(found, expected);
+    assert_eq!((events.totals().events, events.totals().lost), (6, 3));
+    let mut threads: Vec<_> =
+        events.live_threads().map(|it| (it.thread.index, it.events, it.lost)).collect();
+    threads.sort_unstable();
+    assert_eq!(threads, [(5, 4, 3), (6, 2, 0)]);
+
+    // Without the option, what stands behind the end of the stream is not read.
+    assert_eq!(sorted(&all).len(), 2);
+    // A part of something else, and one that is cut.
+    let other = Stream::with_keys(&[("nettrace.recording", "2e")]).end();
+    let read = |bytes: &[u8]| {
+        let mut reader = options.clone().open(bytes).unwrap();
+        reader.read_to_end().unwrap_err()
+    };
+    let mixed = [part(1).end(), other].concat();
+    assert!(matches!(read(&mixed).kind(), ErrorKind::OtherRecording));
+    let cut = &all[..all.len() - 2];
+    assert!(matches!(read(cut).kind(), ErrorKind::Truncated { .. }));
+    let twice = part(1).thread(5).thread(5).end();
+    let twice = [part(1).thread(5).end(), twice].concat();
+    assert!(matches!(read(&twice).kind(), ErrorKind::Duplicate { .. }));
+}

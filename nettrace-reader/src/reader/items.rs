@@ -200,6 +200,9 @@ impl<R: Source> Reader<R> {
             ids.push(id);
             Ok::<_, Damage>(())
         })?;
-        Ok(ids.into_iter().filter_map(|id| Some((id, self.tables.stack(id)?))).collect())
+        Ok(ids
+            .into_iter()
+            .filter_map(|id| Some((id, self.tables.stack(self.tables.definitions(), id)?)))
+            .collect())
     }
 }

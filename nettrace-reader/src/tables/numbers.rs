@@ -26,6 +26,8 @@ pub struct ThreadTotals {
     pub(super) seen_at: u64,
     /// The number of its definition in the stream. A later definition has a greater number.
     pub(crate) definition: Definitions,
+    /// How many joined streams had ended when it was declared last.
+    pub(super) stream: u64,
 }
 
 /// How to interpret the numbers of a thread.

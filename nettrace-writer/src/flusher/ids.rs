@@ -50,10 +50,14 @@ struct Entry {
 const EACH: usize = 2 * size_of::<Entry>() + 4 * size_of::<u32>();
 const LEAST_PLACES: usize = 64;
 
+/// A number that the standard library's source of random seeds gives.
+pub(super) fn at_random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
 impl Interned {
     pub(super) fn new(most: usize) -> Self {
-        let seed = || RandomState::new().build_hasher().finish();
-        Self::empty(most, [seed(), seed()])
+        Self::empty(most, [at_random(), at_random()])
     }
 
     fn empty(most: usize, seeds: [u64; 2]) -> Self {

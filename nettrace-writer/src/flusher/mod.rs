@@ -243,6 +243,7 @@ impl Flusher {
         let header = self.trace.header(sync)?;
         let end = self.trace.end();
         self.sink.start(&header, end).map_err(Error::Sink)?;
+        self.trace.has_begun();
         let bytes = header.len() + end.bytes().len();
         self.session.sink.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         Ok(())

@@ -17,7 +17,7 @@ use nettrace_span::frames::{self, IdBytes, IdList};
 
 use crate::{
     flusher::{
-        ids::Interned,
+        ids::{Interned, at_random},
         output::Output,
         processors,
         segment::{Segment, Step},
@@ -119,6 +119,10 @@ const MOST_RELATED: usize = 1 << 14;
 pub(super) struct Trace {
     stream: Stream,
     key_values: Vec<(String, String)>,
+    /// What readers tell the streams of one recording by, in formats that have a place for it, and
+    /// the number of the stream that begins next.
+    recording: Option<String>,
+    number: u64,
     ids: ThreadIds,
     /// Whether a type is defined, by its metadata id.
     defined: Vec<bool>,
@@ -150,6 +154,8 @@ impl Trace {
         Self {
             stream: Stream::new(format),
             key_values,
+            recording: (format == Format::V6).then(|| format!("{:016x}", at_random())),
+            number: 1,
             ids: ThreadIds::new(format),
             defined: Vec::new(),
             known_types: 0,
@@ -177,7 +183,11 @@ impl Trace {
         let mut out = Vec::new();
         let processors = processors::online().to_string();
         let process = std::process::id().to_string();
+        let number = self.number.to_string();
         let mut key_values = vec![("ProcessId", &*process), ("HardwareThreadCount", &*processors)];
+        if let Some(recording) = &self.recording {
+            key_values.extend([("nettrace.recording", &**recording), ("nettrace.file", &number)]);
+        }
         key_values.extend(self.key_values.iter().map(|(key, value)| (&**key, &**value)));
         let info = TraceInfo {
             sync_utc: SystemTimeParts::from_unix_millis(sync.unix_millis as i64),
@@ -189,6 +199,11 @@ impl Trace {
         self.stream.begin(&info, &mut out)?;
         self.settle();
         Ok(out)
+    }
+
+    /// Notes that the sink has begun the stream of the last [`header`](Self::header).
+    pub(super) fn has_begun(&mut self) {
+        self.number += 1;
     }
 
     pub(super) fn end(&self) -> StreamEnd {
