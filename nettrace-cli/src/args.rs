@@ -1,13 +1,12 @@
 //! The command line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{
     Parser, Subcommand, ValueHint,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::Shell;
-use nettrace_reader::{Dialect, Options};
 
 #[cfg(feature = "parquet")]
 use crate::convert::TableOptions;
@@ -18,6 +17,7 @@ use crate::{
     dump::DumpOptions,
     filter::FilterOptions,
     info::InfoOptions,
+    limits::Limits,
     report::ReportOptions,
     source::Meanwhile,
     tree::TreeOptions,
@@ -52,9 +52,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Show what was traced, when, and how many events there are and were lost
     Info {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         options: InfoOptions,
     },
@@ -63,9 +62,8 @@ pub(crate) enum Command {
     /// A line begins with the time of day (UTC), the time since the start of the trace, the level
     /// and the thread. A summary goes to standard error.
     Dump {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         options: DumpOptions,
     },
@@ -74,12 +72,12 @@ pub(crate) enum Command {
     /// The columns: duration, time in which no child was under way, outcome, span with its id, its
     /// fields, and what its end says. Below a span are its children and the events inside, in the
     /// order of time; an event has the time since the start of its root. `>` precedes the duration
-    /// of a span whose end is not in the trace: until the last event. A dash stands for what the
-    /// trace does not say. Activities of .NET are shown with their paths.
+    /// of a span whose end is not in the trace: until the last event. Trees whose root is cut so,
+    /// or has no start, come last and are not ranked. A dash stands for what the trace does not
+    /// say. Activities of .NET are shown with their paths.
     Tree {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         options: TreeOptions,
     },
@@ -89,9 +87,8 @@ pub(crate) enum Command {
     /// memory nor the page grows with it. The report of a damaged trace says so, and the exit code
     /// is 1.
     Report {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         options: ReportOptions,
     },
@@ -101,9 +98,8 @@ pub(crate) enum Command {
     /// browser in a sandbox may not see it: use --serve then. The server answers requests of this
     /// machine alone.
     View {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         options: BrowserOptions,
     },
@@ -113,9 +109,8 @@ pub(crate) enum Command {
     /// milliseconds since the start, payload bytes, FNV-1a of the payload. A dash stands for an
     /// unknown value. A summary goes to standard error.
     Headers {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         filter: FilterOptions,
     },
@@ -124,11 +119,26 @@ pub(crate) enum Command {
     /// Each is a rule of the format, or what the reference reader needs beyond it, or what this
     /// project promises. Only the first ones make the exit code 1, unless --strict is given.
     Verify {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         #[command(flatten)]
         options: VerifyOptions,
+    },
+    /// Write several traces as one, in the order of time
+    ///
+    /// The result is of version 6. Standard error says where a file is missing between two of a
+    /// recording, and how many events there are and were lost. A damaged trace is used as far as it
+    /// can be read. The result is complete, and the exit code is 1.
+    Merge {
+        #[command(flatten)]
+        traces: Traces,
+        /// Where to write the result, or - for standard output. A file gets its name when it is
+        /// complete
+        #[arg(short, long, value_hint = ValueHint::FilePath)]
+        output: PathBuf,
+        /// Replace the output file if it exists
+        #[arg(long)]
+        force: bool,
     },
     /// Convert a trace to another version of the format, to another format, or for a viewer
     ///
@@ -136,9 +146,8 @@ pub(crate) enum Command {
     /// converted as far as it can be read. The result is complete, and the exit code is 1. If
     /// events or values could not be converted that the target has a place for, the exit code is 3.
     Convert {
-        /// The trace, or - for standard input
-        #[arg(value_hint = ValueHint::FilePath)]
-        file: PathBuf,
+        #[command(flatten)]
+        traces: Traces,
         /// Where to write the result, or - for standard output. A file gets its name when it is
         /// complete
         #[arg(value_hint = ValueHint::FilePath)]
@@ -207,17 +216,18 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The trace that the command reads.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    /// What the command reads.
+    pub(crate) fn traces(&self) -> Option<&[PathBuf]> {
         match self {
-            Self::Info { file, .. }
-            | Self::Dump { file, .. }
-            | Self::Tree { file, .. }
-            | Self::Report { file, .. }
-            | Self::View { file, .. }
-            | Self::Headers { file, .. }
-            | Self::Verify { file, .. }
-            | Self::Convert { file, .. } => Some(file),
+            Self::Info { traces, .. }
+            | Self::Dump { traces, .. }
+            | Self::Tree { traces, .. }
+            | Self::Report { traces, .. }
+            | Self::View { traces, .. }
+            | Self::Headers { traces, .. }
+            | Self::Verify { traces, .. }
+            | Self::Merge { traces, .. }
+            | Self::Convert { traces, .. } => Some(&traces.files),
             Self::Completions { .. } => None,
             #[cfg(unix)]
             Self::Ps
@@ -232,6 +242,7 @@ impl Command {
     pub(crate) fn meanwhile(&self) -> Meanwhile {
         let is_quiet = match self {
             Self::Convert { out, .. } => out.as_os_str() != "-",
+            Self::Merge { output, .. } => output.as_os_str() != "-",
             Self::Report { options, .. } => options.has_file(),
             Self::View { .. } => true,
             _ => false,
@@ -240,38 +251,16 @@ impl Command {
     }
 }
 
+/// What a command reads.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Traces {
+    /// The trace, or - for standard input. Several traces, and folders with traces, are read as one
+    #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
 /// Takes a target by its name.
 fn targets() -> impl TypedValueParser<Value = To> {
     let names = To::names().map(|(name, about)| PossibleValue::new(name).help(about));
     PossibleValuesParser::new(names).try_map(|name| To::of_name(&name).ok_or("no target"))
-}
-
-/// Limits on memory, for traces from untrusted sources, and the choice of the dialect.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Limits {
-    /// Limit on the memory for events that wait to be sorted, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, global = true)]
-    sort_limit: usize,
-    /// Limit on the memory for threads, event types, stacks and labels, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256, global = true)]
-    definitions_limit: usize,
-    /// Count losses as the reference reader (TraceEvent) does, where it differs from the
-    /// specification; verify: also report what that reader refuses or misreads
-    #[arg(long, global = true)]
-    reference: bool,
-}
-
-impl Limits {
-    /// The limit on definitions, in bytes.
-    pub(crate) fn definitions(self) -> usize {
-        self.definitions_limit.saturating_mul(1 << 20)
-    }
-
-    pub(crate) fn options(self) -> Options {
-        let dialect = if self.reference { Dialect::Reference } else { Dialect::default() };
-        Options::default()
-            .dialect(dialect)
-            .sort_limit(self.sort_limit.saturating_mul(1 << 20))
-            .definitions_limit(self.definitions())
-    }
 }

@@ -22,6 +22,20 @@ pub(crate) enum Failure {
     /// The trace is damaged, or could not be read.
     #[error(transparent)]
     Trace(#[from] nettrace_reader::Error),
+    /// One of several files is damaged: its name, where, and the error of all files together.
+    #[error(
+        "cannot read {0} beyond byte {1}, nor the files after it: {kind}", kind = .2.kind()
+    )]
+    OneOf(String, u64, #[source] nettrace_reader::Error),
+    /// So many of the files could not be read to their end. They were named.
+    #[error("{0} of the files could not be read to the end; what was readable was used")]
+    Cut(usize),
+    /// So many of all files break the format, or cannot be read. They were named.
+    #[error("{0} of {1} files are not sound")]
+    Unsound(usize, usize),
+    /// A trace that is to be merged says not when it begins, or not how long a tick is.
+    #[error("{0} does not state its time by the wall clock, so it cannot be merged with others")]
+    NoStart(String),
     /// The trace breaks rules of the format so often. They were shown.
     #[error("the trace breaks {0} rule{s} of the format", s = if *.0 == 1 { "" } else { "s" })]
     Illegal(u64),
@@ -129,12 +143,16 @@ impl Failure {
             Self::Illegal(_)
             | Self::Broken(_)
             | Self::Foreign(..)
+            | Self::OneOf(..)
+            | Self::Cut(_)
+            | Self::Unsound(..)
             | Self::Format(_)
             | Self::TooMuch(..) => 1,
             Self::Missing(_) => 3,
             Self::Trace(error) if !matches!(error.kind(), ErrorKind::Io(_)) => 1,
             Self::Trace(_) | Self::Open(..) | Self::Output(_) | Self::Destination(..) => 2,
-            Self::NoTarget(_)
+            Self::NoStart(_)
+            | Self::NoTarget(_)
             | Self::OnlyFlameGraphs(_)
             | Self::NeedsFolder(_)
             | Self::NotInHeph(_)
@@ -151,7 +169,14 @@ impl Failure {
 
     /// Whether the message is about a file that it names, or about the output.
     fn names_a_file(&self) -> bool {
-        matches!(self, Self::Open(..) | Self::Output(_) | Self::Destination(..))
+        matches!(
+            self,
+            Self::Open(..)
+                | Self::OneOf(..)
+                | Self::NoStart(_)
+                | Self::Output(_)
+                | Self::Destination(..)
+        )
     }
 }
 

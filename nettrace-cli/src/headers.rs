@@ -3,10 +3,10 @@
 use std::{fmt, io::Write};
 
 use crate::{
-    args::Limits,
     dump::{each, processor},
     failure::Failure,
     filter::FilterOptions,
+    limits::Limits,
     source::Source,
     spelling::OneLine,
 };

@@ -13,7 +13,13 @@ use clap::{CommandFactory, Parser};
 use crate::{
     args::{Args, Command},
     failure::Failure,
+    files::Files,
     heph::Trace,
+    limits::Limits,
+    source::Meanwhile,
+    spelling::OneLine,
+    summary::say,
+    verify::VerifyOptions,
 };
 
 mod args;
@@ -23,14 +29,17 @@ mod dump;
 mod event_types;
 mod failure;
 mod file_name;
+mod files;
 mod filter;
 mod foreign;
 mod headers;
 mod heph;
 mod info;
+mod limits;
 mod lines;
 #[cfg(unix)]
 mod live;
+mod merge;
 mod message;
 mod namesakes;
 mod payload;
@@ -58,7 +67,11 @@ pub fn main() -> ExitCode {
     let _ = tempfile::env::override_temp_dir(&nettrace_diagnostics::__client::temporary_folder());
     let stdout = io::stdout();
     let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
-    let file = args.command.file().map(Path::to_owned);
+    // A message begins with the name of the one trace; several are named where it matters.
+    let file = match args.command.traces() {
+        Some([file]) => Some(file.clone()),
+        _ => None,
+    };
     let result = run(args, &mut out).and_then(|()| Ok(out.flush()?));
     source::hide_progress();
     match result {
@@ -110,38 +123,91 @@ pub fn lines_of(
 }
 
 fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
-    let limits = args.limits;
+    let mut limits = args.limits;
     let meanwhile = args.command.meanwhile();
+    let Some(paths) = args.command.traces() else { return run_live(args, out) };
+    let files = Files::find(paths)?;
     match args.command {
-        Command::Info { file, options } => match heph::open(&file, meanwhile)? {
+        // Each file has its own offsets, and is sound or not.
+        Command::Verify { options, .. } => return verify_each(&files, limits, options, out),
+        Command::Merge { output, force, .. } => {
+            return merge::run(files, limits, &output, force, out);
+        }
+        _ => {}
+    }
+    let name = files.name().to_owned();
+    // Blocks are copied from trace to trace.
+    let as_stream =
+        matches!(&args.command, Command::Convert { to, out, .. } if convert::copies(*to, out));
+    let (trace, ending) = merge::open(files, &mut limits, meanwhile, as_stream)?;
+    ending.after(read(args.command, trace, limits, &name, out))
+}
+
+/// Checks traces, each by itself, and says where files are missing between them.
+fn verify_each(
+    files: &Files,
+    limits: Limits,
+    options: VerifyOptions,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let check = |path: &Path, out: &mut _| match heph::open(path, Meanwhile::Output)? {
+        Trace::NetTrace(source) => verify::run(source, limits, options, out),
+        Trace::Heph(source) => heph::verify(source, limits, options, out),
+    };
+    let each = files.each();
+    if let [path] = each[..] {
+        return check(path, out);
+    }
+    let mut bad = 0;
+    for path in &each {
+        verify::write_file(path, options.json, out)?;
+        match check(path, out) {
+            Ok(()) => {}
+            Err(failure @ (Failure::Illegal(_) | Failure::Broken(_) | Failure::Trace(_))) => {
+                bad += 1;
+                say(Some(format_args!("{}: {failure}", OneLine(path.display()))))?;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    files.say_gaps()?;
+    if bad == 0 { Ok(()) } else { Err(Failure::Unsound(bad, each.len())) }
+}
+
+/// Runs a command that reads a trace, which is called `name`.
+fn read(
+    command: Command,
+    trace: Trace,
+    limits: Limits,
+    name: &Path,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    match command {
+        Command::Info { options, .. } => match trace {
             Trace::NetTrace(source) => info::run(source, limits, options, out),
             Trace::Heph(source) => heph::info(source, limits, options, out),
         },
-        Command::Dump { file, options } => match heph::open(&file, meanwhile)? {
+        Command::Dump { options, .. } => match trace {
             Trace::NetTrace(source) => dump::run(source, limits, &options, out),
             Trace::Heph(source) => heph::dump(source, limits, &options, out),
         },
-        Command::Tree { file, options } => {
-            let (source, original) = heph::open_as_nettrace(&file, limits, meanwhile)?;
-            tree::run(source, limits, options, out)?;
-            original.end_whole()
-        }
-        Command::Headers { file, filter } => match heph::open(&file, meanwhile)? {
+        Command::Headers { filter, .. } => match trace {
             Trace::NetTrace(source) => headers::run(source, limits, &filter, out),
             Trace::Heph(source) => heph::headers(source, limits, &filter, out),
         },
-        Command::Verify { file, options } => match heph::open(&file, meanwhile)? {
-            Trace::NetTrace(source) => verify::run(source, limits, options, out),
-            Trace::Heph(source) => heph::verify(source, limits, options, out),
-        },
+        Command::Tree { options, .. } => {
+            let (source, original) = trace.into_nettrace(limits)?;
+            tree::run(source, limits, options, out)?;
+            original.end_whole()
+        }
         Command::Convert {
-            file,
             out: path,
             to,
             force,
             views,
             #[cfg(feature = "parquet")]
             tables,
+            ..
         } => {
             let task = convert::Task {
                 out: &path,
@@ -151,18 +217,25 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
                 #[cfg(feature = "parquet")]
                 tables: &tables,
             };
-            let (source, original) = heph::open_as_nettrace(&file, limits, meanwhile)?;
+            let (source, original) = trace.into_nettrace(limits)?;
             convert::run(source, limits, task, out)?;
             original.end_converted()
         }
-        Command::Report { file, options } => {
-            let trace = heph::open_as_nettrace(&file, limits, meanwhile)?;
-            report::run(trace, limits, &file, &options, out)
+        Command::Report { options, .. } => {
+            report::run(trace.into_nettrace(limits)?, limits, name, &options, out)
         }
-        Command::View { file, options } => {
-            let trace = heph::open_as_nettrace(&file, limits, meanwhile)?;
-            view::run(trace, limits, &file, &options, out)
+        Command::View { options, .. } => {
+            view::run(trace.into_nettrace(limits)?, limits, name, &options, out)
         }
+        _ => Ok(()),
+    }
+}
+
+/// Runs a command that reads no trace.
+fn run_live(args: Args, out: &mut impl Write) -> Result<(), Failure> {
+    #[cfg(unix)]
+    let limits = args.limits;
+    match args.command {
         #[cfg(unix)]
         Command::Ps => live::ps(out),
         #[cfg(unix)]
@@ -179,5 +252,6 @@ fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Args::command(), "nettrace", &mut script);
             Ok(out.write_all(&script)?)
         }
+        _ => Ok(()),
     }
 }

@@ -9,8 +9,8 @@ use nettrace_reader::Event;
 use nettrace_report::{Describe, Report};
 
 use crate::{
-    args::Limits, convert::destination::Destination, event_types::EventTypes, failure::Failure,
-    heph::Original, payload::Payload, source::Source, summary::say, tree,
+    convert::destination::Destination, event_types::EventTypes, failure::Failure, heph::Original,
+    limits::Limits, payload::Payload, source::Source, summary::say, tree,
 };
 
 /// Options of `report`.

@@ -41,9 +41,14 @@ pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Bytes, Failure> 
         }
         (Box::new(file), metadata.is_file().then_some(metadata.len()))
     };
+    Ok(watched(source, size, meanwhile))
+}
+
+/// Shows how much of `source` was read, as [`open`] says.
+pub(crate) fn watched(source: Bytes, size: Option<u64>, meanwhile: Meanwhile) -> Bytes {
     let is_mixed = meanwhile == Meanwhile::Output && io::stdout().is_terminal();
     if is_mixed || !io::stderr().is_terminal() {
-        return Ok(source);
+        return source;
     }
     let bar = match size {
         Some(size) => ProgressBar::new(size)
@@ -51,7 +56,7 @@ pub(crate) fn open(file: &Path, meanwhile: Meanwhile) -> Result<Bytes, Failure> 
         None => ProgressBar::new_spinner().with_style(style("{spinner} {bytes} {bytes_per_sec}")),
     };
     let bar = SHOWN.get_or_init(|| bar);
-    Ok(Box::new(Watched { source, bar, seen: 0, started: Instant::now() }))
+    Box::new(Watched { source, bar, seen: 0, started: Instant::now() })
 }
 
 /// Removes the progress bar from the terminal, before something else is written there.

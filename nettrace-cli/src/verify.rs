@@ -1,11 +1,13 @@
 //! `nettrace verify`: checks every promise of a trace's writer. It fails if a rule of the format is
 //! broken; what the format allows is listed alone.
 
-use std::{fmt::Display, io::Write};
+use std::{collections::BTreeMap, fmt::Display, io::Write, path::Path};
 
 use serde::Serialize;
 
-use crate::{args::Limits, failure::Failure, info::write_json, source::Source, spelling::OneLine};
+use crate::{
+    failure::Failure, info::write_json, limits::Limits, source::Source, spelling::OneLine,
+};
 
 /// Options of `verify`.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -90,6 +92,14 @@ pub(crate) fn run(
     };
     write_findings(findings.collect(), counts, totals, out)?;
     result(counts, options.strict)
+}
+
+/// Writes which of several files the result that follows is of. As JSON it is a line of its own.
+pub(crate) fn write_file(file: &Path, json: bool, out: &mut impl Write) -> Result<(), Failure> {
+    match json {
+        true => write_json(&BTreeMap::from([("file", file.to_string_lossy())]), out),
+        false => Ok(writeln!(out, "{}:", OneLine(file.display()))?),
+    }
 }
 
 /// Writes the result of a check as one JSON object.

@@ -153,7 +153,7 @@ fn versions_4_and_5() {
         "format                  NetTrace V4",
         "ProcessId               77",
         "lost events             220",
-        "           3             16  #5 process 77 tid 5",
+        "           3             16  process 77 tid 5",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
@@ -184,8 +184,8 @@ fn info_names_what_was_lost() {
         "lost events         4294967400",
         "started             2026-03-04T05:06:07.0890000Z",
         "          11              0    0.0%  Test/E1 (id 1)",
-        "           1            110  #6 process 77 tid 1006 \"worker 6\"",
-        "           0              0  #7 process 77 tid 1007 \"worker 7\"",
+        "           1            110  process 77 tid 1006 \"worker 6\"",
+        "           0              0  process 77 tid 1007 \"worker 7\"",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
@@ -459,6 +459,7 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
         vec!["verify", "-", "--json"],
         vec!["verify", "-", "--reference"],
         vec!["report", "-", "-o", "-"],
+        vec!["merge", "-", "-o", "none"],
     ];
     let texts = ["jsonl", "csv", "chrome", "speedscope", "firefox", "folded", "flamegraph"];
     commands.extend(texts.map(|to| vec!["convert", "-", "-", "--to", to]));

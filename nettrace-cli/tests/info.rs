@@ -275,7 +275,7 @@ fn every_key() {
     for line in [
         "           1              1  100.0%  Test/EventID(8) (id 8)",
         "           2              0    0.0%  Test/Small (id 9)",
-        "           2              2  #5 process 77 tid 1005 \"worker 5\"",
+        "           2              2  process 77 tid 1005 \"worker 5\"",
         "last event       0.000100000 s after the start, 2026-03-04T05:06:07.089100000Z",
     ] {
         assert!(stdout(&text).lines().any(|it| it == line), "{line}\n{}", stdout(&text));

@@ -170,12 +170,18 @@ fn compare_spans(name: &str, page: &Value, trees: &[Value]) {
     }
     let total = page["flame"]["total"].as_i64().unwrap_or(0);
     assert_eq!(total, own, "{name}: own times");
-    // The slowest trees, but those whose root has no duration.
-    let length = |span: &Value| span["duration_ns"].as_i64().or(span["at_least_ns"].as_i64());
-    let trees: Vec<_> = trees.iter().filter(|tree| length(&tree["spans"][0]).is_some()).collect();
-    let slowest = array(&page["slowest"]);
-    assert_eq!(slowest.len(), trees.len().min(1000), "{name}");
-    for (ours, theirs) in slowest.iter().zip(trees) {
+    // The slowest trees, and those that are cut.
+    let (slowest, cut): (Vec<_>, Vec<_>) =
+        trees.iter().partition(|tree| tree["spans"][0]["duration_ns"].is_i64());
+    let cut: Vec<_> = cut.into_iter().filter(|tree| is_known(&&tree["spans"][0])).collect();
+    assert_eq!(number(&page["cut_trees"]), cut.len() as u64, "{name}");
+    compare_trees(name, &page["slowest"], &slowest);
+    compare_trees(name, &page["cut"], &cut);
+}
+
+fn compare_trees(name: &str, ours: &Value, theirs: &[&Value]) {
+    assert_eq!(array(ours).len(), theirs.len().min(1000), "{name}");
+    for (ours, theirs) in array(ours).iter().zip(theirs) {
         assert_eq!(ours["trace"], theirs["trace"], "{name}");
         let theirs = array(&theirs["spans"]);
         assert_eq!(
@@ -245,14 +251,14 @@ fn samples() -> Vec<u8> {
 #[test]
 fn numbers_are_those_of_info_and_tree() {
     let page = compare("samples", &samples());
-    let slowest = array(&page["slowest"]);
-    let texts: Vec<_> = array(&slowest[0]["spans"])
+    let cut = array(&page["cut"]);
+    let texts: Vec<_> = array(&cut[0]["spans"])
         .iter()
         .map(|span| (text(&span["name"]), text(&span["start"]), span["events"].clone()))
         .collect();
-    // The span without an end is the longest: it lasts until the last event.
+    // The span without an end is not among the slowest.
     assert_eq!(texts, [("checkout".into(), "cart=7".into(), json!([]))]);
-    let spans = array(&slowest[1]["spans"]);
+    let spans = array(&page["slowest"][0]["spans"]);
     assert_eq!(spans[1]["start"], r#"cents=7 {region="north"}"#);
     assert_eq!(spans[1]["events"], json!([[120_000, "Shop/Sold count=7"]]));
     // Spans of one event are below the one that came after them.

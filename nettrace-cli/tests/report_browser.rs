@@ -120,14 +120,15 @@ fn compare(name: &str, trace: &[u8], read: &Value) {
         assert_eq!(column(threads, 2), of_info("threads", "events"), "{name}");
         assert_eq!(column(threads, 4), of_info("threads", "lost"), "{name}");
     }
-    // The slowest trees, as `tree` sorts them.
+    // The slowest trees and those that are cut, as `tree` sorts them.
     let trees = nettrace(&["tree", "--json", "--slow", "20", "-"], trace);
     let trees: Vec<_> = stdout(&trees)
         .lines()
         .map(strict_json)
         .filter_map(|tree| {
             let (root, spans) = (&tree["spans"][0], tree["spans"].as_array()?.len());
-            let length = root["duration_ns"].as_i64().or(root["at_least_ns"].as_i64())?;
+            let length = root["duration_ns"].as_i64().or(root["at_least_ns"].as_i64());
+            let length = length.or((root["state"] == "without_start").then_some(0))?;
             let id =
                 root["span"].as_str().or(root["path"].as_str()).or(root["activity"].as_str())?;
             Some(json!([id, length, spans]))

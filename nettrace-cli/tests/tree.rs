@@ -73,6 +73,13 @@ fn a_span_of_another_trace_is_no_parent() {
     let trees = trees(&[], &trace);
     assert_eq!(trees.len(), 2, "{trees:?}");
     assert_eq!(trees[1]["spans"][0]["events"].as_array().map(Vec::len), Some(1), "{trees:?}");
+    // It is the span from which the other one follows.
+    let followed = [&trees[1]["follows_from"], &trees[1]["follows_from_trace"]];
+    assert_eq!(followed, [&json!(format!("{:016x}", 1)), &json!("ab".repeat(16))]);
+    assert_eq!(trees[1]["remote_parent"], Value::Null);
+    let text = nettrace(&["tree", "-"], &trace);
+    let said = format!("follows from {:016x} of trace {}\n", 1, "ab".repeat(16));
+    assert!(stdout(&text).contains(&said), "{}", stdout(&text));
 }
 
 const TEXT: &str = "\
@@ -85,16 +92,18 @@ const TEXT: &str = "\
    +70.000µs                           · Shop/checkoutResume
    +80.000µs                           · Shop/checkoutSuspend
 
-2026-03-04T05:06:07.089400000Z   0.000400000 s, trace efefefefefefefefefefefefefefefef
-  >100.000µs            -  no end    Shop/checkout [0000000000000015] cart=7
-
 2026-03-04T05:06:07.089300000Z   0.000300000 s, trace cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd, within \
-000000000000000a, which is not in this file
+000000000000000a, which is not in the trace
     20.000µs     10.000µs  ok        Shop/checkout [000000000000000b] cart=7
     30.000µs     30.000µs  -           Shop/pay [000000000000000c] cents=7
 
 2026-03-04T05:06:07.089443000Z   0.000443000 s, trace efefefefefefefefefefefefefefefef
      7.000µs      7.000µs  cancelled Shop/checkout [0000000000000016] (no start)
+
+2 trees are cut: the start or the end of the root is not in the trace
+
+2026-03-04T05:06:07.089400000Z   0.000400000 s, trace efefefefefefefefefefefefefefefef
+  >100.000µs            -  no end    Shop/checkout [0000000000000015] cart=7
 
 2026-03-04T05:06:07.089460000Z   0.000460000 s, trace efefefefefefefefefefefefefefefef
            -            -  -         (neither start nor end) [0000000000000017]
@@ -108,7 +117,7 @@ fn text() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!(stdout(&output), TEXT);
     let said = "# events=17 lost=0 outside=1 spans=7 without_end=1 without_start=1 unknown=1 \
-        trees=5 shown=5 left_out_spans=0 left_out_events=0 left_out_fields=0\n";
+        trees=5 cut_trees=2 shown=5 left_out_spans=0 left_out_events=0 left_out_fields=0\n";
     assert_eq!(stderr(&output), said);
 }
 
@@ -117,7 +126,7 @@ fn json_objects() {
     let trees = trees(&[], &samples());
     let roots: Vec<_> = trees.iter().map(|tree| &tree["spans"][0]["span"]).collect();
     let id = |number: u64| format!("{number:016x}");
-    assert_eq!(json!(roots), json!([id(1), id(21), id(11), id(22), id(23)]));
+    assert_eq!(json!(roots), json!([id(1), id(11), id(22), id(21), id(23)]));
     let first = &trees[0];
     assert_eq!((&first["trace"], &first["remote_parent"]), (&json!("ab".repeat(16)), &Value::Null));
     assert_eq!(first["spans"].as_array().unwrap().len(), 3);
@@ -141,14 +150,14 @@ fn json_objects() {
     assert_eq!((&pack["state"], &pack["outcome"]), (&json!("single"), &json!("ok")));
     assert_eq!((&pack["since_start_ns"], &pack["duration_ns"]), (&json!(130_000), &json!(20_000)));
     assert_eq!((&pack["start"], &pack["stop"]), (&Value::Null, &json!({ "fields": {} })));
-    let open = &trees[1]["spans"][0];
+    let open = &trees[3]["spans"][0];
     assert_eq!(
         [&open["state"], &open["duration_ns"], &open["at_least_ns"], &open["self_ns"]],
         [&json!("without_end"), &Value::Null, &json!(100_000), &Value::Null]
     );
-    assert_eq!(trees[2]["remote_parent"], json!(id(10)));
-    assert_eq!(trees[3]["spans"][0]["state"], json!("without_start"));
-    assert_eq!(trees[3]["spans"][0]["outcome"], json!("cancelled"));
+    assert_eq!(trees[1]["remote_parent"], json!(id(10)));
+    assert_eq!(trees[2]["spans"][0]["state"], json!("without_start"));
+    assert_eq!(trees[2]["spans"][0]["outcome"], json!("cancelled"));
     let unknown = &trees[4]["spans"][0];
     assert_eq!((&unknown["state"], &unknown["name"]), (&json!("unknown"), &Value::Null));
 }
@@ -160,9 +169,10 @@ fn one_trace_and_the_slowest() {
         let roots = trees.iter().map(|tree| tree["spans"][0]["span"].as_str().unwrap().to_owned());
         roots.map(|id| u64::from_str_radix(&id, 16).unwrap()).collect()
     };
-    assert_eq!(spans(&["--trace", &"ef".repeat(16)]), [21, 22, 23]);
-    assert_eq!(spans(&["--trace", &"EF".repeat(16), "--slow", "1"]), [21]);
-    assert_eq!(spans(&["--slow", "2"]), [1, 21]);
+    assert_eq!(spans(&["--trace", &"ef".repeat(16)]), [22, 21, 23]);
+    assert_eq!(spans(&["--trace", &"EF".repeat(16), "--slow", "1"]), [22, 21]);
+    // Those that are cut have a place of their own, whatever is unknown of them.
+    assert_eq!(spans(&["--slow", "2"]), [1, 11, 21, 23]);
     assert!(spans(&["--slow", "0"]).is_empty());
     for (args, says) in [
         (["--trace", &"12".repeat(16)], "of 17 events, none is of trace 12121212"),
@@ -408,7 +418,7 @@ fn spans_within_each_other_and_deep_ones() {
 fn the_limit_on_memory() {
     let none = nettrace(&["tree", "-", "--tree-limit", "0"], &samples());
     assert_eq!((none.status.code(), stdout(&none)), (Some(0), ""));
-    let counts = "spans=0 without_end=0 without_start=0 unknown=0 trees=0 shown=0 \
+    let counts = "spans=0 without_end=0 without_start=0 unknown=0 trees=0 cut_trees=0 shown=0 \
         left_out_spans=6 left_out_events=10 left_out_fields=0";
     assert!(stderr(&none).contains(counts), "{}", stderr(&none));
     assert!(stderr(&none).contains("--tree-limit raises the limit"), "{}", stderr(&none));
@@ -438,8 +448,8 @@ fn the_limit_on_memory() {
     let root = &slowest[0]["spans"][0];
     assert_eq!((&root["duration_ns"], &root["left_out_events"]), (&json!(90_000), &json!(0)));
     assert_eq!(root["events"].as_array().unwrap().len(), 8);
-    let counts = "spans=3000 without_end=0 without_start=0 unknown=0 trees=1000 shown=1 \
-        left_out_spans=0 left_out_events=0 left_out_fields=0";
+    let counts = "spans=3000 without_end=0 without_start=0 unknown=0 trees=1000 cut_trees=0 \
+        shown=1 left_out_spans=0 left_out_events=0 left_out_fields=0";
     assert!(said.contains(counts), "{said}");
     let (all, said) = run(&[]);
     let spans = all.iter().flat_map(|tree| tree["spans"].as_array().unwrap());
@@ -544,8 +554,9 @@ fn random_programs() {
         let lengths: Vec<_> = trees
             .iter()
             .map(|tree| &tree["spans"][0])
-            .map(|root| root["duration_ns"].as_u64().or(root["at_least_ns"].as_u64()))
+            .map(|root| root["duration_ns"].as_u64())
             .collect();
+        // Those that are cut are the last ones.
         assert!(lengths.is_sorted_by(|one, other| one >= other), "seed {seed}: {lengths:?}");
     }
 }

@@ -137,6 +137,7 @@
   rates();
   latencies();
   slowest();
+  cut();
   if (data.flame) {
     flame("flame", "Flame graph of spans",
       "Where the time of spans went: own time, by the path of names from the root. A span's own " +
@@ -376,6 +377,20 @@
 
   function slowest() {
     if (data.slowest.length === 0) return;
+    section("slowest", "Slowest spans",
+      "The roots that took longest, with the spans and the events inside.",
+      ...spanTrees(data.slowest));
+  }
+
+  function cut() {
+    if (data.cut_trees === 0) return;
+    section("cut", "Spans that are cut",
+      plural(data.cut_trees, "root") + " whose start or end is not in the trace" +
+      (data.cut.length < data.cut_trees ? ", the first " + data.cut.length + " of them" : "") +
+      ". How long they took is not known.", ...spanTrees(data.cut));
+  }
+
+  function spanTrees(list) {
     const took = (span) => (span.duration_ns !== null ? time(span.duration_ns)
       : span.at_least_ns !== null ? ">" + NB + time(span.at_least_ns) : "–");
     const outcome = (span) => {
@@ -409,7 +424,7 @@
         span.left_out > 0 ? el("div", { class: "inside" }, el("span", {}, ""),
           el("span", {}, "and " + plural(span.left_out, "more event"))) : null);
     };
-    const trees = data.slowest.map((tree) => {
+    return list.map((tree) => {
       const root = tree.spans[0];
       const length = root.duration_ns !== null ? root.duration_ns : root.at_least_ns || 0;
       const node = el("details", { class: "tree", "data-root": root.id,
@@ -423,7 +438,8 @@
         if (!node.open || node.querySelector("ul")) return;
         node.append(el("p", { class: "note" }, "Span " + root.id + " of " + visible(root.provider) +
           (tree.trace ? ", trace " + tree.trace : "") +
-          (tree.remote_parent ? ", in span " + tree.remote_parent + ", which is elsewhere" : "") +
+          (tree.remote_parent ? ", caused by span " + tree.remote_parent + ", which is not in this tree"
+            : "") +
           (tree.left_out > 0 ? ". The shortest " + plural(tree.left_out, "span") +
             " of this tree are not shown" : "") + "."));
         node.append(el("ul", { class: "spans" },
@@ -431,9 +447,6 @@
       });
       return node;
     });
-    section("slowest", "Slowest spans",
-      "The roots that took longest, with the spans and the events inside. A span without an end " +
-      "lasts until the last event.", ...trees);
   }
 
   function flame(id, title, lead, frames, show, unit) {

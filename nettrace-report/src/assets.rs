@@ -26,7 +26,7 @@ pub(crate) const SCRIPTS: &[Script] = &[
     },
     Script {
         text: include_str!("../assets/page.js"),
-        sha256: "AnLn1mv9AMYO6tL+2FoSLFyekm/efhz6RJELhGUMVqA=",
+        sha256: "30WhqGvtYy5RvWa80cSIgjc1f7O0P11XKnvDdWQQsSs=",
     },
 ];
 

@@ -64,6 +64,9 @@ pub(crate) struct Data {
     latencies: Vec<Latency>,
     other_latencies: usize,
     slowest: Vec<Slow>,
+    /// The first trees whose root has no start or no end, and how many there are.
+    cut: Vec<Slow>,
+    cut_trees: u64,
     flame: Option<Frames>,
     samples: Option<Frames>,
 }
@@ -201,6 +204,7 @@ impl Data {
         let (types, other_types) = types(&gathered);
         let notes = notes(&gathered);
         let mut slowest = std::mem::take(&mut gathered.spans.slowest);
+        let mut cut = std::mem::take(&mut gathered.spans.cut);
         gathered.spans.tell_apart();
         let named = &gathered.spans.named;
         let key_values = trace.key_values.iter().take(MOST_ROWS);
@@ -236,6 +240,8 @@ impl Data {
             latencies: Vec::new(),
             other_latencies: 0,
             slowest: slowest.iter_mut().map(|tree| slow(tree, named, last_ns)).collect(),
+            cut: cut.iter_mut().map(|tree| slow(tree, named, last_ns)).collect(),
+            cut_trees: gathered.spans.cut_trees,
             flame: span_frames(&gathered),
             samples: sample_frames(&gathered),
         };

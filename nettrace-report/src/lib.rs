@@ -34,7 +34,7 @@
 //! | percentiles | the nearest rank: the shortest duration that at least p % of the spans do not exceed. Exact for the first 4 million spans; then a name with more can be up to 1/128 too high, and the page says so |
 //! | own time | the part of a span in which no child was under way |
 //! | flame graph of spans | own times, by the path of names from the root |
-//! | slowest trees | as `nettrace tree --slow` sorts them: by the duration of the root, which lasts until the last event if its end is missing |
+//! | slowest trees | as `nettrace tree --slow` sorts them: by the duration of the root. Trees whose root has no start or no end are in a list of their own |
 //!
 //! A child can begin after its parent has ended, and a span of one event comes after its children.
 //! Both are found while their trees are kept: for 16,384 other trees after the last span has ended.

@@ -135,6 +135,9 @@ pub(crate) struct Spans {
     pub(crate) flame: Flame,
     /// The longest first.
     pub(crate) slowest: Vec<Tree>,
+    /// The first of those whose root has no start or no end, and how many there are.
+    pub(crate) cut: Vec<Tree>,
+    pub(crate) cut_trees: u64,
     /// Spans that were taken to have no end, because too many were under way.
     pub(crate) given_up: u64,
     /// Spans whose name counts as another, because there are too many.
@@ -164,6 +167,8 @@ impl Spans {
             named: Vec::new(),
             flame: Flame::new(MOST_PATHS),
             slowest: Vec::new(),
+            cut: Vec::new(),
+            cut_trees: 0,
             given_up: 0,
             unnamed: 0,
         }

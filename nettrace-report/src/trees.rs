@@ -94,9 +94,9 @@ impl Tree {
         }
     }
 
-    /// The length of the root, for the order of trees. `None` if it is unknown.
-    pub(crate) fn length(&self, last: i64) -> Option<i64> {
-        self.spans.first().and_then(|root| root.length(last))
+    /// How long the root took. `None` if its start or its end is not in the trace.
+    pub(crate) fn duration(&self) -> Option<i64> {
+        self.spans.first().filter(|root| root.state != State::Started)?.length(i64::MIN)
     }
 
     /// Adds a span, and returns its number.

@@ -26,17 +26,8 @@ use crate::{
 /// Imports in the wrong direction that are known: package, from, to. The list only gets shorter: an
 /// entry that is not needed any more is an error.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    ("nettrace-cli", "convert", "args"),
-    ("nettrace-cli", "dump", "args"),
     ("nettrace-cli", "event_types", "message"),
     ("nettrace-cli", "failure", "summary"),
-    ("nettrace-cli", "heph", "args"),
-    ("nettrace-cli", "info", "args"),
-    ("nettrace-cli", "live", "args"),
-    ("nettrace-cli", "report", "args"),
-    ("nettrace-cli", "tree", "args"),
-    ("nettrace-cli", "verify", "args"),
-    ("nettrace-cli", "view", "args"),
     ("nettrace-diagnostics", "process", "environment"),
     ("nettrace-diagnostics", "process", "handle"),
     ("nettrace-macros", "attr", "value"),

@@ -22,7 +22,7 @@ mod sequence;
 mod stream_target;
 #[cfg(feature = "parquet")]
 mod tables;
-mod types;
+pub(crate) mod types;
 mod v6;
 mod view;
 mod view_options;
@@ -36,14 +36,13 @@ use nettrace_format::{
     Format,
     content::{SystemTimeParts, TraceInfo},
 };
-use nettrace_reader::{Item, Reader, Totals, Trace};
+use nettrace_reader::{Item, Reader, Totals, Trace, WallTime};
 use nettrace_views::{Options, View};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::tables::TableOptions;
 pub(crate) use self::view_options::ViewOptions;
 use crate::{
-    args::Limits,
     convert::{
         destination::Destination,
         omissions::{Kind, Omissions},
@@ -52,6 +51,7 @@ use crate::{
         view::Other,
     },
     failure::Failure,
+    limits::Limits,
     source::Source,
 };
 
@@ -113,6 +113,11 @@ impl To {
         let other = || view::OTHERS.iter().copied().find(|other| other.name == name);
         format.or_else(|| name.parse().ok().map(Self::View)).or_else(|| other().map(Self::Other))
     }
+}
+
+/// Whether the conversion copies what is in the blocks of a trace, one after the other.
+pub(crate) fn copies(to: Option<To>, out: &Path) -> bool {
+    matches!(to.map_or_else(|| To::of_path(out), Ok), Ok(To::Trace(_)))
 }
 
 /// Writes the trace `source` again. If the path is `-`, the result goes to `stdout`.
@@ -222,26 +227,28 @@ fn rewrite<R: nettrace_reader::Source>(
 
 /// Hands the facts about the trace to `take`, in the form that the writers want.
 fn with_info<T>(trace: &Trace, take: impl FnOnce(&TraceInfo<'_>) -> T) -> T {
-    let time = &trace.sync_time;
-    let key_values: Vec<_> =
-        trace.key_values.iter().map(|(key, value)| (&**key, &**value)).collect();
     take(&TraceInfo {
-        sync_utc: SystemTimeParts {
-            year: time.year as u16,
-            month: time.month as u16,
-            day_of_week: time.day_of_week as u16,
-            day: time.day as u16,
-            hour: time.hour as u16,
-            minute: time.minute as u16,
-            second: time.second as u16,
-            millisecond: time.millisecond as u16,
-        },
+        sync_utc: system_time(&trace.sync_time),
         sync_ticks: trace.sync_ticks,
         ticks_per_second: trace.ticks_per_second,
         // Addresses are 64 bits here, whatever size the trace states. Every format has 4 and 8.
         pointer_size: if trace.pointer_size == 4 { 4 } else { 8 },
-        key_values: &key_values,
+        key_values: &types::pairs(&trace.key_values),
     })
+}
+
+/// A time of day in the form that the writers want.
+pub(crate) fn system_time(time: &WallTime) -> SystemTimeParts {
+    SystemTimeParts {
+        year: time.year as u16,
+        month: time.month as u16,
+        day_of_week: time.day_of_week as u16,
+        day: time.day as u16,
+        hour: time.hour as u16,
+        minute: time.minute as u16,
+        second: time.second as u16,
+        millisecond: time.millisecond as u16,
+    }
 }
 
 /// Lists on standard error what was read, written and left out. The inner `Result` says whether

@@ -13,16 +13,49 @@ use nettrace_event::{
 use nettrace_format::{
     Format, FormatError, Stream,
     content::Label,
-    v6::{FieldDescription, PlainType, TypeCode, TypeDescription},
+    v6::{self, FieldDescription, PlainType, TypeCode, TypeDescription},
 };
 use nettrace_reader::{Field, Metadata, Type};
 use nettrace_views::model::{SINGLE, has_fields_of_single};
 
 use crate::convert::turned;
 
-/// An event type in the form of version 6, with everything that the source says of it.
-/// `is_older` says that the source is of version 4 or 5.
-pub(super) fn description(of: &Metadata, is_older: bool) -> TypeDescription<'_> {
+/// What a description of an event type lacks because it has no room.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cut {
+    /// All fields, as this program does not know the types of some.
+    pub(crate) has_unknown_fields: bool,
+    /// Message, description and key-values.
+    pub(crate) texts: bool,
+    pub(crate) fields: bool,
+}
+
+/// Appends the description of an event type, with everything that the source says of it and that
+/// has room. `is_older` says that the source is of version 4 or 5.
+pub(crate) fn put_description(
+    of: &Metadata,
+    is_older: bool,
+    rows: &mut Vec<u8>,
+) -> Result<Cut, FormatError> {
+    let mut all = description(of, is_older);
+    let has_unknown_fields = all.fields.len() < of.fields.len();
+    let mut cut = Cut { has_unknown_fields, ..Cut::default() };
+    if v6::description_row(&all, rows).is_ok() {
+        return Ok(cut);
+    }
+    cut.texts = true;
+    (all.message, all.description) = (None, None);
+    all.key_values.clear();
+    if v6::description_row(&all, rows).is_ok() {
+        return Ok(cut);
+    }
+    cut.fields = true;
+    all.fields.clear();
+    v6::description_row(&all, rows)?;
+    Ok(cut)
+}
+
+fn description(of: &Metadata, is_older: bool) -> TypeDescription<'_> {
     TypeDescription {
         id: of.id,
         provider: &of.provider,
@@ -64,7 +97,7 @@ fn opcode(of: &Metadata, is_older: bool) -> Option<u8> {
 }
 
 /// Pairs of texts, borrowed.
-pub(super) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
+pub(crate) fn pairs(of: &[(String, String)]) -> Vec<(&str, &str)> {
     of.iter().map(|(key, value)| (&**key, &**value)).collect()
 }
 
@@ -84,6 +117,30 @@ pub(super) fn label(of: &nettrace_reader::Label) -> Option<Label<'_>> {
         Read::Version(value) => Label::Version(*value),
         _ => return None,
     })
+}
+
+/// Appends labels as one list of a LabelList block. Labels of unknown kinds are left out.
+pub(crate) fn encode_labels(of: &[nettrace_reader::Label], out: &mut Vec<u8>) {
+    let mut last = None;
+    for label in of.iter().filter_map(label) {
+        let at = out.len();
+        out.resize(at + 64 + label_texts(&label), 0);
+        let size = v6::put_label(&label, &mut out[at..]).unwrap_or(0);
+        out.truncate(at + size);
+        last = (size > 0).then_some(at).or(last);
+    }
+    if let Some(last) = last {
+        out[last] |= v6::LAST_LABEL;
+    }
+}
+
+/// How many bytes of texts a label has.
+fn label_texts(of: &Label<'_>) -> usize {
+    match of {
+        Label::Str(key, value) => key.len() + value.len(),
+        Label::Int(key, _) => key.len(),
+        _ => 0,
+    }
 }
 
 /// Descriptions of fields; `None` if this program does not know a type.
@@ -320,7 +377,7 @@ fn schema(of: &Metadata, fields: &'static [FieldSchema], is_older: bool) -> &'st
 }
 
 /// The key-values by which a type of version 6 says where it is.
-const PLACE: [&str; 3] = ["module", "file", "line"];
+pub(crate) const PLACE: [&str; 3] = ["module", "file", "line"];
 
 /// Where a type is in the source code, if the trace has file and line. Nearly every type of this
 /// project has a place, and no session of the other formats says it: it is no omission to tell.

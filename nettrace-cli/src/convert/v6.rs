@@ -165,22 +165,12 @@ impl ToV6 {
     fn metadata(&mut self, metadata: &[Metadata], out: &mut Vec<u8>) -> Result<(), FormatError> {
         let mut rows = Vec::new();
         for of in metadata {
-            let mut description = types::description(of, self.is_older);
-            if description.fields.len() < of.fields.len() {
+            let cut = types::put_description(of, self.is_older, &mut rows)?;
+            if cut.has_unknown_fields {
                 self.left_out.without_fields(of);
             }
-            if v6::description_row(&description, &mut rows).is_ok() {
-                continue;
-            }
-            self.left_out.type_texts += 1;
-            (description.message, description.description) = (None, None);
-            description.key_values.clear();
-            if v6::description_row(&description, &mut rows).is_ok() {
-                continue;
-            }
-            self.left_out.type_fields += 1;
-            description.fields.clear();
-            v6::description_row(&description, &mut rows)?;
+            self.left_out.type_texts += u64::from(cut.texts);
+            self.left_out.type_fields += u64::from(cut.fields);
         }
         v6::metadata_block(&rows, out)
     }

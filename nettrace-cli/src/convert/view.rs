@@ -10,9 +10,9 @@ use nettrace_reader::{Reader, SortedReader, Trace};
 use nettrace_views::{Options, Target, View, Written, drive};
 
 use crate::{
-    args::Limits,
     convert::{Task, destination::Destination},
     failure::Failure,
+    limits::Limits,
     source::Source,
 };
 

@@ -9,9 +9,9 @@ use clap::ValueHint;
 use nettrace_views::{By, Folded, Options, View};
 
 use crate::{
-    args::Limits,
     failure::Failure,
     heph,
+    limits::Limits,
     source::{self, Meanwhile},
 };
 
@@ -63,7 +63,7 @@ fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Fail
         let text = text.map_err(|error| Failure::Open(path.display().to_string(), error))?;
         return Ok(Folded::read(&text));
     }
-    let (source, original) = heph::open_as_nettrace(path, limits, Meanwhile::Nothing)?;
+    let (source, original) = heph::open(path, Meanwhile::Nothing)?.into_nettrace(limits)?;
     let mut events = limits.options().open(source)?.sorted();
     let mut text = Vec::new();
     nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;

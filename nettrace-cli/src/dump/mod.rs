@@ -12,10 +12,10 @@ use nettrace_reader::{Event, Trace};
 use nettrace_views::model::{Clock, FrameNames, Instant, process_id};
 
 use crate::{
-    args::Limits,
     event_types::{EventType, EventTypes},
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
+    limits::Limits,
     lines::Lines,
     namesakes::Namesakes,
     payload::{Payload, label_name},

@@ -12,11 +12,11 @@ use nettrace_views::model::{self, Clock};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    args::Limits,
     dump::DumpOptions,
     failure::Failure,
     filter::{Condition, Filter, FilterOptions, Outcome, Scalar, Subject, ThreadPattern},
     heph::{Epoch, HephSource},
+    limits::Limits,
     lines::Lines,
     payload::{JsonFloat, PlainFloat},
     seconds::Seconds,

@@ -10,13 +10,13 @@ use nettrace_reader::heph::{Event, Reader};
 use serde::Serialize;
 
 use crate::{
-    args::Limits,
     failure::Failure,
     heph::{
         Epoch, HephSource,
         spans::{self, Spans},
     },
     info::{InfoOptions, MOST_ROWS, Rate, Rates, write_json, write_rate},
+    limits::Limits,
     seconds::Seconds,
     source::Bytes,
     spelling::OneLine,

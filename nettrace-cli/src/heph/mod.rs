@@ -20,9 +20,9 @@ use nettrace_reader::heph::{Options, Reader, is_heph};
 pub(crate) use self::as_nettrace::SUBSTREAM;
 use self::as_nettrace::{AsNetTrace, Aside};
 use crate::{
-    args::Limits,
     failure::Failure,
     foreign,
+    limits::Limits,
     source::{self, Bytes, Meanwhile, Source},
     spelling::FileTime,
     summary::say,
@@ -118,20 +118,18 @@ impl Read for Kept<'_> {
     }
 }
 
-/// Opens a trace of any format as a NetTrace trace. What its bytes do not say comes from
-/// [`Original::end`], when they have been read.
-pub(crate) fn open_as_nettrace(
-    file: &Path,
-    limits: Limits,
-    meanwhile: Meanwhile,
-) -> Result<(Source, Original), Failure> {
-    let source = match open(file, meanwhile)? {
-        Trace::NetTrace(source) => return Ok((source, Original(None))),
-        Trace::Heph(source) => source,
-    };
-    let aside = Arc::new(Mutex::new(Aside::default()));
-    let trace = AsNetTrace::new(source.read(limits), Arc::clone(&aside));
-    Ok((Source::new(trace)?, Original(Some(aside))))
+impl Trace {
+    /// The trace as a NetTrace trace, whatever its format. What the bytes do not say comes from
+    /// [`Original::end`], when they have been read.
+    pub(crate) fn into_nettrace(self, limits: Limits) -> Result<(Source, Original), Failure> {
+        let source = match self {
+            Self::NetTrace(source) => return Ok((source, Original(None))),
+            Self::Heph(source) => source,
+        };
+        let aside = Arc::new(Mutex::new(Aside::default()));
+        let trace = AsNetTrace::new(source.read(limits), Arc::clone(&aside));
+        Ok((Source::new(trace)?, Original(Some(aside))))
+    }
 }
 
 /// What a NetTrace trace was before.

@@ -6,9 +6,9 @@ use nettrace_reader::Basis;
 use serde::Serialize;
 
 use crate::{
-    args::Limits,
     failure::Failure,
     heph::HephSource,
+    limits::Limits,
     verify::{Finding, VerifyOptions, result, write_findings, write_text},
 };
 

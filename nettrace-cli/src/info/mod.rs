@@ -18,7 +18,7 @@ use nettrace_views::model::{Clock, SpanCounts};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
-    args::Limits, failure::Failure, namesakes::Namesakes, source::Source, spelling,
+    failure::Failure, limits::Limits, namesakes::Namesakes, source::Source, spelling,
     unique_names::Names,
 };
 

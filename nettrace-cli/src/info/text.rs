@@ -177,7 +177,10 @@ fn write_threads(threads: &[ThreadInfo], all: bool, out: &mut impl Write) -> io:
     let most = if all { threads.len() } else { MOST_ROWS };
     writeln!(out, "\n{:>12} {:>14}  thread", "events", "lost")?;
     for thread in threads.iter().take(most) {
-        write!(out, "{:>12} {:>14}  #{}", thread.events, thread.lost, thread.index)?;
+        write!(out, "{:>12} {:>14} ", thread.events, thread.lost)?;
+        if thread.id.is_none() {
+            write!(out, " #{}", thread.index)?;
+        }
         for (what, id) in [("process", thread.process), ("tid", thread.id)] {
             if let Some(id) = id {
                 write!(out, " {what} {id}")?;

@@ -23,10 +23,11 @@ use super::{
     launch::Launched,
 };
 use crate::{
-    args::Limits,
     convert::destination::{lock, open_stream, refuse_if_written},
     failure::Failure,
-    file_name, summary,
+    file_name,
+    limits::Limits,
+    summary,
 };
 
 /// How much is read at a time.

@@ -17,8 +17,8 @@ use super::{
     watch::{Out, View, Watch, draw},
 };
 use crate::{
-    args::Limits,
     failure::Failure,
+    limits::Limits,
     spelling::{self, OneLine},
 };
 

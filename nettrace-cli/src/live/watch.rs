@@ -14,7 +14,7 @@ use nettrace_reader::{Event, Reader, Totals};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::collect::Signals;
-use crate::{args::Limits, failure::Failure, spelling::OneLine};
+use crate::{failure::Failure, limits::Limits, spelling::OneLine};
 
 /// How long a process may take to end its trace.
 const PATIENCE: Duration = Duration::from_secs(30);

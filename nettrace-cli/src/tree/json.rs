@@ -14,7 +14,7 @@ use crate::{
         Key,
         forest::{Forest, Span, State},
         id_text,
-        order::{Length, Node, Trees},
+        order::{Length, Node, Outside, Trees},
         told_apart,
     },
 };
@@ -28,10 +28,15 @@ pub(super) fn write(
     out: &mut impl Write,
 ) -> Result<(), Failure> {
     let trace = forest.spans[root].trace.map(|id| id.to_string());
-    let parent = forest.spans[root].parent.as_ref().map(id_text);
+    let followed = trees.followed(root);
+    let parent = forest.spans[root].parent.as_ref().filter(|_| followed.is_none()).map(id_text);
     write!(out, "{{")?;
     member(out, "trace", &trace)?;
     add(out, "remote_parent", &parent)?;
+    if let Some(span) = followed {
+        add(out, "follows_from", &id_text(&span.key))?;
+        add(out, "follows_from_trace", &span.trace.map(|id| id.to_string()))?;
+    }
     write!(out, ",\"spans\":[")?;
     let mut result = Ok(());
     let mut is_first = true;
@@ -85,6 +90,13 @@ fn span(
     add(out, "duration_ns", &duration)?;
     add(out, "at_least_ns", &least)?;
     add(out, "self_ns", &own)?;
+    if let Some(outside) = node.outside {
+        let name = match outside {
+            Outside::Before(_) => "before_parent_ns",
+            Outside::After(_) => "after_parent_ns",
+        };
+        add(out, name, &outside.nanos())?;
+    }
     add(out, "thread", &span.thread)?;
     for (name, details) in [("start", &span.start_details), ("stop", &span.stop_details)] {
         let details: &[u8] = if details.is_empty() { b"null" } else { details };

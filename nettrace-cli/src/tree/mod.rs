@@ -18,12 +18,13 @@ use nettrace_reader::{Event, Label, SortedReader};
 use nettrace_views::model::{EndFields, Ids, Key, Role, place, process_id, span_name};
 
 use crate::{
-    args::Limits,
     dump::Facts,
     event_types::{EventType, EventTypes},
     failure::Failure,
     heph::SUBSTREAM,
+    limits::Limits,
     payload::Payload,
+    seconds::Seconds,
     source::Source,
     spelling,
     summary::say,
@@ -42,7 +43,7 @@ pub(crate) struct TreeOptions {
     /// Only the trees of this trace: its 32 hexadecimal digits, as in the header traceparent
     #[arg(long, value_name = "ID", value_parser = trace_id)]
     trace: Option<TraceId>,
-    /// Only the N trees with the slowest roots
+    /// Only the N trees with the slowest roots, and the first N of those that are cut
     #[arg(long, value_name = "N")]
     slow: Option<usize>,
     /// Limit on the memory for spans and the events inside, in MiB. What exceeds it is counted, not
@@ -90,15 +91,27 @@ pub(crate) fn run(
     reading.outside += nesting::nest(&mut reading.forest);
     let Reading { forest, facts: Facts { clock, .. }, last, .. } = &mut reading;
     let trees = Trees::new(forest, *last);
-    let count = trees.roots.len();
-    let shown = options.slow.map_or(count, |slow| slow.min(count));
-    for root in &trees.roots[..shown] {
-        match options.json {
-            true => json::write(forest, &trees, *root, *clock, out)?,
-            false => text::write(forest, &trees, *root, *clock, out)?,
-        }
+    let (whole, cut) = trees.roots.split_at(trees.whole);
+    let most = options.slow.unwrap_or(usize::MAX);
+    let (shown, shown_cut) = (whole.len().min(most), cut.len().min(most));
+    let show = |root, out: &mut _| match options.json {
+        true => json::write(forest, &trees, root, *clock, out),
+        false => Ok(text::write(forest, &trees, root, *clock, out)?),
+    };
+    whole[..shown].iter().try_for_each(|root| show(*root, out))?;
+    if shown_cut > 0 && !options.json {
+        text::write_cut(cut.len(), shown_cut, out)?;
     }
-    reading.summarize(shown, count, &events)?;
+    cut[..shown_cut].iter().try_for_each(|root| show(*root, out))?;
+    let counts = [shown + shown_cut, trees.roots.len(), cut.len()];
+    if let (count @ 1.., most) = trees.all_outside() {
+        say(Some(format_args!(
+            "{count} spans begin before their parent of another process, or end after it, by up to \
+             {}: the clocks may disagree, and --align-clocks aligns those of several traces",
+            Seconds(most.into())
+        )))?;
+    }
+    reading.summarize(counts, &events)?;
     Ok(end?)
 }
 
@@ -191,8 +204,7 @@ impl Reading {
     /// Writes one line of `key=value` to standard error, and why nothing was shown.
     fn summarize(
         &self,
-        shown: usize,
-        roots: usize,
+        [shown, roots, cut]: [usize; 3],
         events: &SortedReader<Source>,
     ) -> io::Result<()> {
         let Self { forest, outside, .. } = self;
@@ -203,8 +215,8 @@ impl Reading {
         let counts = &forest.counts;
         say(Some(format_args!(
             "# events={} lost={} outside={outside} spans={} without_end={} without_start={} \
-             unknown={} trees={} shown={shown} left_out_spans={} left_out_events={} \
-             left_out_fields={}",
+             unknown={} trees={} cut_trees={cut} shown={shown} left_out_spans={} \
+             left_out_events={} left_out_fields={}",
             self.events,
             events.totals().lost,
             forest.spans.len() as u64 - count(State::Unknown) + counts.spans_gone,

@@ -1,7 +1,12 @@
 //! Spans as trees: who is whose child, in which order they are shown, and how long each worked
 //! itself.
 
-use std::{cmp::Reverse, collections::HashSet};
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use nettrace_views::model::Key;
 
 use crate::tree::forest::{Forest, Span, State};
 
@@ -10,8 +15,13 @@ pub(super) struct Trees<'a> {
     forest: &'a Forest,
     /// The children of each span, in the order of their starts.
     children: Vec<Vec<u32>>,
-    /// The longest first.
+    /// The span of another trace that a root follows from, by the root.
+    follows: HashMap<usize, usize>,
+    /// Those whose duration is known, the longest first, and then those that are cut: their start
+    /// or their end is not in the trace.
     pub(super) roots: Vec<usize>,
+    /// How many of them are not cut.
+    pub(super) whole: usize,
     /// The time of the last event, at which spans without an end are taken to last still.
     last: i64,
 }
@@ -24,6 +34,23 @@ pub(super) struct Node<'a> {
     pub(super) length: Length,
     /// Nanoseconds in which no child was under way. `None` if the span's own duration is unknown.
     pub(super) own: Option<i64>,
+    pub(super) outside: Option<Outside>,
+}
+
+/// By how much a span begins before its parent of another process, or else ends after it, in
+/// nanoseconds. Mostly the clocks of the two disagree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outside {
+    Before(i64),
+    After(i64),
+}
+
+impl Outside {
+    pub(super) fn nanos(self) -> i64 {
+        match self {
+            Self::Before(nanos) | Self::After(nanos) => nanos,
+        }
+    }
 }
 
 /// How long a span took, in nanoseconds.
@@ -38,7 +65,14 @@ pub(super) enum Length {
 impl<'a> Trees<'a> {
     pub(super) fn new(forest: &'a Forest, last: i64) -> Self {
         let count = forest.spans.len();
-        let mut trees = Self { forest, children: vec![Vec::new(); count], roots: Vec::new(), last };
+        let mut trees = Self {
+            forest,
+            children: vec![Vec::new(); count],
+            follows: HashMap::new(),
+            roots: Vec::new(),
+            whole: 0,
+            last,
+        };
         for at in 0..count {
             match forest.parent_of(at) {
                 Some(parent) => trees.children[parent].push(at as u32),
@@ -53,10 +87,37 @@ impl<'a> Trees<'a> {
         let mut roots = std::mem::take(&mut trees.roots);
         roots.sort_by_key(|at| {
             let span = &spans[*at];
-            (Reverse(trees.length(span).nanos()), span.first())
+            let duration = span.duration();
+            // What is not known of a duration does not make it long.
+            (duration.is_none(), Reverse(duration), span.first())
         });
+        trees.whole = roots.iter().filter(|at| spans[**at].duration().is_some()).count();
         trees.roots = roots;
+        trees.find_followed();
         trees
+    }
+
+    /// Finds the spans that roots follow from. Such a root begins a trace of its own, and names the
+    /// span by its id alone, so it is looked for in all traces.
+    fn find_followed(&mut self) {
+        let spans = &self.forest.spans;
+        let mut wanted: HashMap<_, Vec<usize>> = HashMap::new();
+        for root in self.roots.iter().filter(|root| self.forest.parent_of(**root).is_none()) {
+            if let Some(Key::Span(_, id)) = spans[*root].parent {
+                wanted.entry(id).or_default().push(*root);
+            }
+        }
+        for (at, span) in spans.iter().enumerate().filter(|_| !wanted.is_empty()) {
+            let Key::Span(_, id) = span.key else { continue };
+            for root in wanted.get(&id).into_iter().flatten().filter(|root| **root != at) {
+                self.follows.insert(*root, at);
+            }
+        }
+    }
+
+    /// The span of another trace that a root follows from.
+    pub(super) fn followed(&self, root: usize) -> Option<&'a Span> {
+        self.follows.get(&root).map(|at| &self.forest.spans[*at])
     }
 
     /// The spans of a tree, each before its children.
@@ -72,7 +133,26 @@ impl<'a> Trees<'a> {
 
     pub(super) fn node(&self, at: usize, depth: usize) -> Node<'a> {
         let span = &self.forest.spans[at];
-        Node { span, depth, length: self.length(span), own: self.own(at) }
+        let outside = self.outside(at);
+        Node { span, depth, length: self.length(span), own: self.own(at), outside }
+    }
+
+    fn outside(&self, at: usize) -> Option<Outside> {
+        let spans = &self.forest.spans;
+        let (span, parent) = (&spans[at], &spans[self.forest.parent_of(at)?]);
+        if span.process == parent.process || span.process == 0 || parent.process == 0 {
+            return None;
+        }
+        let later =
+            |a: Option<i64>, b: Option<i64>| Some(a?.saturating_sub(b?)).filter(|it| *it > 0);
+        let before = later(parent.start, span.start).map(Outside::Before);
+        before.or_else(|| later(span.end, parent.end).map(Outside::After))
+    }
+
+    /// How many spans are outside of their parents of another process, and by how much at most.
+    pub(super) fn all_outside(&self) -> (usize, i64) {
+        let all = (0..self.forest.spans.len()).filter_map(|at| self.outside(at));
+        all.fold((0, 0), |(count, most), it| (count + 1, most.max(it.nanos())))
     }
 
     fn length(&self, span: &Span) -> Length {
@@ -138,15 +218,6 @@ impl<'a> Trees<'a> {
         while let Some(at) = next.pop() {
             is_met[at] = true;
             next.extend(self.children[at].iter().map(|child| *child as usize));
-        }
-    }
-}
-
-impl Length {
-    fn nanos(self) -> i64 {
-        match self {
-            Self::Exact(nanos) | Self::AtLeast(nanos) => nanos,
-            Self::Unknown => i64::MIN,
         }
     }
 }

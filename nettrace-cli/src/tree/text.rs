@@ -19,7 +19,7 @@ use crate::{
         Key,
         forest::{Forest, Span, State},
         id_text,
-        order::{Length, Node, Trees},
+        order::{Length, Node, Outside, Trees},
         told_apart,
     },
 };
@@ -37,7 +37,7 @@ pub(super) fn write(
 ) -> io::Result<()> {
     let span = &forest.spans[root];
     let mut tree = Tree { forest, start: span.first(), lines: Vec::new() };
-    tree.head(span, clock)?;
+    tree.head(span, trees.followed(root), clock)?;
     let mut result = Ok(());
     // The spans around the current one, and how many of their events were shown.
     let mut above = Vec::new();
@@ -57,6 +57,16 @@ pub(super) fn write(
     out.write_all(&tree.lines)
 }
 
+/// Writes what stands before the trees that are cut: how many there are, and how many follow.
+pub(super) fn write_cut(count: usize, shown: usize, out: &mut impl Write) -> io::Result<()> {
+    let trees = if count == 1 { "tree is" } else { "trees are" };
+    write!(out, "{count} {trees} cut: the start or the end of the root is not in the trace")?;
+    match shown < count {
+        true => writeln!(out, ". The first {shown}:\n"),
+        false => writeln!(out, "\n"),
+    }
+}
+
 /// A tree that is being written.
 struct Tree<'a> {
     forest: &'a Forest,
@@ -65,7 +75,7 @@ struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    fn head(&mut self, root: &Span, clock: Clock) -> io::Result<()> {
+    fn head(&mut self, root: &Span, followed: Option<&Span>, clock: Clock) -> io::Result<()> {
         let out = &mut self.lines;
         let since = i128::from(self.start);
         if let Some(time) = clock.start().and_then(|start| Time::of_unix(start + since)) {
@@ -75,8 +85,13 @@ impl<'a> Tree<'a> {
         if let Some(id) = root.trace {
             write!(out, ", trace {id}")?;
         }
-        if let Some(parent) = &root.parent {
-            write!(out, ", within {}, which is not in this file", id_text(parent))?;
+        if let Some(span) = followed {
+            write!(out, ", follows from {}", id_text(&span.key))?;
+            if let Some(id) = span.trace {
+                write!(out, " of trace {id}")?;
+            }
+        } else if let Some(parent) = &root.parent {
+            write!(out, ", within {}, which is not in the trace", id_text(parent))?;
             if self.forest.counts.spans_gone > 0 {
                 write!(out, " or made room for slower ones")?;
             }
@@ -142,6 +157,15 @@ impl<'a> Tree<'a> {
             State::OnlyStopped if span.outcome.is_some() => write!(out, " (no start)")?,
             State::Single => write!(out, " (single)")?,
             _ => {}
+        }
+        match node.outside {
+            Some(Outside::Before(nanos)) => {
+                write!(out, " (begins {} before its parent)", Short(nanos))?
+            }
+            Some(Outside::After(nanos)) => {
+                write!(out, " (ends {} after its parent)", Short(nanos))?
+            }
+            None => {}
         }
         out.extend_from_slice(&span.start_details);
         if !span.stop_details.is_empty() {

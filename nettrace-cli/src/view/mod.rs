@@ -11,10 +11,10 @@ use std::{
 use nettrace_views::View;
 
 use crate::{
-    args::Limits,
     failure::Failure,
     file_name,
     heph::Original,
+    limits::Limits,
     report::{self, Content},
     source::Source,
     summary::say,

@@ -75,7 +75,8 @@ impl Spans {
         }
     }
 
-    /// Counts the paths of a tree, and keeps the tree if it is one of the slowest.
+    /// Counts the paths of a tree, and keeps the tree if it is one of the slowest. If its root is
+    /// cut, so that nobody knows how long it took, it is kept if it is one of the first of those.
     pub(super) fn settle(&mut self, id: u64) {
         // It may be part of another by now, or have gone on.
         if self.trees.get(&id).is_none_or(|tree| tree.open > 0) {
@@ -98,15 +99,15 @@ impl Spans {
         self.flame.merge(0, &tree.flame, |name| name);
         let order = |tree: &Tree| {
             let root = tree.spans.first().map(|root| root.start.unwrap_or(root.seen));
-            (Reverse(tree.length(self.last)), root)
+            (Reverse(tree.duration()), root)
         };
-        if tree.length(self.last).is_none() {
-            return;
-        }
-        let at = self.slowest.partition_point(|other| order(other) <= order(&tree));
+        let is_cut = tree.duration().is_none();
+        self.cut_trees += u64::from(is_cut);
+        let kept = if is_cut { &mut self.cut } else { &mut self.slowest };
+        let at = kept.partition_point(|other| order(other) <= order(&tree));
         if at < self.most_slow {
-            self.slowest.insert(at, tree);
-            self.slowest.truncate(self.most_slow);
+            kept.insert(at, tree);
+            kept.truncate(self.most_slow);
         }
     }
 }

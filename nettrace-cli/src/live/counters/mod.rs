@@ -27,7 +27,7 @@ use super::{
     find, name_of,
     watch::{Out, View, Watch, draw},
 };
-use crate::{args::Limits, failure::Failure, summary};
+use crate::{failure::Failure, limits::Limits, summary};
 
 /// The events of a meter that have values.
 const TIME_SERIES: u64 = 2;

@@ -1,0 +1,101 @@
+//! The files of a recording, one after another.
+
+use std::{
+    fs,
+    io::{self, BufReader, Read},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    vec,
+};
+
+use nettrace_format::v6;
+
+use crate::files::End;
+
+/// The size of the header of a stream of version 6.
+const STREAM_HEADER: usize = 20;
+
+/// The bytes of several streams of version 6. Each file is opened when the one before has ended.
+/// What stands behind the end of a stream is left out. A stream that ends early gets an end.
+pub(crate) struct Joined {
+    rest: vec::IntoIter<PathBuf>,
+    file: Option<(PathBuf, BufReader<fs::File>)>,
+    /// A block, and how much of it has been read.
+    block: Vec<u8>,
+    read: usize,
+    /// How many bytes have been handed out, with all of `block`.
+    bytes: u64,
+    end: Arc<Mutex<End>>,
+}
+
+impl Joined {
+    pub(crate) fn new(files: Vec<PathBuf>, end: Arc<Mutex<End>>) -> Self {
+        let rest = files.into_iter();
+        Self { rest, file: None, block: Vec::new(), read: 0, bytes: 0, end }
+    }
+
+    /// Gets the next block, or the header of a stream. Returns `false` at the end of all.
+    fn next_block(&mut self) -> io::Result<bool> {
+        self.block.clear();
+        self.read = 0;
+        let Some((path, file)) = &mut self.file else {
+            let Some(path) = self.rest.next() else { return Ok(false) };
+            let named = |error: io::Error| {
+                io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+            };
+            let file = fs::File::open(&path).map_err(named)?;
+            let mut file = BufReader::with_capacity(256 << 10, file);
+            take(&mut file, STREAM_HEADER, &mut self.block).map_err(named)?;
+            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(begins) = &mut end.begins {
+                begins.push((self.bytes, path.clone()));
+            }
+            self.file = Some((path, file));
+            self.bytes += self.block.len() as u64;
+            return Ok(true);
+        };
+        let is_whole = match take(file, v6::BLOCK_HEADER, &mut self.block)? {
+            true => {
+                let header = [self.block[0], self.block[1], self.block[2], 0];
+                let is_end = self.block[3] == v6::BlockKind::EndOfStream as u8;
+                let size = if is_end { 0 } else { u32::from_le_bytes(header) as usize };
+                take(file, size, &mut self.block)?
+            }
+            false => false,
+        };
+        if !is_whole {
+            let why = "the file ends early; what stands before was read";
+            let mut end = self.end.lock().unwrap_or_else(PoisonError::into_inner);
+            end.damaged.push((path.clone(), why.into()));
+            self.block.clear();
+            self.block.extend_from_slice(&v6::END_OF_STREAM);
+        }
+        if self.block[3] == v6::BlockKind::EndOfStream as u8 {
+            self.file = None;
+        }
+        self.bytes += self.block.len() as u64;
+        Ok(true)
+    }
+}
+
+/// Appends so many bytes. Returns whether there were as many.
+fn take(file: &mut impl Read, count: usize, out: &mut Vec<u8>) -> io::Result<bool> {
+    Ok(file.take(count as u64).read_to_end(out)? == count)
+}
+
+impl Read for Joined {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut count = 0;
+        while count < buffer.len() {
+            if self.read == self.block.len() && !self.next_block()? {
+                break;
+            }
+            let part = (buffer.len() - count).min(self.block.len() - self.read);
+            let bytes = &self.block[self.read..self.read + part];
+            buffer[count..count + part].copy_from_slice(bytes);
+            self.read += part;
+            count += part;
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,309 @@
+//! The traces that a command reads: one, or several files that are read as one trace.
+//!
+//! A session that rotates its files writes one *recording* in several files. Those of version 6 say
+//! which recording they are of, and which file of it. If all files are of one such recording, their
+//! bytes are read one after another ([`Joined`]). Otherwise the recordings are merged by time into
+//! one stream of version 6. [`merge`](crate::merge) does either, so a command reads one stream.
+
+mod joined;
+
+use std::{
+    fmt, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use nettrace_reader::{Options, Trace, heph::is_heph};
+use nettrace_views::model::{Clock, Time};
+
+pub(crate) use self::joined::Joined;
+use crate::{failure::Failure, foreign, spelling::OneLine, summary::say};
+
+/// The traces that a command reads.
+#[derive(Debug)]
+pub(crate) struct Files {
+    /// What they are called in messages, and a report.
+    name: PathBuf,
+    content: Content,
+}
+
+/// One trace, or several.
+#[derive(Debug)]
+pub(crate) enum Content {
+    One(PathBuf),
+    /// By the time at which they begin.
+    Several(Vec<Recording>),
+}
+
+/// Files that one session has written, in their order.
+#[derive(Clone, Debug)]
+pub(crate) struct Recording {
+    pub(crate) files: Vec<File>,
+}
+
+/// One of several files.
+#[derive(Clone, Debug)]
+pub(crate) struct File {
+    pub(crate) path: PathBuf,
+    pub(crate) size: u64,
+    pub(crate) version: u32,
+    pub(crate) trace: Trace,
+    /// When it begins, in nanoseconds since 1970.
+    pub(crate) start: Option<i128>,
+    /// Its recording, and its number there.
+    part: Option<(String, u64)>,
+}
+
+impl Files {
+    /// Looks at what a command is told to read. A folder stands for the traces in it.
+    pub(crate) fn find(paths: &[PathBuf]) -> Result<Self, Failure> {
+        let mut all = Vec::new();
+        for path in paths {
+            if path.as_os_str() != "-" && path.is_dir() {
+                all.extend(traces_in(path)?);
+            } else {
+                all.push(path.clone());
+            }
+        }
+        let name = match paths {
+            [path] => path.clone(),
+            _ => format!("{} and {} more", all[0].display(), all.len() - 1).into(),
+        };
+        if let [path] = &all[..] {
+            return Ok(Self { name, content: Content::One(path.clone()) });
+        }
+        // A file may be named twice, also in different ways.
+        all.sort_by_cached_key(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()));
+        all.dedup_by_key(|path| fs::canonicalize(&*path).unwrap_or_else(|_| path.clone()));
+        let files = all.into_iter().map(File::open).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { name, content: Content::Several(recordings(files)?) })
+    }
+
+    pub(crate) fn name(&self) -> &Path {
+        &self.name
+    }
+
+    /// Each file by itself.
+    pub(crate) fn each(&self) -> Vec<&Path> {
+        match &self.content {
+            Content::One(path) => vec![path],
+            Content::Several(recordings) => {
+                recordings.iter().flat_map(|it| &it.files).map(|file| &*file.path).collect()
+            }
+        }
+    }
+
+    /// Says where files are missing.
+    pub(crate) fn say_gaps(&self) -> io::Result<()> {
+        match &self.content {
+            Content::One(_) => Ok(()),
+            Content::Several(recordings) => say_gaps(recordings),
+        }
+    }
+
+    /// The one file, or the recordings of several.
+    pub(crate) fn into_content(self) -> Content {
+        self.content
+    }
+
+    /// The recordings of several files; one of its own for a single file.
+    pub(crate) fn into_recordings(self) -> Result<Vec<Recording>, Failure> {
+        Ok(match self.content {
+            Content::One(path) => vec![Recording { files: vec![File::open(path)?] }],
+            Content::Several(recordings) => recordings,
+        })
+    }
+}
+
+/// Says where files are missing between two of a recording.
+pub(crate) fn say_gaps(recordings: &[Recording]) -> io::Result<()> {
+    recordings.iter().flat_map(Recording::gaps).try_for_each(|gap| say(Some(gap)))
+}
+
+/// The traces in a folder, by the first bytes of its files. Hidden files are left alone: they are
+/// being made.
+fn traces_in(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |error| Failure::Open(folder.display().to_string(), error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(fail)? {
+        let entry = entry.map_err(fail)?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let path = entry.path();
+        if is_hidden || !path.is_file() {
+            continue;
+        }
+        let first = first_bytes(&path, foreign::LONGEST as u64)?;
+        if first == b"Nettrace" || is_heph(&first) {
+            found.push(path);
+        }
+    }
+    if found.is_empty() {
+        return Err(fail(io::Error::new(io::ErrorKind::NotFound, "no file in it is a trace")));
+    }
+    Ok(found)
+}
+
+fn first_bytes(path: &Path, count: u64) -> Result<Vec<u8>, Failure> {
+    let fail = |error| Failure::Open(path.display().to_string(), error);
+    let mut first = Vec::new();
+    let file = fs::File::open(path).map_err(fail)?;
+    file.take(count).read_to_end(&mut first).map_err(fail)?;
+    Ok(first)
+}
+
+impl File {
+    /// Looks at the beginning of a file.
+    fn open(path: PathBuf) -> Result<Self, Failure> {
+        let fail = |error| Failure::Open(path.display().to_string(), error);
+        if path.as_os_str() == "-" {
+            let text = "standard input cannot be one of several traces";
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        let first = first_bytes(&path, foreign::LONGEST as u64)?;
+        if is_heph(&first) {
+            let text = "a Heph trace cannot be one of several: convert it first (--to v6)";
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidInput, text)));
+        }
+        if let Some((what, advice)) = foreign::tell(&first, &path) {
+            let text = format!("this is no trace, but {what}; {advice}");
+            return Err(fail(io::Error::new(io::ErrorKind::InvalidData, text)));
+        }
+        let file = fs::File::open(&path).map_err(fail)?;
+        let size = file.metadata().map_err(fail)?.len();
+        let reader = Options::default().open(file);
+        let reader = reader.map_err(|error| fail(io::Error::other(error)))?;
+        let trace = reader.trace();
+        let number = trace.value(Trace::FILE).and_then(|number| number.parse().ok());
+        let recording = trace.value(Trace::RECORDING).map(str::to_owned);
+        Ok(Self {
+            size,
+            // A stream of version 5 counts as version 4 so far.
+            version: reader.major_version(),
+            start: Clock::of(trace).start(),
+            part: recording.zip(number),
+            trace: trace.clone(),
+            path,
+        })
+    }
+}
+
+/// Puts files of one recording together, by the time at which the recordings begin.
+fn recordings(files: Vec<File>) -> io::Result<Vec<Recording>> {
+    let mut found: Vec<Recording> = Vec::new();
+    for file in files {
+        let is_same = |it: &&mut Recording| {
+            let part = it.files[0].part.as_ref();
+            part.zip(file.part.as_ref()).is_some_and(|(one, other)| one.0 == other.0)
+        };
+        match found.iter_mut().find(is_same) {
+            Some(recording) => recording.files.push(file),
+            None => found.push(Recording { files: vec![file] }),
+        }
+    }
+    let mut all = Vec::new();
+    for mut recording in found {
+        let files = &mut recording.files;
+        files.sort_by_key(|file| (file.part.as_ref().map(|part| part.1), file.start, !file.size));
+        let mut copies = Vec::new();
+        files.dedup_by(|file, kept| {
+            let is_copy =
+                file.part.is_some() && (&file.part, file.start) == (&kept.part, kept.start);
+            if is_copy {
+                copies.push(format!(
+                    "{} is a copy of {}",
+                    file.path.display(),
+                    kept.path.display()
+                ));
+            }
+            is_copy
+        });
+        for copy in copies {
+            say(Some(format_args!("{}; it is left out", OneLine(copy))))?;
+        }
+        let is_twice = |pair: &[File]| pair[0].part == pair[1].part;
+        if files.windows(2).any(is_twice) {
+            // A tail writes files of its own, with the header of the one stream that it gets.
+            all.extend(recording.files.into_iter().map(|file| Recording { files: vec![file] }));
+        } else {
+            all.push(recording);
+        }
+    }
+    all.sort_by_key(|recording| recording.files[0].start);
+    Ok(all)
+}
+
+impl Recording {
+    /// Whether it can be read file after file.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.files.iter().all(|file| file.version >= 6 && file.part.is_some())
+    }
+
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|file| file.path.clone()).collect()
+    }
+
+    /// Where files are missing between two.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = Gap<'_>> {
+        self.files.windows(2).filter_map(|pair| {
+            let (before, after) = (&pair[0], &pair[1]);
+            let missing = after.part.as_ref()?.1 - before.part.as_ref()?.1 - 1;
+            (missing > 0).then_some(Gap { before, after, missing })
+        })
+    }
+}
+
+/// Files that are missing between two of a recording.
+pub(crate) struct Gap<'a> {
+    before: &'a File,
+    after: &'a File,
+    missing: u64,
+}
+
+impl fmt::Display for Gap<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { before, after, missing } = self;
+        let files = if *missing == 1 { "1 file is".into() } else { format!("{missing} files are") };
+        let (before, name) = (before.path.display(), after.path.display());
+        write!(f, "{files} missing between {} and {}", OneLine(before), OneLine(name))?;
+        if let Some(time) = after.start.and_then(Time::of_unix) {
+            write!(f, ", which begins at {time}")?;
+        }
+        write!(f, "; events in between are not counted as lost")
+    }
+}
+
+/// How the reading of several files ended.
+#[derive(Debug, Default)]
+pub(crate) struct End {
+    /// Where the bytes of each file begin, if they are what the command reads.
+    pub(crate) begins: Option<Vec<(u64, PathBuf)>>,
+    /// Files that could not be read to their end, and why.
+    pub(crate) damaged: Vec<(PathBuf, String)>,
+}
+
+/// What several files tell when they have been read.
+#[derive(Debug)]
+pub(crate) struct Ending(pub(crate) Option<Arc<Mutex<End>>>);
+
+impl Ending {
+    /// Says what is wrong with the files. `result` is how the command ended.
+    pub(crate) fn after(self, result: Result<(), Failure>) -> Result<(), Failure> {
+        let Some(end) = self.0 else { return result };
+        let end = std::mem::take(&mut *end.lock().unwrap_or_else(PoisonError::into_inner));
+        for (path, why) in &end.damaged {
+            say(Some(format_args!("{}: {why}", OneLine(path.display()))))?;
+        }
+        match result {
+            Err(Failure::Trace(error)) => {
+                let begins = end.begins.iter().flatten().rev();
+                let mut before = begins.skip_while(|(begin, _)| *begin > error.offset());
+                let Some((begin, path)) = before.next() else { return Err(error.into()) };
+                let within = error.offset() - begin;
+                Err(Failure::OneOf(path.display().to_string(), within, error))
+            }
+            Ok(()) if !end.damaged.is_empty() => Err(Failure::Cut(end.damaged.len())),
+            result => result,
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Several files as one stream, of which a command knows nothing else.
+//!
+//! The files of one recording are joined as they are. Several recordings become a stream of version
+//! 6, in the order of time. Each is read sorted ([`lanes`]), from when it begins to its end, so
+//! memory depends on how many overlap and not on how many there are. Ids and threads of different
+//! recordings are kept apart ([`stream`]). Times are those of the recordings' own clocks, which can
+//! be aligned ([`clocks`]).
+//!
+//! | of the recordings | in the result |
+//! |---|---|
+//! | times | nanoseconds, if there are several; one recording keeps its ticks |
+//! | key-values that all have, with the same value | the same |
+//! | other key-values | the key has the recording's number before it, as `2/ProcessId` |
+//! | a process id that another recording has too | a multiple of 10,000,000 is added |
+//! | an event id that another type of the provider has | another id |
+//! | losses | gaps in the numbers of threads |
+//! | a file that is missing between two | a key-value `nettrace.missing` |
+
+mod clocks;
+mod lanes;
+mod stream;
+
+use std::{
+    io::{self, Read, Write},
+    path::Path,
+    sync::{Arc, Mutex},
+};
+
+use self::{
+    lanes::{Lanes, Times},
+    stream::Stream,
+};
+use crate::{
+    convert::destination::Destination,
+    failure::Failure,
+    files::{Content, End, Ending, Files, Joined, Recording, say_gaps},
+    heph,
+    limits::Limits,
+    source::{self, Bytes, Meanwhile, Source},
+    summary::say,
+};
+
+/// The bytes of the merged stream. They are made while they are read.
+pub(crate) struct Merged {
+    lanes: Lanes<Stream>,
+    stream: Stream,
+    /// How many of the stream's bytes have been read.
+    read: usize,
+    has_ended: bool,
+}
+
+/// Opens a trace. Several files become one stream; [`Ending`] says more when it was read.
+/// `as_stream` says that the caller copies blocks, which does not work for joined streams.
+pub(crate) fn open(
+    files: Files,
+    limits: &mut Limits,
+    meanwhile: Meanwhile,
+    as_stream: bool,
+) -> Result<(heph::Trace, Ending), Failure> {
+    let name = files.name().display().to_string();
+    let recordings = match files.into_content() {
+        Content::One(path) => return Ok((heph::open(&path, meanwhile)?, Ending(None))),
+        Content::Several(recordings) => recordings,
+    };
+    say_gaps(&recordings)?;
+    let is_joined = recordings.len() == 1 && recordings[0].is_joined() && !as_stream;
+    let begins = is_joined.then(Vec::new);
+    let end = Arc::new(Mutex::new(End { begins, ..End::default() }));
+    let size = recordings.iter().flat_map(|it| &it.files).map(|file| file.size).sum();
+    let bytes: Bytes = if is_joined {
+        limits.joined = true;
+        Box::new(Joined::new(recordings[0].paths(), Arc::clone(&end)))
+    } else {
+        Box::new(start(recordings, *limits, &end)?)
+    };
+    let source = Source::new(source::watched(bytes, Some(size), meanwhile));
+    let source = source.map_err(|error| Failure::Open(name, error))?;
+    Ok((heph::Trace::NetTrace(source), Ending(Some(end))))
+}
+
+/// Begins to merge recordings. `end` gets what is wrong with them.
+pub(crate) fn start(
+    recordings: Vec<Recording>,
+    limits: Limits,
+    end: &Arc<Mutex<End>>,
+) -> Result<Merged, Failure> {
+    let mut times = Times::of(&recordings)?;
+    if limits.align_clocks {
+        for note in clocks::align(&recordings, &mut times, limits)? {
+            say(Some(note))?;
+        }
+    }
+    let stream = Stream::begin(&recordings, &times)?;
+    let lanes = Lanes::new(recordings, times, limits, Arc::clone(end));
+    Ok(Merged { lanes, stream, read: 0, has_ended: false })
+}
+
+impl Merged {
+    /// Makes bytes, if all have been read, and returns those that come next: none at the end.
+    fn go_on(&mut self) -> Result<&[u8], Failure> {
+        if self.read == self.stream.bytes.len() {
+            self.stream.bytes.clear();
+            self.read = 0;
+        }
+        while self.stream.bytes.is_empty() && !self.has_ended {
+            match self.lanes.next(&mut self.stream)? {
+                Some((at, event)) => self.stream.event(at, event)?,
+                None => {
+                    self.stream.finish()?;
+                    self.has_ended = true;
+                }
+            }
+        }
+        Ok(&self.stream.bytes[self.read..])
+    }
+}
+
+impl Read for Merged {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.go_on().map_err(io::Error::other)?;
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        self.read += count;
+        Ok(count)
+    }
+}
+
+/// `nettrace merge`: writes one file.
+pub(crate) fn run(
+    files: Files,
+    limits: Limits,
+    output: &Path,
+    force: bool,
+    stdout: &mut impl Write,
+) -> Result<(), Failure> {
+    let recordings = files.into_recordings()?;
+    say_gaps(&recordings)?;
+    let (count, of) = (recordings.iter().map(|it| it.files.len()).sum::<usize>(), recordings.len());
+    let end = Arc::new(Mutex::new(End::default()));
+    let mut merged = start(recordings, limits, &end)?;
+    let mut destination = Destination::open(output, force, stdout)?;
+    loop {
+        let bytes = merged.go_on()?;
+        if bytes.is_empty() {
+            break;
+        }
+        destination.write(bytes)?;
+        merged.read = merged.stream.bytes.len();
+    }
+    let bytes = destination.finish()?;
+    let Stream { events, large_events, lost, .. } = merged.stream;
+    if large_events > 0 {
+        say(Some(format_args!("left out: {large_events} events that are too large")))?;
+    }
+    say(Some(format_args!(
+        "# files={count} recordings={of} events={events} lost={lost} bytes={bytes}"
+    )))?;
+    Ending(Some(end)).after(if large_events == 0 {
+        Ok(())
+    } else {
+        Err(Failure::Missing(large_events))
+    })
+}

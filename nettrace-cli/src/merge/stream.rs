@@ -1,0 +1,499 @@
+//! The stream that recordings are merged into.
+//!
+//! Events come in the order of time. Up to [`BATCH`] of them are collected, a block for each
+//! thread, because a block of one thread is small and read fast. A sequence point follows, behind
+//! which stacks and label lists are defined anew. So neither this program nor a reader remembers
+//! more of them than a batch has.
+
+use std::{
+    collections::{HashMap, HashSet, hash_map::Entry},
+    mem,
+};
+
+use nettrace_format::{
+    content::{RowHeader, ThreadInfo, TraceInfo},
+    v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
+};
+use nettrace_reader::{
+    __shared::LastLabels, Event, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace,
+    WallTime,
+};
+
+use crate::{
+    convert::{system_time, types},
+    failure::Failure,
+    files::Recording,
+    merge::lanes::{Lane, Take, Times},
+    source::Bytes,
+};
+
+/// How many events are between two sequence points, and how many bytes.
+const BATCH: usize = 1 << 14;
+const BATCH_BYTES: usize = 4 << 20;
+
+/// With more threads than this, all are declared again where they are needed, so that those that
+/// have ended are forgotten.
+const MANY_THREADS: usize = 4096;
+
+/// The first index of a thread. No system gives a thread such an id, which readers could confuse
+/// with the index.
+const FIRST_INDEX: u64 = 1 << 32;
+
+/// The tick at which the stream begins, if ticks are nanoseconds. Earlier events have room.
+const START: i128 = 1 << 40;
+
+/// How many event ids are tried for a type whose own one is another's.
+const MOST_TRIES: usize = 1000;
+
+/// What tells processes of different recordings apart that have the same id.
+const PROCESSES: u64 = 10_000_000;
+
+/// The merged stream so far.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// What is complete and was not fetched yet.
+    pub(super) bytes: Vec<u8>,
+    pub(super) events: u64,
+    /// Events that the format cannot hold.
+    pub(super) large_events: u64,
+    /// When the stream begins, on the scale of times. `None`: times are ticks.
+    first: Option<i128>,
+    /// Event types by everything that is said of them.
+    types: HashMap<String, u32>,
+    /// The event ids of each provider: name and fields of the types that have them, and versions.
+    event_ids: HashMap<(String, u32), (String, Vec<u8>)>,
+    threads: Vec<OutThread>,
+    processes: HashMap<(usize, u64), u64>,
+    taken_processes: HashSet<u64>,
+    /// What the rows of the batch need.
+    definitions: Vec<u8>,
+    labels: HashMap<Vec<u8>, u32>,
+    stacks: HashMap<Vec<u64>, u32>,
+    /// The threads of the batch, in the order of their first rows.
+    batch: Vec<usize>,
+    batch_rows: usize,
+    batch_bytes: usize,
+    last: u64,
+    /// How often threads were forgotten.
+    epoch: u64,
+    pub(super) lost: u64,
+}
+
+/// A thread of the result.
+#[derive(Debug, Default)]
+struct OutThread {
+    emitted: u64,
+    lost: u64,
+    rows: Vec<u8>,
+    encoder: RowEncoder,
+    /// The times of the first and of the last row in the batch.
+    first: u64,
+    last: u64,
+}
+
+impl OutThread {
+    fn sequence(&self) -> u32 {
+        (self.emitted + self.lost) as u32
+    }
+}
+
+/// The next event of a recording, and what its ids mean in the result.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// By metadata id, in the source's current epoch.
+    types: HashMap<u32, u32>,
+    epoch: u64,
+    /// By the numbers of their definitions: the threads of the result's current epoch, and the
+    /// losses that were told.
+    threads: HashMap<u64, usize>,
+    threads_epoch: u64,
+    told: HashMap<u64, u64>,
+    labels: LastLabels,
+    event: Next,
+}
+
+/// An event that waits for its turn. It refers to nothing that can become invalid meanwhile.
+#[derive(Debug, Default)]
+struct Next {
+    ty: u32,
+    capture: u64,
+    thread: Option<u64>,
+    about: Thread,
+    recorder: Thread,
+    lost: u64,
+    processor: u32,
+    stack: Vec<u64>,
+    labels: Vec<u8>,
+    payload: Vec<u8>,
+    recording: usize,
+}
+
+impl Take for Stream {
+    type Kept = Kept;
+
+    fn take(&mut self, event: &Event<'_>, lane: &Lane, kept: &mut Kept) -> Result<(), Failure> {
+        if event.epoch() != kept.epoch {
+            kept.types.clear();
+            kept.epoch = event.epoch();
+        }
+        let header = event.header;
+        let next = &mut kept.event;
+        next.recording = lane.number;
+        next.ty = match kept.types.get(&header.metadata_id) {
+            Some(ty) => *ty,
+            None => {
+                let ty = self.ty(event.metadata(), lane.version < 6)?;
+                kept.types.insert(header.metadata_id, ty);
+                ty
+            }
+        };
+        let capture = event.capture_thread();
+        if next.capture != capture.__definition() {
+            next.capture = capture.__definition();
+            next.recorder.clone_from(&capture.thread);
+        }
+        next.thread = None;
+        if header.thread != header.capture_thread {
+            next.thread = Some(event.__thread_definition());
+            next.about.clone_from(event.thread());
+        }
+        next.lost = capture.lost;
+        next.processor = header.processor;
+        next.stack.clear();
+        next.stack.extend(event.stack().iter().flat_map(Stack::addresses));
+        if event.__labels_into(&mut kept.labels) {
+            next.labels.clear();
+            next.labels.extend_from_slice(kept.labels.encoded());
+            if kept.labels.encoded().is_empty() {
+                types::encode_labels(kept.labels.labels(), &mut next.labels);
+            }
+        }
+        next.payload.clear();
+        next.payload.extend_from_slice(event.payload);
+        Ok(())
+    }
+
+    fn end(
+        &mut self,
+        reader: &SortedReader<Bytes>,
+        lane: &Lane,
+        kept: &mut Kept,
+    ) -> Result<(), Failure> {
+        self.forget_if_many(kept);
+        for totals in reader.live_threads().chain(reader.finished_threads()) {
+            self.last_losses(totals, lane.number, kept)?;
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    /// Begins the stream: its header, and what is said of all.
+    pub(super) fn begin(recordings: &[Recording], times: &Times) -> Result<Self, Failure> {
+        let mut stream = Self {
+            bytes: Vec::new(),
+            events: 0,
+            large_events: 0,
+            first: times.first(),
+            types: HashMap::new(),
+            event_ids: HashMap::new(),
+            threads: Vec::new(),
+            processes: HashMap::new(),
+            taken_processes: HashSet::new(),
+            definitions: Vec::new(),
+            labels: HashMap::new(),
+            stacks: HashMap::new(),
+            batch: Vec::new(),
+            batch_rows: 0,
+            batch_bytes: 0,
+            last: 0,
+            epoch: 0,
+            lost: 0,
+        };
+        let first = &recordings[0].files[0].trace;
+        let time = match stream.first {
+            // Cut to milliseconds, as the format has it.
+            Some(at) => {
+                let millis = at.div_euclid(1_000_000);
+                stream.first = Some(millis * 1_000_000);
+                let units = u64::try_from(millis).ok().and_then(|it| it.checked_mul(10_000));
+                let units = units.and_then(|it| it.checked_add(116_444_736_000_000_000));
+                units.and_then(WallTime::from_file_time).unwrap_or(first.sync_time)
+            }
+            None => first.sync_time,
+        };
+        stream.last = if stream.first.is_some() { START as u64 } else { first.sync_ticks };
+        let key_values = key_values(recordings);
+        let info = TraceInfo {
+            sync_utc: system_time(&time),
+            sync_ticks: stream.last,
+            ticks_per_second: match stream.first {
+                Some(_) => 1_000_000_000,
+                None => first.ticks_per_second,
+            },
+            pointer_size: 8,
+            key_values: &types::pairs(&key_values),
+        };
+        v6::stream_header(&mut stream.bytes);
+        v6::trace_block(&info, &mut stream.bytes)?;
+        Ok(stream)
+    }
+
+    /// Writes an event whose turn it is.
+    pub(super) fn event(&mut self, at: i128, kept: &mut Kept) -> Result<(), Failure> {
+        let at = match self.first {
+            Some(first) => (at - first + START).clamp(0, u64::MAX.into()) as u64,
+            None => at.clamp(0, u64::MAX.into()) as u64,
+        };
+        // An earlier one can only come from a trace that is wrong about its order.
+        let at = if self.events > 0 { at.max(self.last) } else { at };
+        let is_full = self.batch_rows >= BATCH || self.batch_bytes >= BATCH_BYTES;
+        // Two sequence points are never at the same time.
+        if is_full && at > self.last {
+            self.end_batch(false)?;
+        }
+        self.forget_if_many(kept);
+        let event = mem::take(&mut kept.event);
+        let result = self.row(at, &event, kept);
+        kept.event = event;
+        result
+    }
+
+    fn row(&mut self, at: u64, event: &Next, kept: &mut Kept) -> Result<(), Failure> {
+        let capture = self.thread(event.capture, &event.recorder, event.recording, kept)?;
+        self.lose(capture, event.lost, kept.told.entry(event.capture));
+        let Ok(payload_len) = u16::try_from(event.payload.len()) else {
+            self.large_events += 1;
+            return Ok(());
+        };
+        let thread = match event.thread {
+            Some(thread) => self.thread(thread, &event.about, event.recording, kept)?,
+            None => capture,
+        };
+        let stack = self.stack(&event.stack)?;
+        let labels = self.label_list(&event.labels)?;
+        let out = &mut self.threads[capture];
+        out.emitted += 1;
+        let header = RowHeader {
+            metadata_id: event.ty,
+            sequence: out.sequence(),
+            capture_thread: FIRST_INDEX + capture as u64,
+            processor: event.processor,
+            thread: FIRST_INDEX + thread as u64,
+            stack,
+            timestamp: at,
+            labels,
+            sorted: false,
+            payload_len: payload_len.into(),
+        };
+        let start = out.rows.len();
+        if start == 0 {
+            out.first = at;
+            out.encoder = RowEncoder::new();
+            out.encoder.full_row(&header, &mut out.rows);
+            self.batch.push(capture);
+        } else {
+            out.encoder.row(&header, &mut out.rows);
+        }
+        out.rows.extend_from_slice(&event.payload);
+        out.last = at;
+        self.batch_rows += 1;
+        self.batch_bytes += out.rows.len() - start;
+        self.last = at;
+        self.events += 1;
+        Ok(())
+    }
+
+    /// Writes the rows of the batch, and a sequence point with the numbers of its threads. The last
+    /// one has those of all.
+    fn end_batch(&mut self, is_last: bool) -> Result<(), Failure> {
+        self.bytes.append(&mut self.definitions);
+        let mut numbers = Vec::with_capacity(self.batch.len());
+        for at in mem::take(&mut self.batch) {
+            let out = &mut self.threads[at];
+            let head = v6::event_block_header(out.first, out.last, true, out.rows.len())?;
+            self.bytes.extend_from_slice(&head);
+            self.bytes.append(&mut out.rows);
+            let thread = FIRST_INDEX + at as u64;
+            numbers.push(ThreadSequence { thread, sequence: out.sequence() });
+        }
+        (self.batch_rows, self.batch_bytes) = (0, 0);
+        self.labels.clear();
+        self.stacks.clear();
+        let flush_threads = self.threads.len() > MANY_THREADS && !is_last;
+        if flush_threads || is_last {
+            let threads = (FIRST_INDEX..).zip(&self.threads);
+            let number =
+                |(thread, it): (_, &OutThread)| ThreadSequence { thread, sequence: it.sequence() };
+            numbers = threads.map(number).collect();
+        }
+        if flush_threads {
+            self.epoch += 1;
+            self.threads.clear();
+        }
+        let flags = SequencePointFlags { flush_threads, ..SequencePointFlags::default() };
+        Ok(v6::sequence_point(self.last, flags, &numbers, &mut self.bytes)?)
+    }
+
+    /// Writes what is left, and the end.
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.end_batch(true)?;
+        self.bytes.extend_from_slice(&v6::END_OF_STREAM);
+        Ok(())
+    }
+
+    /// Forgets the threads of a recording, if the stream has forgotten all.
+    fn forget_if_many(&mut self, kept: &mut Kept) {
+        if kept.threads_epoch != self.epoch {
+            kept.threads_epoch = self.epoch;
+            kept.threads.clear();
+        }
+    }
+
+    /// Notes how many events a thread has lost in all.
+    fn last_losses(
+        &mut self,
+        totals: &ThreadTotals,
+        recording: usize,
+        kept: &mut Kept,
+    ) -> Result<(), Failure> {
+        if totals.lost > 0 {
+            let definition = totals.__definition();
+            let at = self.thread(definition, &totals.thread, recording, kept)?;
+            self.lose(at, totals.lost, kept.told.entry(definition));
+        }
+        Ok(())
+    }
+
+    /// Notes how many events a thread has lost so far.
+    fn lose(&mut self, thread: usize, lost: u64, told: Entry<'_, u64, u64>) {
+        if lost > 0 {
+            let told = told.or_default();
+            // A larger gap is a step back, so the rest is told before the next event.
+            let more = lost.saturating_sub(*told).min(i32::MAX as u64);
+            *told += more;
+            self.threads[thread].lost += more;
+            self.lost += more;
+        }
+    }
+
+    /// The thread of the result for one of a recording.
+    fn thread(
+        &mut self,
+        definition: u64,
+        thread: &Thread,
+        recording: usize,
+        kept: &mut Kept,
+    ) -> Result<usize, Failure> {
+        if let Some(at) = kept.threads.get(&definition) {
+            return Ok(*at);
+        }
+        let at = self.threads.len();
+        let info = ThreadInfo {
+            index: FIRST_INDEX + at as u64,
+            name: thread.name.as_deref(),
+            process_id: thread.process_id.map(|id| self.process(recording, id)),
+            os_thread_id: thread.os_thread_id,
+            key_values: &types::pairs(&thread.key_values),
+        };
+        let mut row = Vec::new();
+        v6::thread_row(&info, &mut row)?;
+        v6::thread_block(&row, &mut self.definitions)?;
+        self.threads.push(OutThread::default());
+        kept.threads.insert(definition, at);
+        Ok(at)
+    }
+
+    /// The id of a process of a recording.
+    fn process(&mut self, recording: usize, id: u64) -> u64 {
+        let taken = &mut self.taken_processes;
+        *self.processes.entry((recording, id)).or_insert_with(|| {
+            let ids = (0..).map(|times| id.wrapping_add(times * PROCESSES));
+            ids.take(1 << 20).find(|id| taken.insert(*id)).unwrap_or(id)
+        })
+    }
+
+    fn label_list(&mut self, encoded: &[u8]) -> Result<u32, Failure> {
+        if encoded.is_empty() {
+            return Ok(0);
+        }
+        if let Some(id) = self.labels.get(encoded) {
+            return Ok(*id);
+        }
+        let id = self.labels.len() as u32 + 1;
+        v6::label_rows_block(id, 1, encoded, &mut self.definitions)?;
+        self.labels.insert(encoded.to_owned(), id);
+        Ok(id)
+    }
+
+    fn stack(&mut self, addresses: &[u64]) -> Result<u32, Failure> {
+        if addresses.is_empty() || addresses.len() * 8 > v6::MAX_STACK {
+            return Ok(0);
+        }
+        if let Some(id) = self.stacks.get(addresses) {
+            return Ok(*id);
+        }
+        let id = self.stacks.len() as u32 + 1;
+        v6::stack_block(id, &[addresses], 8, &mut self.definitions)?;
+        self.stacks.insert(addresses.to_owned(), id);
+        Ok(id)
+    }
+
+    /// The event type of the result that is the same.
+    fn ty(&mut self, of: &Metadata, is_older: bool) -> Result<u32, Failure> {
+        let mut of = Metadata { id: 0, ..of.clone() };
+        // Another build of a program has its types at other lines.
+        let is_place = |key: &str| types::PLACE.contains(&key);
+        let others = of.key_values.iter().filter(|(key, _)| !is_place(key)).cloned().collect();
+        let placeless = Metadata { key_values: others, ..of.clone() };
+        let text = format!("{is_older} {placeless:?}");
+        if let Some(id) = self.types.get(&text) {
+            return Ok(*id);
+        }
+        // Readers tell types by provider and event id, of which 0 is none. Several versions may
+        // share an id.
+        let own = format!("{} {:?}", of.name, of.fields);
+        for _ in 0..if of.event_id == 0 { 0 } else { MOST_TRIES } {
+            let (known, versions) = self
+                .event_ids
+                .entry((of.provider.clone(), of.event_id))
+                .or_insert_with(|| (own.clone(), Vec::new()));
+            if *known == own && !versions.contains(&of.version) {
+                versions.push(of.version);
+                break;
+            }
+            of.event_id = of.event_id % u32::from(u16::MAX) + 1;
+        }
+        let id = self.types.len() as u32 + 1;
+        of.id = id;
+        let mut rows = Vec::new();
+        types::put_description(&of, is_older, &mut rows)?;
+        v6::metadata_block(&rows, &mut self.definitions)?;
+        self.types.insert(text, id);
+        Ok(id)
+    }
+}
+
+/// The key-values of the result.
+fn key_values(recordings: &[Recording]) -> Vec<(String, String)> {
+    /// They are about one file.
+    const OWN: [&str; 2] = [Trace::FILE, Trace::RECORDING];
+
+    let firsts = || recordings.iter().map(|recording| &recording.files[0].trace.key_values);
+    let mut all = Vec::new();
+    for (number, own) in (1..).zip(firsts()) {
+        for pair in own.iter().filter(|(key, _)| !OWN.contains(&&**key)) {
+            let is_common = firsts().all(|others| others.contains(pair));
+            match (is_common, number) {
+                (true, 1) => all.push(pair.clone()),
+                (true, _) => {}
+                (false, _) => all.push((format!("{number}/{}", pair.0), pair.1.clone())),
+            }
+        }
+    }
+    let files: usize = recordings.iter().map(|recording| recording.files.len()).sum();
+    all.push(("nettrace.merged".into(), format!("{files} files")));
+    let gaps = recordings.iter().flat_map(Recording::gaps);
+    all.extend(gaps.map(|gap| ("nettrace.missing".into(), gap.to_string())));
+    all
+}
