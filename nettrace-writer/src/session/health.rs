@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    emit::RECORDER,
+    emit,
     session::{Session, builder::SessionBuilder},
     shared::{local, sessions, warning},
 };
@@ -71,7 +71,7 @@ pub fn complain(problem: impl fmt::Display) {
     let problem = problem.to_string();
     // Without a standard error there is nobody to tell.
     let _ = writeln!(io::stderr(), "nettrace: {problem}");
-    sessions::note_problem(&RECORDER, problem);
+    sessions::note_problem(emit::attach, problem);
 }
 
 impl SessionBuilder {

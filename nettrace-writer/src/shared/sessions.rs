@@ -317,9 +317,9 @@ pub(crate) fn session(slot: u32) -> Option<Arc<Shared>> {
 const MOST_PROBLEMS: usize = 16;
 
 /// Remembers, once, that something did not start.
-pub(crate) fn note_problem(recorder: &'static Recorder, problem: String) {
+pub(crate) fn note_problem(attach: fn(), problem: String) {
     local::holding_locks(|| {
-        prepare_process(recorder);
+        prepare_process(attach);
         let problems = &mut table().lock().problems;
         if !problems.contains(&problem) {
             problems.truncate(MOST_PROBLEMS - 1);
