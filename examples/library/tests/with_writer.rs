@@ -12,8 +12,8 @@ use std::{
 
 use library::{Connection, Pool, PoolEvent};
 use nettrace_event::{
-    EventSchema, EventType, FieldSchema, FieldType, Level, PayloadEncoder, Place, ProviderSchema,
-    example::SALE, is_wanted,
+    EventSchema, EventType, FieldSchema, FieldType, PayloadEncoder, ProviderSchema, example::SALE,
+    is_wanted,
 };
 use nettrace_reader::{Label, Reader, Value};
 use nettrace_writer::{
