@@ -101,6 +101,7 @@ impl Flusher {
             self.write_out();
         }
         self.close_books(complete);
+        self.asked = None;
     }
 
     fn close(&mut self) {

@@ -117,6 +117,9 @@ pub(crate) struct Flusher {
     slot: Option<Arc<Slot>>,
     sink: Box<dyn Sink>,
     commands: Receiver<Command>,
+    /// Who waits for the flush in progress. If the sink panics in it, they hear of it when the
+    /// session is known to have died.
+    asked: Option<Sender<Option<Error>>>,
     schedule: Schedule,
     trace: Trace,
     sources: Vec<Source>,
@@ -197,6 +200,7 @@ impl Flusher {
             slot: Some(slot),
             sink,
             commands,
+            asked: None,
             schedule,
             trace,
             sources: Vec::new(),
@@ -299,8 +303,12 @@ impl Flusher {
             };
             match command {
                 Some(Command::Flush(answer)) => {
+                    self.asked = Some(answer);
                     let _ = self.round(true, LAST_PATIENCE);
-                    let _ = answer.send(self.trouble());
+                    let trouble = self.trouble();
+                    if let Some(answer) = self.asked.take() {
+                        let _ = answer.send(trouble);
+                    }
                 }
                 Some(Command::Exit(answer)) => {
                     let _ = self.round(true, LAST_PATIENCE);
