@@ -488,7 +488,8 @@ fn names_of_a_trace_cannot_steer_a_terminal() {
     }
     assert!(printed > 10_000_000, "{printed}");
     // Those that read no trace are tried on live processes, and in a browser.
-    let elsewhere = ["ps", "collect", "select", "counters", "top", "view", "completions", "help", "convert"];
+    let elsewhere =
+        ["ps", "collect", "select", "counters", "top", "view", "completions", "help", "convert"];
     let help = nettrace(&["help"], b"");
     let list = stdout(&help).split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let all = list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
