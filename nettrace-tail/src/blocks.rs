@@ -1,49 +1,13 @@
 //! The blocks of a session's stream, as far as a tail decision has to understand them.
 
-use nettrace_format::v6::{
-    BLOCK_HEADER, BlockKind, LAST_LABEL, Label, RowHeader, RowState, ThreadSequence, read_label,
+pub(crate) use nettrace_format::v6::read::{
+    Malformed, Point, blocks, point, thread_rows, thread_sequences, type_rows,
 };
-
-/// The bytes are not what a session writes in version 6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed;
-
-/// A block.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Block<'a> {
-    pub(crate) kind: u8,
-    /// The header and the body.
-    pub(crate) whole: &'a [u8],
-    pub(crate) body: &'a [u8],
-}
-
-impl Block<'_> {
-    pub(crate) fn is(&self, kind: BlockKind) -> bool {
-        self.kind == kind as u8
-    }
-}
-
-/// The blocks in `bytes`, which must be whole.
-pub(crate) fn blocks(mut bytes: &[u8]) -> impl Iterator<Item = Result<Block<'_>, Malformed>> {
-    std::iter::from_fn(move || {
-        if bytes.is_empty() {
-            return None;
-        }
-        let Some((&header, rest)) = bytes.split_first_chunk::<BLOCK_HEADER>() else {
-            bytes = &[];
-            return Some(Err(Malformed));
-        };
-        let header = u32::from_le_bytes(header);
-        let size = (header & 0xFF_FFFF) as usize;
-        let Some(body) = rest.get(..size) else {
-            bytes = &[];
-            return Some(Err(Malformed));
-        };
-        let (whole, after) = bytes.split_at(BLOCK_HEADER + size);
-        bytes = after;
-        Some(Ok(Block { kind: (header >> 24) as u8, whole, body }))
-    })
-}
+use nettrace_format::v6::{
+    LAST_LABEL, Label, RowHeader, RowState,
+    read::{word16, word32},
+    read_label,
+};
 
 /// The rows of an event block.
 #[derive(Debug)]
@@ -134,81 +98,4 @@ fn numbered(
         rest = after;
     }
     Ok((first, rows))
-}
-
-/// The rows of a block of types: the id of each, and its bytes.
-pub(crate) fn type_rows(body: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
-    let header = usize::from(word16(body, 0)?);
-    sized_rows(body.get(2 + header..).ok_or(Malformed)?)
-}
-
-/// The rows of a block of threads: the index of each, and its bytes. Each row has a size of 16 bits
-/// that does not count itself.
-pub(crate) fn sized_rows(mut bytes: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
-    let mut rows = Vec::new();
-    while !bytes.is_empty() {
-        let len = 2 + usize::from(word16(bytes, 0)?);
-        let (row, after) = bytes.split_at_checked(len).ok_or(Malformed)?;
-        rows.push((varuint(&mut &row[2..])?, row));
-        bytes = after;
-    }
-    Ok(rows)
-}
-
-/// A sequence point.
-#[derive(Debug)]
-pub(crate) struct Point {
-    pub(crate) timestamp: u64,
-    pub(crate) threads: Vec<ThreadSequence>,
-}
-
-pub(crate) fn point(body: &[u8]) -> Result<Point, Malformed> {
-    let timestamp = body.first_chunk().copied().map(u64::from_le_bytes).ok_or(Malformed)?;
-    let (flags, count) = (word32(body, 8)?, word32(body, 12)?);
-    let threads = thread_sequences(body.get(16..).ok_or(Malformed)?)?;
-    // Sessions never flush threads and types.
-    if threads.len() != count as usize || flags != 0 {
-        return Err(Malformed);
-    }
-    Ok(Point { timestamp, threads })
-}
-
-/// The threads, each with its last number, that fill `bytes`.
-pub(crate) fn thread_sequences(mut bytes: &[u8]) -> Result<Vec<ThreadSequence>, Malformed> {
-    let mut threads = Vec::new();
-    while !bytes.is_empty() {
-        let thread = varuint(&mut bytes)?;
-        let sequence = varuint(&mut bytes)?.try_into().map_err(|_| Malformed)?;
-        threads.push(ThreadSequence { thread, sequence });
-    }
-    Ok(threads)
-}
-
-fn varuint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first().ok_or(Malformed)?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(Malformed)
-}
-
-fn word16(bytes: &[u8], at: usize) -> Result<u16, Malformed> {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.copied().map(u16::from_le_bytes).ok_or(Malformed)
-}
-
-fn word32(bytes: &[u8], at: usize) -> Result<u32, Malformed> {
-    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
-    word.copied().map(u32::from_le_bytes).ok_or(Malformed)
-}
-
-impl From<nettrace_format::FormatError> for Malformed {
-    fn from(_: nettrace_format::FormatError) -> Self {
-        Self
-    }
 }

@@ -7,7 +7,7 @@ use nettrace_writer::sink::{Sink, StreamEnd};
 
 use crate::{
     blocks::{
-        Malformed, Rows, blocks, lists, point, sized_rows, stacks, thread_sequences, type_rows,
+        Malformed, Rows, blocks, lists, point, stacks, thread_rows, thread_sequences, type_rows,
     },
     counts::TailCounts,
     header::Header,
@@ -100,7 +100,7 @@ impl Release {
                     self.out.define_type(id.try_into().map_err(|_| Malformed)?, row);
                 }
             } else if block.is(BlockKind::Thread) {
-                for (index, row) in sized_rows(block.body)? {
+                for (index, row) in thread_rows(block.body)? {
                     self.out.define_thread(index, row);
                 }
             } else if block.is(BlockKind::SequencePoint) {

@@ -108,7 +108,7 @@ use nettrace_span::{
 };
 
 use crate::{
-    emit::{apart::emit_in, attach, emit_any, emit_to as emit_to_sessions},
+    emit::{self, apart::emit_in, attach, emit_any, emit_to as emit_to_sessions},
     session::Session,
     shared::{Shared, local, sessions, stats::Stats, watchers},
 };
@@ -367,14 +367,7 @@ pub fn unique_number() -> u64 {
 /// [`RegisterError`] if the type is refused. Sessions count its events as lost then. With
 /// [`RegisterError::Busy`] the call came from a signal handler, and nothing has changed.
 pub fn register(ty: &'static EventType) -> Result<(), RegisterError> {
-    // The kernel may set its bit here, and in the words of types that were met before.
-    attach();
-    let registered = sessions::register_now(ty);
-    match registered {
-        Ok(()) | Err(RegisterError::Busy { .. }) => {}
-        Err(error) => sessions::note_refused(error.into()),
-    }
-    registered
+    emit::register(ty)
 }
 
 /// Records an event in some of the sessions that listen to it: those whose bit is set in

@@ -11,7 +11,7 @@ mod tracepoint;
 
 use std::num::NonZero;
 
-use nettrace_event::{Accompany, AnyEvent, EventType, Recorder};
+use nettrace_event::{Accompany, AnyEvent, EventType, Recorder, registry::RegisterError};
 use nettrace_span::{backend::SpanRecorder, frames};
 
 use self::{
@@ -47,6 +47,19 @@ static SPAN_RECORDER: SpanRecorder = SpanRecorder {
     monotonic: clock::monotonic,
     random,
 };
+
+/// Makes an event type known before its first event. A type that is refused is remembered: its
+/// events count as lost.
+pub(crate) fn register(ty: &'static EventType) -> Result<(), RegisterError> {
+    // The kernel may set its bit here, and in the words of types that were met before.
+    attach();
+    let registered = sessions::register_now(ty);
+    match registered {
+        Ok(()) | Err(RegisterError::Busy { .. }) => {}
+        Err(error) => sessions::note_refused(error.into()),
+    }
+    registered
+}
 
 /// Attaches this crate to those in which libraries have events, spans and contexts. To be called
 /// before any bit of a listener is in a word, and before ids are made.

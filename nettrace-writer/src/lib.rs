@@ -126,6 +126,7 @@ cfg_if::cfg_if! {
                 Session,
                 builder::SessionBuilder,
                 health::{Health, health},
+                triggers::{DumpCounts, Triggers},
             },
             shared::{
                 choices::{Ids, OnFull},
@@ -135,7 +136,10 @@ cfg_if::cfg_if! {
                 stats::{Drops, LeftOut, SampledOut, SinkError, Stats},
                 warning::Warning,
             },
-            sink::FileNameError,
+            sink::{
+                FileNameError,
+                ring::{Dump, Keep},
+            },
         };
         #[doc(inline)]
         pub use nettrace_span::{

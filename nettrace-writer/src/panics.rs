@@ -8,10 +8,15 @@
 use std::{
     any::Any,
     panic::{self, PanicHookInfo},
-    sync::OnceLock,
+    sync::{OnceLock, Weak},
 };
 
-use crate::{TraceEvent, bridge, emit::Emit as _, shared::sessions::write_out};
+use crate::{
+    TraceEvent,
+    emit::{self, Emit as _},
+    shared::{local, sessions::write_out},
+    sync::{Mutex, thread},
+};
 
 /// The most bytes of a message.
 const MAX_MESSAGE: usize = 4_096;
@@ -65,7 +70,7 @@ pub fn record_panics() {
     IS_SET.get_or_init(|| {
         for ty in Panic::event_types() {
             // A type that is refused has its events counted.
-            let _ = bridge::register(ty);
+            let _ = emit::register(ty);
         }
         let others = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
@@ -84,12 +89,45 @@ fn record(info: &PanicHookInfo<'_>) {
         let end = (0..=room).rev().find(|&at| message.is_char_boundary(at)).unwrap_or(0);
         format!("{}…", &message[..end])
     });
-    Panic { message: cut.as_deref().unwrap_or(message), file, line, column }.emit();
-    if cfg!(panic = "abort") || cannot_unwind(message) {
+    let message = cut.as_deref().unwrap_or(message);
+    Panic { message, file, line, column }.emit();
+    let aborts = cfg!(panic = "abort") || cannot_unwind(message);
+    tell_listeners(message, &format!("{file}:{line}:{column}"), aborts || is_main());
+    if aborts {
         write_out::at_end();
     } else {
         write_out::soon();
     }
+}
+
+/// Who is told of each panic after its event was recorded. They are told in the thread that
+/// panics.
+pub(crate) trait AfterPanic: Send + Sync {
+    /// `ends_process` says that the process probably ends.
+    fn panicked(&self, message: &str, place: &str, ends_process: bool);
+}
+
+static LISTENERS: Mutex<Vec<Weak<dyn AfterPanic>>> = Mutex::new(Vec::new());
+
+/// Records panics, and tells `listener` of each as long as it lives.
+pub(crate) fn tell(listener: Weak<dyn AfterPanic>) {
+    record_panics();
+    let mut listeners = LISTENERS.lock();
+    listeners.retain(|listener| listener.strong_count() > 0);
+    listeners.push(listener);
+}
+
+fn tell_listeners(message: &str, place: &str, ends_process: bool) {
+    // They take locks, which a signal handler that panics may have interrupted.
+    let Some(listeners) = local::holding_locks(|| LISTENERS.lock().clone()) else { return };
+    for listener in listeners.iter().filter_map(Weak::upgrade) {
+        listener.panicked(message, place, ends_process);
+    }
+}
+
+/// Whether this is the main thread, whose panic ends the process unless somebody catches it.
+fn is_main() -> bool {
+    thread::current().name() == Some("main")
 }
 
 /// What the panic said.

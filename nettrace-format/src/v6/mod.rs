@@ -96,6 +96,7 @@ pub(crate) mod block;
 mod description;
 mod label;
 mod metadata;
+pub mod read;
 mod row;
 mod rust_types;
 mod sequence_point;
@@ -130,6 +131,6 @@ pub use crate::{
         sequence_point::{SequencePointFlags, sequence_point},
         stack::{stack_block, takes_address},
         thread::{remove_thread_block, thread_block, thread_row},
-        trace::{stream_header, trace_block},
+        trace::{more_key_values, stream_header, trace_block},
     },
 };

@@ -3,7 +3,14 @@
 use alloc::vec::Vec;
 
 use crate::{
-    blocks::BlockKind, content::TraceInfo, error::FormatError, primitive, v6::block::block,
+    blocks::BlockKind,
+    content::TraceInfo,
+    error::FormatError,
+    primitive,
+    v6::{
+        block::block,
+        read::{Malformed, word32},
+    },
 };
 
 /// Appends the 20 bytes that begin a file: `Nettrace`, a reserved 0, major version 6, minor version
@@ -60,4 +67,32 @@ pub fn trace_block(info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Format
         }
         Ok(())
     })
+}
+
+/// Appends the Trace block of which `body` is the body, with more key-values. For a copy of a trace
+/// that says where it comes from.
+///
+/// # Errors
+/// [`Malformed`]: `body` is cut, or the block would exceed 16 MiB.
+pub fn more_key_values<'a>(
+    body: &[u8],
+    key_values: impl IntoIterator<Item = (&'a str, &'a str)>,
+    out: &mut Vec<u8>,
+) -> Result<(), Malformed> {
+    // The clock takes 32 bytes, the size of a pointer 4.
+    const COUNT: usize = 36;
+    let before = word32(body, COUNT)?;
+    block(BlockKind::Trace, out, |out| {
+        let start = out.len();
+        out.extend_from_slice(body);
+        let mut count = before;
+        for (key, value) in key_values {
+            primitive::string(key, out);
+            primitive::string(value, out);
+            count += 1;
+        }
+        out[start + COUNT..][..4].copy_from_slice(&count.to_le_bytes());
+        Ok(())
+    })?;
+    Ok(())
 }

@@ -148,7 +148,7 @@ impl Output {
                     }
                 })
                 .collect();
-            let batch = Batch { pieces: &pieces, block_ends: &self.block_ends };
+            let batch = Batch { pieces: &pieces, block_ends: &self.block_ends, rows: &self.rows };
             let kept = match sink.write(&batch) {
                 Ok(()) => self.len,
                 Err(WriteError { source, kept }) => {

@@ -1,7 +1,7 @@
 //! The settings of a session: which events it records, how much memory it uses, what happens when
 //! that is full, and when it writes.
 
-use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
 
 use nettrace_event::{EventType, TraceEvent};
 use nettrace_format::Format;
@@ -10,14 +10,14 @@ use crate::{
     flusher::notice::{Callback, SinkChange},
     process::description,
     protocol::{clock::Clock, pool},
-    session::Session,
+    session::{Session, triggers::Triggers},
     shared::{
         choices::{Ids, OnFull},
         error::Error,
         filter::ProviderFilter,
         sessions,
     },
-    sink::{Existing, FileOptions, Sink, file_name},
+    sink::{Existing, FileOptions, Sink, file_name, ring::Ring},
 };
 
 /// Configures and starts a session. [`Session::builder`] makes one.
@@ -61,6 +61,9 @@ pub struct SessionBuilder {
     pub(crate) registered: Vec<&'static EventType>,
     pub(crate) refused: Option<Error>,
     pub(crate) on_sink_change: Option<Callback>,
+    /// What a flight recorder keeps.
+    pub(crate) ring: Option<Arc<Ring>>,
+    pub(crate) triggers: Option<Triggers>,
 }
 
 /// Where the trace goes.
@@ -131,6 +134,8 @@ impl SessionBuilder {
             registered: Vec::new(),
             refused: None,
             on_sink_change: None,
+            ring: None,
+            triggers: None,
         }
     }
 

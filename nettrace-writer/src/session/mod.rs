@@ -3,6 +3,8 @@
 pub(crate) mod builder;
 pub(crate) mod health;
 mod providers;
+mod recorder;
+pub(crate) mod triggers;
 
 use std::{
     mem::ManuallyDrop,
@@ -15,7 +17,7 @@ use crate::{
     emit,
     flusher::{Flusher, OwnThread, Report, Schedule, notice::Notices},
     protocol::{clock::Source, pool::Pool},
-    session::builder::SessionBuilder,
+    session::{builder::SessionBuilder, recorder::Recorder, triggers::Watch},
     shared::{
         Command, Shared,
         channel::{self, Missing, Receiver},
@@ -75,6 +77,23 @@ struct Inner {
     report: Receiver<Report>,
     finish_timeout: Duration,
     path: Option<PathBuf>,
+    /// What a flight recorder has beside, and its triggers.
+    recorder: Option<Recorder>,
+    watch: Option<Watch>,
+}
+
+/// Makes a session write everything that was emitted before.
+fn flush(shared: &Shared, slot: &Slot) -> Result<(), Error> {
+    if !slot.is_ours() {
+        return Err(Error::Forked);
+    }
+    let (done, answer) = channel::bounded(1);
+    local::holding_locks(|| {
+        let sent = shared.send(Command::Flush(done));
+        let answer = sent.then(|| answer.recv().ok()).flatten().ok_or(Error::FlusherDied)?;
+        answer.map_or(Ok(()), Err)
+    })
+    .unwrap_or(Err(Error::InSignalHandler))
 }
 
 impl Session {
@@ -114,6 +133,17 @@ impl Session {
             nettrace_format::Stream::check(builder.format, ty.schema())?;
         }
         let layout = builder.layout()?;
+        if builder.triggers.is_some() && builder.ring.is_none() {
+            return Err(Error::NoRecorder);
+        }
+        if builder.ring.is_some() && builder.format != crate::Format::V6 {
+            return Err(Error::RecorderFormat);
+        }
+        if let Some(ring) = &builder.ring {
+            let (bytes, interval) = ring.keep().stretches();
+            builder.sequence_point_bytes = builder.sequence_point_bytes.min(bytes);
+            builder.sequence_point_interval = builder.sequence_point_interval.min(interval);
+        }
         if builder.flush_interval.is_zero() {
             return Err(Error::ZeroFlushInterval);
         }
@@ -158,8 +188,30 @@ impl Session {
         let _ = hand_over.send(flusher);
         slot.listen(&shared);
         let finish_timeout = builder.finish_timeout;
-        let inner = Inner { shared, slot, flusher: thread, report, finish_timeout, path };
-        Ok(Self { inner: ManuallyDrop::new(inner) })
+        let recorder = builder.ring.take().map(|ring| {
+            let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
+            Recorder { ring, shared, slot }
+        });
+        let (flusher, watch) = (thread, None);
+        let inner = Inner { shared, slot, flusher, report, finish_timeout, path, recorder, watch };
+        let mut session = Self { inner: ManuallyDrop::new(inner) };
+        // If its thread cannot begin, the session ends here.
+        if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), session.recorder()) {
+            session.inner.watch = Some(Watch::start(triggers, recorder.clone())?);
+        }
+        Ok(session)
+    }
+
+    fn recorder(&self) -> Option<&Recorder> {
+        self.inner.recorder.as_ref()
+    }
+
+    fn watch(&self) -> Option<&Watch> {
+        self.inner.watch.as_ref()
+    }
+
+    fn is_flusher(&self) -> bool {
+        self.inner.is_flusher()
     }
 
     /// Writes everything that was emitted before the call. Returns when the sink has it.
@@ -196,13 +248,7 @@ impl Session {
         if self.inner.is_flusher() {
             return Err(Error::InOwnSink);
         }
-        let (done, answer) = channel::bounded(1);
-        local::holding_locks(|| {
-            let sent = self.inner.shared.send(Command::Flush(done));
-            let answer = sent.then(|| answer.recv().ok()).flatten().ok_or(Error::FlusherDied)?;
-            answer.map_or(Ok(()), Err)
-        })
-        .unwrap_or(Err(Error::InSignalHandler))
+        flush(&self.inner.shared, &self.inner.slot)
     }
 
     /// Changes which events the session records. The new filters replace the old ones. An empty
@@ -392,12 +438,15 @@ impl Session {
 }
 
 impl Inner {
-    fn finish(self) -> (Stats, Result<(), Error>) {
+    fn finish(mut self) -> (Stats, Result<(), Error>) {
         if !self.slot.is_ours() {
             // The flusher is a thread of the parent. Leave its handle and all that it owns alone.
             let stats = Stats::default();
             std::mem::forget(self);
             return (stats, Err(Error::Forked));
+        }
+        if let Some(watch) = self.watch.take() {
+            watch.end();
         }
         self.slot.hush();
         if self.is_flusher() {

@@ -104,6 +104,12 @@ pub enum Error {
          options of its own"
     )]
     OverwriteWithoutFile,
+    /// The session keeps no events in memory, so it has nothing to dump.
+    #[error("the session is no flight recorder: call `flight_recorder` on its builder")]
+    NoRecorder,
+    /// A flight recorder has another format than version 6.
+    #[error("a flight recorder keeps events in version 6 alone; leave the format as it is")]
+    RecorderFormat,
     /// This machine has no such clock, or none whose pace can be measured.
     #[error("this machine has no processor counter of a steady pace; use `Clock::Auto`")]
     NoClock,

@@ -204,7 +204,7 @@ fn append(
     pieces.push(IoSlice::new(rest));
     let before = file.calls.whole.clone();
     file.calls.whole.extend_from_slice(&bytes);
-    let result = file.append(&Batch { pieces: &pieces, block_ends: &block_ends });
+    let result = file.append(&Batch::new(&pieces, &block_ends));
     let kept = match &result {
         Ok(()) => bytes.len() as u64,
         Err(error) => error.kept,
@@ -393,9 +393,9 @@ fn without_an_end_of_stream_batches_follow_each_other() {
     disk.capacity = 30;
     let mut file = CompleteFile::begin(disk, HEADER, &[]).unwrap();
     let pieces = [IoSlice::new(b"0123456789")];
-    file.append(&Batch { pieces: &pieces, block_ends: &[10] }).unwrap();
-    file.append(&Batch { pieces: &pieces, block_ends: &[4, 10] }).unwrap();
-    let error = file.append(&Batch { pieces: &pieces, block_ends: &[2, 4, 10] }).unwrap_err();
+    file.append(&Batch::new(&pieces, &[10])).unwrap();
+    file.append(&Batch::new(&pieces, &[4, 10])).unwrap();
+    let error = file.append(&Batch::new(&pieces, &[2, 4, 10])).unwrap_err();
     assert_eq!((error.kept, error.source.kind()), (2, ErrorKind::StorageFull));
     assert_eq!(file.calls.content, b"header!0123456789012345678901");
 }

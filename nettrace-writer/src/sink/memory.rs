@@ -198,7 +198,7 @@ mod tests {
                 end
             })
             .collect();
-        sink.write(&Batch { pieces: &pieces, block_ends: &block_ends })
+        sink.write(&Batch::new(&pieces, &block_ends))
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         sink.start(b"head", END).unwrap();
         let pieces = [IoSlice::new(b"block")];
         for block_ends in [&[][..], &[4], &[6], &[5, 5], &[2, 5]] {
-            let error = sink.write(&Batch { pieces: &pieces, block_ends }).unwrap_err();
+            let error = sink.write(&Batch::new(&pieces, block_ends)).unwrap_err();
             assert_eq!(error.source.kind(), ErrorKind::InvalidInput, "{block_ends:?}");
         }
         write(&mut sink, &[b"block"]).unwrap();

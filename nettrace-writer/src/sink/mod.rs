@@ -30,6 +30,7 @@ mod platform;
 #[cfg(all(unix, test))]
 mod portable; // compiled here too, so that tests on Unix cover it
 mod publish;
+pub(crate) mod ring;
 mod rotate;
 mod stream;
 
@@ -56,6 +57,8 @@ pub struct Batch<'a> {
     /// Where each block ends, in bytes from the start of the batch, in ascending order. The last
     /// end is the length of the batch. The list is empty if the batch is.
     pub block_ends: &'a [u64],
+    /// How many events there are up to each end. Empty if nobody has counted them.
+    pub(crate) rows: &'a [u64],
 }
 
 impl<'a> Batch<'a> {
@@ -75,7 +78,7 @@ impl<'a> Batch<'a> {
     /// ```
     #[must_use]
     pub const fn new(pieces: &'a [io::IoSlice<'a>], block_ends: &'a [u64]) -> Self {
-        Self { pieces, block_ends }
+        Self { pieces, block_ends, rows: &[] }
     }
 }
 

@@ -168,7 +168,7 @@ fn run(disk: Disk, batches: &[Vec<usize>]) -> (Disk, Result<(), (ErrorKind, u64)
         file.calls.before = visible(&file.calls.content).unwrap();
         file.calls.whole = [&file.calls.before, &*blocks.concat()].concat();
         file.calls.seen_whole = false;
-        let batch = Batch { pieces: &pieces, block_ends: &ends };
+        let batch = Batch::new(&pieces, &ends);
         let written = file.append(&batch);
         let blocks = visible(&file.calls.content).unwrap();
         match written {
@@ -229,12 +229,12 @@ fn an_invalid_batch_changes_nothing() {
     let mut file = PaddedFile::begin(Disk::new(), HEADER, Padding::new(padding)).unwrap();
     let pieces = [IoSlice::new(&[1; 40])];
     for ends in [&[39][..], &[], &[41], &[5, 40]] {
-        let error = file.append(&Batch { pieces: &pieces, block_ends: ends }).unwrap_err();
+        let error = file.append(&Batch::new(&pieces, ends)).unwrap_err();
         assert_eq!((error.kept, error.source.kind()), (0, ErrorKind::InvalidInput));
     }
     assert_eq!(file.length(), PAGE);
     assert_eq!(visible(&file.calls().content), Some(Vec::new()));
-    file.append(&Batch { pieces: &[], block_ends: &[] }).unwrap();
+    file.append(&Batch::new(&[], &[])).unwrap();
     assert_eq!(file.length(), PAGE);
 }
 

@@ -208,7 +208,7 @@ mod tests {
 
         let pieces = [IoSlice::new(b"blo"), IoSlice::new(b"ck"), IoSlice::new(b"block")];
         for _ in 0..2 {
-            file.append(&Batch { pieces: &pieces, block_ends: &[5, 10] }).unwrap();
+            file.append(&Batch::new(&pieces, &[5, 10])).unwrap();
         }
         assert_eq!(fs::read(&path).unwrap(), b"headerblockblockblockblock\0\0\0\0");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

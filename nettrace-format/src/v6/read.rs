@@ -1,0 +1,176 @@
+//! Blocks that a session has written, taken apart again: for sinks that keep some of them and leave
+//! out others.
+//!
+//! These functions know what this library writes. For traces of others there is `nettrace-reader`.
+
+use alloc::vec::Vec;
+
+use crate::{
+    FormatError,
+    v6::{BLOCK_HEADER, BlockKind, ThreadSequence},
+};
+
+/// The bytes are not what a session writes in version 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are not what a session writes in version 6")]
+pub struct Malformed;
+
+impl From<FormatError> for Malformed {
+    fn from(_: FormatError) -> Self {
+        Self
+    }
+}
+
+/// A block.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Block<'a> {
+    /// The number of its [`BlockKind`].
+    pub kind: u8,
+    /// The header and the body.
+    pub whole: &'a [u8],
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl Block<'_> {
+    /// Whether it is of this kind.
+    #[must_use]
+    pub fn is(&self, kind: BlockKind) -> bool {
+        self.kind == kind as u8
+    }
+}
+
+/// The blocks in `bytes`, which must be whole.
+///
+/// ```
+/// use nettrace_format::v6::{BlockKind, ThreadSequence, read, remove_thread_block};
+///
+/// let mut bytes = Vec::new();
+/// remove_thread_block(&[ThreadSequence { thread: 3, sequence: 17 }], &mut bytes)?;
+/// let block = read::blocks(&bytes).next().expect("one block")?;
+/// assert!(block.is(BlockKind::RemoveThread));
+/// assert_eq!(read::thread_sequences(block.body)?[0].sequence, 17);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn blocks(mut bytes: &[u8]) -> impl Iterator<Item = Result<Block<'_>, Malformed>> {
+    core::iter::from_fn(move || {
+        if bytes.is_empty() {
+            return None;
+        }
+        let Some((&header, rest)) = bytes.split_first_chunk::<BLOCK_HEADER>() else {
+            bytes = &[];
+            return Some(Err(Malformed));
+        };
+        let header = u32::from_le_bytes(header);
+        let size = (header & 0xFF_FFFF) as usize;
+        let Some(body) = rest.get(..size) else {
+            bytes = &[];
+            return Some(Err(Malformed));
+        };
+        let (whole, after) = bytes.split_at(BLOCK_HEADER + size);
+        bytes = after;
+        Some(Ok(Block { kind: (header >> 24) as u8, whole, body }))
+    })
+}
+
+/// The rows of a block of types: the id of each, and its bytes.
+///
+/// # Errors
+///
+/// [`Malformed`]: a row is cut.
+pub fn type_rows(body: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
+    let header = usize::from(word16(body, 0)?);
+    thread_rows(body.get(2 + header..).ok_or(Malformed)?)
+}
+
+/// The rows of a block of threads: the index of each, and its bytes.
+///
+/// # Errors
+///
+/// [`Malformed`]: a row is cut.
+pub fn thread_rows(mut body: &[u8]) -> Result<Vec<(u64, &[u8])>, Malformed> {
+    let mut rows = Vec::new();
+    while !body.is_empty() {
+        // The size does not count itself.
+        let len = 2 + usize::from(word16(body, 0)?);
+        let (row, after) = body.split_at_checked(len).ok_or(Malformed)?;
+        rows.push((varuint(&mut &row[2..])?, row));
+        body = after;
+    }
+    Ok(rows)
+}
+
+/// A sequence point.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Point {
+    /// In ticks. Everything older comes before the sequence point.
+    pub timestamp: u64,
+    /// The threads, each with its last number.
+    pub threads: Vec<ThreadSequence>,
+}
+
+/// The content of a sequence point.
+///
+/// # Errors
+///
+/// [`Malformed`]: the block is cut, or ends threads and types as well. Sessions never write that.
+pub fn point(body: &[u8]) -> Result<Point, Malformed> {
+    let timestamp = body.first_chunk().copied().map(u64::from_le_bytes).ok_or(Malformed)?;
+    let (flags, count) = (word32(body, 8)?, word32(body, 12)?);
+    let threads = thread_sequences(body.get(16..).ok_or(Malformed)?)?;
+    if threads.len() != count as usize || flags != 0 {
+        return Err(Malformed);
+    }
+    Ok(Point { timestamp, threads })
+}
+
+/// The threads, each with its last number, that fill `bytes`: the body of a block that removes
+/// threads, for instance.
+///
+/// # Errors
+///
+/// [`Malformed`]: the last one is cut, or a number is too large.
+pub fn thread_sequences(mut bytes: &[u8]) -> Result<Vec<ThreadSequence>, Malformed> {
+    let mut threads = Vec::new();
+    while !bytes.is_empty() {
+        let thread = varuint(&mut bytes)?;
+        let sequence = varuint(&mut bytes)?.try_into().map_err(|_| Malformed)?;
+        threads.push(ThreadSequence { thread, sequence });
+    }
+    Ok(threads)
+}
+
+fn varuint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (&byte, rest) = bytes.split_first().ok_or(Malformed)?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7F) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(value);
+        }
+    }
+    Err(Malformed)
+}
+
+/// The 16 bits at a place of a block's body.
+///
+/// # Errors
+///
+/// [`Malformed`]: the body ends before.
+pub fn word16(bytes: &[u8], at: usize) -> Result<u16, Malformed> {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.copied().map(u16::from_le_bytes).ok_or(Malformed)
+}
+
+/// The 32 bits at a place of a block's body.
+///
+/// # Errors
+///
+/// [`Malformed`]: the body ends before.
+pub fn word32(bytes: &[u8], at: usize) -> Result<u32, Malformed> {
+    let word = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    word.copied().map(u32::from_le_bytes).ok_or(Malformed)
+}

@@ -1,0 +1,377 @@
+//! What makes a flight recorder write a dump by itself, and the thread that writes it.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsString,
+    fmt, fs,
+    io::{self, ErrorKind},
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    flusher::OwnThread,
+    panics::{self, AfterPanic},
+    protocol::clock::Stopwatch,
+    session::recorder::Recorder,
+    shared::{
+        channel::{self, Missing, Receiver, Sender},
+        error::Error,
+        local,
+    },
+    sink::{FileSink, file_name, ring::Dump},
+    sync::Mutex,
+};
+
+/// How many kinds of triggers have a rate of their own. All others share one.
+const MOST_NAMES: usize = 64;
+/// The most bytes of a trigger's name in the name of a file.
+const MOST_OF_NAME: usize = 48;
+/// How many numbers in a row may be taken by other files.
+const MOST_TAKEN: u32 = 10_000;
+/// How long a panic waits that ends the process.
+const PANIC_PATIENCE: Duration = Duration::from_secs(2);
+
+/// When a [flight recorder](crate::SessionBuilder::flight_recorder) writes a dump by itself, and
+/// where.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use nettrace_writer::{Keep, Session, Triggers};
+///
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// let triggers = Triggers::new(directory, "shop-{pid}")
+///     .after(Duration::from_millis(50))
+///     .at_most_every(Duration::from_secs(60))
+///     .files(10)
+///     .on_panic();
+/// let keep = Keep::last(Duration::from_secs(10));
+/// let session = Session::builder().flight_recorder(keep).triggers(triggers).start()?;
+///
+/// // In a handler whose request took too long:
+/// session.trigger("slow", &[("route", "/cart")]);
+/// # session.finish()?;
+/// # let name = format!("shop-{}-slow-1.nettrace", std::process::id());
+/// # assert!(directory.join(name).exists());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct Triggers {
+    folder: PathBuf,
+    stem: OsString,
+    after: Duration,
+    every: Duration,
+    files: usize,
+    on_panic: bool,
+}
+
+impl Triggers {
+    /// Dumps `FOLDER/STEM-TRIGGER-NUMBER.nettrace`. The folder is made if it does not exist. The
+    /// stem can have the placeholders of [`SessionBuilder::file`](crate::SessionBuilder::file).
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// // dumps/shop-4711-slow-1.nettrace
+    /// let triggers = Triggers::new("dumps", "{exe}-{pid}");
+    /// ```
+    pub fn new(folder: impl Into<PathBuf>, stem: impl Into<OsString>) -> Self {
+        let (folder, stem) = (folder.into(), stem.into());
+        let every = Duration::from_secs(60);
+        Self { folder, stem, after: Duration::ZERO, every, files: 10, on_panic: false }
+    }
+
+    /// How long the recorder goes on before it writes, so that a dump has what came after its
+    /// trigger, too. The default is not at all. Triggers that come meanwhile have the same dump.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").after(Duration::from_secs(2));
+    /// ```
+    pub fn after(mut self, time: Duration) -> Self {
+        self.after = time;
+        self
+    }
+
+    /// How long triggers of the same name are left out after one, 60 s by default. They are
+    /// [counted](DumpCounts::left_out). The first 64 names have each a rate of their own.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").at_most_every(Duration::from_secs(600));
+    /// ```
+    pub fn at_most_every(mut self, time: Duration) -> Self {
+        self.every = time;
+        self
+    }
+
+    /// How many dumps of this session stay, 10 by default and at least 1. The oldest is deleted
+    /// for a newer one.
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").files(3);
+    /// ```
+    pub fn files(mut self, files: usize) -> Self {
+        self.files = files.max(1);
+        self
+    }
+
+    /// Writes a dump when a thread panics, at once and by the name `panic`. The panic is an event
+    /// in it, as [`record_panics`](crate::record_panics) says, which this implies. Its message and
+    /// place are key-values, too. A panic that ends the process waits for the dump, for two seconds
+    /// at most: that of the main thread, and one that cannot unwind. Others do not wait.
+    ///
+    /// ```
+    /// # use nettrace_writer::Triggers;
+    /// let triggers = Triggers::new("dumps", "shop").on_panic();
+    /// ```
+    pub fn on_panic(mut self) -> Self {
+        self.on_panic = true;
+        self
+    }
+}
+
+/// What has become of a session's triggers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DumpCounts {
+    /// How many dumps were written.
+    pub written: u64,
+    /// How many dumps could not be written.
+    pub failed: u64,
+    /// How many triggers were left out, because one of the same name came shortly before.
+    pub left_out: u64,
+    /// The last dump.
+    pub last: Option<(PathBuf, Dump)>,
+    /// Why the last dump could not be written that was not.
+    pub last_error: Option<String>,
+}
+
+/// A trigger that a dump is owed to.
+struct Request {
+    name: String,
+    key_values: Vec<(String, String)>,
+    /// Whether the dump does not wait for what comes after.
+    is_urgent: bool,
+    /// Closed when the dump is there.
+    _done: Option<Sender<()>>,
+}
+
+/// The triggers of a session that records.
+pub(crate) struct Control {
+    every: Duration,
+    /// Taken when the session ends.
+    requests: Mutex<Option<Sender<Request>>>,
+    rates: Mutex<Vec<(String, Stopwatch)>>,
+    counts: Mutex<DumpCounts>,
+}
+
+impl fmt::Debug for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("every", &self.every).finish_non_exhaustive()
+    }
+}
+
+/// The triggers of a session, and their thread.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) control: Arc<Control>,
+    thread: OwnThread,
+}
+
+impl Watch {
+    /// Begins to write the dumps of a recorder.
+    pub(crate) fn start(triggers: Triggers, recorder: Recorder) -> Result<Self, Error> {
+        let (requests, inbox) = channel::bounded(64);
+        let control = Arc::new(Control {
+            every: triggers.every,
+            requests: Mutex::new(Some(requests)),
+            rates: Mutex::default(),
+            counts: Mutex::default(),
+        });
+        let stem = file_name::expand(&triggers.stem).map_err(Error::FileName)?;
+        fs::create_dir_all(&triggers.folder).map_err(|error| {
+            let text = format!("cannot make the folder {}: {error}", triggers.folder.display());
+            Error::Sink(io::Error::new(error.kind(), text))
+        })?;
+        // The current folder may change.
+        let folder = std::path::absolute(&triggers.folder).map_err(Error::Sink)?;
+        if triggers.on_panic {
+            let control = Arc::clone(&control) as Arc<dyn AfterPanic>;
+            panics::tell(Arc::downgrade(&control));
+        }
+        let mut dumps = Dumps {
+            recorder,
+            control: Arc::clone(&control),
+            folder,
+            stem,
+            after: triggers.after,
+            most: triggers.files,
+            files: VecDeque::new(),
+            number: 0,
+        };
+        let thread = OwnThread::start(c"nettrace-dumps", move || dumps.run(&inbox));
+        Ok(Self { control, thread: thread.map_err(Error::Thread)? })
+    }
+
+    /// Writes what is owed, and ends.
+    pub(crate) fn end(self) {
+        drop(self.control.requests.lock().take());
+        self.thread.join();
+    }
+}
+
+impl Control {
+    /// Asks for a dump. Returns `false` if it is left out. Never waits.
+    pub(crate) fn ask(
+        &self,
+        name: &str,
+        key_values: &[(&str, &str)],
+        is_urgent: bool,
+        done: Option<Sender<()>>,
+    ) -> bool {
+        if !self.is_due(name) {
+            self.counts.lock().left_out += 1;
+            return false;
+        }
+        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        let key_values = key_values.iter().map(owned).collect();
+        let request = Request { name: name.to_owned(), key_values, is_urgent, _done: done };
+        let requests = self.requests.lock();
+        let is_sent = requests
+            .as_ref()
+            .is_some_and(|requests| requests.try_send(request, Duration::ZERO).is_ok());
+        if !is_sent {
+            self.counts.lock().left_out += 1;
+        }
+        is_sent
+    }
+
+    fn is_due(&self, name: &str) -> bool {
+        let mut rates = self.rates.lock();
+        let is_full = rates.len() >= MOST_NAMES;
+        let known = match rates.iter().position(|(known, _)| known == name) {
+            None if is_full => Some(MOST_NAMES - 1),
+            known => known,
+        };
+        let Some(known) = known else {
+            rates.push((name.to_owned(), Stopwatch::start()));
+            return true;
+        };
+        let is_due = rates[known].1.elapsed() >= self.every;
+        if is_due {
+            rates[known].1 = Stopwatch::start();
+        }
+        is_due
+    }
+
+    pub(crate) fn counts(&self) -> DumpCounts {
+        self.counts.lock().clone()
+    }
+}
+
+impl AfterPanic for Control {
+    fn panicked(&self, message: &str, place: &str, ends_process: bool) {
+        let (done, is_done) = channel::bounded(1);
+        let key_values = [("panic.message", message), ("panic.location", place)];
+        let is_asked = local::holding_locks(|| self.ask("panic", &key_values, true, Some(done)));
+        if is_asked == Some(true) && ends_process {
+            let _ = is_done.recv_timeout(PANIC_PATIENCE);
+        }
+    }
+}
+
+/// The dumps of a session, as their thread writes them.
+struct Dumps {
+    recorder: Recorder,
+    control: Arc<Control>,
+    folder: PathBuf,
+    stem: OsString,
+    after: Duration,
+    most: usize,
+    /// The dumps that are there.
+    files: VecDeque<PathBuf>,
+    number: u32,
+}
+
+impl Dumps {
+    fn run(&mut self, inbox: &Receiver<Request>) {
+        while let Ok(first) = inbox.recv() {
+            let mut requests = vec![first];
+            let since = Stopwatch::start();
+            while requests.iter().all(|request| !request.is_urgent) {
+                match inbox.recv_timeout(self.after.saturating_sub(since.elapsed())) {
+                    Ok(next) => requests.push(next),
+                    Err(Missing::Late | Missing::Gone) => break,
+                }
+            }
+            self.write(&requests);
+        }
+    }
+
+    /// Writes a dump for these triggers, and counts it.
+    fn write(&mut self, requests: &[Request]) {
+        let names: Vec<_> = requests.iter().map(|request| &*request.name).collect();
+        let names = names.join(", ");
+        let given = requests.iter().flat_map(|request| &request.key_values);
+        let given = given.map(|(key, value)| (&**key, &**value));
+        let key_values: Vec<_> = [("nettrace.trigger", &*names)].into_iter().chain(given).collect();
+        let written = self.write_file(&requests[0].name, &key_values);
+        let mut counts = self.control.counts.lock();
+        match written {
+            Ok((path, dump)) => {
+                counts.written += 1;
+                counts.last = Some((path, dump));
+            }
+            Err(error) => {
+                counts.failed += 1;
+                counts.last_error = Some(error.to_string());
+            }
+        }
+    }
+
+    fn write_file(
+        &mut self,
+        name: &str,
+        key_values: &[(&str, &str)],
+    ) -> Result<(PathBuf, Dump), Error> {
+        let asked = SystemTime::now();
+        while self.files.len() >= self.most {
+            let Some(oldest) = self.files.pop_front() else { break };
+            // It may be gone.
+            let _ = fs::remove_file(oldest);
+        }
+        let mut taken = 0;
+        loop {
+            self.number += 1;
+            let path = self.path(name);
+            let mut sink = FileSink::new(&path);
+            match self.recorder.dump(&mut sink, key_values, asked) {
+                Err(Error::Sink(error))
+                    if error.kind() == ErrorKind::AlreadyExists && taken < MOST_TAKEN =>
+                {
+                    taken += 1;
+                }
+                result => {
+                    self.files.push_back(path.clone());
+                    return result.map(|dump| (path, dump));
+                }
+            }
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        let mut file = self.stem.clone();
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        let name = name.bytes().map(|byte| if plain(byte) { char::from(byte) } else { '-' });
+        let name: String = name.take(MOST_OF_NAME).collect();
+        file.push(format!("-{name}-{}.nettrace", self.number));
+        self.folder.join(file)
+    }
+}

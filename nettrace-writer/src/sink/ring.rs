@@ -1,0 +1,366 @@
+//! The last part of a trace, in memory: what a flight recorder keeps.
+//!
+//! The session writes one stream without an end. It is cut at its sequence points: stacks and label
+//! lists are defined again after each, so what follows needs only types and threads from before.
+//! These are kept when the rest of a *stretch* between two sequence points is given up. A dump is
+//! therefore the header, the types and threads that were kept, and the stretches that are there,
+//! as the session wrote them. The first sequence point tells how far the numbers of each thread
+//! are, so readers see what was given up as a gap. If a single stretch has no room, its first events
+//! are given up, but not what the others may refer to.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io::{self, ErrorKind, IoSlice},
+    mem,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use nettrace_format::v6::{self, BLOCK_HEADER, BlockKind, read};
+
+use crate::{
+    protocol::clock::Stopwatch,
+    sink::{
+        Batch, Sink, StreamEnd, WriteError, complete::batch_size, failure::during,
+        stream::not_started,
+    },
+    sync::Mutex,
+};
+
+/// What a flight recorder keeps: the events of the last time, in a bounded memory.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use nettrace_writer::Keep;
+///
+/// let keep = Keep::last(Duration::from_secs(10)).within(32 << 20);
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Keep {
+    pub(crate) time: Duration,
+    pub(crate) bytes: usize,
+}
+
+impl Keep {
+    /// After how many bytes, and after how much time, a session begins a stretch.
+    pub(crate) fn stretches(self) -> (u64, Duration) {
+        (self.bytes as u64 / 16, (self.time / 8).max(Duration::from_millis(100)))
+    }
+
+    /// Keeps at least the events of the last `time`, as far as they fit into 64 MiB.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::Keep;
+    /// let keep = Keep::last(Duration::from_secs(10));
+    /// ```
+    pub const fn last(time: Duration) -> Self {
+        Self { time, bytes: 64 << 20 }
+    }
+
+    /// Bounds the memory for the events that are kept, in bytes. It is beside the session's
+    /// [budget](crate::SessionBuilder::budget), and at least 1 MiB. A plain event takes about 30
+    /// bytes.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use nettrace_writer::Keep;
+    /// let keep = Keep::last(Duration::from_secs(60)).within(256 << 20);
+    /// ```
+    pub const fn within(mut self, bytes: usize) -> Self {
+        self.bytes = if bytes < 1 << 20 { 1 << 20 } else { bytes };
+        self
+    }
+}
+
+/// What a dump of a [flight recorder](crate::SessionBuilder::flight_recorder) contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Dump {
+    /// How many events the dump has.
+    pub events: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// How many events the recorder had given up before, because they were too old or there was no
+    /// room. Readers see them as lost.
+    pub given_up: u64,
+    /// Every event that was recorded from here on is in the dump, or counted as lost.
+    pub begins: SystemTime,
+    /// The dump has every event that was recorded before.
+    pub ends: SystemTime,
+}
+
+/// What is kept. The session's thread adds to it, and any thread makes dumps.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    keep: Keep,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    header: Vec<u8>,
+    end: Option<StreamEnd>,
+    /// The blocks of types, and the rows of the threads that live, from stretches that were given
+    /// up.
+    types: Vec<u8>,
+    threads: BTreeMap<u64, Box<[u8]>>,
+    thread_bytes: usize,
+    given_up: u64,
+    /// The last one is being written.
+    stretches: VecDeque<Stretch>,
+    bytes: usize,
+}
+
+/// What was written between two sequence points. It begins with the first of the two.
+#[derive(Clone, Debug)]
+struct Stretch {
+    age: Stopwatch,
+    /// All that the session recorded later is in this stretch or in a later one.
+    begins: SystemTime,
+    parts: Vec<Arc<Part>>,
+}
+
+/// Whole blocks.
+#[derive(Debug)]
+struct Part {
+    bytes: Vec<u8>,
+    /// Where each block ends.
+    ends: Vec<u64>,
+    events: u64,
+}
+
+impl Ring {
+    pub(crate) fn new(keep: Keep) -> Arc<Self> {
+        Arc::new(Self { keep, state: Mutex::default() })
+    }
+
+    pub(crate) fn keep(&self) -> Keep {
+        self.keep
+    }
+
+    /// What is there now. The session goes on. What it gives up stays in memory as long as this.
+    pub(crate) fn snapshot(&self) -> io::Result<Snapshot> {
+        let state = self.state.lock();
+        let Some(end) = state.end else { return Err(not_started()) };
+        Ok(Snapshot {
+            header: state.header.clone(),
+            end,
+            definitions: state.definitions().map_err(malformed)?,
+            stretches: state.stretches.iter().cloned().collect(),
+            given_up: state.given_up,
+        })
+    }
+}
+
+/// What a ring has kept at a moment.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    header: Vec<u8>,
+    end: StreamEnd,
+    definitions: Part,
+    stretches: Vec<Stretch>,
+    given_up: u64,
+}
+
+impl Snapshot {
+    /// Writes it to `sink`, with more key-values. `ends` is when it was asked for.
+    pub(crate) fn write(
+        self,
+        sink: &mut dyn Sink,
+        key_values: &[(&str, &str)],
+        ends: SystemTime,
+    ) -> io::Result<Dump> {
+        let Self { header, end, definitions, stretches, given_up } = self;
+        let given = given_up.to_string();
+        let key_values =
+            [("nettrace.given_up", &*given)].into_iter().chain(key_values.iter().copied());
+        let header = with_key_values(header, key_values).map_err(malformed)?;
+        sink.start(&header, end)?;
+        let bytes = (header.len() + end.bytes().len()) as u64;
+        let begins = stretches.first().map_or(ends, |first| first.begins);
+        let mut dump = Dump { events: 0, bytes, given_up, begins, ends };
+        let parts = stretches.iter().flat_map(|stretch| &stretch.parts);
+        for part in [&definitions].into_iter().chain(parts.map(|part| &**part)) {
+            let pieces = [IoSlice::new(&part.bytes)];
+            sink.write(&Batch::new(&pieces, &part.ends)).map_err(|error| error.source)?;
+            dump.events += part.events;
+            dump.bytes += part.bytes.len() as u64;
+        }
+        sink.finish()?;
+        Ok(dump)
+    }
+}
+
+impl State {
+    fn size(&self) -> usize {
+        self.header.len() + self.types.len() + self.thread_bytes + self.bytes
+    }
+
+    /// The blocks with what was kept of the stretches that were given up.
+    fn definitions(&self) -> Result<Part, read::Malformed> {
+        let mut bytes = self.types.clone();
+        let mut rows = Vec::new();
+        for row in self.threads.values() {
+            if rows.len() + row.len() > v6::MAX_BLOCK_SIZE {
+                v6::thread_block(&mem::take(&mut rows), &mut bytes)?;
+            }
+            rows.extend_from_slice(row);
+        }
+        v6::thread_block(&rows, &mut bytes)?;
+        let mut ends = Vec::new();
+        for block in read::blocks(&bytes) {
+            ends.push(ends.last().copied().unwrap_or(0) + block?.whole.len() as u64);
+        }
+        Ok(Part { bytes, ends, events: 0 })
+    }
+
+    /// Gives up the oldest stretch, but for the definitions that later ones need.
+    fn give_up_oldest(&mut self) -> Result<(), read::Malformed> {
+        let Some(stretch) = self.stretches.pop_front() else { return Ok(()) };
+        for part in stretch.parts {
+            self.bytes -= part.bytes.len();
+            self.given_up += part.events;
+            for block in read::blocks(&part.bytes) {
+                let block = block?;
+                if block.is(BlockKind::Metadata) {
+                    self.types.extend_from_slice(block.whole);
+                } else if block.is(BlockKind::Thread) {
+                    for (index, row) in read::thread_rows(block.body)? {
+                        self.thread_bytes += row.len();
+                        let before = self.threads.insert(index, row.into());
+                        self.thread_bytes -= before.map_or(0, |row| row.len());
+                    }
+                } else if block.is(BlockKind::RemoveThread) {
+                    for of in read::thread_sequences(block.body)? {
+                        let before = self.threads.remove(&of.thread);
+                        self.thread_bytes -= before.map_or(0, |row| row.len());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes room. Returns `false` if there is nothing to give up.
+    fn give_up_something(&mut self) -> Result<bool, read::Malformed> {
+        if self.stretches.len() > 1 {
+            self.give_up_oldest()?;
+            return Ok(true);
+        }
+        // Of a stretch alone, the later events may need the stacks and label lists of the first.
+        let parts = self.stretches.front_mut().map(|stretch| &mut stretch.parts);
+        let Some(part) = parts.into_iter().flatten().find(|part| part.events > 0) else {
+            return Ok(false);
+        };
+        let mut without = Part { bytes: Vec::new(), ends: Vec::new(), events: 0 };
+        for block in read::blocks(&part.bytes) {
+            let block = block?;
+            if !block.is(BlockKind::Event) {
+                without.bytes.extend_from_slice(block.whole);
+                without.ends.push(without.bytes.len() as u64);
+            }
+        }
+        self.bytes -= part.bytes.len() - without.bytes.len();
+        self.given_up += part.events;
+        *part = Arc::new(without);
+        Ok(true)
+    }
+
+    /// Begins a stretch.
+    fn begin(&mut self) {
+        let (age, begins) = (Stopwatch::start(), SystemTime::now());
+        self.stretches.push_back(Stretch { age, begins, parts: Vec::new() });
+    }
+
+    fn add(&mut self, part: Part) {
+        if self.stretches.is_empty() {
+            self.begin();
+        }
+        self.bytes += part.bytes.len();
+        let Some(last) = self.stretches.back_mut() else { unreachable!("one was begun") };
+        last.parts.push(Arc::new(part));
+    }
+
+    /// Adds a batch. Sequence points begin stretches.
+    fn write(&mut self, batch: &Batch<'_>, keep: Keep) -> Result<(), read::Malformed> {
+        let mut bytes = Vec::with_capacity(batch.pieces.iter().map(|piece| piece.len()).sum());
+        batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+        let len = bytes.len();
+        while self.size() + len > keep.bytes && self.give_up_something()? {}
+        let rows_before = |block: usize| match block {
+            0 => 0,
+            block => batch.rows.get(block - 1).copied().unwrap_or(0),
+        };
+        // Where the blocks of the part begin that is being cut out.
+        let (mut from, mut first) = (0, 0);
+        for at in 0..=batch.block_ends.len() {
+            let start = at.checked_sub(1).map_or(0, |before| batch.block_ends[before] as usize);
+            let kind = bytes.get(start..).and_then(|rest| rest.get(BLOCK_HEADER - 1));
+            let is_point = kind == Some(&(BlockKind::SequencePoint as u8));
+            if (is_point || at == batch.block_ends.len()) && start > from {
+                let ends = batch.block_ends[first..at].iter().map(|end| end - from as u64);
+                let ends = ends.collect();
+                let is_all = (from, start) == (0, len);
+                let bytes =
+                    if is_all { mem::take(&mut bytes) } else { bytes[from..start].to_vec() };
+                self.add(Part { bytes, ends, events: rows_before(at) - rows_before(first) });
+                (from, first) = (start, at);
+            }
+            if is_point {
+                self.begin();
+            }
+        }
+        // The second stretch alone reaches back far enough.
+        while self.stretches.get(1).is_some_and(|second| second.age.elapsed() >= keep.time) {
+            self.give_up_oldest()?;
+        }
+        Ok(())
+    }
+}
+
+/// A header with more key-values.
+fn with_key_values<'a>(
+    mut header: Vec<u8>,
+    key_values: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<Vec<u8>, read::Malformed> {
+    let mut start = Vec::new();
+    v6::stream_header(&mut start);
+    let block = header.split_off(start.len());
+    let body = read::blocks(&block).next().ok_or(read::Malformed)??.body;
+    v6::more_key_values(body, key_values, &mut header)?;
+    Ok(header)
+}
+
+fn malformed(error: read::Malformed) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, error)
+}
+
+/// The sink of a session with a flight recorder.
+#[derive(Debug)]
+pub(crate) struct RingSink(pub(crate) Arc<Ring>);
+
+impl Sink for RingSink {
+    fn start(&mut self, header: &[u8], end: StreamEnd) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        let events = state.stretches.iter().flat_map(|stretch| &stretch.parts);
+        let given_up = state.given_up + events.map(|part| part.events).sum::<u64>();
+        *state = State { header: header.to_vec(), end: Some(end), given_up, ..State::default() };
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch<'_>) -> Result<(), WriteError> {
+        let mut state = self.0.state.lock();
+        let Some(end) = state.end else { return Err(not_started().into()) };
+        batch_size(batch, end.bytes())?;
+        state
+            .write(batch, self.0.keep)
+            .map_err(|error| during("keep events", malformed(error)).into())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

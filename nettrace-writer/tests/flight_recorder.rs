@@ -1,0 +1,295 @@
+//! Flight recorders: what a dump has is what was recorded last, and the rest is counted.
+
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "tests of threads")]
+
+mod trace_support;
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime},
+};
+
+use nettrace_reader::Reader;
+use nettrace_writer::{
+    Emit, Error, Format, Keep, Label, Session, TraceEvent, Triggers, enter_labels,
+    sink::{FileSink, MemorySink},
+};
+
+use crate::trace_support::{Seen, read, sound};
+
+const LONG: Duration = Duration::from_secs(3_600);
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Flight-Work")]
+struct Work {
+    number: u64,
+    text: &'static str,
+}
+
+#[derive(TraceEvent)]
+#[trace_event(provider = "Flight-Work")]
+struct Once {
+    number: u64,
+}
+
+/// A dump of a session, what it says, and its events in the order of time.
+fn dump(session: &Session) -> (nettrace_writer::Dump, Vec<u8>, Vec<Seen>) {
+    let memory = MemorySink::new();
+    let dump = session.dump(memory.clone()).unwrap();
+    let bytes = memory.bytes();
+    assert_eq!(dump.bytes, bytes.len() as u64);
+    let (events, _) = sound(&bytes, &[]);
+    assert_eq!(dump.events, events);
+    let seen = read(&bytes);
+    (dump, bytes, seen)
+}
+
+#[test]
+fn a_dump_has_the_last_events_and_what_they_refer_to() {
+    let keep = Keep::last(LONG).within(1 << 20);
+    let session = Session::builder().flight_recorder(keep).provider("Flight-Work");
+    let session = session.start().unwrap();
+    // A type and a thread that are defined once, and needed by the last event.
+    let (now, when) = std::sync::mpsc::channel::<()>();
+    let thread = thread::Builder::new().name("early".to_owned());
+    let thread = thread.spawn(move || {
+        Once { number: 0 }.emit();
+        when.recv().unwrap();
+        Once { number: 1 }.emit();
+    });
+    let mut number = 0;
+    for _ in 0..100 {
+        for _ in 0..1_000 {
+            let _labels = enter_labels(&[Label::Int("number", number as i64)]).unwrap();
+            Work { number, text: "some text, so that a megabyte is soon full" }.emit();
+            number += 1;
+        }
+        session.flush().unwrap();
+    }
+    now.send(()).unwrap();
+    thread.unwrap().join().unwrap();
+    let stats = session.stats();
+    let (dump, bytes, seen) = dump(&session);
+    assert_eq!(stats.dropped(), 0, "{stats:?}");
+    assert_eq!(dump.events + dump.given_up, number + 2);
+    assert!((1_000..50_000).contains(&dump.events), "{dump:?}");
+    assert!(bytes.len() < (1 << 20) + 4_096, "{} bytes", bytes.len());
+    let last = seen.last().unwrap();
+    assert_eq!((&*last.name, last.value()), ("Once", 1));
+    assert_eq!(last.thread_name.as_deref(), Some("early"));
+    let work: Vec<_> = seen.iter().filter(|event| event.name == "Work").collect();
+    assert!(work.iter().zip(number - work.len() as u64..).all(|(event, at)| event.value() == at));
+    assert!(work.iter().all(|event| event.labels.len() == 1), "{:?}", work[0]);
+    let reader = Reader::new(&bytes[..]).unwrap();
+    let given_up = dump.given_up.to_string();
+    assert_eq!(reader.trace().value("nettrace.given_up"), Some(&*given_up));
+}
+
+#[test]
+fn what_is_too_old_is_given_up() {
+    let session = Session::builder().flight_recorder(Keep::last(Duration::ZERO));
+    let session = session.provider("Flight-Old").flush_interval(LONG).start().unwrap();
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Flight-Old")]
+    struct Old {
+        number: u64,
+    }
+    for number in 0..20 {
+        Old { number }.emit();
+        session.flush().unwrap();
+    }
+    // The sequence point of the dump itself makes all of it old.
+    let (dump, ..) = dump(&session);
+    assert_eq!((dump.events, dump.given_up), (0, 20));
+    assert!(dump.begins <= SystemTime::now() && dump.ends <= SystemTime::now());
+}
+
+#[test]
+fn dumps_lose_nothing_while_threads_emit_and_end() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Flight-Busy")]
+    struct Busy {
+        number: u64,
+    }
+    let keep = Keep::last(LONG).within(1 << 20);
+    let session = Session::builder().flight_recorder(keep).provider("Flight-Busy");
+    let session = session.flush_interval(Duration::from_millis(2)).start().unwrap();
+    let (is_over, attempted) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let work = || {
+                        (0..500).for_each(|number| Busy { number }.emit());
+                        attempted.fetch_add(500, Ordering::SeqCst);
+                    };
+                    work();
+                    thread::scope(|scope| scope.spawn(work).join().unwrap());
+                }
+            });
+        }
+        let dumps: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut last = 0;
+                    for _ in 0..20 {
+                        let (dump, ..) = dump(&session);
+                        let all = dump.events + dump.given_up;
+                        assert!(all >= last, "{dump:?}");
+                        last = all;
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = dumps.into_iter().map(|dump| dump.join()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.unwrap());
+    });
+    let stats = session.stats();
+    let (last, ..) = dump(&session);
+    assert_eq!(last.events + last.given_up + stats.dropped(), attempted.into_inner());
+    assert_eq!(session.finish().unwrap().attempted, stats.attempted);
+}
+
+#[test]
+fn a_stretch_that_has_no_room_loses_its_first_events() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Flight-Burst")]
+    struct Burst {
+        number: u64,
+        text: &'static str,
+    }
+    let keep = Keep::last(LONG).within(1 << 20);
+    // One round writes all of it, before its sequence point.
+    let session = Session::builder().flight_recorder(keep).provider("Flight-Burst");
+    let session = session.flush_interval(LONG).start().unwrap();
+    for number in 0..200_000 {
+        Burst { number, text: "a burst" }.emit();
+    }
+    let stats = session.stats();
+    let (dump, bytes, seen) = dump(&session);
+    assert_eq!(dump.events + dump.given_up + stats.dropped(), 200_000, "{dump:?} {stats:?}");
+    assert!(bytes.len() < 3 << 20, "{} bytes, of which one batch may be more", bytes.len());
+    assert!(!seen.is_empty() && seen.windows(2).all(|pair| pair[0].value() < pair[1].value()));
+}
+
+/// Waits until a session has written `written` dumps.
+fn wait_for(session: &Session, written: u64) {
+    let start = Instant::now();
+    while session.dump_counts().written < written {
+        assert!(start.elapsed() < Duration::from_secs(240), "{:?}", session.dump_counts());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn triggers_write_files_with_what_came_after() {
+    #[derive(TraceEvent)]
+    #[trace_event(provider = "Flight-Trigger")]
+    struct Step {
+        number: u64,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("shop-slow-1.nettrace"), "of another run").unwrap();
+    let triggers = Triggers::new(folder.path().join("."), "shop").files(2);
+    let triggers = triggers.at_most_every(LONG).after(LONG);
+    let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+    let session = session.provider("Flight-Trigger").start().unwrap();
+    Step { number: 1 }.emit();
+    assert!(session.trigger("slow", &[("route", "/cart")]));
+    assert!(!session.trigger("slow", &[]), "it came shortly before");
+    assert!(session.trigger("../failed\n", &[]), "another kind");
+    Step { number: 2 }.emit();
+    // The end of the session ends the wait, too. One dump is for both.
+    session.finish().unwrap();
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    let bytes = fs::read(folder.path().join("shop-slow-2.nettrace")).unwrap();
+    assert_eq!(sound(&bytes, &[]), (2, 0));
+    let reader = Reader::new(&bytes[..]).unwrap();
+    assert_eq!(reader.trace().value("nettrace.trigger"), Some("slow, ../failed\n"));
+    assert_eq!(reader.trace().value("route"), Some("/cart"));
+}
+
+#[test]
+fn old_dumps_make_room() {
+    let folder = tempfile::tempdir().unwrap();
+    let triggers = Triggers::new(folder.path().join("new/folder"), "shop-{pid}").files(2);
+    let triggers = triggers.at_most_every(Duration::ZERO);
+    let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+    let session = session.provider("Flight-None").start().unwrap();
+    for written in 1..=5 {
+        assert!(session.trigger("a/b", &[]));
+        wait_for(&session, written);
+    }
+    let folder = folder.path().join("new/folder");
+    let mut names: Vec<_> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    let pid = std::process::id();
+    let expected = [4, 5].map(|number| format!("shop-{pid}-a-b-{number}.nettrace"));
+    assert_eq!(names, expected);
+    // Nobody can write there any more.
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "a file").unwrap();
+    assert!(session.trigger("a/b", &[]));
+    let start = Instant::now();
+    while session.dump_counts().failed == 0 {
+        assert!(start.elapsed() < Duration::from_secs(240));
+        thread::sleep(Duration::from_millis(2));
+    }
+    let counts = session.dump_counts();
+    assert!(counts.last_error.unwrap().contains("new/folder"), "the error names the file");
+    assert_eq!(counts.last.unwrap().0, folder.join(&expected[1]));
+}
+
+#[test]
+fn a_panic_is_in_its_dump() {
+    let folder = tempfile::tempdir().unwrap();
+    let triggers = Triggers::new(folder.path(), "panics").on_panic().after(LONG);
+    let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
+    let session = session.provider("NetTrace-Panics").start().unwrap();
+    let session = Arc::new(session);
+    thread::spawn(|| panic!("on purpose, {}", 7)).join().unwrap_err();
+    wait_for(&session, 1);
+    let bytes = fs::read(folder.path().join("panics-panic-1.nettrace")).unwrap();
+    let seen = read(&bytes);
+    assert!(seen.iter().any(|event| event.name == "Panic"), "{seen:?}");
+    let reader = Reader::new(&bytes[..]).unwrap();
+    assert_eq!(reader.trace().value("panic.message"), Some("on purpose, 7"));
+    let place = reader.trace().value("panic.location").unwrap();
+    assert!(place.contains("flight_recorder.rs:"), "{place}");
+}
+
+#[test]
+fn mistakes_are_errors() {
+    let keep = Keep::last(LONG);
+    let error = Session::builder().flight_recorder(keep).format(Format::V5).start().unwrap_err();
+    assert!(matches!(error, Error::RecorderFormat), "{error}");
+    let memory = MemorySink::new();
+    let triggers = Triggers::new("folder", "stem");
+    let error = Session::builder().sink(memory.clone()).triggers(triggers).start().unwrap_err();
+    assert!(matches!(error, Error::NoRecorder), "{error}");
+    let session = Session::builder().sink(memory).provider("Flight-None").start().unwrap();
+    let error = session.dump(MemorySink::new()).unwrap_err();
+    assert!(matches!(error, Error::NoRecorder), "{error}");
+    assert!(!session.trigger("slow", &[]));
+    // A folder that cannot be made.
+    let triggers = Triggers::new("/dev/null/dumps", "stem");
+    let builder = Session::builder().flight_recorder(keep).triggers(triggers);
+    let error = builder.start().unwrap_err();
+    assert!(error.to_string().contains("/dev/null/dumps"), "{error}");
+    // A dump that fails leaves what is kept.
+    let session = Session::builder().flight_recorder(keep).provider("Flight-None");
+    let session = session.start().unwrap();
+    let error = session.dump(FileSink::new("/no/such/folder/dump.nettrace")).unwrap_err();
+    assert!(error.to_string().contains("/no/such/folder"), "{error}");
+    session.dump(MemorySink::new()).unwrap();
+}
