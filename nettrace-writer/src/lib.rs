@@ -126,7 +126,7 @@ cfg_if::cfg_if! {
                 Session,
                 builder::SessionBuilder,
                 health::{Health, health},
-                triggers::{DumpCounts, Triggers},
+                triggers::{DumpCounts, Trigger, Triggers},
             },
             shared::{
                 choices::{Ids, OnFull},

@@ -201,9 +201,9 @@ fn triggers_write_files_with_what_came_after() {
     let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
     let session = session.provider("Flight-Trigger").start().unwrap();
     Step { number: 1 }.emit();
-    assert!(session.trigger("slow", &[("route", "/cart")]));
-    assert!(!session.trigger("slow", &[]), "it came shortly before");
-    assert!(session.trigger("../failed\n", &[]), "another kind");
+    assert!(session.trigger("slow").fire(&[("route", "/cart")]));
+    assert!(!session.trigger("slow").fire(&[]), "it came shortly before");
+    assert!(session.trigger("../failed\n").fire(&[]), "another kind");
     Step { number: 2 }.emit();
     // The end of the session ends the wait, too. One dump is for both.
     session.finish().unwrap();
@@ -224,7 +224,7 @@ fn old_dumps_make_room() {
     let session = Session::builder().flight_recorder(Keep::last(LONG)).triggers(triggers);
     let session = session.provider("Flight-None").start().unwrap();
     for written in 1..=5 {
-        assert!(session.trigger("a/b", &[]));
+        assert!(session.trigger("a/b").fire(&[]));
         wait_for(&session, written);
     }
     let folder = folder.path().join("new/folder");
@@ -239,7 +239,7 @@ fn old_dumps_make_room() {
     // Nobody can write there any more.
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, "a file").unwrap();
-    assert!(session.trigger("a/b", &[]));
+    assert!(session.trigger("a/b").fire(&[]));
     let start = Instant::now();
     while session.dump_counts().failed == 0 {
         assert!(start.elapsed() < Duration::from_secs(240));
@@ -280,7 +280,7 @@ fn mistakes_are_errors() {
     let session = Session::builder().sink(memory).provider("Flight-None").start().unwrap();
     let error = session.dump(MemorySink::new()).unwrap_err();
     assert!(matches!(error, Error::NoRecorder), "{error}");
-    assert!(!session.trigger("slow", &[]));
+    assert!(!session.trigger("slow").fire(&[]));
     // A folder that cannot be made.
     let triggers = Triggers::new("/dev/null/dumps", "stem");
     let builder = Session::builder().flight_recorder(keep).triggers(triggers);

@@ -1,6 +1,12 @@
 //! The shop: its routes, and what they call.
 
-use std::{convert::Infallible, fmt, panic, pin::Pin, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt, panic,
+    pin::Pin,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Extension, Router,
@@ -13,7 +19,9 @@ use axum::{
 };
 use futures_util::stream;
 use nettrace_tower::ServerLayer;
-use nettrace_writer::{Context, Emit, FutureExt as _, Label, Sampling, TraceEvent, traced};
+use nettrace_writer::{
+    Context, Emit, FutureExt as _, Label, Sampling, TraceEvent, Trigger, traced,
+};
 use tokio::{join, select, sync::oneshot, time::sleep};
 use tracing::Instrument as _;
 
@@ -27,6 +35,17 @@ use crate::{
 
 /// The provider of the shop's own events and spans.
 pub(crate) const PROVIDER: &str = "Example-Service";
+
+/// What happens when a request is slow.
+static SLOW: OnceLock<Trigger> = OnceLock::new();
+
+/// A request that takes longer is slow.
+const SLOW_AFTER: Duration = Duration::from_millis(8);
+
+/// Fires `slow` at each request that is slow.
+pub(crate) fn watch(slow: Trigger) {
+    let _ = SLOW.set(slow);
+}
 
 /// How deep the tree of categories is.
 const DEPTH: u32 = 40;
@@ -255,7 +274,11 @@ async fn report(Extension(caller): Extension<Call>, lines: Path<u64>) -> Respons
 #[tracing::instrument(skip_all, fields(millis = millis.0))]
 async fn slow(Extension(caller): Extension<Call>, millis: Path<u64>) -> String {
     Call::begin("slow", caller);
+    let began = Instant::now();
     sleep(Duration::from_millis(millis.0)).await;
+    if let Some(slow) = SLOW.get().filter(|_| began.elapsed() >= SLOW_AFTER) {
+        slow.fire(&[("route", "/slow/{millis}")]);
+    }
     format!("waited, and sells {ITEMS} items\n")
 }
 

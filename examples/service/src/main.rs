@@ -82,6 +82,10 @@ struct Args {
     /// Keep only the requests that take so long, or fail. The others are counted
     #[arg(long, value_name = "MILLISECONDS")]
     keep_slow: Option<u64>,
+    /// Write no trace, but keep the last ten seconds in memory, and write them to a file in this
+    /// folder when a request is slow or panics
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["out", "keep_slow"])]
+    black_box: Option<PathBuf>,
     /// Begin so many requests a second, instead of each when another is done
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rate: Option<u32>,

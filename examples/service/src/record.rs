@@ -14,7 +14,7 @@ use std::{
 
 use nettrace_metrics::{Reporter, Reporting};
 use nettrace_tail::{Tail, TailCounter, TailCounts};
-use nettrace_writer::{SampledOut, Session, sink::FileOptions};
+use nettrace_writer::{Keep, SampledOut, Session, Triggers, sink::FileOptions};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -80,9 +80,15 @@ impl Recording {
             Tracing::Nettrace => {
                 let file = FileOptions::new(out(args.format.extension()));
                 let file = file.overwrite(args.overwrite).build();
-                let (session, tail) = match args.keep_slow {
-                    None => (Session::builder().sink(file), None),
-                    Some(millis) => {
+                let (session, tail) = match (args.keep_slow, &args.black_box) {
+                    (None, None) => (Session::builder().sink(file), None),
+                    (None, Some(folder)) => {
+                        let triggers = Triggers::new(folder, "{exe}-{pid}");
+                        let triggers = triggers.after(Duration::from_secs(2)).on_panic();
+                        let keep = Keep::last(Duration::from_secs(10)).within(32 << 20);
+                        (Session::builder().flight_recorder(keep).triggers(triggers), None)
+                    }
+                    (Some(millis), _) => {
                         let slow = Duration::from_millis(millis);
                         let tail = Tail::new(file).window(slow.max(Duration::from_secs(1)));
                         let tail = tail.ask(nettrace_tower::PROVIDER, "ClientRequest", slow);
@@ -92,7 +98,9 @@ impl Recording {
                     }
                 };
                 let session = session.format(args.format).provider(nettrace_tower::PROVIDER);
-                let session = session.provider(app::PROVIDER).provider(COUNTERS).start()?;
+                let session = session.provider(app::PROVIDER).provider(COUNTERS);
+                let session = session.provider("NetTrace-Panics").start()?;
+                app::watch(session.trigger("slow"));
                 let counters = (!args.counters.is_zero()).then(|| {
                     nettrace_metrics::observe_process();
                     let reporter = Reporter::every(args.counters);

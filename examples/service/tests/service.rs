@@ -185,3 +185,24 @@ fn it_ends_after_the_time_that_was_asked_for() {
         assert!(seconds >= 1.0, "{seconds}");
     }
 }
+
+#[test]
+fn a_black_box_has_the_requests_before_one_that_was_slow() {
+    let folder = tempfile::tempdir().unwrap();
+    let dumps = folder.path().join("dumps");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_service"));
+    command.args(["--load", "2000", "--black-box"]).arg(&dumps);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let files: Vec<_> = fs::read_dir(&dumps).unwrap().map(|file| file.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "all that are slow within a minute have one dump: {files:?}");
+    assert!(files[0].to_str().unwrap().contains("-slow-1.nettrace"), "{files:?}");
+    let bytes = fs::read(&files[0]).unwrap();
+    let mut reader = nettrace_reader::Reader::new(&bytes[..]).unwrap();
+    reader.read_to_end().unwrap();
+    assert!(reader.totals().events > 1_000 && reader.totals().lost == 0, "{:?}", reader.totals());
+    assert_eq!(reader.trace().value("nettrace.trigger"), Some("slow"));
+    assert_eq!(reader.trace().value("route"), Some("/slow/{millis}"));
+    let written: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(written.len(), 1, "nothing but the dumps");
+}

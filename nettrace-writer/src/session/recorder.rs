@@ -7,7 +7,7 @@ use crate::{
         Session,
         builder::SessionBuilder,
         flush,
-        triggers::{DumpCounts, Triggers},
+        triggers::{DumpCounts, Trigger, Triggers},
     },
     shared::{Shared, error::Error, local, sessions::Slot},
     sink::{
@@ -142,22 +142,13 @@ impl Session {
         recorder.dump(&mut sink, key_values, SystemTime::now())
     }
 
-    /// Makes a [flight recorder](SessionBuilder::flight_recorder) with
-    /// [triggers](SessionBuilder::triggers) write a dump, in a thread of its own: this does not
-    /// wait. The name of the trigger is in the name of the file and, with `key_values`, in the
-    /// trace.
-    ///
-    /// Returns `false` if there will be no dump: because one of the same name came shortly before,
-    /// because 64 others wait, or because the session has no triggers.
+    /// A trigger of this name, which makes the session's [triggers](SessionBuilder::triggers) write
+    /// a dump.
     ///
     /// See [`Triggers`] for an example.
-    #[expect(
-        clippy::must_use_candidate,
-        reason = "most callers do not mind whether it is left out"
-    )]
-    pub fn trigger(&self, name: &str, key_values: &[(&str, &str)]) -> bool {
-        let Some(watch) = self.watch() else { return false };
-        local::holding_locks(|| watch.control.ask(name, key_values, false, None)).unwrap_or(false)
+    #[must_use]
+    pub fn trigger(&self, name: &str) -> Trigger {
+        Trigger::new(self.watch().map(|watch| Arc::clone(&watch.control)), name)
     }
 
     /// How many dumps the session's [triggers](SessionBuilder::triggers) have made, and the last

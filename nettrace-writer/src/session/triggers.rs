@@ -51,8 +51,9 @@ const PANIC_PATIENCE: Duration = Duration::from_secs(2);
 /// let keep = Keep::last(Duration::from_secs(10));
 /// let session = Session::builder().flight_recorder(keep).triggers(triggers).start()?;
 ///
-/// // In a handler whose request took too long:
-/// session.trigger("slow", &[("route", "/cart")]);
+/// let slow = session.trigger("slow");
+/// // In a handler, when a request took too long:
+/// slow.fire(&[("route", "/cart")]);
 /// # session.finish()?;
 /// # let name = format!("shop-{}-slow-1.nettrace", std::process::id());
 /// # assert!(directory.join(name).exists());
@@ -134,6 +135,34 @@ impl Triggers {
     pub fn on_panic(mut self) -> Self {
         self.on_panic = true;
         self
+    }
+}
+
+/// Makes a session write a dump. [`Session::trigger`](crate::Session::trigger) returns it. Clones
+/// can go wherever there is something to watch.
+#[derive(Clone, Debug)]
+pub struct Trigger {
+    control: Option<Arc<Control>>,
+    name: Arc<str>,
+}
+
+impl Trigger {
+    pub(crate) fn new(control: Option<Arc<Control>>, name: &str) -> Self {
+        Self { control, name: name.into() }
+    }
+
+    /// Asks for a dump, in a thread of its own: this does not wait. The trigger's name is in the
+    /// name of the file and, with `key_values`, in the trace.
+    ///
+    /// Returns `false` if there will be no dump: because one of the same name came shortly before,
+    /// because 64 others wait, or because the session has ended or has no triggers.
+    ///
+    /// See [`Triggers`] for an example.
+    #[expect(clippy::must_use_candidate, reason = "most callers do not mind what is left out")]
+    pub fn fire(&self, key_values: &[(&str, &str)]) -> bool {
+        let Some(control) = &self.control else { return false };
+        let ask = || control.ask(&self.name, key_values, false, None);
+        local::holding_locks(ask).unwrap_or(false)
     }
 }
 
