@@ -16,7 +16,10 @@ use benches::{
     options::Options,
     report::{Report, median},
 };
-use nettrace_writer::{Emit, OnFull, Session, SessionBuilder, Stats, sink::MemorySink};
+use nettrace_writer::{
+    Emit, Keep, OnFull, Session, SessionBuilder, Stats,
+    sink::{FileSink, MemorySink},
+};
 use tempfile::TempDir;
 use testkit::reference;
 
@@ -39,6 +42,9 @@ fn main() {
     }
     if options.wants("header_bytes") {
         header_bytes(&options, &mut report);
+    }
+    if options.wants("flight_recorder") {
+        flight_recorder(&options, &mut report);
     }
     report.finish();
 }
@@ -72,6 +78,42 @@ fn dev_null(options: &Options, report: &mut Report) {
         }
         Err(why) => report.skip("dev_null_over_eventpipe", &why),
     }
+}
+
+/// Emits as fast as one thread can into a flight recorder, beside a session whose sink takes
+/// everything. Both wait instead of dropping. Then 64 MiB are dumped into a file in memory.
+fn flight_recorder(options: &Options, report: &mut Report) {
+    const KEPT: usize = 64 << 20;
+    let keep = Keep::last(Duration::from_secs(3_600)).within(KEPT);
+    let span = seconds(options) / 5;
+    let rate = |builder: SessionBuilder| {
+        record(builder.on_full(OnFull::Block), span, u64::MAX).events_per_second()
+    };
+    let (mut kept, mut written) = (Vec::new(), Vec::new());
+    for _ in 0..options.amount(5, 1) {
+        kept.push(rate(Session::builder().flight_recorder(keep)));
+        written.push(rate(Session::builder().file("/dev/null")));
+    }
+    report.figure("flight_recorder_events_per_second", kept.clone());
+    report.ratio("flight_recorder_of_dev_null", median(kept) / median(written));
+
+    let Some(folder) = machine::tmpfs().and_then(|_| folder().ok()) else {
+        return report.skip("flight_recorder_dump", "the system has no folder for files in memory");
+    };
+    let session = Session::builder().flight_recorder(keep).provider(PROVIDER).on_full(OnFull::Block);
+    let session = session.start().expect("a flight recorder starts");
+    for number in 0..options.amount(2 * KEPT as u64 / ROW, 10_000) {
+        Two { a: number, b: number }.emit();
+    }
+    session.flush().expect("memory takes everything");
+    let mut millis = Vec::new();
+    for number in 0..options.amount(5, 1) {
+        let file = FileSink::new(folder.path().join(format!("{number}.nettrace")));
+        let start = Instant::now();
+        let dump = session.dump(file).expect("memory is free");
+        millis.push(start.elapsed().as_secs_f64() * 1e3 * KEPT as f64 / dump.bytes as f64);
+    }
+    report.figure("flight_recorder_dump_64_mib_ms", millis);
 }
 
 /// How many events a second the floor records.

@@ -196,6 +196,7 @@ pub mod __process {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/spans.md")]
+#[doc = include_str!("../../docs/black_box.md")]
 #[doc = include_str!("../README.md")]
 #[doc(hidden)]
 pub mod readme {}

@@ -112,6 +112,8 @@ struct State {
     /// The last one is being written.
     stretches: VecDeque<Stretch>,
     bytes: usize,
+    /// The memory of a part that was given up. Pages that are new cost more than to fill them.
+    spare: Vec<u8>,
 }
 
 /// What was written between two sequence points. It begins with the first of the two.
@@ -221,7 +223,7 @@ impl State {
     fn give_up_oldest(&mut self) -> Result<(), read::Malformed> {
         let Some(stretch) = self.stretches.pop_front() else { return Ok(()) };
         for part in stretch.parts {
-            self.bytes -= part.bytes.len();
+            self.bytes -= part.bytes.capacity();
             self.given_up += part.events;
             for block in read::blocks(&part.bytes) {
                 let block = block?;
@@ -240,8 +242,22 @@ impl State {
                     }
                 }
             }
+            // A dump may still have it.
+            if let Some(part) = Arc::into_inner(part) {
+                self.spare = part.bytes;
+            }
         }
         Ok(())
+    }
+
+    /// An empty buffer for `len` bytes, of which not more than half stays empty.
+    fn buffer(&mut self, len: usize) -> Vec<u8> {
+        let mut bytes = mem::take(&mut self.spare);
+        if !(len..=2 * len).contains(&bytes.capacity()) {
+            return Vec::with_capacity(len);
+        }
+        bytes.clear();
+        bytes
     }
 
     /// Makes room. Returns `false` if there is nothing to give up.
@@ -263,7 +279,8 @@ impl State {
                 without.ends.push(without.bytes.len() as u64);
             }
         }
-        self.bytes -= part.bytes.len() - without.bytes.len();
+        without.bytes.shrink_to_fit();
+        self.bytes -= part.bytes.capacity() - without.bytes.capacity();
         self.given_up += part.events;
         *part = Arc::new(without);
         Ok(true)
@@ -279,17 +296,17 @@ impl State {
         if self.stretches.is_empty() {
             self.begin();
         }
-        self.bytes += part.bytes.len();
+        self.bytes += part.bytes.capacity();
         let Some(last) = self.stretches.back_mut() else { unreachable!("one was begun") };
         last.parts.push(Arc::new(part));
     }
 
     /// Adds a batch. Sequence points begin stretches.
     fn write(&mut self, batch: &Batch<'_>, keep: Keep) -> Result<(), read::Malformed> {
-        let mut bytes = Vec::with_capacity(batch.pieces.iter().map(|piece| piece.len()).sum());
-        batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
-        let len = bytes.len();
+        let len = batch.pieces.iter().map(|piece| piece.len()).sum();
         while self.size() + len > keep.bytes && self.give_up_something()? {}
+        let mut bytes = self.buffer(len);
+        batch.pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
         let rows_before = |block: usize| match block {
             0 => 0,
             block => batch.rows.get(block - 1).copied().unwrap_or(0),
