@@ -68,7 +68,7 @@ impl SessionBuilder {
     /// Answered { status: 500 }.emit();
     /// let dump = session.dump(FileSink::new(directory.join("slow.nettrace")))?;
     /// assert_eq!((dump.events, dump.given_up), (1, 0));
-    /// # Ok::<(), nettrace_writer::Error>(())
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// The session's format must be [version 6](crate::Format::V6), the default. Otherwise
