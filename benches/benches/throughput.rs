@@ -100,7 +100,8 @@ fn flight_recorder(options: &Options, report: &mut Report) {
     let Some(folder) = machine::tmpfs().and_then(|_| folder().ok()) else {
         return report.skip("flight_recorder_dump", "the system has no folder for files in memory");
     };
-    let session = Session::builder().flight_recorder(keep).provider(PROVIDER).on_full(OnFull::Block);
+    let session =
+        Session::builder().flight_recorder(keep).provider(PROVIDER).on_full(OnFull::Block);
     let session = session.start().expect("a flight recorder starts");
     for number in 0..options.amount(2 * KEPT as u64 / ROW, 10_000) {
         Two { a: number, b: number }.emit();

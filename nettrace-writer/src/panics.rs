@@ -9,6 +9,7 @@ use std::{
     any::Any,
     panic::{self, PanicHookInfo},
     sync::{OnceLock, Weak},
+    time::Duration,
 };
 
 use crate::{
@@ -118,8 +119,11 @@ pub(crate) fn tell(listener: Weak<dyn AfterPanic>) {
 }
 
 fn tell_listeners(message: &str, place: &str, ends_process: bool) {
-    // They take locks, which a signal handler that panics may have interrupted.
-    let Some(listeners) = local::holding_locks(|| LISTENERS.lock().clone()) else { return };
+    // They take locks, which a signal handler that panics may have interrupted, or which a thread
+    // of the parent holds in the child of a fork.
+    let patience = Duration::from_millis(100);
+    let listeners = || LISTENERS.try_lock_for(patience).map(|listeners| listeners.clone());
+    let Some(Some(listeners)) = local::holding_locks(listeners) else { return };
     for listener in listeners.iter().filter_map(Weak::upgrade) {
         listener.panicked(message, place, ends_process);
     }

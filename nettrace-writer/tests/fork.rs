@@ -18,8 +18,8 @@ use std::{
 
 use nettrace_context::{SpanId, TraceId};
 use nettrace_writer::{
-    Context, Emit, End, EnteredSpan, Error, Parent, Session, SpanEvents, TraceEvent,
-    sink::MemorySink,
+    Context, Emit, End, EnteredSpan, Error, Keep, Parent, Session, SpanEvents, TraceEvent,
+    Triggers, sink::MemorySink,
 };
 use testkit::process::{alone, skipped_in_emulator, this_program};
 
@@ -407,4 +407,38 @@ fn a_child_makes_other_ids_than_its_parent() {
         );
     }
     session.finish().unwrap();
+}
+
+#[test]
+fn a_child_has_no_flight_recorder_and_may_start_one() {
+    if !alone("a_child_has_no_flight_recorder_and_may_start_one") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = |name| {
+        let keep = Keep::last(Duration::from_secs(60));
+        let triggers = Triggers::new(folder.path(), name).on_panic();
+        Session::builder().flight_recorder(keep).triggers(triggers).provider("Fork-Child").start()
+    };
+    let session = recorder("parent").unwrap();
+    Mark { value: 1 }.emit();
+    let trigger = session.trigger("slow");
+    let answer = in_child(|| {
+        let is_refused = matches!(session.dump(MemorySink::new()), Err(Error::Forked));
+        // A panic is told to the triggers.
+        let _ = catch_unwind(|| panic!("in the child"));
+        if !is_refused || trigger.fire(&[]) {
+            return 1;
+        }
+        let own = recorder("child").unwrap();
+        Mark { value: 2 }.emit();
+        let dump = own.dump(MemorySink::new()).unwrap();
+        own.finish().unwrap();
+        i32::from(dump.events != 1)
+    });
+    assert_eq!(answer, 0);
+    assert!(trigger.fire(&[]));
+    session.finish().unwrap();
+    let names = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["parent-slow-1.nettrace"]);
 }

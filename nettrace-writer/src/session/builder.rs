@@ -172,7 +172,7 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.sink = Some(SinkChoice::File(path.into()));
+        (self.sink, self.ring) = (Some(SinkChoice::File(path.into())), None);
         self
     }
 
@@ -225,7 +225,7 @@ impl SessionBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn sink(mut self, sink: impl Sink + 'static) -> Self {
-        self.sink = Some(SinkChoice::Custom(Box::new(sink)));
+        (self.sink, self.ring) = (Some(SinkChoice::Custom(Box::new(sink))), None);
         self
     }
 

@@ -446,7 +446,7 @@ impl Inner {
             return (stats, Err(Error::Forked));
         }
         if let Some(watch) = self.watch.take() {
-            watch.end();
+            watch.end(self.finish_timeout);
         }
         self.slot.hush();
         if self.is_flusher() {

@@ -13,6 +13,7 @@ use std::{
 use crate::{
     flusher::OwnThread,
     panics::{self, AfterPanic},
+    process::generation,
     protocol::clock::Stopwatch,
     session::recorder::Recorder,
     shared::{
@@ -112,7 +113,7 @@ impl Triggers {
     }
 
     /// How many dumps of this session stay, 10 by default and at least 1. The oldest is deleted
-    /// for a newer one.
+    /// when a newer one is complete.
     ///
     /// ```
     /// # use nettrace_writer::Triggers;
@@ -194,6 +195,8 @@ struct Request {
 
 /// The triggers of a session that records.
 pub(crate) struct Control {
+    /// Of the process that has the thread, and not of one that was forked from it.
+    generation: u32,
     every: Duration,
     /// Taken when the session ends.
     requests: Mutex<Option<Sender<Request>>>,
@@ -212,6 +215,8 @@ impl fmt::Debug for Control {
 pub(crate) struct Watch {
     pub(crate) control: Arc<Control>,
     thread: OwnThread,
+    /// Closed when the thread has ended.
+    ended: Receiver<()>,
 }
 
 impl Watch {
@@ -219,6 +224,7 @@ impl Watch {
     pub(crate) fn start(triggers: Triggers, recorder: Recorder) -> Result<Self, Error> {
         let (requests, inbox) = channel::bounded(64);
         let control = Arc::new(Control {
+            generation: generation(),
             every: triggers.every,
             requests: Mutex::new(Some(requests)),
             rates: Mutex::default(),
@@ -245,14 +251,20 @@ impl Watch {
             files: VecDeque::new(),
             number: 0,
         };
-        let thread = OwnThread::start(c"nettrace-dumps", move || dumps.run(&inbox));
-        Ok(Self { control, thread: thread.map_err(Error::Thread)? })
+        let (alive, ended) = channel::bounded::<()>(1);
+        let thread = OwnThread::start(c"nettrace-dumps", move || {
+            let _alive = alive;
+            dumps.run(&inbox);
+        });
+        Ok(Self { control, thread: thread.map_err(Error::Thread)?, ended })
     }
 
-    /// Writes what is owed, and ends.
-    pub(crate) fn end(self) {
+    /// Writes what is owed, and ends. Gives up waiting for a file that blocks.
+    pub(crate) fn end(self, patience: Duration) {
         drop(self.control.requests.lock().take());
-        self.thread.join();
+        if matches!(self.ended.recv_timeout(patience), Err(Missing::Gone)) {
+            self.thread.join();
+        }
     }
 }
 
@@ -265,6 +277,9 @@ impl Control {
         is_urgent: bool,
         done: Option<Sender<()>>,
     ) -> bool {
+        if self.generation != generation() {
+            return false; // A thread of the parent may hold the locks below for ever.
+        }
         if !self.is_due(name) {
             self.counts.lock().left_out += 1;
             return false;
@@ -371,11 +386,6 @@ impl Dumps {
         key_values: &[(&str, &str)],
     ) -> Result<(PathBuf, Dump), Error> {
         let asked = SystemTime::now();
-        while self.files.len() >= self.most {
-            let Some(oldest) = self.files.pop_front() else { break };
-            // It may be gone.
-            let _ = fs::remove_file(oldest);
-        }
         let mut taken = 0;
         loop {
             self.number += 1;
@@ -389,7 +399,13 @@ impl Dumps {
                 }
                 result => {
                     self.files.push_back(path.clone());
-                    return result.map(|dump| (path, dump));
+                    let dump = result?;
+                    while self.files.len() > self.most {
+                        let Some(oldest) = self.files.pop_front() else { break };
+                        // It may be gone.
+                        let _ = fs::remove_file(oldest);
+                    }
+                    return Ok((path, dump));
                 }
             }
         }
