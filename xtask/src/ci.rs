@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::{
     beside::Beside,
     error::{Error, Result},
-    instructions, lanes, layers, mutants, packages, seam,
+    instructions, interface, lanes, layers, mutants, packages, seam,
     step::Tally,
     vm, weight,
     workspace::Workspace,
@@ -49,6 +49,7 @@ pub(crate) const LANES: &[Lane] = &[
     lane_of("seam", "atomics and threads are named in the seams only", seam::run),
     lane_of("layers", "no top-level modules import each other", layers::run),
     lane_of("doc", "the documentation builds without a warning", lanes::doc),
+    lane_of("interface", "no public interface has changed unseen", interface::run),
     lane_of("kills", "a killed program leaves a complete file", lanes::kills),
     lane_of("instructions", "no event takes more instructions than before", instructions::run),
     in_row(1, lane_of("msrv", "the oldest promised compiler takes it", lanes::msrv)),

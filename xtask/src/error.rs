@@ -33,6 +33,8 @@ pub(crate) enum Error {
     Mutants(String),
     /// Code outside of a seam names atomics or threads. Says where.
     Seam(String),
+    /// Public interfaces are not those that the files say. Says how.
+    Interface(String),
     /// Lines are too long. Says which.
     Lines(String),
     /// Something takes more of a unit than its bound. Says what.
@@ -93,9 +95,11 @@ impl fmt::Display for Error {
                 "more {unit} than before: {what}; make it shorter, or raise the bound and \
                  say why"
             ),
-            Self::Seam(what) | Self::Lines(what) | Self::Manifest(what) | Self::Missing(what) => {
-                write!(f, "{what}")
-            }
+            Self::Seam(what)
+            | Self::Interface(what)
+            | Self::Lines(what)
+            | Self::Manifest(what)
+            | Self::Missing(what) => write!(f, "{what}"),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The commands that CI and developers run. `cargo xtask help` lists them.
 //!
 //! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
-//! has what most lanes do; [`seam`], [`layers`], [`mutants`] and [`lines`] have modules of their
+//! has what most lanes do; [`seam`], [`layers`], [`interface`], [`mutants`] and [`lines`] have modules of their
 //! own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
 //! not vary; [`request`] counts misses of caches as well; [`weight`] weighs what users build;
@@ -21,6 +21,7 @@ mod compiler;
 mod error;
 mod failures;
 mod instructions;
+mod interface;
 mod lanes;
 mod layers;
 mod lines;
