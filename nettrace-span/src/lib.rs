@@ -39,6 +39,8 @@
 //!
 //! * `derive`: the macros [`traced`](macro@traced) and [`TraceSpan`](derive@TraceSpan). A library
 //!   that only uses contexts does not compile `syn`.
+//! * `testing`: contexts carry the captures of `nettrace_writer::testing`, whose feature of the
+//!   same name enables this.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -71,11 +73,13 @@ pub use crate::{
 /// spans.
 pub mod frames {
     pub use crate::context::frames::{
-        ACTIVITY_ID, Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce,
+        ACTIVITY_ID, Above, Begun, Entered, IdBytes, IdList, Ids, Implied, InForce, MARKS,
         RELATED_ACTIVITY_ID, SAMPLED_OUT, SPAN_ID, Snapshot, TRACE_ID, activity, decode,
-        enter_span, has_no_labels, is_sampled_out, labels, leave, new_ids, unique, version,
-        with_current, with_span,
+        enter_span, has_no_labels, inherit, is_sampled_out, labels, leave, new_ids, unique,
+        version, with_current, with_span,
     };
+    #[cfg(feature = "testing")]
+    pub use crate::context::frames::{MAX_CAPTURE, captured, enter_capture, span_ids};
 }
 
 /// For backends: what they tell of their own, and the clock of durations.

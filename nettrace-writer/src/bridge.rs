@@ -148,10 +148,7 @@ impl SpanIds {
         Self(match within {
             Within::Current => frames::new_ids(&Above::Current),
             Within::Nothing => frames::new_ids(&Above::Nothing(None)),
-            Within::Span(Self(span)) => {
-                let snapshot = Snapshot::of_span(span.ids, span.state.clone());
-                frames::new_ids(&Above::Snapshot(&snapshot))
-            }
+            Within::Span(Self(span)) => frames::new_ids(&Above::Snapshot(&Snapshot::from(span))),
         })
     }
 
@@ -177,7 +174,7 @@ impl SpanIds {
     pub fn given(span: &TraceContext, parent: Option<SpanId>) -> Self {
         let mut ids = Ids::new(span.trace_id(), span.span_id(), span.flags());
         ids.related = parent;
-        Self(Begun { ids, number: frames::unique(), state: span.shared_state() })
+        Self(Begun { ids, number: frames::inherit(frames::unique()), state: span.shared_state() })
     }
 
     /// Records an event in the span, as if the span were entered for it. Returns the time of the
@@ -221,7 +218,7 @@ impl SpanIds {
     #[inline]
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.0.number & !frames::SAMPLED_OUT
+        self.0.number & !frames::MARKS
     }
 
     /// Whether the span is in a tree that is [sampled out](crate::Sampling). It then has the ids of
@@ -440,6 +437,20 @@ pub fn changes() -> u32 {
 #[must_use]
 pub fn begun_after(changes: u32) -> u32 {
     sessions::begun_after(changes)
+}
+
+/// Whether a test of this process has captured events, by the feature `testing`. From then on, what
+/// is wanted changes with each test, and tests run beside each other. So a bridge should leave no
+/// answer of [`is_wanted`] with its library, where it could be an old one.
+///
+/// When this becomes `true`, [`on_change`] tells so.
+#[inline]
+#[must_use]
+pub fn has_captured() -> bool {
+    #[cfg(feature = "testing")]
+    return sessions::captures::has_begun();
+    #[cfg(not(feature = "testing"))]
+    return false;
 }
 
 /// Whether this thread is a session's own, which writes to the session's sink.

@@ -1,6 +1,8 @@
 //! The path of an event from the caller to its thread's buffer.
 
 pub(crate) mod apart;
+#[cfg(feature = "testing")]
+mod captured;
 mod general;
 mod in_place;
 mod origin;

@@ -38,6 +38,7 @@
 //! | errors and their messages | [`Error`] |
 //! | schemas, and fields of your own types | [`event`] |
 //! | events and spans of another library | [`bridge`] |
+//! | what a test has emitted | module `testing`, with the feature of that name |
 //!
 //! # Promises
 //!
@@ -69,6 +70,7 @@
 //! - `heph`: traces of the format of Heph, also over UDP ([`Format`], module [`sink`]).
 //! - `log`: reports a sink that fails or recovers through the crate `log`
 //!   ([`SessionBuilder::on_sink_change`]).
+//! - `testing`: captures what a test emits, and asserts about it (module `testing`).
 //! - `uuid`: makes `uuid::Uuid` a field type.
 //! - `user_events`: the same emit also writes Linux tracepoints (module `tracepoints`).
 #![cfg_attr(
@@ -92,8 +94,10 @@ mod mutant;
 mod protocol;
 mod sync;
 
-// Outside of `cfg_if`, because `tracepoints` exports a macro, and code that a macro expands to
-// cannot do that.
+// Outside of `cfg_if`, because these export macros, and code that a macro expands to cannot do
+// that.
+#[cfg(all(feature = "testing", not(nettrace_loom)))]
+pub mod testing;
 #[cfg(all(feature = "user_events", not(nettrace_loom)))]
 pub mod tracepoints;
 
@@ -197,6 +201,7 @@ pub mod __process {
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/spans.md")]
 #[doc = include_str!("../../docs/black_box.md")]
+#[cfg_attr(feature = "testing", doc = include_str!("../../docs/testing.md"))]
 #[doc = include_str!("../README.md")]
 #[doc(hidden)]
 pub mod readme {}

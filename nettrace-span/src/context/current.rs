@@ -177,7 +177,7 @@ impl Context {
 /// The context of a span, for others to be its children.
 impl From<&Begun> for Context {
     fn from(span: &Begun) -> Self {
-        Self { snapshot: Snapshot::of_span(span.ids, span.state.clone()) }
+        Self { snapshot: span.into() }
     }
 }
 

@@ -9,6 +9,7 @@
 //! writes them ([`with_current`]).
 
 mod begin;
+pub(crate) mod captured;
 mod in_force;
 mod list;
 mod push;
@@ -27,6 +28,9 @@ use nettrace_context::TraceState;
 use nettrace_event::Label;
 
 pub(crate) use self::begin::{begin_sampled_out, begin_span};
+pub use self::captured::{MARKS, inherit};
+#[cfg(feature = "testing")]
+pub use self::captured::{MAX_CAPTURE, captured, enter_capture, span_ids};
 pub use self::{
     begin::{Above, Begun, new_ids},
     in_force::{InForce, activity, with_current, with_span},
@@ -38,6 +42,7 @@ pub use self::{
 };
 use self::{
     begin::{ids_of, new_span},
+    captured::CAPTURED,
     list::{List, is_id, kind, replaces, replaces_encoded},
     span_ids::{MAX_ID_BYTES, id_list},
 };
@@ -59,7 +64,8 @@ struct Frame {
     /// A number for this frame, which tells it from others that stood in its place.
     serial: u64,
     /// A number for this content. A thread uses a number for one content only, so that it can tell
-    /// whether its buffers have what is in force. With the bit [`SAMPLED_OUT`] if that holds.
+    /// whether its buffers have what is in force. With the bit [`SAMPLED_OUT`] if that holds, and
+    /// with the bits of a [capture](captured).
     version: u64,
     /// The span. Its ids are labels, unless `has_ids`.
     ids: Option<Ids>,
@@ -124,6 +130,13 @@ impl Snapshot {
     pub fn of_span(ids: Ids, state: Option<Arc<TraceState>>) -> Self {
         let version = unique() | ids.sampled_out();
         Self { version, ids: Some(ids), state, ..Self::default() }
+    }
+}
+
+impl From<&Begun> for Snapshot {
+    fn from(span: &Begun) -> Self {
+        let snapshot = Self::of_span(span.ids, span.state.clone());
+        Self { version: snapshot.version | span.number & CAPTURED, ..snapshot }
     }
 }
 
@@ -381,6 +394,7 @@ impl Frames {
     fn begin_span<'a>(&mut self, above: &Above<'_>, put: impl FnOnce(Begun) -> &'a mut Entered) {
         let secret = Secret::get();
         let (span, number) = new_span(&mut self.block, secret);
+        let number = above.mark(number);
         let (outer, next) = Self::top(&mut self.frames, self.depth);
         let is_plain = outer.start == outer.end && outer.state.is_none();
         if !(is_plain && matches!(above, Above::Current)) {

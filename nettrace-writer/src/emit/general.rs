@@ -54,6 +54,8 @@ pub(super) fn emit_somewhere(
     let rest = Remaining(Cell::new(word & SESSION_MASK));
     #[cfg(feature = "user_events")]
     tracepoint::write(event, ty, word);
+    #[cfg(feature = "testing")]
+    super::captured::write(event, ty, word);
     while let Some(slot) = rest.next() {
         // Read again for each slot: encoding a row for another session may have run code that ended
         // this slot's session and began one that does not want the type.

@@ -36,6 +36,8 @@ use nettrace_event::{
 };
 use nettrace_span::backend::LISTENERS;
 
+#[cfg(feature = "testing")]
+pub(crate) mod captures;
 pub(crate) mod handler_events;
 #[cfg(unix)]
 mod handlers;
@@ -77,9 +79,28 @@ struct Table {
     met: MetTypes,
     /// What did not start, the oldest first.
     problems: Vec<String>,
+    #[cfg(feature = "testing")]
+    captures: captures::Captures,
 }
 
 impl Table {
+    /// Takes a free slot.
+    fn reserve(&mut self) -> Result<u32, Error> {
+        let number = (0..SESSION_BITS)
+            .find(|slot| self.reserved & (1 << slot) == 0)
+            .ok_or(Error::TooManySessions { limit: SESSION_BITS })?;
+        self.reserved |= 1 << number;
+        Ok(number)
+    }
+
+    /// The bit of all captures together, which listen to everything. 0: there are none.
+    fn captures(&self) -> u32 {
+        #[cfg(feature = "testing")]
+        return self.captures.bit();
+        #[cfg(not(feature = "testing"))]
+        return 0;
+    }
+
     /// What a session is to do with events of a type, as the bits that it sets: to record them, and
     /// to lose them. If it records them, their rows can come from now on.
     fn bits(&mut self, session: &Shared, ty: &'static EventType) -> (u32, u32) {
@@ -134,11 +155,7 @@ impl Slot {
     }
 
     fn take_free() -> Result<Self, Error> {
-        let mut table = table().lock();
-        let number = (0..SESSION_BITS)
-            .find(|slot| table.reserved & (1 << slot) == 0)
-            .ok_or(Error::TooManySessions { limit: SESSION_BITS })?;
-        table.reserved |= 1 << number;
+        let number = table().lock().reserve()?;
         UNPLACED[number as usize].store(0, Ordering::Relaxed);
         Counts::of(number).reset();
         Ok(Self { number, generation: generation() })
@@ -225,7 +242,8 @@ pub(crate) fn begun_after(changes: u32) -> u32 {
 pub(crate) fn is_wanted(provider: &str, level: Level, keywords: u64) -> bool {
     let is_wanted = || {
         let table = table().lock();
-        table.slots.iter().flatten().any(|session| session.selects(provider, level, keywords))
+        let selects = |session: &Arc<Shared>| session.selects(provider, level, keywords);
+        table.captures() != 0 || table.slots.iter().flatten().any(selects)
     };
     local::holding_locks(is_wanted).unwrap_or(true)
 }
@@ -235,7 +253,9 @@ pub(crate) fn is_wanted(provider: &str, level: Level, keywords: u64) -> bool {
 pub(crate) fn max_level() -> Option<Level> {
     let max_level = || {
         let table = table().lock();
-        table.slots.iter().flatten().filter_map(|session| session.max_level()).max()
+        let of_captures = (table.captures() != 0).then_some(Level::new(u8::MAX));
+        let levels = table.slots.iter().flatten().map(|session| session.max_level());
+        levels.chain([of_captures]).flatten().max()
     };
     local::holding_locks(max_level).unwrap_or(Some(Level::new(u8::MAX)))
 }
@@ -363,7 +383,7 @@ impl Backend for Sessions {
         // All bits at once: an event is recorded or lost in each session that wants it.
         let all = sessions.iter().map(|session| table.bits(session, ty));
         let (records, loses) = all.fold((0, 0), |a, b| (a.0 | b.0, a.1 | b.1));
-        registry::lose(ty, records, loses);
+        registry::lose(ty, records | table.captures(), loses);
     }
 
     fn refused(&self, ty: &'static EventType) {

@@ -6,6 +6,7 @@ use nettrace_context::{SpanId, TraceFlags, TraceState};
 
 use super::{
     Block, Entered, Frame, Ids, SAMPLED_OUT, Secret, Snapshot, at_end,
+    captured::{CAPTURED, inherit, is_captured},
     span_ids::{OPEN, OUT},
     with_frames,
 };
@@ -22,13 +23,24 @@ pub enum Above<'a> {
     Nothing(Option<SpanId>),
 }
 
+impl Above<'_> {
+    /// Marks the number of a span with the capture that it belongs to.
+    #[inline(always)]
+    pub(super) fn mark(&self, number: u64) -> u64 {
+        match self {
+            Self::Snapshot(snapshot) => inherit(number | snapshot.version & CAPTURED),
+            Self::Current | Self::Nothing(_) => inherit(number),
+        }
+    }
+}
+
 /// A span that has begun: what puts it in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// Its ids.
     pub ids: Ids,
     /// The number that the span id was made from, which no other span has. With the bit
-    /// [`SAMPLED_OUT`] if that holds.
+    /// [`SAMPLED_OUT`] if that holds, and with the bits of a [capture](super::captured).
     pub number: u64,
     /// The `tracestate` that it has inherited.
     pub state: Option<Arc<TraceState>>,
@@ -61,7 +73,10 @@ impl Begun {
             return; // its parent is recorded
         }
         let caller = (!is_first).then_some((ids.flags(), state.as_deref()));
-        let is_kept = sampling.map(|sampling| sampling.keeps(ids.trace(), caller));
+        // A test must not depend on chance.
+        let is_captured = is_captured(self.number);
+        let keeps = |sampling: Sampling| is_captured || sampling.keeps(ids.trace(), caller);
+        let is_kept = sampling.map(keeps);
         if is_open && is_kept != Some(false) {
             // If nothing is decided here, the caller's flag travels on.
             let is_sampled = is_kept.is_some() || ids.flags().is_sampled();
@@ -84,7 +99,7 @@ impl Begun {
 #[inline(never)]
 pub(crate) fn begin_sampled_out() -> Option<Begun> {
     let begun = with_frames(|frames| {
-        let number = frames.block.number() | SAMPLED_OUT;
+        let number = inherit(frames.block.number() | SAMPLED_OUT);
         let frame = frames.innermost()?;
         Some(Begun { ids: frame.ids?, number, state: frame.state.clone() })
     });
@@ -118,6 +133,7 @@ pub fn new_ids(above: &Above<'_>) -> Begun {
     let made = with_frames(|frames| {
         let secret = Secret::get();
         let (span, number) = new_span(&mut frames.block, secret);
+        let number = above.mark(number);
         let (ids, state) = match frames.innermost() {
             Some(outer) => ids_of(span, secret, above, outer),
             None => ids_of(span, secret, above, &Frame::default()),
@@ -137,6 +153,7 @@ fn begin_nowhere(above: &Above<'_>) -> Begun {
     // See `ids`.
     let secret = Secret::get();
     let (span, number) = new_span(&mut { Block::EMPTY }, secret);
+    let number = above.mark(number);
     let (ids, state) = ids_of(span, secret, above, &Frame::default());
     Begun { ids, number, state }
 }

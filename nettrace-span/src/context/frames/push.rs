@@ -5,8 +5,8 @@ use std::ops::Range;
 use nettrace_event::label::{Label, LabelBytes, put_label};
 
 use super::{
-    Begun, Entered, Frames, MAX_ID_BYTES, MAX_LABEL_BYTES, SAMPLED_OUT, Snapshot, id_list, is_id,
-    kind, replaces, replaces_encoded, version,
+    Begun, Entered, Frames, MARKS, MAX_ID_BYTES, MAX_LABEL_BYTES, Snapshot, id_list, inherit,
+    is_id, kind, replaces, replaces_encoded, version,
 };
 
 impl Frames {
@@ -37,7 +37,7 @@ impl Frames {
             }
         }
         let end = start + list.end();
-        let version = self.block.number() | version() & SAMPLED_OUT;
+        let version = self.block.number() | version() & MARKS;
         let has_ids = has_new_ids || outer_has_ids;
         Some(self.push(version, |frame| frame.set(version, ids, has_ids, start..end, state)))
     }
@@ -53,6 +53,7 @@ impl Frames {
     /// [`push_span`](Self::push_span) for a span that is not needed any more.
     #[inline(always)]
     pub(super) fn push_begun(&mut self, Begun { ids, number, state }: Begun) -> Entered {
+        let number = inherit(number);
         match self.frames.get_mut(self.depth..) {
             Some([outer, next, ..]) if outer.start == outer.end => {
                 let labels = outer.start..outer.end;
@@ -71,7 +72,7 @@ impl Frames {
         if start < end {
             let has_ids = outer.has_ids;
             // The span's number stands for the span without labels.
-            version = self.block.number() | version & SAMPLED_OUT;
+            version = self.block.number() | version & MARKS;
             if has_ids {
                 (start, end) = self.without_ids(start..end);
             }
@@ -92,6 +93,7 @@ impl Frames {
 
     pub(super) fn push_snapshot(&mut self, snapshot: &Snapshot) -> Entered {
         let Snapshot { version, ids, has_ids, ref labels, ref state } = *snapshot;
+        let version = inherit(version);
         let labels = labels.as_deref().unwrap_or_default();
         let start = self.used();
         let end = start + labels.len();

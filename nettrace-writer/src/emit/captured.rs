@@ -1,0 +1,43 @@
+//! The way of an event to the capture of a test.
+
+use nettrace_event::{
+    AnyEvent, EventType,
+    payload::{MAX_PAYLOAD, Refusal},
+};
+use nettrace_span::frames::{self, InForce};
+
+use crate::shared::sessions::captures::{self, Emitted};
+
+/// What most payloads fit into.
+const USUAL: usize = 512;
+
+/// Gives an event to the capture in force on the thread, if the word says that there are captures.
+pub(super) fn write(event: &dyn AnyEvent, ty: &'static EventType, word: u32) {
+    let number = frames::captured();
+    // A span that began before the capture is told late to sessions. A capture does not ask for it.
+    let is_late = || ty.schema().key_values.contains(&("nettrace.span", "late"));
+    if word & captures::bit() != 0 && number != 0 && !is_late() {
+        // Before any lock, because an event may emit others while it is encoded.
+        let payload = payload(event);
+        let labels = frames::with_current(|_, current| match current {
+            InForce::Labels(_, labels) => labels.to_vec(),
+            InForce::Span(_) | InForce::Nothing => Vec::new(),
+        });
+        let labels = labels.unwrap_or_default();
+        captures::push(number, Emitted { ty, payload, ids: frames::span_ids(), labels });
+    }
+}
+
+fn payload(event: &dyn AnyEvent) -> Result<Vec<u8>, Refusal> {
+    let mut bytes = vec![0; USUAL];
+    let mut encoded = event.encode_into(&mut bytes, 0);
+    if encoded.size().is_none() && encoded.refusal().is_none() {
+        bytes.resize(MAX_PAYLOAD, 0);
+        encoded = event.encode_into(&mut bytes, 0);
+    }
+    if let Some(refusal) = encoded.refusal() {
+        return Err(refusal);
+    }
+    bytes.truncate(encoded.size().ok_or(Refusal::PayloadTooLarge)?);
+    Ok(bytes)
+}

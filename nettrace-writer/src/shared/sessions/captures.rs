@@ -1,0 +1,188 @@
+//! What tests capture: see [`testing`](crate::testing).
+//!
+//! All captures together have one slot, like a session that wants everything. So an event takes the
+//! general way while there is a capture, and what is in force on its thread says which one takes
+//! it. The slot is free again when the last capture ends.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nettrace_event::{EventType, payload::Refusal, registry};
+use nettrace_span::{
+    backend::LISTENERS,
+    frames::{Ids, MAX_CAPTURE},
+};
+
+use super::{attached_types, note_change, prepare_process, table};
+use crate::{
+    shared::{error::Error, local, watchers},
+    sync::{AtomicBool, AtomicU32, Condvar, Mutex, Ordering},
+};
+
+/// The bit of all captures: what [`Captures::bit`] is, without the lock.
+static BIT: AtomicU32 = AtomicU32::new(0);
+/// Whether there has been a capture.
+static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// An event as it was emitted.
+#[derive(Debug)]
+pub(crate) struct Emitted {
+    pub(crate) ty: &'static EventType,
+    pub(crate) payload: Result<Vec<u8>, Refusal>,
+    /// The span that was in force.
+    pub(crate) ids: Option<Ids>,
+    /// The labels that were in force besides, as a label list.
+    pub(crate) labels: Vec<u8>,
+}
+
+/// What one capture has got.
+#[derive(Debug)]
+pub(crate) struct Store {
+    /// The capture around it on its thread, which gets the same. 0: none.
+    pub(crate) outer: u32,
+    events: Mutex<Vec<Arc<Emitted>>>,
+    more: Condvar,
+}
+
+impl Store {
+    pub(crate) fn within(outer: u32) -> Self {
+        Self { outer, events: Mutex::default(), more: Condvar::new() }
+    }
+
+    /// What has come so far.
+    pub(crate) fn events(&self) -> Vec<Arc<Emitted>> {
+        self.events.lock().clone()
+    }
+
+    pub(crate) fn clear(&self) {
+        self.events.lock().clear();
+    }
+
+    /// Waits until there are more events than so many. Returns `false` if there are none by then.
+    pub(crate) fn wait_for_more(&self, than: usize, deadline: Instant) -> bool {
+        let mut events = self.events.lock();
+        while events.len() <= than {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left == Duration::ZERO {
+                return false;
+            }
+            events = self.more.wait_for(events, left);
+        }
+        true
+    }
+
+    fn push(&self, event: Arc<Emitted>) {
+        self.events.lock().push(event);
+        self.more.notify_all();
+    }
+}
+
+/// The captures of the process.
+#[derive(Debug, Default)]
+pub(super) struct Captures {
+    slot: Option<u32>,
+    last: u32,
+    /// Held while one begins. The next one must not begin before the watchers know of the first.
+    beginning: Arc<Mutex<()>>,
+    stores: BTreeMap<u32, Arc<Store>>,
+}
+
+impl Captures {
+    pub(super) fn bit(&self) -> u32 {
+        self.slot.map_or(0, |slot| 1 << slot)
+    }
+}
+
+/// Begins a capture. Returns its number.
+pub(crate) fn begin(attach: fn(), store: &Arc<Store>) -> Result<u32, Error> {
+    let beginning = local::holding_locks(|| {
+        prepare_process(attach);
+        Arc::clone(&table().lock().captures.beginning)
+    });
+    let beginning = beginning.ok_or(Error::InSignalHandler)?;
+    let _beginning = beginning.lock();
+    let begun = local::holding_locks(|| {
+        let mut table = table().lock();
+        let is_first = table.captures.slot.is_none();
+        if is_first {
+            table.captures.slot = Some(table.reserve()?);
+            let bit = table.captures();
+            BIT.store(bit, Ordering::Relaxed);
+            HAS_BEGUN.store(true, Ordering::Relaxed);
+            LISTENERS.fetch_add(1, Ordering::Relaxed);
+            attached_types().for_each(|ty| registry::listen(ty, bit, 0));
+            note_change();
+        }
+        let Captures { last, stores, .. } = &mut table.captures;
+        while {
+            *last = *last % MAX_CAPTURE + 1;
+            stores.contains_key(last)
+        } {}
+        stores.insert(*last, Arc::clone(store));
+        Ok((*last, is_first))
+    });
+    let (number, is_first) = begun.unwrap_or(Err(Error::InSignalHandler))?;
+    if is_first {
+        watchers::changed();
+    }
+    Ok(number)
+}
+
+/// Ends a capture. In the child of a `fork` there is none.
+pub(crate) fn end(number: u32) {
+    let ended = local::holding_locks(|| {
+        let mut table = table().lock();
+        let ended = table.captures.stores.remove(&number);
+        let is_last = ended.is_some() && table.captures.stores.is_empty();
+        if is_last {
+            let bit = table.captures();
+            attached_types().for_each(|ty| registry::listen(ty, 0, bit));
+            LISTENERS.fetch_sub(1, Ordering::Relaxed);
+            BIT.store(0, Ordering::Relaxed);
+            table.reserved &= !bit;
+            table.captures.slot = None;
+            note_change();
+        }
+        // The events may be many, and the lock is everybody's.
+        drop(table);
+        drop(ended);
+        is_last
+    });
+    if ended == Some(true) {
+        watchers::changed();
+    }
+}
+
+/// Whether there has been a capture in the process. Relaxed: as [`bit`].
+pub(crate) fn has_begun() -> bool {
+    HAS_BEGUN.load(Ordering::Relaxed)
+}
+
+/// The bit of all captures in the words of event types. 0: there are none.
+///
+/// Relaxed: a thread that is within a capture knows of its begin by whatever carried the capture
+/// to it.
+pub(crate) fn bit() -> u32 {
+    BIT.load(Ordering::Relaxed)
+}
+
+/// Gives an event to a capture, if that has not ended, and to those around it. An event of a signal
+/// handler that interrupted the taking of locks is not captured.
+pub(crate) fn push(mut number: u32, event: Emitted) {
+    let event = Arc::new(event);
+    let stores = local::holding_locks(|| {
+        let table = table().lock();
+        let mut stores = Vec::new();
+        while let Some(store) = table.captures.stores.get(&number) {
+            stores.push(Arc::clone(store));
+            number = store.outer;
+        }
+        stores
+    });
+    for store in stores.into_iter().flatten() {
+        local::holding_locks(|| store.push(Arc::clone(&event)));
+    }
+}
