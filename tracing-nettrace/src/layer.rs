@@ -124,10 +124,10 @@ impl<S> layer::Filter<S> for Wanted {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.0.register(metadata) { Interest::always() } else { Interest::never() }
+        self.0.register(metadata)
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.0.max_level())
+        Some(self.0.max_level_hint())
     }
 }

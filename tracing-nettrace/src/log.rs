@@ -97,7 +97,7 @@ impl Logger {
 /// Lets through what sessions want now.
 fn follow() {
     let Some(Logger(recorder)) = INSTALLED.get() else { return };
-    log::set_max_level(match recorder.max_level().into_level() {
+    log::set_max_level(match recorder.max_level_hint().into_level() {
         None => LevelFilter::Off,
         Some(Level::ERROR) => LevelFilter::Error,
         Some(Level::WARN) => LevelFilter::Warn,

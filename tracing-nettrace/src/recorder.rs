@@ -8,8 +8,10 @@ use std::mem;
 
 use nettrace_writer::{Context, Emit, Level, Outcome, bridge, event::EventType};
 use tracing_core::{
-    Dispatch, Event, LevelFilter, Metadata, callsite::rebuild_interest_cache, dispatcher, span,
-    subscriber::NoSubscriber,
+    Dispatch, Event, LevelFilter, Metadata,
+    callsite::rebuild_interest_cache,
+    dispatcher, span,
+    subscriber::{Interest, NoSubscriber},
 };
 use tracing_subscriber::filter::Targets;
 
@@ -23,7 +25,7 @@ use crate::{
     sites::Site,
     spans::{Found, Spans},
     stack, stats,
-    sync::{AtomicU64, Ordering, panicking},
+    sync::{AtomicU64, OnceLock, Ordering, panicking},
     values::{Recorded, Taken, Values},
     words::Visited,
 };
@@ -55,10 +57,20 @@ pub(crate) struct Recorder {
 /// While a process has a single dispatcher, `tracing` asks the one in force on this thread. But the
 /// single one may be in force on other threads only. So it gets company for a moment.
 fn ask_callsites_again() {
+    keep_company();
     if dispatcher::get_default(Dispatch::is::<NoSubscriber>) {
         drop(Dispatch::new(NoSubscriber::default()));
     }
     rebuild_interest_cache();
+}
+
+/// The same for good in a process that captures events: there any test, with a subscriber or
+/// without, may be the first to meet a callsite.
+fn keep_company() {
+    static COMPANY: OnceLock<Dispatch> = OnceLock::new();
+    if bridge::has_captured() {
+        COMPANY.get_or_init(|| Dispatch::new(NoSubscriber::default()));
+    }
 }
 
 /// Where a span begins.
@@ -87,6 +99,7 @@ impl Recorder {
     pub(crate) fn new(options: Options) -> Self {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         bridge::on_change(ask_callsites_again);
+        keep_company();
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         Self {
             naming: options.naming.shared(),
@@ -123,8 +136,22 @@ impl Recorder {
         if OWN_IDS { self.spans.at(id) } else { self.spans.find(id) }
     }
 
-    /// Whether some session wants a callsite now. Called for each callsite when sessions change.
-    pub(crate) fn register(&self, metadata: &'static Metadata<'static>) -> bool {
+    /// What `tracing` is to keep of whether a callsite is wanted. Called for each callsite when
+    /// sessions change.
+    ///
+    /// In a process that captures events it keeps nothing, and asks [`wants`](Self::wants) each
+    /// time. What is wanted changes with each test, and threads that register callsites meanwhile
+    /// would leave old answers behind.
+    pub(crate) fn register(&self, metadata: &'static Metadata<'static>) -> Interest {
+        match self.is_wanted(metadata) {
+            _ if bridge::has_captured() => Interest::sometimes(),
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    /// Whether some session wants a callsite now.
+    fn is_wanted(&self, metadata: &'static Metadata<'static>) -> bool {
         if is_of_log(metadata) {
             return *metadata.level() <= self.max_level();
         }
@@ -164,6 +191,12 @@ impl Recorder {
         (is_wanted || self.keeps(metadata)) && self.lets_pass(metadata)
     }
 
+    /// The level for `tracing` and `log` to keep: [`max_level`](Self::max_level), or the lowest of
+    /// all for the same reason as in [`register`](Self::register).
+    pub(crate) fn max_level_hint(&self) -> LevelFilter {
+        if bridge::has_captured() { self.most_of(LevelFilter::TRACE) } else { self.max_level() }
+    }
+
     /// The lowest of `tracing`'s levels that some session wants.
     pub(crate) fn max_level(&self) -> LevelFilter {
         // Relaxed: the word is the whole state.
@@ -183,12 +216,16 @@ impl Recorder {
             4 => LevelFilter::INFO,
             _ => LevelFilter::TRACE,
         };
+        self.most_of(of_sessions.max(self.keep))
+    }
+
+    /// The part of a level that the directives let pass.
+    fn most_of(&self, level: LevelFilter) -> LevelFilter {
         let levels = |targets: &Targets| {
             let levels = targets.iter().map(|(_, level)| level).chain(targets.default_level());
             levels.max().unwrap_or(LevelFilter::OFF)
         };
-        let most = self.directives.as_ref().map_or(LevelFilter::TRACE, levels);
-        of_sessions.max(self.keep).min(most)
+        level.min(self.directives.as_ref().map_or(LevelFilter::TRACE, levels))
     }
 
     /// Whether nothing of this thread is recorded.

@@ -49,7 +49,7 @@ impl Subscriber {
 
 impl tracing_core::Subscriber for Subscriber {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.0.register(metadata) { Interest::always() } else { Interest::never() }
+        self.0.register(metadata)
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
@@ -57,7 +57,7 @@ impl tracing_core::Subscriber for Subscriber {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(self.0.max_level())
+        Some(self.0.max_level_hint())
     }
 
     #[inline]
