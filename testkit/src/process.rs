@@ -117,6 +117,19 @@ pub fn alone(test: &str) -> bool {
     false
 }
 
+/// Runs the tests of this program whose names contain `filter`, all beside each other, so many
+/// times.
+///
+/// # Panics
+/// If one of them fails.
+pub fn repeat(times: usize, filter: &str) {
+    for time in 1..=times {
+        let output = this_program().args([filter, "--test-threads=30"]).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "at time {time}: {text}");
+    }
+}
+
 /// Passes if one of three tries passes: see [`once_in`].
 ///
 /// # Panics

@@ -53,9 +53,9 @@ const DEPTH: u32 = 40;
 /// A customer has bought something.
 #[derive(TraceEvent)]
 #[trace_event(provider = "Example-Service", message = "{item} for {cents} cents")]
-struct Bought<'a> {
-    item: &'a str,
-    cents: u64,
+pub(crate) struct Bought<'a> {
+    pub(crate) item: &'a str,
+    pub(crate) cents: u64,
 }
 
 /// A line of a report was sent.

@@ -22,6 +22,9 @@
 //! JSON object with counts and times.
 
 mod app;
+#[cfg(test)]
+#[path = "../tests/contract/mod.rs"]
+mod contract;
 mod cpu;
 mod endless;
 mod known;
