@@ -67,6 +67,7 @@
 //! | `IpAddr`, `Ipv4Addr`, `Ipv6Addr` | `IpAddr` | text |
 //! | `SocketAddr`, `SocketAddrV4`, `SocketAddrV6` | `SocketAddr` | text |
 //! | `uuid::Uuid` (feature `uuid`) | `Guid` | `Guid`, 16 bytes |
+//! | [`Secret<T>`], `Secret<T, Hashed>`, `Secret<T, Length>` | `Str`, `U64` | `***`, a keyed hash, or a length: see [`secret`] |
 //! | `&T`, `&mut T`, `Box<T>`, `Rc<T>`, `Arc<T>`, `Cow<T>` | that of `T` | as `T` |
 //!
 //! Paths and system strings allocate memory only if they are not valid Unicode.
@@ -105,6 +106,7 @@ pub mod payload;
 mod recorder;
 pub mod registry;
 mod schema;
+pub mod secret;
 
 #[cfg(feature = "derive")]
 #[doc(inline)]
@@ -127,6 +129,7 @@ pub use crate::{
         ArrayLayout, EventSchema, FieldFormat, FieldRole, FieldSchema, FieldType, Level, Place,
         ProviderSchema, Storage, StrEncoding, derived_id,
     },
+    secret::Secret,
 };
 
 /// The traits without the derives of the same names: for a crate that has derives of its own.

@@ -155,8 +155,9 @@ cfg_if::cfg_if! {
 }
 
 pub use nettrace_event::{
-    Level,
+    Level, Secret,
     registry::RegisterError,
+    secret,
     traits::{TraceEvent, TraceField},
 };
 pub use nettrace_format::{Format, FormatError, content::Label, v6::BlockKind};
@@ -201,6 +202,7 @@ pub mod __process {
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/spans.md")]
 #[doc = include_str!("../../docs/black_box.md")]
+#[doc = include_str!("../../docs/types.md")]
 #[cfg_attr(feature = "testing", doc = include_str!("../../docs/testing.md"))]
 #[doc = include_str!("../README.md")]
 #[doc(hidden)]
