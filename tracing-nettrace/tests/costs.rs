@@ -60,6 +60,8 @@ fn nothing_is_allocated_once_warm() {
 #[test]
 fn rows_are_used_again() {
     let _alone = one_at_a_time();
+    // Another test of this program has some refused.
+    let refused = tracing_nettrace::stats().spans_refused;
     for way in Way::BOTH {
         let session = start();
         tracing::dispatcher::with_default(&way.dispatch(Options::new()), || {
@@ -79,7 +81,7 @@ fn rows_are_used_again() {
             assert!(held < 64 << 10, "{way:?}: {held}");
         });
         assert_eq!(session.finish().unwrap().dropped(), 0);
-        assert_eq!(tracing_nettrace::stats().spans_refused, 0);
+        assert_eq!(tracing_nettrace::stats().spans_refused, refused);
     }
 }
 
