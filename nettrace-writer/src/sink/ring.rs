@@ -3,10 +3,12 @@
 //! The session writes one stream without an end. It is cut at its sequence points: stacks and label
 //! lists are defined again after each, so what follows needs only types and threads from before.
 //! These are kept when the rest of a *stretch* between two sequence points is given up. A dump is
-//! therefore the header, the types and threads that were kept, and the stretches that are there,
-//! as the session wrote them. The first sequence point tells how far the numbers of each thread
-//! are, so readers see what was given up as a gap. If a single stretch has no room, its first events
-//! are given up, but not what the others may refer to.
+//! therefore the header, the types and threads that were kept, and the stretches that are there, as
+//! the session wrote them. The first sequence point tells how far the numbers of each thread are,
+//! so readers see what was given up as a gap.
+//!
+//! If a single stretch has no room, its first events are given up, but not what the others may
+//! refer to.
 
 use std::{
     collections::{BTreeMap, VecDeque},
