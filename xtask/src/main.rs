@@ -1,8 +1,8 @@
 //! The commands that CI and developers run. `cargo xtask help` lists them.
 //!
 //! Code map: [`ci`] names the lanes and runs them, some of them [`beside`] the others. [`lanes`]
-//! has what most lanes do; [`seam`], [`layers`], [`interface`], [`mutants`] and [`lines`] have modules of their
-//! own.
+//! has what most lanes do; [`seam`], [`layers`], [`interface`], [`mutants`] and [`lines`] have
+//! modules of their own.
 //! [mod@bench] turns benchmark results into ratios; [`instructions`] counts instructions, which do
 //! not vary; [`request`] counts misses of caches as well; [`weight`] weighs what users build;
 //! [mod@bounds] compares such counts. [`load`] compares the service with and without recorders.
