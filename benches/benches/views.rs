@@ -15,8 +15,10 @@ use benches::{
     report::Report,
 };
 use nettrace_reader::{Reader, SortedReader};
-use nettrace_report::{NamesOnly, Report as Page};
-use nettrace_views::{View, write};
+use nettrace_views::{
+    report::{self, NamesOnly, Report as Page},
+    viewers::{View, write},
+};
 use nettrace_writer::{Emit, OnFull, Origin, Session, TraceEvent, TraceSpan, sink::MemorySink};
 
 /// A sample, as profilers write it.
@@ -113,7 +115,7 @@ impl Way {
                 end.expect("the trace is sound");
             }
             Self::Page => {
-                let options = nettrace_report::Options::new("bench");
+                let options = report::Options::new("bench");
                 let page = Page::read(&mut events, &mut NamesOnly, &options);
                 page.write(&mut counted).expect("what counts takes everything");
             }

@@ -13,7 +13,7 @@ use std::{
 use nettrace_cli::convert_bytes;
 use nettrace_format::Format;
 use nettrace_reader::{Dialect, Error, Item, Options, Reader, Totals, verify_with};
-use nettrace_views::View;
+use nettrace_views::viewers::{self, View};
 use testkit::perfetto::Trace;
 pub use testkit::streams;
 
@@ -138,9 +138,9 @@ fn check_view(way: Way, bytes: &[u8]) {
         let Ok(reader) = way.options().open(bytes) else { return };
         let mut events = reader.sorted();
         let mut out = Vec::new();
-        let options = nettrace_views::Options::default().spans_limit(LIMIT).samples_limit(LIMIT);
+        let options = viewers::Options::default().spans_limit(LIMIT).samples_limit(LIMIT);
         let view = View::ALL[bytes.len() % View::ALL.len()];
-        nettrace_views::write(view, &mut events, &mut out, &options).expect("a Vec");
+        viewers::write(view, &mut events, &mut out, &options).expect("a Vec");
         match view {
             View::Perfetto => {
                 let trace = Trace::read(&out);

@@ -1,6 +1,6 @@
 //! The checks of the target `report`.
 
-use nettrace_report::{NamesOnly, Options, Report};
+use nettrace_views::report::{NamesOnly, Options, Report};
 use serde::{Deserialize, de::IgnoredAny};
 
 use crate::{Way, bounded};

@@ -10,7 +10,7 @@ use std::{
 
 use arrow_array::{ArrayRef, RecordBatch};
 use nettrace_cli::lines_of;
-use nettrace_parquet::{Options, Tables, write};
+use nettrace_views::tables::{Options, Tables, write};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use serde::de::IgnoredAny;
 use testkit::csv;

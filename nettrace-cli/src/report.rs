@@ -1,4 +1,4 @@
-//! `nettrace report`: a trace as one page of HTML, by the crate `nettrace-report`.
+//! `nettrace report`: a trace as one page of HTML, by the module `report` of `nettrace-views`.
 
 use std::{
     io::{self, Write},
@@ -6,7 +6,7 @@ use std::{
 };
 
 use nettrace_reader::Event;
-use nettrace_report::{Describe, Report};
+use nettrace_views::report::{self, Describe, Report};
 
 use crate::{
     convert::destination::Destination, event_types::EventTypes, failure::Failure, heph::Original,
@@ -73,7 +73,7 @@ pub(crate) fn page(
         _ => "standard input".into(),
     };
     let title = content.title.clone().unwrap_or_else(name);
-    let wanted = nettrace_report::Options::new(title).slowest(content.slow);
+    let wanted = report::Options::new(title).slowest(content.slow);
     let mut report = Report::read(&mut events, &mut AsTree::default(), &wanted);
     if let Some(heph) = original.end()? {
         report.was_made_of("Heph 0.1.0", heph.bytes, heph.failure);

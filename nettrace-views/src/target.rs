@@ -4,8 +4,6 @@ use std::io;
 
 use nettrace_reader::{Event, SortedReader, Source, Totals};
 
-use crate::Written;
-
 /// Takes the events of a trace in the order of time, and makes something of them: a file for a
 /// viewer, tables, a report.
 ///
@@ -69,6 +67,17 @@ pub fn drive<R: Source>(
         }
     };
     Ok(Written { left_out: target.finish(events.totals())?, end })
+}
+
+/// The result of [`drive`], and of what writes a whole trace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Written {
+    /// What could not be expressed.
+    pub left_out: LeftOut,
+    /// How the source ended. After an error, the result has everything before the damage, and is
+    /// complete.
+    pub end: nettrace_reader::Result<()>,
 }
 
 /// What a conversion has left out, counted by kind.

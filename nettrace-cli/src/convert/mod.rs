@@ -37,7 +37,7 @@ use nettrace_format::{
     content::{SystemTimeParts, TraceInfo},
 };
 use nettrace_reader::{Item, Reader, Totals, Trace, WallTime};
-use nettrace_views::{Options, View};
+use nettrace_views::viewers::{Options, View};
 
 #[cfg(feature = "parquet")]
 pub(crate) use self::tables::TableOptions;

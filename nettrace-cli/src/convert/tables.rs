@@ -1,9 +1,11 @@
-//! Conversion to tables: the crate `nettrace-parquet`.
+//! Conversion to tables: the module `tables` of `nettrace-views`.
 
 use std::path::Path;
 
-use nettrace_parquet::{Options, Tables};
-use nettrace_views::Target;
+use nettrace_views::{
+    Target,
+    tables::{self, Options, Tables},
+};
 
 use crate::{
     convert::{
@@ -73,11 +75,11 @@ fn options(start: &Start<'_>) -> Result<Options, Failure> {
 }
 
 fn begin(tables: Tables, start: &Start<'_>, out: &Path) -> Result<Box<dyn Target>, Failure> {
-    nettrace_parquet::target(tables, start.trace, start.version, out, &options(start)?)
+    tables::target(tables, start.trace, start.version, out, &options(start)?)
         .map_err(|error| Failure::folder(out, error))
 }
 
 fn size(start: &Start<'_>, out: &Path) -> Result<u64, Failure> {
-    let size = nettrace_parquet::size(start.trace, out, &options(start)?);
+    let size = tables::size(start.trace, out, &options(start)?);
     size.map_err(|error| Failure::folder(out, error))
 }

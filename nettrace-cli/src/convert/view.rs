@@ -7,7 +7,10 @@ use std::{
 };
 
 use nettrace_reader::{Reader, SortedReader, Trace};
-use nettrace_views::{Options, Target, View, Written, drive};
+use nettrace_views::{
+    Target, Written, drive,
+    viewers::{Options, View},
+};
 
 use crate::{
     convert::{Task, destination::Destination},

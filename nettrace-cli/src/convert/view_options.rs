@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::ValueHint;
-use nettrace_views::{By, Folded, Options, View};
+use nettrace_views::viewers::{self, By, Folded, Options, View};
 
 use crate::{
     failure::Failure,
@@ -66,7 +66,7 @@ fn folded(path: &Path, limits: Limits, options: &Options) -> Result<Folded, Fail
     let (source, original) = heph::open(path, Meanwhile::Nothing)?.into_nettrace(limits)?;
     let mut events = limits.options().open(source)?.sorted();
     let mut text = Vec::new();
-    nettrace_views::write(View::Folded, &mut events, &mut text, options)?.end?;
+    viewers::write(View::Folded, &mut events, &mut text, options)?.end?;
     original.end_whole()?;
     source::hide_progress();
     Ok(Folded::read(&String::from_utf8_lossy(&text)))

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use nettrace_views::View;
+use nettrace_views::viewers::{self, View};
 
 use crate::{
     failure::Failure,
@@ -90,8 +90,8 @@ fn perfetto(
     let mut events = limits.options().open(source)?.sorted();
     let file = tempfile::tempfile().map_err(Failure::Output)?;
     let mut writer = BufWriter::with_capacity(1 << 20, file);
-    let settings = nettrace_views::Options::default().spans_limit(limits.definitions());
-    let written = nettrace_views::write(View::Perfetto, &mut events, &mut writer, &settings)?;
+    let settings = viewers::Options::default().spans_limit(limits.definitions());
+    let written = viewers::write(View::Perfetto, &mut events, &mut writer, &settings)?;
     let mut file: File =
         writer.into_inner().map_err(|error| Failure::Output(error.into_error()))?;
     let size = file.stream_position().map_err(Failure::Output)?;

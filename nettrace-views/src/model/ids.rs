@@ -25,19 +25,6 @@ impl Key {
         let key = activity.span_id().map_or(Self::Activity(activity), |id| Self::Span(trace, id));
         (id != [0; 16]).then_some(key)
     }
-
-    /// The id of the flow from the parent to this span.
-    #[must_use]
-    pub(crate) fn flow(self) -> u64 {
-        match self {
-            Self::Span(_, id) => id.to_u64(),
-            Self::Activity(id) => {
-                let id = u128::from_le_bytes(id.to_bytes_le());
-                let upper = ((id >> 64) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-                upper.rotate_left(29) ^ id as u64
-            }
-        }
-    }
 }
 
 /// The ids of an event, and the labels that replace properties of its type.

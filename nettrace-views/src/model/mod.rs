@@ -12,20 +12,26 @@
 
 mod clock;
 mod counts;
+mod frames;
+mod hex;
 mod ids;
 mod shown;
+mod symbols;
 mod types;
 
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},
     counts::SpanCounts,
+    frames::FrameNames,
+    hex::{Hex, guid, hex},
     ids::{Ids, Key, Overrides, Role, SINGLE},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     types::{
         EndFields, event_name, has_fields_of_single, place, process_id, process_of, span_name,
     },
 };
-pub use crate::{
-    frame_names::FrameNames,
-    values::{Hex, guid, hex},
+#[cfg(feature = "viewers")]
+pub(crate) use self::{
+    frames::{EXTERNAL, Observed, is_external},
+    symbols::{Lesson, Place, Symbols},
 };

@@ -1,0 +1,504 @@
+//! The data of a page, which becomes JSON.
+
+use std::{
+    cmp::Reverse,
+    collections::{HashMap, HashSet},
+};
+
+use nettrace_reader::{SortedReader, Source};
+use serde::Serialize;
+
+use crate::{
+    model::Key,
+    report::{
+        Options,
+        flame::Flame,
+        gather::{Gathered, TypeCount, clip},
+        spans::Named,
+        trees::{State, Tree},
+    },
+};
+
+/// How many rows a table has at most.
+const MOST_ROWS: usize = 200;
+
+/// How many of the rows over time are shown.
+const MOST_LINES: usize = 100;
+
+/// How many spans of a tree are shown.
+const MOST_SPANS: usize = 200;
+
+/// How many frames a flame graph has.
+const MOST_FRAMES: usize = 4000;
+
+/// How many characters of a name are shown.
+const MOST_NAME: usize = 300;
+
+/// Everything that the page shows.
+#[derive(Debug, Serialize)]
+pub(crate) struct Data {
+    pub(crate) title: String,
+    version: &'static str,
+    pub(crate) format: String,
+    start: String,
+    start_unix_ms: Option<i64>,
+    has_clock: bool,
+    first: Option<Moment>,
+    last: Option<Moment>,
+    key_values: Vec<(String, String)>,
+    pub(crate) bytes: u64,
+    events: u64,
+    lost: u64,
+    step_backs: u64,
+    payload_bytes: u64,
+    undefined_stacks: u64,
+    spans: u64,
+    spans_without_end: u64,
+    spans_without_start: u64,
+    uncounted_spans: u64,
+    pub(crate) damage: Option<String>,
+    notes: Vec<String>,
+    rate: Option<Rate>,
+    types: Vec<Type>,
+    other_types: Others,
+    threads: Vec<Thread>,
+    other_threads: Others,
+    latencies: Vec<Latency>,
+    other_latencies: usize,
+    slowest: Vec<Slow>,
+    /// The first trees whose root has no start or no end, and how many there are.
+    cut: Vec<Slow>,
+    cut_trees: u64,
+    flame: Option<Frames>,
+    samples: Option<Frames>,
+}
+
+#[derive(Debug, Serialize)]
+struct Moment {
+    time: Option<String>,
+    since_start_ns: i64,
+}
+
+#[derive(Debug, Serialize)]
+struct Rate {
+    /// When the first interval begins, in nanoseconds since the start.
+    first_ns: i64,
+    interval_ns: f64,
+    /// The providers with the most events.
+    providers: Vec<Line>,
+    /// All others together.
+    others: Option<Line>,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    name: String,
+    events: u64,
+    counts: Vec<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Type {
+    provider: String,
+    name: String,
+    id: u32,
+    /// Its place in the source code, if that tells it from another type with its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    place: Option<String>,
+    events: u64,
+    payload_bytes: u64,
+}
+
+/// What a table leaves out.
+#[derive(Debug, Default, Serialize)]
+struct Others {
+    rows: u64,
+    events: u64,
+    payload_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Thread {
+    name: Option<String>,
+    process: Option<u64>,
+    id: Option<u64>,
+    index: u64,
+    events: u64,
+    lost: u64,
+    counts: Option<Vec<u64>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Latency {
+    provider: String,
+    name: String,
+    /// Spans whose duration is known.
+    count: u64,
+    open: u64,
+    outcomes: Vec<(String, u64)>,
+    total_ns: f64,
+    own_ns: f64,
+    p50_ns: u64,
+    p90_ns: u64,
+    p99_ns: u64,
+    max_ns: u64,
+    is_exact: bool,
+    bars: Vec<(u64, u64, u64)>,
+}
+
+#[derive(Debug, Serialize)]
+struct Slow {
+    trace: Option<String>,
+    remote_parent: Option<String>,
+    spans: Vec<Span>,
+    left_out: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Span {
+    depth: usize,
+    provider: String,
+    name: String,
+    id: String,
+    /// Nanoseconds since the start of the trace.
+    start_ns: Option<i64>,
+    duration_ns: Option<i64>,
+    at_least_ns: Option<i64>,
+    own_ns: Option<i64>,
+    state: &'static str,
+    outcome: Option<String>,
+    thread: Option<u64>,
+    start: String,
+    stop: String,
+    events: Vec<(i64, String)>,
+    left_out: u64,
+}
+
+/// A flame graph.
+#[derive(Debug, Serialize)]
+struct Frames {
+    names: Vec<String>,
+    /// Name, place of the parent, value with all below, count. The first is the root.
+    nodes: Vec<(u32, u32, u64, u64)>,
+    total: u64,
+    /// Frames that are too small to be shown.
+    left_out: usize,
+    /// Names with the most own value: name, own value, value with all below, count.
+    top: Vec<(u32, u64, u64, u64)>,
+}
+
+impl Data {
+    pub(crate) fn of<R: Source>(
+        mut gathered: Gathered,
+        events: &SortedReader<R>,
+        options: &Options,
+        damage: Option<String>,
+    ) -> Self {
+        let last_ns = gathered.spans.finish();
+        let (trace, totals) = (events.trace(), events.totals());
+        let (clock, counts) = (&gathered.clock, &gathered.counts);
+        let moment = |ticks| Moment {
+            time: clock.at(ticks).time.map(|time| time.to_string()),
+            since_start_ns: clock.since_start(ticks),
+        };
+        let rate = rate(&gathered);
+        let (threads, other_threads) = threads(&gathered, events);
+        let (types, other_types) = types(&gathered);
+        let notes = notes(&gathered);
+        let mut slowest = std::mem::take(&mut gathered.spans.slowest);
+        let mut cut = std::mem::take(&mut gathered.spans.cut);
+        gathered.spans.tell_apart();
+        let named = &gathered.spans.named;
+        let key_values = trace.key_values.iter().take(MOST_ROWS);
+        let data = Self {
+            title: clip(&options.title, MOST_NAME),
+            version: env!("CARGO_PKG_VERSION"),
+            format: format!("NetTrace {}.{}", events.major_version(), events.minor_version()),
+            start: trace.sync_time.to_string(),
+            start_unix_ms: clock.start().and_then(|nanos| (nanos / 1_000_000).try_into().ok()),
+            has_clock: clock.is_known(),
+            first: gathered.first.map(moment),
+            last: gathered.first.map(|_| moment(gathered.last)),
+            key_values: key_values
+                .map(|(key, value)| (clip(key, MOST_NAME), clip(value, MOST_NAME)))
+                .collect(),
+            bytes: events.offset(),
+            events: totals.events,
+            lost: totals.lost,
+            step_backs: totals.step_backs,
+            payload_bytes: totals.payload_bytes,
+            undefined_stacks: totals.undefined_stacks,
+            spans: counts.count,
+            spans_without_end: counts.without_end(),
+            spans_without_start: counts.without_start(),
+            uncounted_spans: counts.uncounted,
+            damage,
+            notes,
+            rate,
+            types,
+            other_types,
+            threads,
+            other_threads,
+            latencies: Vec::new(),
+            other_latencies: 0,
+            slowest: slowest.iter_mut().map(|tree| slow(tree, named, last_ns)).collect(),
+            cut: cut.iter_mut().map(|tree| slow(tree, named, last_ns)).collect(),
+            cut_trees: gathered.spans.cut_trees,
+            flame: span_frames(&gathered),
+            samples: sample_frames(&gathered),
+        };
+        let (latencies, other_latencies) = latencies(&mut gathered.spans.named);
+        Self { latencies, other_latencies, ..data }
+    }
+}
+
+fn name(name: &str) -> String {
+    clip(name, MOST_NAME)
+}
+
+fn rate(gathered: &Gathered) -> Option<Rate> {
+    gathered.first?;
+    let (first, length) = gathered.timeline.intervals();
+    let mut lines: Vec<_> = gathered
+        .providers
+        .iter()
+        .map(|(provider, row)| {
+            let counts = gathered.timeline.row(*row);
+            Line { name: name(provider), events: counts.iter().sum(), counts }
+        })
+        .collect();
+    lines.sort_by_key(|line| Reverse(line.events));
+    let others =
+        lines.split_off(lines.len().min(MOST_LINES)).into_iter().reduce(|mut all, line| {
+            all.counts.iter_mut().zip(line.counts).for_each(|(sum, count)| *sum += count);
+            all.events += line.events;
+            all
+        });
+    Some(Rate {
+        first_ns: gathered.clock.since_start(first),
+        interval_ns: gathered.clock.length(length),
+        providers: lines,
+        others: others.map(|line| Line { name: "(others)".into(), ..line }),
+    })
+}
+
+fn types(gathered: &Gathered) -> (Vec<Type>, Others) {
+    let mut types: Vec<_> = gathered.types.iter().filter(|ty| ty.events > 0).collect();
+    types.sort_by(|a, b| {
+        let order = |ty: &TypeCount| (Reverse(ty.payload_bytes), Reverse(ty.events));
+        let name = |ty: &TypeCount| (ty.provider.clone(), ty.id, ty.name.clone());
+        order(a).cmp(&order(b)).then_with(|| name(a).cmp(&name(b)))
+    });
+    let mut places: HashMap<_, HashSet<_>> = HashMap::new();
+    for ty in &types {
+        places.entry((&ty.provider, &ty.name)).or_default().insert(&ty.place);
+    }
+    let place = |ty: &TypeCount| {
+        let is_one_of_many = places[&(&ty.provider, &ty.name)].len() > 1;
+        ty.place.as_deref().filter(|_| is_one_of_many).map(name)
+    };
+    let mut others = Others::default();
+    for ty in types.iter().skip(MOST_ROWS) {
+        others.rows += 1;
+        others.events += ty.events;
+        others.payload_bytes += ty.payload_bytes;
+    }
+    let shown = types.iter().take(MOST_ROWS).map(|ty| Type {
+        provider: name(&ty.provider),
+        name: name(&ty.name),
+        id: ty.id,
+        place: place(ty),
+        events: ty.events,
+        payload_bytes: ty.payload_bytes,
+    });
+    (shown.collect(), others)
+}
+
+fn threads<R: Source>(gathered: &Gathered, events: &SortedReader<R>) -> (Vec<Thread>, Others) {
+    let threads = gathered.threads(events);
+    let mut others = Others::default();
+    for thread in threads.iter().skip(MOST_ROWS) {
+        others.rows += 1;
+        others.events += thread.events;
+    }
+    let shown = threads.iter().take(MOST_ROWS).enumerate().map(|(index, thread)| Thread {
+        name: thread.name.as_deref().map(name),
+        process: thread.process,
+        id: thread.id,
+        index: thread.index,
+        events: thread.events,
+        lost: thread.lost,
+        counts: thread.row.filter(|_| index < MOST_LINES).map(|row| gathered.timeline.row(row)),
+    });
+    (shown.collect(), others)
+}
+
+/// The names of spans, those with the most time first, and how many are left out.
+fn latencies(named: &mut [Named]) -> (Vec<Latency>, usize) {
+    let mut named: Vec<_> =
+        named.iter_mut().filter(|named| named.durations.count + named.open > 0).collect();
+    named.sort_by_key(|named| (Reverse(named.durations.sum), Reverse(named.durations.count)));
+    let left_out = named.len().saturating_sub(MOST_ROWS);
+    let shown = named.into_iter().take(MOST_ROWS).map(|named| {
+        let shown = (named.durations.count > 0).then(|| named.durations.show());
+        let [p50_ns, p90_ns, p99_ns] = shown.as_ref().map_or([0; 3], |shown| shown.percentiles);
+        Latency {
+            provider: name(&named.provider),
+            name: name(&named.name),
+            count: named.durations.count,
+            open: named.open,
+            outcomes: named.outcomes.iter().map(|(text, count)| (name(text), *count)).collect(),
+            total_ns: named.durations.sum as f64,
+            own_ns: named.own as f64,
+            p50_ns,
+            p90_ns,
+            p99_ns,
+            max_ns: named.durations.max,
+            is_exact: shown.as_ref().is_none_or(|shown| shown.is_exact),
+            bars: shown.map(|shown| shown.bars).unwrap_or_default(),
+        }
+    });
+    (shown.collect(), left_out)
+}
+
+fn slow(tree: &mut Tree, named: &[Named], last: i64) -> Slow {
+    tree.forget(MOST_SPANS, last);
+    let spans = tree.walk().into_iter().map(|(span, depth)| {
+        let named = &named[span.name as usize];
+        let length = span.length(last);
+        let is_open = span.state == State::Started;
+        Span {
+            depth,
+            provider: name(&named.provider),
+            name: name(&named.name),
+            id: id_text(&span.key, span.process),
+            start_ns: span.start,
+            duration_ns: length.filter(|_| !is_open),
+            at_least_ns: length.filter(|_| is_open),
+            own_ns: span.own,
+            state: match span.state {
+                State::Started => "without_end",
+                State::Ended => "ended",
+                State::OnlyStopped => "without_start",
+                State::Single => "single",
+            },
+            outcome: span.outcome.as_deref().map(name),
+            thread: span.thread,
+            start: span.start_text.to_string(),
+            stop: span.stop_text.to_string(),
+            events: span.events.iter().map(|(at, text)| (*at, text.to_string())).collect(),
+            left_out: span.left_out,
+        }
+    });
+    Slow {
+        spans: spans.collect(),
+        trace: tree.trace.map(|id| id.to_string()),
+        remote_parent: tree.remote_parent.map(|key| id_text(&key, 0)),
+        left_out: tree.forgotten,
+    }
+}
+
+fn id_text(key: &Key, process: u32) -> String {
+    match key {
+        Key::Span(_, id) => id.to_string(),
+        Key::Activity(id) => match id.path_in(process).or(id.path()) {
+            Some(path) => path.to_string(),
+            None => id.to_string(),
+        },
+    }
+}
+
+fn span_frames(gathered: &Gathered) -> Option<Frames> {
+    let named = &gathered.spans.named;
+    frames(&gathered.spans.flame, |number| match named.get(number as usize) {
+        Some(named) => name(&named.name),
+        None => String::new(),
+    })
+}
+
+fn sample_frames(gathered: &Gathered) -> Option<Frames> {
+    let (flame, names) = gathered.samples.named();
+    frames(&flame, |number| name(names.get(number as usize).map_or("", |name| name)))
+}
+
+/// The largest frames of a graph. `name` spells the names.
+fn frames(flame: &Flame, name: impl Fn(u64) -> String) -> Option<Frames> {
+    let totals = flame.totals();
+    if totals[0] == 0 {
+        return None;
+    }
+    // A parent is at least as large as its children, and comes before them.
+    let mut order: Vec<usize> = (1..flame.nodes.len()).collect();
+    order.sort_by_key(|at| (Reverse(totals[*at]), *at));
+    let left_out = order.len().saturating_sub(MOST_FRAMES);
+    order.truncate(MOST_FRAMES);
+    order.sort_unstable();
+    let mut names = Names::default();
+    let mut places: HashMap<u32, u32> = HashMap::from([(0, 0)]);
+    let mut nodes = vec![(names.number(u64::MAX, || "all".into()), 0, 0, 0)];
+    for at in order {
+        let node = &flame.nodes[at];
+        let Some(parent) = places.get(&node.parent).copied() else { continue };
+        let number = names.number(node.name, || name(node.name));
+        places.insert(at as u32, nodes.len() as u32);
+        nodes.push((number, parent, totals[at], node.count));
+    }
+    // The value of a name with all below: of its outermost frames.
+    let mut by_name: HashMap<u64, (u64, u64, u64)> = HashMap::new();
+    for (at, node) in flame.nodes.iter().enumerate().skip(1) {
+        let (own, total, count) = by_name.entry(node.name).or_default();
+        *own = own.saturating_add(node.own);
+        *count += node.count;
+        let mut above = node.parent;
+        while above != 0 && flame.nodes[above as usize].name != node.name {
+            above = flame.nodes[above as usize].parent;
+        }
+        if above == 0 {
+            *total = total.saturating_add(totals[at]);
+        }
+    }
+    let mut top: Vec<_> = by_name.into_iter().collect();
+    top.sort_by_key(|(name, (own, ..))| (Reverse(*own), *name));
+    top.truncate(30);
+    let top = top
+        .into_iter()
+        .map(|(key, (own, total, count))| (names.number(key, || name(key)), own, total, count));
+    let top = top.collect();
+    Some(Frames { names: names.texts, nodes, total: totals[0], left_out, top })
+}
+
+/// Names that are written once.
+#[derive(Default)]
+struct Names {
+    texts: Vec<String>,
+    numbers: HashMap<u64, u32>,
+}
+
+impl Names {
+    fn number(&mut self, key: u64, text: impl FnOnce() -> String) -> u32 {
+        *self.numbers.entry(key).or_insert_with(|| {
+            self.texts.push(text());
+            self.texts.len() as u32 - 1
+        })
+    }
+}
+
+/// What the page cannot show, in sentences.
+fn notes(gathered: &Gathered) -> Vec<String> {
+    let spans = &gathered.spans;
+    let mut notes = Vec::new();
+    let mut note = |count: u64, text: &str| {
+        if count > 0 {
+            notes.push(text.replace("{}", &count.to_string()));
+        }
+    };
+    note(spans.given_up, "{} spans are shown without an end: too many were under way.");
+    note(spans.unnamed, "{} spans have names beyond the first 1,000, and count as one name.");
+    note(spans.flame.cut, "{} paths of spans were cut: there are too many, or they are too deep.");
+    note(gathered.samples.cut(), "{} stacks were cut: there are too many, or they are too deep.");
+    note(gathered.samples.bare, "{} samples have no stack.");
+    if !gathered.clock.is_known() {
+        notes.push("The trace does not state how long a tick is: times are in ticks.".into());
+    }
+    notes
+}

@@ -1,0 +1,312 @@
+//! Everything that the page shows, gathered while the trace is read once.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use nettrace_reader::{
+    __shared::{LastLabels, Map},
+    Error, Event, SortedReader, Source,
+};
+
+use crate::{
+    model::{
+        Clock, EndFields, FrameNames, Ids, Role, SpanCounts, event_name, place, process_id,
+        span_name,
+    },
+    report::{
+        Describe, Options,
+        data::Data,
+        samples::Samples,
+        spans::{Edge, Part, Spans},
+        timeline::Timeline,
+    },
+};
+
+/// How many providers, and how many threads, have a row of their own.
+const MOST_ROWS: usize = 4096;
+
+/// How many event types are distinguished.
+const MOST_TYPES: usize = 1 << 16;
+
+/// How many characters of an event's text are kept.
+const MOST_TEXT: usize = 2000;
+
+/// What is known of an event type, by its id in the stream.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Its place in [`Gathered::types`].
+    ty: usize,
+    /// The row of its provider.
+    row: usize,
+    /// The number of its spans' name, once there is a span.
+    span: Option<u32>,
+    is_sample: bool,
+    /// Whether its events name code.
+    is_lesson: bool,
+    end: EndFields,
+    /// That of its events without a label that replaces the opcode.
+    role: Role,
+    /// What stands for the name of its spans.
+    counted: u64,
+}
+
+/// The counts of an event type.
+#[derive(Debug)]
+pub(crate) struct TypeCount {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) id: u32,
+    /// Its place in the source code.
+    pub(crate) place: Option<String>,
+    pub(crate) events: u64,
+    pub(crate) payload_bytes: u64,
+}
+
+/// The counts of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadCount {
+    pub(crate) index: u64,
+    pub(crate) process: Option<u64>,
+    pub(crate) id: Option<u64>,
+    pub(crate) name: Option<String>,
+    pub(crate) events: u64,
+    pub(crate) lost: u64,
+    /// Its row, if it has events.
+    pub(crate) row: Option<usize>,
+}
+
+/// What tells threads of one index apart.
+type ThreadKey = (u64, Option<u64>, Option<u64>);
+
+/// Everything that was gathered.
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) clock: Clock,
+    version: u32,
+    pub(crate) types: Vec<TypeCount>,
+    type_index: HashMap<(String, u32, String), usize>,
+    known: Map<u32, Known>,
+    epoch: u64,
+    pub(crate) timeline: Timeline,
+    /// Providers and their rows.
+    pub(crate) providers: Vec<(String, usize)>,
+    pub(crate) thread_rows: BTreeMap<ThreadKey, usize>,
+    last_thread: Option<(ThreadKey, usize)>,
+    /// The labels of the last event, and what they say.
+    labels: LastLabels,
+    ids: Ids,
+    pub(crate) spans: Spans,
+    pub(crate) counts: SpanCounts,
+    pub(crate) samples: Samples,
+    pub(crate) first: Option<u64>,
+    pub(crate) last: u64,
+    pub(crate) events: u64,
+}
+
+/// Reads a trace to its end, or as far as it can be read.
+pub(crate) fn gather<R: Source>(
+    events: &mut SortedReader<R>,
+    describe: &mut dyn Describe,
+    options: &Options,
+) -> (Data, Option<Error>) {
+    let mut gathered = Gathered::new(events, options);
+    let end = loop {
+        match events.next_event() {
+            Ok(Some(event)) => gathered.event(&event, describe),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    let damage = end.as_ref().map(ToString::to_string);
+    (Data::of(gathered, events, options, damage), end)
+}
+
+impl Gathered {
+    fn new<R: Source>(events: &SortedReader<R>, options: &Options) -> Self {
+        Self {
+            clock: Clock::of(events.trace()),
+            version: events.major_version(),
+            types: Vec::new(),
+            type_index: HashMap::new(),
+            known: Map::default(),
+            epoch: 0,
+            timeline: Timeline::default(),
+            providers: Vec::new(),
+            thread_rows: BTreeMap::new(),
+            last_thread: None,
+            labels: LastLabels::default(),
+            ids: Ids::default(),
+            spans: Spans::new(options.slowest),
+            counts: SpanCounts::default(),
+            samples: Samples::new(),
+            first: None,
+            last: 0,
+            events: 0,
+        }
+    }
+
+    fn event(&mut self, event: &Event<'_>, describe: &mut dyn Describe) {
+        let ticks = event.header.timestamp;
+        self.events += 1;
+        self.first = Some(self.first.map_or(ticks, |first| first.min(ticks)));
+        self.last = self.last.max(ticks);
+        let mut known = self.known(event);
+        let count = &mut self.types[known.ty];
+        count.events += 1;
+        count.payload_bytes += event.payload.len() as u64;
+        let thread = self.thread_row(event);
+        self.timeline.count(ticks, [known.row, thread]);
+        if known.is_sample {
+            self.samples.take(event, process_id(event));
+        } else if known.is_lesson {
+            self.samples.names.learn(event);
+        }
+        let at = self.clock.since_start(ticks);
+        if event.__labels_into(&mut self.labels) {
+            self.ids = Ids::of(self.labels.labels());
+        }
+        let ids = self.ids;
+        let Some(span) = ids.span else { return self.spans.outside(at) };
+        let role = match ids.overrides.opcode {
+            None => known.role,
+            opcode => Role::of(event.metadata(), opcode, self.version),
+        };
+        self.counts.count_as(role, span, known.counted);
+        let target = if !role.is_edge() {
+            self.spans.inside(&span, at)
+        } else {
+            let metadata = event.metadata();
+            let name = *known.span.get_or_insert_with(|| {
+                let (name, place) = (event_name(metadata), place(metadata));
+                let place = place.as_deref().unwrap_or_default();
+                let name = self.spans.name(&metadata.provider, span_name(&name), place);
+                if let Some(known) = self.known.get_mut(&event.header.metadata_id) {
+                    known.span = Some(name);
+                }
+                name
+            });
+            let (duration, outcome) = match role {
+                Role::Start => (None, None),
+                _ => known.end.stated(event),
+            };
+            let edge = Edge {
+                span,
+                ids,
+                at,
+                name,
+                process: process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0),
+                thread: event.thread().os_thread_id,
+                duration,
+                outcome: outcome.as_deref(),
+            };
+            match role {
+                Role::Start => self.spans.start(&edge),
+                Role::Stop => self.spans.stop(&edge),
+                _ => self.spans.single(&edge),
+            }
+        };
+        let Some(target) = target.filter(|target| self.spans.wants(*target, at)) else { return };
+        let text = match target.part {
+            Part::Inside => describe.event(event),
+            part => describe.details(event, part == Part::Start),
+        };
+        self.spans.keep(target, at, clip(text.trim(), MOST_TEXT).into());
+    }
+
+    /// What is known of the event's type.
+    fn known(&mut self, event: &Event<'_>) -> Known {
+        if event.epoch() != self.epoch {
+            self.known.clear();
+            self.epoch = event.epoch();
+        }
+        if let Some(known) = self.known.get(&event.header.metadata_id) {
+            return *known;
+        }
+        let metadata = event.metadata();
+        let row = self.provider_row(&metadata.provider);
+        let (provider, name, id) = match self.types.len() < MOST_TYPES {
+            true => (&*metadata.provider, event_name(metadata).into_owned(), metadata.event_id),
+            false => ("", "(other types)".into(), 0),
+        };
+        let key = (provider.to_owned(), id, name.clone());
+        let ty = *self.type_index.entry(key).or_insert_with(|| {
+            let (provider, place) = (provider.to_owned(), place(metadata));
+            self.types.push(TypeCount { provider, name, id, place, events: 0, payload_bytes: 0 });
+            self.types.len() - 1
+        });
+        let end = EndFields::of(metadata);
+        let is_sample = FrameNames::is_sample(metadata);
+        let is_lesson = FrameNames::is_lesson(metadata);
+        let role = Role::of(metadata, None, self.version);
+        let counted = self.counts.name(metadata);
+        let known = Known { ty, row, span: None, is_sample, is_lesson, end, role, counted };
+        self.known.insert(event.header.metadata_id, known);
+        known
+    }
+
+    fn provider_row(&mut self, provider: &str) -> usize {
+        let provider =
+            if self.providers.len() < MOST_ROWS { provider } else { "(other providers)" };
+        if let Some((_, row)) = self.providers.iter().find(|(name, _)| name == provider) {
+            return *row;
+        }
+        let row = self.timeline.add_row();
+        self.providers.push((provider.to_owned(), row));
+        row
+    }
+
+    fn thread_row(&mut self, event: &Event<'_>) -> usize {
+        let thread = &event.capture_thread().thread;
+        let key = (thread.index, thread.process_id, thread.os_thread_id);
+        if let Some((_, row)) = self.last_thread.filter(|(last, _)| *last == key) {
+            return row;
+        }
+        let row = match self.thread_rows.get(&key) {
+            Some(row) => *row,
+            None => {
+                let other = (u64::MAX, None, None);
+                let key = if self.thread_rows.len() < MOST_ROWS { key } else { other };
+                *self.thread_rows.entry(key).or_insert_with(|| self.timeline.add_row())
+            }
+        };
+        self.last_thread = Some((key, row));
+        row
+    }
+
+    /// The threads: those with losses first, then those with the most events.
+    pub(crate) fn threads<R: Source>(&self, events: &SortedReader<R>) -> Vec<ThreadCount> {
+        let mut shown = std::collections::HashSet::new();
+        let threads = events.live_threads().chain(events.finished_threads());
+        let mut threads: Vec<_> = threads
+            .map(|totals| {
+                let thread = &totals.thread;
+                let key = (thread.index, thread.process_id, thread.os_thread_id);
+                ThreadCount {
+                    index: thread.index,
+                    process: thread.process_id,
+                    id: thread.os_thread_id,
+                    name: thread.name.clone(),
+                    events: totals.events,
+                    lost: totals.lost,
+                    // Threads of equal ids share a row, which the first of them shows.
+                    row: self.thread_rows.get(&key).copied().filter(|row| shown.insert(*row)),
+                }
+            })
+            .collect();
+        threads.sort_by_key(|it| (it.lost == 0, Reverse(it.events), it.index));
+        threads
+    }
+}
+
+/// The text, or its begin if it is longer than so many characters.
+pub(crate) fn clip(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    match text.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,170 @@
+//! Writes a trace as one page of HTML.
+//!
+//! [`Report::read`] reads a trace once, and its memory does not grow with the trace.
+//! [`Report::write`] writes the page: what was traced and lost, the rate of events by provider, how
+//! long spans took (percentiles, histograms, the slowest trees with the events inside), flame
+//! graphs of spans and of samples, the largest event types, and when threads were active.
+//!
+//! ```
+//! use nettrace_views::report::{NamesOnly, Options, Report};
+//!
+//! # let trace = nettrace_reader::example();
+//! let options = nettrace_reader::Options::default().keep_thread_totals(true);
+//! let mut events = options.open(&trace[..])?.sorted();
+//! let report = Report::read(&mut events, &mut NamesOnly, &Options::new("service.nettrace"));
+//! assert!(report.damage().is_none());
+//! let mut page = Vec::new();
+//! report.write(&mut page)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The page
+//!
+//! It is one file that needs no other and requests nothing: its Content-Security-Policy forbids
+//! every request, and names its scripts by their hashes. So text of a trace can neither run nor
+//! call home. Its size does not grow with the trace: at most 200 rows a table, 4,000 frames a flame
+//! graph, 200 spans a tree.
+//!
+//! # Numbers
+//!
+//! | number | how it is computed |
+//! |---|---|
+//! | events, lost, types, threads, spans | as `nettrace info` counts them |
+//! | events over time | intervals of 2^n ticks, at most 256 |
+//! | percentiles | the nearest rank: the shortest duration that at least p % of the spans do not exceed. Exact for the first 4 million spans; then a name with more can be up to 1/128 too high, and the page says so |
+//! | own time | the part of a span in which no child was under way |
+//! | flame graph of spans | own times, by the path of names from the root |
+//! | slowest trees | as `nettrace tree --slow` sorts them: by the duration of the root. Trees whose root has no start or no end are in a list of their own |
+//!
+//! A child can begin after its parent has ended, and a span of one event comes after its children.
+//! Both are found while their trees are kept: for 16,384 other trees after the last span has ended.
+
+mod assets;
+mod data;
+mod durations;
+mod flame;
+mod gather;
+mod own_time;
+mod page;
+mod samples;
+mod spans;
+mod timeline;
+mod trees;
+
+use std::io::{self, Write};
+
+use nettrace_reader::{Event, SortedReader, Source};
+
+use crate::report::data::Data;
+
+/// The choices of a caller.
+///
+/// ```
+/// let options = nettrace_views::report::Options::new("service.nettrace").slowest(50);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) title: String,
+    pub(crate) slowest: usize,
+}
+
+impl Options {
+    /// A page with this title, such as the name of the trace's file, and the 20 slowest trees.
+    #[must_use]
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), slowest: 20 }
+    }
+
+    /// How many of the slowest trees of spans the page shows.
+    #[must_use]
+    pub fn slowest(mut self, trees: usize) -> Self {
+        self.slowest = trees;
+        self
+    }
+}
+
+/// Spells events as text, for the trees of spans. A text has at most 2,000 characters on the page.
+pub trait Describe {
+    /// An event inside of a span: its name, and what it says.
+    fn event(&mut self, event: &Event<'_>) -> String;
+
+    /// What the event that begins or ends a span says of it, without the span's name.
+    fn details(&mut self, event: &Event<'_>, is_start: bool) -> String;
+}
+
+/// Describes an event by its provider and name, and a span by nothing more.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NamesOnly;
+
+impl Describe for NamesOnly {
+    fn event(&mut self, event: &Event<'_>) -> String {
+        let metadata = event.metadata();
+        format!("{}/{}", metadata.provider, metadata.name)
+    }
+
+    fn details(&mut self, _: &Event<'_>, _: bool) -> String {
+        String::new()
+    }
+}
+
+/// What a page shows of a trace.
+#[derive(Debug)]
+pub struct Report {
+    data: Data,
+    damage: Option<nettrace_reader::Error>,
+}
+
+impl Report {
+    /// Reads a trace of NetTrace V4, V5 or V6. `events` must be at its beginning. To show threads
+    /// that ended before the end of the trace, its options must
+    /// [keep their totals](nettrace_reader::Options::keep_thread_totals).
+    ///
+    /// If the trace is damaged, the report has everything before the damage, and says so.
+    #[must_use]
+    pub fn read<R: Source>(
+        events: &mut SortedReader<R>,
+        describe: &mut dyn Describe,
+        options: &Options,
+    ) -> Self {
+        let (data, damage) = gather::gather(events, describe, options);
+        Self { data, damage }
+    }
+
+    /// Says that the trace was made of one in another format, while that was read. The page then
+    /// shows that format, its size in bytes, and `damage`: why that trace could not be read to its
+    /// end.
+    pub fn was_made_of(
+        &mut self,
+        format: &str,
+        bytes: u64,
+        damage: Option<nettrace_reader::Error>,
+    ) {
+        self.data.format = format.to_owned();
+        self.data.bytes = bytes;
+        if let Some(damage) = damage {
+            self.data.damage = Some(damage.to_string());
+            self.damage = Some(damage);
+        }
+    }
+
+    /// Why the trace could not be read to its end.
+    #[must_use]
+    pub fn damage(&self) -> Option<&nettrace_reader::Error> {
+        self.damage.as_ref()
+    }
+
+    /// Why the trace could not be read to its end.
+    #[must_use]
+    pub fn into_damage(self) -> Option<nettrace_reader::Error> {
+        self.damage
+    }
+
+    /// Writes the page, in UTF-8.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, out: impl Write) -> io::Result<()> {
+        page::write(&self.data, out)
+    }
+}

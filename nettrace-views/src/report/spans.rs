@@ -1,0 +1,539 @@
+//! The spans of a trace, while it is read in the order of time.
+//!
+//! A span counts when it ends: in the durations of its name, and in the flame graph at the path of
+//! names from its root. Its tree is kept until all its spans have ended and then for a while, for
+//! two reasons. A child can begin after its parent has ended. And a span of one event becomes known
+//! when it ends, after its children, whose trees then become part of its own. At last the tree is
+//! settled: its paths count for the trace, and it stays if it is one of the slowest.
+
+mod settling;
+
+use std::collections::{HashMap, VecDeque};
+
+use nettrace_reader::__shared::Map;
+
+use crate::{
+    model::{Ids, Key},
+    report::{
+        durations::{Durations, MOST_EXACT},
+        flame::{Flame, Place},
+        own_time::OwnTime,
+        trees::{Span, State, Tree},
+    },
+};
+
+/// How many spans can be under way at the same time.
+const MOST_OPEN: usize = 500_000;
+
+/// How many bytes the spans and events of all trees take, beyond which only roots are kept.
+const MOST_BYTES: usize = 128 << 20;
+
+/// How many names of spans are distinguished.
+const MOST_NAMES: usize = 1000;
+
+/// How many paths of the flame graph are distinguished.
+const MOST_PATHS: usize = 1 << 17;
+
+/// A start, a stop, or an event for a whole span.
+#[derive(Debug)]
+pub(crate) struct Edge<'a> {
+    pub(crate) span: Key,
+    pub(crate) ids: Ids,
+    pub(crate) at: i64,
+    /// The number of the span's name.
+    pub(crate) name: u32,
+    pub(crate) process: u32,
+    pub(crate) thread: Option<u64>,
+    /// The duration and outcome that the event states.
+    pub(crate) duration: Option<i64>,
+    pub(crate) outcome: Option<&'a str>,
+}
+
+/// The durations and ends of the spans of one name.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    pub(crate) provider: Box<str>,
+    pub(crate) name: Box<str>,
+    /// Where the type is in the source code; empty if that is not known.
+    place: Box<str>,
+    /// Whether there are such spans.
+    is_used: bool,
+    pub(crate) durations: Durations,
+    /// The sum of their own times.
+    pub(crate) own: u128,
+    /// Outcomes, and how many ended so.
+    pub(crate) outcomes: Vec<(Box<str>, u64)>,
+    /// Those without an end.
+    pub(crate) open: u64,
+}
+
+/// A place in [`Spans::slots`] that may have been taken by another span since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ref {
+    slot: usize,
+    number: u64,
+}
+
+/// A span that is under way, or has ended a while ago.
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    key: Key,
+    alias: Option<Key>,
+    name: u32,
+    parent: Option<Ref>,
+    start: i64,
+    is_open: bool,
+    own: OwnTime,
+    tree: u64,
+    /// Its path in the tree's flame graph.
+    node: Place,
+    /// Its number in the tree.
+    detail: u32,
+}
+
+/// Where the text of an event goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    tree: u64,
+    detail: u32,
+    /// Whether it begins the span, ends it, or is inside.
+    pub(crate) part: Part,
+}
+
+/// What an event is to its span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Start,
+    Stop,
+    Inside,
+}
+
+/// All spans so far.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    slots: Vec<Slot>,
+    free: Vec<usize>,
+    by_key: Map<Key, Ref>,
+    number: u64,
+    /// In the order of their starts; some have ended.
+    oldest: VecDeque<Ref>,
+    open: usize,
+    ended: VecDeque<Ref>,
+    trees: Map<u64, Tree>,
+    next_tree: u64,
+    /// Trees whose spans have all ended, in this order. Some go on.
+    complete: VecDeque<u64>,
+    /// Such trees by the parent that their roots name.
+    awaited: Map<Key, VecDeque<u64>>,
+    bytes: usize,
+    room: usize,
+    /// By provider, name and place.
+    names: HashMap<[Box<str>; 3], u32>,
+    most_slow: usize,
+    /// The time of the last event.
+    last: i64,
+    pub(crate) named: Vec<Named>,
+    pub(crate) flame: Flame,
+    /// The longest first.
+    pub(crate) slowest: Vec<Tree>,
+    /// The first of those whose root has no start or no end, and how many there are.
+    pub(crate) cut: Vec<Tree>,
+    pub(crate) cut_trees: u64,
+    /// Spans that were taken to have no end, because too many were under way.
+    pub(crate) given_up: u64,
+    /// Spans whose name counts as another, because there are too many.
+    pub(crate) unnamed: u64,
+}
+
+impl Spans {
+    /// Keeps so many of the slowest trees.
+    pub(crate) fn new(most_slow: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_key: Map::default(),
+            number: 0,
+            oldest: VecDeque::new(),
+            open: 0,
+            ended: VecDeque::new(),
+            trees: Map::default(),
+            next_tree: 0,
+            complete: VecDeque::new(),
+            awaited: Map::default(),
+            bytes: 0,
+            room: MOST_EXACT,
+            names: HashMap::new(),
+            most_slow,
+            last: i64::MIN,
+            named: Vec::new(),
+            flame: Flame::new(MOST_PATHS),
+            slowest: Vec::new(),
+            cut: Vec::new(),
+            cut_trees: 0,
+            given_up: 0,
+            unnamed: 0,
+        }
+    }
+
+    /// The number of a name, and of the place of the type in the source code.
+    pub(crate) fn name(&mut self, provider: &str, name: &str, place: &str) -> u32 {
+        let key = [provider, name, place].map(Into::into);
+        if let Some(number) = self.names.get(&key) {
+            return *number;
+        }
+        let [provider, name, place] = match self.named.len() {
+            MOST_NAMES => ["", "(other names)", ""].map(Into::into),
+            count if count > MOST_NAMES => return MOST_NAMES as u32,
+            _ => key.clone(),
+        };
+        self.named.push(Named { provider, name, place, ..Named::default() });
+        let number = self.named.len() as u32 - 1;
+        if self.named.len() <= MOST_NAMES {
+            self.names.insert(key, number);
+        }
+        number
+    }
+
+    /// Whether two numbers are of the same name. The start and the stop of a span may have places
+    /// of their own: the span has that of its start.
+    fn is_same(&self, a: u32, b: u32) -> bool {
+        let [a, b] = [a, b].map(|it| &self.named[it as usize]);
+        (&a.provider, &a.name) == (&b.provider, &b.name)
+    }
+
+    /// Adds the place to those names that spans of several places have.
+    pub(crate) fn tell_apart(&mut self) {
+        let mut places: HashMap<_, u32> = HashMap::new();
+        for named in self.named.iter().filter(|named| named.is_used) {
+            *places.entry((named.provider.clone(), named.name.clone())).or_default() += 1;
+        }
+        for named in self.named.iter_mut().filter(|named| !named.place.is_empty()) {
+            let key = (named.provider.clone(), named.name.clone());
+            if places.get(&key).is_some_and(|count| *count > 1) {
+                named.name = format!("{} ({})", named.name, named.place).into();
+            }
+        }
+    }
+
+    /// Begins a span.
+    pub(crate) fn start(&mut self, edge: &Edge<'_>) -> Option<Target> {
+        self.last = self.last.max(edge.at);
+        if let Some(known) = self.find(&edge.span) {
+            let slot = &self.slots[known.slot];
+            if slot.is_open && !self.is_same(slot.name, edge.name) {
+                return Some(slot.target(Part::Inside));
+            }
+        }
+        if self.open >= MOST_OPEN {
+            self.given_up += 1;
+            self.give_up_oldest();
+        }
+        let span = Span { start: Some(edge.at), ..edge.begun(State::Started) };
+        let slot = self.add(edge, edge.at, true, span);
+        Some(self.slots[slot].target(Part::Start))
+    }
+
+    /// Ends a span.
+    pub(crate) fn stop(&mut self, edge: &Edge<'_>) -> Option<Target> {
+        self.last = self.last.max(edge.at);
+        let Some(known) = self.find(&edge.span) else {
+            return Some(self.known_at_end(edge, State::OnlyStopped));
+        };
+        let slot = &self.slots[known.slot];
+        if !slot.is_open || !self.is_same(slot.name, edge.name) {
+            return Some(slot.target(Part::Inside));
+        }
+        let target = slot.target(Part::Stop);
+        self.end(known, edge);
+        Some(target)
+    }
+
+    /// Adds a span of one event.
+    pub(crate) fn single(&mut self, edge: &Edge<'_>) -> Option<Target> {
+        self.last = self.last.max(edge.at);
+        match self.find(&edge.span) {
+            Some(known) => Some(self.slots[known.slot].target(Part::Inside)),
+            None => Some(self.known_at_end(edge, State::Single)),
+        }
+    }
+
+    /// Where an event inside of a span goes. `None` if its text is not wanted.
+    pub(crate) fn inside(&mut self, span: &Key, at: i64) -> Option<Target> {
+        self.last = self.last.max(at);
+        let known = self.find(span)?;
+        Some(self.slots[known.slot].target(Part::Inside))
+    }
+
+    /// Whether the text of an event would be kept. Otherwise it is counted.
+    pub(crate) fn wants(&mut self, target: Target, at: i64) -> bool {
+        let Some(tree) = self.trees.get_mut(&target.tree) else { return false };
+        if target.part != Part::Inside {
+            return self.bytes < MOST_BYTES;
+        }
+        let has_room = self.bytes < MOST_BYTES && tree.has_room(target.detail);
+        if !has_room {
+            tree.event(target.detail, at, None);
+        }
+        has_room
+    }
+
+    /// Keeps the text of an event that is wanted.
+    pub(crate) fn keep(&mut self, target: Target, at: i64, text: Box<str>) {
+        let Some(tree) = self.trees.get_mut(&target.tree) else { return };
+        let before = tree.bytes;
+        if target.part == Part::Inside {
+            tree.event(target.detail, at, Some(text));
+        } else {
+            tree.bytes += text.len();
+            if let Some(span) = tree.span(target.detail) {
+                match target.part {
+                    Part::Start => span.start_text = text,
+                    _ => span.stop_text = text,
+                }
+            }
+        }
+        self.bytes += tree.bytes - before;
+    }
+
+    /// Notes the time of an event of no span.
+    pub(crate) fn outside(&mut self, at: i64) {
+        self.last = self.last.max(at);
+    }
+
+    /// Ends what is under way, after the last event. Returns the time of the last event.
+    pub(crate) fn finish(&mut self) -> i64 {
+        while self.open > 0 {
+            self.give_up_oldest();
+        }
+        while let Some(tree) = self.complete.pop_front() {
+            self.settle(tree);
+        }
+        self.last
+    }
+
+    /// The span with this key, under way or ended.
+    fn find(&self, key: &Key) -> Option<Ref> {
+        let found = *self.by_key.get(key)?;
+        self.trees.contains_key(&self.slots[found.slot].tree).then_some(found)
+    }
+
+    fn is_current(&self, it: Ref) -> bool {
+        self.slots[it.slot].number == it.number
+    }
+
+    /// Adds a span below its parent, or in a tree of its own.
+    fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, span: Span) -> usize {
+        self.named[edge.name as usize].is_used = true;
+        let parent = edge.ids.related.and_then(|key| self.find(&key));
+        let (tree_id, above) = match parent {
+            Some(parent) => {
+                let slot = &mut self.slots[parent.slot];
+                if slot.is_open {
+                    match is_open {
+                        true => slot.own.child_begins(start),
+                        false => slot.own.covered(start, edge.at),
+                    }
+                }
+                (slot.tree, Some((slot.node, slot.detail)))
+            }
+            None => {
+                self.next_tree += 1;
+                let tree = Tree::new(edge.ids.trace, edge.ids.related);
+                self.trees.insert(self.next_tree, tree);
+                (self.next_tree, None)
+            }
+        };
+        let (mut node, mut detail) = (0, 0);
+        if let Some(tree) = self.trees.get_mut(&tree_id) {
+            tree.open += u64::from(is_open);
+            node = tree.flame.child(above.map_or(0, |(node, _)| node), edge.name.into());
+            let before = tree.bytes;
+            detail = match above {
+                Some(_) if self.bytes >= MOST_BYTES => tree.add_forgotten(),
+                above => tree.add(above.map(|(_, detail)| detail), span),
+            };
+            self.bytes = (self.bytes + tree.bytes).saturating_sub(before);
+        }
+        self.number += 1;
+        let slot = Slot {
+            number: self.number,
+            key: edge.span,
+            alias: edge.ids.alias,
+            name: edge.name,
+            parent,
+            start,
+            is_open,
+            own: OwnTime::begin(start),
+            tree: tree_id,
+            node,
+            detail,
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.slots[place] = slot;
+                place
+            }
+            None => {
+                self.slots.push(slot);
+                self.slots.len() - 1
+            }
+        };
+        let it = Ref { slot: place, number: self.number };
+        self.by_key.insert(edge.span, it);
+        if let Some(alias) = edge.ids.alias {
+            self.by_key.insert(alias, it);
+        }
+        if is_open {
+            self.open += 1;
+            self.oldest.push_back(it);
+            if self.oldest.len() > 2 * (self.open + 1024) {
+                let slots = &self.slots;
+                self.oldest.retain(|it| {
+                    let slot = &slots[it.slot];
+                    slot.number == it.number && slot.is_open
+                });
+            }
+        }
+        place
+    }
+
+    /// Adds a span that becomes known at its end.
+    fn known_at_end(&mut self, edge: &Edge<'_>, state: State) -> Target {
+        let start = edge.duration.map(|duration| edge.at.saturating_sub(duration));
+        let span = Span {
+            start,
+            end: Some(edge.at),
+            outcome: edge.outcome.map(Into::into),
+            ..edge.begun(state)
+        };
+        let place = self.add(edge, start.unwrap_or(edge.at), false, span);
+        let slot = &self.slots[place];
+        let (tree_id, node, detail, number) = (slot.tree, slot.node, slot.detail, slot.number);
+        let own = self.adopt(edge.span, tree_id, node, detail, start, edge.at);
+        if start.is_some() {
+            self.count(edge.name, edge.duration, Some(own), edge.outcome);
+        } else {
+            self.count(edge.name, None, None, edge.outcome);
+        }
+        if let Some(tree) = self.trees.get_mut(&tree_id) {
+            tree.flame.add(node, if start.is_some() { own.max(0) as u64 } else { 0 }, 1);
+            if let Some(span) = tree.span(detail) {
+                span.own = start.map(|_| own);
+            }
+            if tree.open == 0 {
+                self.is_complete(tree_id);
+            }
+        }
+        self.remember(Ref { slot: place, number });
+        self.slots[place].target(Part::Stop)
+    }
+
+    /// Puts the trees that waited for a span below it. Returns its own time.
+    fn adopt(
+        &mut self,
+        key: Key,
+        tree: u64,
+        node: Place,
+        detail: u32,
+        start: Option<i64>,
+        end: i64,
+    ) -> i64 {
+        let start = start.unwrap_or(end);
+        let mut children = Vec::new();
+        for id in self.awaited.remove(&key).unwrap_or_default() {
+            if id == tree || self.trees.get(&id).is_none_or(|child| child.open > 0) {
+                continue;
+            }
+            let Some(child) = self.trees.remove(&id) else { continue };
+            if let Some((from, to)) = child.spans.first().and_then(|it| Some((it.start?, it.end?)))
+            {
+                children.push((from.max(start), to.min(end)));
+            }
+            if let Some(tree) = self.trees.get_mut(&tree) {
+                tree.adopt(detail, node, child);
+            }
+        }
+        children.sort_unstable();
+        let (mut own, mut busy_until) = (end.saturating_sub(start), start);
+        for (from, to) in children {
+            let from = from.max(busy_until);
+            if from < to {
+                own -= to - from;
+                busy_until = to;
+            }
+        }
+        own
+    }
+
+    /// Ends a span that is under way.
+    fn end(&mut self, it: Ref, edge: &Edge<'_>) {
+        let slot = &mut self.slots[it.slot];
+        slot.is_open = false;
+        let own = slot.own.end(edge.at);
+        let duration = edge.at.saturating_sub(slot.start);
+        let (parent, tree_id, node, detail) = (slot.parent, slot.tree, slot.node, slot.detail);
+        let name = slot.name;
+        self.open -= 1;
+        self.count(name, Some(duration), Some(own), edge.outcome);
+        self.child_ends(parent, edge.at);
+        if let Some(tree) = self.trees.get_mut(&tree_id) {
+            tree.flame.add(node, own.max(0) as u64, 1);
+            if let Some(span) = tree.span(detail) {
+                span.state = State::Ended;
+                span.end = Some(edge.at);
+                span.own = Some(own);
+                span.outcome = edge.outcome.map(Into::into);
+            }
+        }
+        self.leave(tree_id);
+        self.remember(it);
+    }
+
+    fn child_ends(&mut self, parent: Option<Ref>, at: i64) {
+        if let Some(parent) = parent.filter(|parent| self.is_current(*parent)) {
+            let parent = &mut self.slots[parent.slot];
+            if parent.is_open {
+                parent.own.child_ends(at);
+            }
+        }
+    }
+
+    /// Counts a span by its name.
+    fn count(&mut self, name: u32, duration: Option<i64>, own: Option<i64>, outcome: Option<&str>) {
+        /// How many outcomes of one name are distinguished.
+        const MOST_OUTCOMES: usize = 8;
+
+        let named = &mut self.named[name as usize];
+        self.unnamed += u64::from(name == MOST_NAMES as u32);
+        if let Some(duration) = duration {
+            named.durations.add(duration.max(0) as u64, &mut self.room);
+        }
+        named.own += own.unwrap_or(0).max(0) as u128;
+        let Some(outcome) = outcome else { return };
+        let known = named.outcomes.iter().position(|(known, _)| **known == *outcome);
+        match known {
+            Some(known) => named.outcomes[known].1 += 1,
+            None if named.outcomes.len() < MOST_OUTCOMES => {
+                named.outcomes.push((outcome.into(), 1));
+            }
+            None => {}
+        }
+    }
+}
+
+impl Slot {
+    fn target(&self, part: Part) -> Target {
+        Target { tree: self.tree, detail: self.detail, part }
+    }
+}
+
+impl Edge<'_> {
+    fn begun(&self, state: State) -> Span {
+        Span {
+            process: self.process,
+            thread: self.thread,
+            ..Span::new(self.span, self.name, self.at, state)
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! What is kept of a tree of spans: its spans, the events inside, and how long each path took.
+
+use std::cmp::Reverse;
+
+use nettrace_context::TraceId;
+
+use crate::{
+    model::Key,
+    report::flame::{Flame, Place},
+};
+
+/// With more spans than this, the shortest ones of a tree are forgotten.
+const MOST_SPANS: usize = 1000;
+
+/// How many spans are kept for the sake of one that is inside of them. One can be inside of very
+/// many: of one after another, if each begins when the one before has ended.
+const MOST_AROUND: usize = 100;
+
+/// How many events inside of one span are kept.
+const MOST_EVENTS: usize = 100;
+
+/// How many paths are distinguished in one tree.
+const MOST_PATHS: usize = 4096;
+
+/// What a span takes beside its texts.
+const SPAN_BYTES: usize = size_of::<Span>() + 48;
+
+/// A span, as the page shows it.
+#[derive(Debug)]
+pub(crate) struct Span {
+    /// Its number in the tree, in the order in which they came.
+    pub(crate) number: u32,
+    pub(crate) parent: Option<u32>,
+    pub(crate) key: Key,
+    /// The number of its name.
+    pub(crate) name: u32,
+    pub(crate) process: u32,
+    pub(crate) thread: Option<u64>,
+    /// Nanoseconds since the start of the trace. `None` if only its end is in the trace, and does
+    /// not state how long it took.
+    pub(crate) start: Option<i64>,
+    pub(crate) end: Option<i64>,
+    /// When its first event came.
+    pub(crate) seen: i64,
+    pub(crate) state: State,
+    pub(crate) own: Option<i64>,
+    pub(crate) outcome: Option<Box<str>>,
+    pub(crate) start_text: Box<str>,
+    pub(crate) stop_text: Box<str>,
+    /// The events inside, with their times.
+    pub(crate) events: Vec<(i64, Box<str>)>,
+    /// How many more there are.
+    pub(crate) left_out: u64,
+}
+
+/// What is in the trace of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    Started,
+    Ended,
+    /// The end without the start.
+    OnlyStopped,
+    /// One event that stands for the whole span.
+    Single,
+}
+
+/// A tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) trace: Option<TraceId>,
+    /// The parent that the root names, which was not found.
+    pub(crate) remote_parent: Option<Key>,
+    /// The root is the first. In the order of their numbers.
+    pub(crate) spans: Vec<Span>,
+    next: u32,
+    /// How many spans were forgotten.
+    pub(crate) forgotten: u64,
+    /// How many spans are under way.
+    pub(crate) open: u64,
+    pub(crate) flame: Flame,
+    /// About how many bytes the spans take.
+    pub(crate) bytes: usize,
+}
+
+impl Tree {
+    pub(crate) fn new(trace: Option<TraceId>, remote_parent: Option<Key>) -> Self {
+        Self {
+            trace,
+            remote_parent,
+            spans: Vec::new(),
+            next: 0,
+            forgotten: 0,
+            open: 0,
+            flame: Flame::new(MOST_PATHS),
+            bytes: 0,
+        }
+    }
+
+    /// How long the root took. `None` if its start or its end is not in the trace.
+    pub(crate) fn duration(&self) -> Option<i64> {
+        self.spans.first().filter(|root| root.state != State::Started)?.length(i64::MIN)
+    }
+
+    /// Adds a span, and returns its number.
+    pub(crate) fn add(&mut self, parent: Option<u32>, span: Span) -> u32 {
+        let number = self.next;
+        self.next += 1;
+        self.bytes += SPAN_BYTES + span.start_text.len() + span.stop_text.len();
+        self.spans.push(Span { number, parent, ..span });
+        if self.spans.len() > 2 * MOST_SPANS {
+            self.forget(MOST_SPANS, i64::MAX);
+        }
+        number
+    }
+
+    /// Counts a span that is not kept.
+    pub(crate) fn add_forgotten(&mut self) -> u32 {
+        self.forgotten += 1;
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// The span with this number, unless it was forgotten.
+    pub(crate) fn span(&mut self, number: u32) -> Option<&mut Span> {
+        let at = self.spans.binary_search_by_key(&number, |span| span.number).ok()?;
+        self.spans.get_mut(at)
+    }
+
+    /// Whether another event inside of a span would be kept.
+    pub(crate) fn has_room(&mut self, number: u32) -> bool {
+        self.span(number).is_some_and(|span| span.events.len() < MOST_EVENTS)
+    }
+
+    /// Adds an event inside of a span. Without its text it is only counted.
+    pub(crate) fn event(&mut self, number: u32, at: i64, text: Option<Box<str>>) {
+        let Some(span) = self.span(number) else { return };
+        match text {
+            Some(text) => {
+                let bytes = text.len() + 40;
+                span.events.push((at, text));
+                self.bytes += bytes;
+            }
+            None => span.left_out += 1,
+        }
+    }
+
+    /// Puts a tree below a span of this one.
+    pub(crate) fn adopt(&mut self, parent: u32, node: Place, other: Self) {
+        self.flame.merge(node, &other.flame, |name| name);
+        let first = self.next;
+        self.next += other.next;
+        self.forgotten += other.forgotten;
+        self.bytes += other.bytes;
+        for span in other.spans {
+            let parent = span.parent.map_or(parent, |parent| first + parent);
+            self.spans.push(Span { number: first + span.number, parent: Some(parent), ..span });
+        }
+        if self.spans.len() > 2 * MOST_SPANS {
+            self.forget(MOST_SPANS, i64::MAX);
+        }
+    }
+
+    /// Keeps the longest spans, about as many as `most`, with the nearest ones around them. `last`
+    /// is the time of the last event.
+    pub(crate) fn forget(&mut self, most: usize, last: i64) {
+        if self.spans.len() <= most {
+            return;
+        }
+        let length = |span: &Span| span.length(last).unwrap_or(0);
+        let mut order: Vec<usize> = (1..self.spans.len()).collect();
+        order.sort_by_key(|at| (Reverse(length(&self.spans[*at])), *at));
+        let mut stays = vec![false; self.spans.len()];
+        let mut count = 1;
+        stays[0] = true;
+        for at in order {
+            if count >= most {
+                break;
+            }
+            let mut next = Some(at);
+            for _ in 0..=MOST_AROUND {
+                let Some(at) = next.filter(|at| !stays[*at]) else { break };
+                stays[at] = true;
+                count += 1;
+                next = self.parent_of(at);
+            }
+        }
+        let mut at = 0;
+        let (mut gone, mut bytes) = (0, 0);
+        self.spans.retain(|span| {
+            at += 1;
+            if !stays[at - 1] {
+                gone += 1;
+                bytes += span.bytes();
+            }
+            stays[at - 1]
+        });
+        self.forgotten += gone;
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    /// The place of a span's parent.
+    fn parent_of(&self, at: usize) -> Option<usize> {
+        let parent = self.spans[at].parent?;
+        self.spans.binary_search_by_key(&parent, |span| span.number).ok()
+    }
+
+    /// The spans with their depths: the root, then each span before its children, and children in
+    /// the order of their starts.
+    pub(crate) fn walk(&self) -> Vec<(&Span, usize)> {
+        let mut children = vec![Vec::new(); self.spans.len()];
+        for at in 1..self.spans.len() {
+            let parent = self.parent_of(at).filter(|parent| *parent != at).unwrap_or(0);
+            children[parent].push(at);
+        }
+        let mut walked = Vec::with_capacity(self.spans.len());
+        let mut next = vec![(0, 0)];
+        while let Some((at, depth)) = next.pop() {
+            let Some(span) = self.spans.get(at) else { break };
+            walked.push((span, depth));
+            let mut below = std::mem::take(&mut children[at]);
+            below.sort_by_key(|at| self.spans[*at].start.unwrap_or(self.spans[*at].seen));
+            next.extend(below.into_iter().rev().map(|at| (at, depth + 1)));
+        }
+        walked
+    }
+}
+
+impl Span {
+    /// A span of which nothing is known but that it is there.
+    pub(crate) fn new(key: Key, name: u32, seen: i64, state: State) -> Self {
+        Self {
+            number: 0,
+            parent: None,
+            key,
+            name,
+            process: 0,
+            thread: None,
+            start: None,
+            end: None,
+            seen,
+            state,
+            own: None,
+            outcome: None,
+            start_text: Box::default(),
+            stop_text: Box::default(),
+            events: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    /// Nanoseconds from start to end, or until `last` if it did not end.
+    pub(crate) fn length(&self, last: i64) -> Option<i64> {
+        let end = match self.state {
+            State::Started => last.max(self.start?),
+            _ => self.end?,
+        };
+        Some(end.saturating_sub(self.start?))
+    }
+
+    fn bytes(&self) -> usize {
+        let events: usize = self.events.iter().map(|(_, text)| text.len() + 40).sum();
+        SPAN_BYTES + self.start_text.len() + self.stop_text.len() + events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nettrace_context::SpanId;
+
+    use super::{Key, MOST_AROUND, MOST_SPANS, Span, State, Tree};
+
+    /// Each span begins when the one around it has ended, as in a task that starts itself again.
+    #[test]
+    fn a_chain_of_spans_is_bounded() {
+        let key = Key::Span(None, SpanId::from_u64(1).unwrap());
+        let mut tree = Tree::new(None, None);
+        let mut last = None;
+        for at in 0..10_000 {
+            if let Some(before) = last.and_then(|before| tree.span(before)) {
+                // One of them took longer than the others.
+                (before.state, before.end) = (State::Ended, Some(at + if at == 5 { 9 } else { 0 }));
+            }
+            let span = Span { start: Some(at), ..Span::new(key, 0, at, State::Started) };
+            last = Some(tree.add(last, span));
+            assert!(tree.spans.len() <= 2 * MOST_SPANS, "{at}");
+        }
+        tree.forget(MOST_SPANS, 10_000);
+        assert!(tree.spans.len() <= MOST_SPANS + MOST_AROUND);
+        assert_eq!(tree.spans.len() as u64 + tree.forgotten, 10_000);
+        assert!(tree.spans.iter().any(|span| span.start == Some(4)), "the longest");
+        assert_eq!(tree.walk().len(), tree.spans.len());
+    }
+}

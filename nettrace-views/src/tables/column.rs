@@ -1,0 +1,464 @@
+//! The columns of a table of events of one type: the type of each, and its values so far.
+
+use std::{fmt::Write, sync::Arc};
+
+use arrow_array::{
+    ArrayRef, ListArray, StructArray,
+    builder::{BinaryBuilder, BooleanBuilder, PrimitiveBuilder, StringBuilder},
+    types::{
+        ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+        TimestampNanosecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    },
+};
+use arrow_buffer::{NullBufferBuilder, OffsetBuffer, ScalarBuffer};
+use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
+use nettrace_reader::{Metadata, Type, Value, WallTime};
+
+use crate::{
+    model::{guid, unix_nanos},
+    tables::{names::Unique, size_of},
+};
+
+/// Begins the key of a key-value that states the Rust type of a field, as the writer of this
+/// project states it. The name of the field follows.
+const RUST_TYPE: &str = "nettrace.type.";
+
+/// The type that the format describes in full.
+const DESCRIBED: &str = "_";
+
+/// How deep lists and structs may be nested. Some engines fail on deeper ones.
+const DEPTH: usize = size_of(16, 3);
+
+/// How many columns a table has at most, counting those in lists and structs.
+const COLUMNS: usize = size_of(1000, 24);
+
+/// The units of 100 ns from 1601 to 1970.
+const UNTIL_1970: i128 = 116_444_736_000_000_000;
+
+/// The type of timestamps: nanoseconds in UTC.
+pub(crate) fn timestamp() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+/// A value that its column cannot express.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Misfit;
+
+type Fit = Result<(), Misfit>;
+
+/// The values of one column so far.
+#[derive(Debug)]
+pub(crate) enum Column {
+    Bool(BooleanBuilder),
+    I8(PrimitiveBuilder<Int8Type>),
+    I16(PrimitiveBuilder<Int16Type>),
+    I32(PrimitiveBuilder<Int32Type>),
+    I64(PrimitiveBuilder<Int64Type>),
+    U8(PrimitiveBuilder<UInt8Type>),
+    U16(PrimitiveBuilder<UInt16Type>),
+    U32(PrimitiveBuilder<UInt32Type>),
+    U64(PrimitiveBuilder<UInt64Type>),
+    F32(PrimitiveBuilder<Float32Type>),
+    F64(PrimitiveBuilder<Float64Type>),
+    Time(PrimitiveBuilder<TimestampNanosecondType>),
+    /// Text, and values with a form as text that loses nothing.
+    Text(StringBuilder),
+    Bytes(BinaryBuilder),
+    List(List),
+    Struct(Struct),
+    /// A value or none: in the format, an array with at most one element.
+    Option(Box<Column>, Wrapped),
+}
+
+/// A column of lists.
+#[derive(Debug)]
+pub(crate) struct List {
+    item: Box<Column>,
+    wrapped: Wrapped,
+    field: FieldRef,
+    offsets: Vec<i32>,
+    nulls: NullBufferBuilder,
+}
+
+/// A column of objects.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    members: Vec<Column>,
+    fields: Fields,
+    nulls: NullBufferBuilder,
+}
+
+/// The only field of the object that wraps an array or option in an array or option. The format
+/// describes it so because readers fail on arrays of arrays.
+pub(crate) type Wrapped = Option<&'static str>;
+
+/// What is stated of the types of fields, beside the types of their bytes.
+#[derive(Clone, Copy, Debug)]
+struct Stated<'a> {
+    ty: &'a str,
+}
+
+/// What columns are made of.
+#[derive(Debug)]
+struct Planner<'a> {
+    key_values: &'a [(String, String)],
+    left: usize,
+}
+
+/// The columns for the fields of an event type. A field without one is too deeply nested, or one of
+/// too many. `taken` has the names that are in use.
+pub(crate) fn plan(
+    metadata: &Metadata,
+    taken: &mut Unique,
+) -> (Vec<FieldRef>, Vec<Option<Column>>) {
+    let mut planner = Planner { key_values: &metadata.key_values, left: COLUMNS };
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for field in &metadata.fields {
+        let stated = planner.stated(&field.name);
+        let before = planner.left;
+        let column = planner.column(&field.ty, stated, &field.name, DEPTH);
+        if let Some((column, data_type)) = &column {
+            let arrow = Field::new(taken.unique(&field.name), data_type.clone(), true);
+            fields.push(Arc::new(arrow.with_metadata(facts(column, stated.ty))));
+        } else {
+            planner.left = before;
+        }
+        columns.push(column.map(|(column, _)| column));
+    }
+    (fields, columns)
+}
+
+/// What a column says of its values beside its type.
+fn facts(_: &Column, stated: &str) -> std::collections::HashMap<String, String> {
+    let inner = inside(stated, "Option<", ">").unwrap_or(stated);
+    match inner {
+        "Duration" => [("unit".to_owned(), "ns".to_owned())].into(),
+        _ => Default::default(),
+    }
+}
+
+fn inside<'a>(ty: &'a str, prefix: &str, suffix: &str) -> Option<&'a str> {
+    ty.strip_prefix(prefix)?.strip_suffix(suffix)
+}
+
+impl<'a> Planner<'a> {
+    fn stated(&self, path: &str) -> Stated<'a> {
+        let stated =
+            self.key_values.iter().find(|(key, _)| key.strip_prefix(RUST_TYPE) == Some(path));
+        Stated { ty: stated.map_or(DESCRIBED, |(_, ty)| ty) }
+    }
+
+    /// The column for values of a type, and its type. `None` if there is none.
+    fn column(
+        &mut self,
+        ty: &Type,
+        stated: Stated<'a>,
+        path: &str,
+        depth: usize,
+    ) -> Option<(Column, DataType)> {
+        self.left = self.left.checked_sub(1)?;
+        let depth = depth.checked_sub(1)?;
+        Some(match ty {
+            Type::Boolean | Type::Boolean8 => {
+                (Column::Bool(BooleanBuilder::with_capacity(0)), DataType::Boolean)
+            }
+            Type::Int8 => (Column::I8(numbers()), DataType::Int8),
+            Type::Int16 => (Column::I16(numbers()), DataType::Int16),
+            Type::Int32 => (Column::I32(numbers()), DataType::Int32),
+            Type::Int64 if stated.ty == "SystemTime" => (time(), timestamp()),
+            Type::Int64 | Type::VarInt => (Column::I64(numbers()), DataType::Int64),
+            Type::UInt8 | Type::Utf8CodeUnit => (Column::U8(numbers()), DataType::UInt8),
+            Type::UInt16 | Type::Utf16CodeUnit => (Column::U16(numbers()), DataType::UInt16),
+            Type::UInt32 => (Column::U32(numbers()), DataType::UInt32),
+            Type::UInt64 | Type::VarUInt => (Column::U64(numbers()), DataType::UInt64),
+            Type::Single => (Column::F32(numbers()), DataType::Float32),
+            Type::Double => (Column::F64(numbers()), DataType::Float64),
+            Type::DateTime => (time(), timestamp()),
+            Type::Guid | Type::Decimal | Type::Utf16String | Type::Utf8String => text(),
+            Type::Object(fields) => self.object(fields, path, depth)?,
+            Type::Array(element)
+            | Type::FixedArray(element, _)
+            | Type::CountedArray(element, _)
+            | Type::RelLoc(element)
+            | Type::DataLoc(element) => self.array(element, stated, path, depth)?,
+            // The rest of the payload.
+            _ => (Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary),
+        })
+    }
+
+    fn array(
+        &mut self,
+        element: &Type,
+        stated: Stated<'a>,
+        path: &str,
+        depth: usize,
+    ) -> Option<(Column, DataType)> {
+        if let Some(inner) = inside(stated.ty, "Option<", ">") {
+            if matches!(element, Type::Utf16CodeUnit | Type::Utf8CodeUnit) {
+                return Some(text());
+            }
+            let (element, wrapped) = unwrapped(element, inner, "value");
+            let stated = Stated { ty: inner };
+            let (column, data_type) = self.column(element, stated, path, depth)?;
+            return Some((Column::Option(Box::new(column), wrapped), data_type));
+        }
+        let stated = Stated { ty: inside(stated.ty, "[", "]").unwrap_or(DESCRIBED) };
+        match element {
+            Type::Utf16CodeUnit | Type::Utf8CodeUnit => return Some(text()),
+            Type::UInt8 => {
+                return Some((Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary));
+            }
+            _ => {}
+        }
+        let (element, wrapped) = unwrapped(element, stated.ty, "items");
+        let (item, data_type) = self.column(element, stated, path, depth)?;
+        let field = Arc::new(Field::new("item", data_type, true));
+        let data_type = DataType::List(Arc::clone(&field));
+        let (offsets, nulls) = (vec![0], NullBufferBuilder::new(0));
+        let list = List { item: Box::new(item), wrapped, field, offsets, nulls };
+        Some((Column::List(list), data_type))
+    }
+
+    fn object(
+        &mut self,
+        fields: &[nettrace_reader::Field],
+        path: &str,
+        depth: usize,
+    ) -> Option<(Column, DataType)> {
+        if fields.is_empty() {
+            // Parquet has no structs without fields: such a value is there, or it is not.
+            return Some((Column::Bool(BooleanBuilder::with_capacity(0)), DataType::Boolean));
+        }
+        let mut names = Unique::default();
+        let (mut members, mut arrow) = (Vec::new(), Vec::new());
+        for field in fields {
+            let path = format!("{path}.{}", field.name);
+            let stated = self.stated(&path);
+            let (column, data_type) = self.column(&field.ty, stated, &path, depth)?;
+            let field = Field::new(names.unique(&field.name), data_type, true);
+            arrow.push(field.with_metadata(facts(&column, stated.ty)));
+            members.push(column);
+        }
+        let fields = Fields::from(arrow);
+        let data_type = DataType::Struct(fields.clone());
+        let nulls = NullBufferBuilder::new(0);
+        Some((Column::Struct(Struct { members, fields, nulls }), data_type))
+    }
+}
+
+/// The type of an element, and how it is wrapped.
+fn unwrapped<'t>(element: &'t Type, stated: &str, name: &'static str) -> (&'t Type, Wrapped) {
+    let is_wrapped = stated.starts_with("Option<") || stated.starts_with('[');
+    match element {
+        Type::Object(fields) if is_wrapped => match &**fields {
+            [field] if field.name == name => (&field.ty, Some(name)),
+            _ => (element, None),
+        },
+        _ => (element, None),
+    }
+}
+
+/// Without memory for rows: most types of a trace can have few.
+fn numbers<T: ArrowPrimitiveType>() -> PrimitiveBuilder<T> {
+    PrimitiveBuilder::with_capacity(0)
+}
+
+fn time() -> Column {
+    Column::Time(numbers().with_timezone("UTC"))
+}
+
+fn text() -> (Column, DataType) {
+    (Column::Text(StringBuilder::with_capacity(0, 0)), DataType::Utf8)
+}
+
+impl Column {
+    /// Adds a value. One that does not fit becomes null.
+    pub(crate) fn push(&mut self, value: &Value<'_>) -> Fit {
+        match (&mut *self, value) {
+            (Self::Bool(column), Value::Bool(value)) => column.append_value(*value),
+            (Self::Bool(column), Value::Object(_)) => column.append_value(true),
+            (Self::I8(column), Value::I8(value)) => column.append_value(*value),
+            (Self::I16(column), Value::I16(value)) => column.append_value(*value),
+            (Self::I32(column), Value::I32(value)) => column.append_value(*value),
+            (Self::I64(column), Value::I64(value)) => column.append_value(*value),
+            (Self::U8(column), Value::U8(value)) => column.append_value(*value),
+            (Self::U8(column), Value::Utf8CodeUnit(value)) => column.append_value(*value),
+            (Self::U16(column), Value::U16(value)) => column.append_value(*value),
+            (Self::U16(column), Value::Utf16CodeUnit(value)) => column.append_value(*value),
+            (Self::U32(column), Value::U32(value)) => column.append_value(*value),
+            (Self::U64(column), Value::U64(value)) => column.append_value(*value),
+            (Self::F32(column), Value::F32(value)) => column.append_value(*value),
+            (Self::F64(column), Value::F64(value)) => column.append_value(*value),
+            (Self::Time(column), Value::I64(nanos)) => column.append_value(*nanos),
+            (Self::Time(column), Value::FileTime(units)) => {
+                let nanos = (i128::from(*units) - UNTIL_1970) * 100;
+                return optional(column, i64::try_from(nanos).ok());
+            }
+            (Self::Time(column), Value::DateTime(time)) => {
+                return optional(column, nanos_of(time));
+            }
+            (Self::Text(column), Value::Text(text)) => {
+                column.append_value(text);
+                // The reader has replaced what is not valid Unicode.
+                if text.contains('\u{FFFD}') {
+                    return Err(Misfit);
+                }
+            }
+            (Self::Text(column), Value::Guid(bytes)) => column.append_value(guid(bytes)),
+            (Self::Text(column), Value::Decimal(number)) => {
+                // Writing to a builder cannot fail.
+                let _ = write!(column, "{number}");
+                column.append_value("");
+            }
+            (Self::Bytes(column), Value::Bytes(bytes)) => column.append_value(bytes),
+            (Self::List(list), Value::Array(values)) => return list.push(values),
+            (Self::Struct(object), Value::Object(fields)) => return object.push(fields),
+            (Self::Option(inner, wrapped), value) => return option(inner, *wrapped, value),
+            _ => {
+                self.push_null();
+                return Err(Misfit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a value that is absent.
+    pub(crate) fn push_null(&mut self) {
+        match self {
+            Self::Bool(column) => column.append_null(),
+            Self::I8(column) => column.append_null(),
+            Self::I16(column) => column.append_null(),
+            Self::I32(column) => column.append_null(),
+            Self::I64(column) => column.append_null(),
+            Self::U8(column) => column.append_null(),
+            Self::U16(column) => column.append_null(),
+            Self::U32(column) => column.append_null(),
+            Self::U64(column) => column.append_null(),
+            Self::F32(column) => column.append_null(),
+            Self::F64(column) => column.append_null(),
+            Self::Time(column) => column.append_null(),
+            Self::Text(column) => column.append_null(),
+            Self::Bytes(column) => column.append_null(),
+            Self::List(list) => list.end(false),
+            Self::Struct(object) => {
+                object.members.iter_mut().for_each(Self::push_null);
+                object.nulls.append_null();
+            }
+            Self::Option(inner, _) => inner.push_null(),
+        }
+    }
+
+    /// Takes the values as an array.
+    pub(crate) fn finish(&mut self) -> ArrayRef {
+        match self {
+            Self::Bool(column) => Arc::new(column.finish()) as ArrayRef,
+            Self::I8(column) => Arc::new(column.finish()),
+            Self::I16(column) => Arc::new(column.finish()),
+            Self::I32(column) => Arc::new(column.finish()),
+            Self::I64(column) => Arc::new(column.finish()),
+            Self::U8(column) => Arc::new(column.finish()),
+            Self::U16(column) => Arc::new(column.finish()),
+            Self::U32(column) => Arc::new(column.finish()),
+            Self::U64(column) => Arc::new(column.finish()),
+            Self::F32(column) => Arc::new(column.finish()),
+            Self::F64(column) => Arc::new(column.finish()),
+            Self::Time(column) => Arc::new(column.finish()),
+            Self::Text(column) => Arc::new(column.finish()),
+            Self::Bytes(column) => Arc::new(column.finish()),
+            Self::List(list) => {
+                let offsets = std::mem::replace(&mut list.offsets, vec![0]);
+                let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+                let (field, nulls) = (Arc::clone(&list.field), list.nulls.finish());
+                Arc::new(ListArray::new(field, offsets, list.item.finish(), nulls))
+            }
+            Self::Struct(object) => {
+                let members = object.members.iter_mut().map(Self::finish).collect();
+                let (fields, nulls) = (object.fields.clone(), object.nulls.finish());
+                Arc::new(StructArray::new(fields, members, nulls))
+            }
+            Self::Option(inner, _) => inner.finish(),
+        }
+    }
+}
+
+impl List {
+    fn push(&mut self, values: &[Value<'_>]) -> Fit {
+        let mut fit = Ok(());
+        for value in values {
+            fit = fit.and(self.item.push(content(value, self.wrapped)));
+        }
+        let last = self.offsets.last().copied().unwrap_or(0);
+        // A batch has far fewer than 2^31 bytes of payload.
+        self.offsets.push(last.saturating_add(values.len() as i32));
+        self.nulls.append_non_null();
+        fit
+    }
+
+    fn end(&mut self, is_valid: bool) {
+        self.offsets.push(self.offsets.last().copied().unwrap_or(0));
+        self.nulls.append(is_valid);
+    }
+}
+
+impl Struct {
+    fn push(&mut self, values: &[(&str, Value<'_>)]) -> Fit {
+        let mut fit = Ok(());
+        let mut values = values.iter();
+        for member in &mut self.members {
+            match values.next() {
+                Some((_, value)) => fit = fit.and(member.push(value)),
+                None => {
+                    member.push_null();
+                    fit = Err(Misfit);
+                }
+            }
+        }
+        self.nulls.append_non_null();
+        fit
+    }
+}
+
+/// The value in the object that wraps it.
+fn content<'v, 'a>(value: &'v Value<'a>, wrapped: Wrapped) -> &'v Value<'a> {
+    match value {
+        Value::Object(fields) if wrapped.is_some() => match &**fields {
+            [(_, value)] => value,
+            _ => value,
+        },
+        _ => value,
+    }
+}
+
+/// Adds an array with at most one element as that element.
+fn option(inner: &mut Column, wrapped: Wrapped, value: &Value<'_>) -> Fit {
+    match value {
+        Value::Array(values) => match &**values {
+            [] => inner.push_null(),
+            [value] => return inner.push(content(value, wrapped)),
+            _ => {
+                inner.push_null();
+                return Err(Misfit);
+            }
+        },
+        Value::Bytes([]) => inner.push_null(),
+        Value::Bytes([byte]) => return inner.push(&Value::U8(*byte)),
+        _ => {
+            inner.push_null();
+            return Err(Misfit);
+        }
+    }
+    Ok(())
+}
+
+fn optional<T: ArrowPrimitiveType>(
+    column: &mut PrimitiveBuilder<T>,
+    value: Option<T::Native>,
+) -> Fit {
+    column.append_option(value);
+    value.map(|_| ()).ok_or(Misfit)
+}
+
+/// A time in eight parts, if it exists and nanoseconds since 1970 can express it.
+fn nanos_of(time: &WallTime) -> Option<i64> {
+    unix_nanos(time).and_then(|nanos| i64::try_from(nanos).ok())
+}

@@ -1,0 +1,279 @@
+//! The table of all events, and the columns that the tables of event types share with it.
+
+use std::{mem::take, rc::Rc, sync::Arc};
+
+use arrow_array::{
+    ArrayRef, Int64Array, MapArray, StringArray, StructArray, TimestampNanosecondArray, UInt8Array,
+    UInt32Array, UInt64Array, builder::StringBuilder, new_null_array,
+};
+use arrow_buffer::{NullBuffer, OffsetBuffer};
+use arrow_schema::{DataType, Field, FieldRef, Fields, Schema, SchemaRef};
+
+use crate::tables::{
+    column::timestamp,
+    facts::{LabelFacts, ThreadFacts},
+    ids::{Id, Ids},
+    runs::{Repeats, Runs, Values},
+    types::{BATCH, BATCH_BYTES, TypeFacts},
+};
+
+/// One event, as tables show it.
+#[derive(Debug)]
+pub(crate) struct Row {
+    /// Its number.
+    pub(crate) event: i64,
+    /// Nanoseconds since 1970.
+    pub(crate) time: i64,
+    pub(crate) ty: Rc<TypeFacts>,
+    pub(crate) thread: Rc<ThreadFacts>,
+    pub(crate) labels: Rc<LabelFacts>,
+    pub(crate) opcode: u8,
+    /// Whether the table of spans has what it is related to, as the parent of its span.
+    pub(crate) has_parent: bool,
+    pub(crate) processor: u32,
+    pub(crate) stack: Option<i64>,
+    pub(crate) payload_bytes: u32,
+}
+
+/// The columns with which every table of events begins.
+#[derive(Debug, Default)]
+pub(crate) struct Common {
+    events: Vec<i64>,
+    times: Vec<i64>,
+    threads: Runs<Rc<ThreadFacts>>,
+}
+
+pub(crate) fn dictionary() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+impl Common {
+    pub(crate) const NAMES: [&'static str; 4] = ["event", "time", "process", "thread"];
+
+    pub(crate) fn fields() -> Vec<FieldRef> {
+        let types = [
+            (DataType::Int64, false),
+            (timestamp(), false),
+            (DataType::UInt64, true),
+            (DataType::UInt64, true),
+        ];
+        let named = Self::NAMES.into_iter().zip(types);
+        named.map(|(name, (ty, is_null))| Arc::new(Field::new(name, ty, is_null))).collect()
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, row: &Row) {
+        self.events.push(row.event);
+        self.times.push(row.time);
+        self.threads.push(&row.thread);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// Takes the columns, and the threads, whose keys the third column has.
+    fn take(&mut self) -> (Vec<Values>, Values) {
+        let times = TimestampNanosecondArray::from(take(&mut self.times));
+        let (keys, threads) = self.threads.keys();
+        let processes: UInt64Array = threads.iter().map(|thread| thread.process).collect();
+        let ids: UInt64Array = threads.iter().map(|thread| thread.id()).collect();
+        let names: StringArray = threads.iter().map(|thread| thread.name()).collect();
+        let columns = vec![
+            Int64Array::from(take(&mut self.events)).into(),
+            times.with_timezone("UTC").into(),
+            Values::runs(&keys, processes),
+            Values::runs(&keys, ids),
+        ];
+        let names = Values::runs(&keys, names);
+        self.threads.clear();
+        (columns, names)
+    }
+
+    /// Takes the columns.
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
+        self.take().0
+    }
+}
+
+/// What is the same for many events of a type.
+#[derive(Clone, Debug)]
+struct Kind {
+    ty: Rc<TypeFacts>,
+    version: u8,
+    level: u8,
+    opcode: u8,
+    keywords: u64,
+}
+
+impl Repeats for Kind {
+    type Key = (*const TypeFacts, u8, u8, u8, u64);
+
+    #[inline]
+    fn key(&self) -> Self::Key {
+        (Rc::as_ptr(&self.ty), self.version, self.level, self.opcode, self.keywords)
+    }
+}
+
+/// The rows of the table of all events that wait to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Events {
+    common: Common,
+    labels: Runs<Rc<LabelFacts>>,
+    /// Without those that only say the parent of their span.
+    related: Runs<Rc<LabelFacts>>,
+    kinds: Runs<Kind>,
+    processors: Runs<u32>,
+    stacks: Vec<i64>,
+    sizes: Vec<u32>,
+    /// The bytes of labels and names of threads.
+    waiting: usize,
+    nothing: Rc<LabelFacts>,
+}
+
+impl Events {
+    pub(crate) fn schema() -> SchemaRef {
+        let mut fields = Common::fields();
+        for (name, ty, is_null) in [
+            ("thread_name", dictionary(), true),
+            ("provider", dictionary(), false),
+            ("name", dictionary(), false),
+            ("id", DataType::UInt32, false),
+            ("version", DataType::UInt8, false),
+            ("level", DataType::UInt8, false),
+            ("opcode", DataType::UInt8, false),
+            ("keywords", DataType::UInt64, false),
+            ("cpu", DataType::UInt32, true),
+            ("trace_id", dictionary(), true),
+            ("span_id", dictionary(), true),
+            ("related_id", dictionary(), true),
+            ("stack_id", DataType::Int64, true),
+            ("payload_bytes", DataType::UInt32, false),
+            ("labels", label_type(), true),
+        ] {
+            fields.push(Arc::new(Field::new(name, ty, is_null)));
+        }
+        Arc::new(Schema::new(fields))
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, row: &Row) {
+        self.common.push(row);
+        let (ty, labels) = (&row.ty, &row.labels);
+        let overrides = labels.ids.overrides;
+        self.kinds.push(&Kind {
+            ty: Rc::clone(ty),
+            version: overrides.version.unwrap_or(ty.version),
+            level: overrides.level.unwrap_or(ty.level),
+            opcode: row.opcode,
+            keywords: overrides.keywords.unwrap_or(ty.keywords),
+        });
+        self.labels.push(labels);
+        self.related.push(if row.has_parent { &self.nothing } else { labels });
+        self.processors.push(&row.processor);
+        self.stacks.push(row.stack.unwrap_or(i64::MIN));
+        self.sizes.push(row.payload_bytes);
+        self.waiting += labels.size + row.thread.size();
+    }
+
+    /// Whether enough rows wait to be written.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.len() >= BATCH || self.waiting >= BATCH_BYTES
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.common.len()
+    }
+
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
+        self.waiting = 0;
+        let (mut columns, thread_names) = self.common.take();
+        let (kinds, types) = self.kinds.keys();
+        let (processors, numbers) = self.processors.keys();
+        let numbers = numbers.into_iter().map(|number| (*number != u32::MAX).then_some(*number));
+        let numbers: UInt32Array = numbers.collect();
+        let stacks = take(&mut self.stacks);
+        let has_stack = nulls(stacks.iter().map(|id| *id != i64::MIN));
+        let texts_of = |text: fn(&TypeFacts) -> &str| {
+            let texts = types.iter().map(|kind| text(&kind.ty));
+            Values::runs(&kinds, StringArray::from_iter_values(texts))
+        };
+        let bytes_of = |byte: fn(&Kind) -> u8| {
+            Values::runs(&kinds, UInt8Array::from_iter_values(types.iter().map(|kind| byte(kind))))
+        };
+        let ids = types.iter().map(|kind| kind.ty.id);
+        let keywords = types.iter().map(|kind| kind.keywords);
+        let others = [
+            thread_names,
+            texts_of(|ty| &ty.provider),
+            texts_of(|ty| &ty.name),
+            Values::runs(&kinds, UInt32Array::from_iter_values(ids)),
+            bytes_of(|kind| kind.version),
+            bytes_of(|kind| kind.level),
+            bytes_of(|kind| kind.opcode),
+            Values::runs(&kinds, UInt64Array::from_iter_values(keywords)),
+            Values::runs(&processors, numbers),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.trace.map(Id::of_trace))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.span.map(Id::of_span))),
+            Values::Ids(Ids::of(&self.related, |labels| labels.ids.related.map(Id::of_span))),
+            Int64Array::new(stacks.into(), has_stack).into(),
+            UInt32Array::from(take(&mut self.sizes)).into(),
+            Values::Array(label_maps(&self.labels)),
+        ];
+        columns.extend(others);
+        self.labels.clear();
+        self.related.clear();
+        self.kinds.clear();
+        self.processors.clear();
+        columns
+    }
+}
+
+/// Which values there are; `None` if there are all.
+pub(crate) fn nulls(is_valid: impl Iterator<Item = bool>) -> Option<NullBuffer> {
+    Some(NullBuffer::from_iter(is_valid)).filter(|nulls| nulls.null_count() > 0)
+}
+
+fn entry_fields() -> Fields {
+    let fields = [("key", false), ("value", false)];
+    fields.map(|(name, is_null)| Field::new(name, DataType::Utf8, is_null)).to_vec().into()
+}
+
+fn label_type() -> DataType {
+    let entry = Field::new("entries", DataType::Struct(entry_fields()), false);
+    DataType::Map(Arc::new(entry), false)
+}
+
+fn label_maps(runs: &Runs<Rc<LabelFacts>>) -> ArrayRef {
+    let total = runs.rows();
+    if runs.iter().all(|(labels, _)| labels.others.is_empty()) {
+        return new_null_array(&label_type(), total);
+    }
+    let (mut keys, mut values) = (StringBuilder::new(), StringBuilder::new());
+    let mut offsets = vec![0_i32];
+    let mut total = 0;
+    let mut is_valid = Vec::new();
+    for (labels, count) in runs.iter() {
+        let others = &labels.others;
+        if others.is_empty() {
+            offsets.resize(offsets.len() + count, total);
+        } else {
+            for _ in 0..count {
+                for (key, value) in others {
+                    keys.append_value(key);
+                    values.append_value(value);
+                }
+                // A batch has far fewer than 2^31 labels.
+                total += others.len() as i32;
+                offsets.push(total);
+            }
+        }
+        is_valid.resize(is_valid.len() + count, !others.is_empty());
+    }
+    let columns: Vec<ArrayRef> = vec![Arc::new(keys.finish()), Arc::new(values.finish())];
+    let entries = StructArray::new(entry_fields(), columns, None);
+    let DataType::Map(field, _) = label_type() else { unreachable!("it is a map") };
+    let offsets = OffsetBuffer::new(offsets.into());
+    Arc::new(MapArray::new(field, offsets, entries, nulls(is_valid.into_iter()), false))
+}

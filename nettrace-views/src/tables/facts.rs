@@ -1,0 +1,175 @@
+//! What many events have in common: their thread, their labels.
+
+use std::{collections::HashMap, rc::Rc};
+
+use nettrace_reader::{__shared::LastLabels, Event, Label, Thread};
+
+use crate::{
+    model::Ids,
+    tables::{hash::Fast, size_of, types::BATCH_BYTES},
+};
+
+/// How many threads are remembered.
+const THREADS: usize = size_of(4096, 3);
+
+/// How many lists of labels are remembered: a power of two.
+const LISTS: usize = size_of(1024, 2);
+
+/// The size of a list of labels that is not remembered, in bytes.
+const LARGE: usize = size_of(1024, 160);
+
+/// A thread, as columns show it.
+#[derive(Debug, Default)]
+pub(crate) struct ThreadFacts {
+    thread: Thread,
+    pub(crate) process: Option<u64>,
+    size: usize,
+}
+
+impl ThreadFacts {
+    pub(crate) fn id(&self) -> Option<u64> {
+        self.thread.os_thread_id
+    }
+
+    /// About how many bytes its texts take.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.thread.name.as_deref()
+    }
+}
+
+/// The threads that recorded events lately.
+#[derive(Debug, Default)]
+pub(crate) struct Threads {
+    by_index: HashMap<u64, Rc<ThreadFacts>, Fast>,
+    last: Rc<ThreadFacts>,
+    process: Option<u64>,
+    /// The bytes of texts of those that are remembered.
+    bytes: usize,
+}
+
+impl Threads {
+    /// `process` is that of threads that state none.
+    pub(crate) fn new(process: Option<u64>) -> Self {
+        let last = Rc::new(ThreadFacts { process, ..ThreadFacts::default() });
+        Self { process, last, ..Self::default() }
+    }
+
+    #[inline]
+    pub(crate) fn of(&mut self, event: &Event<'_>) -> Rc<ThreadFacts> {
+        let thread = event.thread();
+        if self.last.thread != *thread {
+            self.last = self.find(thread);
+        }
+        Rc::clone(&self.last)
+    }
+
+    fn find(&mut self, thread: &Thread) -> Rc<ThreadFacts> {
+        match self.by_index.get(&thread.index) {
+            Some(known) if known.thread == *thread => return Rc::clone(known),
+            _ if self.by_index.len() >= THREADS || self.bytes > BATCH_BYTES => {
+                self.by_index.clear();
+                self.bytes = 0;
+            }
+            _ => {}
+        }
+        let process = thread.process_id.or(self.process);
+        let texts = thread.key_values.iter().flat_map(|(key, value)| [key, value]);
+        let size = texts.chain(&thread.name).map(String::len).sum();
+        self.bytes += size;
+        let facts = Rc::new(ThreadFacts { thread: thread.clone(), process, size });
+        self.by_index.insert(thread.index, Rc::clone(&facts));
+        facts
+    }
+}
+
+/// The labels of an event, as columns show them.
+#[derive(Debug, Default)]
+pub(crate) struct LabelFacts {
+    /// The labels as the trace has them.
+    key: Box<[u8]>,
+    pub(crate) ids: Ids,
+    /// About how many bytes the texts take.
+    pub(crate) size: usize,
+    /// The other labels.
+    pub(crate) others: Vec<(String, String)>,
+}
+
+/// The labels of the last events, which the next ones often have, too.
+#[derive(Debug)]
+pub(crate) struct Labels {
+    none: Rc<LabelFacts>,
+    /// Those of the last event that had some.
+    last: LastLabels,
+    last_facts: Rc<LabelFacts>,
+    /// By the ends of their numbers in rows.
+    recent: Vec<Rc<LabelFacts>>,
+}
+
+impl Default for Labels {
+    fn default() -> Self {
+        let none = Rc::<LabelFacts>::default();
+        Self {
+            last: LastLabels::default(),
+            last_facts: Rc::clone(&none),
+            recent: vec![Rc::clone(&none); LISTS],
+            none,
+        }
+    }
+}
+
+impl Labels {
+    #[inline]
+    pub(crate) fn of(&mut self, event: &Event<'_>) -> Rc<LabelFacts> {
+        let header = event.header;
+        if header.label_list == 0
+            && header.activity_id == [0; 16]
+            && header.related_activity_id == [0; 16]
+        {
+            return Rc::clone(&self.none);
+        }
+        if event.__labels_into(&mut self.last) {
+            self.last_facts = self.find(event);
+        }
+        Rc::clone(&self.last_facts)
+    }
+
+    fn find(&mut self, event: &Event<'_>) -> Rc<LabelFacts> {
+        let header = event.header;
+        // Versions 4 and 5 have the two ids, later ones the list.
+        let ids = [header.activity_id, header.related_activity_id];
+        let key = if header.label_list == 0 { ids.as_flattened() } else { self.last.encoded() };
+        let [first, second, ..] = header.activity_id;
+        let number = header.label_list as usize ^ usize::from(first) ^ usize::from(second) << 4;
+        let recent = &mut self.recent[number % LISTS];
+        // A number can stand for other labels later.
+        if *recent.key != *key {
+            let facts = Rc::new(LabelFacts::of(self.last.labels(), key));
+            if facts.size > LARGE {
+                return facts;
+            }
+            *recent = facts;
+        }
+        Rc::clone(recent)
+    }
+}
+
+impl LabelFacts {
+    fn of(labels: &[Label], key: &[u8]) -> Self {
+        let mut facts = Self { key: key.into(), ids: Ids::of(labels), ..Self::default() };
+        for label in labels {
+            match label {
+                Label::Text(key, value) => facts.others.push((key.clone(), value.clone())),
+                Label::Number(key, value) => facts.others.push((key.clone(), value.to_string())),
+                _ => {}
+            }
+        }
+        let texts = facts.others.iter();
+        facts.size = texts.map(|(key, value)| 64 + 2 * (key.len() + value.len())).sum();
+        facts
+    }
+}

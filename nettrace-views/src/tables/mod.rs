@@ -1,0 +1,368 @@
+//! Writes NetTrace traces as tables, in the formats Parquet and Arrow.
+//!
+//! [`write()`] converts a trace of NetTrace V4, V5 or V6. It reads the trace once, and its memory
+//! does not grow with the trace.
+//!
+//! ```
+//! use nettrace_views::tables::{Options, Tables, write};
+//! use nettrace_reader::Reader;
+//!
+//! # let trace = nettrace_reader::example();
+//! # let folder = tempfile::tempdir()?;
+//! # let out = folder.path().join("tables");
+//! let mut events = Reader::new(&trace[..])?.sorted();
+//! let written = write(Tables::Parquet, &mut events, &out, &Options::default())?;
+//! // How the source ended: whatever was readable is in the tables.
+//! written.end?;
+//! assert!(out.join("events.parquet").exists());
+//! assert!(out.join("types/Shop.Sale.parquet").exists());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The tables
+//!
+//! The result is a folder:
+//!
+//! | file | rows |
+//! |---|---|
+//! | `events` | all events, in the order of time |
+//! | `types/PROVIDER.EVENT` | the events of one type, with a column for each field |
+//! | `spans` | the spans, in the order of their ends |
+//! | `stacks` | the different stacks |
+//!
+//! In the name of a file, `%` and two hexadecimal digits stand for a byte of what is no letter or
+//! digit, and not `.`, `-` or `_`. An event type without a name has the number of its id. Types of
+//! one name whose fields differ, such as two versions of an event, have tables of their own: the
+//! first has the name, the others `PROVIDER.EVENT~2` and so on. So do types whose names differ in
+//! upper and lower case alone.
+//!
+//! Every table has the key-values of the trace as metadata, such as `nettrace.trace.ProcessId`.
+//!
+//! ## `events`
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `event` | Int64 | its number, from 0 |
+//! | `time` | Timestamp (ns, UTC) | when it happened, rounded down |
+//! | `process`, `thread` | UInt64 | ids of the operating system |
+//! | `thread_name` | text | |
+//! | `provider`, `name` | text | of its type; `EventID(7)` for a type without a name |
+//! | `id` | UInt32 | of its type |
+//! | `version`, `level`, `opcode` | UInt8 | of its labels, else of its type |
+//! | `keywords` | UInt64 | of its labels, else of its type |
+//! | `cpu` | UInt32 | the processor, if known |
+//! | `trace_id` | text | W3C trace id: 32 hexadecimal digits |
+//! | `span_id` | text | its span: a span id of 16 hexadecimal digits, else an activity id as a GUID |
+//! | `related_id` | text | another span or activity, unless it is the parent that the span has in `spans` |
+//! | `stack_id` | Int64 | its stack in `stacks` |
+//! | `payload_bytes` | UInt32 | the size of its encoded fields |
+//! | `labels` | Map of texts | the other labels; numbers are texts, too |
+//!
+//! ## `types/PROVIDER.EVENT`
+//!
+//! The columns `event` (as in `events`, to join the two), `time`, `process` and `thread`, then one
+//! for each field. A field whose name is taken gets `_2` behind it.
+//!
+//! | field | column |
+//! |---|---|
+//! | numbers and booleans | the same |
+//! | a single code unit | UInt8 or UInt16 |
+//! | text, also of code units | text |
+//! | GUID, decimal number | text |
+//! | time | Timestamp (ns, UTC) |
+//! | `Duration` | UInt64, nanoseconds; the column's metadata says `unit`: `ns` |
+//! | array of bytes, value of an unknown type | Binary |
+//! | other array | List |
+//! | object | Struct; Boolean, always `true`, for one without fields |
+//! | map | List of Structs `Key`, `Value` |
+//! | `Option` | the value, or null |
+//! | `u128`, `i128` | Struct `low`, `high` |
+//!
+//! The last column, `payload`, is null unless other columns lack something of the event: fields
+//! that nothing describes or that cannot be decoded; bytes after the last field; text that is not
+//! valid Unicode; times outside of the years 1677 to 2262; lists and structs nested more than 16
+//! levels deep, and columns beyond 1,000. Then it has the whole encoded payload. So nothing of an
+//! event is lost.
+//!
+//! ## `spans`
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `start`, `end` | Timestamp (ns, UTC) | null for a span that did not start or end in the trace |
+//! | `duration_ns` | Int64 | nanoseconds |
+//! | `provider`, `name` | text | the name is that of its events, without `Start` or `Stop` |
+//! | `outcome` | text | what its end states: `ok`, `err`, `panicked`, `cancelled` |
+//! | `trace_id`, `span_id`, `parent_id` | text | as in `events` |
+//! | `process`, `thread`, `thread_name` | | where it began |
+//! | `end_thread` | UInt64 | where it ended |
+//! | `start_event`, `end_event` | Int64 | the `event` in other tables |
+//!
+//! They are the spans that `nettrace tree` shows.
+//!
+//! ## `stacks`
+//!
+//! | column | type | what |
+//! |---|---|---|
+//! | `stack_id` | Int64 | as in `events` |
+//! | `frames` | List of UInt64 | addresses, innermost first |
+//!
+//! # Partitions
+//!
+//! [`Options::partition`] adds the tables of a trace to those of others, in folders whose names are
+//! columns as in Hive:
+//!
+//! ```text
+//! OUT/events/day=2026-11-23/host=web-1/recording=20261123T010203.456Z-4711-9c3f2e/events.parquet
+//! OUT/spans/day=…/host=…/recording=…/spans.parquet
+//! OUT/stacks/day=…/host=…/recording=…/stacks.parquet
+//! OUT/types/PROVIDER.EVENT/day=…/host=…/recording=…/PROVIDER.EVENT.parquet
+//! ```
+//!
+//! So one pattern, such as `OUT/spans/**/*.parquet`, reads a table of all hosts, and a query that
+//! names a day or a host opens only the files of these.
+//!
+//! | column | what |
+//! |---|---|
+//! | `day` | the day of the event in UTC; of a span, the day on which it began, or else ended |
+//! | `host` | the name that is given; `%` and two digits stand for what is unsafe in names of files |
+//! | `recording` | the trace: its start in UTC, its process (0 if unknown), and its tick counter at the start in hexadecimal |
+//!
+//! `event` and `stack_id` are numbers within a recording. So a query joins tables by `host`,
+//! `recording` and `event`. Each day has all stacks of its events. Fields with the name of a folder
+//! get `_2` behind it. Types of one name whose fields differ have files of their own in one folder,
+//! and so do versions of a type from several traces; let the engine unite the columns by their
+//! names.
+//!
+//! A trace that is converted again has the same folders. They are refused, or replaced by
+//! [`Options::force`]. Nothing else in the result is touched, so several processes can write into
+//! it at once. A trace that is not in the order of time can have events in the folder of a later
+//! day, and they are counted as left out.
+//!
+//! # Files
+//!
+//! Row groups of Parquet have up to 1,048,576 rows, so each covers a span of time, and statistics
+//! of each page. A row group ends sooner when the names in one of its columns take 1 MiB. Columns
+//! of values that repeat have dictionaries. Ids are compressed with gzip, all other columns with
+//! Snappy.
+//!
+//! Arrow's files are as its IPC defines them, in batches of 8,192 rows or less, neither compressed
+//! nor with dictionaries. Programs map them into memory.
+//!
+//! The files get their places when all are complete. Until then they are in a folder
+//! `.nettrace-PID-N` beside the result, or within it if it is partitioned. Engines pass over names
+//! that begin with a dot.
+
+mod chunk;
+mod column;
+mod convert;
+mod events;
+mod facts;
+mod folder;
+mod groups;
+mod hash;
+mod ids;
+mod names;
+mod pages;
+mod partition;
+mod rle;
+mod runs;
+mod span_tables;
+mod spans;
+mod stacks;
+mod table;
+mod types;
+
+use std::{fmt, io, path::Path, str::FromStr};
+
+use nettrace_reader::{SortedReader, Source, Trace};
+
+use crate::{
+    Target, Written, drive,
+    tables::{convert::Writer, partition::Partition},
+};
+
+/// A size that large traces reach, or a smaller one for the fuzzer, whose traces are small.
+const fn size_of(usual: usize, for_fuzzer: usize) -> usize {
+    if cfg!(fuzzing) { for_fuzzer } else { usual }
+}
+
+/// A format of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Tables {
+    /// Apache Parquet: small files for query engines.
+    Parquet,
+    /// The file format of Apache Arrow's IPC, version 2 of Feather: large files that programs map
+    /// into memory.
+    Arrow,
+}
+
+impl Tables {
+    /// All formats.
+    pub const ALL: &'static [Self] = &[Self::Parquet, Self::Arrow];
+
+    /// Its name, as in command lines.
+    ///
+    /// ```
+    /// use nettrace_views::tables::Tables;
+    ///
+    /// assert_eq!(Tables::Parquet.name(), "parquet");
+    /// assert_eq!("arrow".parse(), Ok(Tables::Arrow));
+    /// ```
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+
+    /// Its name in sentences.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Parquet => "Parquet",
+            Self::Arrow => "Arrow",
+        }
+    }
+
+    /// The ending of its files.
+    #[must_use]
+    pub fn ending(self) -> &'static str {
+        self.name()
+    }
+}
+
+impl FromStr for Tables {
+    type Err = UnknownTables;
+
+    fn from_str(name: &str) -> Result<Self, UnknownTables> {
+        Self::ALL.iter().copied().find(|tables| tables.name() == name).ok_or(UnknownTables)
+    }
+}
+
+/// Shows [`Tables::name`].
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No format of tables has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no format of tables has this name")]
+#[non_exhaustive]
+pub struct UnknownTables;
+
+/// The choices of a caller.
+///
+/// ```
+/// let options = nettrace_views::tables::Options::default().rows_limit(64 << 20).force(true);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    force: bool,
+    partition: Option<String>,
+    spans_limit: usize,
+    rows_limit: usize,
+}
+
+impl Default for Options {
+    /// 256 MiB for spans that are under way, and 256 MiB for rows.
+    fn default() -> Self {
+        Self { force: false, partition: None, spans_limit: 256 << 20, rows_limit: 256 << 20 }
+    }
+}
+
+impl Options {
+    /// Whether the tables of an earlier result may be replaced. A folder that has other files is
+    /// refused in any case.
+    #[must_use]
+    pub fn force(mut self, force: bool) -> Self {
+        self.force = force;
+        self
+    }
+
+    /// Partitions the tables by day and host: see [the documentation](self#partitions). `host` is
+    /// the name of the machine that the trace is of. The result may have other traces already.
+    ///
+    /// ```
+    /// use nettrace_views::tables::{Options, Tables, write};
+    /// use nettrace_reader::Reader;
+    ///
+    /// # let trace = nettrace_reader::example();
+    /// # let folder = tempfile::tempdir()?;
+    /// # let out = folder.path().join("tables");
+    /// let mut events = Reader::new(&trace[..])?.sorted();
+    /// let options = Options::default().partition("web-1");
+    /// write(Tables::Parquet, &mut events, &out, &options)?.end?;
+    /// let day = out.join("spans/day=2026-03-04/host=web-1");
+    /// assert!(day.join("recording=20260304T050607.089Z-17-3e8/spans.parquet").exists());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn partition(mut self, host: impl Into<String>) -> Self {
+        self.partition = Some(host.into());
+        self
+    }
+
+    /// Limits the memory for spans that have begun and not ended, in bytes (approximate). Beyond
+    /// it, the oldest ones get rows without an end, and are counted as left out.
+    #[must_use]
+    pub fn spans_limit(mut self, bytes: usize) -> Self {
+        self.spans_limit = bytes;
+        self
+    }
+
+    /// Limits the memory for rows that wait to be written, in bytes (approximate). Beyond it, row
+    /// groups become smaller.
+    #[must_use]
+    pub fn rows_limit(mut self, bytes: usize) -> Self {
+        self.rows_limit = bytes;
+        self
+    }
+}
+
+/// Writes a trace as tables, into a new folder `out`. `events` must be at its beginning. Its totals
+/// are complete afterwards.
+///
+/// # Errors
+/// Those of the file system. An error of the source is in the result: the tables then have
+/// everything before the damage.
+pub fn write<R: Source>(
+    tables: Tables,
+    events: &mut SortedReader<R>,
+    out: &Path,
+    options: &Options,
+) -> io::Result<Written> {
+    let version = events.major_version();
+    let target = target(tables, events.trace(), version, out, options)?;
+    drive(events, target)
+}
+
+/// What takes the events of a trace of a major version, and writes tables into a new folder `out`.
+///
+/// # Errors
+/// Those of the file system; there is a result in the folder, or something else.
+pub fn target(
+    tables: Tables,
+    trace: &Trace,
+    version: u32,
+    out: &Path,
+    options: &Options,
+) -> io::Result<Box<dyn Target>> {
+    Ok(Box::new(Writer::new(tables, trace, version, out, options)?))
+}
+
+/// The size of the files that [`write()`] has made in `out` of this trace, in bytes.
+///
+/// # Errors
+/// Those of the file system.
+pub fn size(trace: &Trace, out: &Path, options: &Options) -> io::Result<u64> {
+    let folders = match &options.partition {
+        Some(host) => Partition::new(trace, host)?.folders(out)?,
+        None => vec![out.to_owned()],
+    };
+    folders.iter().map(|folder| folder::size(folder)).sum()
+}

@@ -1,0 +1,362 @@
+//! The table of spans.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    sync::Arc,
+};
+
+use arrow_array::{
+    Int64Array, StringArray, TimestampNanosecondArray, UInt64Array,
+    builder::{Int64Builder, StringBuilder, UInt64Builder},
+};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
+use nettrace_reader::Event;
+
+use crate::{
+    model::{Key, Role},
+    tables::{
+        column::timestamp,
+        events::{Row, dictionary},
+        facts::{LabelFacts, ThreadFacts},
+        hash::Fast,
+        ids::{Id, Ids},
+        partition::{Day, day_of},
+        runs::{Runs, Values},
+        types::{BATCH, BATCH_BYTES, TypeFacts},
+    },
+};
+
+/// About how many bytes a span takes that has not ended, without its labels and its thread.
+const SPAN_BYTES: usize = 300;
+
+/// A span that has begun.
+#[derive(Debug)]
+struct Open {
+    number: u64,
+    start: Edge,
+    alias: Option<Key>,
+}
+
+/// The start or the end of a span.
+#[derive(Clone, Debug)]
+struct Edge {
+    event: i64,
+    time: i64,
+    ty: Rc<TypeFacts>,
+    thread: Rc<ThreadFacts>,
+    labels: Rc<LabelFacts>,
+}
+
+impl Edge {
+    fn of(row: &Row) -> Self {
+        Self {
+            event: row.event,
+            time: row.time,
+            ty: Rc::clone(&row.ty),
+            thread: Rc::clone(&row.thread),
+            labels: Rc::clone(&row.labels),
+        }
+    }
+
+    /// About how many bytes a span takes that begins here.
+    fn size(&self) -> usize {
+        SPAN_BYTES + self.labels.size + self.thread.size()
+    }
+}
+
+/// The spans that are under way, and the rows of those that wait to be written.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    open: HashMap<Key, Open, Fast>,
+    aliases: HashMap<Key, Key, Fast>,
+    /// In the order of their starts; some have ended.
+    oldest: VecDeque<(Key, u64)>,
+    number: u64,
+    limit: usize,
+    /// The bytes of spans that have not ended.
+    bytes: usize,
+    /// By the day on which they began.
+    rows: Vec<(Day, Rows)>,
+    waiting: usize,
+    /// The bytes of texts in rows.
+    waiting_bytes: usize,
+    is_partitioned: bool,
+    /// The labels that were looked for, and whether their span has their parent.
+    last: (Rc<LabelFacts>, bool),
+    /// Spans that were given up, because too many were under way.
+    pub(crate) given_up: u64,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    starts: Vec<Option<i64>>,
+    ends: Vec<Option<i64>>,
+    durations: Int64Builder,
+    types: Runs<Rc<TypeFacts>>,
+    outcomes: StringBuilder,
+    labels: Runs<Rc<LabelFacts>>,
+    threads: Runs<Rc<ThreadFacts>>,
+    end_threads: UInt64Builder,
+    start_events: Vec<Option<i64>>,
+    end_events: Vec<Option<i64>>,
+}
+
+impl Spans {
+    /// `limit` bounds the memory for spans that are under way, in bytes. Unless `is_partitioned`,
+    /// all are of day 0.
+    pub(crate) fn new(limit: usize, is_partitioned: bool) -> Self {
+        Self {
+            open: HashMap::default(),
+            aliases: HashMap::default(),
+            oldest: VecDeque::new(),
+            number: 0,
+            limit,
+            bytes: 0,
+            rows: Vec::new(),
+            waiting: 0,
+            waiting_bytes: 0,
+            is_partitioned,
+            last: Default::default(),
+            given_up: 0,
+        }
+    }
+
+    pub(crate) fn schema() -> SchemaRef {
+        let fields = [
+            ("start", timestamp(), true),
+            ("end", timestamp(), true),
+            ("duration_ns", DataType::Int64, true),
+            ("provider", dictionary(), false),
+            ("name", dictionary(), false),
+            ("outcome", DataType::Utf8, true),
+            ("trace_id", dictionary(), true),
+            ("span_id", dictionary(), true),
+            ("parent_id", dictionary(), true),
+            ("process", DataType::UInt64, true),
+            ("thread", DataType::UInt64, true),
+            ("thread_name", dictionary(), true),
+            ("end_thread", DataType::UInt64, true),
+            ("start_event", DataType::Int64, true),
+            ("end_event", DataType::Int64, true),
+        ];
+        let fields = fields.map(|(name, ty, is_null)| Field::new(name, ty, is_null));
+        Arc::new(Schema::new(fields.to_vec()))
+    }
+
+    /// Whether a row says as the parent of the event's span what the event is related to.
+    #[inline]
+    pub(crate) fn has_parent(&mut self, labels: &Rc<LabelFacts>, role: Role) -> bool {
+        let (Some(span), Some(_)) = (labels.ids.span, labels.ids.related) else { return false };
+        if role.is_edge() {
+            return true;
+        }
+        if !Rc::ptr_eq(&self.last.0, labels) {
+            let open = self.open.get(&span);
+            let start = open.map(|open| open.start.labels.ids.related);
+            self.last = (Rc::clone(labels), start == Some(labels.ids.related));
+        }
+        self.last.1
+    }
+
+    /// What an event says of its span.
+    pub(crate) fn event(&mut self, row: &Row, role: Role, event: &Event<'_>) {
+        let Some(key) = row.labels.ids.span else { return };
+        let (mut key, mut open) = (key, self.open.get(&key));
+        if open.is_none() {
+            if let Some(other) = self.aliases.get(&key) {
+                (key, open) = (*other, self.open.get(other));
+            }
+        }
+        let is_open = open.is_some();
+        if open.is_some_and(|open| open.start.ty.span != row.ty.span) {
+            // Something inside of the span, whatever its opcode.
+            return;
+        }
+        match role {
+            Role::Start => {
+                if let Some(other) = self.remove_if(is_open, key) {
+                    // Another one with its id.
+                    self.give_up(other);
+                }
+                self.start(key, row);
+            }
+            Role::Stop => match self.remove_if(is_open, key) {
+                Some(open) => {
+                    let end = Some(Edge::of(row));
+                    let (_, outcome) = row.ty.end.stated(event);
+                    self.row(Some(open.start), end, None, outcome);
+                }
+                None => self.whole(row, event),
+            },
+            Role::Single => self.whole(row, event),
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, key: Key, row: &Row) {
+        self.number += 1;
+        let ids = row.labels.ids;
+        let open = Open { number: self.number, start: Edge::of(row), alias: ids.alias };
+        self.bytes += open.start.size();
+        self.open.insert(key, open);
+        if let Some(alias) = ids.alias {
+            self.aliases.entry(alias).or_insert(key);
+        }
+        self.oldest.push_back((key, self.number));
+        while self.bytes > self.limit {
+            let Some((key, number)) = self.oldest.pop_front() else { break };
+            if self.open.get(&key).is_some_and(|open| open.number == number) {
+                if let Some(open) = self.remove(key) {
+                    self.give_up(open);
+                }
+            }
+        }
+        if self.oldest.len() > 2 * self.open.len() + 1024 {
+            let open = &self.open;
+            self.oldest
+                .retain(|(key, number)| open.get(key).is_some_and(|open| open.number == *number));
+        }
+    }
+
+    /// A span whose start is not in the trace, or that one event stands for, has ended.
+    fn whole(&mut self, row: &Row, event: &Event<'_>) {
+        let (duration, outcome) = row.ty.end.stated(event);
+        self.row(None, Some(Edge::of(row)), duration, outcome);
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Open> {
+        let open = self.open.remove(&key)?;
+        self.bytes -= open.start.size();
+        if let Some(alias) = open.alias.filter(|alias| self.aliases.get(alias) == Some(&key)) {
+            self.aliases.remove(&alias);
+        }
+        Some(open)
+    }
+
+    fn remove_if(&mut self, is_open: bool, key: Key) -> Option<Open> {
+        if is_open { self.remove(key) } else { None }
+    }
+
+    fn give_up(&mut self, open: Open) {
+        self.given_up += 1;
+        self.row(Some(open.start), None, None, None);
+    }
+
+    /// Makes rows of the spans that have not ended.
+    pub(crate) fn end(&mut self) {
+        let oldest = std::mem::take(&mut self.oldest);
+        for (key, number) in oldest {
+            if self.open.get(&key).is_some_and(|open| open.number == number) {
+                if let Some(open) = self.remove(key) {
+                    self.row(Some(open.start), None, None, None);
+                }
+            }
+        }
+    }
+
+    /// Whether the rows that wait take much memory.
+    pub(crate) fn is_large(&self) -> bool {
+        self.waiting_bytes >= BATCH * SPAN_BYTES + BATCH_BYTES
+    }
+
+    /// How many rows wait to be written.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting
+    }
+
+    /// Takes the rows that wait, by their days.
+    pub(crate) fn finish(&mut self) -> Vec<(Day, Vec<Values>)> {
+        (self.waiting, self.waiting_bytes) = (0, 0);
+        let days = std::mem::take(&mut self.rows);
+        days.into_iter().map(|(day, mut rows)| (day, rows.finish())).collect()
+    }
+
+    fn row(
+        &mut self,
+        start: Option<Edge>,
+        end: Option<Edge>,
+        duration: Option<i64>,
+        outcome: Option<Cow<'_, str>>,
+    ) {
+        let ended = end.as_ref().map(|edge| edge.time);
+        let started = start.as_ref().map(|edge| edge.time);
+        let started = started.or_else(|| Some(ended?.saturating_sub(duration?)));
+        let time = started.or(ended).filter(|_| self.is_partitioned);
+        let day = time.map_or(0, day_of);
+        let at = self.rows.iter().rposition(|(known, _)| *known == day).unwrap_or_else(|| {
+            self.rows.push((day, Rows::default()));
+            self.rows.len() - 1
+        });
+        let texts = outcome.as_ref().map_or(0, |text| text.len());
+        let edges = start.iter().chain(&end).map(Edge::size).sum::<usize>();
+        self.waiting_bytes += texts + edges;
+        self.rows[at].1.push(start, end, started, outcome);
+        self.waiting += 1;
+    }
+}
+
+impl Rows {
+    fn push(
+        &mut self,
+        start: Option<Edge>,
+        end: Option<Edge>,
+        started: Option<i64>,
+        outcome: Option<Cow<'_, str>>,
+    ) {
+        let event = |edge: &Option<Edge>| edge.as_ref().map(|edge| edge.event);
+        let ended = end.as_ref().map(|edge| edge.time);
+        let Some(edge) = start.as_ref().or(end.as_ref()) else { return };
+        self.starts.push(started);
+        self.ends.push(ended);
+        let took = started.zip(ended).map(|(start, end)| end.saturating_sub(start).max(0));
+        self.durations.append_option(took);
+        self.types.push(&edge.ty);
+        self.outcomes.append_option(outcome.as_deref());
+        self.labels.push(&edge.labels);
+        self.threads.push(&edge.thread);
+        self.end_threads.append_option(end.as_ref().and_then(|end| end.thread.id()));
+        self.start_events.push(event(&start));
+        self.end_events.push(event(&end));
+    }
+
+    fn finish(&mut self) -> Vec<Values> {
+        use std::mem::take;
+        let time = |times: Vec<Option<i64>>| -> Values {
+            TimestampNanosecondArray::from(times).with_timezone("UTC").into()
+        };
+        let (type_keys, types) = self.types.keys();
+        let text = |text: fn(&TypeFacts) -> &str| {
+            let texts = types.iter().map(|ty| text(ty));
+            Values::runs(&type_keys, StringArray::from_iter_values(texts))
+        };
+        let (thread_keys, threads) = self.threads.keys();
+        let number = |number: fn(&ThreadFacts) -> Option<u64>| {
+            let numbers: UInt64Array = threads.iter().map(|thread| number(thread)).collect();
+            Values::runs(&thread_keys, numbers)
+        };
+        let names: StringArray = threads.iter().map(|thread| thread.name()).collect();
+        let columns = vec![
+            time(take(&mut self.starts)),
+            time(take(&mut self.ends)),
+            self.durations.finish().into(),
+            text(|ty| &ty.provider),
+            text(|ty| &ty.span),
+            self.outcomes.finish().into(),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.trace.map(Id::of_trace))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.span.map(Id::of_span))),
+            Values::Ids(Ids::of(&self.labels, |labels| labels.ids.related.map(Id::of_span))),
+            number(|thread| thread.process),
+            number(ThreadFacts::id),
+            Values::runs(&thread_keys, names),
+            self.end_threads.finish().into(),
+            Int64Array::from(take(&mut self.start_events)).into(),
+            Int64Array::from(take(&mut self.end_events)).into(),
+        ];
+        self.types.clear();
+        self.labels.clear();
+        self.threads.clear();
+        columns
+    }
+}

@@ -1,0 +1,269 @@
+//! Event types, and the table of each.
+
+use std::{collections::HashMap, rc::Rc, sync::Arc};
+
+use arrow_array::builder::BinaryBuilder;
+use arrow_schema::{DataType, Field, Schema};
+use nettrace_reader::{Event, Metadata};
+
+use crate::{
+    model::{EndFields, Role, event_name, span_name},
+    tables::{
+        column::{self, Column},
+        events::{Common, Row},
+        hash::Fast,
+        names::{Unique, escaped},
+        partition::{self, Day},
+        runs::Values,
+        size_of,
+        table::{Layout, Place, Table},
+    },
+};
+
+/// The rows of a batch.
+pub(crate) const BATCH: usize = size_of(8192, 4);
+
+/// The bytes of payloads in a batch, or of labels and names.
+pub(crate) const BATCH_BYTES: usize = size_of(4 << 20, 256);
+
+/// How many event types have tables of their own.
+const TABLES: usize = size_of(10_000, 6);
+
+/// How many columns all these tables have together, about.
+const COLUMNS: usize = size_of(100_000, 80);
+
+/// An event type, as columns show it.
+#[derive(Debug)]
+pub(crate) struct TypeFacts {
+    pub(crate) provider: String,
+    pub(crate) name: String,
+    pub(crate) span: String,
+    pub(crate) id: u32,
+    pub(crate) version: u8,
+    pub(crate) level: u8,
+    pub(crate) opcode: u8,
+    pub(crate) keywords: u64,
+    pub(crate) role: Role,
+    /// The fields of an end of a span that tables show.
+    pub(crate) end: EndFields,
+    /// The number of its table. `None` if there are too many.
+    pub(crate) table: Option<usize>,
+}
+
+/// All event types of a trace.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    /// Those of the current epoch, by the ids in rows.
+    by_id: HashMap<u32, Rc<TypeFacts>, Fast>,
+    last: Option<(u32, Rc<TypeFacts>)>,
+    epoch: u64,
+    tables: HashMap<Shape, usize>,
+    /// Those of all tables.
+    columns: usize,
+    names: Unique,
+}
+
+/// Types of one shape share a table.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Shape {
+    provider: String,
+    name: String,
+    fields: String,
+}
+
+/// The rows of one event type that wait to be written.
+pub(crate) struct TypeTable {
+    pub(crate) table: Table,
+    common: Common,
+    columns: Vec<Option<Column>>,
+    payloads: BinaryBuilder,
+    waiting: usize,
+}
+
+impl Types {
+    /// The type of an event. A type that is new gets a table through `make`, which returns how many
+    /// columns it has.
+    #[inline]
+    pub(crate) fn of(
+        &mut self,
+        event: &Event<'_>,
+        version: u32,
+        make: impl FnOnce(&Metadata, &str, Place) -> usize,
+    ) -> Rc<TypeFacts> {
+        let id = event.header.metadata_id;
+        if event.epoch() == self.epoch {
+            if let Some((last, ty)) = &self.last {
+                if *last == id {
+                    return Rc::clone(ty);
+                }
+            }
+        } else {
+            self.epoch = event.epoch();
+            self.by_id.clear();
+        }
+        let ty = match self.by_id.get(&id) {
+            Some(ty) => Rc::clone(ty),
+            None => {
+                let ty = Rc::new(self.add(event.metadata(), version, make));
+                self.by_id.insert(id, Rc::clone(&ty));
+                ty
+            }
+        };
+        self.last = Some((id, Rc::clone(&ty)));
+        ty
+    }
+
+    fn add(
+        &mut self,
+        metadata: &Metadata,
+        version: u32,
+        make: impl FnOnce(&Metadata, &str, Place) -> usize,
+    ) -> TypeFacts {
+        let name = event_name(metadata);
+        let shape = Shape {
+            provider: metadata.provider.clone(),
+            name: name.clone().into_owned(),
+            fields: shape_of(metadata),
+        };
+        let next = self.tables.len();
+        let table = match self.tables.get(&shape) {
+            Some(number) => Some(*number),
+            None if next < TABLES && self.columns < COLUMNS => {
+                let event = match &*metadata.name {
+                    "" => metadata.event_id.to_string(),
+                    name => name.to_owned(),
+                };
+                let table = format!("{}.{event}", metadata.provider);
+                let file = self.names.file(&table);
+                self.columns +=
+                    make(metadata, &name, Place { folder: "types", table: escaped(&table), file });
+                self.tables.insert(shape, next);
+                Some(next)
+            }
+            None => None,
+        };
+        TypeFacts {
+            provider: metadata.provider.clone(),
+            span: span_name(&name).to_owned(),
+            name: name.into_owned(),
+            id: metadata.event_id,
+            version: metadata.version,
+            level: metadata.level,
+            opcode: metadata.opcode.or_else(|| metadata.implied_opcode()).unwrap_or(0),
+            keywords: metadata.keywords,
+            role: Role::of(metadata, None, version),
+            end: EndFields::of(metadata),
+            table,
+        }
+    }
+}
+
+/// What decides the columns of a type's table.
+fn shape_of(metadata: &Metadata) -> String {
+    let stated = metadata.key_values.iter().filter(|(key, _)| key.starts_with("nettrace.type."));
+    format!("{:?} {:?}", metadata.fields, stated.collect::<Vec<_>>())
+}
+
+impl TypeTable {
+    /// The table of a type. Its first rows are of `day`.
+    pub(crate) fn new(
+        layout: &Layout,
+        metadata: &Metadata,
+        name: &str,
+        place: Place,
+        day: Day,
+    ) -> Self {
+        let mut names = Unique::default();
+        let folders = layout.partition.iter().flat_map(|_| partition::COLUMNS);
+        Common::NAMES.into_iter().chain(folders).for_each(|name| {
+            names.unique(name);
+        });
+        let payload = names.unique("payload");
+        let (fields, columns) = column::plan(metadata, &mut names);
+        let mut all = Common::fields();
+        all.extend(fields);
+        all.push(Arc::new(Field::new(payload, DataType::Binary, true)));
+        let mut facts = vec![
+            ("nettrace.provider".to_owned(), metadata.provider.clone()),
+            ("nettrace.event".to_owned(), name.to_owned()),
+        ];
+        if let Some(template) = &metadata.message_template {
+            facts.push(("nettrace.message_template".to_owned(), template.clone()));
+        }
+        if let Some(description) = &metadata.description {
+            facts.push(("nettrace.description".to_owned(), description.clone()));
+        }
+        Self {
+            table: Table::new(Arc::new(Schema::new(all)), place, day, facts),
+            common: Common::default(),
+            columns,
+            payloads: BinaryBuilder::with_capacity(0, 0),
+            waiting: 0,
+        }
+    }
+
+    /// Adds an event. Returns whether all its fields can be decoded.
+    pub(crate) fn push(&mut self, row: &Row, event: &Event<'_>) -> bool {
+        self.common.push(row);
+        let mut values = event.fields();
+        // Whether all values are in their columns.
+        let (mut is_whole, mut is_decoded) = (true, true);
+        let mut columns = self.columns.iter_mut();
+        for column in columns.by_ref() {
+            // A field that an older version of the type did not have is absent.
+            let value = if values.is_exhausted() { None } else { values.next() };
+            match (column, value) {
+                (Some(column), Some(Ok((_, value)))) => {
+                    is_whole &= column.push(&value).is_ok();
+                }
+                (None, Some(Ok(_))) => is_whole = false,
+                (column, value) => {
+                    is_decoded = value.is_none();
+                    for column in [column.as_mut()].into_iter().flatten().chain(columns.flatten()) {
+                        column.push_null();
+                    }
+                    break;
+                }
+            }
+        }
+        // An error can follow the last field.
+        is_decoded &= values.is_exhausted() || values.next().is_none();
+        if is_whole && is_decoded && values.used() >= event.payload.len() {
+            self.payloads.append_null();
+        } else {
+            self.payloads.append_value(event.payload);
+        }
+        self.waiting += event.payload.len() + row.thread.size();
+        is_decoded
+    }
+
+    /// Whether enough rows wait to be written.
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.common.len() >= BATCH || self.waiting >= BATCH_BYTES
+    }
+
+    /// About how many bytes the rows take that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        2 * self.waiting + 64 * self.common.len()
+    }
+
+    /// Takes the rows that wait.
+    pub(crate) fn finish(&mut self) -> Vec<Values> {
+        self.waiting = 0;
+        let mut columns = self.common.finish();
+        let fields = self.columns.iter_mut().flatten().map(Column::finish);
+        columns.extend(fields.map(Values::Array));
+        columns.push(self.payloads.finish().into());
+        columns
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.common.len() == 0
+    }
+
+    /// How many columns it has, with those in lists and structs.
+    pub(crate) fn width(&self) -> usize {
+        self.table.width()
+    }
+}

@@ -1,0 +1,108 @@
+//! Values of payloads and labels as details of what a target draws: annotations of Perfetto,
+//! members of JSON objects.
+
+use nettrace_reader::{Label, Metadata, Value};
+
+use crate::model::{Hex, Time, guid};
+
+/// Begins the key of a key-value that states the Rust type of a field, as the writer of this
+/// project states it. The name of the field follows.
+const RUST_TYPE: &str = "nettrace.type.";
+
+/// Writes details in the form of a target, each with its key.
+pub(crate) trait Details {
+    /// Whether it writes anything.
+    const IS_ANY: bool = true;
+
+    /// A key with the name itself, for details that are rare.
+    fn plain_key(name: &str) -> Vec<u8>;
+    fn text(out: &mut Vec<u8>, key: &[u8], value: &str);
+    fn unsigned(out: &mut Vec<u8>, key: &[u8], value: u64);
+    fn signed(out: &mut Vec<u8>, key: &[u8], value: i64);
+    fn addresses(out: &mut Vec<u8>, key: &[u8], addresses: impl Iterator<Item = u64>);
+    fn value(out: &mut Vec<u8>, key: &[u8], value: &Value<'_>);
+}
+
+/// A field of an event type: the key of its details, and what is stated of its type.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    /// The name in the form of the target, or a reference to it.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) meaning: Meaning,
+}
+
+/// What a type states of a field beside the type of its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Meaning {
+    is_option: bool,
+    is_time: bool,
+}
+
+impl Meaning {
+    pub(crate) fn of(metadata: &Metadata, field: &str) -> Self {
+        let key_values = &metadata.key_values;
+        let stated = |(key, _): &&(String, String)| key.strip_prefix(RUST_TYPE) == Some(field);
+        let stated = key_values.iter().find(stated).map_or("", |(_, ty)| &**ty);
+        let inner = stated.strip_prefix("Option<").and_then(|ty| ty.strip_suffix('>'));
+        Self { is_option: inner.is_some(), is_time: inner.unwrap_or(stated) == "SystemTime" }
+    }
+}
+
+/// Writes one field. A value that is absent gets no detail.
+#[inline]
+pub(crate) fn field<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
+    if key.meaning.is_option {
+        if let Some(value) = present(value) {
+            meant::<D>(out, key, value);
+        }
+        return;
+    }
+    meant::<D>(out, key, value);
+}
+
+/// The value of an option, which is an array with at most one element.
+fn present<'v, 'a>(value: &'v Value<'a>) -> Option<&'v Value<'a>> {
+    Some(match value {
+        Value::Array(values) => match &**values {
+            [] => return None,
+            [Value::Object(fields)] => match &**fields {
+                [("value", value)] => value,
+                _ => value,
+            },
+            [value] => value,
+            _ => value,
+        },
+        Value::Bytes([]) => return None,
+        Value::Text(text) if text.is_empty() => return None,
+        value => value,
+    })
+}
+
+#[inline]
+fn meant<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
+    match value {
+        Value::I64(nanos) if key.meaning.is_time => {
+            // All times of 64 bits are in the calendar.
+            let time = Time::of_unix((*nanos).into());
+            D::text(out, &key.bytes, &time.map_or(String::new(), |time| time.to_string()));
+        }
+        Value::Bytes([byte]) if key.meaning.is_option => {
+            D::unsigned(out, &key.bytes, (*byte).into());
+        }
+        value => D::value(out, &key.bytes, value),
+    }
+}
+
+/// Writes a label. Labels that replace properties of the type are not written.
+pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
+    let mut name = |name: &str, value: &str| D::text(out, &D::plain_key(name), value);
+    match label {
+        Label::ActivityId(id) => name("ActivityId", &guid(id)),
+        Label::RelatedActivityId(id) => name("RelatedActivityId", &guid(id)),
+        Label::TraceId(id) => name("TraceId", Hex::of(id).text()),
+        Label::SpanId(id) => name("SpanId", Hex::of(&id.to_be_bytes()).text()),
+        Label::Text(key, text) => name(key, text),
+        Label::Number(key, number) => D::signed(out, &D::plain_key(key), *number),
+        _ => {}
+    }
+}

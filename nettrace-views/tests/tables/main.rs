@@ -1,0 +1,8 @@
+//! Traces as tables, read back by Arrow's readers and by query engines.
+
+mod engines;
+mod hostile;
+mod partition;
+mod rust_types;
+mod support;
+mod values;
