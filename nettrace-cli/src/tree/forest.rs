@@ -8,7 +8,7 @@
 use std::{cmp::Reverse, collections::HashMap, mem::size_of};
 
 use nettrace_context::TraceId;
-use nettrace_views::model::{Ids, Key};
+use nettrace_views::model::{Ids, Key, Known, Part, Role};
 
 use crate::tree::nesting::Loose;
 
@@ -194,71 +194,49 @@ impl Forest {
         self.by_key.get(key).copied()
     }
 
-    /// Begins a span.
-    pub(super) fn start(&mut self, edge: &Edge<'_>) -> Step {
+    /// Adds what an event says of a span.
+    pub(super) fn edge(&mut self, role: Role, edge: &Edge<'_>) -> Step {
         let ty = self.ty(edge.provider, edge.name);
-        let known = self.find(&edge.span);
-        let at = match known.map(|at| (at, &self.spans[at as usize])) {
-            // Only events came before.
-            Some((at, span)) if span.state == State::Unknown => at,
-            Some((at, span)) if span.state == State::Started && span.ty != Some(ty) => {
-                return Step::Inside(at);
+        let met = self.find(&edge.span);
+        let known = met.map(|at| &self.spans[at as usize]);
+        let known = known.filter(|span| span.state != State::Unknown).map(|span| Known {
+            is_open: span.state == State::Started,
+            has_name: span.ty == Some(ty),
+        });
+        let part = role.part(known);
+        let at = match (part, met) {
+            (Part::Inside, Some(at)) => return Step::Inside(at),
+            (Part::Start, Some(_)) if known.is_some() => None,
+            // Its start came before, or only events.
+            (_, met) => met,
+        };
+        let Some(at) = at.or_else(|| self.add(edge.span, &edge.ids, edge.at)) else {
+            match role {
+                Role::Stop => self.counts.events_left_out += 1,
+                _ => self.counts.spans_left_out += 1,
             }
-            _ => match self.add(edge.span, &edge.ids, edge.at) {
-                Some(at) => at,
-                None => return self.no_room(),
-            },
+            return Step::NoRoom;
         };
         let parent_at = edge.ids.related.and_then(|key| self.find(&key)).filter(|it| *it != at);
-        let place = self.types[ty as usize].place(edge.place);
         let span = &mut self.spans[at as usize];
-        span.begin(edge, ty, State::Started);
-        span.place = place;
-        span.parent = edge.ids.related;
-        span.parent_at = parent_at;
-        span.start = Some(edge.at);
-        Step::Edge(at)
-    }
-
-    /// Ends a span.
-    pub(super) fn stop(&mut self, edge: &Edge<'_>) -> Step {
-        let ty = self.ty(edge.provider, edge.name);
-        let at = match self.find(&edge.span) {
-            Some(at) => at,
-            None => match self.add(edge.span, &edge.ids, edge.at) {
-                Some(at) => at,
-                None => {
-                    self.counts.events_left_out += 1;
-                    return Step::NoRoom;
-                }
-            },
-        };
-        let span = &mut self.spans[at as usize];
-        match span.state {
-            State::Started if span.ty == Some(ty) => {
+        match part {
+            Part::Start => {
+                span.begin(edge, ty, State::Started);
+                span.parent = edge.ids.related;
+                span.parent_at = parent_at;
+                span.start = Some(edge.at);
+            }
+            Part::Stop => {
                 span.state = State::Ended;
                 span.end = Some(edge.at);
                 span.outcome = edge.outcome.map(Into::into);
             }
-            State::Unknown => span.end_at(edge, ty, State::OnlyStopped),
-            _ => return Step::Inside(at),
+            _ if role == Role::Single => span.end_at(edge, ty, State::Single),
+            _ => span.end_at(edge, ty, State::OnlyStopped),
         }
-        Step::Edge(at)
-    }
-
-    /// Adds a span of one event.
-    pub(super) fn single(&mut self, edge: &Edge<'_>) -> Step {
-        let ty = self.ty(edge.provider, edge.name);
-        let at = match self.find(&edge.span).or_else(|| self.add(edge.span, &edge.ids, edge.at)) {
-            Some(at) => at,
-            None => return self.no_room(),
-        };
-        let span = &mut self.spans[at as usize];
-        if span.state != State::Unknown {
-            return Step::Inside(at);
+        if role != Role::Stop {
+            span.place = self.types[ty as usize].place(edge.place);
         }
-        span.end_at(edge, ty, State::Single);
-        span.place = self.types[ty as usize].place(edge.place);
         Step::Edge(at)
     }
 
@@ -298,11 +276,6 @@ impl Forest {
         } else {
             span.stop_details = text.into();
         }
-    }
-
-    fn no_room(&mut self) -> Step {
-        self.counts.spans_left_out += 1;
-        Step::NoRoom
     }
 
     fn ty(&mut self, provider: &str, name: &str) -> u32 {

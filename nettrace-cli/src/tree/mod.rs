@@ -176,11 +176,7 @@ impl Reading {
                     duration,
                     outcome: outcome.as_deref(),
                 };
-                match role {
-                    Role::Start => self.forest.start(&edge),
-                    Role::Stop => self.forest.stop(&edge),
-                    _ => self.forest.single(&edge),
-                }
+                self.forest.edge(role, &edge)
             }
         };
         match step {

@@ -3,7 +3,7 @@
 //! | question | answer |
 //! |---|---|
 //! | which span an event belongs to | [`Ids`], [`Key`] |
-//! | what it says of that span | [`Role`], [`EndFields`] |
+//! | what it says of that span | [`Role`], [`Part`], [`EndFields`] |
 //! | how a span, an event type or a process is called | [`span_name`], [`event_name`], [`process_of`] |
 //! | what time it was | [`Clock`], [`Time`] |
 //! | what code an address is of | [`FrameNames`] |
@@ -16,15 +16,19 @@ mod frames;
 mod hex;
 mod ids;
 mod shown;
+#[cfg(any(feature = "report", feature = "tables", feature = "viewers"))]
+mod spans;
 mod symbols;
 mod types;
 
+#[cfg(any(feature = "report", feature = "tables", feature = "viewers"))]
+pub(crate) use self::spans::{KnownSpans, SpanRef};
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},
     counts::SpanCounts,
     frames::FrameNames,
     hex::{Hex, guid, hex},
-    ids::{Ids, Key, Overrides, Role, SINGLE},
+    ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     types::{
         EndFields, event_name, has_fields_of_single, place, process_id, process_of, span_name,

@@ -12,14 +12,14 @@ use nettrace_reader::{
 
 use crate::{
     model::{
-        Clock, EndFields, FrameNames, Ids, Role, SpanCounts, event_name, place, process_id,
+        Clock, EndFields, FrameNames, Ids, Part, Role, SpanCounts, event_name, place, process_id,
         span_name,
     },
     report::{
         Describe, Options,
         data::Data,
         samples::Samples,
-        spans::{Edge, Part, Spans},
+        spans::{Edge, Spans},
         timeline::Timeline,
     },
 };
@@ -175,7 +175,7 @@ impl Gathered {
         };
         self.counts.count_as(role, span, known.counted);
         let target = if !role.is_edge() {
-            self.spans.inside(&span, at)
+            self.spans.inside(span, at)
         } else {
             let metadata = event.metadata();
             let name = *known.span.get_or_insert_with(|| {
@@ -201,11 +201,7 @@ impl Gathered {
                 duration,
                 outcome: outcome.as_deref(),
             };
-            match role {
-                Role::Start => self.spans.start(&edge),
-                Role::Stop => self.spans.stop(&edge),
-                _ => self.spans.single(&edge),
-            }
+            self.spans.edge(role, &edge)
         };
         let Some(target) = target.filter(|target| self.spans.wants(*target, at)) else { return };
         let text = match target.part {

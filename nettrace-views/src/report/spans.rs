@@ -13,7 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use nettrace_reader::__shared::Map;
 
 use crate::{
-    model::{Ids, Key},
+    model::{Ids, Key, Known, KnownSpans, Part, Role, SpanRef},
     report::{
         durations::{Durations, MOST_EXACT},
         flame::{Flame, Place},
@@ -67,23 +67,12 @@ pub(crate) struct Named {
     pub(crate) open: u64,
 }
 
-/// A place in [`Spans::slots`] that may have been taken by another span since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ref {
-    slot: usize,
-    number: u64,
-}
-
 /// A span that is under way, or has ended a while ago.
 #[derive(Debug)]
 struct Slot {
-    number: u64,
-    key: Key,
-    alias: Option<Key>,
     name: u32,
-    parent: Option<Ref>,
+    parent: Option<SpanRef>,
     start: i64,
-    is_open: bool,
     own: OwnTime,
     tree: u64,
     /// Its path in the tree's flame graph.
@@ -97,29 +86,15 @@ struct Slot {
 pub(crate) struct Target {
     tree: u64,
     detail: u32,
-    /// Whether it begins the span, ends it, or is inside.
+    /// [`Part::Start`], [`Part::Stop`] or [`Part::Inside`].
     pub(crate) part: Part,
-}
-
-/// What an event is to its span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    Start,
-    Stop,
-    Inside,
 }
 
 /// All spans so far.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    slots: Vec<Slot>,
-    free: Vec<usize>,
-    by_key: Map<Key, Ref>,
-    number: u64,
-    /// In the order of their starts; some have ended.
-    oldest: VecDeque<Ref>,
-    open: usize,
-    ended: VecDeque<Ref>,
+    known: KnownSpans<Slot>,
+    ended: VecDeque<SpanRef>,
     trees: Map<u64, Tree>,
     next_tree: u64,
     /// Trees whose spans have all ended, in this order. Some go on.
@@ -150,12 +125,7 @@ impl Spans {
     /// Keeps so many of the slowest trees.
     pub(crate) fn new(most_slow: usize) -> Self {
         Self {
-            slots: Vec::new(),
-            free: Vec::new(),
-            by_key: Map::default(),
-            number: 0,
-            oldest: VecDeque::new(),
-            open: 0,
+            known: KnownSpans::new(MOST_OPEN),
             ended: VecDeque::new(),
             trees: Map::default(),
             next_tree: 0,
@@ -216,53 +186,39 @@ impl Spans {
         }
     }
 
-    /// Begins a span.
-    pub(crate) fn start(&mut self, edge: &Edge<'_>) -> Option<Target> {
+    /// Adds what an event says of a span. Returns where the text of the event goes.
+    pub(crate) fn edge(&mut self, role: Role, edge: &Edge<'_>) -> Option<Target> {
         self.last = self.last.max(edge.at);
-        if let Some(known) = self.find(&edge.span) {
-            let slot = &self.slots[known.slot];
-            if slot.is_open && !self.is_same(slot.name, edge.name) {
-                return Some(slot.target(Part::Inside));
+        let place = self.find(edge.span);
+        let known = place.and_then(|place| {
+            let has_name = self.is_same(self.known.get(place)?.name, edge.name);
+            Some(Known { is_open: self.known.is_open(place), has_name })
+        });
+        match (role.part(known), place) {
+            (Part::Start, _) => {
+                let span = Span { start: Some(edge.at), ..edge.begun(State::Started) };
+                let place = self.add(edge, edge.at, true, span);
+                while let Some(oldest) = self.known.beyond_limit() {
+                    self.given_up += 1;
+                    self.give_up(oldest);
+                }
+                self.target(place, Part::Start)
             }
-        }
-        if self.open >= MOST_OPEN {
-            self.given_up += 1;
-            self.give_up_oldest();
-        }
-        let span = Span { start: Some(edge.at), ..edge.begun(State::Started) };
-        let slot = self.add(edge, edge.at, true, span);
-        Some(self.slots[slot].target(Part::Start))
-    }
-
-    /// Ends a span.
-    pub(crate) fn stop(&mut self, edge: &Edge<'_>) -> Option<Target> {
-        self.last = self.last.max(edge.at);
-        let Some(known) = self.find(&edge.span) else {
-            return Some(self.known_at_end(edge, State::OnlyStopped));
-        };
-        let slot = &self.slots[known.slot];
-        if !slot.is_open || !self.is_same(slot.name, edge.name) {
-            return Some(slot.target(Part::Inside));
-        }
-        let target = slot.target(Part::Stop);
-        self.end(known, edge);
-        Some(target)
-    }
-
-    /// Adds a span of one event.
-    pub(crate) fn single(&mut self, edge: &Edge<'_>) -> Option<Target> {
-        self.last = self.last.max(edge.at);
-        match self.find(&edge.span) {
-            Some(known) => Some(self.slots[known.slot].target(Part::Inside)),
-            None => Some(self.known_at_end(edge, State::Single)),
+            (Part::Stop, Some(place)) => {
+                let target = self.target(place, Part::Stop);
+                self.end(place, edge);
+                target
+            }
+            (Part::Whole, _) if role == Role::Single => self.known_at_end(edge, State::Single),
+            (Part::Whole, _) => self.known_at_end(edge, State::OnlyStopped),
+            (_, place) => self.target(place?, Part::Inside),
         }
     }
 
     /// Where an event inside of a span goes. `None` if its text is not wanted.
-    pub(crate) fn inside(&mut self, span: &Key, at: i64) -> Option<Target> {
+    pub(crate) fn inside(&mut self, span: Key, at: i64) -> Option<Target> {
         self.last = self.last.max(at);
-        let known = self.find(span)?;
-        Some(self.slots[known.slot].target(Part::Inside))
+        self.target(self.find(span)?, Part::Inside)
     }
 
     /// Whether the text of an event would be kept. Otherwise it is counted.
@@ -303,8 +259,8 @@ impl Spans {
 
     /// Ends what is under way, after the last event. Returns the time of the last event.
     pub(crate) fn finish(&mut self) -> i64 {
-        while self.open > 0 {
-            self.give_up_oldest();
+        while let Some(place) = self.known.oldest() {
+            self.give_up(place);
         }
         while let Some(tree) = self.complete.pop_front() {
             self.settle(tree);
@@ -312,24 +268,25 @@ impl Spans {
         self.last
     }
 
-    /// The span with this key, under way or ended.
-    fn find(&self, key: &Key) -> Option<Ref> {
-        let found = *self.by_key.get(key)?;
-        self.trees.contains_key(&self.slots[found.slot].tree).then_some(found)
+    /// The span with this key, under way or ended, unless its tree is settled.
+    fn find(&self, key: Key) -> Option<SpanRef> {
+        let found = self.known.find(key)?;
+        self.trees.contains_key(&self.known.get(found)?.tree).then_some(found)
     }
 
-    fn is_current(&self, it: Ref) -> bool {
-        self.slots[it.slot].number == it.number
+    fn target(&self, place: SpanRef, part: Part) -> Option<Target> {
+        let slot = self.known.get(place)?;
+        Some(Target { tree: slot.tree, detail: slot.detail, part })
     }
 
     /// Adds a span below its parent, or in a tree of its own.
-    fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, span: Span) -> usize {
+    fn add(&mut self, edge: &Edge<'_>, start: i64, is_open: bool, span: Span) -> SpanRef {
         self.named[edge.name as usize].is_used = true;
-        let parent = edge.ids.related.and_then(|key| self.find(&key));
-        let (tree_id, above) = match parent {
-            Some(parent) => {
-                let slot = &mut self.slots[parent.slot];
-                if slot.is_open {
+        let parent = edge.ids.related.and_then(|key| self.find(key));
+        let parent_is_open = parent.is_some_and(|parent| self.known.is_open(parent));
+        let (tree_id, above) = match parent.and_then(|parent| self.known.get_mut(parent)) {
+            Some(slot) => {
+                if parent_is_open {
                     match is_open {
                         true => slot.own.child_begins(start),
                         false => slot.own.covered(start, edge.at),
@@ -355,51 +312,17 @@ impl Spans {
             };
             self.bytes = (self.bytes + tree.bytes).saturating_sub(before);
         }
-        self.number += 1;
-        let slot = Slot {
-            number: self.number,
-            key: edge.span,
-            alias: edge.ids.alias,
-            name: edge.name,
-            parent,
-            start,
-            is_open,
-            own: OwnTime::begin(start),
-            tree: tree_id,
-            node,
-            detail,
-        };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.slots[place] = slot;
-                place
-            }
-            None => {
-                self.slots.push(slot);
-                self.slots.len() - 1
-            }
-        };
-        let it = Ref { slot: place, number: self.number };
-        self.by_key.insert(edge.span, it);
-        if let Some(alias) = edge.ids.alias {
-            self.by_key.insert(alias, it);
+        let own = OwnTime::begin(start);
+        let slot = Slot { name: edge.name, parent, start, own, tree: tree_id, node, detail };
+        let keys = [Some(edge.span), edge.ids.alias];
+        match is_open {
+            true => self.known.begin(keys, 1, slot),
+            false => self.known.add(keys, slot),
         }
-        if is_open {
-            self.open += 1;
-            self.oldest.push_back(it);
-            if self.oldest.len() > 2 * (self.open + 1024) {
-                let slots = &self.slots;
-                self.oldest.retain(|it| {
-                    let slot = &slots[it.slot];
-                    slot.number == it.number && slot.is_open
-                });
-            }
-        }
-        place
     }
 
     /// Adds a span that becomes known at its end.
-    fn known_at_end(&mut self, edge: &Edge<'_>, state: State) -> Target {
+    fn known_at_end(&mut self, edge: &Edge<'_>, state: State) -> Option<Target> {
         let start = edge.duration.map(|duration| edge.at.saturating_sub(duration));
         let span = Span {
             start,
@@ -408,8 +331,7 @@ impl Spans {
             ..edge.begun(state)
         };
         let place = self.add(edge, start.unwrap_or(edge.at), false, span);
-        let slot = &self.slots[place];
-        let (tree_id, node, detail, number) = (slot.tree, slot.node, slot.detail, slot.number);
+        let Slot { tree: tree_id, node, detail, .. } = *self.known.get(place)?;
         let own = self.adopt(edge.span, tree_id, node, detail, start, edge.at);
         if start.is_some() {
             self.count(edge.name, edge.duration, Some(own), edge.outcome);
@@ -425,8 +347,8 @@ impl Spans {
                 self.is_complete(tree_id);
             }
         }
-        self.remember(Ref { slot: place, number });
-        self.slots[place].target(Part::Stop)
+        self.remember(place);
+        self.target(place, Part::Stop)
     }
 
     /// Puts the trees that waited for a span below it. Returns its own time.
@@ -467,14 +389,13 @@ impl Spans {
     }
 
     /// Ends a span that is under way.
-    fn end(&mut self, it: Ref, edge: &Edge<'_>) {
-        let slot = &mut self.slots[it.slot];
-        slot.is_open = false;
+    fn end(&mut self, place: SpanRef, edge: &Edge<'_>) {
+        self.known.end(place);
+        let Some(slot) = self.known.get_mut(place) else { return };
         let own = slot.own.end(edge.at);
         let duration = edge.at.saturating_sub(slot.start);
         let (parent, tree_id, node, detail) = (slot.parent, slot.tree, slot.node, slot.detail);
         let name = slot.name;
-        self.open -= 1;
         self.count(name, Some(duration), Some(own), edge.outcome);
         self.child_ends(parent, edge.at);
         if let Some(tree) = self.trees.get_mut(&tree_id) {
@@ -487,15 +408,13 @@ impl Spans {
             }
         }
         self.leave(tree_id);
-        self.remember(it);
+        self.remember(place);
     }
 
-    fn child_ends(&mut self, parent: Option<Ref>, at: i64) {
-        if let Some(parent) = parent.filter(|parent| self.is_current(*parent)) {
-            let parent = &mut self.slots[parent.slot];
-            if parent.is_open {
-                parent.own.child_ends(at);
-            }
+    fn child_ends(&mut self, parent: Option<SpanRef>, at: i64) {
+        let open = parent.filter(|parent| self.known.is_open(*parent));
+        if let Some(parent) = open.and_then(|parent| self.known.get_mut(parent)) {
+            parent.own.child_ends(at);
         }
     }
 
@@ -519,12 +438,6 @@ impl Spans {
             }
             None => {}
         }
-    }
-}
-
-impl Slot {
-    fn target(&self, part: Part) -> Target {
-        Target { tree: self.tree, detail: self.detail, part }
     }
 }
 

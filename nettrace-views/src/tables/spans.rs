@@ -1,11 +1,6 @@
 //! The table of spans.
 
-use std::{
-    borrow::Cow,
-    collections::{HashMap, VecDeque},
-    rc::Rc,
-    sync::Arc,
-};
+use std::{borrow::Cow, rc::Rc, sync::Arc};
 
 use arrow_array::{
     Int64Array, StringArray, TimestampNanosecondArray, UInt64Array,
@@ -15,12 +10,11 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use nettrace_reader::Event;
 
 use crate::{
-    model::{Key, Role},
+    model::{Known, KnownSpans, Part, Role, SpanRef},
     tables::{
         column::timestamp,
         events::{Row, dictionary},
         facts::{LabelFacts, ThreadFacts},
-        hash::Fast,
         ids::{Id, Ids},
         partition::{Day, day_of},
         runs::{Runs, Values},
@@ -30,14 +24,6 @@ use crate::{
 
 /// About how many bytes a span takes that has not ended, without its labels and its thread.
 const SPAN_BYTES: usize = 300;
-
-/// A span that has begun.
-#[derive(Debug)]
-struct Open {
-    number: u64,
-    start: Edge,
-    alias: Option<Key>,
-}
 
 /// The start or the end of a span.
 #[derive(Clone, Debug)]
@@ -69,14 +55,8 @@ impl Edge {
 /// The spans that are under way, and the rows of those that wait to be written.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    open: HashMap<Key, Open, Fast>,
-    aliases: HashMap<Key, Key, Fast>,
-    /// In the order of their starts; some have ended.
-    oldest: VecDeque<(Key, u64)>,
-    number: u64,
-    limit: usize,
-    /// The bytes of spans that have not ended.
-    bytes: usize,
+    /// Those under way, with their starts.
+    open: KnownSpans<Edge>,
     /// By the day on which they began.
     rows: Vec<(Day, Rows)>,
     waiting: usize,
@@ -108,12 +88,7 @@ impl Spans {
     /// all are of day 0.
     pub(crate) fn new(limit: usize, is_partitioned: bool) -> Self {
         Self {
-            open: HashMap::default(),
-            aliases: HashMap::default(),
-            oldest: VecDeque::new(),
-            number: 0,
-            limit,
-            bytes: 0,
+            open: KnownSpans::new(limit),
             rows: Vec::new(),
             waiting: 0,
             waiting_bytes: 0,
@@ -153,8 +128,8 @@ impl Spans {
             return true;
         }
         if !Rc::ptr_eq(&self.last.0, labels) {
-            let open = self.open.get(&span);
-            let start = open.map(|open| open.start.labels.ids.related);
+            let start = self.open.find(span).and_then(|place| self.open.get(place));
+            let start = start.map(|start| start.labels.ids.related);
             self.last = (Rc::clone(labels), start == Some(labels.ids.related));
         }
         self.last.1
@@ -162,97 +137,49 @@ impl Spans {
 
     /// What an event says of its span.
     pub(crate) fn event(&mut self, row: &Row, role: Role, event: &Event<'_>) {
-        let Some(key) = row.labels.ids.span else { return };
-        let (mut key, mut open) = (key, self.open.get(&key));
-        if open.is_none() {
-            if let Some(other) = self.aliases.get(&key) {
-                (key, open) = (*other, self.open.get(other));
-            }
-        }
-        let is_open = open.is_some();
-        if open.is_some_and(|open| open.start.ty.span != row.ty.span) {
-            // Something inside of the span, whatever its opcode.
-            return;
-        }
-        match role {
-            Role::Start => {
-                if let Some(other) = self.remove_if(is_open, key) {
+        let ids = row.labels.ids;
+        let Some(key) = ids.span else { return };
+        let place = self.open.find(key);
+        let known = place.and_then(|place| self.open.get(place)).map(|start| {
+            let has_name = start.ty.provider == row.ty.provider && start.ty.span == row.ty.span;
+            Known { is_open: true, has_name }
+        });
+        match (role.part(known), place) {
+            (Part::Start, other) => {
+                if let Some(other) = other {
                     // Another one with its id.
                     self.give_up(other);
                 }
-                self.start(key, row);
-            }
-            Role::Stop => match self.remove_if(is_open, key) {
-                Some(open) => {
-                    let end = Some(Edge::of(row));
-                    let (_, outcome) = row.ty.end.stated(event);
-                    self.row(Some(open.start), end, None, outcome);
+                let start = Edge::of(row);
+                self.open.begin([Some(key), ids.alias], start.size(), start);
+                while let Some(oldest) = self.open.beyond_limit() {
+                    self.give_up(oldest);
                 }
-                None => self.whole(row, event),
-            },
-            Role::Single => self.whole(row, event),
+            }
+            (Part::Stop, Some(place)) => {
+                let start = self.open.take(place);
+                let (_, outcome) = row.ty.end.stated(event);
+                self.row(start, Some(Edge::of(row)), None, outcome);
+            }
+            (Part::Whole, _) => {
+                let (duration, outcome) = row.ty.end.stated(event);
+                self.row(None, Some(Edge::of(row)), duration, outcome);
+            }
             _ => {}
         }
     }
 
-    fn start(&mut self, key: Key, row: &Row) {
-        self.number += 1;
-        let ids = row.labels.ids;
-        let open = Open { number: self.number, start: Edge::of(row), alias: ids.alias };
-        self.bytes += open.start.size();
-        self.open.insert(key, open);
-        if let Some(alias) = ids.alias {
-            self.aliases.entry(alias).or_insert(key);
-        }
-        self.oldest.push_back((key, self.number));
-        while self.bytes > self.limit {
-            let Some((key, number)) = self.oldest.pop_front() else { break };
-            if self.open.get(&key).is_some_and(|open| open.number == number) {
-                if let Some(open) = self.remove(key) {
-                    self.give_up(open);
-                }
-            }
-        }
-        if self.oldest.len() > 2 * self.open.len() + 1024 {
-            let open = &self.open;
-            self.oldest
-                .retain(|(key, number)| open.get(key).is_some_and(|open| open.number == *number));
-        }
-    }
-
-    /// A span whose start is not in the trace, or that one event stands for, has ended.
-    fn whole(&mut self, row: &Row, event: &Event<'_>) {
-        let (duration, outcome) = row.ty.end.stated(event);
-        self.row(None, Some(Edge::of(row)), duration, outcome);
-    }
-
-    fn remove(&mut self, key: Key) -> Option<Open> {
-        let open = self.open.remove(&key)?;
-        self.bytes -= open.start.size();
-        if let Some(alias) = open.alias.filter(|alias| self.aliases.get(alias) == Some(&key)) {
-            self.aliases.remove(&alias);
-        }
-        Some(open)
-    }
-
-    fn remove_if(&mut self, is_open: bool, key: Key) -> Option<Open> {
-        if is_open { self.remove(key) } else { None }
-    }
-
-    fn give_up(&mut self, open: Open) {
+    fn give_up(&mut self, place: SpanRef) {
         self.given_up += 1;
-        self.row(Some(open.start), None, None, None);
+        let start = self.open.take(place);
+        self.row(start, None, None, None);
     }
 
     /// Makes rows of the spans that have not ended.
     pub(crate) fn end(&mut self) {
-        let oldest = std::mem::take(&mut self.oldest);
-        for (key, number) in oldest {
-            if self.open.get(&key).is_some_and(|open| open.number == number) {
-                if let Some(open) = self.remove(key) {
-                    self.row(Some(open.start), None, None, None);
-                }
-            }
+        while let Some(place) = self.open.oldest() {
+            let start = self.open.take(place);
+            self.row(start, None, None, None);
         }
     }
 

@@ -17,9 +17,7 @@
 
 use std::{collections::VecDeque, rc::Rc};
 
-use nettrace_reader::__shared::Map;
-
-use crate::model::Key;
+use crate::model::{Key, Known, KnownSpans, SpanRef};
 
 /// The number of slices of a thread that are remembered after their end.
 const CLOSED: usize = 64;
@@ -135,18 +133,9 @@ pub(crate) struct End<'a> {
     pub(crate) details: &'a [u8],
 }
 
-/// A place in [`Spans::open`] that may have been taken by another span since.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Ref {
-    slot: usize,
-    number: u64,
-}
-
 #[derive(Debug)]
 struct Open {
     begin: Begin,
-    number: u64,
-    is_live: bool,
     /// Whether it may still be a slice of its thread.
     on_stack: bool,
     /// Whether its parent was the innermost span of its thread when it began.
@@ -165,7 +154,7 @@ struct Open {
 #[derive(Debug, Default)]
 struct Lane {
     /// The outermost first. Some may have ended elsewhere.
-    stack: Vec<Ref>,
+    stack: Vec<SpanRef>,
     /// How many of them have.
     dead: usize,
     /// The last slices that are inside of no other ended one: their start and end.
@@ -179,18 +168,10 @@ struct Lane {
 /// The spans that are under way.
 #[derive(Debug)]
 pub(crate) struct Spans {
-    open: Vec<Open>,
-    free: Vec<usize>,
-    by_key: Map<Key, usize>,
+    open: KnownSpans<Open>,
     lanes: Vec<Lane>,
-    /// In the order of their starts; some have ended.
-    oldest: VecDeque<Ref>,
-    number: u64,
-    live: usize,
     /// How many events and slices wait for the begin of spans.
     waiting: usize,
-    bytes: usize,
-    limit: usize,
     /// Buffers that are empty.
     buffers: Vec<Vec<u8>>,
     lists: Vec<Vec<u64>>,
@@ -204,16 +185,9 @@ impl Spans {
     /// `limit` bounds the memory, in bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self {
-            open: Vec::new(),
-            free: Vec::new(),
-            by_key: Map::default(),
+            open: KnownSpans::new(limit),
             lanes: Vec::new(),
-            oldest: VecDeque::new(),
-            number: 0,
-            live: 0,
             waiting: 0,
-            bytes: 0,
-            limit,
             buffers: Vec::new(),
             lists: Vec::new(),
             given_up: 0,
@@ -234,8 +208,8 @@ impl Spans {
         at: i64,
         out: &'o mut Vec<u8>,
     ) -> &'o mut Vec<u8> {
-        let Some(slot) = self.top(thread).map(|top| top.slot) else { return out };
-        let span = &mut self.open[slot];
+        let Some(top) = self.top(thread) else { return out };
+        let Some(span) = self.open.get_mut(top) else { return out };
         if span.begin.at != at || span.pending.len() >= PENDING || self.waiting >= WAITING {
             return out;
         }
@@ -244,47 +218,35 @@ impl Spans {
         &mut span.pending
     }
 
-    /// Whether an event with this id and name says something of a span that is under way, or of
-    /// none. Otherwise it is an event inside of that span, whatever its opcode.
-    pub(crate) fn is_of_span(&self, key: Key, name: &Name) -> bool {
-        let slot = self.by_key.get(&key);
-        slot.is_none_or(|slot| self.open[*slot].begin.name.bytes == name.bytes)
+    /// What is known of the span with an id: whether it has this name.
+    pub(crate) fn known(&self, key: Key, name: &Name) -> Option<Known> {
+        let span = self.open.get(self.open.find(key)?)?;
+        Some(Known { is_open: true, has_name: span.begin.name.bytes == name.bytes })
     }
 
     /// A span begins.
     pub(crate) fn start(&mut self, mut begin: Begin, draw: &mut impl Draw, out: &mut Vec<u8>) {
         begin.at = self.lane(begin.thread).forward(begin.at);
-        if let Some(slot) = self.by_key.get(&begin.key).copied() {
+        if let Some(other) = self.open.find(begin.key) {
             // Another one with its id.
-            self.give_up(slot, draw, out);
+            self.give_up(other, draw, out);
         }
         self.unwind(begin.thread, begin.parent, out);
         let in_parent = self.top(begin.thread).is_some();
-        let flow = begin.flow();
-        if let Some(parent) = begin.parent.and_then(|key| self.by_key.get(&key).copied()) {
-            self.add_flow(parent, flow, in_parent);
-        }
-        let (key, alias) = (begin.key, begin.alias);
-        let slot = self.insert(begin, in_parent);
-        self.by_key.insert(key, slot);
-        if let Some(alias) = alias {
-            self.by_key.entry(alias).or_insert(slot);
-        }
-        while self.bytes > self.limit {
-            let Some(oldest) = self.oldest.pop_front() else { break };
-            if self.is_live(oldest) {
-                self.give_up(oldest.slot, draw, out);
-            }
+        self.add_flow_from_parent(&begin, in_parent);
+        let keys = [Some(begin.key), begin.alias];
+        self.insert(begin, keys, in_parent);
+        while let Some(oldest) = self.open.beyond_limit() {
+            self.give_up(oldest, draw, out);
         }
     }
 
-    /// A span ends. Returns whether its start was known.
-    pub(crate) fn stop(&mut self, end: &End<'_>, draw: &mut impl Draw, out: &mut Vec<u8>) -> bool {
-        let Some(slot) = self.by_key.get(&end.key).copied() else { return false };
-        let span = &self.open[slot];
+    /// A span that is known ends.
+    pub(crate) fn stop(&mut self, end: &End<'_>, draw: &mut impl Draw, out: &mut Vec<u8>) {
+        let Some(place) = self.open.find(end.key) else { return };
+        let Some(span) = self.open.get(place) else { return };
         let is_sync = span.on_stack && span.begin.thread == end.thread && !end.had_pauses;
-        self.draw(slot, is_sync, (end.at, end.details), draw, out);
-        true
+        self.draw(place, is_sync, (end.at, end.details), draw, out);
     }
 
     /// A poll of a span begins.
@@ -292,7 +254,7 @@ impl Spans {
         begin.at = self.lane(begin.thread).forward(begin.at);
         begin.is_poll = true;
         self.unwind(begin.thread, Some(begin.key), out);
-        self.insert(begin, true);
+        self.insert(begin, [None; 2], true);
     }
 
     /// A poll of a span ends. Returns whether its start was known.
@@ -303,16 +265,13 @@ impl Spans {
         out: &mut Vec<u8>,
     ) -> bool {
         let Some(lane) = self.lanes.get(end.thread) else { return false };
-        let is_it = |place: &&Ref| {
-            let span = &self.open[place.slot];
-            span.number == place.number
-                && span.is_live
-                && span.begin.is_poll
-                && span.begin.key == end.key
+        let poll = |place: &SpanRef| {
+            let span = self.open.get(*place)?;
+            let is_it = span.begin.is_poll && span.begin.key == end.key;
+            is_it.then_some((*place, span.on_stack))
         };
-        let Some(poll) = lane.stack.iter().rev().find(is_it).copied() else { return false };
-        let is_sync = self.open[poll.slot].on_stack;
-        self.draw(poll.slot, is_sync, (end.at, end.details), draw, out);
+        let Some((poll, is_sync)) = lane.stack.iter().rev().find_map(poll) else { return false };
+        self.draw(poll, is_sync, (end.at, end.details), draw, out);
         true
     }
 
@@ -325,16 +284,13 @@ impl Spans {
         out: &mut Vec<u8>,
     ) {
         self.unwind(begin.thread, begin.parent, out);
-        let around = self.top(begin.thread).map(|top| self.open[top.slot].begin.at);
+        let around = self.top(begin.thread).and_then(|top| Some(self.open.get(top)?.begin.at));
         let is_inside = around.is_none_or(|around| around <= begin.at);
         let is_sync = is_inside && !end.had_pauses && self.lane(end.thread).has_room(begin.at);
         let in_parent = around.is_some();
-        let flow = begin.flow();
-        if let Some(parent) = begin.parent.and_then(|key| self.by_key.get(&key).copied()) {
-            self.add_flow(parent, flow, in_parent && is_sync);
-        }
-        let slot = self.insert(begin, in_parent);
-        self.draw(slot, is_sync, (end.at, end.details), draw, out);
+        self.add_flow_from_parent(&begin, in_parent && is_sync);
+        let place = self.insert(begin, [None; 2], in_parent);
+        self.draw(place, is_sync, (end.at, end.details), draw, out);
     }
 
     /// Nothing more happens on a thread.
@@ -348,51 +304,46 @@ impl Spans {
     /// Writes the spans that have not ended.
     pub(crate) fn finish(&mut self, draw: &mut impl Draw, out: &mut Vec<u8>) {
         // A span's begin must come before those inside of it.
-        for at in 0..self.oldest.len() {
-            let place = self.oldest[at];
-            if self.is_live(place) {
-                let is_sync = self.open[place.slot].on_stack;
-                self.draw_begin(place.slot, is_sync, draw, out);
-            }
+        while let Some(place) = self.open.oldest() {
+            let Some(mut span) = self.open.take(place) else { continue };
+            let Open { begin, on_stack, pending, flows, nested, .. } = &mut span;
+            let place = match on_stack {
+                true => Place::Thread(begin.thread),
+                false => {
+                    flows.append(nested);
+                    draw.own_track(begin, out)
+                }
+            };
+            draw.begin(place, begin, Flows { elsewhere: flows, inside: nested }, None, out);
+            out.append(pending);
+            self.keep(span);
         }
-    }
-
-    fn draw_begin(&mut self, slot: usize, is_sync: bool, draw: &mut impl Draw, out: &mut Vec<u8>) {
-        let Open { begin, pending, flows, nested, .. } = &mut self.open[slot];
-        let place = if is_sync { Place::Thread(begin.thread) } else { draw.own_track(begin, out) };
-        if !is_sync {
-            flows.append(nested);
-        }
-        let flows = Flows { elsewhere: flows, inside: nested };
-        draw.begin(place, begin, flows, None, out);
-        out.append(pending);
-        self.remove(slot);
     }
 
     fn draw(
         &mut self,
-        slot: usize,
+        place: SpanRef,
         is_sync: bool,
-        end: (i64, &[u8]),
+        (at, details): (i64, &[u8]),
         draw: &mut impl Draw,
         out: &mut Vec<u8>,
     ) {
-        let thread = self.open[slot].begin.thread;
+        let Some(thread) = self.open.get(place).map(|span| span.begin.thread) else { return };
         if is_sync {
             // Those that began inside and go on are asynchronous.
-            while let Some(top) = self.top(thread).filter(|top| top.slot != slot) {
-                self.leave_stack(top.slot, out);
+            while let Some(top) = self.top(thread).filter(|top| *top != place) {
+                self.leave_stack(top, out);
             }
             self.lane(thread).stack.pop();
-        } else if self.open[slot].on_stack {
-            self.leave_stack(slot, out);
+        } else {
+            self.leave_stack(place, out);
         }
-        self.open[slot].on_stack = false;
+        let Some(mut span) = self.open.take(place) else { return };
+        self.waiting -= span.waiting;
         let mut bytes = self.buffer();
-        let (at, details) = end;
-        let start = self.open[slot].begin.at;
+        let start = span.begin.at;
         let at = if is_sync { self.lane(thread).forward(at) } else { at.max(start) };
-        let Open { begin, flows, nested, pending, .. } = &mut self.open[slot];
+        let Open { begin, flows, nested, pending, .. } = &mut span;
         let place = if is_sync { Place::Thread(thread) } else { draw.own_track(begin, out) };
         if !is_sync {
             flows.append(nested);
@@ -408,33 +359,36 @@ impl Spans {
         if is_sync {
             self.lane(thread).close(start, at);
         }
-        self.remove(slot);
+        self.keep(span);
     }
 
     /// Takes the spans from the stack of a thread that are not under way on it any more, if a span
     /// with this parent is.
     fn unwind(&mut self, thread: usize, parent: Option<Key>, out: &mut Vec<u8>) {
         while let Some(top) = self.top(thread) {
-            let span = &self.open[top.slot].begin;
-            if parent.is_some() && (parent == Some(span.key) || parent == span.alias) {
+            let is_parent = |span: &Open| {
+                let Begin { key, alias, .. } = span.begin;
+                parent.is_some() && (parent == Some(key) || parent == alias)
+            };
+            if self.open.get(top).is_some_and(is_parent) {
                 return;
             }
-            self.leave_stack(top.slot, out);
+            self.leave_stack(top, out);
         }
     }
 
     /// A span turns out to be asynchronous.
-    fn leave_stack(&mut self, slot: usize, out: &mut Vec<u8>) {
-        let span = &mut self.open[slot];
+    fn leave_stack(&mut self, place: SpanRef, out: &mut Vec<u8>) {
+        let Some(span) = self.open.get_mut(place).filter(|span| span.on_stack) else { return };
         span.on_stack = false;
         let (thread, at) = (span.begin.thread, span.begin.at);
         let mut pending = std::mem::take(&mut span.pending);
         self.waiting -= std::mem::take(&mut span.waiting);
         let took_part = std::mem::take(&mut span.in_parent) && !span.begin.is_poll;
         let (flow, parent) = (span.begin.flow(), span.begin.parent);
-        if let Some(parent) = parent.filter(|_| took_part).and_then(|key| self.by_key.get(&key)) {
+        let parent = parent.filter(|_| took_part).and_then(|key| self.open.find(key));
+        if let Some(Open { nested, flows, .. }) = parent.and_then(|it| self.open.get_mut(it)) {
             // Its parent took it for one inside.
-            let Open { nested, flows, .. } = &mut self.open[*parent];
             if let Some(at) = nested.iter().rposition(|id| *id == flow) {
                 nested.swap_remove(at);
                 flows.push(flow);
@@ -444,10 +398,7 @@ impl Spans {
         lane.dead += 1;
         if lane.dead > 16 && lane.dead * 2 > lane.stack.len() {
             let open = &self.open;
-            lane.stack.retain(|place| {
-                let span = &open[place.slot];
-                span.number == place.number && span.is_live && span.on_stack
-            });
+            lane.stack.retain(|place| open.get(*place).is_some_and(|span| span.on_stack));
             lane.dead = 0;
         }
         if !pending.is_empty() {
@@ -457,11 +408,10 @@ impl Spans {
     }
 
     /// The innermost span of a thread.
-    fn top(&mut self, thread: usize) -> Option<Ref> {
+    fn top(&mut self, thread: usize) -> Option<SpanRef> {
         let lane = self.lanes.get_mut(thread)?;
         while let Some(top) = lane.stack.last().copied() {
-            let span = &self.open[top.slot];
-            if span.number == top.number && span.is_live && span.on_stack {
+            if self.open.get(top).is_some_and(|span| span.on_stack) {
                 return Some(top);
             }
             lane.stack.pop();
@@ -480,31 +430,38 @@ impl Spans {
     /// Adds a flow from a span that is under way to something that is drawn elsewhere. Returns
     /// whether there is such a span, and room.
     pub(crate) fn link(&mut self, from: Key, flow: u64) -> bool {
-        let Some(slot) = self.by_key.get(&from).copied() else { return false };
+        let Some(from) = self.open.find(from) else { return false };
         let before = self.flows_left_out;
-        self.add_flow(slot, flow, false);
+        self.add_flow(from, flow, false);
         self.flows_left_out == before
     }
 
-    fn add_flow(&mut self, parent: usize, flow: u64, is_inside: bool) {
-        let parent = &mut self.open[parent];
+    fn add_flow_from_parent(&mut self, begin: &Begin, is_inside: bool) {
+        if let Some(parent) = begin.parent.and_then(|key| self.open.find(key)) {
+            self.add_flow(parent, begin.flow(), is_inside);
+        }
+    }
+
+    fn add_flow(&mut self, place: SpanRef, flow: u64, is_inside: bool) {
+        let Some(parent) = self.open.get_mut(place) else { return };
         if parent.flows.len() + parent.nested.len() >= CHILDREN {
             self.flows_left_out += u64::from(!is_inside);
             return;
         }
-        self.bytes += 8;
-        if is_inside { parent.nested.push(flow) } else { parent.flows.push(flow) }
+        if is_inside {
+            parent.nested.push(flow)
+        } else {
+            parent.flows.push(flow)
+        }
+        self.open.grow(place, 8);
     }
 
-    fn insert(&mut self, begin: Begin, in_parent: bool) -> usize {
-        self.bytes += SPAN_BYTES + begin.details.len();
-        self.number += 1;
-        self.live += 1;
-        let (number, thread) = (self.number, begin.thread);
+    /// Adds a span. Only those that have begun are found by their ids: neither polls nor those that
+    /// become known at their ends.
+    fn insert(&mut self, begin: Begin, keys: [Option<Key>; 2], in_parent: bool) -> SpanRef {
+        let (size, thread) = (SPAN_BYTES + begin.details.len(), begin.thread);
         let open = Open {
             begin,
-            number,
-            is_live: true,
             on_stack: true,
             in_parent,
             pending: self.buffer(),
@@ -512,61 +469,26 @@ impl Spans {
             flows: self.lists.pop().unwrap_or_default(),
             nested: self.lists.pop().unwrap_or_default(),
         };
-        let slot = match self.free.pop() {
-            Some(slot) => {
-                self.open[slot] = open;
-                slot
-            }
-            None => {
-                self.open.push(open);
-                self.open.len() - 1
-            }
-        };
-        let place = Ref { slot, number };
+        let place = self.open.begin(keys, size, open);
         self.lane(thread).stack.push(place);
-        if self.oldest.len() > 2 * self.live + 1024 {
-            let open = &self.open;
-            self.oldest.retain(|place| {
-                open[place.slot].number == place.number && open[place.slot].is_live
-            });
-        }
-        self.oldest.push_back(place);
-        slot
+        place
     }
 
-    fn remove(&mut self, slot: usize) {
-        let span = &mut self.open[slot];
-        span.is_live = false;
-        let children = 8 * (span.flows.len() + span.nested.len());
-        self.bytes = self.bytes.saturating_sub(SPAN_BYTES + span.begin.details.len() + children);
-        self.live -= 1;
-        self.waiting -= span.waiting;
-        let (is_poll, key, alias) = (span.begin.is_poll, span.begin.key, span.begin.alias);
+    /// Keeps the memory of a span that was drawn for others.
+    fn keep(&mut self, mut span: Open) {
         keep(&mut self.buffers, &mut span.begin.details);
         keep(&mut self.buffers, &mut span.pending);
         keep(&mut self.lists, &mut span.flows);
         keep(&mut self.lists, &mut span.nested);
-        for key in [Some(key), alias].into_iter().flatten().filter(|_| !is_poll) {
-            if self.by_key.get(&key) == Some(&slot) {
-                self.by_key.remove(&key);
-            }
-        }
-        self.free.push(slot);
     }
 
     /// Writes the start of a span as an event, and forgets the span.
-    fn give_up(&mut self, slot: usize, draw: &mut impl Draw, out: &mut Vec<u8>) {
-        if self.open[slot].on_stack {
-            self.leave_stack(slot, out);
-        }
-        draw.instant(&self.open[slot].begin, out);
+    fn give_up(&mut self, place: SpanRef, draw: &mut impl Draw, out: &mut Vec<u8>) {
+        self.leave_stack(place, out);
+        let Some(span) = self.open.take(place) else { return };
+        draw.instant(&span.begin, out);
         self.given_up += 1;
-        self.remove(slot);
-    }
-
-    fn is_live(&self, place: Ref) -> bool {
-        let span = &self.open[place.slot];
-        span.number == place.number && span.is_live
+        self.keep(span);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::{MOST_BYTES, Ref, Spans};
-use crate::report::trees::Tree;
+use super::{MOST_BYTES, Spans};
+use crate::{model::SpanRef, report::trees::Tree};
 
 /// How many spans are remembered after their end.
 const MOST_ENDED: usize = 1 << 16;
@@ -21,40 +21,25 @@ impl Spans {
         }
     }
 
-    /// Takes the oldest span that is under way to have no end.
-    pub(super) fn give_up_oldest(&mut self) {
-        while let Some(it) = self.oldest.pop_front() {
-            if !self.is_current(it) || !self.slots[it.slot].is_open {
-                continue;
-            }
-            let slot = &mut self.slots[it.slot];
-            slot.is_open = false;
-            let (name, tree, parent) = (slot.name, slot.tree, slot.parent);
-            self.open -= 1;
-            self.named[name as usize].open += 1;
-            self.child_ends(parent, self.last);
-            self.leave(tree);
-            self.remember(it);
-            return;
-        }
-        self.open = 0;
+    /// Takes a span that is under way to have no end.
+    pub(super) fn give_up(&mut self, place: SpanRef) {
+        self.known.end(place);
+        let Some(slot) = self.known.get(place) else { return };
+        let (name, tree, parent) = (slot.name, slot.tree, slot.parent);
+        self.named[name as usize].open += 1;
+        self.child_ends(parent, self.last);
+        self.leave(tree);
+        self.remember(place);
     }
 
     /// Remembers a span that has ended, and forgets another.
-    pub(super) fn remember(&mut self, it: Ref) {
-        self.ended.push_back(it);
-        if self.ended.len() <= MOST_ENDED {
-            return;
-        }
-        let Some(old) = self.ended.pop_front() else { return };
-        let slot = &mut self.slots[old.slot];
-        slot.number = 0;
-        for key in [Some(slot.key), slot.alias].into_iter().flatten() {
-            if self.by_key.get(&key) == Some(&old) {
-                self.by_key.remove(&key);
+    pub(super) fn remember(&mut self, place: SpanRef) {
+        self.ended.push_back(place);
+        if self.ended.len() > MOST_ENDED {
+            if let Some(old) = self.ended.pop_front() {
+                self.known.take(old);
             }
         }
-        self.free.push(old.slot);
     }
 
     /// Keeps a tree for a while whose spans have all ended.

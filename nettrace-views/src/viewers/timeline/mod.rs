@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     LeftOut, Target,
-    model::{Clock, Lesson, Observed, Role, Symbols, process_of},
+    model::{Clock, Lesson, Observed, Part, Role, Symbols, process_of},
     viewers::{
         Options,
         spans::{Begin, Draw, End, Spans},
@@ -307,9 +307,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let ids = self.labels.ids;
         let Some(key) = ids.span else { return false };
         let Self { spans, form, out, labels, keys, .. } = self;
-        if role.is_edge() && !spans.is_of_span(key, &ty.span) {
-            return false;
-        }
+        let part = role.part(spans.known(key, &ty.span));
         let begin = |at, details| Begin {
             key,
             alias: ids.alias,
@@ -333,27 +331,30 @@ impl<F: Form, W: Write> Timeline<F, W> {
             _ => false,
         };
         let end = End { key, thread, at, had_pauses, details: &self.details };
-        match role {
-            Role::Start => {
+        match (role, part) {
+            (_, Part::Start) => {
                 let details = with_labels(spans, &self.details);
                 spans.start(begin(at, details), form, out);
                 true
             }
-            Role::Stop if spans.stop(&end, form, out) => true,
-            Role::Stop | Role::Single => {
+            (_, Part::Stop) => {
+                spans.stop(&end, form, out);
+                true
+            }
+            (_, Part::Whole) => {
                 let Some(duration) = ty.end.stated(event).0 else { return false };
                 let details = with_labels(spans, &[]);
                 let begin = begin(F::bounded(at.saturating_sub(duration)), details);
                 spans.whole(begin, &end, form, out);
                 true
             }
-            Role::Resume => {
+            (Role::Resume, _) => {
                 let details = with_labels(spans, &self.details);
                 spans.resume(begin(at, details), out);
                 true
             }
-            Role::Suspend => spans.suspend(&end, form, out),
-            Role::Inside => false,
+            (Role::Suspend, _) => spans.suspend(&end, form, out),
+            _ => false,
         }
     }
 
