@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use nettrace_reader::{Event, Metadata};
+use nettrace_views::model::RustTypes;
 
-use crate::{message::Template, rust_types::RustTypes, unique_names::Names};
+use crate::{message::Template, unique_names::Names};
 
 /// An event type.
 #[derive(Debug, Default)]

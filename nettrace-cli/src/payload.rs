@@ -5,6 +5,7 @@
 use std::fmt;
 
 use nettrace_reader::{Error, Event, Label, Type, Value};
+use nettrace_views::model::{Guid, Hex, Meant, RustTypes, Stated, hex, walk};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -12,8 +13,7 @@ use serde::{
 
 use crate::{
     event_types::EventType,
-    rust_types::{Meant, RustTypes, Stated},
-    spelling::{FileTime, Guid, Hex, OneLine, SpanId, not_finite},
+    spelling::{FileTime, OneLine, not_finite},
     unique_names::{Names, all_differ},
 };
 
@@ -33,27 +33,14 @@ pub(crate) struct Payload<'a> {
 impl<'a> Payload<'a> {
     pub(crate) fn of(event: &Event<'a>, ty: &'a EventType) -> Self {
         let types = &event.metadata().fields;
-        let mut values = event.fields();
         let mut fields = Vec::with_capacity(types.len());
-        let mut error = None;
-        for (field, name) in types.iter().zip(&ty.names) {
-            let is_absent = values.is_exhausted();
-            if is_absent && field.ty == Type::Rest {
-                continue;
-            }
-            let value = match values.next() {
-                _ if is_absent => None,
-                Some(Ok((_, value))) => Some(value),
-                Some(Err(what)) => {
-                    error = Some(what);
-                    None
-                }
-                None => None,
-            };
-            fields.push((&**name, value));
-        }
-        // Why the last field could be shown only as bytes.
-        error = error.or_else(|| values.next()?.err());
+        let error = walk(event, |place, value| {
+            fields.extend(ty.names.get(place).map(|name| (&**name, Some(value))));
+        });
+        let error = error.err();
+        let absent = types.iter().zip(&ty.names).skip(fields.len());
+        let shown = absent.filter(|(field, _)| error.is_some() || field.ty != Type::Rest);
+        fields.extend(shown.map(|(_, name)| (&**name, None)));
         Self { fields, bytes: event.payload.len(), error, types: &ty.rust_types }
     }
 }
@@ -87,7 +74,7 @@ impl Serialize for JsonValue<'_, '_> {
             Meant::Array(values, stated) => {
                 let mut seq = serializer.serialize_seq(Some(values.len()))?;
                 for value in *values {
-                    seq.serialize_element(&JsonValue(Meant::element(value, stated)))?;
+                    seq.serialize_element(&JsonValue(stated.interpret_element(value)))?;
                 }
                 return seq.end();
             }
@@ -177,7 +164,7 @@ impl fmt::Display for PlainValue<'_, '_> {
             Meant::Array(values, stated) => {
                 f.write_str("[")?;
                 for (i, value) in values.iter().enumerate() {
-                    let value = PlainValue { value: Meant::element(value, stated), bare: false };
+                    let value = PlainValue { value: stated.interpret_element(value), bare: false };
                     write!(f, "{}{value}", if i > 0 { ", " } else { "" })?;
                 }
                 return f.write_str("]");
@@ -213,7 +200,7 @@ impl fmt::Display for PlainValue<'_, '_> {
             Value::FileTime(units) => FileTime(*units).fmt(f),
             Value::Guid(bytes) => Guid(bytes).fmt(f),
             Value::Decimal(number) => number.fmt(f),
-            Value::Bytes(bytes) => write!(f, "0x{}", Hex(bytes)),
+            Value::Bytes(bytes) => write!(f, "0x{}", hex(bytes)),
             Value::More(count) => More(*count).fmt(f),
             Value::Object(fields) => {
                 f.write_str("(")?;
@@ -309,8 +296,8 @@ impl fmt::Display for LabelValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Label::ActivityId(id) | Label::RelatedActivityId(id) => Guid(id).fmt(f),
-            Label::TraceId(id) => Hex(id).fmt(f),
-            Label::SpanId(id) => SpanId(*id).fmt(f),
+            Label::TraceId(id) => f.write_str(Hex::of(id).text()),
+            Label::SpanId(id) => f.write_str(Hex::of(&id.to_be_bytes()).text()),
             Label::Text(_, text) => write!(f, "{text:?}"),
             Label::Number(_, number) => number.fmt(f),
             Label::OpCode(value) | Label::Level(value) | Label::Version(value) => value.fmt(f),

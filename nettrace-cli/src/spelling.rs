@@ -1,4 +1,4 @@
-//! The spelling of ids, levels and other simple values, in text, JSON and filters.
+//! The spelling of levels and other simple values, in text, JSON and filters.
 
 use std::{borrow::Cow, fmt};
 
@@ -50,40 +50,6 @@ fn ends_with(name: &str, word: &str) -> bool {
     at.and_then(|at| name.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(word))
 }
 
-/// Bytes in lowercase hexadecimal digits, the W3C spelling of trace ids.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Hex<'a>(pub(crate) &'a [u8]);
-
-impl fmt::Display for Hex<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// A span id in sixteen hexadecimal digits, the W3C spelling.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SpanId(pub(crate) u64);
-
-impl fmt::Display for SpanId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-/// A GUID in its usual text form. In the bytes of the format the first three groups are
-/// little-endian.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Guid<'a>(pub(crate) &'a [u8; 16]);
-
-impl fmt::Display for Guid<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g, h, i, rest @ ..] = *self.0;
-        let first = u32::from_le_bytes([a, b, c, d]);
-        let (second, third) = (u16::from_le_bytes([e, g]), u16::from_le_bytes([h, i]));
-        write!(f, "{first:08x}-{second:04x}-{third:04x}-{}-{}", Hex(&rest[..2]), Hex(&rest[2..]))
-    }
-}
-
 /// The text for an infinite number, or for a value that is not a number. JSON has no number for it.
 pub(crate) fn not_finite(value: f64) -> &'static str {
     if value.is_nan() {
@@ -97,15 +63,7 @@ pub(crate) fn not_finite(value: f64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Guid, Opcode, SpanId, level};
-
-    #[test]
-    fn ids() {
-        let bytes = std::array::from_fn(|i| i as u8 + 1);
-        assert_eq!(Guid(&bytes).to_string(), "04030201-0605-0807-090a-0b0c0d0e0f10");
-        assert_eq!(SpanId(u64::MAX - 15).to_string(), "fffffffffffffff0");
-        assert_eq!(SpanId(16).to_string(), "0000000000000010");
-    }
+    use super::{Opcode, level};
 
     #[test]
     fn levels_and_opcodes() {

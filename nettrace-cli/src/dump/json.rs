@@ -2,14 +2,14 @@
 
 use std::io;
 
-use nettrace_views::model::process_id;
+use nettrace_views::model::{hex, process_id};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     dump::{Extra, Shown, processor},
     message::Message,
     payload::{JsonFields, JsonLabels},
-    spelling::{self, Hex, to_json},
+    spelling::{self, to_json},
 };
 
 pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
@@ -78,7 +78,7 @@ impl Shown<'_> {
                 map.serialize_entry("stack", &frames)
             }
             Extra::Description => map.serialize_entry("description", &event.metadata().description),
-            Extra::Payload => map.serialize_entry("payload", &Hex(event.payload).to_string()),
+            Extra::Payload => map.serialize_entry("payload", &hex(event.payload)),
         }
     }
 }

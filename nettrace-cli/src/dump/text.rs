@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Thread};
+use nettrace_views::model::hex;
 
 use crate::{
     dump::{Extra, Shown},
@@ -10,7 +11,7 @@ use crate::{
     message::Message,
     payload::{LabelValue, Payload, label_name, quoted},
     seconds::Seconds,
-    spelling::{self, Hex, OneLine, Opcode},
+    spelling::{self, OneLine, Opcode},
 };
 
 pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
@@ -114,6 +115,6 @@ fn write_extra(extra: Extra, shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result
             Some(text) => write!(out, " description: {}", OneLine(text)),
             None => Ok(()),
         },
-        Extra::Payload => write!(out, " payload: 0x{}", Hex(event.payload)),
+        Extra::Payload => write!(out, " payload: 0x{}", hex(event.payload)),
     }
 }

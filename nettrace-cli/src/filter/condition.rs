@@ -4,11 +4,12 @@ use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
 use nettrace_context::ActivityId;
 use nettrace_reader::{Label, Value};
+use nettrace_views::model::Guid;
 
 use crate::{
+    nanoseconds::nanoseconds,
     payload::{LabelValue, label_name},
-    rust_types::nanoseconds,
-    spelling::{FileTime, Guid},
+    spelling::FileTime,
     unique_names::Names,
 };
 

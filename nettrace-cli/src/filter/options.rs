@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use jiff::Timestamp;
 use nettrace_event::Level;
 
-use crate::{filter::Condition, rust_types::UNITS};
+use crate::{filter::Condition, nanoseconds::UNITS};
 
 /// Options of `dump` and `headers`: which events to show. An event must pass all of them.
 #[derive(Clone, Debug, Default, clap::Args)]

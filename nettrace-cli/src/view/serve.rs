@@ -17,7 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{failure::Failure, spelling::Hex};
+use nettrace_views::model::hex;
+
+use crate::failure::Failure;
 
 /// The size of the head of a request.
 const MOST_HEAD: u64 = 16 << 10;
@@ -73,7 +75,7 @@ impl Server {
         getrandom::fill(&mut secret).map_err(|error| {
             Failure::Browser(format!("the system has no random numbers: {error}"))
         })?;
-        let path = format!("/{}/{name}", Hex(&secret));
+        let path = format!("/{}/{name}", hex(&secret));
         let served = Served { path, body, for_perfetto };
         let fail = |error: io::Error| {
             Failure::Browser(match error.kind() {

@@ -192,6 +192,13 @@ impl Time {
         Some(Self { day, nanos })
     }
 
+    /// Converts nanoseconds since 1970. All times of 64 bits are in the calendar.
+    #[must_use]
+    pub fn of_nanos(nanos: i64) -> Self {
+        let day = DAY as i64;
+        Self { day: nanos.div_euclid(day) as i32, nanos: nanos.rem_euclid(day) as u64 }
+    }
+
     /// The year, the month and the day.
     fn date(self) -> (u32, u32, u32) {
         // Days since the first of March of year 0, moved by 400 years so that none is negative.
@@ -239,9 +246,17 @@ impl Serialize for Time {
 #[derive(Clone, Copy, Debug)]
 pub struct FileTime(pub u64);
 
+impl FileTime {
+    /// Nanoseconds since 1970.
+    #[must_use]
+    pub fn unix_nanos(self) -> i128 {
+        (i128::from(self.0) - UNTIL_1970) * 100
+    }
+}
+
 impl fmt::Display for FileTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Time::of_unix((i128::from(self.0) - UNTIL_1970) * 100) {
+        match Time::of_unix(self.unix_nanos()) {
             Some(time) => write!(f, "{}Z", &time.to_string()[..27]),
             None => write!(f, "{} (100 ns units since 1601)", self.0),
         }
@@ -327,6 +342,10 @@ mod tests {
     fn times_as_text() {
         let text = |nanos| Time::of_unix(nanos).map(|time| time.to_string());
         assert_eq!(text(-1).unwrap(), "1969-12-31T23:59:59.999999999Z");
+        for nanos in [i64::MIN, -1, 0, i64::MAX] {
+            assert_eq!(Some(Time::of_nanos(nanos)), Time::of_unix(nanos.into()), "{nanos}");
+        }
+        assert_eq!(text(i64::MAX.into()).unwrap(), "2262-04-11T23:47:16.854775807Z");
         let clock = Clock::new(1000, 1_000_000_000, since_1970(&time(2026, 3, 4)));
         assert_eq!(clock.at(1001).time.unwrap().to_string(), "2026-03-04T01:02:03.004000001Z");
         assert_eq!(clock.at(999).time.unwrap().to_string(), "2026-03-04T01:02:03.003999999Z");

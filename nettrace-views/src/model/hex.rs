@@ -1,5 +1,7 @@
 //! Bytes as hexadecimal digits, and GUIDs.
 
+use std::fmt;
+
 /// Lower-case hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
@@ -57,20 +59,19 @@ fn eight_digits(number: u32) -> [u8; 8] {
     (spread + u64::from(b'0') * ONES + letters * to_letter).to_be_bytes()
 }
 
-/// A GUID in the byte order of the format, as text.
-#[must_use]
-pub fn guid(bytes: &[u8; 16]) -> String {
-    let number = |range: std::ops::Range<usize>| {
-        bytes[range].iter().rev().fold(0_u32, |number, byte| number << 8 | u32::from(*byte))
-    };
-    format!(
-        "{:08x}-{:04x}-{:04x}-{}-{}",
-        number(0..4),
-        number(4..6),
-        number(6..8),
-        hex(&bytes[8..10]),
-        hex(&bytes[10..])
-    )
+/// A GUID in its usual text form. In the bytes of the format the first three groups are
+/// little-endian.
+#[derive(Clone, Copy, Debug)]
+pub struct Guid<'a>(pub &'a [u8; 16]);
+
+impl fmt::Display for Guid<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g, h, i, rest @ ..] = *self.0;
+        let first = u32::from_le_bytes([a, b, c, d]);
+        let (second, third) = (u16::from_le_bytes([e, g]), u16::from_le_bytes([h, i]));
+        let [fourth, last] = [&rest[..2], &rest[2..]].map(Hex::of);
+        write!(f, "{first:08x}-{second:04x}-{third:04x}-{}-{}", fourth.text(), last.text())
+    }
 }
 
 #[cfg(test)]
@@ -85,6 +86,8 @@ mod tests {
         for len in 0..=16 {
             assert_eq!(Hex::of(&bytes[170..170 + len]).text(), &expected[340..340 + 2 * len]);
         }
+        let id = std::array::from_fn(|i| i as u8 + 1);
+        assert_eq!(Guid(&id).to_string(), "04030201-0605-0807-090a-0b0c0d0e0f10");
         // More bytes than it has room for.
         assert_eq!(Hex::of(&bytes).text(), &expected[..32]);
     }

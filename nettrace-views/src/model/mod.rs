@@ -6,36 +6,35 @@
 //! | what it says of that span | [`Role`], [`Part`], [`EndFields`] |
 //! | how a span, an event type or a process is called | [`span_name`], [`event_name`], [`process_of`] |
 //! | what time it was | [`Clock`], [`Time`] |
+//! | what the values of an event mean | [`walk`], [`RustTypes`] |
 //! | what code an address is of | [`FrameNames`] |
+//! | which spans are under way | [`KnownSpans`] |
 //! | how many spans there are | [`SpanCounts`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
 
 mod clock;
 mod counts;
+mod fields;
 mod frames;
 mod hex;
 mod ids;
 mod shown;
-#[cfg(any(feature = "report", feature = "tables", feature = "viewers"))]
 mod spans;
-mod symbols;
 mod types;
 
-#[cfg(any(feature = "report", feature = "tables", feature = "viewers"))]
-pub(crate) use self::spans::{KnownSpans, SpanRef};
+#[cfg(feature = "viewers")]
+pub(crate) use self::frames::{Lesson, Place};
+pub(crate) use self::types::Observed;
 pub use self::{
     clock::{Clock, FileTime, Instant, Time, unix_nanos},
     counts::SpanCounts,
+    fields::{Meant, RustTypes, Stated, walk},
     frames::FrameNames,
-    hex::{Hex, guid, hex},
+    hex::{Guid, Hex, hex},
     ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
+    spans::{KnownSpans, SpanRef},
     types::{
         EndFields, event_name, has_fields_of_single, place, process_id, process_of, span_name,
     },
-};
-#[cfg(feature = "viewers")]
-pub(crate) use self::{
-    frames::{EXTERNAL, Observed, is_external},
-    symbols::{Lesson, Place, Symbols},
 };

@@ -10,7 +10,7 @@ use crate::model::Key;
 /// A place of a span in [`KnownSpans`]. It is not found any more when the span has been taken, although
 /// another one can have the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SpanRef {
+pub struct SpanRef {
     slot: usize,
     number: u64,
 }
@@ -18,7 +18,7 @@ pub(crate) struct SpanRef {
 /// KnownSpans, each with what its reader keeps of it. Those that are under way have a limit on their
 /// size: [`KnownSpans::beyond_limit`] says which to give up.
 #[derive(Debug)]
-pub(crate) struct KnownSpans<T> {
+pub struct KnownSpans<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
     /// The latest span of each key.
@@ -43,7 +43,8 @@ struct Slot<T> {
 
 impl<T> KnownSpans<T> {
     /// `limit` is in the unit of the sizes that callers state.
-    pub(crate) fn new(limit: usize) -> Self {
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -58,33 +59,36 @@ impl<T> KnownSpans<T> {
 
     /// The latest span with a key.
     #[inline]
-    pub(crate) fn find(&self, key: Key) -> Option<SpanRef> {
+    #[must_use]
+    pub fn find(&self, key: Key) -> Option<SpanRef> {
         self.by_key.get(&key).copied()
     }
 
     /// What is kept of a span. `None` if it has been taken.
     #[inline]
-    pub(crate) fn get(&self, place: SpanRef) -> Option<&T> {
+    #[must_use]
+    pub fn get(&self, place: SpanRef) -> Option<&T> {
         let slot = &self.slots[place.slot];
         slot.of.as_ref().filter(|_| slot.number == place.number)
     }
 
     /// As [`KnownSpans::get`].
     #[inline]
-    pub(crate) fn get_mut(&mut self, place: SpanRef) -> Option<&mut T> {
+    pub fn get_mut(&mut self, place: SpanRef) -> Option<&mut T> {
         let slot = &mut self.slots[place.slot];
         slot.of.as_mut().filter(|_| slot.number == place.number)
     }
 
     /// Whether a span is under way.
-    pub(crate) fn is_open(&self, place: SpanRef) -> bool {
+    #[must_use]
+    pub fn is_open(&self, place: SpanRef) -> bool {
         let slot = &self.slots[place.slot];
         slot.number == place.number && slot.is_open
     }
 
     /// Adds a span that is under way. `keys` are those by which it can be found: its own, and the
     /// one by which children may name it.
-    pub(crate) fn begin(&mut self, keys: [Option<Key>; 2], size: usize, of: T) -> SpanRef {
+    pub fn begin(&mut self, keys: [Option<Key>; 2], size: usize, of: T) -> SpanRef {
         let place = self.add(keys, of);
         let slot = &mut self.slots[place.slot];
         (slot.size, slot.is_open) = (size, true);
@@ -102,7 +106,7 @@ impl<T> KnownSpans<T> {
     }
 
     /// Adds a span that has ended.
-    pub(crate) fn add(&mut self, keys: [Option<Key>; 2], of: T) -> SpanRef {
+    pub fn add(&mut self, keys: [Option<Key>; 2], of: T) -> SpanRef {
         self.number += 1;
         let slot = Slot { number: self.number, keys, size: 0, is_open: false, of: Some(of) };
         let at = match self.free.pop() {
@@ -121,7 +125,7 @@ impl<T> KnownSpans<T> {
     }
 
     /// A span that is under way has become larger.
-    pub(crate) fn grow(&mut self, place: SpanRef, size: usize) {
+    pub fn grow(&mut self, place: SpanRef, size: usize) {
         let slot = &mut self.slots[place.slot];
         if slot.number == place.number && slot.is_open {
             slot.size += size;
@@ -130,7 +134,7 @@ impl<T> KnownSpans<T> {
     }
 
     /// A span is not under way any more. It can still be found.
-    pub(crate) fn end(&mut self, place: SpanRef) {
+    pub fn end(&mut self, place: SpanRef) {
         let slot = &mut self.slots[place.slot];
         if slot.number == place.number && slot.is_open {
             slot.is_open = false;
@@ -140,7 +144,7 @@ impl<T> KnownSpans<T> {
     }
 
     /// Takes a span. It cannot be found any more.
-    pub(crate) fn take(&mut self, place: SpanRef) -> Option<T> {
+    pub fn take(&mut self, place: SpanRef) -> Option<T> {
         self.end(place);
         let slot = &mut self.slots[place.slot];
         let of = slot.of.take_if(|_| slot.number == place.number)?;
@@ -155,12 +159,12 @@ impl<T> KnownSpans<T> {
 
     /// The oldest span under way, if all together are beyond the limit. The caller ends or takes
     /// it, and asks again.
-    pub(crate) fn beyond_limit(&mut self) -> Option<SpanRef> {
+    pub fn beyond_limit(&mut self) -> Option<SpanRef> {
         if self.size > self.limit { self.oldest() } else { None }
     }
 
     /// The oldest span under way, after the end of the trace. The caller ends or takes it.
-    pub(crate) fn oldest(&mut self) -> Option<SpanRef> {
+    pub fn oldest(&mut self) -> Option<SpanRef> {
         while let Some(place) = self.oldest.pop_front() {
             if self.is_open(place) {
                 return Some(place);

@@ -37,6 +37,31 @@ pub fn event_name(metadata: &Metadata) -> Cow<'_, str> {
     }
 }
 
+/// What a thread was observed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Observed {
+    /// It was on a processor: a sample.
+    Running,
+    /// It goes on after it was switched out: a context switch. Its stack is where it waited.
+    Waiting,
+}
+
+impl Observed {
+    /// What events of a type say: those of .NET's sampler and those of the provider that the
+    /// format's authors reserve for all platforms.
+    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
+        match (&*metadata.provider, &*metadata.name) {
+            // The only event of this provider. Versions 4 and 5 have no name for it.
+            ("Microsoft-DotNETCore-SampleProfiler", _) if metadata.event_id == 0 => {
+                Some(Self::Running)
+            }
+            ("Universal.Events", "cpu") => Some(Self::Running),
+            ("Universal.Events", "cswitch") => Some(Self::Waiting),
+            _ => None,
+        }
+    }
+}
+
 /// Where a type is in the source code: module, file and line, if the trace says so.
 #[must_use]
 pub fn place(metadata: &Metadata) -> Option<String> {

@@ -1,6 +1,6 @@
 //! The columns of a table of events of one type: the type of each, and its values so far.
 
-use std::{fmt::Write, sync::Arc};
+use std::{collections::HashMap, fmt::Write, sync::Arc};
 
 use arrow_array::{
     ArrayRef, ListArray, StructArray,
@@ -15,25 +15,15 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use nettrace_reader::{Metadata, Type, Value, WallTime};
 
 use crate::{
-    model::{guid, unix_nanos},
+    model::{FileTime, Guid, RustTypes, Stated, unix_nanos},
     tables::{names::Unique, size_of},
 };
-
-/// Begins the key of a key-value that states the Rust type of a field, as the writer of this
-/// project states it. The name of the field follows.
-const RUST_TYPE: &str = "nettrace.type.";
-
-/// The type that the format describes in full.
-const DESCRIBED: &str = "_";
 
 /// How deep lists and structs may be nested. Some engines fail on deeper ones.
 const DEPTH: usize = size_of(16, 3);
 
 /// How many columns a table has at most, counting those in lists and structs.
 const COLUMNS: usize = size_of(1000, 24);
-
-/// The units of 100 ns from 1601 to 1970.
-const UNTIL_1970: i128 = 116_444_736_000_000_000;
 
 /// The type of timestamps: nanoseconds in UTC.
 pub(crate) fn timestamp() -> DataType {
@@ -67,14 +57,14 @@ pub(crate) enum Column {
     List(List),
     Struct(Struct),
     /// A value or none: in the format, an array with at most one element.
-    Option(Box<Column>, Wrapped),
+    Option(Box<Column>, IsWrapped),
 }
 
 /// A column of lists.
 #[derive(Debug)]
 pub(crate) struct List {
     item: Box<Column>,
-    wrapped: Wrapped,
+    wrapped: IsWrapped,
     field: FieldRef,
     offsets: Vec<i32>,
     nulls: NullBufferBuilder,
@@ -88,20 +78,13 @@ pub(crate) struct Struct {
     nulls: NullBufferBuilder,
 }
 
-/// The only field of the object that wraps an array or option in an array or option. The format
+/// Whether an array or option in an array or option is the only field of an object. The format
 /// describes it so because readers fail on arrays of arrays.
-pub(crate) type Wrapped = Option<&'static str>;
+type IsWrapped = bool;
 
-/// What is stated of the types of fields, beside the types of their bytes.
-#[derive(Clone, Copy, Debug)]
-struct Stated<'a> {
-    ty: &'a str,
-}
-
-/// What columns are made of.
+/// How many columns there may still be.
 #[derive(Debug)]
-struct Planner<'a> {
-    key_values: &'a [(String, String)],
+struct Planner {
     left: usize,
 }
 
@@ -111,15 +94,15 @@ pub(crate) fn plan(
     metadata: &Metadata,
     taken: &mut Unique,
 ) -> (Vec<FieldRef>, Vec<Option<Column>>) {
-    let mut planner = Planner { key_values: &metadata.key_values, left: COLUMNS };
+    let (types, mut planner) = (RustTypes::of(metadata), Planner { left: COLUMNS });
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for field in &metadata.fields {
-        let stated = planner.stated(&field.name);
+        let stated = types.field(&field.name);
         let before = planner.left;
-        let column = planner.column(&field.ty, stated, &field.name, DEPTH);
-        if let Some((column, data_type)) = &column {
+        let column = planner.column(&field.ty, &stated, DEPTH);
+        if let Some((_, data_type)) = &column {
             let arrow = Field::new(taken.unique(&field.name), data_type.clone(), true);
-            fields.push(Arc::new(arrow.with_metadata(facts(column, stated.ty))));
+            fields.push(Arc::new(arrow.with_metadata(facts(&stated))));
         } else {
             planner.left = before;
         }
@@ -129,31 +112,19 @@ pub(crate) fn plan(
 }
 
 /// What a column says of its values beside its type.
-fn facts(_: &Column, stated: &str) -> std::collections::HashMap<String, String> {
-    let inner = inside(stated, "Option<", ">").unwrap_or(stated);
-    match inner {
-        "Duration" => [("unit".to_owned(), "ns".to_owned())].into(),
-        _ => Default::default(),
+fn facts(stated: &Stated<'_>) -> HashMap<String, String> {
+    match stated.option().as_ref().unwrap_or(stated).is("Duration") {
+        true => [("unit".to_owned(), "ns".to_owned())].into(),
+        false => HashMap::new(),
     }
 }
 
-fn inside<'a>(ty: &'a str, prefix: &str, suffix: &str) -> Option<&'a str> {
-    ty.strip_prefix(prefix)?.strip_suffix(suffix)
-}
-
-impl<'a> Planner<'a> {
-    fn stated(&self, path: &str) -> Stated<'a> {
-        let stated =
-            self.key_values.iter().find(|(key, _)| key.strip_prefix(RUST_TYPE) == Some(path));
-        Stated { ty: stated.map_or(DESCRIBED, |(_, ty)| ty) }
-    }
-
+impl Planner {
     /// The column for values of a type, and its type. `None` if there is none.
     fn column(
         &mut self,
         ty: &Type,
-        stated: Stated<'a>,
-        path: &str,
+        stated: &Stated<'_>,
         depth: usize,
     ) -> Option<(Column, DataType)> {
         self.left = self.left.checked_sub(1)?;
@@ -165,7 +136,7 @@ impl<'a> Planner<'a> {
             Type::Int8 => (Column::I8(numbers()), DataType::Int8),
             Type::Int16 => (Column::I16(numbers()), DataType::Int16),
             Type::Int32 => (Column::I32(numbers()), DataType::Int32),
-            Type::Int64 if stated.ty == "SystemTime" => (time(), timestamp()),
+            Type::Int64 if stated.is("SystemTime") => (time(), timestamp()),
             Type::Int64 | Type::VarInt => (Column::I64(numbers()), DataType::Int64),
             Type::UInt8 | Type::Utf8CodeUnit => (Column::U8(numbers()), DataType::UInt8),
             Type::UInt16 | Type::Utf16CodeUnit => (Column::U16(numbers()), DataType::UInt16),
@@ -175,12 +146,12 @@ impl<'a> Planner<'a> {
             Type::Double => (Column::F64(numbers()), DataType::Float64),
             Type::DateTime => (time(), timestamp()),
             Type::Guid | Type::Decimal | Type::Utf16String | Type::Utf8String => text(),
-            Type::Object(fields) => self.object(fields, path, depth)?,
+            Type::Object(fields) => self.object(fields, stated, depth)?,
             Type::Array(element)
             | Type::FixedArray(element, _)
             | Type::CountedArray(element, _)
             | Type::RelLoc(element)
-            | Type::DataLoc(element) => self.array(element, stated, path, depth)?,
+            | Type::DataLoc(element) => self.array(element, stated, depth)?,
             // The rest of the payload.
             _ => (Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary),
         })
@@ -189,32 +160,28 @@ impl<'a> Planner<'a> {
     fn array(
         &mut self,
         element: &Type,
-        stated: Stated<'a>,
-        path: &str,
+        stated: &Stated<'_>,
         depth: usize,
     ) -> Option<(Column, DataType)> {
-        if let Some(inner) = inside(stated.ty, "Option<", ">") {
-            if matches!(element, Type::Utf16CodeUnit | Type::Utf8CodeUnit) {
-                return Some(text());
-            }
-            let (element, wrapped) = unwrapped(element, inner, "value");
-            let stated = Stated { ty: inner };
-            let (column, data_type) = self.column(element, stated, path, depth)?;
-            return Some((Column::Option(Box::new(column), wrapped), data_type));
+        let is_text = matches!(element, Type::Utf16CodeUnit | Type::Utf8CodeUnit);
+        if is_text {
+            return Some(text());
         }
-        let stated = Stated { ty: inside(stated.ty, "[", "]").unwrap_or(DESCRIBED) };
-        match element {
-            Type::Utf16CodeUnit | Type::Utf8CodeUnit => return Some(text()),
-            Type::UInt8 => {
-                return Some((Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary));
-            }
-            _ => {}
+        if let Some(inner) = stated.option() {
+            let wrapped = inner.unwrapped(element, "value");
+            let (column, data_type) = self.column(wrapped.unwrap_or(element), &inner, depth)?;
+            return Some((Column::Option(Box::new(column), wrapped.is_some()), data_type));
         }
-        let (element, wrapped) = unwrapped(element, stated.ty, "items");
-        let (item, data_type) = self.column(element, stated, path, depth)?;
+        if *element == Type::UInt8 {
+            return Some((Column::Bytes(BinaryBuilder::with_capacity(0, 0)), DataType::Binary));
+        }
+        let inner = stated.element();
+        let wrapped = inner.unwrapped(element, "items");
+        let (item, data_type) = self.column(wrapped.unwrap_or(element), &inner, depth)?;
         let field = Arc::new(Field::new("item", data_type, true));
         let data_type = DataType::List(Arc::clone(&field));
         let (offsets, nulls) = (vec![0], NullBufferBuilder::new(0));
+        let wrapped = wrapped.is_some();
         let list = List { item: Box::new(item), wrapped, field, offsets, nulls };
         Some((Column::List(list), data_type))
     }
@@ -222,7 +189,7 @@ impl<'a> Planner<'a> {
     fn object(
         &mut self,
         fields: &[nettrace_reader::Field],
-        path: &str,
+        stated: &Stated<'_>,
         depth: usize,
     ) -> Option<(Column, DataType)> {
         if fields.is_empty() {
@@ -232,29 +199,16 @@ impl<'a> Planner<'a> {
         let mut names = Unique::default();
         let (mut members, mut arrow) = (Vec::new(), Vec::new());
         for field in fields {
-            let path = format!("{path}.{}", field.name);
-            let stated = self.stated(&path);
-            let (column, data_type) = self.column(&field.ty, stated, &path, depth)?;
+            let stated = stated.member(&field.name);
+            let (column, data_type) = self.column(&field.ty, &stated, depth)?;
             let field = Field::new(names.unique(&field.name), data_type, true);
-            arrow.push(field.with_metadata(facts(&column, stated.ty)));
+            arrow.push(field.with_metadata(facts(&stated)));
             members.push(column);
         }
         let fields = Fields::from(arrow);
         let data_type = DataType::Struct(fields.clone());
         let nulls = NullBufferBuilder::new(0);
         Some((Column::Struct(Struct { members, fields, nulls }), data_type))
-    }
-}
-
-/// The type of an element, and how it is wrapped.
-fn unwrapped<'t>(element: &'t Type, stated: &str, name: &'static str) -> (&'t Type, Wrapped) {
-    let is_wrapped = stated.starts_with("Option<") || stated.starts_with('[');
-    match element {
-        Type::Object(fields) if is_wrapped => match &**fields {
-            [field] if field.name == name => (&field.ty, Some(name)),
-            _ => (element, None),
-        },
-        _ => (element, None),
     }
 }
 
@@ -291,8 +245,7 @@ impl Column {
             (Self::F64(column), Value::F64(value)) => column.append_value(*value),
             (Self::Time(column), Value::I64(nanos)) => column.append_value(*nanos),
             (Self::Time(column), Value::FileTime(units)) => {
-                let nanos = (i128::from(*units) - UNTIL_1970) * 100;
-                return optional(column, i64::try_from(nanos).ok());
+                return optional(column, FileTime(*units).unix_nanos().try_into().ok());
             }
             (Self::Time(column), Value::DateTime(time)) => {
                 return optional(column, nanos_of(time));
@@ -304,7 +257,9 @@ impl Column {
                     return Err(Misfit);
                 }
             }
-            (Self::Text(column), Value::Guid(bytes)) => column.append_value(guid(bytes)),
+            (Self::Text(column), Value::Guid(bytes)) => {
+                column.append_value(Guid(bytes).to_string())
+            }
             (Self::Text(column), Value::Decimal(number)) => {
                 // Writing to a builder cannot fail.
                 let _ = write!(column, "{number}");
@@ -419,9 +374,9 @@ impl Struct {
 }
 
 /// The value in the object that wraps it.
-fn content<'v, 'a>(value: &'v Value<'a>, wrapped: Wrapped) -> &'v Value<'a> {
+fn content<'v, 'a>(value: &'v Value<'a>, wrapped: IsWrapped) -> &'v Value<'a> {
     match value {
-        Value::Object(fields) if wrapped.is_some() => match &**fields {
+        Value::Object(fields) if wrapped => match &**fields {
             [(_, value)] => value,
             _ => value,
         },
@@ -430,7 +385,7 @@ fn content<'v, 'a>(value: &'v Value<'a>, wrapped: Wrapped) -> &'v Value<'a> {
 }
 
 /// Adds an array with at most one element as that element.
-fn option(inner: &mut Column, wrapped: Wrapped, value: &Value<'_>) -> Fit {
+fn option(inner: &mut Column, wrapped: IsWrapped, value: &Value<'_>) -> Fit {
     match value {
         Value::Array(values) => match &**values {
             [] => inner.push_null(),

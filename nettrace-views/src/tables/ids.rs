@@ -20,7 +20,7 @@ use parquet::{
 };
 
 use crate::{
-    model::{Hex, Key, guid},
+    model::{Guid, Hex, Key},
     tables::{
         events::dictionary,
         hash::Fast,
@@ -73,7 +73,7 @@ impl Id {
         match self {
             Self::Span(id) => with(Hex::of(&id.to_be_bytes()).text()),
             Self::Trace(id) => with(Hex::of(id).text()),
-            Self::Guid(id) => with(&guid(id)),
+            Self::Guid(id) => with(&Guid(id).to_string()),
         }
     }
 

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, Schema};
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
-    model::{EndFields, Role, event_name, span_name},
+    model::{EndFields, Role, event_name, span_name, walk},
     tables::{
         column::{self, Column},
         events::{Common, Row},
@@ -205,30 +205,16 @@ impl TypeTable {
     /// Adds an event. Returns whether all its fields can be decoded.
     pub(crate) fn push(&mut self, row: &Row, event: &Event<'_>) -> bool {
         self.common.push(row);
-        let mut values = event.fields();
         // Whether all values are in their columns.
-        let (mut is_whole, mut is_decoded) = (true, true);
+        let mut is_whole = true;
         let mut columns = self.columns.iter_mut();
-        for column in columns.by_ref() {
-            // A field that an older version of the type did not have is absent.
-            let value = if values.is_exhausted() { None } else { values.next() };
-            match (column, value) {
-                (Some(column), Some(Ok((_, value)))) => {
-                    is_whole &= column.push(&value).is_ok();
-                }
-                (None, Some(Ok(_))) => is_whole = false,
-                (column, value) => {
-                    is_decoded = value.is_none();
-                    for column in [column.as_mut()].into_iter().flatten().chain(columns.flatten()) {
-                        column.push_null();
-                    }
-                    break;
-                }
-            }
-        }
-        // An error can follow the last field.
-        is_decoded &= values.is_exhausted() || values.next().is_none();
-        if is_whole && is_decoded && values.used() >= event.payload.len() {
+        let used = walk(event, |_, value| match columns.next() {
+            Some(Some(column)) => is_whole &= column.push(&value).is_ok(),
+            _ => is_whole = false,
+        });
+        columns.flatten().for_each(Column::push_null);
+        let is_decoded = used.is_ok();
+        if is_whole && used.is_ok_and(|used| used >= event.payload.len()) {
             self.payloads.append_null();
         } else {
             self.payloads.append_value(event.payload);

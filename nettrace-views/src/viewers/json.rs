@@ -5,7 +5,7 @@ use std::{collections::HashMap, io::Write};
 use nettrace_reader::Value;
 
 use crate::{
-    model::{FileTime, guid, hex, is_hidden, json_escape},
+    model::{FileTime, Guid, hex, is_hidden, json_escape},
     viewers::values::Details,
 };
 
@@ -198,7 +198,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::Utf8CodeUnit(unit) => show(out, unit),
         Value::DateTime(time) => string(out, &time.to_string()),
         Value::FileTime(units) => string(out, &FileTime(*units).to_string()),
-        Value::Guid(bytes) => string(out, &guid(bytes)),
+        Value::Guid(bytes) => string(out, &Guid(bytes).to_string()),
         Value::Decimal(number) => string(out, &number.to_string()),
         Value::Bytes(bytes) => string(out, &format!("0x{}", hex(bytes))),
         Value::Array(values) => list(out, values.iter(), write_value),

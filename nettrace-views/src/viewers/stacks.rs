@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use nettrace_reader::{__shared::Map, Event, Thread, Value};
 
-use crate::model::{EXTERNAL, Place, Symbols, is_external};
+use crate::model::{FrameNames, Place};
 
 /// About what a stack takes beside its addresses.
 const STACK_BYTES: usize = 128;
@@ -54,7 +54,7 @@ pub(crate) struct SampledStack {
     pub(crate) process: Option<u64>,
     /// The innermost frame first.
     pub(crate) addresses: Vec<u64>,
-    /// Whether the frame [`EXTERNAL`] is inside of them.
+    /// Whether the frame [`FrameNames::EXTERNAL`] is inside of them.
     pub(crate) is_external: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Samples {
     pub(crate) waits: Vec<Wait>,
     /// How many other events have each stack. A stack that has none can be missing.
     pub(crate) events: Vec<u64>,
-    pub(crate) symbols: Symbols,
+    pub(crate) symbols: FrameNames,
     thread_numbers: HashMap<Sampled, u32>,
     stack_numbers: Map<SampledStack, u32>,
     /// The thread of the last sample, and its process and number.
@@ -140,7 +140,7 @@ impl Samples {
         wanted.process = process;
         wanted.addresses.clear();
         wanted.addresses.extend(stack.addresses());
-        wanted.is_external = is_external(event);
+        wanted.is_external = FrameNames::is_external(event);
         match self.stack_numbers.get(&self.looked_up) {
             Some(number) => Some(*number),
             None => Some(self.add_stack()),
@@ -201,19 +201,19 @@ pub(crate) struct Frames {
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) name: String,
-    /// An address in it: the first one that was met. 0 for [`EXTERNAL`].
+    /// An address in it: the first one that was met. 0 for [`FrameNames::EXTERNAL`].
     pub(crate) address: u64,
     pub(crate) place: Place,
 }
 
 impl Frames {
     /// The frames of a stack, the outermost first.
-    pub(crate) fn of(&mut self, stack: &SampledStack, symbols: &Symbols) -> Vec<u32> {
+    pub(crate) fn of(&mut self, stack: &SampledStack, symbols: &FrameNames) -> Vec<u32> {
         let addresses = stack.addresses.iter().rev();
         let mut frames: Vec<_> =
             addresses.map(|address| self.address(stack.process, *address, symbols)).collect();
         if stack.is_external {
-            frames.push(self.plain(EXTERNAL));
+            frames.push(self.plain(FrameNames::EXTERNAL));
         }
         frames
     }
@@ -225,7 +225,7 @@ impl Frames {
     }
 
     /// The number of the frame around all those of a process, if the trace names the process.
-    pub(crate) fn process(&mut self, process: Option<u64>, symbols: &Symbols) -> Option<u32> {
+    pub(crate) fn process(&mut self, process: Option<u64>, symbols: &FrameNames) -> Option<u32> {
         symbols.process_name(process).map(|name| self.plain(name))
     }
 
@@ -234,7 +234,7 @@ impl Frames {
         self.by_address.clear();
     }
 
-    fn address(&mut self, process: Option<u64>, address: u64, symbols: &Symbols) -> u32 {
+    fn address(&mut self, process: Option<u64>, address: u64, symbols: &FrameNames) -> u32 {
         if let Some(number) = self.by_address.get(&(process, address)) {
             return *number;
         }

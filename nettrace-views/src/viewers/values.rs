@@ -1,13 +1,9 @@
 //! Values of payloads and labels as details of what a target draws: annotations of Perfetto,
 //! members of JSON objects.
 
-use nettrace_reader::{Label, Metadata, Value};
+use nettrace_reader::{Label, Value};
 
-use crate::model::{Hex, Time, guid};
-
-/// Begins the key of a key-value that states the Rust type of a field, as the writer of this
-/// project states it. The name of the field follows.
-const RUST_TYPE: &str = "nettrace.type.";
+use crate::model::{Guid, Hex, Stated, Time};
 
 /// Writes details in the form of a target, each with its key.
 pub(crate) trait Details {
@@ -39,12 +35,10 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    pub(crate) fn of(metadata: &Metadata, field: &str) -> Self {
-        let key_values = &metadata.key_values;
-        let stated = |(key, _): &&(String, String)| key.strip_prefix(RUST_TYPE) == Some(field);
-        let stated = key_values.iter().find(stated).map_or("", |(_, ty)| &**ty);
-        let inner = stated.strip_prefix("Option<").and_then(|ty| ty.strip_suffix('>'));
-        Self { is_option: inner.is_some(), is_time: inner.unwrap_or(stated) == "SystemTime" }
+    pub(crate) fn of(stated: &Stated<'_>) -> Self {
+        let inner = stated.option();
+        let is_time = inner.as_ref().unwrap_or(stated).is("SystemTime");
+        Self { is_option: inner.is_some(), is_time }
     }
 }
 
@@ -82,9 +76,7 @@ fn present<'v, 'a>(value: &'v Value<'a>) -> Option<&'v Value<'a>> {
 fn meant<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
     match value {
         Value::I64(nanos) if key.meaning.is_time => {
-            // All times of 64 bits are in the calendar.
-            let time = Time::of_unix((*nanos).into());
-            D::text(out, &key.bytes, &time.map_or(String::new(), |time| time.to_string()));
+            D::text(out, &key.bytes, &Time::of_nanos(*nanos).to_string());
         }
         Value::Bytes([byte]) if key.meaning.is_option => {
             D::unsigned(out, &key.bytes, (*byte).into());
@@ -97,8 +89,8 @@ fn meant<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
 pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
     let mut name = |name: &str, value: &str| D::text(out, &D::plain_key(name), value);
     match label {
-        Label::ActivityId(id) => name("ActivityId", &guid(id)),
-        Label::RelatedActivityId(id) => name("RelatedActivityId", &guid(id)),
+        Label::ActivityId(id) => name("ActivityId", &Guid(id).to_string()),
+        Label::RelatedActivityId(id) => name("RelatedActivityId", &Guid(id).to_string()),
         Label::TraceId(id) => name("TraceId", Hex::of(id).text()),
         Label::SpanId(id) => name("SpanId", Hex::of(&id.to_be_bytes()).text()),
         Label::Text(key, text) => name(key, text),

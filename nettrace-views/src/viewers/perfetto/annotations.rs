@@ -3,7 +3,7 @@
 use nettrace_reader::Value;
 
 use crate::{
-    model::{FileTime, guid, hex},
+    model::{FileTime, Guid, hex},
     viewers::{
         proto::{self, close, open},
         values::Details,
@@ -112,7 +112,7 @@ fn write(out: &mut Vec<u8>, value: &Value<'_>) {
         Value::Utf8CodeUnit(unit) => proto::uint(out, UINT, (*unit).into()),
         Value::DateTime(time) => text(out, &time.to_string()),
         Value::FileTime(units) => text(out, &FileTime(*units).to_string()),
-        Value::Guid(bytes) => text(out, &guid(bytes)),
+        Value::Guid(bytes) => text(out, &Guid(bytes).to_string()),
         Value::Decimal(number) => text(out, &number.to_string()),
         Value::Bytes(bytes) => text(out, &format!("0x{}", hex(bytes))),
         Value::Array(values) => {

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, rc::Rc};
 
 use crate::{
-    model::{EXTERNAL, Place},
+    model::{FrameNames, Place},
     viewers::{
         perfetto::{
             SEQUENCE_ID,
@@ -44,8 +44,11 @@ impl Callstacks {
             define(out, |out| {
                 let mut numbers = Vec::new();
                 if stack.is_external {
-                    let place =
-                        Place { function: Some(EXTERNAL.into()), module: None, offset: None };
+                    let place = Place {
+                        function: Some(FrameNames::EXTERNAL.into()),
+                        module: None,
+                        offset: None,
+                    };
                     numbers.push(self.frame((None, 0), &place, out));
                 }
                 for address in &stack.addresses {

@@ -21,7 +21,7 @@ use self::{
 };
 use crate::{
     LeftOut, Target,
-    model::{Clock, Lesson, Observed, Part, Role, Symbols, process_of},
+    model::{Clock, FrameNames, Lesson, Observed, Part, Role, process_of, walk},
     viewers::{
         Options,
         spans::{Begin, Draw, End, Spans},
@@ -286,7 +286,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
     #[cold]
     fn learn(&mut self, lesson: Lesson, event: &Event<'_>, thread: usize) {
         let process = self.threads.known[thread].process;
-        self.samples.symbols.learn(lesson, event, process);
+        self.samples.symbols.take(lesson, event);
         self.stack = CachedStack::default();
         if lesson == Lesson::Process {
             if let Some(name) = self.samples.symbols.process_name(process) {
@@ -430,25 +430,13 @@ impl<F: Form, W: Write> Timeline<F, W> {
     fn read_details(&mut self, event: &Event<'_>, role: Role, ty: &EventType, is_sampled: bool) {
         let out = &mut self.details;
         out.clear();
-        let mut values = event.fields();
-        self.ending = Ending::default();
-        let mut keys = ty.keys.iter().enumerate();
-        // A field that an older version of the type did not have ends them. After a value whose end
-        // is unknown comes an error, even after the last one.
-        while !values.is_exhausted() {
-            match values.next() {
-                Some(Ok((_, value))) => {
-                    let Some((place, key)) = keys.next() else { break };
-                    self.ending.note(ty, place, &value);
-                    values::field::<F::Details>(out, key, &value);
-                }
-                Some(Err(_)) => {
-                    self.counts.payloads += 1;
-                    break;
-                }
-                None => break,
-            }
-        }
+        let mut ending = Ending::default();
+        let walked = walk(event, |place, value| {
+            ending.note(ty, place, &value);
+            values::field::<F::Details>(out, &ty.keys[place], &value);
+        });
+        self.ending = ending;
+        self.counts.payloads += u64::from(walked.is_err());
         if ty.keys.is_empty() && !event.payload.is_empty() {
             self.counts.undescribed += 1;
         }
@@ -524,7 +512,7 @@ impl<F: Form, W: Write> Target for Timeline<F, W> {
 }
 
 impl CachedStack {
-    fn read<D: Details>(&mut self, stack: Stack<'_>, keys: &Keys, symbols: &Symbols) {
+    fn read<D: Details>(&mut self, stack: Stack<'_>, keys: &Keys, symbols: &FrameNames) {
         stack.bytes().clone_into(&mut self.addresses);
         let name = |address| symbols.find(self.process, address).name(address);
         let names = symbols.knows_code().then(|| {

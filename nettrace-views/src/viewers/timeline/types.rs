@@ -6,7 +6,7 @@ use nettrace_context::SpanId;
 use nettrace_reader::{Event, Metadata, Value};
 
 use crate::{
-    model::{EndFields, Key as SpanKey, Lesson, Observed, Role, event_name, span_name},
+    model::{EndFields, Key as SpanKey, Lesson, Observed, Role, RustTypes, event_name, span_name},
     viewers::{
         spans::Name,
         timeline::{Form, counters::CounterEvent},
@@ -108,9 +108,10 @@ impl EventType {
         };
         let bytes = form.name(&metadata.provider, text, out);
         let span = Rc::new(Name { text: text.to_owned(), bytes, event });
+        let types = RustTypes::of(metadata);
         let keys = metadata.fields.iter().map(|field| Key {
             bytes: form.key(&field.name, out),
-            meaning: Meaning::of(metadata, &field.name),
+            meaning: Meaning::of(&types.field(&field.name)),
         });
         let keys = keys.collect();
         let position = |name| metadata.fields.iter().position(|field| field.name == name);
