@@ -94,13 +94,19 @@ impl<'a> Event<'a> {
         &self.tables.thread(self.thread).thread
     }
 
-    /// The number of the definition of the thread that it is about. It is never 0, and two events
-    /// of a trace with the same number are about the same thread. Not for others: it may change at
-    /// any time.
-    #[doc(hidden)]
+    /// The number of the definition of the thread that it is about: see
+    /// [`ThreadTotals::definition`].
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let first = reader.next_event()?.unwrap().thread_definition();
+    /// assert_eq!(reader.next_event()?.unwrap().thread_definition(), first);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[inline]
     #[must_use]
-    pub fn __thread_definition(&self) -> u64 {
+    pub fn thread_definition(&self) -> u64 {
         self.tables.thread(self.thread).definition
     }
 
@@ -136,11 +142,18 @@ impl<'a> Event<'a> {
         self.tables.epoch()
     }
 
-    /// Two events of one [epoch](Self::epoch) with the same number and the same stack id have the
-    /// same stack. Not for others: it may change at any time.
-    #[doc(hidden)]
+    /// Two events of one [epoch](Self::epoch) with the same scope and the same
+    /// [`stack_id`](Header::stack_id) have the same stack.
+    ///
+    /// ```
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let first = reader.next_event()?.unwrap().stack_scope();
+    /// assert_eq!(reader.next_event()?.unwrap().stack_scope(), first);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[must_use]
-    pub fn __stream(&self) -> u64 {
+    pub fn stack_scope(&self) -> u64 {
         self.tables.stream_of_stacks(self.definitions)
     }
 
@@ -200,10 +213,23 @@ impl<'a> Event<'a> {
         Cow::Owned(ids.into_iter().filter(|(id, _)| *id != [0; 16]).map(|(id, f)| f(id)).collect())
     }
 
-    /// Takes its [labels](Self::labels) into `last`. Returns whether they are others than before.
-    #[doc(hidden)]
+    /// Takes its [labels](Self::labels) into `last`. Returns whether they are others than before. Most
+    /// events have the labels of the event before, so this mostly decodes nothing.
+    ///
+    /// ```
+    /// use nettrace_reader::LastLabels;
+    ///
+    /// # let file = nettrace_reader::example();
+    /// # let mut reader = nettrace_reader::Reader::new(&file[..])?;
+    /// let mut last = LastLabels::default();
+    /// // The first event has none, as before.
+    /// assert!(!reader.next_event()?.unwrap().labels_into(&mut last));
+    /// assert!(reader.next_event()?.unwrap().labels_into(&mut last));
+    /// assert_eq!(last.labels().len(), 2);
+    /// # Ok::<(), nettrace_reader::Error>(())
+    /// ```
     #[inline]
-    pub fn __labels_into(&self, last: &mut LastLabels) -> bool {
+    pub fn labels_into(&self, last: &mut LastLabels) -> bool {
         let header = self.header;
         if header.label_list != 0 {
             return self.tables.labels_into(self.definitions, header.label_list, last);

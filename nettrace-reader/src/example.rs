@@ -1,9 +1,8 @@
-//! Small traces for the examples in the documentation.
+//! Small traces for examples and tests.
 
 /// A trace of version 6: process 17, the thread `main`, and two events `Sale` of the provider
 /// `Shop`, each with the field `cents`. The second one has a stack and labels. A sequence point
-/// follows.
-#[doc(hidden)]
+/// follows. It is for examples and tests.
 #[must_use]
 pub fn example() -> Vec<u8> {
     const TRACE: u8 = 1;
@@ -73,7 +72,7 @@ pub fn example() -> Vec<u8> {
 
 /// A trace of Heph's format: two events of stream 3 with times from 2026-01-01 on, `sale` with the
 /// attributes `cents` and `items`, and `close`. The event between them was lost.
-#[doc(hidden)]
+/// It is for examples and tests.
 #[must_use]
 pub fn heph_example() -> Vec<u8> {
     let mut trace = Vec::new();

@@ -8,11 +8,11 @@ use std::{
 };
 
 /// A map whose keys are numbers, ids, or lists of numbers.
-pub type Map<K, V> = HashMap<K, V, Seeded>;
+pub(crate) type Map<K, V> = HashMap<K, V, Seeded>;
 
 /// Makes hashers that begin with a random number.
 #[derive(Clone, Copy, Debug)]
-pub struct Seeded(u64);
+pub(crate) struct Seeded(u64);
 
 impl Default for Seeded {
     fn default() -> Self {
@@ -31,7 +31,7 @@ impl BuildHasher for Seeded {
 
 /// Multiplies what it has with what comes, and folds the 128 bits of the product into 64.
 #[derive(Clone, Copy, Debug)]
-pub struct Folding(u64);
+pub(crate) struct Folding(u64);
 
 impl Hasher for Folding {
     #[inline]

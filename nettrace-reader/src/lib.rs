@@ -38,14 +38,13 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
-#[doc(hidden)]
-pub use crate::example::{example, heph_example};
 pub use crate::{
     block::BlockKind,
     error::{Error, ErrorKind, Result, Table},
     event::Event,
+    example::{example, heph_example},
     input::Source,
-    labels::{Label, LabelList, LabelLists},
+    labels::{Label, LabelList, LabelLists, LastLabels},
     options::{Dialect, Options},
     read_ahead::ReadAhead,
     reader::{
@@ -84,17 +83,7 @@ mod trace;
 mod value;
 mod verify;
 
-/// What the crates of this project share. Not for others: it may change at any time.
-#[doc(hidden)]
-pub mod __shared {
-    pub use crate::{
-        hash::{Map, Seeded},
-        labels::LastLabels,
-    };
-}
-
 /// The README, so that its example is compiled by the tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-#[doc(hidden)]
-pub mod readme {}
+struct Readme;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use foldhash::HashMap;
 use nettrace_format::v6::{self, SystemTimeParts, TraceInfo};
-use nettrace_reader::{__shared::Map, Item, Metadata, Options, Type};
+use nettrace_reader::{Item, Metadata, Options, Type};
 
 use crate::blocks::Malformed;
 
@@ -121,13 +122,13 @@ pub(crate) enum Outcome {
 /// What the types of a stream mean, by their ids. Types that mean nothing are not there.
 #[derive(Debug)]
 pub(crate) struct Roles {
-    roles: Map<u32, Role>,
+    roles: HashMap<u32, Role>,
     per_second: u64,
 }
 
 impl Roles {
     pub(crate) fn new(per_second: u64) -> Self {
-        Self { roles: Map::default(), per_second }
+        Self { roles: HashMap::default(), per_second }
     }
 
     pub(crate) fn get(&self, id: u32) -> Option<&Role> {

@@ -1,14 +1,14 @@
 //! `nettrace convert`: writes a trace again in another version of the format, or in another format.
 //!
-//! A [`Target`] takes the items of the source ([`Reader::next_item`]) one by one, in their order.
+//! A [`Rewriter`] takes the items of the source ([`Reader::next_item`]) one by one, in their order.
 //! So blocks and sequence points keep their places, and the result proves as much about the order
-//! of events as the source. A target remembers only the definitions that are valid at the moment:
+//! of events as the source. A rewriter remembers only the definitions that are valid at the moment:
 //! memory does not grow with the trace.
 //!
 //! | target | module |
 //! |---|---|
 //! | NetTrace V6 | [`v6`]: can express everything that the other versions contain |
-//! | all other formats of traces | [`stream_target`]: writes payloads and threads as sessions do |
+//! | all other formats of traces | [`to_stream`]: writes payloads and threads as sessions do |
 //! | formats of viewers | [`view`]: the crate `nettrace-views` |
 //! | targets of other crates | [`view::OTHERS`] |
 //!
@@ -19,9 +19,9 @@ pub(crate) mod lines;
 mod omissions;
 mod payload;
 mod sequence;
-mod stream_target;
 #[cfg(feature = "parquet")]
 mod tables;
+mod to_stream;
 pub(crate) mod types;
 mod v6;
 mod view;
@@ -46,7 +46,7 @@ use crate::{
     convert::{
         destination::Destination,
         omissions::{Kind, Omissions},
-        stream_target::ToStream,
+        to_stream::ToStream,
         v6::ToV6,
         view::Other,
     },
@@ -148,18 +148,18 @@ pub(crate) fn run(
         To::View(view) => return view::run(view, &options, reader, destination),
         To::Other(_) => return Ok(()),
     };
-    let mut target = target(format, reader.major_version(), limits.definitions());
-    let end = rewrite(&mut reader, &mut *target, |bytes| destination.write(bytes))?;
+    let mut rewriter = rewriter(format, reader.major_version(), limits.definitions());
+    let end = rewrite(&mut reader, &mut *rewriter, |bytes| destination.write(bytes))?;
     let written = destination.finish()?;
     let (unknown_blocks, unknown_parts) =
         (reader.totals().unknown_blocks, reader.totals().unknown_parts);
-    let left_out = Omissions { unknown_blocks, unknown_parts, ..target.left_out() };
+    let left_out = Omissions { unknown_blocks, unknown_parts, ..rewriter.left_out() };
     let lost = report(reader.totals(), left_out.lines(), format.title(), written)?;
     Ok(end?).and(lost)
 }
 
-/// The target that writes `format`, for a source of version `from`.
-fn target(format: Format, from: u32, definitions_limit: usize) -> Box<dyn Target> {
+/// What writes `format`, for a source of version `from`.
+fn rewriter(format: Format, from: u32, definitions_limit: usize) -> Box<dyn Rewriter> {
     match format {
         Format::V6 => Box::new(ToV6::new(from)),
         format => Box::new(ToStream::new(format, from, definitions_limit)),
@@ -175,9 +175,9 @@ pub(crate) fn rewrite_bytes(
     out: &mut Vec<u8>,
 ) -> Result<u64, Failure> {
     let mut reader = options.runtime_events(false).open(trace)?;
-    let mut target = target(format, reader.major_version(), 1 << 20);
+    let mut rewriter = rewriter(format, reader.major_version(), 1 << 20);
     // However the source ends, the result is complete.
-    let _ = rewrite(&mut reader, &mut *target, |bytes| {
+    let _ = rewrite(&mut reader, &mut *rewriter, |bytes| {
         out.extend_from_slice(bytes);
         Ok(())
     })?;
@@ -185,7 +185,7 @@ pub(crate) fn rewrite_bytes(
 }
 
 /// A trace that is being written.
-trait Target {
+trait Rewriter {
     /// Writes what stands before the first item.
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure>;
 
@@ -204,14 +204,14 @@ trait Target {
 /// is not.
 fn rewrite<R: nettrace_reader::Source>(
     reader: &mut Reader<R>,
-    target: &mut dyn Target,
+    rewriter: &mut dyn Rewriter,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
 ) -> Result<Result<(), nettrace_reader::Error>, Failure> {
     let mut bytes = Vec::new();
-    with_info(reader.trace(), |info| target.begin(info, &mut bytes))?;
+    with_info(reader.trace(), |info| rewriter.begin(info, &mut bytes))?;
     let end = loop {
         match reader.next_item() {
-            Ok(Some(item)) => target.item(item, &mut bytes)?,
+            Ok(Some(item)) => rewriter.item(item, &mut bytes)?,
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -220,7 +220,7 @@ fn rewrite<R: nettrace_reader::Source>(
             bytes.clear();
         }
     };
-    target.finish(&mut bytes)?;
+    rewriter.finish(&mut bytes)?;
     write(&bytes)?;
     Ok(end)
 }

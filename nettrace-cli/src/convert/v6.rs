@@ -22,7 +22,7 @@ use nettrace_format::{
 use nettrace_reader::{Event, Item, LabelLists, Metadata, SequencePoint, Stack, Thread};
 
 use crate::{
-    convert::{Target, omissions::Omissions, sequence::Numbers, turned, types},
+    convert::{Rewriter, omissions::Omissions, sequence::Numbers, turned, types},
     failure::Failure,
 };
 
@@ -331,7 +331,7 @@ impl ToV6 {
     }
 }
 
-impl Target for ToV6 {
+impl Rewriter for ToV6 {
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.pointer_size = info.pointer_size;
         let process = info.key_values.iter().find(|(key, _)| *key == "ProcessId");

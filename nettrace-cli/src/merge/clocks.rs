@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use nettrace_reader::{__shared::LastLabels, Event, SortedReader};
+use nettrace_reader::{Event, LastLabels, SortedReader};
 use nettrace_views::model::{EndFields, Ids, Key, Role};
 
 use crate::{
@@ -141,7 +141,7 @@ impl Take for Pairs {
     type Kept = Kept;
 
     fn take(&mut self, event: &Event<'_>, lane: &Lane, kept: &mut Kept) -> Result<(), Failure> {
-        event.__labels_into(&mut kept.labels);
+        event.labels_into(&mut kept.labels);
         let ids = Ids::of(kept.labels.labels());
         let Some(span) = ids.span else { return Ok(()) };
         let role = Role::of(event.metadata(), ids.overrides.opcode, lane.version);

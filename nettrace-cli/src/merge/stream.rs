@@ -15,8 +15,7 @@ use nettrace_format::{
     v6::{self, RowEncoder, SequencePointFlags, ThreadSequence},
 };
 use nettrace_reader::{
-    __shared::LastLabels, Event, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace,
-    WallTime,
+    Event, LastLabels, Metadata, SortedReader, Stack, Thread, ThreadTotals, Trace, WallTime,
 };
 
 use crate::{
@@ -148,20 +147,20 @@ impl Take for Stream {
             }
         };
         let capture = event.capture_thread();
-        if next.capture != capture.__definition() {
-            next.capture = capture.__definition();
+        if next.capture != capture.definition {
+            next.capture = capture.definition;
             next.recorder.clone_from(&capture.thread);
         }
         next.thread = None;
         if header.thread != header.capture_thread {
-            next.thread = Some(event.__thread_definition());
+            next.thread = Some(event.thread_definition());
             next.about.clone_from(event.thread());
         }
         next.lost = capture.lost;
         next.processor = header.processor;
         next.stack.clear();
         next.stack.extend(event.stack().iter().flat_map(Stack::addresses));
-        if event.__labels_into(&mut kept.labels) {
+        if event.labels_into(&mut kept.labels) {
             next.labels.clear();
             next.labels.extend_from_slice(kept.labels.encoded());
             if kept.labels.encoded().is_empty() {
@@ -358,7 +357,7 @@ impl Stream {
         kept: &mut Kept,
     ) -> Result<(), Failure> {
         if totals.lost > 0 {
-            let definition = totals.__definition();
+            let definition = totals.definition;
             let at = self.thread(definition, &totals.thread, recording, kept)?;
             self.lose(at, totals.lost, kept.told.entry(definition));
         }

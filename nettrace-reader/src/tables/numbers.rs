@@ -1,6 +1,6 @@
 //! The sequence numbers of threads, and the losses that they show.
 
-use crate::{framing::Format, options::Dialect, tables::Definitions, trace::Thread};
+use crate::{framing::Format, options::Dialect, trace::Thread};
 
 /// The loss that a step back of a thread's numbers counts as. The actual loss is unknown. The
 /// reference reader counts the largest number that it has, too.
@@ -24,8 +24,9 @@ pub struct ThreadTotals {
     /// The number of sequence points before the last event of the thread, or the last sequence
     /// point that lists it.
     pub(super) seen_at: u64,
-    /// The number of its definition in the stream. A later definition has a greater number.
-    pub(crate) definition: Definitions,
+    /// The number of its definition in the stream, which is never 0. A later definition has a
+    /// greater number. As long as it is the same, a caller can keep what it knows of the thread.
+    pub definition: u64,
     /// How many joined streams had ended when it was declared last.
     pub(super) stream: u64,
 }
@@ -72,16 +73,6 @@ pub(crate) enum Number {
     Bound(u32),
     /// In the removal of the thread: its last number.
     Last(u32),
-}
-
-impl ThreadTotals {
-    /// The number of the thread's definition: see `Event::__thread_definition`.
-    #[doc(hidden)]
-    #[inline]
-    #[must_use]
-    pub fn __definition(&self) -> u64 {
-        self.definition
-    }
 }
 
 impl Number {

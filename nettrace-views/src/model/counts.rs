@@ -5,7 +5,8 @@ use std::{
     hash::{BuildHasher, RandomState},
 };
 
-use nettrace_reader::{__shared::Map, Event, Metadata};
+use foldhash::HashMap;
+use nettrace_reader::{Event, Metadata};
 
 use crate::model::{Ids, Key, Role, span_name};
 
@@ -17,7 +18,7 @@ const MOST_OPEN: usize = 1_000_000;
 #[derive(Debug, Default)]
 pub struct SpanCounts {
     /// Starts less stops, and a hash of the name. A span of which both were seen is not here.
-    open: Map<Key, (i32, u64)>,
+    open: HashMap<Key, (i32, u64)>,
     hasher: RandomState,
     /// How many spans there are.
     pub count: u64,

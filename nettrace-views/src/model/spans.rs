@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use nettrace_reader::__shared::Map;
+use foldhash::HashMap;
 
 use crate::model::Key;
 
@@ -22,7 +22,7 @@ pub struct KnownSpans<T> {
     slots: Vec<Slot<T>>,
     free: Vec<usize>,
     /// The latest span of each key.
-    by_key: Map<Key, SpanRef>,
+    by_key: HashMap<Key, SpanRef>,
     /// In the order in which they came. Some are not under way any more.
     oldest: VecDeque<SpanRef>,
     number: u64,
@@ -48,7 +48,7 @@ impl<T> KnownSpans<T> {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
-            by_key: Map::default(),
+            by_key: HashMap::default(),
             oldest: VecDeque::new(),
             number: 0,
             open: 0,

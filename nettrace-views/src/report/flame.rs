@@ -1,6 +1,6 @@
 //! Flame graphs: how much time, or how many samples, each path of calls took.
 
-use nettrace_reader::__shared::Map;
+use foldhash::HashMap;
 
 /// The place of a node. The root is 0.
 pub(crate) type Place = u32;
@@ -29,7 +29,7 @@ pub(crate) struct Node {
 pub(crate) struct Flame {
     /// Parents come before their children.
     pub(crate) nodes: Vec<Node>,
-    index: Map<(Place, u64), Place>,
+    index: HashMap<(Place, u64), Place>,
     most: usize,
     /// How often a path was cut, because there were too many or it was too deep.
     pub(crate) cut: u64,
@@ -39,7 +39,7 @@ impl Flame {
     /// A graph of at most so many nodes.
     pub(crate) fn new(most: usize) -> Self {
         let root = Node { name: u64::MAX, parent: 0, depth: 0, own: 0, count: 0 };
-        Self { nodes: vec![root], index: Map::default(), most, cut: 0 }
+        Self { nodes: vec![root], index: HashMap::default(), most, cut: 0 }
     }
 
     /// The node with this name below another. If there are too many, it is the other one.

@@ -1,14 +1,9 @@
 //! Everything that the page shows, gathered while the trace is read once.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-};
+use std::{cmp::Reverse, collections::BTreeMap};
 
-use nettrace_reader::{
-    __shared::{LastLabels, Map},
-    Error, Event, SortedReader, Source,
-};
+use foldhash::HashMap;
+use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 
 use crate::{
     model::{
@@ -87,7 +82,7 @@ pub(crate) struct Gathered {
     version: u32,
     pub(crate) types: Vec<TypeCount>,
     type_index: HashMap<(String, u32, String), usize>,
-    known: Map<u32, Known>,
+    known: HashMap<u32, Known>,
     epoch: u64,
     pub(crate) timeline: Timeline,
     /// Providers and their rows.
@@ -129,8 +124,8 @@ impl Gathered {
             clock: Clock::of(events.trace()),
             version: events.major_version(),
             types: Vec::new(),
-            type_index: HashMap::new(),
-            known: Map::default(),
+            type_index: HashMap::default(),
+            known: HashMap::default(),
             epoch: 0,
             timeline: Timeline::default(),
             providers: Vec::new(),
@@ -164,7 +159,7 @@ impl Gathered {
             self.samples.names.learn(event);
         }
         let at = self.clock.since_start(ticks);
-        if event.__labels_into(&mut self.labels) {
+        if event.labels_into(&mut self.labels) {
             self.ids = Ids::of(self.labels.labels());
         }
         let ids = self.ids;

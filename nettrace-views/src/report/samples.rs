@@ -1,8 +1,7 @@
 //! Samples of what processors execute, as a flame graph.
 
-use std::collections::HashMap;
-
-use nettrace_reader::{__shared::Map, Event, Stack};
+use foldhash::HashMap;
+use nettrace_reader::{Event, Stack};
 
 use crate::{
     model::FrameNames,
@@ -28,9 +27,9 @@ pub(crate) struct Samples {
     /// Frames by their numbers.
     flame: Flame,
     frames: Vec<(Option<u64>, u64)>,
-    numbers: Map<(Option<u64>, u64), u64>,
+    numbers: HashMap<(Option<u64>, u64), u64>,
     /// The place of each stack, by its bytes, its process and whether it ends in other code.
-    places: Map<Box<[u8]>, Place>,
+    places: HashMap<Box<[u8]>, Place>,
     /// How many bytes the keys of `places` have.
     bytes: usize,
     /// The key of a stack that is looked up.
@@ -45,8 +44,8 @@ impl Samples {
         Self {
             flame: Flame::new(MOST_PATHS),
             frames: Vec::new(),
-            numbers: Map::default(),
-            places: Map::default(),
+            numbers: HashMap::default(),
+            places: HashMap::default(),
             bytes: 0,
             key: Vec::new(),
             names: FrameNames::default(),
@@ -117,7 +116,7 @@ impl Samples {
 
     /// The flame graph of names, and the names by their numbers.
     pub(crate) fn named(&self) -> (Flame, Vec<String>) {
-        let (mut names, mut numbers) = (Vec::new(), HashMap::new());
+        let (mut names, mut numbers) = (Vec::new(), HashMap::default());
         let mut number = |name: String| {
             *numbers.entry(name).or_insert_with_key(|name| {
                 names.push(name.clone());

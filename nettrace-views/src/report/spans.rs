@@ -8,9 +8,9 @@
 
 mod settling;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
-use nettrace_reader::__shared::Map;
+use foldhash::HashMap;
 
 use crate::{
     model::{Ids, Key, Known, KnownSpans, Part, Role, SpanRef},
@@ -95,12 +95,12 @@ pub(crate) struct Target {
 pub(crate) struct Spans {
     known: KnownSpans<Slot>,
     ended: VecDeque<SpanRef>,
-    trees: Map<u64, Tree>,
+    trees: HashMap<u64, Tree>,
     next_tree: u64,
     /// Trees whose spans have all ended, in this order. Some go on.
     complete: VecDeque<u64>,
     /// Such trees by the parent that their roots name.
-    awaited: Map<Key, VecDeque<u64>>,
+    awaited: HashMap<Key, VecDeque<u64>>,
     bytes: usize,
     room: usize,
     /// By provider, name and place.
@@ -127,13 +127,13 @@ impl Spans {
         Self {
             known: KnownSpans::new(MOST_OPEN),
             ended: VecDeque::new(),
-            trees: Map::default(),
+            trees: HashMap::default(),
             next_tree: 0,
             complete: VecDeque::new(),
-            awaited: Map::default(),
+            awaited: HashMap::default(),
             bytes: 0,
             room: MOST_EXACT,
-            names: HashMap::new(),
+            names: HashMap::default(),
             most_slow,
             last: i64::MIN,
             named: Vec::new(),
@@ -174,7 +174,7 @@ impl Spans {
 
     /// Adds the place to those names that spans of several places have.
     pub(crate) fn tell_apart(&mut self) {
-        let mut places: HashMap<_, u32> = HashMap::new();
+        let mut places: HashMap<_, u32> = HashMap::default();
         for named in self.named.iter().filter(|named| named.is_used) {
             *places.entry((named.provider.clone(), named.name.clone())).or_default() += 1;
         }

@@ -4,11 +4,12 @@
 //! known, so a run costs what a row costs there. The pages are what Parquet's specification calls
 //! `RLE_DICTIONARY`, as the crate writes them for such columns. The crate writes their headers.
 
-use std::{collections::HashMap, ops::Range};
+use std::ops::Range;
 
 use arrow_array::{Array, ArrayRef, cast::AsArray, types};
 use arrow_schema::DataType;
 use bytes::Bytes;
+use foldhash::HashMap;
 use parquet::{
     basic::{Compression, Encoding, Type},
     column::writer::ColumnCloseResult,
@@ -19,7 +20,6 @@ use parquet::{
 };
 
 use crate::tables::{
-    hash::Fast,
     pages::{self, Body, Bounds, Content},
     rle::encode,
     runs::Keys,
@@ -165,11 +165,11 @@ enum Known {
     /// Unsigned numbers of four or eight bytes.
     Numbers {
         size: usize,
-        places: HashMap<u64, u32, Fast>,
+        places: HashMap<u64, u32>,
         values: Vec<u64>,
     },
     Texts {
-        places: HashMap<Box<[u8]>, u32, Fast>,
+        places: HashMap<Box<[u8]>, u32>,
         values: Vec<Range<usize>>,
     },
 }

@@ -1,12 +1,13 @@
 //! What many events have in common: their thread, their labels.
 
-use std::{collections::HashMap, rc::Rc};
+use std::rc::Rc;
 
-use nettrace_reader::{__shared::LastLabels, Event, Label, Thread};
+use foldhash::HashMap;
+use nettrace_reader::{Event, Label, LastLabels, Thread};
 
 use crate::{
     model::Ids,
-    tables::{hash::Fast, size_of, types::BATCH_BYTES},
+    tables::{size_of, types::BATCH_BYTES},
 };
 
 /// How many threads are remembered.
@@ -45,7 +46,7 @@ impl ThreadFacts {
 /// The threads that recorded events lately.
 #[derive(Debug, Default)]
 pub(crate) struct Threads {
-    by_index: HashMap<u64, Rc<ThreadFacts>, Fast>,
+    by_index: HashMap<u64, Rc<ThreadFacts>>,
     last: Rc<ThreadFacts>,
     process: Option<u64>,
     /// The bytes of texts of those that are remembered.
@@ -132,7 +133,7 @@ impl Labels {
         {
             return Rc::clone(&self.none);
         }
-        if event.__labels_into(&mut self.last) {
+        if event.labels_into(&mut self.last) {
             self.last_facts = self.find(event);
         }
         Rc::clone(&self.last_facts)

@@ -3,12 +3,13 @@
 //! Most columns of ids have few rows for each id, so a dictionary would be as large as they are.
 //! Their pages are made here: as text in Parquet's `DELTA_LENGTH_BYTE_ARRAY`, compressed by gzip.
 
-use std::{cmp::Ordering, collections::HashMap, io::Write as _, rc::Rc, sync::Arc};
+use std::{cmp::Ordering, io::Write as _, rc::Rc, sync::Arc};
 
 use arrow_array::{ArrayRef, DictionaryArray, Int32Array, StringArray, new_null_array};
 use arrow_buffer::NullBuffer;
 use bytes::Bytes;
 use flate2::{Compression as Level, write::GzEncoder};
+use foldhash::HashMap;
 use nettrace_context::TraceId;
 use parquet::{
     basic::{Compression, Encoding, GzipLevel},
@@ -23,7 +24,6 @@ use crate::{
     model::{Guid, Hex, Key},
     tables::{
         events::dictionary,
-        hash::Fast,
         pages::{Body, Bounds, Content, DataPage},
         rle::{differences, encode},
         runs::Runs,
@@ -131,7 +131,7 @@ impl Ids {
     /// Whether pages of texts take less than a dictionary: if there are many different ids, most of
     /// which come only once or again soon.
     pub(crate) fn is_better_as_text(&self) -> bool {
-        let mut last: HashMap<Id, usize, Fast> = HashMap::default();
+        let mut last: HashMap<Id, usize> = HashMap::default();
         // The texts so far, and those of ids that are not close behind themselves, in bytes.
         let (mut all, mut anew, mut rows) = (0, 0, 0);
         for (id, count) in &self.runs {
@@ -151,7 +151,7 @@ impl Ids {
 
     /// The texts, each once, and which of them each row has.
     pub(crate) fn dictionary(&self) -> ArrayRef {
-        let mut known: HashMap<Id, i32, Fast> = HashMap::default();
+        let mut known: HashMap<Id, i32> = HashMap::default();
         let mut texts = Vec::new();
         let mut keys = Vec::with_capacity(self.rows);
         let mut has_nulls = false;

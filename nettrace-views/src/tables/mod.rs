@@ -159,7 +159,6 @@ mod events;
 mod facts;
 mod folder;
 mod groups;
-mod hash;
 mod ids;
 mod names;
 mod pages;

@@ -1,11 +1,12 @@
 //! Columns of few different values: which there are, and how many rows in a row have each.
 
-use std::{collections::HashMap, hash::Hash, rc::Rc, sync::Arc};
+use std::{hash::Hash, rc::Rc, sync::Arc};
 
 use arrow_array::{Array, ArrayRef, UInt32Array, builder::UInt32Builder};
 use arrow_schema::ArrowError;
+use foldhash::HashMap;
 
-use crate::tables::{hash::Fast, ids::Ids};
+use crate::tables::ids::Ids;
 
 /// The values of a column in a batch of rows.
 #[derive(Clone, Debug)]
@@ -149,7 +150,7 @@ impl<V: Repeats + Clone> Runs<V> {
 
     /// The different values, and which of them each row has.
     pub(crate) fn keys(&self) -> (Arc<Keys>, Vec<&V>) {
-        let mut known: HashMap<V::Key, u32, Fast> = HashMap::default();
+        let mut known: HashMap<V::Key, u32> = HashMap::default();
         let mut values = Vec::new();
         // Two values that take turns are frequent.
         let mut last: [Option<(V::Key, u32)>; 2] = [None; 2];

@@ -1,13 +1,14 @@
 //! The table of stacks.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use arrow_array::{Int64Array, ListArray, UInt64Array};
 use arrow_buffer::OffsetBuffer;
 use arrow_schema::{DataType, Field, FieldRef, Schema, SchemaRef};
+use foldhash::HashMap;
 use nettrace_reader::{Event, Stack};
 
-use crate::tables::{hash::Fast, runs::Values, size_of};
+use crate::tables::{runs::Values, size_of};
 
 /// The bytes of stacks that are remembered. A stack that is forgotten gets another id when it comes
 /// again.
@@ -19,10 +20,10 @@ const BATCH_FRAMES: usize = size_of(1 << 18, 6);
 /// The stacks that events have had.
 #[derive(Debug)]
 pub(crate) struct Stacks {
-    known: HashMap<Box<[u8]>, i64, Fast>,
+    known: HashMap<Box<[u8]>, i64>,
     bytes: usize,
     /// Those of the current epoch, by the ids in rows.
-    by_id: HashMap<u32, Option<i64>, Fast>,
+    by_id: HashMap<u32, Option<i64>>,
     /// What the ids of stacks mean changes with the epoch, and with the stream.
     scope: (u64, u64),
     next: i64,
@@ -59,7 +60,7 @@ impl Stacks {
     }
 
     fn find(&mut self, event: &Event<'_>) -> Option<i64> {
-        let scope = (event.epoch(), event.__stream());
+        let scope = (event.epoch(), event.stack_scope());
         if scope != self.scope {
             self.scope = scope;
             self.by_id.clear();

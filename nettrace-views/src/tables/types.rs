@@ -1,9 +1,10 @@
 //! Event types, and the table of each.
 
-use std::{collections::HashMap, rc::Rc, sync::Arc};
+use std::{rc::Rc, sync::Arc};
 
 use arrow_array::builder::BinaryBuilder;
 use arrow_schema::{DataType, Field, Schema};
+use foldhash::HashMap;
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
@@ -11,7 +12,6 @@ use crate::{
     tables::{
         column::{self, Column},
         events::{Common, Row},
-        hash::Fast,
         names::{Unique, escaped},
         partition::{self, Day},
         runs::Values,
@@ -54,7 +54,7 @@ pub(crate) struct TypeFacts {
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     /// Those of the current epoch, by the ids in rows.
-    by_id: HashMap<u32, Rc<TypeFacts>, Fast>,
+    by_id: HashMap<u32, Rc<TypeFacts>>,
     last: Option<(u32, Rc<TypeFacts>)>,
     epoch: u64,
     tables: HashMap<Shape, usize>,

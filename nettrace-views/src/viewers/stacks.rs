@@ -4,9 +4,8 @@
 //! 24 bytes each, and each different stack is kept once. A target that writes samples into a stream
 //! gets those that are collected when their memory reaches a bound.
 
-use std::collections::HashMap;
-
-use nettrace_reader::{__shared::Map, Event, Thread, Value};
+use foldhash::HashMap;
+use nettrace_reader::{Event, Thread, Value};
 
 use crate::model::{FrameNames, Place};
 
@@ -91,7 +90,7 @@ pub(crate) struct Samples {
     pub(crate) events: Vec<u64>,
     pub(crate) symbols: FrameNames,
     thread_numbers: HashMap<Sampled, u32>,
-    stack_numbers: Map<SampledStack, u32>,
+    stack_numbers: HashMap<SampledStack, u32>,
     /// The thread of the last sample, and its process and number.
     last: Option<(Thread, Option<u64>, u32)>,
     /// The stack that is looked up.
@@ -194,7 +193,7 @@ impl Samples {
 pub(crate) struct Frames {
     pub(crate) names: Vec<Frame>,
     numbers: HashMap<String, u32>,
-    by_address: Map<(Option<u64>, u64), u32>,
+    by_address: HashMap<(Option<u64>, u64), u32>,
 }
 
 /// A frame.

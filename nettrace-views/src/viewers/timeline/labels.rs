@@ -1,7 +1,7 @@
 //! The labels of events.
 
 use nettrace_context::ActivityId;
-use nettrace_reader::{__shared::LastLabels, Event, Label};
+use nettrace_reader::{Event, Label, LastLabels};
 
 use crate::{
     model::{Hex, Ids},
@@ -43,7 +43,7 @@ impl Labels {
     /// Reads the labels of an event.
     #[inline]
     pub(super) fn read(&mut self, event: &Event<'_>) {
-        if event.__labels_into(&mut self.labels) {
+        if event.labels_into(&mut self.labels) {
             self.note();
         }
     }

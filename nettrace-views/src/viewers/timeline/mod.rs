@@ -232,15 +232,15 @@ impl<F: Form, W: Write> Timeline<F, W> {
         let capture = event.capture_thread();
         if capture.lost != 0 {
             // Mostly the thread of the event before, whose losses are known.
-            let number = self.threads.is_last(capture.__definition());
+            let number = self.threads.is_last(capture.definition);
             let number = number.unwrap_or_else(|| self.thread(&capture.thread));
             self.show_loss(number, capture.lost, at);
         }
-        let thread = match self.threads.is_last(event.__thread_definition()) {
+        let thread = match self.threads.is_last(event.thread_definition()) {
             Some(number) => number,
             None => {
                 let number = self.thread(event.thread());
-                self.threads.defined_by(event.__thread_definition());
+                self.threads.defined_by(event.thread_definition());
                 number
             }
         };

@@ -1,6 +1,7 @@
 //! The threads that the source has defined.
 
-use nettrace_reader::{__shared::Map, Thread};
+use foldhash::HashMap;
+use nettrace_reader::Thread;
 
 use crate::viewers::spans::Spans;
 
@@ -11,7 +12,7 @@ const MANY: usize = 4096;
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     /// Their numbers, by their indices.
-    pub(super) numbers: Map<u64, usize>,
+    pub(super) numbers: HashMap<u64, usize>,
     pub(super) known: Vec<Known>,
     free: Vec<usize>,
     last: usize,

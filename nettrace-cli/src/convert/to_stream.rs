@@ -22,7 +22,7 @@ use nettrace_reader::{Event, Item, Metadata, SequencePoint, Stack, Thread, Value
 
 use crate::{
     convert::{
-        Target,
+        Rewriter,
         omissions::Omissions,
         payload::again,
         sequence::Numbers,
@@ -415,7 +415,7 @@ impl ToStream {
     }
 }
 
-impl Target for ToStream {
+impl Rewriter for ToStream {
     fn begin(&mut self, info: &TraceInfo<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.pointer_size = info.pointer_size;
         let process = info.key_values.iter().find(|(key, _)| *key == "ProcessId");
