@@ -5,7 +5,7 @@
 use std::fmt;
 
 use nettrace_reader::{Error, Event, Label, Type, Value};
-use nettrace_views::model::{Guid, Hex, Meant, RustTypes, Stated, hex, walk};
+use nettrace_views::model::{Meant, Plain, Purpose, RustTypes, Stated, hex, label_name, walk};
 use serde::{
     Serialize, Serializer,
     ser::{SerializeMap, SerializeSeq},
@@ -13,7 +13,7 @@ use serde::{
 
 use crate::{
     event_types::EventType,
-    spelling::{FileTime, OneLine, not_finite},
+    spelling::{OneLine, not_finite},
     unique_names::{Names, all_differ},
 };
 
@@ -80,36 +80,8 @@ impl Serialize for JsonValue<'_, '_> {
             }
             Meant::Value(value, stated) => (&**value, stated),
         };
-        match value {
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::I8(value) => serializer.serialize_i8(*value),
-            Value::U8(value) => serializer.serialize_u8(*value),
-            Value::I16(value) => serializer.serialize_i16(*value),
-            Value::U16(value) => serializer.serialize_u16(*value),
-            Value::I32(value) => serializer.serialize_i32(*value),
-            Value::U32(value) => serializer.serialize_u32(*value),
-            Value::I64(value) => serializer.serialize_i64(*value),
-            Value::U64(value) => serializer.serialize_u64(*value),
-            Value::F32(value) if value.is_finite() => serializer.serialize_f32(*value),
-            Value::F32(value) => serializer.serialize_str(not_finite((*value).into())),
-            Value::F64(value) => JsonFloat(*value).serialize(serializer),
-            Value::Text(text) => serializer.serialize_str(text),
-            Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
-                Some(c) => serializer.serialize_char(c),
-                None => serializer.serialize_u16(*unit),
-            },
-            Value::Utf8CodeUnit(unit) if unit.is_ascii() => {
-                serializer.serialize_char(char::from(*unit))
-            }
-            Value::Utf8CodeUnit(unit) => serializer.serialize_u8(*unit),
-            Value::DateTime(time) => serializer.collect_str(time),
-            Value::FileTime(units) => serializer.collect_str(&FileTime(*units)),
-            Value::Guid(bytes) => serializer.collect_str(&Guid(bytes)),
-            // A JSON number could lose digits.
-            Value::Decimal(number) => serializer.collect_str(number),
-            Value::Bytes(bytes) => serializer.collect_seq(*bytes),
-            Value::More(count) => serializer.collect_str(&More(*count)),
-            Value::Object(fields) => {
+        match Plain::of(value) {
+            Plain::Object(fields) => {
                 let mut map = serializer.serialize_map(Some(fields.len()))?;
                 let mut names = Names::default();
                 let is_plain = all_differ(fields.iter().map(|(name, _)| *name));
@@ -123,9 +95,29 @@ impl Serialize for JsonValue<'_, '_> {
                 }
                 map.end()
             }
-            // A kind of value that this program does not know.
-            other => serializer.collect_str(&format_args!("{other:?}")),
+            plain => json(&plain, serializer),
         }
+    }
+}
+
+/// A value that is no object as JSON.
+fn json<S: Serializer>(value: &Plain<'_>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Plain::Bool(value) => serializer.serialize_bool(*value),
+        Plain::Signed(value) => serializer.serialize_i64(*value),
+        Plain::Unsigned(value) => serializer.serialize_u64(*value),
+        Plain::Single(value) if value.is_finite() => serializer.serialize_f32(*value),
+        Plain::Single(value) => serializer.serialize_str(not_finite((*value).into())),
+        Plain::Double(value) => JsonFloat(*value).serialize(serializer),
+        Plain::Text(text) => serializer.serialize_str(text),
+        Plain::Char(c) => serializer.serialize_char(*c),
+        Plain::CodeUnit(unit) => serializer.serialize_u16(*unit),
+        // A JSON number could lose digits of a decimal one.
+        Plain::Time(text) | Plain::Id(text) | Plain::Decimal(text) | Plain::Words(text) => {
+            serializer.serialize_str(text)
+        }
+        Plain::Bytes(bytes) => serializer.collect_seq(*bytes),
+        Plain::Array(_) | Plain::Object(_) => serializer.collect_str(&format_args!("{value:?}")),
     }
 }
 
@@ -171,38 +163,26 @@ impl fmt::Display for PlainValue<'_, '_> {
             }
             Meant::Value(value, stated) => (&**value, stated),
         };
-        match value {
-            Value::Bool(value) => value.fmt(f),
-            Value::I8(value) => value.fmt(f),
-            Value::U8(value) => value.fmt(f),
-            Value::I16(value) => value.fmt(f),
-            Value::U16(value) => value.fmt(f),
-            Value::I32(value) => value.fmt(f),
-            Value::U32(value) => value.fmt(f),
-            Value::I64(value) => value.fmt(f),
-            Value::U64(value) => value.fmt(f),
-            Value::F32(value) if value.is_finite() => write!(f, "{value:?}"),
-            Value::F32(value) => f.write_str(not_finite((*value).into())),
-            Value::F64(value) => PlainFloat(*value).fmt(f),
-            Value::Text(text) if self.bare => f.write_str(text),
-            Value::Text(text) => write!(f, "{text:?}"),
-            Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
-                Some(c) if self.bare => write!(f, "{c}"),
-                Some(c) => write!(f, "{c:?}"),
-                None => write!(f, "{unit:#06x}"),
-            },
-            Value::Utf8CodeUnit(unit) if unit.is_ascii() && self.bare => {
-                write!(f, "{}", char::from(*unit))
+        match Plain::of(value) {
+            Plain::Bool(value) => value.fmt(f),
+            Plain::Signed(value) => value.fmt(f),
+            Plain::Unsigned(value) => value.fmt(f),
+            Plain::Single(value) if value.is_finite() => write!(f, "{value:?}"),
+            Plain::Single(value) => f.write_str(not_finite(value.into())),
+            Plain::Double(value) => PlainFloat(value).fmt(f),
+            Plain::Text(text) if self.bare => f.write_str(text),
+            Plain::Text(text) => write!(f, "{text:?}"),
+            Plain::Char(c) if self.bare => write!(f, "{c}"),
+            Plain::Char(c) => write!(f, "{c:?}"),
+            Plain::CodeUnit(unit) if matches!(value, Value::Utf8CodeUnit(_)) => {
+                write!(f, "{unit:#04x}")
             }
-            Value::Utf8CodeUnit(unit) if unit.is_ascii() => write!(f, "{:?}", char::from(*unit)),
-            Value::Utf8CodeUnit(unit) => write!(f, "{unit:#04x}"),
-            Value::DateTime(time) => time.fmt(f),
-            Value::FileTime(units) => FileTime(*units).fmt(f),
-            Value::Guid(bytes) => Guid(bytes).fmt(f),
-            Value::Decimal(number) => number.fmt(f),
-            Value::Bytes(bytes) => write!(f, "0x{}", hex(bytes)),
-            Value::More(count) => More(*count).fmt(f),
-            Value::Object(fields) => {
+            Plain::CodeUnit(unit) => write!(f, "{unit:#06x}"),
+            Plain::Time(text) | Plain::Id(text) | Plain::Decimal(text) | Plain::Words(text) => {
+                f.write_str(&text)
+            }
+            Plain::Bytes(bytes) => write!(f, "0x{}", hex(bytes)),
+            Plain::Object(fields) => {
                 f.write_str("(")?;
                 for (i, (name, value)) in fields.iter().enumerate() {
                     let space = if i > 0 { " " } else { "" };
@@ -211,17 +191,8 @@ impl fmt::Display for PlainValue<'_, '_> {
                 }
                 f.write_str(")")
             }
-            other => write!(f, "{other:?}"),
+            Plain::Array(values) => write!(f, "{values:?}"),
         }
-    }
-}
-
-/// So many more elements of an array.
-struct More(usize);
-
-impl fmt::Display for More {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "… and {} more elements of no bytes", self.0)
     }
 }
 
@@ -235,7 +206,7 @@ impl fmt::Display for PlainFloat {
     }
 }
 
-/// Labels as a JSON object, with the names of [`label_name`].
+/// Labels as a JSON object, by their names.
 #[derive(Debug)]
 pub(crate) struct JsonLabels<'a>(pub(crate) &'a [Label]);
 
@@ -254,55 +225,29 @@ struct JsonLabel<'a>(&'a Label);
 
 impl Serialize for JsonLabel<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Label::Text(_, text) => serializer.serialize_str(text),
-            Label::Number(_, number) => serializer.serialize_i64(*number),
-            Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
-                serializer.serialize_u8(*value)
-            }
-            Label::Keywords(value) => serializer.serialize_u64(*value),
-            label => serializer.collect_str(&LabelValue(label)),
-        }
-    }
-}
-
-/// The name of a label: in text, in JSON, and in filters.
-pub(crate) fn label_name(label: &Label) -> &str {
-    match label {
-        Label::ActivityId(_) => "ActivityId",
-        Label::RelatedActivityId(_) => "RelatedActivityId",
-        Label::TraceId(_) => "TraceId",
-        Label::SpanId(_) => "SpanId",
-        Label::Text(key, _) | Label::Number(key, _) => key,
-        Label::OpCode(_) => "OpCode",
-        Label::Keywords(_) => "Keywords",
-        Label::Level(_) => "Level",
-        Label::Version(_) => "Version",
-        _ => "label",
+        json(&Plain::of_label(self.0), serializer)
     }
 }
 
 /// Whether a label is one of the ids that say which span an event belongs to.
 pub(crate) fn is_id(label: &Label) -> bool {
-    use Label::{ActivityId, RelatedActivityId, SpanId, TraceId};
-    matches!(label, ActivityId(_) | RelatedActivityId(_) | TraceId(_) | SpanId(_))
+    Purpose::of(label) == Purpose::Id
 }
 
-/// The value of a label.
+/// The value of a label as text for people.
 #[derive(Debug)]
 pub(crate) struct LabelValue<'a>(pub(crate) &'a Label);
 
 impl fmt::Display for LabelValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Label::ActivityId(id) | Label::RelatedActivityId(id) => Guid(id).fmt(f),
-            Label::TraceId(id) => f.write_str(Hex::of(id).text()),
-            Label::SpanId(id) => f.write_str(Hex::of(&id.to_be_bytes()).text()),
-            Label::Text(_, text) => write!(f, "{text:?}"),
-            Label::Number(_, number) => number.fmt(f),
-            Label::OpCode(value) | Label::Level(value) | Label::Version(value) => value.fmt(f),
-            Label::Keywords(value) => write!(f, "{value:#x}"),
-            // A kind of label that this program does not know.
+        match Plain::of_label(self.0) {
+            Plain::Unsigned(keywords) if matches!(self.0, Label::Keywords(_)) => {
+                write!(f, "{keywords:#x}")
+            }
+            Plain::Unsigned(value) => value.fmt(f),
+            Plain::Signed(number) => number.fmt(f),
+            Plain::Text(text) => write!(f, "{text:?}"),
+            Plain::Id(text) | Plain::Words(text) => f.write_str(&text),
             other => write!(f, "{other:?}"),
         }
     }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use nettrace_reader::{Event, Trace};
-use nettrace_views::model::{Clock, FrameNames, Instant, process_id};
+use nettrace_views::model::{Clock, FrameNames, Instant, label_name, process_id};
 
 use crate::{
     event_types::{EventType, EventTypes},
@@ -18,7 +18,7 @@ use crate::{
     limits::Limits,
     lines::Lines,
     namesakes::Namesakes,
-    payload::{Payload, label_name},
+    payload::Payload,
     source::Source,
     spelling,
     summary::Summary,

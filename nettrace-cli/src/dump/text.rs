@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Thread};
-use nettrace_views::model::hex;
+use nettrace_views::model::{hex, label_name};
 
 use crate::{
     dump::{Extra, Shown},
     event_types::EventType,
     message::Message,
-    payload::{LabelValue, Payload, label_name, quoted},
+    payload::{LabelValue, Payload, quoted},
     seconds::Seconds,
     spelling::{self, OneLine, Opcode},
 };

@@ -4,14 +4,9 @@ use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
 use nettrace_context::ActivityId;
 use nettrace_reader::{Label, Value};
-use nettrace_views::model::Guid;
+use nettrace_views::model::{Plain, label_name};
 
-use crate::{
-    nanoseconds::nanoseconds,
-    payload::{LabelValue, label_name},
-    spelling::FileTime,
-    unique_names::Names,
-};
+use crate::{nanoseconds::nanoseconds, unique_names::Names};
 
 /// A condition on one field or label.
 #[derive(Clone, Debug)]
@@ -127,7 +122,7 @@ impl Condition {
             let unique = names.unique(name);
             name == self.field || unique == self.field
         });
-        let outcome = self.test_scalars(named.map(label_scalar));
+        let outcome = self.test_scalars(named.map(|label| scalar(Plain::of_label(label))));
         if outcome == Outcome::Absent && self.field == "SpanId" {
             // Versions 4 and 5 have no span ids, but the activity ids of spans hold them.
             return self.test_scalars(labels.iter().filter_map(span_of_activity));
@@ -181,43 +176,18 @@ impl Condition {
 
     /// Tests a value. For an array, one element is enough.
     fn test_value(&self, value: &Value<'_>) -> Outcome {
-        let scalar = match value {
-            Value::Array(values) => {
+        let scalar = match Plain::of(value) {
+            Plain::Array(values) => {
                 let outcomes = values.iter().map(|value| self.test_value(value));
                 return outcomes.max().unwrap_or_else(|| self.test_nothing());
             }
-            Value::Bytes(bytes) => {
+            Plain::Bytes(bytes) => {
                 let outcomes =
                     bytes.iter().map(|byte| self.test_scalar(&Scalar::Integer((*byte).into())));
                 return outcomes.max().unwrap_or_else(|| self.test_nothing());
             }
-            Value::Object(_) => return Outcome::Fails,
-            Value::Bool(value) => Scalar::Bool(*value),
-            Value::I8(value) => Scalar::Integer((*value).into()),
-            Value::U8(value) => Scalar::Integer((*value).into()),
-            Value::I16(value) => Scalar::Integer((*value).into()),
-            Value::U16(value) => Scalar::Integer((*value).into()),
-            Value::I32(value) => Scalar::Integer((*value).into()),
-            Value::U32(value) => Scalar::Integer((*value).into()),
-            Value::I64(value) => Scalar::Integer((*value).into()),
-            Value::U64(value) => Scalar::Integer((*value).into()),
-            // Compare the shown digits, so that 0.1 finds the nearest 32-bit number.
-            Value::F32(value) => Scalar::Float(value.to_string().parse().unwrap_or(f64::NAN)),
-            Value::F64(value) => Scalar::Float(*value),
-            Value::Text(text) => Scalar::Text(Cow::Borrowed(text)),
-            Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
-                Some(c) => Scalar::Text(c.to_string().into()),
-                None => Scalar::Integer((*unit).into()),
-            },
-            Value::Utf8CodeUnit(unit) if unit.is_ascii() => {
-                Scalar::Text(char::from(*unit).to_string().into())
-            }
-            Value::Utf8CodeUnit(unit) => Scalar::Integer((*unit).into()),
-            Value::DateTime(time) => Scalar::Text(time.to_string().into()),
-            Value::FileTime(units) => Scalar::Text(FileTime(*units).to_string().into()),
-            Value::Guid(bytes) => Scalar::Id(Guid(bytes).to_string()),
-            Value::Decimal(number) => Scalar::Float(number.to_string().parse().unwrap_or(f64::NAN)),
-            other => Scalar::Text(format!("{other:?}").into()),
+            Plain::Object(_) => return Outcome::Fails,
+            plain => scalar(plain),
         };
         self.test_scalar(&scalar)
     }
@@ -283,15 +253,22 @@ fn span_of_activity(label: &Label) -> Option<Scalar<'_>> {
     ActivityId::from_bytes_le(*id).span_id().map(|id| Scalar::Id(id.to_string()))
 }
 
-fn label_scalar(label: &Label) -> Scalar<'_> {
-    match label {
-        Label::Text(_, text) => Scalar::Text(Cow::Borrowed(text)),
-        Label::Number(_, number) => Scalar::Integer((*number).into()),
-        Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
-            Scalar::Integer((*value).into())
-        }
-        Label::Keywords(value) => Scalar::Integer((*value).into()),
-        label => Scalar::Id(LabelValue(label).to_string()),
+/// A value that has no values inside.
+fn scalar(value: Plain<'_>) -> Scalar<'_> {
+    match value {
+        Plain::Bool(value) => Scalar::Bool(value),
+        Plain::Signed(value) => Scalar::Integer(value.into()),
+        Plain::Unsigned(value) => Scalar::Integer(value.into()),
+        // Compare the shown digits, so that 0.1 finds the nearest 32-bit number.
+        Plain::Single(value) => Scalar::Float(value.to_string().parse().unwrap_or(f64::NAN)),
+        Plain::Double(value) => Scalar::Float(value),
+        Plain::Text(text) => Scalar::Text(text.into()),
+        Plain::Char(c) => Scalar::Text(c.to_string().into()),
+        Plain::CodeUnit(unit) => Scalar::Integer(unit.into()),
+        Plain::Id(id) => Scalar::Id(id),
+        Plain::Decimal(number) => Scalar::Float(number.parse().unwrap_or(f64::NAN)),
+        Plain::Time(text) | Plain::Words(text) => Scalar::Text(text.into()),
+        other => Scalar::Text(format!("{other:?}").into()),
     }
 }
 

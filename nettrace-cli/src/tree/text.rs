@@ -7,12 +7,12 @@ use std::{
 };
 
 use nettrace_reader::Event;
-use nettrace_views::model::{Clock, Time};
+use nettrace_views::model::{Clock, Time, label_name};
 
 use crate::{
     dump::text::{write_fields, write_what},
     event_types::EventType,
-    payload::{LabelValue, Payload, is_id, label_name},
+    payload::{LabelValue, Payload, is_id},
     seconds::Seconds,
     spelling::OneLine,
     tree::{

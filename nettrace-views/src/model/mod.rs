@@ -7,6 +7,7 @@
 //! | how a span, an event type or a process is called | [`span_name`], [`event_name`], [`process_of`] |
 //! | what time it was | [`Clock`], [`Time`] |
 //! | what the values of an event mean | [`walk`], [`RustTypes`] |
+//! | in which form values and labels are shown | [`Plain`], [`label_name`] |
 //! | what code an address is of | [`FrameNames`] |
 //! | which spans are under way | [`KnownSpans`] |
 //! | how many spans there are | [`SpanCounts`] |
@@ -18,6 +19,7 @@ mod fields;
 mod frames;
 mod hex;
 mod ids;
+mod plain;
 mod shown;
 mod spans;
 mod types;
@@ -32,6 +34,7 @@ pub use self::{
     frames::FrameNames,
     hex::{Guid, Hex, hex},
     ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
+    plain::{Plain, Purpose, label_name},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},
     types::{

@@ -6,7 +6,7 @@ use foldhash::HashMap;
 use nettrace_reader::{Event, Label, LastLabels, Thread};
 
 use crate::{
-    model::Ids,
+    model::{Ids, Plain, Purpose, label_name},
     tables::{size_of, types::BATCH_BYTES},
 };
 
@@ -163,11 +163,13 @@ impl LabelFacts {
     fn of(labels: &[Label], key: &[u8]) -> Self {
         let mut facts = Self { key: key.into(), ids: Ids::of(labels), ..Self::default() };
         for label in labels {
-            match label {
-                Label::Text(key, value) => facts.others.push((key.clone(), value.clone())),
-                Label::Number(key, value) => facts.others.push((key.clone(), value.to_string())),
-                _ => {}
-            }
+            let value = match Plain::of_label(label) {
+                _ if Purpose::of(label) != Purpose::Detail => continue,
+                Plain::Text(text) => text.to_owned(),
+                Plain::Signed(number) => number.to_string(),
+                _ => continue,
+            };
+            facts.others.push((label_name(label).to_owned(), value));
         }
         let texts = facts.others.iter();
         facts.size = texts.map(|(key, value)| 64 + 2 * (key.len() + value.len())).sum();

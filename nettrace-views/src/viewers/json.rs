@@ -5,7 +5,7 @@ use std::{collections::HashMap, io::Write};
 use nettrace_reader::Value;
 
 use crate::{
-    model::{FileTime, Guid, hex, is_hidden, json_escape},
+    model::{Plain, hex, is_hidden, json_escape},
     viewers::values::Details,
 };
 
@@ -173,44 +173,29 @@ pub(crate) fn list<T>(
 }
 
 fn write_value(out: &mut Vec<u8>, value: &Value<'_>) {
-    match value {
-        Value::Bool(value) => show(out, value),
-        Value::I8(value) => signed(out, (*value).into()),
-        Value::U8(value) => decimal(out, (*value).into()),
-        Value::I16(value) => signed(out, (*value).into()),
-        Value::U16(value) => decimal(out, (*value).into()),
-        Value::I32(value) => signed(out, (*value).into()),
-        Value::U32(value) => decimal(out, (*value).into()),
-        Value::I64(value) => signed(out, *value),
-        Value::U64(value) => integer(out, false, *value),
+    match Plain::of(value) {
+        Plain::Bool(value) => show(out, value),
+        Plain::Signed(value) => signed(out, value),
+        Plain::Unsigned(value) => integer(out, false, value),
         // The shortest digits that give the same number in 32 bits.
-        Value::F32(value) if value.is_finite() => show(out, format_args!("{value:?}")),
-        Value::F32(value) => float(out, (*value).into()),
-        Value::F64(value) => float(out, *value),
-        Value::Text(value) => string(out, value),
-        Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
-            Some(c) => string(out, c.encode_utf8(&mut [0; 4])),
-            None => show(out, unit),
-        },
-        Value::Utf8CodeUnit(unit) if unit.is_ascii() => {
-            string(out, char::from(*unit).encode_utf8(&mut [0; 4]));
+        Plain::Single(value) if value.is_finite() => show(out, format_args!("{value:?}")),
+        Plain::Single(value) => float(out, value.into()),
+        Plain::Double(value) => float(out, value),
+        Plain::Text(value) => string(out, value),
+        Plain::Char(c) => string(out, c.encode_utf8(&mut [0; 4])),
+        Plain::CodeUnit(unit) => show(out, unit),
+        Plain::Time(text) | Plain::Id(text) | Plain::Decimal(text) | Plain::Words(text) => {
+            string(out, &text);
         }
-        Value::Utf8CodeUnit(unit) => show(out, unit),
-        Value::DateTime(time) => string(out, &time.to_string()),
-        Value::FileTime(units) => string(out, &FileTime(*units).to_string()),
-        Value::Guid(bytes) => string(out, &Guid(bytes).to_string()),
-        Value::Decimal(number) => string(out, &number.to_string()),
-        Value::Bytes(bytes) => string(out, &format!("0x{}", hex(bytes))),
-        Value::Array(values) => list(out, values.iter(), write_value),
-        Value::Object(fields) => {
+        Plain::Bytes(bytes) => string(out, &format!("0x{}", hex(bytes))),
+        Plain::Array(values) => list(out, values.iter(), write_value),
+        Plain::Object(fields) => {
             let mut members = Vec::new();
             for (name, value) in fields {
                 Members::value(&mut members, &quoted(name), value);
             }
             write_members(out, &[&members]);
         }
-        // A kind of value that this crate does not know.
-        other => string(out, &format!("{other:?}")),
     }
 }
 

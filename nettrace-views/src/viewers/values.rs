@@ -3,7 +3,7 @@
 
 use nettrace_reader::{Label, Value};
 
-use crate::model::{Guid, Hex, Stated, Time};
+use crate::model::{Plain, Purpose, Stated, Time, label_name};
 
 /// Writes details in the form of a target, each with its key.
 pub(crate) trait Details {
@@ -87,14 +87,14 @@ fn meant<D: Details>(out: &mut Vec<u8>, key: &Key, value: &Value<'_>) {
 
 /// Writes a label. Labels that replace properties of the type are not written.
 pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
-    let mut name = |name: &str, value: &str| D::text(out, &D::plain_key(name), value);
-    match label {
-        Label::ActivityId(id) => name("ActivityId", &Guid(id).to_string()),
-        Label::RelatedActivityId(id) => name("RelatedActivityId", &Guid(id).to_string()),
-        Label::TraceId(id) => name("TraceId", Hex::of(id).text()),
-        Label::SpanId(id) => name("SpanId", Hex::of(&id.to_be_bytes()).text()),
-        Label::Text(key, text) => name(key, text),
-        Label::Number(key, number) => D::signed(out, &D::plain_key(key), *number),
+    if Purpose::of(label) == Purpose::Property {
+        return;
+    }
+    let key = D::plain_key(label_name(label));
+    match Plain::of_label(label) {
+        Plain::Text(text) => D::text(out, &key, text),
+        Plain::Signed(number) => D::signed(out, &key, number),
+        Plain::Id(text) | Plain::Words(text) => D::text(out, &key, &text),
         _ => {}
     }
 }

@@ -3,7 +3,7 @@
 use nettrace_reader::Value;
 
 use crate::{
-    model::{FileTime, Guid, hex},
+    model::{Plain, hex},
     viewers::{
         proto::{self, close, open},
         values::Details,
@@ -89,38 +89,25 @@ fn text(out: &mut Vec<u8>, text: &str) {
 
 fn write(out: &mut Vec<u8>, value: &Value<'_>) {
     use annotation::{BOOL, DICT, DOUBLE, INT, UINT};
-    match value {
-        Value::Bool(value) => proto::uint(out, BOOL, (*value).into()),
-        Value::I8(value) => proto::uint(out, INT, i64::from(*value) as u64),
-        Value::U8(value) => proto::uint(out, UINT, (*value).into()),
-        Value::I16(value) => proto::uint(out, INT, i64::from(*value) as u64),
-        Value::U16(value) => proto::uint(out, UINT, (*value).into()),
-        Value::I32(value) => proto::uint(out, INT, i64::from(*value) as u64),
-        Value::U32(value) => proto::uint(out, UINT, (*value).into()),
-        Value::I64(value) => proto::uint(out, INT, *value as u64),
-        Value::U64(value) => proto::uint(out, UINT, *value),
-        Value::F32(value) => proto::double(out, DOUBLE, (*value).into()),
-        Value::F64(value) => proto::double(out, DOUBLE, *value),
-        Value::Text(value) => text(out, value),
-        Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
-            Some(c) => text(out, c.encode_utf8(&mut [0; 4])),
-            None => proto::uint(out, UINT, (*unit).into()),
-        },
-        Value::Utf8CodeUnit(unit) if unit.is_ascii() => {
-            text(out, char::from(*unit).encode_utf8(&mut [0; 4]));
+    match Plain::of(value) {
+        Plain::Bool(value) => proto::uint(out, BOOL, value.into()),
+        Plain::Signed(value) => proto::uint(out, INT, value as u64),
+        Plain::Unsigned(value) => proto::uint(out, UINT, value),
+        Plain::Single(value) => proto::double(out, DOUBLE, value.into()),
+        Plain::Double(value) => proto::double(out, DOUBLE, value),
+        Plain::Text(value) => text(out, value),
+        Plain::Char(c) => text(out, c.encode_utf8(&mut [0; 4])),
+        Plain::CodeUnit(unit) => proto::uint(out, UINT, unit.into()),
+        Plain::Time(value) | Plain::Id(value) | Plain::Decimal(value) | Plain::Words(value) => {
+            text(out, &value);
         }
-        Value::Utf8CodeUnit(unit) => proto::uint(out, UINT, (*unit).into()),
-        Value::DateTime(time) => text(out, &time.to_string()),
-        Value::FileTime(units) => text(out, &FileTime(*units).to_string()),
-        Value::Guid(bytes) => text(out, &Guid(bytes).to_string()),
-        Value::Decimal(number) => text(out, &number.to_string()),
-        Value::Bytes(bytes) => text(out, &format!("0x{}", hex(bytes))),
-        Value::Array(values) => {
+        Plain::Bytes(bytes) => text(out, &format!("0x{}", hex(bytes))),
+        Plain::Array(values) => {
             for value in values {
                 element(out, value);
             }
         }
-        Value::Object(fields) => {
+        Plain::Object(fields) => {
             for (name, value) in fields {
                 let member = open(out, DICT);
                 proto::bytes(out, annotation::NAME, name.as_bytes());
@@ -128,8 +115,6 @@ fn write(out: &mut Vec<u8>, value: &Value<'_>) {
                 close(out, member);
             }
         }
-        // A kind of value that this crate does not know.
-        other => text(out, &format!("{other:?}")),
     }
 }
 

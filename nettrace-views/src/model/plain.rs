@@ -1,0 +1,137 @@
+//! Values and labels in the few forms that outputs tell apart. A type of fields or a kind of labels
+//! that is new in the reader gets its form here, and then all outputs show it.
+
+use nettrace_reader::{Label, Value};
+
+use crate::model::{FileTime, Guid, Hex};
+
+/// A value as outputs show it.
+#[derive(Clone, Debug)]
+pub enum Plain<'v> {
+    /// True or false.
+    Bool(bool),
+    /// A number that could be negative.
+    Signed(i64),
+    /// A number that could not.
+    Unsigned(u64),
+    /// A float of 32 bits. Its shortest digits are fewer than those of the same number in 64 bits.
+    Single(f32),
+    /// A float of 64 bits.
+    Double(f64),
+    /// A text.
+    Text(&'v str),
+    /// A code unit that is a character.
+    Char(char),
+    /// A code unit that is none by itself.
+    CodeUnit(u16),
+    /// A time, in the form of RFC 3339.
+    Time(String),
+    /// An id: a GUID, or hexadecimal digits.
+    Id(String),
+    /// A number whose digits all count.
+    Decimal(String),
+    /// Bytes.
+    Bytes(&'v [u8]),
+    /// The elements of an array.
+    Array(&'v [Value<'v>]),
+    /// The names and values of an object's fields.
+    Object(&'v [(&'v str, Value<'v>)]),
+    /// In words, what has no other form.
+    Words(String),
+}
+
+impl<'v> Plain<'v> {
+    /// The form of a value.
+    #[must_use]
+    pub fn of(value: &'v Value<'v>) -> Self {
+        match value {
+            Value::Bool(value) => Self::Bool(*value),
+            Value::I8(value) => Self::Signed((*value).into()),
+            Value::U8(value) => Self::Unsigned((*value).into()),
+            Value::I16(value) => Self::Signed((*value).into()),
+            Value::U16(value) => Self::Unsigned((*value).into()),
+            Value::I32(value) => Self::Signed((*value).into()),
+            Value::U32(value) => Self::Unsigned((*value).into()),
+            Value::I64(value) => Self::Signed(*value),
+            Value::U64(value) => Self::Unsigned(*value),
+            Value::F32(value) => Self::Single(*value),
+            Value::F64(value) => Self::Double(*value),
+            Value::Text(text) => Self::Text(text),
+            Value::Utf16CodeUnit(unit) => match char::from_u32((*unit).into()) {
+                Some(c) => Self::Char(c),
+                None => Self::CodeUnit(*unit),
+            },
+            Value::Utf8CodeUnit(unit) if unit.is_ascii() => Self::Char(char::from(*unit)),
+            Value::Utf8CodeUnit(unit) => Self::CodeUnit((*unit).into()),
+            Value::DateTime(time) => Self::Time(time.to_string()),
+            Value::FileTime(units) => Self::Time(FileTime(*units).to_string()),
+            Value::Guid(bytes) => Self::Id(Guid(bytes).to_string()),
+            Value::Decimal(number) => Self::Decimal(number.to_string()),
+            Value::Bytes(bytes) => Self::Bytes(bytes),
+            Value::Array(values) => Self::Array(values),
+            Value::Object(fields) => Self::Object(fields),
+            Value::More(count) => Self::Words(format!("… and {count} more elements of no bytes")),
+            other => Self::Words(format!("{other:?}")),
+        }
+    }
+
+    /// The form of a label's value.
+    #[must_use]
+    pub fn of_label(label: &'v Label) -> Self {
+        match label {
+            Label::ActivityId(id) | Label::RelatedActivityId(id) => Self::Id(Guid(id).to_string()),
+            Label::TraceId(id) => Self::Id(Hex::of(id).text().to_owned()),
+            Label::SpanId(id) => Self::Id(Hex::of(&id.to_be_bytes()).text().to_owned()),
+            Label::Text(_, text) => Self::Text(text),
+            Label::Number(_, number) => Self::Signed(*number),
+            Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
+                Self::Unsigned((*value).into())
+            }
+            Label::Keywords(value) => Self::Unsigned(*value),
+            other => Self::Words(format!("{other:?}")),
+        }
+    }
+}
+
+/// The name of a label.
+#[must_use]
+pub fn label_name(label: &Label) -> &str {
+    match label {
+        Label::ActivityId(_) => "ActivityId",
+        Label::RelatedActivityId(_) => "RelatedActivityId",
+        Label::TraceId(_) => "TraceId",
+        Label::SpanId(_) => "SpanId",
+        Label::Text(key, _) | Label::Number(key, _) => key,
+        Label::OpCode(_) => "OpCode",
+        Label::Keywords(_) => "Keywords",
+        Label::Level(_) => "Level",
+        Label::Version(_) => "Version",
+        _ => "label",
+    }
+}
+
+/// What a label is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It says to which span or trace the event belongs.
+    Id,
+    /// It replaces a property of the event's type.
+    Property,
+    /// It says something more.
+    Detail,
+}
+
+impl Purpose {
+    /// What a label is for.
+    #[must_use]
+    pub fn of(label: &Label) -> Self {
+        use Label::{
+            ActivityId, Keywords, Level, OpCode, RelatedActivityId, SpanId, TraceId, Version,
+        };
+        match label {
+            ActivityId(_) | RelatedActivityId(_) | TraceId(_) | SpanId(_) => Self::Id,
+            OpCode(_) | Keywords(_) | Level(_) | Version(_) => Self::Property,
+            _ => Self::Detail,
+        }
+    }
+}
