@@ -26,7 +26,7 @@ mod args;
 mod convert;
 mod csv;
 mod dump;
-mod event_types;
+mod event_type;
 mod failure;
 mod file_name;
 mod files;

@@ -120,7 +120,7 @@ mod tests {
     use nettrace_reader::{Field, Metadata, Type, Value};
 
     use super::{CUT, Message, limit};
-    use crate::{event_types::EventType, payload::Payload};
+    use crate::{event_type::EventType, payload::Payload};
 
     fn fill(template: &str, bytes: usize) -> String {
         let field = |name: &str| Field { name: name.into(), ty: Type::UInt32 };

@@ -12,7 +12,7 @@ use serde::{
 };
 
 use crate::{
-    event_types::EventType,
+    event_type::EventType,
     spelling::{OneLine, not_finite},
     unique_names::{Names, all_differ},
 };

@@ -6,10 +6,13 @@ use std::{
 };
 
 use nettrace_reader::Event;
-use nettrace_views::report::{self, Describe, Report};
+use nettrace_views::{
+    model::PerType,
+    report::{self, Describe, Report},
+};
 
 use crate::{
-    convert::destination::Destination, event_types::EventTypes, failure::Failure, heph::Original,
+    convert::destination::Destination, event_type::EventType, failure::Failure, heph::Original,
     limits::Limits, payload::Payload, source::Source, summary::say, tree,
 };
 
@@ -92,16 +95,16 @@ pub(crate) fn page(
 
 /// Spells events as `nettrace tree` does.
 #[derive(Default)]
-struct AsTree(EventTypes);
+struct AsTree(PerType<EventType>);
 
 impl Describe for AsTree {
     fn event(&mut self, event: &Event<'_>) -> String {
-        let ty = self.0.of(event);
+        let ty = self.0.of(event, EventType::of);
         text(tree::text::event(event, ty, &Payload::of(event, ty)))
     }
 
     fn details(&mut self, event: &Event<'_>, is_start: bool) -> String {
-        let ty = self.0.of(event);
+        let ty = self.0.of(event, EventType::of);
         text(tree::text::details(event, &Payload::of(event, ty), is_start))
     }
 }

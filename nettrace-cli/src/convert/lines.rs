@@ -3,7 +3,10 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, Totals, Trace};
-use nettrace_views::{LeftOut, Target, model::process_id};
+use nettrace_views::{
+    LeftOut, Target,
+    model::{PerType, process_id},
+};
 use serde::Serialize;
 
 use crate::{
@@ -13,7 +16,7 @@ use crate::{
     },
     csv::Cell,
     dump::{self, Extra, Facts, processor},
-    event_types::{EventType, EventTypes},
+    event_type::EventType,
     payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
     spelling::{self, to_json},
 };
@@ -62,7 +65,7 @@ struct Lines<'w> {
     sink: &'w mut dyn Write,
     out: Vec<u8>,
     facts: Facts,
-    types: EventTypes,
+    types: PerType<EventType>,
     form: Form,
     is_csv: bool,
     left_out: Counts,
@@ -86,7 +89,7 @@ impl<'w> Lines<'w> {
             sink,
             out,
             facts,
-            types: EventTypes::default(),
+            types: PerType::default(),
             form,
             is_csv: !header.is_empty(),
             left_out: Counts::default(),
@@ -105,7 +108,7 @@ impl Target for Lines<'_> {
         if !self.is_csv {
             self.facts.names.learn(event);
         }
-        let ty = self.types.of(event);
+        let ty = self.types.of(event, EventType::of);
         let payload = Payload::of(event, ty);
         let Counts { damaged, undescribed, stacks } = &mut self.left_out;
         *damaged += u64::from(payload.error.is_some());

@@ -9,10 +9,10 @@ use std::{
 };
 
 use nettrace_reader::{Event, Trace};
-use nettrace_views::model::{Clock, FrameNames, Instant, label_name, process_id};
+use nettrace_views::model::{Clock, FrameNames, Instant, PerType, label_name, process_id};
 
 use crate::{
-    event_types::{EventType, EventTypes},
+    event_type::EventType,
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
     limits::Limits,
@@ -130,7 +130,7 @@ pub(crate) fn each(
     let clock = facts.clock;
     let mut filter = Filter::new(options, clock)?;
     let mut lines = Lines::new(options, out);
-    let mut types = EventTypes::default();
+    let mut types = PerType::default();
     let end = loop {
         if lines.has_enough() {
             summary.stopped_early();
@@ -148,7 +148,7 @@ pub(crate) fn each(
         if !filter.passes(&OfNetTrace { event: &event, clock }) {
             continue;
         }
-        let ty = types.of(&event);
+        let ty = types.of(&event, EventType::of);
         let payload = Payload::of(&event, ty);
         let names = |met: &mut dyn FnMut(&str)| {
             payload.fields.iter().for_each(|(name, _)| met(name));

@@ -7,7 +7,7 @@ use nettrace_views::model::{hex, label_name};
 
 use crate::{
     dump::{Extra, Shown},
-    event_types::EventType,
+    event_type::EventType,
     message::Message,
     payload::{LabelValue, Payload, quoted},
     seconds::Seconds,

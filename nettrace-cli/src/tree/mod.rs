@@ -15,11 +15,11 @@ use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
-use nettrace_views::model::{EndFields, Ids, Key, Role, place, process_id, span_name};
+use nettrace_views::model::{EndFields, Ids, Key, PerType, Role, place, process_id, span_name};
 
 use crate::{
     dump::Facts,
-    event_types::{EventType, EventTypes},
+    event_type::EventType,
     failure::Failure,
     heph::SUBSTREAM,
     limits::Limits,
@@ -71,7 +71,7 @@ pub(crate) fn run(
         version: events.major_version(),
         facts: Facts::of(events.trace()),
         is_from_heph: events.trace().value("nettrace.source") == Some("heph"),
-        types: EventTypes::default(),
+        types: PerType::default(),
         forest: Forest::new(options.tree_limit.saturating_mul(1 << 20), options.slow),
         events: 0,
         outside: 0,
@@ -121,7 +121,7 @@ struct Reading {
     version: u32,
     facts: Facts,
     is_from_heph: bool,
-    types: EventTypes,
+    types: PerType<EventType>,
     forest: Forest,
     events: u64,
     /// Events that belong to no span.
@@ -142,7 +142,7 @@ impl Reading {
         let Some(span) = ids.span else {
             match flow.filter(|_| self.options.trace.is_none()) {
                 Some(flow) => {
-                    let ty = self.types.of(event);
+                    let ty = self.types.of(event, EventType::of);
                     let payload = Payload::of(event, ty);
                     let text = inside(self.options.json, event, ty, &payload, &self.facts)?;
                     self.forest.keep_loose(flow, at, text);
@@ -155,7 +155,7 @@ impl Reading {
             self.other_traces += 1;
             return Ok(());
         }
-        let ty = self.types.of(event);
+        let ty = self.types.of(event, EventType::of);
         let payload = Payload::of(event, ty);
         let step = match Role::of(event.metadata(), ids.overrides.opcode, self.version) {
             role if !role.is_edge() => self.forest.inside(span, &ids, at),

@@ -11,7 +11,7 @@ use nettrace_views::model::{Clock, Time, label_name};
 
 use crate::{
     dump::text::{write_fields, write_what},
-    event_types::EventType,
+    event_type::EventType,
     payload::{LabelValue, Payload, is_id},
     seconds::Seconds,
     spelling::OneLine,

@@ -9,6 +9,7 @@
 //! | what the values of an event mean | [`walk`], [`RustTypes`] |
 //! | in which form values and labels are shown | [`Plain`], [`label_name`] |
 //! | what code an address is of | [`FrameNames`] |
+//! | what a reader keeps of each event type | [`PerType`] |
 //! | which spans are under way | [`KnownSpans`] |
 //! | how many spans there are | [`SpanCounts`] |
 //! | how text from elsewhere is shown | [`OneLine`], [`Json`] |
@@ -19,6 +20,7 @@ mod fields;
 mod frames;
 mod hex;
 mod ids;
+mod per_type;
 mod plain;
 mod shown;
 mod spans;
@@ -34,6 +36,7 @@ pub use self::{
     frames::FrameNames,
     hex::{Guid, Hex, hex},
     ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
+    per_type::PerType,
     plain::{Plain, Purpose, label_name},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},

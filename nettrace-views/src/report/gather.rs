@@ -7,8 +7,8 @@ use nettrace_reader::{Error, Event, LastLabels, SortedReader, Source};
 
 use crate::{
     model::{
-        Clock, EndFields, FrameNames, Ids, Part, Role, SpanCounts, event_name, place, process_id,
-        span_name,
+        Clock, EndFields, FrameNames, Ids, Part, PerType, Role, SpanCounts, event_name, place,
+        process_id, span_name,
     },
     report::{
         Describe, Options,
@@ -82,8 +82,7 @@ pub(crate) struct Gathered {
     version: u32,
     pub(crate) types: Vec<TypeCount>,
     type_index: HashMap<(String, u32, String), usize>,
-    known: HashMap<u32, Known>,
-    epoch: u64,
+    known: PerType<Known>,
     pub(crate) timeline: Timeline,
     /// Providers and their rows.
     pub(crate) providers: Vec<(String, usize)>,
@@ -125,8 +124,7 @@ impl Gathered {
             version: events.major_version(),
             types: Vec::new(),
             type_index: HashMap::default(),
-            known: HashMap::default(),
-            epoch: 0,
+            known: PerType::default(),
             timeline: Timeline::default(),
             providers: Vec::new(),
             thread_rows: BTreeMap::new(),
@@ -147,7 +145,7 @@ impl Gathered {
         self.events += 1;
         self.first = Some(self.first.map_or(ticks, |first| first.min(ticks)));
         self.last = self.last.max(ticks);
-        let mut known = self.known(event);
+        let known = self.known(event);
         let count = &mut self.types[known.ty];
         count.events += 1;
         count.payload_bytes += event.payload.len() as u64;
@@ -173,13 +171,11 @@ impl Gathered {
             self.spans.inside(span, at)
         } else {
             let metadata = event.metadata();
-            let name = *known.span.get_or_insert_with(|| {
+            let name = known.span.unwrap_or_else(|| {
                 let (name, place) = (event_name(metadata), place(metadata));
                 let place = place.as_deref().unwrap_or_default();
                 let name = self.spans.name(&metadata.provider, span_name(&name), place);
-                if let Some(known) = self.known.get_mut(&event.header.metadata_id) {
-                    known.span = Some(name);
-                }
+                self.known.of(event, |_| known).span = Some(name);
                 name
             });
             let (duration, outcome) = match role {
@@ -208,44 +204,30 @@ impl Gathered {
 
     /// What is known of the event's type.
     fn known(&mut self, event: &Event<'_>) -> Known {
-        if event.epoch() != self.epoch {
-            self.known.clear();
-            self.epoch = event.epoch();
-        }
-        if let Some(known) = self.known.get(&event.header.metadata_id) {
-            return *known;
-        }
-        let metadata = event.metadata();
-        let row = self.provider_row(&metadata.provider);
-        let (provider, name, id) = match self.types.len() < MOST_TYPES {
-            true => (&*metadata.provider, event_name(metadata).into_owned(), metadata.event_id),
-            false => ("", "(other types)".into(), 0),
-        };
-        let key = (provider.to_owned(), id, name.clone());
-        let ty = *self.type_index.entry(key).or_insert_with(|| {
-            let (provider, place) = (provider.to_owned(), place(metadata));
-            self.types.push(TypeCount { provider, name, id, place, events: 0, payload_bytes: 0 });
-            self.types.len() - 1
-        });
-        let end = EndFields::of(metadata);
-        let is_sample = FrameNames::is_sample(metadata);
-        let is_lesson = FrameNames::is_lesson(metadata);
-        let role = Role::of(metadata, None, self.version);
-        let counted = self.counts.name(metadata);
-        let known = Known { ty, row, span: None, is_sample, is_lesson, end, role, counted };
-        self.known.insert(event.header.metadata_id, known);
-        known
-    }
-
-    fn provider_row(&mut self, provider: &str) -> usize {
-        let provider =
-            if self.providers.len() < MOST_ROWS { provider } else { "(other providers)" };
-        if let Some((_, row)) = self.providers.iter().find(|(name, _)| name == provider) {
-            return *row;
-        }
-        let row = self.timeline.add_row();
-        self.providers.push((provider.to_owned(), row));
-        row
+        let Self { known, types, type_index, providers, timeline, counts, version, .. } = self;
+        *known.of(event, |metadata| {
+            let row = provider_row(providers, timeline, &metadata.provider);
+            let (provider, name, id) = match types.len() < MOST_TYPES {
+                true => (&*metadata.provider, event_name(metadata).into_owned(), metadata.event_id),
+                false => ("", "(other types)".into(), 0),
+            };
+            let key = (provider.to_owned(), id, name.clone());
+            let ty = *type_index.entry(key).or_insert_with(|| {
+                let (provider, place) = (provider.to_owned(), place(metadata));
+                types.push(TypeCount { provider, name, id, place, events: 0, payload_bytes: 0 });
+                types.len() - 1
+            });
+            Known {
+                ty,
+                row,
+                span: None,
+                is_sample: FrameNames::is_sample(metadata),
+                is_lesson: FrameNames::is_lesson(metadata),
+                end: EndFields::of(metadata),
+                role: Role::of(metadata, None, *version),
+                counted: counts.name(metadata),
+            }
+        })
     }
 
     fn thread_row(&mut self, event: &Event<'_>) -> usize {
@@ -289,6 +271,21 @@ impl Gathered {
         threads.sort_by_key(|it| (it.lost == 0, Reverse(it.events), it.index));
         threads
     }
+}
+
+/// The row of a provider.
+fn provider_row(
+    providers: &mut Vec<(String, usize)>,
+    timeline: &mut Timeline,
+    provider: &str,
+) -> usize {
+    let provider = if providers.len() < MOST_ROWS { provider } else { "(other providers)" };
+    if let Some((_, row)) = providers.iter().find(|(name, _)| name == provider) {
+        return *row;
+    }
+    let row = timeline.add_row();
+    providers.push((provider.to_owned(), row));
+    row
 }
 
 /// The text, or its begin if it is longer than so many characters.

@@ -8,7 +8,7 @@ use foldhash::HashMap;
 use nettrace_reader::{Event, Metadata};
 
 use crate::{
-    model::{EndFields, Role, event_name, span_name, walk},
+    model::{EndFields, PerType, Role, event_name, span_name, walk},
     tables::{
         column::{self, Column},
         events::{Common, Row},
@@ -53,10 +53,13 @@ pub(crate) struct TypeFacts {
 /// All event types of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
-    /// Those of the current epoch, by the ids in rows.
-    by_id: HashMap<u32, Rc<TypeFacts>>,
-    last: Option<(u32, Rc<TypeFacts>)>,
-    epoch: u64,
+    known: PerType<Rc<TypeFacts>>,
+    shapes: Shapes,
+}
+
+/// Which types have tables.
+#[derive(Debug, Default)]
+struct Shapes {
     tables: HashMap<Shape, usize>,
     /// Those of all tables.
     columns: usize,
@@ -90,29 +93,12 @@ impl Types {
         version: u32,
         make: impl FnOnce(&Metadata, &str, Place) -> usize,
     ) -> Rc<TypeFacts> {
-        let id = event.header.metadata_id;
-        if event.epoch() == self.epoch {
-            if let Some((last, ty)) = &self.last {
-                if *last == id {
-                    return Rc::clone(ty);
-                }
-            }
-        } else {
-            self.epoch = event.epoch();
-            self.by_id.clear();
-        }
-        let ty = match self.by_id.get(&id) {
-            Some(ty) => Rc::clone(ty),
-            None => {
-                let ty = Rc::new(self.add(event.metadata(), version, make));
-                self.by_id.insert(id, Rc::clone(&ty));
-                ty
-            }
-        };
-        self.last = Some((id, Rc::clone(&ty)));
-        ty
+        let Self { known, shapes } = self;
+        Rc::clone(known.of(event, |metadata| Rc::new(shapes.add(metadata, version, make))))
     }
+}
 
+impl Shapes {
     fn add(
         &mut self,
         metadata: &Metadata,

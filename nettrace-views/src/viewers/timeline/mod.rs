@@ -17,11 +17,11 @@ pub(crate) use self::counters::CounterValue;
 use self::{
     labels::{Keys, Labels},
     threads::Threads,
-    types::{Ending, EventType, Types},
+    types::{Ending, EventType},
 };
 use crate::{
     LeftOut, Target,
-    model::{Clock, FrameNames, Lesson, Observed, Part, Role, process_of, walk},
+    model::{Clock, FrameNames, Lesson, Observed, Part, PerType, Role, process_of, walk},
     viewers::{
         Options,
         spans::{Begin, Draw, End, Spans},
@@ -112,7 +112,7 @@ pub(crate) struct Timeline<F: Form, W> {
     clock: Clock,
     process: Option<u64>,
     epoch: u64,
-    types: Types,
+    types: PerType<Rc<EventType>>,
     threads: Threads,
     spans: Spans,
     samples: Samples,
@@ -172,7 +172,7 @@ impl<F: Form, W: Write> Timeline<F, W> {
             clock: Clock::of(trace),
             process: process_of(trace),
             epoch: 0,
-            types: Types::default(),
+            types: PerType::default(),
             threads: Threads::default(),
             spans: Spans::new(options.spans_limit),
             samples: Samples::default(),
@@ -200,7 +200,6 @@ impl<F: Form, W: Write> Timeline<F, W> {
     #[cold]
     fn begin_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
-        self.types.clear();
         self.threads.begin_epoch(epoch, &mut self.spans, &mut self.out);
     }
 
@@ -245,7 +244,9 @@ impl<F: Form, W: Write> Timeline<F, W> {
             }
         };
         self.labels.read(event);
-        let ty = self.types.of(event, self.version, &mut self.form, &mut self.out);
+        let Self { types, version, form, out, .. } = self;
+        let ty = types.of(event, |of| Rc::new(EventType::new(of, *version, form, out)));
+        let ty = Rc::clone(ty);
         let role = match self.labels.ids.overrides.opcode {
             Some(code) if header.label_list != 0 => {
                 Role::of(event.metadata(), Some(code), self.version)

@@ -14,9 +14,6 @@ use crate::{
     },
 };
 
-/// Types with ids below this are found by their position.
-const SMALL: u32 = 1 << 16;
-
 /// The names of the levels from 1 to 3. Less severe events do not state theirs.
 const LEVELS: [&str; 3] = ["Critical", "Error", "Warning"];
 
@@ -42,62 +39,13 @@ pub(super) struct EventType {
     pub(super) end: EndFields,
 }
 
-/// The types that the source has defined.
-#[derive(Debug, Default)]
-pub(super) struct Types {
-    small: Vec<Option<Rc<EventType>>>,
-    large: std::collections::HashMap<u32, Rc<EventType>>,
-}
-
-impl Types {
-    /// The type of an event.
-    #[inline]
-    pub(super) fn of(
-        &mut self,
-        event: &Event<'_>,
-        version: u32,
-        form: &mut impl Form,
-        out: &mut Vec<u8>,
-    ) -> Rc<EventType> {
-        let id = event.header.metadata_id;
-        match self.small.get(id as usize) {
-            Some(Some(ty)) => Rc::clone(ty),
-            _ => self.other(event, version, form, out),
-        }
-    }
-
-    #[cold]
-    fn other(
-        &mut self,
-        event: &Event<'_>,
-        version: u32,
-        form: &mut impl Form,
-        out: &mut Vec<u8>,
-    ) -> Rc<EventType> {
-        let id = event.header.metadata_id;
-        if let Some(ty) = self.large.get(&id) {
-            return Rc::clone(ty);
-        }
-        let ty = Rc::new(EventType::new(event.metadata(), version, form, out));
-        if id < SMALL {
-            let needed = self.small.len().max(id as usize + 1);
-            self.small.resize(needed, None);
-            self.small[id as usize] = Some(Rc::clone(&ty));
-        } else {
-            self.large.insert(id, Rc::clone(&ty));
-        }
-        ty
-    }
-
-    /// Forgets all types.
-    pub(super) fn clear(&mut self) {
-        self.small.clear();
-        self.large.clear();
-    }
-}
-
 impl EventType {
-    fn new<F: Form>(metadata: &Metadata, version: u32, form: &mut F, out: &mut Vec<u8>) -> Self {
+    pub(super) fn new<F: Form>(
+        metadata: &Metadata,
+        version: u32,
+        form: &mut F,
+        out: &mut Vec<u8>,
+    ) -> Self {
         let name = event_name(metadata);
         let event = form.name(&metadata.provider, &name, out);
         let role = Role::of(metadata, None, version);
