@@ -114,7 +114,7 @@ fn json<S: Serializer>(value: &Plain<'_>, serializer: S) -> Result<S::Ok, S::Err
         Plain::CodeUnit(unit) => serializer.serialize_u16(*unit),
         // A JSON number could lose digits of a decimal one.
         Plain::Time(text) | Plain::Id(text) | Plain::Decimal(text) | Plain::Words(text) => {
-            serializer.serialize_str(text)
+            serializer.collect_str(text)
         }
         Plain::Bytes(bytes) => serializer.collect_seq(*bytes),
         Plain::Array(_) | Plain::Object(_) => serializer.collect_str(&format_args!("{value:?}")),
@@ -179,7 +179,7 @@ impl fmt::Display for PlainValue<'_, '_> {
             }
             Plain::CodeUnit(unit) => write!(f, "{unit:#06x}"),
             Plain::Time(text) | Plain::Id(text) | Plain::Decimal(text) | Plain::Words(text) => {
-                f.write_str(&text)
+                text.fmt(f)
             }
             Plain::Bytes(bytes) => write!(f, "0x{}", hex(bytes)),
             Plain::Object(fields) => {
@@ -247,7 +247,7 @@ impl fmt::Display for LabelValue<'_> {
             Plain::Unsigned(value) => value.fmt(f),
             Plain::Signed(number) => number.fmt(f),
             Plain::Text(text) => write!(f, "{text:?}"),
-            Plain::Id(text) | Plain::Words(text) => f.write_str(&text),
+            Plain::Id(text) | Plain::Words(text) => text.fmt(f),
             other => write!(f, "{other:?}"),
         }
     }

@@ -265,9 +265,9 @@ fn scalar(value: Plain<'_>) -> Scalar<'_> {
         Plain::Text(text) => Scalar::Text(text.into()),
         Plain::Char(c) => Scalar::Text(c.to_string().into()),
         Plain::CodeUnit(unit) => Scalar::Integer(unit.into()),
-        Plain::Id(id) => Scalar::Id(id),
-        Plain::Decimal(number) => Scalar::Float(number.parse().unwrap_or(f64::NAN)),
-        Plain::Time(text) | Plain::Words(text) => Scalar::Text(text.into()),
+        Plain::Id(id) => Scalar::Id(id.to_string()),
+        Plain::Decimal(number) => Scalar::Float(number.to_string().parse().unwrap_or(f64::NAN)),
+        Plain::Time(text) | Plain::Words(text) => Scalar::Text(text.to_string().into()),
         other => Scalar::Text(format!("{other:?}").into()),
     }
 }

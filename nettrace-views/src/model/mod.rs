@@ -37,7 +37,7 @@ pub use self::{
     hex::{Guid, Hex, hex},
     ids::{Ids, Key, Known, Overrides, Part, Role, SINGLE},
     per_type::PerType,
-    plain::{Plain, Purpose, label_name},
+    plain::{Plain, Purpose, Spelled, label_name},
     shown::{Json, OneLine, is_hidden, json_escape, to_json},
     spans::{KnownSpans, SpanRef},
     types::{

@@ -1,7 +1,9 @@
 //! Values and labels in the few forms that outputs tell apart. A type of fields or a kind of labels
 //! that is new in the reader gets its form here, and then all outputs show it.
 
-use nettrace_reader::{Label, Value};
+use std::fmt;
+
+use nettrace_reader::{Decimal, Label, Value, WallTime};
 
 use crate::model::{FileTime, Guid, Hex};
 
@@ -25,11 +27,11 @@ pub enum Plain<'v> {
     /// A code unit that is none by itself.
     CodeUnit(u16),
     /// A time, in the form of RFC 3339.
-    Time(String),
+    Time(Spelled<'v>),
     /// An id: a GUID, or hexadecimal digits.
-    Id(String),
+    Id(Spelled<'v>),
     /// A number whose digits all count.
-    Decimal(String),
+    Decimal(Spelled<'v>),
     /// Bytes.
     Bytes(&'v [u8]),
     /// The elements of an array.
@@ -37,7 +39,7 @@ pub enum Plain<'v> {
     /// The names and values of an object's fields.
     Object(&'v [(&'v str, Value<'v>)]),
     /// In words, what has no other form.
-    Words(String),
+    Words(Spelled<'v>),
 }
 
 impl<'v> Plain<'v> {
@@ -63,15 +65,15 @@ impl<'v> Plain<'v> {
             },
             Value::Utf8CodeUnit(unit) if unit.is_ascii() => Self::Char(char::from(*unit)),
             Value::Utf8CodeUnit(unit) => Self::CodeUnit((*unit).into()),
-            Value::DateTime(time) => Self::Time(time.to_string()),
-            Value::FileTime(units) => Self::Time(FileTime(*units).to_string()),
-            Value::Guid(bytes) => Self::Id(Guid(bytes).to_string()),
-            Value::Decimal(number) => Self::Decimal(number.to_string()),
+            Value::DateTime(time) => Self::Time(Spelled::WallTime(time)),
+            Value::FileTime(units) => Self::Time(Spelled::FileTime(FileTime(*units))),
+            Value::Guid(bytes) => Self::Id(Spelled::Guid(Guid(bytes))),
+            Value::Decimal(number) => Self::Decimal(Spelled::Decimal(number)),
             Value::Bytes(bytes) => Self::Bytes(bytes),
             Value::Array(values) => Self::Array(values),
             Value::Object(fields) => Self::Object(fields),
-            Value::More(count) => Self::Words(format!("… and {count} more elements of no bytes")),
-            other => Self::Words(format!("{other:?}")),
+            Value::More(count) => Self::Words(Spelled::More(*count)),
+            other => Self::Words(Spelled::Other(other)),
         }
     }
 
@@ -79,17 +81,58 @@ impl<'v> Plain<'v> {
     #[must_use]
     pub fn of_label(label: &'v Label) -> Self {
         match label {
-            Label::ActivityId(id) | Label::RelatedActivityId(id) => Self::Id(Guid(id).to_string()),
-            Label::TraceId(id) => Self::Id(Hex::of(id).text().to_owned()),
-            Label::SpanId(id) => Self::Id(Hex::of(&id.to_be_bytes()).text().to_owned()),
+            Label::ActivityId(id) | Label::RelatedActivityId(id) => {
+                Self::Id(Spelled::Guid(Guid(id)))
+            }
+            Label::TraceId(id) => Self::Id(Spelled::Digits(Hex::of(id))),
+            Label::SpanId(id) => Self::Id(Spelled::Digits(Hex::of(&id.to_be_bytes()))),
             Label::Text(_, text) => Self::Text(text),
             Label::Number(_, number) => Self::Signed(*number),
             Label::OpCode(value) | Label::Level(value) | Label::Version(value) => {
                 Self::Unsigned((*value).into())
             }
             Label::Keywords(value) => Self::Unsigned(*value),
-            other => Self::Words(format!("{other:?}")),
+            other => Self::Words(Spelled::Other(other)),
         }
+    }
+}
+
+/// What is shown as a text that the trace does not have. `Display` writes it.
+#[derive(Clone, Copy)]
+pub enum Spelled<'v> {
+    /// A GUID.
+    Guid(Guid<'v>),
+    /// Hexadecimal digits.
+    Digits(Hex),
+    /// A time in units of 100 ns.
+    FileTime(FileTime),
+    /// A time in eight parts.
+    WallTime(&'v WallTime),
+    /// A decimal number.
+    Decimal(&'v Decimal),
+    /// So many more elements of an array.
+    More(usize),
+    /// What this crate does not know.
+    Other(&'v dyn fmt::Debug),
+}
+
+impl fmt::Display for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Guid(guid) => guid.fmt(f),
+            Self::Digits(hex) => f.write_str(hex.text()),
+            Self::FileTime(time) => time.fmt(f),
+            Self::WallTime(time) => time.fmt(f),
+            Self::Decimal(number) => number.fmt(f),
+            Self::More(count) => write!(f, "… and {count} more elements of no bytes"),
+            Self::Other(other) => other.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Spelled<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -163,8 +163,10 @@ impl LabelFacts {
     fn of(labels: &[Label], key: &[u8]) -> Self {
         let mut facts = Self { key: key.into(), ids: Ids::of(labels), ..Self::default() };
         for label in labels {
+            if Purpose::of(label) != Purpose::Detail {
+                continue;
+            }
             let value = match Plain::of_label(label) {
-                _ if Purpose::of(label) != Purpose::Detail => continue,
                 Plain::Text(text) => text.to_owned(),
                 Plain::Signed(number) => number.to_string(),
                 _ => continue,

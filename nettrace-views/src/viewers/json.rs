@@ -185,7 +185,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value<'_>) {
         Plain::Char(c) => string(out, c.encode_utf8(&mut [0; 4])),
         Plain::CodeUnit(unit) => show(out, unit),
         Plain::Time(text) | Plain::Id(text) | Plain::Decimal(text) | Plain::Words(text) => {
-            string(out, &text);
+            string(out, &text.to_string());
         }
         Plain::Bytes(bytes) => string(out, &format!("0x{}", hex(bytes))),
         Plain::Array(values) => list(out, values.iter(), write_value),

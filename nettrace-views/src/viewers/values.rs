@@ -94,7 +94,7 @@ pub(crate) fn label<D: Details>(out: &mut Vec<u8>, label: &Label) {
     match Plain::of_label(label) {
         Plain::Text(text) => D::text(out, &key, text),
         Plain::Signed(number) => D::signed(out, &key, number),
-        Plain::Id(text) | Plain::Words(text) => D::text(out, &key, &text),
+        Plain::Id(text) | Plain::Words(text) => D::text(out, &key, &text.to_string()),
         _ => {}
     }
 }

@@ -99,7 +99,7 @@ fn write(out: &mut Vec<u8>, value: &Value<'_>) {
         Plain::Char(c) => text(out, c.encode_utf8(&mut [0; 4])),
         Plain::CodeUnit(unit) => proto::uint(out, UINT, unit.into()),
         Plain::Time(value) | Plain::Id(value) | Plain::Decimal(value) | Plain::Words(value) => {
-            text(out, &value);
+            text(out, &value.to_string());
         }
         Plain::Bytes(bytes) => text(out, &format!("0x{}", hex(bytes))),
         Plain::Array(values) => {
