@@ -82,7 +82,8 @@ pub(crate) struct AsNetTrace {
     event_ids: HashSet<(String, u32)>,
     /// The last id that replaced another.
     last_event_id: u32,
-    threads: HashMap<u32, Stream>,
+    /// By the ids of streams, so that the same trace becomes the same bytes.
+    threads: BTreeMap<u32, Stream>,
     edges: Edges,
     batch: Batch,
     /// Is added to all times, so that the epoch is a whole millisecond.
@@ -132,7 +133,7 @@ impl AsNetTrace {
             types: HashMap::new(),
             event_ids: HashSet::new(),
             last_event_id: REPLACING,
-            threads: HashMap::new(),
+            threads: BTreeMap::new(),
             edges: Edges::default(),
             batch: Batch::default(),
             rest: 0,
