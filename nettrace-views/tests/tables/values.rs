@@ -6,7 +6,7 @@ use nettrace_reader::{Event, Reader};
 use nettrace_views::tables::{Options, Tables, write};
 use testkit::{
     reference::dotnet_traces,
-    streams::{odd, random, samples, v5_samples},
+    streams::{EventType, Row, Stream, odd, random, samples, v5_samples},
 };
 
 use crate::support::{Table, expected, tables};
@@ -148,4 +148,24 @@ fn random_traces() {
             compare(&format!("seed {seed}"), &source, &parquet);
         }
     }
+}
+
+/// While a span is under way, its id says nothing of others: neither the span of another provider
+/// that has the same name, nor one that one event stands for.
+#[test]
+fn an_id_that_is_taken_is_of_that_span() {
+    let ty = |id, provider, name| EventType::new(id, provider, id, name);
+    let row = |number: u32| Row::new(5, number, 1000 + u64::from(number)).metadata(number);
+    let mut stream = Stream::new();
+    stream
+        .metadata(&ty(1, "Shop", "WorkStart").optional(&[1, 1]))
+        .metadata(&ty(2, "Bank", "WorkStop").optional(&[1, 2]))
+        .metadata(&ty(3, "Shop", "Work").optional_text(6, &["nettrace.span", "single"]))
+        .metadata(&ty(4, "Shop", "WorkStop").optional(&[1, 2]))
+        .thread(5)
+        .label_lists(1, &[&[vec![3; 17], [&[4][..], &7_u64.to_le_bytes()].concat()]])
+        .events(&[1, 2, 3, 4].map(|number| row(number).labels(1)));
+    let tables = convert(&stream.end(), Tables::Parquet).unwrap();
+    let spans = &tables["spans"];
+    assert_eq!((spans.column("start_event"), spans.column("end_event")), (vec!["0"], vec!["3"]));
 }
