@@ -46,6 +46,11 @@ impl Template {
         }
         Self { text: text.to_owned(), places }
     }
+
+    /// Whether the message has the value of this field.
+    pub(crate) fn shows(&self, field: usize) -> bool {
+        self.places.iter().any(|(_, number)| *number == field)
+    }
 }
 
 /// The most bytes of a message, for a payload of so many bytes. Each byte can be a number with a
@@ -55,7 +60,7 @@ fn limit(payload: usize) -> usize {
 }
 
 /// Stands at the end of a message that is longer.
-const CUT: &str = "… (cut)";
+pub(crate) const CUT: &str = "… (cut)";
 
 /// A template, and the payload that fills it.
 #[derive(Debug)]

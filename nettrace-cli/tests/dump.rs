@@ -140,14 +140,12 @@ fn text() {
     let lines: Vec<_> = stdout(&output).lines().collect();
     let expected = [
         "2026-03-04T05:06:07.089010000Z   0.000010000 s Warning       [worker 5 1005] \
-         Shop-Till/Sold: sold 3 tea, {unknown} count=3 what=\"tea\" \
-         {ActivityId=abababab-abab-abab-abab-abababababab} \
-         {TraceId=4bf902030405060708090a0b0c0d0efa} {SpanId=800000000000000a} {region=\"north\"} \
+         Shop-Till/Sold [800000000000000a]: sold 3 tea, {unknown} {region=\"north\"} \
          {region=\"south\"} {shelf=-3}",
         "2026-03-04T05:06:07.089020000Z   0.000020000 s Verbose       [worker 5 1005] \
          Shop-Door/Idle",
         "2026-03-04T05:06:07.089030000Z   0.000030000 s Error         [worker 5 1005] \
-         Shop-Till/Sold/Start: sold -1 a\\n\"b\", {unknown} count=-1 what=\"a\\n\\\"b\\\"\" \
+         Shop-Till/Sold/Start: sold -1 a\\n\"b\", {unknown} \
          {Level=2} {OpCode=1}",
         "2026-03-04T05:06:07.089040000Z   0.000040000 s 17            [worker 6 1006] \
          Shop-Till/SumStart list=0x0709",
@@ -168,6 +166,11 @@ fn text() {
         stack: 0x1234 0xffff800000000001 description: a sale payload: 0x030000000300740065006100";
     assert!(lines[0].ends_with(extras), "{}", lines[0]);
     assert!(lines[4].ends_with("Idle captured by [worker 6 1006] number 2 sorted payload: 0x"));
+    let output = nettrace(&["dump", "-", "--show", "ids", "--head", "1"], &trace());
+    let ids = "[800000000000000a]: sold 3 tea, {unknown} \
+        {ActivityId=abababab-abab-abab-abab-abababababab} \
+        {TraceId=4bf902030405060708090a0b0c0d0efa} {SpanId=800000000000000a} {region=";
+    assert!(stdout(&output).contains(ids), "{}", stdout(&output));
 }
 
 #[test]
@@ -246,7 +249,7 @@ fn ids_have_one_spelling() {
     let (trace_id, span_id) = ("4bf902030405060708090a0b0c0d0efa", "800000000000000a");
     let header = format!("00-{trace_id}-{span_id}-01");
     let of_header: Vec<_> = header.split('-').collect();
-    for args in [&["dump", "-"][..], &["dump", "-", "--json"]] {
+    for args in [&["dump", "-", "--show", "ids"][..], &["dump", "-", "--json"]] {
         let all = nettrace(args, &trace);
         for (label, id) in [("TraceId", of_header[1]), ("SpanId", of_header[2])] {
             let lines: Vec<_> = stdout(&all).lines().filter(|line| line.contains(id)).collect();
@@ -530,7 +533,7 @@ fn rust_types() {
     let output = nettrace(&["dump", "-"], &trace);
     let line = stdout(&output).to_owned();
     for shown in [
-        "E: 1.5ms none took=1.5ms nanos=1500000 some=3 none=none byte=9 list=0x0708 ",
+        "E: 1.5ms none nanos=1500000 some=3 byte=9 list=0x0708 ",
         " spans=[(at=1970-01-01T00:00:01.000000001Z maybe=2ns), \
             (at=1969-12-31T23:59:59.999999999Z maybe=none)]",
         " nested=5 options=[none, 6] plain=[4]\n",

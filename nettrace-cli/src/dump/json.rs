@@ -66,6 +66,8 @@ impl Shown<'_> {
     fn extra<M: SerializeMap>(&self, extra: Extra, map: &mut M) -> Result<(), M::Error> {
         let event = self.event;
         match extra {
+            // The labels have them.
+            Extra::Ids => Ok(()),
             Extra::CaptureThread => {
                 let thread = &event.capture_thread().thread;
                 map.serialize_entry("capture_thread", &thread.os_thread_id)?;

@@ -40,6 +40,9 @@ pub(crate) struct DumpOptions {
 /// The parts of an event that are shown only on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Extra {
+    /// All ids of the event. Otherwise a line has the short id of its span, as tree has it. JSON
+    /// has all ids in any case
+    Ids,
     /// The thread that recorded the event. It may be another than the thread that the event is
     /// about
     CaptureThread,

@@ -7,16 +7,15 @@ use std::{
 };
 
 use nettrace_reader::Event;
-use nettrace_views::model::{Clock, Time, label_name};
+use nettrace_views::model::{Clock, Time};
 
 use crate::{
-    dump::text::{write_fields, write_what},
+    dump::text::{write_fields, write_key, write_label, write_what},
     event_type::EventType,
-    payload::{LabelValue, Payload, is_id},
+    payload::{Payload, is_id},
     seconds::Seconds,
     spelling::OneLine,
     tree::{
-        Key,
         forest::{Forest, Span, State},
         id_text,
         order::{Length, Node, Outside, Trees},
@@ -146,13 +145,7 @@ impl<'a> Tree<'a> {
             }
             None => write!(out, "(neither start nor end)")?,
         }
-        match &span.key {
-            Key::Span(_, id) => write!(out, " [{id}]")?,
-            Key::Activity(id) => match id.path_in(span.process).or(id.path()) {
-                Some(path) => write!(out, " ({path})")?,
-                None => write!(out, " [{id}]")?,
-            },
-        }
+        write_key(&span.key, span.process, out)?;
         match span.state {
             State::OnlyStopped if span.outcome.is_some() => write!(out, " (no start)")?,
             State::Single => write!(out, " (single)")?,
@@ -222,7 +215,7 @@ pub(crate) fn event(
     payload: &Payload<'_>,
 ) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(USUAL);
-    write_what(event, ty, payload, None, &mut out)?;
+    write_what(event, ty, payload, &mut out)?;
     write_labels(event, &mut out)?;
     Ok(out)
 }
@@ -243,9 +236,7 @@ pub(crate) fn details(
 
 fn write_labels(event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
     let labels = event.labels();
-    labels.iter().filter(|label| !is_id(label)).try_for_each(|label| {
-        write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))
-    })
+    labels.iter().filter(|label| !is_id(label)).try_for_each(|label| write_label(label, out))
 }
 
 /// Nanoseconds with the nearest unit and three decimals.
