@@ -11,7 +11,7 @@ use clap_complete::Shell;
 #[cfg(feature = "parquet")]
 use crate::convert::TableOptions;
 #[cfg(unix)]
-use crate::live::{CollectOptions, CountersOptions, TopOptions, Which};
+use crate::live::{CollectOptions, CountersOptions, TailOptions, TopOptions, Which};
 use crate::{
     convert::{To, ViewOptions},
     dump::DumpOptions,
@@ -180,6 +180,17 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: CollectOptions,
     },
+    /// Show the events of a live process as they come, until Ctrl-C
+    ///
+    /// A line has the time of day (UTC), the level, and what the event says. `>` is the start of a
+    /// span. `<` is its end, with its duration and its outcome; what is inside is indented. The
+    /// process records only the providers and the level that are asked for. A summary goes to
+    /// standard error.
+    #[cfg(unix)]
+    Tail {
+        #[command(flatten)]
+        options: TailOptions,
+    },
     /// Change which events the session that NETTRACE_OUTPUT has started records
     ///
     /// The process is one of Rust that listens. The events that are chosen from now on replace the
@@ -232,6 +243,7 @@ impl Command {
             #[cfg(unix)]
             Self::Ps
             | Self::Collect { .. }
+            | Self::Tail { .. }
             | Self::Select { .. }
             | Self::Counters { .. }
             | Self::Top { .. } => None,

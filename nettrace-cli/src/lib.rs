@@ -16,6 +16,7 @@ use crate::{
     files::Files,
     heph::Trace,
     limits::Limits,
+    output::Output,
     source::Meanwhile,
     spelling::OneLine,
     summary::say,
@@ -26,7 +27,6 @@ mod args;
 mod convert;
 mod csv;
 mod dump;
-mod event_type;
 mod failure;
 mod file_name;
 mod files;
@@ -40,9 +40,9 @@ mod lines;
 #[cfg(unix)]
 mod live;
 mod merge;
-mod message;
 mod namesakes;
 mod nanoseconds;
+mod output;
 mod payload;
 mod report;
 mod seconds;
@@ -50,7 +50,6 @@ mod source;
 mod spelling;
 mod summary;
 mod tree;
-mod unique_names;
 mod verify;
 mod view;
 
@@ -65,8 +64,7 @@ pub fn main() -> ExitCode {
     // the folder.
     #[cfg(unix)]
     let _ = tempfile::env::override_temp_dir(&nettrace_diagnostics::__client::temporary_folder());
-    let stdout = io::stdout();
-    let mut out = io::BufWriter::with_capacity(1 << 16, stdout.lock());
+    let mut out = Output::of_stdout();
     // A message begins with the name of the one trace; several are named where it matters.
     let file = match args.command.traces() {
         Some([file]) => Some(file.clone()),
@@ -122,7 +120,7 @@ pub fn lines_of(
     convert::lines::write(events, is_csv, out)
 }
 
-fn run(args: Args, out: &mut impl Write) -> Result<(), Failure> {
+fn run(args: Args, out: &mut Output) -> Result<(), Failure> {
     let mut limits = args.limits;
     let meanwhile = args.command.meanwhile();
     let Some(paths) = args.command.traces() else { return run_live(args, out) };
@@ -180,18 +178,18 @@ fn read(
     trace: Trace,
     limits: Limits,
     name: &Path,
-    out: &mut impl Write,
+    out: &mut Output,
 ) -> Result<(), Failure> {
     match command {
         Command::Info { options, .. } => match trace {
             Trace::NetTrace(source) => info::run(source, limits, options, out),
             Trace::Heph(source) => heph::info(source, limits, options, out),
         },
-        Command::Dump { options, .. } => match trace {
+        Command::Dump { options, .. } => match trace.before_waiting(out.shown_before_waiting()) {
             Trace::NetTrace(source) => dump::run(source, limits, &options, out),
             Trace::Heph(source) => heph::dump(source, limits, &options, out),
         },
-        Command::Headers { filter, .. } => match trace {
+        Command::Headers { filter, .. } => match trace.before_waiting(out.shown_before_waiting()) {
             Trace::NetTrace(source) => headers::run(source, limits, &filter, out),
             Trace::Heph(source) => heph::headers(source, limits, &filter, out),
         },
@@ -232,7 +230,7 @@ fn read(
 }
 
 /// Runs a command that reads no trace.
-fn run_live(args: Args, out: &mut impl Write) -> Result<(), Failure> {
+fn run_live(args: Args, out: &mut Output) -> Result<(), Failure> {
     #[cfg(unix)]
     let limits = args.limits;
     match args.command {
@@ -240,6 +238,8 @@ fn run_live(args: Args, out: &mut impl Write) -> Result<(), Failure> {
         Command::Ps => live::ps(out),
         #[cfg(unix)]
         Command::Collect { options } => live::collect(&options, limits, out),
+        #[cfg(unix)]
+        Command::Tail { options } => live::tail(&options, limits, out),
         #[cfg(unix)]
         Command::Select { which, filters } => live::select(&which, &filters),
         #[cfg(unix)]

@@ -5,6 +5,8 @@ mod counters;
 mod datagrams;
 mod launch;
 mod providers;
+mod session;
+mod tail;
 mod top;
 mod watch;
 
@@ -20,6 +22,7 @@ pub(crate) use self::{
     collect::{CollectOptions, run as collect},
     counters::{CountersOptions, run as counters},
     providers::{Profile, Provider},
+    tail::{TailOptions, run as tail},
     top::{TopOptions, run as top},
 };
 

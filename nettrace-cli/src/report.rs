@@ -6,14 +6,15 @@ use std::{
 };
 
 use nettrace_reader::Event;
+use nettrace_views::text::{EventType, Payload};
 use nettrace_views::{
     model::PerType,
     report::{self, Describe, Report},
 };
 
 use crate::{
-    convert::destination::Destination, event_type::EventType, failure::Failure, heph::Original,
-    limits::Limits, payload::Payload, source::Source, summary::say, tree,
+    convert::destination::Destination, failure::Failure, heph::Original, limits::Limits,
+    source::Source, summary::say, tree,
 };
 
 /// Options of `report`.

@@ -59,6 +59,23 @@ pub(crate) fn watched(source: Bytes, size: Option<u64>, meanwhile: Meanwhile) ->
     Box::new(Watched { source, bar, seen: 0, started: Instant::now() })
 }
 
+/// Has `call` called before each read.
+pub(crate) fn before_reading(source: Bytes, call: impl FnMut() + Send + 'static) -> Bytes {
+    Box::new(Announced { source, call })
+}
+
+struct Announced<F> {
+    source: Bytes,
+    call: F,
+}
+
+impl<F: FnMut()> Read for Announced<F> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (self.call)();
+        self.source.read(buffer)
+    }
+}
+
 /// Removes the progress bar from the terminal, before something else is written there.
 pub(crate) fn hide_progress() {
     if let Some(bar) = SHOWN.get() {

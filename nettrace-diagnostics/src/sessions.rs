@@ -22,6 +22,9 @@ const LEAST_BUFFER: usize = 1 << 20;
 const PREFAULT: usize = 1 << 20;
 /// How much longer the end of a session may take than its client's patience.
 const MARGIN: Duration = Duration::from_secs(1);
+/// After how many bytes and how much time a reader is told that no older events follow. Until then
+/// a reader that sorts keeps what it has: somebody may look on.
+const ORDER: (u64, Duration) = (16 << 20, Duration::from_millis(250));
 
 /// A session, and the connection that its events go to.
 #[derive(Debug)]
@@ -135,6 +138,7 @@ fn session(collect: &Collect, client: Client, options: &Options) -> Result<Sessi
         .budget(budget)
         .prefault(PREFAULT)
         .on_full(on_full)
+        .sequence_points(ORDER.0, ORDER.1)
         .finish_timeout(options.patience + MARGIN)
         .start()
 }

@@ -38,7 +38,11 @@ use crate::input::{Pull, Window};
 /// # Ok(())
 /// # }
 /// ```
-pub struct ReadAhead(Reading);
+pub struct ReadAhead {
+    reading: Reading,
+    /// Called before the reader waits.
+    before: Option<Box<dyn FnMut() + Send>>,
+}
 
 enum Reading {
     Ahead(Ahead),
@@ -90,24 +94,58 @@ impl ReadAhead {
     pub fn new<R: Read + Send + 'static>(source: R) -> io::Result<Self> {
         let processors = thread::available_parallelism();
         if processors.is_ok_and(|processors| processors.get() == 1) {
-            return Ok(Self(Reading::Directly(Box::new(source))));
+            return Ok(Self::of(Reading::Directly(Box::new(source))));
         }
-        Ahead::new(source).map(|ahead| Self(Reading::Ahead(ahead)))
+        Ahead::new(source).map(|ahead| Self::of(Reading::Ahead(ahead)))
+    }
+
+    fn of(reading: Reading) -> Self {
+        Self { reading, before: None }
+    }
+
+    /// Has a function called on the reader's thread before the reader waits for the source: so a
+    /// program that shows events as they come can write out what it has, and not after each event.
+    ///
+    /// ```
+    /// use std::io::Write as _;
+    ///
+    /// use nettrace_reader::{ReadAhead, Reader};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let file = nettrace_reader::example();
+    /// let source = ReadAhead::new(std::io::Cursor::new(file))?;
+    /// let mut reader = Reader::new(source.before_waiting(|| {
+    ///     let _ = std::io::stdout().flush();
+    /// }))?;
+    /// while let Some(event) = reader.next_event()? {
+    ///     println!("{}", event.metadata().name);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn before_waiting(mut self, call: impl FnMut() + Send + 'static) -> Self {
+        self.before = Some(Box::new(call));
+        self
     }
 }
 
 impl Pull for ReadAhead {
     fn pull(&mut self, window: &mut Window, wanted: usize, consumed: u64) -> io::Result<usize> {
-        match &mut self.0 {
-            Reading::Ahead(ahead) => ahead.pull(window),
-            Reading::Directly(source) => source.pull(window, wanted, consumed),
+        let mut before = || self.before.iter_mut().for_each(|call| call());
+        match &mut self.reading {
+            Reading::Ahead(ahead) => ahead.pull(window, before),
+            Reading::Directly(source) => {
+                before();
+                source.pull(window, wanted, consumed)
+            }
         }
     }
 }
 
 impl fmt::Debug for ReadAhead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let has_thread = matches!(self.0, Reading::Ahead(_));
+        let has_thread = matches!(self.reading, Reading::Ahead(_));
         f.debug_struct("ReadAhead").field("has_thread", &has_thread).finish_non_exhaustive()
     }
 }
@@ -129,9 +167,13 @@ impl Ahead {
         }
     }
 
-    fn pull(&mut self, window: &mut Window) -> io::Result<usize> {
+    fn pull(&mut self, window: &mut Window, mut before: impl FnMut()) -> io::Result<usize> {
+        let piece = self.full.try_recv().or_else(|_| {
+            before();
+            self.full.recv()
+        });
         // Without a sender, the source has ended.
-        let Ok(piece) = self.full.recv() else { return Ok(0) };
+        let Ok(piece) = piece else { return Ok(0) };
         let Piece { mut buffer, len } = piece?;
         let held = window.held();
         if held <= ROOM.min(len) {
@@ -198,7 +240,7 @@ mod tests {
 
     /// Starts a thread, whatever the number of processors.
     fn ahead<R: Read + Send + 'static>(source: R) -> ReadAhead {
-        ReadAhead(Reading::Ahead(Ahead::new(source).unwrap()))
+        ReadAhead::of(Reading::Ahead(Ahead::new(source).unwrap()))
     }
 
     /// A source that returns pieces of all sizes, and then fails if it is told to.
@@ -241,7 +283,7 @@ mod tests {
             let source = Uneven { bytes: bytes.clone(), at: 0, reads: 0, fails };
             let mut input = Input::new(match has_thread {
                 true => ahead(source),
-                false => ReadAhead(Reading::Directly(Box::new(source))),
+                false => ReadAhead::of(Reading::Directly(Box::new(source))),
             });
             let sizes = [0, 1, 17, 32_000, ROOM - 1, ROOM + 1, 100, ASKED, 3 * ASKED, 5, 200_000];
             let mut at = 0;

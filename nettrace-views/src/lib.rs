@@ -3,6 +3,7 @@
 //! | module | what | feature |
 //! |---|---|---|
 //! | [`model`] | which span an event belongs to, names, times, frames | |
+//! | [`text`] | events as text for people | |
 //! | [`viewers`] | files for Perfetto, Chrome, speedscope, Firefox, pprof; flame graphs | `viewers`, on by default |
 //! | [`report`] | one page of HTML | `report`, on by default |
 //! | [`tables`] | Parquet and Arrow | `tables` |
@@ -31,6 +32,7 @@ pub mod report;
 #[cfg(feature = "tables")]
 pub mod tables;
 mod target;
+pub mod text;
 #[cfg(feature = "viewers")]
 pub mod viewers;
 

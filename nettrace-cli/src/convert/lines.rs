@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use nettrace_reader::{Event, Label, Totals, Trace};
+use nettrace_views::text::{EventType, LabelValue, Payload, is_id};
 use nettrace_views::{
     LeftOut, Target,
     model::{PerType, process_id},
@@ -16,8 +17,7 @@ use crate::{
     },
     csv::Cell,
     dump::{self, Extra, Facts, processor},
-    event_type::EventType,
-    payload::{JsonFields, JsonLabels, LabelValue, Payload, is_id},
+    payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},
 };
 

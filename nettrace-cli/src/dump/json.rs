@@ -2,12 +2,14 @@
 
 use std::io;
 
-use nettrace_views::model::{hex, process_id};
+use nettrace_views::{
+    model::{hex, process_id},
+    text::Message,
+};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     dump::{Extra, Shown, processor},
-    message::Message,
     payload::{JsonFields, JsonLabels},
     spelling::{self, to_json},
 };

@@ -9,16 +9,17 @@ use std::{
 };
 
 use nettrace_reader::{Event, Trace};
-use nettrace_views::model::{Clock, FrameNames, Instant, PerType, label_name, process_id};
+use nettrace_views::{
+    model::{Clock, FrameNames, Instant, PerType, label_name, process_id},
+    text::{EventType, Payload},
+};
 
 use crate::{
-    event_type::EventType,
     failure::Failure,
     filter::{Filter, FilterOptions, Subject, ThreadPattern},
     limits::Limits,
     lines::Lines,
     namesakes::Namesakes,
-    payload::Payload,
     source::Source,
     spelling,
     summary::Summary,
@@ -106,11 +107,13 @@ pub(crate) struct Facts {
     pub(crate) clock: Clock,
     /// What the events so far have said of code.
     pub(crate) names: FrameNames,
+    /// How many events were lost so far. Only [`each`] counts them.
+    pub(crate) lost: u64,
 }
 
 impl Facts {
     pub(crate) fn of(trace: &Trace) -> Self {
-        Self { clock: Clock::of(trace), names: FrameNames::default() }
+        Self { clock: Clock::of(trace), names: FrameNames::default(), lost: 0 }
     }
 }
 
@@ -139,6 +142,7 @@ pub(crate) fn each(
             summary.stopped_early();
             break Ok(());
         }
+        facts.lost = events.totals().lost;
         let event = match events.next_event() {
             Ok(Some(event)) => event,
             Ok(None) => break Ok(()),

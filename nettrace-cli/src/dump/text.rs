@@ -2,16 +2,16 @@
 
 use std::io::{self, Write};
 
-use nettrace_reader::{Event, Label, Thread};
-use nettrace_views::model::{Ids, Key, hex, label_name, process_id};
+use nettrace_reader::Thread;
+use nettrace_views::{
+    model::{Ids, hex, process_id},
+    text::{is_id, write_key, write_label, write_name, write_said},
+};
 
 use crate::{
     dump::{Extra, Shown},
-    event_type::EventType,
-    message::{CUT, Message},
-    payload::{LabelValue, Payload, is_id, quoted},
     seconds::Seconds,
-    spelling::{self, OneLine, Opcode},
+    spelling::{self, OneLine},
 };
 
 pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
@@ -43,80 +43,6 @@ pub(super) fn write(shown: &Shown<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         write_extra(*extra, shown, out)?;
     }
     writeln!(out)
-}
-
-/// Writes the provider and the name of an event, its message and its fields.
-pub(crate) fn write_what(
-    event: &Event<'_>,
-    ty: &EventType,
-    payload: &Payload<'_>,
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
-    write_name(event, None, out)?;
-    write_said(ty, payload, out)
-}
-
-/// Writes the provider and the name of an event, and the given place of its type.
-fn write_name(event: &Event<'_>, place: Option<&str>, out: &mut Vec<u8>) -> io::Result<()> {
-    let metadata = event.metadata();
-    let name = spelling::event_name(metadata);
-    let opcode = Opcode { opcode: event.opcode(), name: &name };
-    write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
-    match place {
-        Some(place) => write!(out, " ({})", OneLine(place)),
-        None => Ok(()),
-    }
-}
-
-/// Writes the short id of a span of this process, after a blank.
-pub(crate) fn write_key(key: &Key, process: u32, out: &mut Vec<u8>) -> io::Result<()> {
-    match key {
-        Key::Span(_, id) => write!(out, " [{id}]"),
-        Key::Activity(id) => match id.path_in(process).or(id.path()) {
-            Some(path) => write!(out, " ({path})"),
-            None => write!(out, " [{id}]"),
-        },
-    }
-}
-
-/// Writes the message of an event, and the fields that the message does not show.
-fn write_said(ty: &EventType, payload: &Payload<'_>, out: &mut Vec<u8>) -> io::Result<()> {
-    let Some(template) = &ty.message else { return write_fields(payload, &[], out) };
-    write!(out, ": {}", OneLine(Message { template, payload }))?;
-    let is_whole = !out.ends_with(CUT.as_bytes());
-    write_others(payload, |number, _| is_whole && template.shows(number), out)
-}
-
-/// Writes the fields but those named, each after a blank.
-pub(crate) fn write_fields(
-    payload: &Payload<'_>,
-    without: &[&str],
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
-    write_others(payload, |_, name| without.contains(&name), out)
-}
-
-/// Writes the fields but those that `without` names by number or name, each after a blank.
-fn write_others(
-    payload: &Payload<'_>,
-    without: impl Fn(usize, &str) -> bool,
-    out: &mut Vec<u8>,
-) -> io::Result<()> {
-    for (number, (name, value)) in payload.fields.iter().enumerate() {
-        if let Some(value) = value.as_ref().filter(|_| !without(number, name)) {
-            let value = quoted(value, payload.types.field(name));
-            write!(out, " {}={}", OneLine(name), OneLine(value))?;
-        }
-    }
-    if let Some(error) = &payload.error {
-        write!(out, " (the next field cannot be decoded: {error})")?;
-    }
-    Ok(())
-}
-
-/// Writes a label, after a blank.
-pub(crate) fn write_label(label: &Label, out: &mut Vec<u8>) -> io::Result<()> {
-    write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))
 }
 
 /// Writes the name and OS id of a thread, or its index in the trace if it has neither.

@@ -4,9 +4,12 @@ use std::{borrow::Cow, cmp::Ordering, fmt, str::FromStr};
 
 use nettrace_context::ActivityId;
 use nettrace_reader::{Label, Value};
-use nettrace_views::model::{Plain, label_name};
+use nettrace_views::{
+    model::{Plain, label_name},
+    text::Names,
+};
 
-use crate::{nanoseconds::nanoseconds, unique_names::Names};
+use crate::nanoseconds::nanoseconds;
 
 /// A condition on one field or label.
 #[derive(Clone, Debug)]

@@ -8,7 +8,10 @@ use std::{
 };
 
 use nettrace_reader::heph::{Event, Reader, Value};
-use nettrace_views::model::{self, Clock};
+use nettrace_views::{
+    model::{self, Clock},
+    text::{Names, PlainFloat},
+};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
@@ -18,12 +21,11 @@ use crate::{
     heph::{Epoch, HephSource},
     limits::Limits,
     lines::Lines,
-    payload::{JsonFloat, PlainFloat},
+    payload::JsonFloat,
     seconds::Seconds,
     source::Bytes,
     spelling::{OneLine, to_json},
     summary::{Printed, say},
-    unique_names::Names,
 };
 
 pub(crate) fn dump(

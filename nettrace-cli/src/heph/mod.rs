@@ -47,6 +47,18 @@ pub(crate) struct HephSource {
     epoch: Option<u64>,
 }
 
+impl Trace {
+    /// Has `call` called before the trace is waited for.
+    pub(crate) fn before_waiting(self, call: impl FnMut() + Send + 'static) -> Self {
+        match self {
+            Self::NetTrace(source) => Self::NetTrace(source.before_waiting(call)),
+            Self::Heph(HephSource { bytes, epoch }) => {
+                Self::Heph(HephSource { bytes: source::before_reading(bytes, call), epoch })
+            }
+        }
+    }
+}
+
 impl HephSource {
     fn read(self, limits: Limits) -> Reader<Bytes> {
         self.options(limits).open(self.bytes)

@@ -14,13 +14,13 @@ use std::{
 };
 
 use nettrace_reader::{Reader, ThreadTotals};
-use nettrace_views::model::{Clock, SpanCounts};
+use nettrace_views::{
+    model::{Clock, SpanCounts},
+    text::Names,
+};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
-use crate::{
-    failure::Failure, limits::Limits, namesakes::Namesakes, source::Source, spelling,
-    unique_names::Names,
-};
+use crate::{failure::Failure, limits::Limits, namesakes::Namesakes, source::Source, spelling};
 
 pub(crate) use self::{
     rate::{Rate, Rates},

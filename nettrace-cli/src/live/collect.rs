@@ -3,24 +3,23 @@
 use std::{
     ffi::OsString,
     fs::{self, File},
-    io::{self, ErrorKind, IsTerminal as _, Read as _, Write},
+    io::{self, ErrorKind, IsTerminal as _, Write},
     net::SocketAddr,
-    os::unix::{fs::OpenOptionsExt as _, net::UnixStream},
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use clap::ValueHint;
-use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted};
+use nettrace_diagnostics::__client::{Target, Wanted};
 use nettrace_reader as trace;
-use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{
     Profile, Provider, Which,
     datagrams::{self, Receive},
     find,
     launch::Launched,
+    session::{Session, Signals},
 };
 use crate::{
     convert::destination::{lock, open_stream, refuse_if_written},
@@ -34,8 +33,6 @@ use crate::{
 const CHUNK: usize = 64 << 10;
 /// More bytes than a trace has before the end of its first block.
 const LONGEST_HEAD: usize = 1 << 20;
-/// How long a process may take to end its trace.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What to collect, from which process, and where to.
 #[derive(Clone, Debug, clap::Args)]
@@ -134,7 +131,14 @@ pub(crate) fn run(
     }
     let held = Some(Vec::new());
     let mut copied = Copied { held, place, path: path.as_deref(), file: None, out, limits };
-    copy(&target, live, &signals, end, &mut |bytes| copied.take(bytes))?;
+    let mut session = Session::new(target, live, &signals, end)?;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        match session.next(&mut chunk)? {
+            0 => break,
+            count => copied.take(&chunk[..count])?,
+        }
+    }
     copied.end()?;
     if let (Some(file), Some(path)) = (&copied.file, &path) {
         // What has gone to a device or a pipe cannot be read again.
@@ -300,63 +304,6 @@ impl<'a> Place<'a> {
     }
 }
 
-/// Copies the trace until its end, which comes some time after `end`, after a signal, or when the
-/// process ends.
-fn copy(
-    target: &Target,
-    live: Live,
-    signals: &Signals,
-    end: Option<Instant>,
-    write: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let Live { id, mut stream } = live;
-    let mut stopping = None;
-    let mut end = end;
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        if end.is_some_and(|end| end <= Instant::now()) || signals.came() {
-            if stopping.is_some() {
-                // It is silent, or somebody is tired of waiting. What has come is written.
-                return Err(Failure::Process("the process does not end the trace".to_owned()));
-            }
-            // The process answers when it has written everything, so read on until then.
-            stopping = Some(target.begin_stop(id));
-            end = Some(Instant::now() + PATIENCE);
-        }
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        // Rounded up, so that the time is over when this wakes.
-        let left = left.map(|left| left + Duration::from_millis(1));
-        let mut polled =
-            [PollFd::new(&stream, PollFlags::IN), PollFd::new(&signals.pipe, PollFlags::IN)];
-        let timeout = left.and_then(|left| left.try_into().ok());
-        match poll(&mut polled, timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(Failure::Process(errno.to_string())),
-        }
-        if polled[0].revents().is_empty() {
-            continue;
-        }
-        match stream.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => {
-                write(&chunk[..count])?;
-                if stopping.is_some() {
-                    end = Some(Instant::now() + PATIENCE);
-                }
-            }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(cause) => {
-                return Err(ClientError::Io { path: target.path.clone(), cause }.into());
-            }
-        }
-    }
-    // If the process has ended by itself, nobody answers.
-    match stopping.map(|stopping| stopping.and_then(Stopping::answer)) {
-        Some(Err(error @ ClientError::Refused { .. })) => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Says what is in the file. It is an error if the trace breaks off.
 fn report(path: &Path, limits: Limits) -> Result<(), Failure> {
     let name = path.display();
@@ -366,36 +313,6 @@ fn report(path: &Path, limits: Limits) -> Result<(), Failure> {
     reader.read_to_end()?;
     let (events, lost) = (reader.totals().events, reader.totals().lost);
     Ok(summary::say(Some(format_args!("{name}: {events} events, {lost} lost")))?)
-}
-
-/// SIGINT and SIGTERM, which end a trace.
-pub(super) struct Signals {
-    /// Has a byte for each signal.
-    pub(super) pipe: UnixStream,
-}
-
-impl Signals {
-    pub(super) fn new() -> io::Result<Self> {
-        let (pipe, sender) = UnixStream::pair()?;
-        pipe.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
-        }
-        Ok(Self { pipe })
-    }
-
-    /// Waits so long for a signal. Whether one came.
-    pub(super) fn wait(&self, time: Duration) -> Result<bool, Failure> {
-        let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
-        match poll(&mut polled, time.try_into().ok().as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(self.came()),
-            Err(errno) => Err(Failure::Process(errno.to_string())),
-        }
-    }
-
-    pub(super) fn came(&self) -> bool {
-        (&self.pipe).read(&mut [0]).is_ok_and(|count| count > 0)
-    }
 }
 
 /// Reads a time: seconds, or a number with a unit.

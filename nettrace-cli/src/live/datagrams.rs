@@ -15,7 +15,7 @@ use rustix::{
     net::sockopt,
 };
 
-use super::collect::{Place, Signals};
+use super::{collect::Place, session::Signals};
 use crate::{failure::Failure, summary::say};
 
 /// For how many others a packet waits that came before its turn.

@@ -9,7 +9,7 @@ use std::{
 
 use nettrace_diagnostics::__client::Target;
 
-use super::collect::Signals;
+use super::session::Signals;
 use crate::{failure::Failure, summary};
 
 /// The variable by which a process waits at its own socket until a tool resumes it.

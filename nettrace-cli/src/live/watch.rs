@@ -13,7 +13,7 @@ use nettrace_diagnostics::__client::{ClientError, Live, Stopping, Target, Wanted
 use nettrace_reader::{Event, Reader, Totals};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::collect::Signals;
+use super::session::Signals;
 use crate::{failure::Failure, limits::Limits, spelling::OneLine};
 
 /// How long a process may take to end its trace.

@@ -3,12 +3,15 @@
 use std::io::Write;
 
 use nettrace_reader::Event;
-use nettrace_views::model::{Clock, Time};
+use nettrace_views::{
+    model::{Clock, Time},
+    text::{Payload, is_id},
+};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     failure::Failure,
-    payload::{JsonLabels, JsonValue, Payload, is_id},
+    payload::{JsonLabels, JsonValue},
     spelling::to_json,
     tree::{
         Key,

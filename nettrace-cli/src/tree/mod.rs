@@ -15,15 +15,16 @@ use std::io::{self, Write};
 
 use nettrace_context::TraceId;
 use nettrace_reader::{Event, Label, SortedReader};
-use nettrace_views::model::{EndFields, Ids, Key, PerType, Role, place, process_id, span_name};
+use nettrace_views::{
+    model::{EndFields, Ids, Key, PerType, Role, place, process_id, span_name},
+    text::{EventType, Payload},
+};
 
 use crate::{
     dump::Facts,
-    event_type::EventType,
     failure::Failure,
     heph::SUBSTREAM,
     limits::Limits,
-    payload::Payload,
     seconds::Seconds,
     source::Source,
     spelling,

@@ -7,12 +7,12 @@ use std::{
 };
 
 use nettrace_reader::Event;
-use nettrace_views::model::{Clock, Time};
+use nettrace_views::{
+    model::{Clock, Time},
+    text::{EventType, Payload, is_id, write_fields, write_key, write_label, write_what},
+};
 
 use crate::{
-    dump::text::{write_fields, write_key, write_label, write_what},
-    event_type::EventType,
-    payload::{Payload, is_id},
     seconds::Seconds,
     spelling::OneLine,
     tree::{

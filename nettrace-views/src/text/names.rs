@@ -14,7 +14,7 @@ const FEW: usize = 16;
 
 /// The names that are in use in an object.
 #[derive(Debug, Default)]
-pub(crate) struct Names<'a> {
+pub struct Names<'a> {
     few: Vec<Cow<'a, str>>,
     many: HashSet<Cow<'a, str>>,
     /// The last number that each name got that is there more than once.
@@ -23,7 +23,7 @@ pub(crate) struct Names<'a> {
 
 impl<'a> Names<'a> {
     /// Returns `name`, or its unique replacement.
-    pub(crate) fn unique(&mut self, name: &'a str) -> Cow<'a, str> {
+    pub fn unique(&mut self, name: &'a str) -> Cow<'a, str> {
         let mut unique = Cow::Borrowed(name);
         if self.contains(name) {
             let mut number = self.numbers.get(name).copied().unwrap_or(1);
@@ -48,7 +48,8 @@ impl<'a> Names<'a> {
 }
 
 /// Whether all names differ, so that none must be replaced. Fast for objects with few fields.
-pub(crate) fn all_differ<'a>(names: impl ExactSizeIterator<Item = &'a str> + Clone) -> bool {
+#[must_use]
+pub fn all_differ<'a>(names: impl ExactSizeIterator<Item = &'a str> + Clone) -> bool {
     if names.len() <= FEW {
         let mut rest = names;
         while let Some(name) = rest.next() {

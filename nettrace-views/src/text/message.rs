@@ -12,11 +12,11 @@ use std::{
     ops::Range,
 };
 
-use crate::payload::{Payload, PlainValue};
+use crate::text::{Payload, values::PlainValue};
 
 /// A template whose fields are looked up.
 #[derive(Debug, Default)]
-pub(crate) struct Template {
+pub struct Template {
     text: String,
     /// The places of fields, in their order: where they stand in the text, with their braces, and
     /// the number of the field.
@@ -25,7 +25,7 @@ pub(crate) struct Template {
 
 impl Template {
     /// Looks up the fields of a template by their names.
-    pub(crate) fn new(text: &str, names: &[String]) -> Self {
+    pub(super) fn new(text: &str, names: &[String]) -> Self {
         // Names differ, so no entry replaces another.
         let fields: HashMap<&str, usize> =
             names.iter().enumerate().map(|(number, name)| (&**name, number)).collect();
@@ -47,8 +47,9 @@ impl Template {
         Self { text: text.to_owned(), places }
     }
 
-    /// Whether the message has the value of this field.
-    pub(crate) fn shows(&self, field: usize) -> bool {
+    /// Whether the message has the value of this field, which is called by its place in the type.
+    #[must_use]
+    pub fn shows(&self, field: usize) -> bool {
         self.places.iter().any(|(_, number)| *number == field)
     }
 }
@@ -60,13 +61,15 @@ fn limit(payload: usize) -> usize {
 }
 
 /// Stands at the end of a message that is longer.
-pub(crate) const CUT: &str = "… (cut)";
+pub(super) const CUT: &str = "… (cut)";
 
-/// A template, and the payload that fills it.
+/// A template, and the payload that fills it: as text, the message.
 #[derive(Debug)]
-pub(crate) struct Message<'a> {
-    pub(crate) template: &'a Template,
-    pub(crate) payload: &'a Payload<'a>,
+pub struct Message<'a> {
+    /// The template of the event's type.
+    pub template: &'a Template,
+    /// The event's fields.
+    pub payload: &'a Payload<'a>,
 }
 
 impl fmt::Display for Message<'_> {
@@ -125,7 +128,7 @@ mod tests {
     use nettrace_reader::{Field, Metadata, Type, Value};
 
     use super::{CUT, Message, limit};
-    use crate::{event_type::EventType, payload::Payload};
+    use crate::text::{EventType, Payload};
 
     fn fill(template: &str, bytes: usize) -> String {
         let field = |name: &str| Field { name: name.into(), ty: Type::UInt32 };

@@ -1,0 +1,304 @@
+//! [`Lines`]: events while they come, for people who look on.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    io::{self, Write},
+    time::Duration,
+};
+
+use nettrace_reader::{Event, Value};
+
+use crate::{
+    model::{
+        Clock, EndFields, Ids, Key, Known, KnownSpans, OneLine, Part, Role, SpanRef, event_name,
+        place, process_id, span_name,
+    },
+    text::{
+        EventType, Payload, is_id, write_fields, write_key, write_label, write_name, write_said,
+    },
+};
+
+/// How lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Look {
+    /// A line for each event, which is indented by the depth of its span.
+    #[default]
+    Compact,
+    /// Several lines for each event: also its place in the source code, and the spans around it
+    /// with their fields.
+    Pretty,
+}
+
+/// Writes events in the order of time, each with its time of day (UTC), its level and what it says.
+/// `>` is the start of a span. `<` is its end, with its duration and its outcome.
+///
+/// The levels are those of other Rust libraries: `CRIT`, `ERROR`, `WARN`, `INFO`, and `DEBUG` for
+/// [`Verbose`](super::level). Texts from the trace stay on their line and have no escapes.
+///
+/// ```
+/// use nettrace_reader::Reader;
+/// use nettrace_views::{
+///     model::{Clock, PerType},
+///     text::{EventType, Lines, Look, Payload},
+/// };
+///
+/// # let file = nettrace_reader::example();
+/// let mut events = Reader::new(&file[..])?.sorted();
+/// let clock = Clock::of(events.trace());
+/// let (mut types, mut out) = (PerType::default(), Vec::new());
+/// let mut lines = Lines::new(Look::Compact, false);
+/// while let Some(event) = events.next_event()? {
+///     let ty = types.of(&event, EventType::of);
+///     lines.event(&event, ty, &Payload::of(&event, ty), clock, &mut out)?;
+/// }
+/// assert!(String::from_utf8(out)?.contains("/Sale"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Lines {
+    look: Look,
+    colors: bool,
+    open: KnownSpans<Open>,
+    lost: u64,
+}
+
+/// A span that is under way.
+#[derive(Debug)]
+struct Open {
+    depth: usize,
+    start: u64,
+    /// Provider and name.
+    name: String,
+    /// Its fields and labels.
+    said: Vec<u8>,
+    parent: Option<SpanRef>,
+}
+
+/// The major version of traces that are looked at while they come. In those of .NET, which are of
+/// version 5, no event stands for a whole span.
+const VERSION: u32 = 6;
+
+/// About how many bytes the spans under way may take. Beyond, the oldest are not known any more.
+const MOST_BYTES: usize = 16 << 20;
+
+/// The levels that are shown by more blanks than the level above.
+const MOST_INDENT: usize = 50;
+
+impl Lines {
+    /// Knows no span yet.
+    #[must_use]
+    pub fn new(look: Look, colors: bool) -> Self {
+        Self { look, colors, open: KnownSpans::new(MOST_BYTES), lost: 0 }
+    }
+
+    /// Writes an event.
+    ///
+    /// # Errors
+    /// None: the result is in memory.
+    pub fn event(
+        &mut self,
+        event: &Event<'_>,
+        ty: &EventType,
+        payload: &Payload<'_>,
+        clock: Clock,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let metadata = event.metadata();
+        let labels = event.labels();
+        let ids = Ids::of(&labels);
+        let role = Role::of(metadata, ids.overrides.opcode, VERSION);
+        let event_name = event_name(metadata);
+        let name = format!("{}/{}", metadata.provider, span_name(&event_name));
+        let own = ids.span.and_then(|key| self.open.find(key));
+        let known = own
+            .and_then(|own| self.open.get(own))
+            .map(|open| Known { is_open: true, has_name: open.name == name });
+        let part = if ids.span.is_some() { role.part(known) } else { Part::Outside };
+        let parent = match part {
+            Part::Inside => own,
+            _ => ids.related.and_then(|key| self.open.find(key)),
+        };
+        let ended = match part {
+            Part::Start | Part::Stop => own.and_then(|own| self.open.take(own)),
+            _ => None,
+        };
+        let depth = match (&ended, part) {
+            (Some(open), Part::Stop) => open.depth,
+            _ => parent.and_then(|it| self.open.get(it)).map_or(0, |open| open.depth + 1),
+        };
+        self.head(event, clock, out)?;
+        if self.look == Look::Compact {
+            write!(out, "{:width$}", "", width = 2 * depth.min(MOST_INDENT))?;
+        }
+        match part {
+            Part::Start => {
+                let dim = self.style(Style::DIM);
+                write!(out, "{dim}>{dim:#} {}", OneLine(&name))?;
+            }
+            Part::Stop | Part::Whole => {
+                let dim = self.style(Style::DIM);
+                write!(out, "{dim}<{dim:#} {}", OneLine(&name))?;
+            }
+            Part::Inside | Part::Outside => write_name(event, None, out)?,
+        }
+        if let Some(key) = &ids.span {
+            self.key(key, event, out)?;
+        }
+        let mut said = Vec::new();
+        if let Part::Stop | Part::Whole = part {
+            let since = ended.as_ref().map(|open| open.start);
+            self.end(event, since, clock, out)?;
+            let shown_before = ["started", "duration", "outcome", "polls", "busy"];
+            let without = if is_polled(payload) { &shown_before[..3] } else { &shown_before };
+            write_fields(payload, without, &mut said)?;
+        } else {
+            write_said(ty, payload, &mut said)?;
+        }
+        labels.iter().filter(|it| !is_id(it)).try_for_each(|it| write_label(it, &mut said))?;
+        out.extend_from_slice(&said);
+        out.push(b'\n');
+        if self.look == Look::Pretty {
+            let around = if part == Part::Stop { ended.and_then(|it| it.parent) } else { parent };
+            self.around(event, around, out)?;
+        }
+        if let (Part::Start, Some(key)) = (part, ids.span) {
+            let size = size_of::<Open>() + name.len() + said.len();
+            let open = Open { depth, start: event.header.timestamp, name, said, parent };
+            self.open.begin([Some(key), ids.alias], size, open);
+            while let Some(oldest) = self.open.beyond_limit() {
+                self.open.take(oldest);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that events were lost, if they are more than before. `lost` counts all of the trace.
+    ///
+    /// # Errors
+    /// None: the result is in memory.
+    pub fn lost(&mut self, lost: u64, out: &mut Vec<u8>) -> io::Result<()> {
+        let new = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
+        if new == 0 {
+            return Ok(());
+        }
+        let red = self.style(Style::RED);
+        writeln!(
+            out,
+            "{red}{new} events were lost here: they came faster than they were taken{red:#}"
+        )
+    }
+
+    /// Writes the time and the level.
+    fn head(&self, event: &Event<'_>, clock: Clock, out: &mut Vec<u8>) -> io::Result<()> {
+        let dim = self.style(Style::DIM);
+        let at = clock.at(event.header.timestamp);
+        match (at.time, at.since_start) {
+            (Some(time), _) => write!(out, "{dim}{}{dim:#}", &time.to_string()[11..26])?,
+            (None, Some(nanos)) => write!(out, "{dim}{:>13.3}ms{dim:#}", nanos as f64 / 1e6)?,
+            (None, None) => write!(out, "{:>15}", event.header.timestamp)?,
+        }
+        let (style, level) = match event.level() {
+            0 => (Style::DEFAULT, Cow::Borrowed("LOG")),
+            1 => (Style::RED, "CRIT".into()),
+            2 => (Style::RED, "ERROR".into()),
+            3 => (Style::YELLOW, "WARN".into()),
+            4 => (Style::GREEN, "INFO".into()),
+            5 => (Style::BLUE, "DEBUG".into()),
+            other => (Style::PURPLE, other.to_string().into()),
+        };
+        let style = self.style(style);
+        write!(out, " {style}{level:>5}{style:#} ")
+    }
+
+    fn key(&self, key: &Key, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+        let process = process_id(event).and_then(|id| id.try_into().ok()).unwrap_or(0);
+        let dim = self.style(Style::DIM);
+        write!(out, "{dim}")?;
+        write_key(key, process, out)?;
+        write!(out, "{dim:#}")
+    }
+
+    /// Writes the duration and the outcome of a span that began at `since`.
+    fn end(
+        &self,
+        event: &Event<'_>,
+        since: Option<u64>,
+        clock: Clock,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let (duration, outcome) = EndFields::of(event.metadata()).stated(event);
+        let measured = since
+            .filter(|_| clock.is_known())
+            .map(|since| clock.since_start(event.header.timestamp) - clock.since_start(since));
+        if let Some(nanos) = duration.or(measured) {
+            let duration = Duration::from_nanos(nanos.try_into().unwrap_or(0));
+            match duration.as_nanos() < 1000 {
+                true => write!(out, " {duration:?}")?,
+                false => write!(out, " {duration:.2?}")?,
+            }
+        }
+        if let Some(outcome) = outcome {
+            let style = if outcome == "ok" { Style::GREEN } else { Style::RED };
+            let style = self.style(style);
+            write!(out, " {style}{}{style:#}", OneLine(outcome))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the place of an event's type, the spans around the event, and an empty line.
+    fn around(
+        &self,
+        event: &Event<'_>,
+        mut span: Option<SpanRef>,
+        out: &mut Vec<u8>,
+    ) -> io::Result<()> {
+        let dim = self.style(Style::DIM);
+        if let Some(place) = place(event.metadata()) {
+            writeln!(out, "    {dim}at{dim:#} {}", OneLine(place))?;
+        }
+        while let Some(open) = span.and_then(|it| self.open.get(it)) {
+            write!(out, "    {dim}in{dim:#} {}", OneLine(&open.name))?;
+            out.extend_from_slice(&open.said);
+            out.push(b'\n');
+            span = open.parent;
+        }
+        out.push(b'\n');
+        Ok(())
+    }
+
+    fn style(&self, style: Style) -> Style {
+        if self.colors { style } else { Style::DEFAULT }
+    }
+}
+
+/// Whether the end of a span says that it was polled.
+fn is_polled(payload: &Payload<'_>) -> bool {
+    let zero = |value: &Value<'_>| matches!(value, Value::U32(0) | Value::U64(0));
+    let mut fields = payload.fields.iter();
+    fields.any(|(name, value)| *name == "polls" && !value.as_ref().is_some_and(zero))
+}
+
+/// A style of a terminal. `{}` begins it, `{:#}` ends it.
+#[derive(Clone, Copy)]
+struct Style(u8);
+
+impl Style {
+    const DEFAULT: Self = Self(0);
+    const DIM: Self = Self(2);
+    const RED: Self = Self(31);
+    const GREEN: Self = Self(32);
+    const YELLOW: Self = Self(33);
+    const BLUE: Self = Self(34);
+    const PURPLE: Self = Self(35);
+}
+
+impl fmt::Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            _ if f.alternate() => f.write_str("\x1b[0m"),
+            style => write!(f, "\x1b[{style}m"),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Events as text for people: names, messages, fields and labels, as the command's `dump` and `tree`
+//! show them, and [`Lines`] for those who look on while a program runs.
+
+mod color;
+mod event_type;
+mod lines;
+mod message;
+mod names;
+mod payload;
+mod values;
+mod write;
+
+pub use self::{
+    color::wants_colors,
+    event_type::EventType,
+    lines::{Lines, Look},
+    message::{Message, Template},
+    names::{Names, all_differ},
+    payload::Payload,
+    values::{LabelValue, PlainFloat, PlainValue, is_id, not_finite, quoted},
+    write::{level, write_fields, write_key, write_label, write_name, write_said, write_what},
+};

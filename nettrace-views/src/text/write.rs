@@ -1,0 +1,167 @@
+//! An event as text for people: its name, its span, its message and fields.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    io::{self, Write},
+};
+
+use nettrace_reader::{Event, Label};
+
+use crate::{
+    model::{Key, OneLine, event_name, label_name},
+    text::{EventType, LabelValue, Message, Payload, message::CUT, quoted},
+};
+
+/// Writes the provider and the name of an event, its message and its fields.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_what(
+    event: &Event<'_>,
+    ty: &EventType,
+    payload: &Payload<'_>,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    write_name(event, None, out)?;
+    write_said(ty, payload, out)
+}
+
+/// Writes the provider and the name of an event, and the given place of its type.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_name(event: &Event<'_>, place: Option<&str>, out: &mut Vec<u8>) -> io::Result<()> {
+    let metadata = event.metadata();
+    let name = event_name(metadata);
+    let opcode = Opcode { opcode: event.opcode(), name: &name };
+    write!(out, "{}/{}{opcode}", OneLine(&metadata.provider), OneLine(&name))?;
+    match place {
+        Some(place) => write!(out, " ({})", OneLine(place)),
+        None => Ok(()),
+    }
+}
+
+/// Writes the short id of a span of this process, after a blank.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_key(key: &Key, process: u32, out: &mut Vec<u8>) -> io::Result<()> {
+    match key {
+        Key::Span(_, id) => write!(out, " [{id}]"),
+        Key::Activity(id) => match id.path_in(process).or(id.path()) {
+            Some(path) => write!(out, " ({path})"),
+            None => write!(out, " [{id}]"),
+        },
+    }
+}
+
+/// Writes the message of an event, and the fields that the message does not show.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_said(ty: &EventType, payload: &Payload<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+    let Some(template) = &ty.message else { return write_fields(payload, &[], out) };
+    write!(out, ": {}", OneLine(Message { template, payload }))?;
+    let is_whole = !out.ends_with(CUT.as_bytes());
+    write_others(payload, |number, _| is_whole && template.shows(number), out)
+}
+
+/// Writes the fields but those named, each after a blank.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_fields(payload: &Payload<'_>, without: &[&str], out: &mut Vec<u8>) -> io::Result<()> {
+    write_others(payload, |_, name| without.contains(&name), out)
+}
+
+/// Writes the fields but those that `without` names by number or name, each after a blank.
+fn write_others(
+    payload: &Payload<'_>,
+    without: impl Fn(usize, &str) -> bool,
+    out: &mut Vec<u8>,
+) -> io::Result<()> {
+    for (number, (name, value)) in payload.fields.iter().enumerate() {
+        if let Some(value) = value.as_ref().filter(|_| !without(number, name)) {
+            let value = quoted(value, payload.types.field(name));
+            write!(out, " {}={}", OneLine(name), OneLine(value))?;
+        }
+    }
+    if let Some(error) = &payload.error {
+        write!(out, " (the next field cannot be decoded: {error})")?;
+    }
+    Ok(())
+}
+
+/// Writes a label, after a blank.
+///
+/// # Errors
+/// None: the result is in memory.
+pub fn write_label(label: &Label, out: &mut Vec<u8>) -> io::Result<()> {
+    write!(out, " {{{}={}}}", OneLine(label_name(label)), OneLine(LabelValue(label)))
+}
+
+/// The names of levels 0 to 5.
+const LEVELS: [&str; 6] = ["LogAlways", "Critical", "Error", "Warning", "Informational", "Verbose"];
+
+/// The name of a level, or its number if it has no name.
+#[must_use]
+pub fn level(level: u8) -> Cow<'static, str> {
+    match LEVELS.get(usize::from(level)) {
+        Some(name) => Cow::Borrowed(name),
+        None => Cow::Owned(level.to_string()),
+    }
+}
+
+/// The names of opcodes 1 to 9 in .NET.
+const OPCODES: [&str; 9] = [
+    "Start",
+    "Stop",
+    "DataCollectionStart",
+    "DataCollectionStop",
+    "Extension",
+    "Reply",
+    "Resume",
+    "Suspend",
+    "Transfer",
+];
+
+/// The suffix of an opcode after an event's name: `/Start`. Empty if the name already ends so.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Opcode<'a> {
+    pub(super) opcode: u8,
+    pub(super) name: &'a str,
+}
+
+impl fmt::Display for Opcode<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(index) = usize::from(self.opcode).checked_sub(1) else { return Ok(()) };
+        match OPCODES.get(index) {
+            Some(word) if ends_with(self.name, word) => Ok(()),
+            Some(word) => write!(f, "/{word}"),
+            None => write!(f, "/{}", self.opcode),
+        }
+    }
+}
+
+fn ends_with(name: &str, word: &str) -> bool {
+    let at = name.len().checked_sub(word.len());
+    at.and_then(|at| name.get(at..)).is_some_and(|end| end.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Opcode, level};
+
+    #[test]
+    fn levels_and_opcodes() {
+        assert_eq!((&*level(2), &*level(17)), ("Error", "17"));
+        let shown = |name, opcode| Opcode { opcode, name }.to_string();
+        assert_eq!(shown("Work", 0), "");
+        assert_eq!(shown("Work", 1), "/Start");
+        assert_eq!(shown("WORKSTART", 1), "");
+        assert_eq!(shown("WorkStart", 2), "/Stop");
+        assert_eq!(shown("é", 24), "/24");
+        assert_eq!(shown("éa", 7), "/Resume");
+    }
+}
