@@ -4,11 +4,12 @@
 //! |---|---|---|
 //! | [`model`] | which span an event belongs to, names, times, frames | |
 //! | [`text`] | events as text for people | |
+//! | [`console`] | a sink that shows events on the terminal | `console` |
 //! | [`viewers`] | files for Perfetto, Chrome, speedscope, Firefox, pprof; flame graphs | `viewers`, on by default |
 //! | [`report`] | one page of HTML | `report`, on by default |
 //! | [`tables`] | Parquet and Arrow | `tables` |
 //!
-//! Each of the last three takes the events of a [`nettrace_reader::SortedReader`] once. Of those
+//! The modules `viewers`, `report` and `tables` take the events of a [`nettrace_reader::SortedReader`] once. Of those
 //! that write files, each is a [`Target`], which [`drive`] hands all events of a trace.
 //!
 //! ```
@@ -26,6 +27,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::missing_errors_doc, clippy::missing_panics_doc, clippy::must_use_candidate)]
 
+#[cfg(feature = "console")]
+pub mod console;
 pub mod model;
 #[cfg(feature = "report")]
 pub mod report;

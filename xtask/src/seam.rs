@@ -22,6 +22,7 @@ const SEAMS: &[(&str, &str)] = &[
     ("eventheader-writer/src/sync.rs", "the tracepoints' seam"),
     ("nettrace-diagnostics/src/sync.rs", "the server's seam"),
     ("nettrace-metrics/src/sync.rs", "the seam of instruments and reports"),
+    ("nettrace-views/src/console.rs", "the thread that shows what the sink is given"),
     ("nettrace-cli/src/live/watch.rs", "the thread that decodes a live trace"),
     ("nettrace-cli/src/view/serve.rs", "the threads that answer a browser"),
     ("nettrace-tail/src/counts.rs", "the application reads counts while a session writes"),
