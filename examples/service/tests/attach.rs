@@ -2,6 +2,9 @@
 
 #![cfg(unix)]
 
+#[cfg(target_os = "linux")]
+mod recipes;
+
 use std::{
     fs,
     io::Read as _,
