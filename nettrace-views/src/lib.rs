@@ -9,8 +9,9 @@
 //! | [`report`] | one page of HTML | `report`, on by default |
 //! | [`tables`] | Parquet and Arrow | `tables` |
 //!
-//! The modules `viewers`, `report` and `tables` take the events of a [`nettrace_reader::SortedReader`] once. Of those
-//! that write files, each is a [`Target`], which [`drive`] hands all events of a trace.
+//! The modules `viewers`, `report` and `tables` take the events of a
+//! [`nettrace_reader::SortedReader`] once. Of those that write files, each is a [`Target`], which
+//! [`drive`] hands all events of a trace.
 //!
 //! ```
 //! use nettrace_reader::Reader;

@@ -7,15 +7,15 @@ use foldhash::HashMap;
 
 use crate::model::Key;
 
-/// A place of a span in [`KnownSpans`]. It is not found any more when the span has been taken, although
-/// another one can have the slot.
+/// A place of a span in [`KnownSpans`]. It is not found any more when the span has been taken,
+/// although another one can have the slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanRef {
     slot: usize,
     number: u64,
 }
 
-/// KnownSpans, each with what its reader keeps of it. Those that are under way have a limit on their
+/// Spans, each with what its reader keeps of it. Those that are under way have a limit on their
 /// size: [`KnownSpans::beyond_limit`] says which to give up.
 #[derive(Debug)]
 pub struct KnownSpans<T> {

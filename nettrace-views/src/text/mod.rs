@@ -1,5 +1,5 @@
-//! Events as text for people: names, messages, fields and labels, as the command's `dump` and `tree`
-//! show them, and [`Lines`] for those who look on while a program runs.
+//! Events as text for people: names, messages, fields and labels, as the command's `dump` and
+//! `tree` show them, and [`Lines`] for those who look on while a program runs.
 
 mod color;
 mod event_type;
