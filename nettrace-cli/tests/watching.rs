@@ -683,7 +683,7 @@ impl Worker {
         let _diagnostics = Options::new().directory(&folder).listen().unwrap();
         // From here on the types are known, and tell whether somebody listens.
         work();
-        for _ in std::io::stdin().bytes() {
+        for _ in std::io::stdin().lock().bytes() {
             until("somebody listens", Gone::is_any_enabled);
             work();
         }
