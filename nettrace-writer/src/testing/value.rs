@@ -6,10 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use nettrace_event::{
-    ArrayLayout, FieldSchema, FieldType, Storage, StrEncoding,
-    payload::primitive::{self, MAX_VARUINT64},
-};
+use nettrace_event::{FieldSchema, FieldType};
+use nettrace_format::payload::walk::{self, Mismatch, Visitor};
 
 /// The value of a field.
 ///
@@ -196,146 +194,146 @@ pub(super) fn decode(
     fields: &'static [FieldSchema],
     payload: &[u8],
 ) -> Option<Vec<(&'static str, Value)>> {
-    Payload { bytes: payload, at: 0 }.object(fields)
+    let mut collector = Collector::default();
+    collector.open.push(Open::Fields(Vec::new()));
+    walk::walk(fields, payload, &mut collector).ok()?;
+    match collector.open.pop() {
+        Some(Open::Fields(fields)) => Some(fields),
+        _ => None,
+    }
 }
 
-/// Reads a payload, as [`NetTraceEncoder`](nettrace_event::payload::NetTraceEncoder) writes it.
-struct Payload<'a> {
-    bytes: &'a [u8],
-    at: usize,
+/// Collects the values that a walk passes.
+#[derive(Default)]
+struct Collector {
+    /// What is open, the outermost first. Values go into the last.
+    open: Vec<Open>,
+    nanos: Nanos,
 }
 
-impl Payload<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let bytes = *self.bytes.get(self.at..)?.first_chunk()?;
-        self.at += N;
-        Some(bytes)
+/// What the integers of a field stand for.
+#[derive(Clone, Copy, Default)]
+enum Nanos {
+    #[default]
+    Numbers,
+    Durations,
+    Times,
+}
+
+/// Something whose values are still to come.
+enum Open {
+    Fields(Vec<(&'static str, Value)>),
+    List(Vec<Value>),
+    Option(Option<Value>),
+}
+
+impl Collector {
+    fn expect(&mut self, ty: &FieldType) {
+        self.nanos = match ty {
+            FieldType::DurationNanos => Nanos::Durations,
+            FieldType::UnixNanos => Nanos::Times,
+            _ => Nanos::Numbers,
+        };
     }
 
-    fn count(&mut self) -> Option<usize> {
-        self.take().map(u16::from_le_bytes).map(usize::from)
+    fn put(&mut self, value: Value) -> Result<(), Undecoded> {
+        match self.open.last_mut().ok_or(Undecoded)? {
+            Open::Fields(fields) => fields.last_mut().ok_or(Undecoded)?.1 = value,
+            Open::List(values) => values.push(value),
+            Open::Option(inner) => *inner = Some(value),
+        }
+        Ok(())
     }
 
-    fn object(&mut self, fields: &'static [FieldSchema]) -> Option<Vec<(&'static str, Value)>> {
-        fields.iter().map(|field| Some((field.name, self.value(&field.ty)?))).collect()
+    /// Puts what was opened last into what is around it.
+    fn close(&mut self) -> Result<(), Undecoded> {
+        let value = match self.open.pop().ok_or(Undecoded)? {
+            Open::Fields(fields) => Value::Object(fields),
+            Open::List(values) => Value::List(values),
+            Open::Option(inner) => inner.unwrap_or(Value::None),
+        };
+        self.put(value)
     }
+}
 
-    fn value(&mut self, ty: &'static FieldType) -> Option<Value> {
-        let (unsigned, signed) = (Value::UInt, Value::integer);
-        Some(match ty.storage() {
-            Storage::Bool => Value::Bool(u32::from_le_bytes(self.take()?) != 0),
-            Storage::Bool8 => Value::Bool(self.take::<1>()? != [0]),
-            Storage::U8 => unsigned(u8::from_le_bytes(self.take()?).into()),
-            Storage::U16 => unsigned(u16::from_le_bytes(self.take()?).into()),
-            Storage::U32 => unsigned(u32::from_le_bytes(self.take()?).into()),
-            Storage::U64 => {
-                let value = u64::from_le_bytes(self.take()?);
-                match ty {
-                    FieldType::DurationNanos => Value::Duration(Duration::from_nanos(value)),
-                    _ => unsigned(value.into()),
-                }
-            }
-            Storage::U128 => unsigned(u128::from_le_bytes(self.take()?)),
-            Storage::I8 => signed(i8::from_le_bytes(self.take()?).into()),
-            Storage::I16 => signed(i16::from_le_bytes(self.take()?).into()),
-            Storage::I32 => signed(i32::from_le_bytes(self.take()?).into()),
-            Storage::I64 => {
-                let value = i64::from_le_bytes(self.take()?);
-                match ty {
-                    FieldType::UnixNanos => Value::Time(time(value.into())?),
-                    _ => signed(value.into()),
-                }
-            }
-            Storage::I128 => signed(i128::from_le_bytes(self.take()?)),
-            Storage::F32 => Value::F32(f32::from_le_bytes(self.take()?)),
-            Storage::F64 => Value::F64(f64::from_le_bytes(self.take()?)),
-            Storage::VarUInt => unsigned(self.var_uint()?.into()),
-            Storage::VarInt => {
-                let value = self.var_uint()?;
-                signed(((value >> 1) as i64 ^ -((value & 1) as i64)).into())
-            }
-            Storage::Utf16Unit => text_of_utf16(&self.take::<2>()?),
-            // The conversion is its own reverse.
-            Storage::Guid => Value::Guid(primitive::guid(&self.take()?)),
-            Storage::DateTime => {
-                let units = i64::from_le_bytes(self.take()?);
-                Value::Time(time((i128::from(units) - 116_444_736_000_000_000) * 100)?)
-            }
-            Storage::Text(encoding) => self.text(encoding)?,
-            Storage::Array(element, layout) => Value::List(self.array(element, layout)?),
-            Storage::Option(inner) => match self.count()? {
-                0 => Value::None,
-                _ => self.value(inner)?,
-            },
-            Storage::Object(fields) => Value::Object(self.object(fields)?),
-        })
-    }
+impl Visitor for Collector {
+    type Error = Undecoded;
 
-    fn var_uint(&mut self) -> Option<u64> {
-        primitive::read_varuint(self.bytes, &mut self.at, MAX_VARUINT64)
-    }
-
-    fn text(&mut self, encoding: StrEncoding) -> Option<Value> {
-        Some(match encoding {
-            StrEncoding::Utf16 => {
-                let count = self.count()?;
-                text_of_utf16(self.next(2 * count)?)
-            }
-            StrEncoding::Utf16Nul => {
-                let rest = self.bytes.get(self.at..)?;
-                let count = rest.chunks_exact(2).position(|unit| unit == [0, 0])?;
-                let text = text_of_utf16(self.next(2 * count)?);
-                self.at += 2;
-                text
-            }
-            StrEncoding::Utf8 => {
-                let count = self.count()?;
-                text_of_utf8(self.next(count)?)
-            }
-            StrEncoding::Utf16RelLoc => text_of_utf16(self.located(true)?),
-            StrEncoding::Utf16DataLoc => text_of_utf16(self.located(false)?),
-            StrEncoding::Utf8RelLoc => text_of_utf8(self.located(true)?),
-            StrEncoding::Utf8DataLoc => text_of_utf8(self.located(false)?),
-        })
-    }
-
-    fn array(&mut self, element: &'static FieldType, layout: ArrayLayout) -> Option<Vec<Value>> {
-        let count = match layout {
-            ArrayLayout::Counted => self.count()?,
-            ArrayLayout::Fixed(count) => count.into(),
-            ArrayLayout::RelLoc | ArrayLayout::DataLoc => {
-                let bytes = self.located(layout == ArrayLayout::RelLoc)?;
-                let count = bytes.len().checked_div(element.fixed_size()?)?;
-                let mut data = Payload { bytes, at: 0 };
-                return (0..count).map(|_| data.value(element)).collect();
+    fn value(&mut self, value: walk::Value<'_>) -> Result<(), Undecoded> {
+        use walk::Value as Walked;
+        let value = match (value, self.nanos) {
+            (Walked::U64(nanos), Nanos::Durations) => Value::Duration(Duration::from_nanos(nanos)),
+            (Walked::I64(nanos), Nanos::Times) => Value::Time(time(nanos.into()).ok_or(Undecoded)?),
+            (Walked::Bool(value), _) => Value::Bool(value),
+            (Walked::U8(value), _) => Value::UInt(value.into()),
+            (Walked::U16(value), _) => Value::UInt(value.into()),
+            (Walked::U32(value), _) => Value::UInt(value.into()),
+            (Walked::U64(value), _) => Value::UInt(value.into()),
+            (Walked::U128(value), _) => Value::UInt(value),
+            (Walked::I8(value), _) => Value::integer(value.into()),
+            (Walked::I16(value), _) => Value::integer(value.into()),
+            (Walked::I32(value), _) => Value::integer(value.into()),
+            (Walked::I64(value), _) => Value::integer(value.into()),
+            (Walked::I128(value), _) => Value::integer(value),
+            (Walked::F32(value), _) => Value::F32(value),
+            (Walked::F64(value), _) => Value::F64(value),
+            (Walked::Utf16Unit(unit), _) => Value::Text(String::from_utf16_lossy(&[unit])),
+            (Walked::Text(text), _) => Value::Text(text.to_string()),
+            (Walked::Guid(bytes), _) => Value::Guid(bytes),
+            (Walked::FileTime(units), _) => {
+                let nanos = (i128::from(units) - 116_444_736_000_000_000) * 100;
+                Value::Time(time(nanos).ok_or(Undecoded)?)
             }
         };
-        (0..count).map(|_| self.value(element)).collect()
+        self.put(value)
     }
 
-    fn next(&mut self, len: usize) -> Option<&[u8]> {
-        let bytes = self.bytes.get(self.at..self.at + len)?;
-        self.at += len;
-        Some(bytes)
+    fn begin_field(&mut self, field: &FieldSchema) -> Result<(), Undecoded> {
+        self.expect(&field.ty);
+        match self.open.last_mut() {
+            Some(Open::Fields(fields)) => fields.push((field.name, Value::None)),
+            _ => return Err(Undecoded),
+        }
+        Ok(())
     }
 
-    /// The data that a location is of: behind it, or from the payload's begin on.
-    fn located(&mut self, is_relative: bool) -> Option<&[u8]> {
-        let location = u32::from_le_bytes(self.take()?);
-        let (len, position) = ((location >> 16) as usize, (location & 0xffff) as usize);
-        let start = position + if is_relative { self.at } else { 0 };
-        self.bytes.get(start..start + len)
+    fn begin_array(&mut self, element: &FieldType, _: usize) -> Result<(), Undecoded> {
+        self.expect(element);
+        self.open.push(Open::List(Vec::new()));
+        Ok(())
+    }
+
+    fn end_array(&mut self) -> Result<(), Undecoded> {
+        self.close()
+    }
+
+    fn begin_option(&mut self, ty: &FieldType, _: bool) -> Result<(), Undecoded> {
+        self.expect(ty);
+        self.open.push(Open::Option(None));
+        Ok(())
+    }
+
+    fn end_option(&mut self) -> Result<(), Undecoded> {
+        self.close()
+    }
+
+    fn begin_object(&mut self, _: &[FieldSchema]) -> Result<(), Undecoded> {
+        self.open.push(Open::Fields(Vec::new()));
+        Ok(())
+    }
+
+    fn end_object(&mut self) -> Result<(), Undecoded> {
+        self.close()
     }
 }
 
-fn text_of_utf16(bytes: &[u8]) -> Value {
-    let units: Vec<_> =
-        bytes.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]])).collect();
-    Value::Text(String::from_utf16_lossy(&units))
-}
+/// The payload is not one of these fields, or a time is beyond what `SystemTime` has.
+struct Undecoded;
 
-fn text_of_utf8(bytes: &[u8]) -> Value {
-    Value::Text(String::from_utf8_lossy(bytes).into_owned())
+impl From<Mismatch> for Undecoded {
+    fn from(_: Mismatch) -> Self {
+        Self
+    }
 }
 
 /// A time in nanoseconds since 1970.
