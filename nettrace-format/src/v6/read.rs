@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::{
     FormatError,
+    primitive::{self, MAX_VARUINT64},
     v6::{BLOCK_HEADER, BlockKind, ThreadSequence},
 };
 
@@ -143,16 +144,10 @@ pub fn thread_sequences(mut bytes: &[u8]) -> Result<Vec<ThreadSequence>, Malform
 }
 
 fn varuint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (&byte, rest) = bytes.split_first().ok_or(Malformed)?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7F) << shift;
-        if byte & 0x80 == 0 {
-            return Ok(value);
-        }
-    }
-    Err(Malformed)
+    let mut len = 0;
+    let value = primitive::read_varuint(bytes, &mut len, MAX_VARUINT64).ok_or(Malformed)?;
+    *bytes = &bytes[len..];
+    Ok(value)
 }
 
 /// The 16 bits at a place of a block's body.
