@@ -82,11 +82,9 @@ struct Inner {
     watch: Option<Watch>,
 }
 
-/// Makes a session write everything that was emitted before.
-fn flush(shared: &Shared, slot: &Slot) -> Result<(), Error> {
-    if !slot.is_ours() {
-        return Err(Error::Forked);
-    }
+/// Makes a session of this process write everything that was emitted before. Its own thread must
+/// not ask for that.
+fn flush(shared: &Shared) -> Result<(), Error> {
     let (done, answer) = channel::bounded(1);
     local::holding_locks(|| {
         let sent = shared.send(Command::Flush(done));
@@ -188,30 +186,17 @@ impl Session {
         let _ = hand_over.send(flusher);
         slot.listen(&shared);
         let finish_timeout = builder.finish_timeout;
-        let recorder = builder.ring.take().map(|ring| {
-            let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
-            Recorder { ring, shared, slot }
-        });
+        let ring = builder.ring.take();
+        let recorder = ring.map(|ring| Recorder { ring, shared: Arc::clone(&shared) });
         let (flusher, watch) = (thread, None);
         let inner = Inner { shared, slot, flusher, report, finish_timeout, path, recorder, watch };
         let mut session = Self { inner: ManuallyDrop::new(inner) };
         // If its thread cannot begin, the session ends here.
-        if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), session.recorder()) {
+        if let (Some(triggers), Some(recorder)) = (builder.triggers.take(), &session.inner.recorder)
+        {
             session.inner.watch = Some(Watch::start(triggers, recorder.clone())?);
         }
         Ok(session)
-    }
-
-    fn recorder(&self) -> Option<&Recorder> {
-        self.inner.recorder.as_ref()
-    }
-
-    fn watch(&self) -> Option<&Watch> {
-        self.inner.watch.as_ref()
-    }
-
-    fn is_flusher(&self) -> bool {
-        self.inner.is_flusher()
     }
 
     /// Writes everything that was emitted before the call. Returns when the sink has it.
@@ -242,13 +227,8 @@ impl Session {
     /// # Ok::<(), nettrace_writer::Error>(())
     /// ```
     pub fn flush(&self) -> Result<(), Error> {
-        if !self.inner.slot.is_ours() {
-            return Err(Error::Forked);
-        }
-        if self.inner.is_flusher() {
-            return Err(Error::InOwnSink);
-        }
-        flush(&self.inner.shared, &self.inner.slot)
+        self.inner.check_caller()?;
+        flush(&self.inner.shared)
     }
 
     /// Changes which events the session records. The new filters replace the old ones. An empty
@@ -438,6 +418,14 @@ impl Session {
 }
 
 impl Inner {
+    /// Whether the caller may wait for the session's thread.
+    fn check_caller(&self) -> Result<(), Error> {
+        if !self.slot.is_ours() {
+            return Err(Error::Forked);
+        }
+        if self.is_flusher() { Err(Error::InOwnSink) } else { Ok(()) }
+    }
+
     fn finish(mut self) -> (Stats, Result<(), Error>) {
         if !self.slot.is_ours() {
             // The flusher is a thread of the parent. Leave its handle and all that it owns alone.

@@ -9,7 +9,7 @@ use crate::{
         flush,
         triggers::{DumpCounts, Trigger, Triggers},
     },
-    shared::{Shared, error::Error, local, sessions::Slot},
+    shared::{Shared, error::Error, local},
     sink::{
         Sink,
         ring::{Dump, Keep, Ring, RingSink},
@@ -21,7 +21,6 @@ use crate::{
 pub(crate) struct Recorder {
     pub(crate) ring: Arc<Ring>,
     pub(crate) shared: Arc<Shared>,
-    pub(crate) slot: Arc<Slot>,
 }
 
 impl Recorder {
@@ -31,7 +30,7 @@ impl Recorder {
         key_values: &[(&str, &str)],
         asked: SystemTime,
     ) -> Result<Dump, Error> {
-        flush(&self.shared, &self.slot)?;
+        flush(&self.shared)?;
         let snapshot = local::holding_locks(|| self.ring.snapshot());
         let snapshot = snapshot.ok_or(Error::InSignalHandler)?.map_err(Error::Sink)?;
         snapshot.write(sink, key_values, asked).map_err(Error::Sink)
@@ -135,10 +134,8 @@ impl Session {
         mut sink: impl Sink,
         key_values: &[(&str, &str)],
     ) -> Result<Dump, Error> {
-        let recorder = self.recorder().ok_or(Error::NoRecorder)?;
-        if self.is_flusher() {
-            return Err(Error::InOwnSink);
-        }
+        let recorder = self.inner.recorder.as_ref().ok_or(Error::NoRecorder)?;
+        self.inner.check_caller()?;
         recorder.dump(&mut sink, key_values, SystemTime::now())
     }
 
@@ -148,7 +145,7 @@ impl Session {
     /// See [`Triggers`] for an example.
     #[must_use]
     pub fn trigger(&self, name: &str) -> Trigger {
-        Trigger::new(self.watch().map(|watch| Arc::clone(&watch.control)), name)
+        Trigger::new(self.inner.watch.as_ref().map(|watch| Arc::clone(&watch.control)), name)
     }
 
     /// How many dumps the session's [triggers](SessionBuilder::triggers) have made, and the last
@@ -162,7 +159,7 @@ impl Session {
     /// ```
     #[must_use]
     pub fn dump_counts(&self) -> DumpCounts {
-        let watch = self.watch();
+        let watch = self.inner.watch.as_ref();
         let counts = watch.and_then(|watch| local::holding_locks(|| watch.control.counts()));
         counts.unwrap_or_default()
     }

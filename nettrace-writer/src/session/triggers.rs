@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     ffi::OsString,
     fmt, fs,
-    io::{self, ErrorKind},
+    io::ErrorKind,
     path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
@@ -21,7 +21,7 @@ use crate::{
         error::Error,
         local,
     },
-    sink::{FileSink, file_name, ring::Dump},
+    sink::{FileSink, failure::during, file_name, ring::Dump},
     sync::Mutex,
 };
 
@@ -232,8 +232,8 @@ impl Watch {
         });
         let stem = file_name::expand(&triggers.stem).map_err(Error::FileName)?;
         fs::create_dir_all(&triggers.folder).map_err(|error| {
-            let text = format!("cannot make the folder {}: {error}", triggers.folder.display());
-            Error::Sink(io::Error::new(error.kind(), text))
+            let action = format!("cannot make the folder {}", triggers.folder.display());
+            Error::Sink(during(action, error))
         })?;
         // The current folder may change.
         let folder = std::path::absolute(&triggers.folder).map_err(Error::Sink)?;

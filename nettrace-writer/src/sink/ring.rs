@@ -63,8 +63,8 @@ impl Keep {
     }
 
     /// Bounds the memory for the events that are kept, in bytes. It is beside the session's
-    /// [budget](crate::SessionBuilder::budget), and at least 1 MiB. A plain event takes about 30
-    /// bytes.
+    /// [budget](crate::SessionBuilder::budget), and at least 1 MiB. An event of two
+    /// numbers takes about 20 bytes.
     ///
     /// ```
     /// # use std::time::Duration;
