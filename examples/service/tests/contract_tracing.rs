@@ -1,6 +1,10 @@
 //! The same for what is emitted through `tracing`: thirty tests beside each other, in one process
 //! with one subscriber.
 
+#[macro_use]
+#[path = "support/beside.rs"]
+mod beside;
+
 use std::{sync::Once, time::Duration};
 
 use nettrace_writer::{
@@ -87,15 +91,6 @@ async fn tasks_are_captured(cart: u64) {
     let others = |it: &Value| *it != Value::UInt(cart.into());
     assert_no_event!(events, "worked" { cart: testing::that(others), .. });
     events.wait_for(|events| !events.find(&worked).is_empty(), Duration::ZERO);
-}
-
-macro_rules! beside_each_other {
-    ($($name:ident: $test:ident($id:expr);)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            $test($id).await;
-        }
-    )*};
 }
 
 beside_each_other! {

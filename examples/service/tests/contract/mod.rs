@@ -3,6 +3,10 @@
 //!
 //! They are unit tests of the program, because they call its handlers: `main.rs` names this file.
 
+#[macro_use]
+#[path = "../support/beside.rs"]
+mod beside;
+
 use std::time::Duration;
 
 use axum::{
@@ -75,15 +79,6 @@ async fn an_item_is_sold(id: u64) {
     // A task of its own, which may go on when the response is there.
     let mail = pattern!(span "mail" { customer: id, outcome: "ok", .. });
     events.wait_for(|events| !events.find_spans(&mail).is_empty(), LIMIT);
-}
-
-macro_rules! beside_each_other {
-    ($($name:ident: $test:ident($id:expr);)*) => {$(
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        async fn $name() {
-            $test($id).await;
-        }
-    )*};
 }
 
 beside_each_other! {
