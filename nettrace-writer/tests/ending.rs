@@ -329,7 +329,7 @@ fn finish_gives_up_on_a_pipe_that_nobody_reads() {
     while settled < 60 {
         thread::sleep(Duration::from_millis(5));
         let now = begun.load(Ordering::SeqCst);
-        // There is a megabyte of memory, in pieces that rounds may take while they are almost empty.
+        // There is a megabyte of memory, in pieces that rounds may take while almost empty.
         let wait = now > 100 && flushers_sleep() && system.iter().all(SystemThread::sleeps);
         settled = if wait && now == last { settled + 1 } else { 0 };
         last = now;
