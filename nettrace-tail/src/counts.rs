@@ -27,7 +27,8 @@ pub struct TailCounts {
     pub undecided_spans: u64,
     /// Events that are in no stream: they were on their way when the sink asked for a new stream
     /// after an error, or were held back when the session ended while the sink failed. The session
-    /// counts them as written.
+    /// counts them as written. Those that the session had dropped count too, if only what was lost
+    /// here would have shown them as a gap.
     pub lost_events: u64,
 }
 

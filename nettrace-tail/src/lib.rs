@@ -128,7 +128,7 @@ pub use crate::counts::{TailCounter, TailCounts};
 use crate::{
     blocks::{Malformed, Rows, blocks, lists, point},
     header::Header,
-    queue::{Queue, count_rows, malformed},
+    queue::{Queue, malformed},
     release::{Release, With},
     roles::{Asked, Keep, Roles},
     table::Table,
@@ -386,15 +386,21 @@ impl<S: Sink> Tail<S> {
         held + lists + release + self.trees.bytes() + self.queue.bytes()
     }
 
-    /// Drops what is held back or on its way. It is in no stream.
+    /// Drops what is held back or on its way. It is in no stream, nor are the losses that it would
+    /// have shown.
     fn lose(&mut self) {
-        for held in self.held.drain(..) {
-            if let What::Blocks(bytes) = held.what {
-                self.counts.lost_events += count_rows(&bytes);
+        let mut lost = self.queue.clear();
+        if let Some(release) = &mut self.release {
+            for held in self.held.drain(..) {
+                match held.what {
+                    What::Stream { header, end } => release.goes_on(header, end),
+                    What::Blocks(bytes) => lost += release.give_up(&bytes).unwrap_or(0),
+                }
             }
+            lost += release.owed();
         }
         self.held_bytes = 0;
-        self.counts.lost_events += self.queue.clear();
+        self.counts.lost_events += lost;
         self.counter.set(&self.counts);
     }
 }

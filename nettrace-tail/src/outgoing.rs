@@ -23,7 +23,7 @@ use crate::{
     blocks::{Malformed, Point},
     counts::{self, TailCounts, Told},
     header::Header,
-    queue::Queue,
+    queue::{Gaps, Queue},
     table::Table,
     trees::in_map,
 };
@@ -60,6 +60,7 @@ pub(crate) struct Outgoing {
     next_stack: u32,
     /// Blocks that are made, and those that are being made.
     out: Vec<u8>,
+    gaps: Gaps,
     making: Making,
     /// How much the stream takes after the blocks that are made.
     room: u64,
@@ -96,6 +97,11 @@ impl Thread {
     fn owes(&self) -> bool {
         self.number != self.shown
     }
+
+    /// How many lost rows the stream is yet to show.
+    fn owed(&self) -> u64 {
+        self.number.wrapping_sub(self.shown).into()
+    }
 }
 
 /// Blocks that are being made: rows of a thread, and what they need.
@@ -109,6 +115,8 @@ struct Making {
     lists: Vec<u8>,
     list_count: u32,
     rows: Vec<u8>,
+    /// How many lost rows the numbers of the rows show.
+    gap: u64,
     encoder: RowEncoder,
     /// The thread of the rows, and their first and last time.
     of: Option<(u64, u64, u64)>,
@@ -157,6 +165,7 @@ impl Outgoing {
             next_list: 1,
             next_stack: 1,
             out: Vec::new(),
+            gaps: Gaps::new(),
             making: Making::default(),
             room: 0,
         }
@@ -263,6 +272,7 @@ impl Outgoing {
             header.labels = row.given.1;
         }
         let thread = self.threads.get_mut(&header.capture_thread).ok_or(Malformed)?;
+        self.making.gap += thread.owed();
         thread.number = thread.number.wrapping_add(1);
         thread.shown = thread.number;
         header.sequence = thread.number;
@@ -332,7 +342,7 @@ impl Outgoing {
 
     /// Ends the blocks that are being made.
     pub(crate) fn end_block(&mut self) -> Result<(), Malformed> {
-        let Self { making, out, .. } = self;
+        let Self { making, out, gaps, .. } = self;
         let start = out.len();
         v6::metadata_block(&making.types, out)?;
         v6::thread_block(&making.threads, out)?;
@@ -353,6 +363,7 @@ impl Outgoing {
             out.extend(v6::event_block_header(first, last, true, making.rows.len())?);
             out.extend_from_slice(&making.rows);
         }
+        note_gap(gaps, out, mem::take(&mut making.gap));
         let Making { types, threads, stacks, lists, rows, .. } = making;
         [types, threads, stacks, lists, rows].into_iter().for_each(Vec::clear);
         (making.stack_count, making.list_count) = (0, 0);
@@ -391,7 +402,7 @@ impl Outgoing {
     pub(crate) fn hand_over<S: Sink>(&mut self, to: &mut To<'_, S>) -> Result<(), Malformed> {
         self.end_block()?;
         self.making = Making::default();
-        to.queue.blocks(mem::take(&mut self.out));
+        to.queue.blocks(mem::take(&mut self.out), mem::take(&mut self.gaps));
         Ok(())
     }
 
@@ -401,9 +412,7 @@ impl Outgoing {
         point: &Point,
         to: &mut To<'_, S>,
     ) -> Result<(), Malformed> {
-        for of in &point.threads {
-            self.threads.get_mut(&of.thread).ok_or(Malformed)?.skip_to(of.sequence);
-        }
+        self.give_up(&point.threads)?;
         self.end_block()?;
         loop {
             let owing = self.threads.iter().filter(|(_, thread)| thread.owes());
@@ -431,13 +440,16 @@ impl Outgoing {
             self.told.tell(to.counts, to.latest, &mut self.out)?;
             let stream = self.stream;
             let threads = self.threads.iter_mut().filter(|(_, thread)| thread.stream == stream);
+            let mut gap = 0;
             let threads = threads.map(|(&index, thread)| {
+                gap += thread.owed();
                 thread.shown = thread.number;
                 ThreadSequence { thread: index, sequence: thread.number }
             });
             let threads: Vec<_> = threads.chain(self.told.thread()).collect();
             let flags = SequencePointFlags::default();
             v6::sequence_point(point.timestamp, flags, &threads, &mut self.out)?;
+            note_gap(&mut self.gaps, &self.out, gap);
             self.is_empty = false;
             self.room = self.room.saturating_sub((self.out.len() - start) as u64);
             (self.next_stack, self.next_list) = (1, 1);
@@ -475,11 +487,25 @@ impl Outgoing {
                 let entry = ThreadSequence { thread: of.thread, sequence: thread.number };
                 let start = self.out.len();
                 v6::remove_thread_block(&[entry], &mut self.out)?;
+                note_gap(&mut self.gaps, &self.out, thread.owed());
                 self.room = self.room.saturating_sub((self.out.len() - start) as u64);
                 self.stream_threads -= 1;
             }
         }
         Ok(())
+    }
+
+    /// Takes over the numbers of rows that come into no stream.
+    pub(crate) fn give_up(&mut self, threads: &[ThreadSequence]) -> Result<(), Malformed> {
+        for of in threads {
+            self.threads.get_mut(&of.thread).ok_or(Malformed)?.skip_to(of.sequence);
+        }
+        Ok(())
+    }
+
+    /// How many lost rows no stream shows.
+    pub(crate) fn owed(&self) -> u64 {
+        self.threads.values().map(Thread::owed).sum()
     }
 
     /// How many bytes of memory this takes.
@@ -492,5 +518,11 @@ impl Outgoing {
             + self.row_bytes
             + self.out.capacity()
             + making
+    }
+}
+
+fn note_gap(gaps: &mut Gaps, out: &[u8], gap: u64) {
+    if gap > 0 {
+        gaps.push((out.len(), gap));
     }
 }

@@ -23,8 +23,12 @@ enum Next {
     Blocks {
         bytes: Vec<u8>,
         taken: usize,
+        gaps: Gaps,
     },
 }
+
+/// Which blocks show lost rows, by where they end, and how many.
+pub(crate) type Gaps = Vec<(usize, u64)>;
 
 /// What is decided and on its way, in order.
 #[derive(Debug, Default)]
@@ -50,9 +54,9 @@ impl Queue {
         self.next.push_back(Next::Stream { header, end });
     }
 
-    pub(crate) fn blocks(&mut self, bytes: Vec<u8>) {
+    pub(crate) fn blocks(&mut self, bytes: Vec<u8>, gaps: Gaps) {
         if !bytes.is_empty() {
-            self.next.push_back(Next::Blocks { bytes, taken: 0 });
+            self.next.push_back(Next::Blocks { bytes, taken: 0, gaps });
         }
     }
 
@@ -83,7 +87,7 @@ impl Queue {
         };
         for next in self.next.iter().skip(from) {
             room = room.saturating_sub(match next {
-                Next::Blocks { bytes, taken } => (bytes.len() - taken) as u64,
+                Next::Blocks { bytes, taken, .. } => (bytes.len() - taken) as u64,
                 Next::Stream { header, .. } => header.len() as u64,
             });
         }
@@ -131,7 +135,7 @@ impl Queue {
                     let room = sink.room().saturating_add(header.len() as u64);
                     self.room_of_new = Some(room);
                 }
-                Next::Blocks { bytes, taken } => {
+                Next::Blocks { bytes, taken, .. } => {
                     let rest = &bytes[*taken..];
                     let mut ends = Vec::new();
                     let mut end = 0;
@@ -161,20 +165,23 @@ impl Queue {
         matches!(self.next.front(), Some(Next::Stream { .. }))
     }
 
-    /// Drops the blocks of the sink's stream. Returns how many events that were.
+    /// Drops the blocks of the sink's stream. Returns how many events that were, and those of which
+    /// these blocks told that they were lost.
     pub(crate) fn clear_stream(&mut self) -> u64 {
         let mut lost = 0;
         while !self.is_before_stream() {
             let Some(next) = self.next.pop_front() else { break };
-            if let Next::Blocks { bytes, taken } = next {
+            if let Next::Blocks { bytes, taken, gaps } = next {
                 lost += count_rows(&bytes[taken..]);
+                let untold = gaps.iter().filter(|(end, _)| *end > taken);
+                lost += untold.map(|(_, gap)| gap).sum::<u64>();
             }
         }
         self.has_failed = false;
         lost
     }
 
-    /// Drops everything. Returns how many events that were.
+    /// As [`clear_stream`](Self::clear_stream), of all streams.
     pub(crate) fn clear(&mut self) -> u64 {
         let mut lost = 0;
         while !self.next.is_empty() {

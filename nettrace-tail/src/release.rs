@@ -12,7 +12,7 @@ use crate::{
     counts::TailCounts,
     header::Header,
     outgoing::{Outgoing, To},
-    queue::Queue,
+    queue::{Queue, count_rows},
     roles::{Asked, Kind, Roles},
     trees::Trees,
 };
@@ -66,6 +66,33 @@ impl Release {
     /// The sink cannot go on with the stream that it has.
     pub(crate) fn breaks(&mut self) {
         self.out.breaks();
+    }
+
+    /// Takes over the numbers of a batch that comes into no stream. Returns how many events it has.
+    pub(crate) fn give_up(&mut self, bytes: &[u8]) -> Result<u64, Malformed> {
+        for block in blocks(bytes) {
+            let block = block?;
+            if block.is(BlockKind::Event) {
+                let mut rows = Rows::new(block.body)?;
+                while let Some((header, _)) = rows.next()? {
+                    self.out.leave_out(&header)?;
+                }
+            } else if block.is(BlockKind::Thread) {
+                for (index, row) in thread_rows(block.body)? {
+                    self.out.define_thread(index, row);
+                }
+            } else if block.is(BlockKind::SequencePoint) {
+                self.out.give_up(&point(block.body)?.threads)?;
+            } else if block.is(BlockKind::RemoveThread) {
+                self.out.give_up(&thread_sequences(block.body)?)?;
+            }
+        }
+        Ok(count_rows(bytes))
+    }
+
+    /// How many lost rows no stream shows.
+    pub(crate) fn owed(&self) -> u64 {
+        self.out.owed()
     }
 
     /// How many bytes of memory this takes.

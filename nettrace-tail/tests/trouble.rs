@@ -437,7 +437,7 @@ fn two_sessions_account_for_every_event_while_their_sinks_fail() {
         let accounted = there + lost + counts.left_out_events + counts.lost_events;
         assert_eq!((accounted, stats.attempted), (9_000 * EVENTS, 9_000 * EVENTS), "{counts:?}");
         assert!(lost <= stats.dropped(), "{stats:?}");
-        if result.is_ok() {
+        if result.is_ok() && !breaks {
             assert_eq!(lost, stats.dropped());
         }
     }
